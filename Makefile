@@ -1,0 +1,76 @@
+# Everything runs in .venv, which each target fills with what it needs, once:
+# the empty file .venv/with-test says that dfgen[test] is installed there.
+.PHONY: demo test test-all test-backends test-lowest lint notebooks bench clean
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+
+export KERAS_BACKEND := tensorflow
+export TF_CPP_MIN_LOG_LEVEL ?= 3
+
+PYTHON ?= python3 python3.11 python3.12 python3.13
+# The first of PYTHON that is a Python we run on.
+python = $(or $(shell for python in $(PYTHON); do \
+	"$$python" -c 'import ensurepip, sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
+	2> /dev/null && echo "$$python" && break; done),$(error dfgen needs Python 3.11, 3.12 or \
+	3.13, with venv. Found none as: $(PYTHON). Install one, or say make PYTHON=/path/to/python3))
+INSTALL := -m pip install --quiet --disable-pip-version-check
+PYTEST := .venv/bin/python -m pytest
+
+demo: .venv/with-core               ## trains models on scanned digits
+	.venv/bin/dfgen demo
+
+test: .venv/with-test               ## the tests on TensorFlow, without the slow ones
+	$(PYTEST)
+
+test-all: .venv/with-test           ## all tests on TensorFlow, then those of each Keras backend
+	$(PYTEST) -m ""
+	$(MAKE) test-backends
+
+test-backends: .venv/with-test .venv/with-jax .venv/with-torch
+	.ci/backends
+
+test-lowest: .venv-lowest/with-test  # with the lowest versions that pyproject.toml allows
+	.venv-lowest/bin/python -m pytest
+
+lint: .venv/with-test               ## style, format, types
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	.venv/bin/mypy
+
+notebooks: .venv/with-notebook      ## executes them; what they show is thrown away
+	.venv/bin/jupyter-nbconvert --to notebook --execute --stdout notebooks/*.ipynb > /dev/null
+
+bench: .venv/with-bench             ## dfgen beside the bare loops and its peers
+	.venv/bin/python benchmarks/run.py
+
+clean:                              ## removes all that was installed, built or cached here
+	rm -rf .venv .venv-lowest build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find dfgen tests benchmarks notebooks -name __pycache__ -prune -exec rm -rf {} +
+
+# The lowest versions have no wheels for Python 3.13.
+.venv-lowest/made: PYTHON = python3.11 python3.12 python3
+
+.venv/made .venv-lowest/made:
+	$(python) -m venv --clear $(@D)
+	touch $@
+
+.venv/with-core: .venv/made pyproject.toml
+	@echo 'Installing dfgen into .venv: minutes, once'
+	.venv/bin/python $(INSTALL) --editable .
+	touch $@
+
+.venv/with-%: .venv/with-core
+	@echo 'Installing dfgen[$*] into .venv'
+	.venv/bin/python $(INSTALL) --editable '.[$*]'
+	touch $@
+
+# The tested version: the newest may come as gigabytes for a GPU.
+.venv/with-torch: .venv/with-core
+	.venv/bin/python $(INSTALL) torch==2.13.0 --editable '.[torch]'
+	touch $@
+
+.venv-lowest/with-test: .venv-lowest/made pyproject.toml
+	.venv-lowest/bin/python .ci/lowest.py > .venv-lowest/lowest.txt
+	@echo 'Installing dfgen[test] with the lowest versions into .venv-lowest: minutes, once'
+	.venv-lowest/bin/python $(INSTALL) --constraint .venv-lowest/lowest.txt --editable '.[test]'
+	touch $@

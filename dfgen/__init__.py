@@ -1,0 +1,53 @@
+"""dfgen feeds Keras models from a pandas DataFrame.
+
+Names are resolved on first use, so that `import dfgen` loads neither pandas nor Keras.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dfgen.errors import DfgenError as DfgenError
+    from dfgen.manifest.build import build_manifest as build_manifest
+    from dfgen.manifest.io import read_manifest as read_manifest
+    from dfgen.manifest.io import write_manifest as write_manifest
+    from dfgen.samples.features import Array as Array
+    from dfgen.samples.features import Image as Image
+    from dfgen.samples.tabular import Category as Category
+    from dfgen.samples.tabular import Number as Number
+    from dfgen.training.sequence import Sequence as Sequence
+
+_HOME = {
+    "Array": "dfgen.samples.features",
+    "Category": "dfgen.samples.tabular",
+    "DfgenError": "dfgen.errors",
+    "Image": "dfgen.samples.features",
+    "Number": "dfgen.samples.tabular",
+    "Sequence": "dfgen.training.sequence",
+    "build_manifest": "dfgen.manifest.build",
+    "read_manifest": "dfgen.manifest.io",
+    "write_manifest": "dfgen.manifest.io",
+}
+
+__version__ = "0.1.0"
+__all__ = [
+    "Array",
+    "Category",
+    "DfgenError",
+    "Image",
+    "Number",
+    "Sequence",
+    "build_manifest",
+    "read_manifest",
+    "write_manifest",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'dfgen' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

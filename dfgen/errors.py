@@ -1,0 +1,55 @@
+"""The exceptions of dfgen, and the one helper their messages share.
+
+DfgenError
+├── ArgumentError(ValueError)          an argument has a value that it cannot have
+├── UnknownArgumentError(TypeError)    an argument that does not exist
+├── ManifestError(ValueError)          a manifest, frame or label table that cannot be used
+├── WriteError(OSError)                a file that cannot be written
+├── MissingFileError(FileNotFoundError)  a file that is not there
+├── DecodeError(ValueError)            a file that is not what it should be
+└── TransformError(RuntimeError)       a transform that raised, or returned something else
+
+Each also is the built-in that users would catch. A message says what was received, what was
+expected and what to do; where a row is at fault, its id and path.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class DfgenError(Exception):
+    """Anything that dfgen refuses."""
+
+
+class ArgumentError(DfgenError, ValueError):
+    """An argument has a value that it cannot have."""
+
+
+class UnknownArgumentError(DfgenError, TypeError):
+    """An argument that does not exist; the message names the one that does."""
+
+
+class ManifestError(DfgenError, ValueError):
+    """A manifest, frame or label table cannot be used."""
+
+
+class WriteError(DfgenError, OSError):
+    """A file cannot be written."""
+
+
+class MissingFileError(DfgenError, FileNotFoundError):
+    """A file is not there."""
+
+
+class DecodeError(DfgenError, ValueError):
+    """A file is not what it should be."""
+
+
+class TransformError(DfgenError, RuntimeError):
+    """A transform raised, or returned something else than it was given."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return `' Did you mean "label"?'` for the nearest of the known words, or nothing."""
+    near = get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f' Did you mean "{near[0]}"?' if near else ""

@@ -1,0 +1,1 @@
+"""Rows to batches, in order and ahead of time."""

@@ -1,0 +1,1 @@
+"""Tables: what a manifest is, how it is read and written, and where labels come from."""

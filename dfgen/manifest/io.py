@@ -1,0 +1,213 @@
+"""Read and write manifests: Parquet files that say what they are."""
+
+import contextlib
+import os
+import secrets
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from dfgen import __version__
+from dfgen.errors import ManifestError, MissingFileError, WriteError, did_you_mean
+from dfgen.manifest.fingerprint import fingerprint
+from dfgen.manifest.frames import to_table
+from dfgen.manifest.paths import (
+    absolute_paths,
+    check_stored_paths,
+    portable_root,
+    stored_paths,
+)
+from dfgen.manifest.schema import (
+    FORMAT,
+    KEY,
+    Label,
+    Metadata,
+    decode_metadata,
+    describe_labels,
+    encode_metadata,
+    validate,
+)
+
+Path = str | os.PathLike[str]
+
+
+def read_manifest(path: Path, root: Path | None = None) -> pd.DataFrame:
+    """Read a manifest as an ordinary DataFrame with absolute paths.
+
+    Filter, sort and join it with pandas, and give it to `dfgen.Sequence`. No file of the data set
+    is touched.
+
+    Args:
+        path: The Parquet file.
+        root: Folder where the stored relative paths start, if not the one that the manifest names.
+
+    Returns:
+        One row a file. `df.attrs["dfgen"]` holds the root, what is known of the labels, and the
+        recipe; filters and `concat` keep it, and `write_manifest` uses it.
+
+    Raises:
+        MissingFileError: There is no such file.
+        ManifestError: It is not a manifest, of an unknown version, or its rows are at fault.
+
+    Example:
+        >>> df = read_manifest("manifests/pets.parquet")  # doctest: +SKIP
+        >>> train = df[df.split == "train"]  # doctest: +SKIP
+    """
+    table, metadata = read_table(path, root)
+    frame = table.to_pandas()
+    frame.attrs = {"dfgen": attributes(metadata["root"], metadata["labels"], metadata["recipe"])}
+    return frame
+
+
+def read_table(path: Path, root: Path | None = None) -> tuple[pa.Table, Metadata]:
+    """Read a manifest as an Arrow table with absolute paths, and its metadata.
+
+    For what needs no pandas objects. The arguments and errors are those of `read_manifest`. The
+    `root` of the metadata is absolute, or None where the paths were stored absolute.
+    """
+    path = os.path.abspath(path)
+    try:
+        with pq.ParquetFile(path) as file:
+            metadata = decode_metadata(file.schema_arrow.metadata, path)
+            table = file.read()
+    except FileNotFoundError:
+        raise MissingFileError(_no_manifest(path)) from None
+    except (pa.ArrowInvalid, OSError) as error:
+        raise ManifestError(f"{path} cannot be read as a Parquet file: {error}") from error
+    validate(table, path)
+    if root is not None:
+        metadata["root"] = os.path.abspath(root)
+    elif metadata["root"] is not None:
+        metadata["root"] = os.path.normpath(os.path.join(os.path.dirname(path), metadata["root"]))
+    for name, label in metadata["labels"].items():
+        if label["kind"] == "category" and name in table.column_names:
+            table = _restore_categories(table, name, label, path)
+    return absolute_paths(table, metadata["root"], path), metadata
+
+
+def write_manifest(df: pd.DataFrame, path: Path, root: Path | None = None) -> None:
+    """Write a frame as a manifest that any Parquet reader opens.
+
+    The file appears whole or not at all: it is written beside its place, then renamed.
+
+    Args:
+        df: One row a file, with the columns `id` and `path`. Relative paths start at the root,
+            else at the current folder. The index is not kept.
+        path: The Parquet file; an older one is replaced.
+        root: Folder that holds all the files. None: the root of the manifest that `df` came from
+            if it still holds all, else the deepest common folder. Paths are stored relative to it.
+
+    Raises:
+        ManifestError: The frame is not a manifest; the message names the rows.
+        WriteError: The file cannot be written.
+
+    Example:
+        >>> df = pd.DataFrame({"id": [1, 2], "path": ["a.png", "b.png"], "label": ["cat", "dog"]})
+        >>> write_manifest(df, "pets.parquet")  # doctest: +SKIP
+    """
+    path = os.path.abspath(path)
+    check_folder(path)
+    table = to_table(df)
+    validate(table, "the frame")
+    known = df.attrs.get("dfgen", {})
+    table, absolute_root = stored_paths(
+        table, None if root is None else str(root), known.get("root")
+    )
+    check_stored_paths(table, absolute_root, "the frame")
+    metadata: Metadata = {
+        "format": FORMAT,
+        "root": portable_root(absolute_root, os.path.dirname(path)),
+        "labels": describe_labels(table),
+        "recipe": known.get("recipe"),
+        "created_by": f"dfgen {__version__}",
+        "fingerprint": fingerprint(table),
+    }
+    schema_metadata = {**(table.schema.metadata or {}), KEY: encode_metadata(metadata)}
+    _write_whole(table.replace_schema_metadata(schema_metadata), path)
+
+
+def attributes(
+    root: str | None, labels: dict[str, Label], recipe: dict[str, Any] | None
+) -> dict[str, Any]:
+    """Return `df.attrs["dfgen"]`: plain JSON types alone, because pandas compares attrs."""
+    return {"root": root, "labels": labels, "recipe": recipe}
+
+
+def check_folder(path: str) -> None:
+    """Raise if the file `path` cannot be made for want of its folder."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(path):
+        raise WriteError(f"{path} is a folder: give the name of a file, such as pets.parquet.")
+    if not os.path.isdir(folder):
+        what = "is a file" if os.path.exists(folder) else "does not exist"
+        raise WriteError(
+            f"{path} cannot be written: its folder {folder} {what}. "
+            "Create the folder first, or choose another place."
+        )
+    if not os.access(folder, os.W_OK):
+        raise WriteError(
+            f"{path} cannot be written: no permission to write into {folder}. "
+            "Change the permission, or choose another place."
+        )
+
+
+def _restore_categories(table: pa.Table, name: str, label: Label, path: str) -> pa.Table:
+    """Give a column exactly the class names of the metadata: Parquet keeps them only for text."""
+    column = table[name]
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        names = pa.array(label["class_names"], kind.value_type)
+        if all(chunk.dictionary.equals(names) for chunk in column.chunks):
+            return table
+        column = column.cast(kind.value_type)
+    names = pa.array(label["class_names"], column.type)
+    indices = pc.index_in(column, names)
+    strangers = pc.and_(pc.is_valid(column), pc.is_null(indices))
+    if pc.any(strangers).as_py():
+        row = pc.indices_nonzero(strangers)[0].as_py()
+        raise ManifestError(
+            f"{path}: row {row} (id {table['id'][row]}) has {name}={column[row].as_py()!r}, which "
+            f"is not among its class names {label['class_names']}. Build the manifest again."
+        )
+    ordered = label.get("ordered", False)
+    coded = [
+        pa.DictionaryArray.from_arrays(part, names, ordered=ordered) for part in indices.chunks
+    ]
+    kind = pa.dictionary(indices.type, column.type, ordered)
+    return table.set_column(
+        table.column_names.index(name), name, pa.chunked_array(coded, type=kind)
+    )
+
+
+def _write_whole(table: pa.Table, path: str) -> None:
+    """Write beside `path`, flush to the disk, rename, and flush the folder."""
+    folder, name = os.path.split(path)
+    beside = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with open(beside, "xb") as file:
+            pq.write_table(table, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+        if os.name == "posix":
+            handle = os.open(folder, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+    except BaseException as error:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(beside)
+        if isinstance(error, OSError):
+            raise WriteError(f"{path} cannot be written: {error}. Nothing was changed.") from error
+        raise
+
+
+def _no_manifest(path: str) -> str:
+    folder, name = os.path.split(path)
+    if not os.path.isdir(folder):
+        return f"There is no manifest {path}: the folder {folder} does not exist."
+    return f"There is no manifest {path}.{did_you_mean(name, os.listdir(folder))}"

@@ -1,0 +1,169 @@
+"""Paths as stored (relative to a root, `/`-separated) and as used (absolute).
+
+The rules are lexical: nothing here touches the disk, and symbolic links are not followed.
+"""
+
+import os
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dfgen.errors import ManifestError
+from dfgen.manifest.schema import first, quote
+
+_URL = r"^[A-Za-z][A-Za-z0-9+.-]+://"
+_ABSOLUTE = rf"^[/\\]|^[A-Za-z]:[/\\]|{_URL}"
+_UPWARD = r"(?:^|[/\\])\.\.(?:[/\\]|$)"
+_UNTIDY = r"(?:^|/)\.{1,2}(?:/|$)|//|/$"
+
+
+def absolute_paths(table: pa.Table, root: str | None, where: str) -> pa.Table:
+    """Return `table` with the stored paths made absolute.
+
+    Args:
+        table: Rows with `id` and `path`.
+        root: Absolute folder where relative paths start; None where every path is absolute.
+        where: How messages call the table.
+
+    Raises:
+        ManifestError: A stored path leaves its root (`..`), is absolute beside a root, relative
+            without one, or holds a NUL character.
+    """
+    check_stored_paths(table, root, where)
+    if root is None:
+        return table
+    prefix = root.replace(os.sep, "/").rstrip("/")
+    return _with_paths(table, pc.binary_join_element_wise(prefix, table["path"], "/"))
+
+
+def check_stored_paths(table: pa.Table, root: str | None, where: str) -> None:
+    """Raise if a path as stored is not what manifests/README.md allows."""
+    paths = table["path"]
+    faults = {"holds a NUL character": r"\x00"}
+    if root is None:
+        relative = pc.invert(pc.match_substring_regex(paths, _ABSOLUTE))
+        _refuse(
+            table,
+            relative,
+            where,
+            "is relative, but the manifest has no root: give root=",
+        )
+    else:
+        faults |= {
+            'leaves its root by ".."': _UPWARD,
+            "is absolute, but has a root": _ABSOLUTE,
+        }
+    for fault, pattern in faults.items():
+        _refuse(table, pc.match_substring_regex(paths, pattern), where, fault)
+
+
+def _refuse(table: pa.Table, bad: pa.ChunkedArray, where: str, fault: str) -> None:
+    rows = pc.indices_nonzero(bad)
+    if not len(rows):
+        return
+    shown = "; ".join(
+        f"row {row} (id {quote(table['id'][row].as_py())}): {quote(table['path'][row].as_py())}"
+        for row in first(rows)
+    )
+    raise ManifestError(
+        f"{len(rows)} of {len(table)} paths of {where} cannot be used: the path {fault}. {shown}. "
+        "Paths are stored relative to the manifest's root, or all of them absolute."
+    )
+
+
+def stored_paths(
+    table: pa.Table, root: str | None, known_root: str | None
+) -> tuple[pa.Table, str | None]:
+    """Return `table` with paths as they are stored, and the absolute root they start from.
+
+    Args:
+        table: Rows with `id` and `path`; relative paths start at the root, else at the current
+            folder.
+        root: The root asked for; every path must lie in it. None: `known_root` if every path lies
+            in it, else the deepest common folder, else none.
+        known_root: The root of the manifest from which the rows came, if any.
+
+    Raises:
+        ManifestError: A path does not lie in `root`.
+    """
+    paths = table["path"].cast(pa.string())
+    if pc.any(pc.match_substring_regex(paths, _URL)).as_py():
+        if root is not None:
+            _refuse(
+                table,
+                pc.match_substring_regex(paths, _URL),
+                "the frame",
+                "is not in root=",
+            )
+        return _with_paths(table, paths), None
+    base = os.path.abspath(root or known_root or os.curdir)
+    paths = _tidy(paths, base)
+    for folder in (root, known_root):
+        if folder is None:
+            continue
+        folder = _posix(os.path.abspath(folder)).rstrip("/")
+        outside = pc.invert(pc.starts_with(paths, folder + "/"))
+        if not pc.any(outside).as_py():
+            return _with_paths(table, _below(paths, folder)), folder or "/"
+        if root is not None:
+            _refuse(table, outside, "the frame", f"is not in root={quote(folder)}")
+    folder = _common_folder(paths)
+    return _with_paths(table, _below(paths, folder) if folder else paths), folder or None
+
+
+def _tidy(paths: pa.ChunkedArray, base: str) -> pa.ChunkedArray:
+    """Make every path absolute, `/`-separated and free of `.`, `..` and doubled slashes."""
+    if os.sep == "\\":
+        paths = pc.replace_substring(paths, "\\", "/")
+    joined = pc.binary_join_element_wise(_posix(base).rstrip("/"), paths, "/")
+    paths = pc.if_else(pc.match_substring_regex(paths, _ABSOLUTE), paths, joined)
+    untidy = pc.match_substring_regex(paths, _UNTIDY)
+    if not pc.any(untidy).as_py():
+        return paths
+    tidied = [_posix(os.path.normpath(path)) for path in paths.filter(untidy).to_pylist()]
+    return pc.replace_with_mask(
+        paths.combine_chunks(), untidy.combine_chunks(), pa.array(tidied, pa.string())
+    )
+
+
+def _common_folder(paths: pa.ChunkedArray) -> str:
+    """Return the deepest folder of all paths; "" if that is the top of the file system.
+
+    What the first and the last in alphabetical order share, all share.
+    """
+    ends = pc.min_max(paths).as_py()
+    if ends["min"] is None:
+        return ""
+    try:
+        folder = os.path.commonpath([os.path.dirname(ends["min"]), os.path.dirname(ends["max"])])
+    except ValueError:  # two Windows drives
+        return ""
+    return "" if folder == os.path.dirname(folder) else _posix(folder)
+
+
+def portable_root(root: str | None, folder: str) -> str | None:
+    """Return the root as stored: relative to the manifest's folder, so that both can move together.
+
+    A root that shares nothing with that folder but the top of the file system stays absolute.
+    """
+    if root is None:
+        return None
+    try:
+        shared = os.path.commonpath([root, folder])
+    except ValueError:  # two Windows drives
+        return root
+    if os.path.dirname(shared) == shared and root != folder:
+        return root
+    return _posix(os.path.relpath(root, folder))
+
+
+def _below(paths: pa.ChunkedArray, folder: str) -> pa.ChunkedArray:
+    return pc.utf8_slice_codeunits(paths, len(folder) + 1)
+
+
+def _posix(path: str) -> str:
+    return path.replace(os.sep, "/")
+
+
+def _with_paths(table: pa.Table, paths: pa.ChunkedArray) -> pa.Table:
+    return table.set_column(table.column_names.index("path"), "path", paths)

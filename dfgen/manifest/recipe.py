@@ -1,0 +1,110 @@
+"""A recipe: the arguments that build a manifest."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import pandas as pd
+
+from dfgen.errors import ArgumentError, did_you_mean
+from dfgen.manifest.schema import quote
+from dfgen.manifest.splits import check_shares
+
+CHOICES = {"unmatched": ("error", "keep", "drop"), "facts": ("none", "header")}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What to build; the arguments of `build_manifest` that decide what the manifest holds.
+
+    Raises:
+        ArgumentError: Arguments that cannot be, or cannot be together.
+    """
+
+    source: str | None = None
+    pattern: str | None = None
+    labels: str | pd.DataFrame | None = field(default=None, compare=False)
+    on: str | None = None
+    path_column: str | None = None
+    root: str | None = None
+    id: str | None = None
+    category: tuple[str, ...] = ()
+    label: tuple[str, ...] = ()
+    unmatched: str = "error"
+    facts: str = "header"
+    split: Mapping[str, float] | None = None
+    stratify: str | None = None
+    group: str | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, choices in CHOICES.items():
+            value = getattr(self, name)
+            if value not in choices:
+                raise ArgumentError(
+                    f"{name}={quote(value)}: expected {' or '.join(map(quote, choices))}."
+                    f"{did_you_mean(str(value), choices)}"
+                )
+        for wrong, advice in self._clashes():
+            if wrong:
+                raise ArgumentError(advice)
+        if self.split is not None:
+            check_shares(self.split)
+
+    def _clashes(self) -> tuple[tuple[bool, str], ...]:
+        """Return what does not go together: whether it was asked for, and what to say then."""
+        folder, table = self.source is not None, self.labels is not None
+        by_path = self.path_column is not None
+        return (
+            (
+                not folder and not (table and by_path),
+                "Nothing to build from: give a folder of files, or a table that names them with "
+                "labels= and path_column= (--labels TABLE --path-column COLUMN).",
+            ),
+            (
+                folder and by_path,
+                "path_column= is for a table that names its files itself: leave the folder out, "
+                "and say with root= (--root) where relative paths start.",
+            ),
+            (
+                folder and table and self.on is None,
+                "labels= needs on= (--on): which part of a file's path is the key of which "
+                "column of the table. FIELD=COLUMN, where FIELD is a field of the pattern, name, "
+                "stem or relpath.",
+            ),
+            (
+                self.on is not None and not (folder and table),
+                "on= (--on) joins the files of a folder with labels= (--labels): give both.",
+            ),
+            (
+                self.pattern is not None and not folder,
+                "pattern= (--pattern) is for the files of a folder: give the folder.",
+            ),
+            (
+                self.split is None and (self.stratify is not None or self.group is not None),
+                "stratify= and group= say how to split: give split=, as in "
+                '{"train": 0.8, "val": 0.2} (--split train=0.8 --split val=0.2).',
+            ),
+        )
+
+    @property
+    def folder(self) -> str:
+        """The absolute folder where the relative paths of the source start."""
+        if self.source is not None:
+            return os.path.abspath(self.source)
+        if self.root is not None:
+            return os.path.abspath(self.root)
+        if isinstance(self.labels, str):
+            return os.path.dirname(os.path.abspath(self.labels))
+        return os.getcwd()
+
+    def metadata(self) -> dict[str, Any]:
+        """Return the arguments as plain JSON types, without those left at None or empty."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        if isinstance(self.labels, pd.DataFrame):
+            values["labels"] = "a DataFrame"
+        if self.split is not None:
+            values["split"] = dict(self.split)
+        plain = {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
+        return {key: value for key, value in plain.items() if value not in (None, [])}

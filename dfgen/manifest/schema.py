@@ -1,0 +1,242 @@
+"""What a manifest is: its columns, its metadata and their version.
+
+A manifest is a table with one row a file. On disk it is a Parquet file with one extra key,
+`dfgen`, in its schema metadata. The key holds JSON:
+
+    {
+        "format": 1,                       version of this layout
+        "root": "../imgs",                 where relative paths start; null: every path is absolute
+        "labels": {"kind": {"kind": "category", "class_names": ["cat", "dog"]},
+                   "age": {"kind": "number"}},
+        "recipe": {"source": "imgs", ...}, the arguments that built it; null: made by hand
+        "created_by": "dfgen 0.1.0",
+        "fingerprint": "9a0c..."           see fingerprint.py
+    }
+
+manifests/README.md specifies it for other programs.
+"""
+
+import json
+from collections import Counter
+from typing import Any, TypedDict
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dfgen.errors import ManifestError, did_you_mean
+
+FORMAT = 1
+KEY = b"dfgen"
+FACTS = (
+    "bytes",
+    "mtime_ns",
+    "format",
+    "width",
+    "height",
+    "channels",
+    "orientation",
+    "digest",
+    "phash",
+    "problem",
+)
+NOT_LABELS = frozenset(("id", "path", "split", *FACTS))
+EXAMPLES = 10
+
+
+class Label(TypedDict, total=False):
+    """What the metadata says of one label column."""
+
+    kind: str  # category, text, boolean, number, list or other
+    class_names: list[str | int]  # of a category, in the order of their numbers
+    ordered: bool  # of an ordered category: true
+
+
+class Metadata(TypedDict):
+    """The JSON under the `dfgen` key."""
+
+    format: int
+    root: str | None
+    labels: dict[str, Label]
+    recipe: dict[str, Any] | None
+    created_by: str
+    fingerprint: str
+
+
+def label_columns(names: list[str]) -> list[str]:
+    """Return the columns that are neither id, path, split nor a fact."""
+    return [name for name in names if name not in NOT_LABELS]
+
+
+def describe_labels(table: pa.Table) -> dict[str, Label]:
+    """Return what the metadata says of the label columns of `table`."""
+    return {name: _describe(name, table[name]) for name in label_columns(table.column_names)}
+
+
+def _describe(name: str, column: pa.ChunkedArray) -> Label:
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        class_names = column.chunk(0).dictionary.to_pylist() if column.num_chunks else []
+        if not all(type(value) in (str, int) for value in class_names):
+            raise ManifestError(
+                f'Column "{name}" has categories of type {kind.value_type}. Class names are text '
+                f'or whole numbers: convert them with df["{name}"].astype(str).astype("category").'
+            )
+        label: Label = {"kind": "category", "class_names": class_names}
+        return {**label, "ordered": True} if kind.ordered else label
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return {"kind": "number"}
+    if is_text(kind) or pa.types.is_boolean(kind):
+        return {"kind": "text" if is_text(kind) else "boolean"}
+    return {"kind": "list" if is_list(kind) else "other"}
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Say whether an Arrow type is text."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Say whether an Arrow type is a list of any kind."""
+    return bool(
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
+
+
+def encode_metadata(metadata: Metadata) -> bytes:
+    """Return the value of the `dfgen` key."""
+    return json.dumps(metadata, ensure_ascii=False).encode()
+
+
+def decode_metadata(schema_metadata: dict[bytes, bytes] | None, path: str) -> Metadata:
+    """Return the parsed `dfgen` key of the Parquet file `path`.
+
+    Raises:
+        ManifestError: No such key, not JSON, an unknown format version, or a missing entry.
+    """
+    if KEY not in (schema_metadata or {}):
+        raise ManifestError(
+            f'{path} is a Parquet file but not a manifest: its schema metadata has no "dfgen" key. '
+            "Read it with pandas.read_parquet and save it with dfgen.write_manifest, or build a "
+            "manifest from it: dfgen build-manifest --labels TABLE --path-column COLUMN --out M."
+        )
+    try:
+        metadata = json.loads((schema_metadata or {})[KEY])
+        version = metadata["format"]
+    except (ValueError, KeyError, TypeError):
+        raise ManifestError(
+            f'{path}: the "dfgen" key of the schema metadata is not a JSON object with a "format". '
+            "The file was changed by another program, or is damaged: build it again."
+        ) from None
+    if version != FORMAT:
+        raise ManifestError(
+            f"{path} has manifest format {version!r}; this dfgen reads format {FORMAT}. "
+            "Upgrade dfgen, or build the manifest again with this version."
+        )
+    missing = [name for name in Metadata.__annotations__ if name not in metadata]
+    if missing:
+        raise ManifestError(
+            f'{path}: the "dfgen" key of the schema metadata lacks {", ".join(missing)}. '
+            "manifests/README.md lists what it holds."
+        )
+    return metadata  # type: ignore[no-any-return]
+
+
+def validate(table: pa.Table, where: str = "the manifest") -> None:
+    """Check that a table has unique ids and paths of the right types and without nulls.
+
+    Args:
+        table: Rows with at least the columns `id` (integer or text) and `path` (text).
+        where: How messages call the table.
+
+    Raises:
+        ManifestError: A column is missing, repeated or of a wrong type, or a row has no id, no
+            path, or the id of another row. The message names the rows, counted from 0.
+
+    Example:
+        >>> validate(pa.table({"id": [1, 2], "path": ["a.png", "b.png"]}))
+    """
+    names = table.column_names
+    check_names(names, where)
+    for name in ("id", "path"):
+        if name not in names:
+            hint = did_you_mean(name, names)
+            advice = (
+                ' Every row needs a name of its own: df["id"] = range(len(df)), or rename the '
+                "column that has it."
+                if name == "id"
+                else " It holds the file of each row."
+            )
+            raise ManifestError(
+                f'{where} has no column "{name}". Columns: {", ".join(names)}.{hint}{advice}'
+            )
+    _check_types(table, where)
+    for name in ("id", "path"):
+        _check_filled(table, name, where)
+    _check_unique(table["id"], where)
+
+
+def check_names(names: list[str], where: str) -> None:
+    """Check that column names are text and different."""
+    odd = [name for name in names if not isinstance(name, str)]
+    if odd:
+        raise ManifestError(f"Column names are text, {where} has {odd[0]!r}. Rename it.")
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise ManifestError(
+            f'{where} has several columns called "{repeated[0]}". Rename or drop all but one.'
+        )
+
+
+def _check_types(table: pa.Table, where: str) -> None:
+    kind = table["id"].type
+    if len(table) and not (pa.types.is_integer(kind) or is_text(kind)):
+        raise ManifestError(
+            f'Column "id" of {where} has type {kind}. An id is a whole number or text: '
+            'df["id"] = df["id"].astype(str).'
+        )
+    kind = table["path"].type
+    if len(table) and not is_text(kind):
+        raise ManifestError(f'Column "path" of {where} has type {kind}. A path is text.')
+
+
+def _check_filled(table: pa.Table, name: str, where: str) -> None:
+    column = table[name]
+    empty = pc.is_null(column)
+    if is_text(column.type):
+        empty = pc.or_(empty, pc.fill_null(pc.equal(column, ""), False))
+    rows = pc.indices_nonzero(empty)
+    if not len(rows):
+        return
+    other = "path" if name == "id" else "id"
+    examples = ", ".join(
+        f"{row} ({other} {quote(table[other][row].as_py())})" for row in first(rows)
+    )
+    raise ManifestError(
+        f"{len(rows)} of {len(table)} rows of {where} have no {name}: row {examples}. "
+        f'Fill them, or drop them: df = df[df["{name}"].notna()].'
+    )
+
+
+def _check_unique(ids: pa.ChunkedArray, where: str) -> None:
+    if pc.count_distinct(ids).as_py() == len(ids):
+        return
+    counts = pc.value_counts(ids)
+    repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
+    examples = []
+    for value in first(repeated):
+        rows = pc.indices_nonzero(pc.equal(ids, pa.scalar(value, ids.type)))
+        examples.append(f"{quote(value)} (rows {', '.join(map(str, first(rows)))})")
+    raise ManifestError(
+        f"{len(repeated)} ids of {where} stand on several rows: {'; '.join(examples)}. An id is "
+        'the name of one row. Find them with df[df["id"].duplicated(keep=False)].'
+    )
+
+
+def first(values: pa.Array) -> list[Any]:
+    """Return the examples that a message shows of `values`."""
+    return values[:EXAMPLES].to_pylist()  # type: ignore[no-any-return]
+
+
+def quote(value: object) -> str:
+    """Return a value as messages show it: text in quotes, so that blanks are seen."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else str(value)

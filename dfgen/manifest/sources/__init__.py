@@ -1,0 +1,17 @@
+"""Where rows come from: one source a file.
+
+A source is a generator of `Chunk`s. A chunk holds rows as an Arrow table, all chunks of one run
+have the same columns, and what a source leaves out is counted under a name that says why.
+To add one: write its file, add its line to `SOURCES`, and let its test inherit `SourceContract`.
+"""
+
+from collections.abc import Callable, Iterator
+
+from dfgen.manifest.sources.chunk import Chunk
+from dfgen.manifest.sources.files import read_files
+from dfgen.manifest.sources.table import read_rows
+
+SOURCES: dict[str, Callable[..., Iterator[Chunk]]] = {
+    "files": read_files,
+    "table": read_rows,
+}

@@ -1,0 +1,163 @@
+"""Source `files`: every file below a folder that a decoder opens."""
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dfgen.errors import ManifestError, MissingFileError
+from dfgen.manifest.schema import EXAMPLES, quote
+from dfgen.manifest.sources.chunk import Chunk
+from dfgen.manifest.sources.pattern import Pattern
+from dfgen.samples.decoding import EXTENSIONS
+
+CHUNK = 65_536
+NO_FIT = "not of the pattern"
+
+Skipped = defaultdict[str, list[str]]
+
+
+def read_files(folder: str, pattern: Pattern | None = None) -> Iterator[Chunk]:
+    """Yield the files below a folder, a few ten thousand at a time.
+
+    Use it for a tree of images, with or without meaning in its folder names. The files of a folder
+    come first, sorted by name, then its subfolders. Links to folders are followed, except into a
+    folder that they lie in. Hidden files and folders (`.ipynb_checkpoints`) and files of other
+    kinds are left out and named.
+
+    Args:
+        folder: Where to look.
+        pattern: What paths below `folder` look like; files that it does not fit are left out and
+            named. None: every file.
+
+    Yields:
+        Chunks with the text column `path`, relative to `folder` and `/`-separated, and one text
+        column for each field of the pattern.
+
+    Raises:
+        MissingFileError: There is no such folder.
+        ManifestError: It is a file, a folder cannot be read, a file name is not UTF-8, no file can
+            be opened, or none fits the pattern.
+
+    Example:
+        >>> for chunk in read_files("imgs"):  # doctest: +SKIP
+        ...     print(chunk.rows["path"])
+    """
+    if not os.path.exists(folder):
+        raise MissingFileError(f"There is no folder {quote(folder)}. Looked in {os.getcwd()}.")
+    if not os.path.isdir(folder):
+        raise ManifestError(
+            f"{quote(folder)} is a file. Give the folder of the images; a table of labels goes "
+            "into labels= (--labels)."
+        )
+    found = False
+    misfits: list[str] = []
+    for paths, skipped in _batches(folder):
+        chunk = _chunk(folder, paths, skipped, pattern)
+        found |= len(chunk.rows) > 0
+        misfits += chunk.skipped.get(NO_FIT, [])[: EXAMPLES - len(misfits)]
+        yield chunk
+    if not found:
+        raise ManifestError(_nothing_found(folder, pattern, misfits, chunk.skipped))
+
+
+def _batches(folder: str) -> Iterator[tuple[list[str], Skipped]]:
+    paths: list[str] = []
+    skipped = Skipped(list)
+    for files in _walk(folder, skipped):
+        paths += files
+        if len(paths) >= CHUNK:
+            yield paths, skipped.copy()
+            paths = []
+            skipped.clear()
+    yield paths, skipped
+
+
+def _walk(top: str, skipped: Skipped) -> Iterator[list[str]]:
+    """Yield the relative paths of the files of one folder after the other."""
+    pending = [("", (_identity(top),))]
+    while pending:
+        below, above = pending.pop()
+        prefix = f"{below}/" if below else ""
+        names: list[str] = []
+        folders: list[os.DirEntry[str]] = []
+        for entry in _entries(os.path.join(top, below)):
+            name = entry.name
+            if name[0] == ".":
+                skipped["hidden"].append(prefix + name)
+            elif _is_folder(entry):
+                folders.append(entry)
+            elif (suffix := os.path.splitext(name)[1].lower()) in EXTENSIONS:
+                names.append(name)
+            else:
+                skipped[suffix or "without extension"].append(prefix + name)
+        names.sort()
+        yield [prefix + name for name in names]
+        for entry in sorted(folders, key=lambda folder: folder.name, reverse=True):
+            identity = _identity(entry.path)
+            if identity in above:
+                skipped["link to a folder that it lies in"].append(prefix + entry.name)
+            else:
+                pending.append((prefix + entry.name, (*above, identity)))
+
+
+def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            yield from entries
+    except OSError as error:
+        raise ManifestError(
+            f"The folder {quote(folder)} cannot be read: {error.strerror}. Nothing is left out in "
+            "silence: mend it, or move it elsewhere."
+        ) from error
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself: listed, and later reported as a problem
+        return False
+
+
+def _identity(folder: str) -> tuple[int, int]:
+    """Return what is the same for a folder and a link to it."""
+    status = os.stat(folder)
+    return status.st_dev, status.st_ino
+
+
+def _chunk(folder: str, paths: list[str], skipped: Skipped, pattern: Pattern | None) -> Chunk:
+    try:
+        column = pa.array(paths, pa.string())
+    except UnicodeEncodeError:
+        odd = next(path for path in paths if path.encode(errors="ignore") != os.fsencode(path))
+        raise ManifestError(
+            f"A file name in {quote(folder)} is not UTF-8: {os.fsencode(odd)!r}. Rename the file."
+        ) from None
+    if pattern is None:
+        return Chunk(pa.table({"path": column}), dict(skipped))
+    fields = pattern.extract(column)
+    fits = fields.is_valid()
+    misfits = column.filter(pc.invert(fits)).to_pylist()
+    if misfits:
+        skipped[NO_FIT] += misfits
+    columns = dict(zip(pattern.fields, fields.filter(fits).flatten(), strict=True))
+    return Chunk(pa.table({"path": column.filter(fits), **columns}), dict(skipped))
+
+
+def _nothing_found(
+    folder: str, pattern: Pattern | None, misfits: list[str], skipped: dict[str, list[str]]
+) -> str:
+    if pattern is not None and misfits:
+        return (
+            f"No file in {quote(folder)} is of the pattern {quote(pattern.text)}, which stands for "
+            f"the whole path below the folder. Files there: {', '.join(map(quote, misfits))}. "
+            "Write a field in braces for each part that changes, and the rest as it is."
+        )
+    others = ", ".join(f"{len(paths)} {reason}" for reason, paths in sorted(skipped.items()))
+    return (
+        f"No file in {quote(folder)} can be opened as an image or array. "
+        f"Left out: {others or 'nothing, the folder is empty'}. "
+        f"Extensions that are opened: {', '.join(EXTENSIONS)}."
+    )

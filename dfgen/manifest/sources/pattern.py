@@ -1,0 +1,97 @@
+"""Patterns such as `{kind}/{shard}/{id:int}.jpg`: parts of a path become columns."""
+
+import re
+import string
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dfgen.errors import ArgumentError, ManifestError
+from dfgen.manifest.schema import FACTS, quote
+
+_RESERVED = ("path", *FACTS)
+_HELP = "Example: {kind}/{shard}/{id:int}.jpg. Doubled braces stand for braces in a name."
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A parsed pattern.
+
+    A field stands for one or more characters, never for a `/`. Where two fields meet in one name,
+    the first takes as much as it can: `{kind}_{id}.jpg` splits `red_car_7.jpg` into `red_car`
+    and `7`. The pattern stands for the whole path below the folder, `/`-separated.
+
+    Args:
+        text: The pattern as given.
+        regex: The same for Arrow, with one named group a field.
+        fields: The names of the fields in order.
+        integers: Those of them that are whole numbers.
+    """
+
+    text: str
+    regex: str
+    fields: tuple[str, ...]
+    integers: frozenset[str]
+
+    def extract(self, paths: pa.Array) -> pa.StructArray:
+        """Return the fields of each path as text; null where the pattern does not fit."""
+        return pc.extract_regex(paths, self.regex)
+
+    def convert(self, name: str, values: pa.Array) -> pa.Array:
+        """Return the values of a field as its type: text, or int64."""
+        if name not in self.integers:
+            return values
+        try:
+            return values.cast(pa.int64())
+        except pa.ArrowInvalid as error:
+            raise ManifestError(
+                f"{{{name}:int}} of the pattern {quote(self.text)} met something that is no 64-bit "
+                f"whole number: {error}. Write {{{name}}} to keep it as text."
+            ) from None
+
+
+def parse_pattern(text: str) -> Pattern:
+    """Parse a pattern.
+
+    Raises:
+        ArgumentError: A field has no name, a name twice, a name of the manifest's own columns, or
+            an unknown type; or the braces do not pair.
+
+    Example:
+        >>> parse_pattern("{kind}/{id:int}.jpg").fields
+        ('kind', 'id')
+    """
+    regex, fields, integers = r"\A", [], set()
+    try:
+        parts = list(string.Formatter().parse(text))
+    except ValueError as error:
+        raise ArgumentError(f"pattern={quote(text)}: {error}. {_HELP}") from None
+    for literal, name, kind, conversion in parts:
+        regex += re.escape(literal)
+        if name is None:
+            continue
+        _check_field(text, name, fields, (kind or "") + (f"!{conversion}" if conversion else ""))
+        fields.append(name)
+        if kind:
+            integers.add(name)
+        regex += f"(?P<{name}>[0-9]+)" if kind else f"(?P<{name}>[^/]+)"
+    if not fields:
+        raise ArgumentError(f"pattern={quote(text)} has no field in braces. {_HELP}")
+    return Pattern(text, regex + r"\z", tuple(fields), frozenset(integers))
+
+
+def _check_field(text: str, name: str, earlier: list[str], kind: str) -> None:
+    fault = ""
+    if not name:
+        fault = "has a part without a name: {}. Name it; a column that you do not need does no harm"
+    elif not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        fault = f"has the field {quote(name)}: names are letters, digits and underscores"
+    elif name in earlier:
+        fault = f"has the field {quote(name)} twice: give each part a name of its own"
+    elif name in _RESERVED:
+        fault = f"has the field {quote(name)}, a column that dfgen fills: choose another name"
+    elif kind not in ("", "int"):
+        fault = f"has the type {quote(kind)} in {{{name}}}: the only type is int"
+    if fault:
+        raise ArgumentError(f"pattern={quote(text)} {fault}. {_HELP}")

@@ -1,0 +1,96 @@
+"""Source `table`: rows that someone wrote down (CSV, TSV, JSON Lines, Parquet, DataFrame)."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from dfgen.errors import ManifestError, MissingFileError
+from dfgen.manifest.frames import to_table
+from dfgen.manifest.schema import check_names, quote
+from dfgen.manifest.sources.chunk import Chunk
+
+
+def read_rows(table: str | pd.DataFrame, text: Sequence[str] = ()) -> Iterator[Chunk]:
+    """Yield the rows of a table in one chunk.
+
+    Use it for labels that lie beside the files, or that name the files themselves.
+
+    Args:
+        table: A DataFrame (a named index becomes a column), or a file: .csv (commas), .tsv (tabs),
+            .jsonl or .ndjson (one JSON object a line), .parquet. In CSV and TSV an empty cell is a
+            missing value; `NA` and `null` are text like any other.
+        text: Columns of CSV and TSV files to read as text, so that 007 stays 007.
+
+    Raises:
+        MissingFileError: There is no such file.
+        ManifestError: It cannot be read, has an unknown extension or repeated column names.
+
+    Example:
+        >>> [chunk] = read_rows(pd.DataFrame({"object_id": ["007"], "kind": ["cat"]}))
+        >>> chunk.rows.column_names
+        ['object_id', 'kind']
+    """
+    if isinstance(table, pd.DataFrame):
+        named = table if table.index.name is None else table.reset_index()
+        rows = to_table(named, "the label table")
+    else:
+        rows = _read(table, text)
+    check_names(rows.column_names, table_name(table))
+    yield Chunk(rows.replace_schema_metadata(None).combine_chunks())
+
+
+def table_name(table: str | pd.DataFrame) -> str:
+    """Return how messages call a label table."""
+    return "the label table" if isinstance(table, pd.DataFrame) else table
+
+
+def _read(path: str, text: Sequence[str]) -> pa.Table:
+    suffix = os.path.splitext(path)[1].lower()
+    if suffix not in _READERS:
+        raise ManifestError(
+            f"{path} has the extension {quote(suffix)}. Label tables are {', '.join(_READERS)}; "
+            "in Python, any DataFrame."
+        )
+    try:
+        return _READERS[suffix](path, text)
+    except FileNotFoundError:
+        raise MissingFileError(
+            f"There is no label table {path}. Looked in {os.getcwd()}."
+        ) from None
+    except (pa.ArrowInvalid, OSError, ValueError) as error:
+        raise ManifestError(
+            f"{path} cannot be read as {suffix}: {error}. Check that it is UTF-8 text separated as "
+            "its extension says; in Python, give a DataFrame that you read yourself."
+        ) from error
+
+
+def _read_separated(path: str, text: Sequence[str], delimiter: str) -> pa.Table:
+    return pa.csv.read_csv(
+        path,
+        parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+        convert_options=pa.csv.ConvertOptions(
+            column_types=dict.fromkeys(text, pa.string()),
+            null_values=[""],
+            strings_can_be_null=True,
+        ),
+    )
+
+
+def _read_json_lines(path: str, text: Sequence[str]) -> pa.Table:
+    """Read with pandas: Arrow would turn text that looks like a date into a time."""
+    with open(path, encoding="utf-8") as file:
+        frame = pd.read_json(file, lines=True, dtype=False, convert_dates=False)
+    return to_table(frame, path)
+
+
+_READERS: dict[str, Callable[[str, Sequence[str]], pa.Table]] = {
+    ".csv": lambda path, text: _read_separated(path, text, ","),
+    ".tsv": lambda path, text: _read_separated(path, text, "\t"),
+    ".jsonl": _read_json_lines,
+    ".ndjson": _read_json_lines,
+    ".parquet": lambda path, text: pq.ParquetFile(path).read(),
+}

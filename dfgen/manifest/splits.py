@@ -1,0 +1,174 @@
+"""The split column: which rows are for training, validation and test.
+
+All functions are pure: the same keys, shares and seed give the same splits on every machine. The
+number behind each row is `uniform(key, seed)`; manifests/README.md specifies it.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from dfgen.errors import ArgumentError, ManifestError
+from dfgen.manifest.schema import EXAMPLES, quote
+
+Codes = npt.NDArray[np.intp]
+
+
+def check_shares(shares: Mapping[str, float]) -> None:
+    """Raise unless the shares are positive numbers with a sum of 1.
+
+    Example:
+        >>> check_shares({"train": 0.8, "val": 0.2})
+    """
+    given = ", ".join(f"{name}={share}" for name, share in shares.items())
+    wrong = [name for name, share in shares.items() if not name or not share > 0]
+    if wrong:
+        raise ArgumentError(
+            f"split: {given}. Each split has a name and a share above 0, as in train=0.8 val=0.2."
+        )
+    total = sum(shares.values())
+    if abs(total - 1) > 1e-6:
+        raise ArgumentError(
+            f"split: {given} add up to {total:g}. Shares must add up to 1, as in train=0.8 val=0.2."
+        )
+
+
+def uniform(keys: Sequence[object], seed: int) -> npt.NDArray[np.float64]:
+    """Return a number in [0, 1) for each key: BLAKE2b-64 of seed, newline and key, over 2^64.
+
+    Example:
+        >>> uniform(["a", "b"], seed=0).round(3)
+        array([0.437, 0.894])
+    """
+    begun = hashlib.blake2b(f"{seed}\n".encode(), digest_size=8)
+    digests = bytearray()
+    for key in keys:
+        one = begun.copy()
+        one.update(str(key).encode())
+        digests += one.digest()
+    return np.frombuffer(digests, "<u8") / 2.0**64
+
+
+def assign_splits(
+    ids: pd.Series,
+    shares: Mapping[str, float],
+    *,
+    seed: int = 0,
+    stratify: pd.Series | None = None,
+    group: pd.Series | None = None,
+) -> pd.Categorical:
+    """Say for each row which split it belongs to.
+
+    Alone, each row (or whole group) falls by the hash of its id (or group): shares come out roughly,
+    and rows that are added later move no old ones. With `stratify`, each class has exactly its
+    shares, rounded to rows. With both, whole groups are dealt out so that every class comes as
+    near to its shares as the groups allow.
+
+    Args:
+        ids: The id of each row.
+        shares: Split -> share, with a sum of 1.
+        seed: Another seed gives another split.
+        stratify: The class of each row; missing values are a class of their own.
+        group: Rows of one group (one patient, one scene) stay together.
+
+    Raises:
+        ArgumentError: The shares do not add up to 1.
+        ManifestError: A row has no group, or the classes are fractions.
+
+    Example:
+        >>> list(assign_splits(pd.Series(range(4)), {"train": 0.5, "val": 0.5}))
+        ['train', 'val', 'train', 'train']
+    """
+    check_shares(shares)
+    names = list(shares)
+    weights = np.array(list(shares.values())) / sum(shares.values())
+    units, unit_keys = _units(ids, group)
+    numbers = uniform(unit_keys, seed)
+    if stratify is None:
+        codes = np.searchsorted(np.cumsum(weights)[:-1], numbers, side="right")[units]
+    else:
+        classes, _ = pd.factorize(_class_values(stratify), use_na_sentinel=False)
+        if group is None:
+            codes = _exact(classes, numbers, weights)
+        else:
+            codes = _dealt(classes, units, numbers, weights)[units]
+    return pd.Categorical.from_codes(codes.tolist(), categories=names)
+
+
+def missing_classes(split: pd.Series, labels: pd.Series) -> dict[str, list[object]]:
+    """Return the classes of which a split has no row, for splits that lack any.
+
+    Example:
+        >>> missing_classes(pd.Series(["train", "val"]), pd.Series(["cat", "dog"]))
+        {'train': ['dog'], 'val': ['cat']}
+    """
+    counts = pd.crosstab(labels.astype(object), split.astype(object))
+    return {
+        str(name): counts.index[counts[name] == 0].tolist()
+        for name in counts.columns
+        if (counts[name] == 0).any()
+    }
+
+
+def _units(ids: pd.Series, group: pd.Series | None) -> tuple[Codes, list[object]]:
+    """Return the unit of each row (itself, or its group), and the key of each unit."""
+    if group is None:
+        return np.arange(len(ids)), ids.tolist()
+    empty = np.flatnonzero(group.isna())
+    if len(empty):
+        shown = ", ".join(f"{row} (id {quote(ids.iloc[row])})" for row in empty[:EXAMPLES])
+        raise ManifestError(
+            f'{len(empty)} rows have no "{group.name}", by which rows are grouped: row {shown}. '
+            "Fill them in, or leave group (--group) out."
+        )
+    codes, keys = pd.factorize(group)
+    return codes, list(keys)
+
+
+def _class_values(stratify: pd.Series) -> pd.Series:
+    if pd.api.types.is_float_dtype(stratify) and not (stratify.dropna() % 1 == 0).all():
+        raise ManifestError(
+            f'"{stratify.name}" holds fractions, not classes: it cannot be stratified by. '
+            f'Make classes first: df["age_band"] = pandas.cut(df["{stratify.name}"], 5).'
+        )
+    return stratify.astype(object)
+
+
+def _exact(
+    classes: Codes, numbers: npt.NDArray[np.float64], weights: npt.NDArray[np.float64]
+) -> Codes:
+    """Deal the rows of each class, in the order of their numbers, by exact shares."""
+    order = np.lexsort((numbers, classes))
+    codes = np.empty(len(classes), np.intp)
+    starts = np.flatnonzero(np.diff(classes[order], prepend=-1))
+    for rows in np.split(order, starts[1:]):
+        codes[rows] = np.repeat(np.arange(len(weights)), _whole_shares(len(rows), weights))
+    return codes
+
+
+def _whole_shares(rows: int, weights: npt.NDArray[np.float64]) -> Codes:
+    """Return how many of `rows` each split gets: rounded down, the rest to the largest fractions."""
+    wanted = weights * rows
+    counts = np.floor(wanted + 1e-9).astype(np.intp)
+    largest = np.argsort(counts - wanted, kind="stable")
+    counts[largest[: rows - counts.sum()]] += 1
+    return counts
+
+
+def _dealt(
+    classes: Codes,
+    units: Codes,
+    numbers: npt.NDArray[np.float64],
+    weights: npt.NDArray[np.float64],
+) -> Codes:
+    """Give each group, the largest first, to the split that lacks most of what it holds."""
+    counts = pd.crosstab(units, classes).to_numpy()
+    lacking = np.outer(weights, counts.sum(axis=0))
+    codes = np.empty(len(counts), np.intp)
+    for unit in np.lexsort((numbers, -counts.sum(axis=1))):
+        codes[unit] = np.argmax(lacking @ counts[unit])
+        lacking[codes[unit]] -= counts[unit]
+    return codes

@@ -1,0 +1,128 @@
+"""What was built, in words: rows, classes, splits, problems, and what was left out."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pandas as pd
+
+from dfgen.manifest.schema import NOT_LABELS
+from dfgen.samples.decoding import EXTENSIONS
+
+CLASSES = 20
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a build did besides making rows.
+
+    Args:
+        skipped: Reason -> paths that were left out for it.
+        notes: What was done with rows that did not match.
+        warnings: What the user should look at.
+    """
+
+    skipped: Mapping[str, list[str]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def summarize(frame: pd.DataFrame, report: Report | None = None) -> str:
+    """Describe a manifest in a few lines of text.
+
+    Args:
+        frame: A manifest.
+        report: What its build left out, kept and warned of.
+
+    Example:
+        >>> print(summarize(pd.DataFrame({"id": [1], "path": ["a.png"], "kind": ["cat"]})))
+        1 row
+        kind: 1 class
+          cat  1
+    """
+    report = report or Report()
+    lines = [count(len(frame), "row")]
+    if "split" in frame:
+        sizes = frame["split"].value_counts(sort=False)
+        lines[0] += ": " + ", ".join(
+            f"{size} {name} ({size / len(frame):.1%})" for name, size in sizes.items()
+        )
+    for name in frame.columns:
+        if name not in NOT_LABELS:
+            lines += _label_lines(frame, name)
+    lines += _problem_lines(frame) + _extension_lines(frame)
+    for reason, paths in sorted(report.skipped.items()):
+        lines.append(f"Left out: {count(len(paths), 'path')}, {reason}: {_some(paths)}")
+    lines += report.notes
+    lines += [f"Warning: {warning}" for warning in report.warnings]
+    return "\n".join(lines)
+
+
+def count(number: int, noun: str) -> str:
+    """Return `1 row`, `2 rows`, `2 classes`."""
+    plural = "es" if noun.endswith("s") else "s"
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}{plural}"
+
+
+def _label_lines(frame: pd.DataFrame, name: str) -> list[str]:
+    column = frame[name]
+    missing = int(column.isna().sum())
+    lack = f", {count(missing, 'row')} without" if missing else ""
+    if isinstance(column.dtype, pd.CategoricalDtype) or pd.api.types.is_string_dtype(column):
+        lines = _class_lines(frame, name)
+        classes = len(lines) - ("split" in frame)
+        if classes > CLASSES:
+            lines[CLASSES + ("split" in frame) :] = [f"and {classes - CLASSES} more"]
+        return [f"{name}: {count(classes, 'class')}{lack}", *(f"  {line}" for line in lines)]
+    if pd.api.types.is_numeric_dtype(column):
+        return [f"{name}: {column.min():g} to {column.max():g}, mean {column.mean():g}{lack}"]
+    return [f"{name}: {column.dtype}{lack}"]
+
+
+def _class_lines(frame: pd.DataFrame, name: str) -> list[str]:
+    """Return one line a class with its rows, by split if there are splits, which head them then."""
+    rows = frame[name].value_counts(sort=False).sort_index().rename("").to_frame()
+    if "split" in frame:
+        rows = frame.groupby([name, "split"], observed=False).size().unstack(fill_value=0)
+    names = [str(value) for value in rows.index]
+    cells = [[str(value) for value in row] for row in rows.to_numpy().tolist()]
+    if "split" in frame:
+        names, cells = ["", *names], [[str(column) for column in rows.columns], *cells]
+    wide = max(map(len, names), default=0)
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return [
+        "  ".join([name.ljust(wide), *(cell.rjust(w) for cell, w in zip(row, widths, strict=True))])
+        for name, row in zip(names, cells, strict=True)
+    ]
+
+
+def _problem_lines(frame: pd.DataFrame) -> list[str]:
+    if "problem" not in frame or not frame["problem"].notna().any():
+        return []
+    broken = frame[frame["problem"].notna()]
+    kinds = broken["problem"].str.partition(":")[0]
+    lines = [f"{count(len(broken), 'problem')}:"]
+    for kind, rows in broken.groupby(kinds, sort=True):
+        lines.append(f"  {len(rows)}  {kind}: {_some(rows['path'].tolist())}")
+    return lines
+
+
+def _extension_lines(frame: pd.DataFrame) -> list[str]:
+    """Name files whose content has another format than their extension promises."""
+    if "format" not in frame:
+        return []
+    suffixes = frame["path"].str.extract(r"(\.[^./]*)$", expand=False).str.lower()
+    promised = suffixes.map(EXTENSIONS)
+    formats = frame["format"].astype(object)
+    odd = frame[promised.notna() & formats.notna() & (promised != formats)]
+    if not len(odd):
+        return []
+    shown = _some([f"{path} is {found}" for path, found in zip(odd["path"], odd["format"])])
+    return [
+        f"{count(len(odd), 'file')} with the extension of another format (read all the same): {shown}"
+    ]
+
+
+def _some(names: list[str], most: int = 3) -> str:
+    shown = ", ".join(os.fspath(name) for name in names[:most])
+    return shown + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -1,0 +1,1 @@
+"""One row to arrays: features, decoding, resizing, storage. No pandas, no Keras."""

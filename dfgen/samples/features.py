@@ -1,0 +1,185 @@
+"""Feature specs: how a column of the manifest becomes one array of the batch.
+
+Two sorts. A column feature (`Category`, `Number`) is known from the table alone: `encode` turns
+the whole column into numbers once, and a batch is a gather. A file feature (`Image`, `Array`)
+names files: `read` fills the array of one row.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from dfgen.errors import ArgumentError, DecodeError
+from dfgen.samples.decoding import CHANNELS, decode, decode_array
+from dfgen.samples.resizing import resize
+from dfgen.samples.storage.files import Files
+from dfgen.samples.tabular import Category, Number, one_of
+
+Values = npt.NDArray[Any]
+
+RESIZE = ("stretch", "crop", "pad")
+SCALE = (None, "0..1", "-1..1", "standardize")
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Shape and dtype of one sample's array."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
+@dataclass(frozen=True)
+class Image:
+    """Pixels of the image files that a column names.
+
+    Use it instead of a bare column name to choose the geometry, or for a second image of a row.
+
+    Args:
+        column: the column of paths.
+        size: (height, width) in pixels.
+        resize: `"stretch"` (default) changes the aspect ratio, `"crop"` cuts the largest centred
+            part of the right aspect ratio, `"pad"` fits the whole image in, on zeros.
+        color_mode: `"rgb"` (default), `"rgba"` or `"grayscale"`.
+        scale: None (default) gives uint8 0..255; `"0..1"`, `"-1..1"` and `"standardize"` (mean 0,
+            standard deviation 1 for each image, as `tf.image.per_image_standardization`) float32.
+        antialias: filter before shrinking (default), as Pillow does; False aliases, as
+            TensorFlow's resize does by default.
+
+    Raises:
+        ArgumentError: a value that is none of the above.
+
+    Example:
+        >>> Image("path", size=(224, 224), resize="crop")(df.iloc[0]).shape  # doctest: +SKIP
+        (224, 224, 3)
+    """
+
+    column: str = "path"
+    size: tuple[int, int] = (256, 256)
+    resize: str = "stretch"
+    color_mode: str = "rgb"
+    scale: str | None = None
+    antialias: bool = True
+    kind: ClassVar[str] = "image"
+
+    def __post_init__(self) -> None:
+        one_of("resize", self.resize, RESIZE)
+        one_of("color_mode", self.color_mode, CHANNELS)
+        one_of("scale", self.scale, SCALE)
+        size = tuple(self.size) if isinstance(self.size, tuple | list) else self.size
+        whole = isinstance(size, tuple) and all(isinstance(s, int | np.integer) for s in size)
+        if not (whole and len(size) == 2 and min(size) > 0):
+            raise ArgumentError(f"size must be (height, width) in pixels, got {self.size!r}")
+        object.__setattr__(self, "size", (int(size[0]), int(size[1])))
+
+    @property
+    def sample_spec(self) -> Spec:
+        """What a transform sees: 8-bit pixels, before `scale`."""
+        return Spec((*self.size, CHANNELS[self.color_mode]), np.dtype(np.uint8))
+
+    @property
+    def spec(self) -> Spec:
+        """What the model gets."""
+        dtype = np.dtype(np.uint8 if self.scale is None else np.float32)
+        return Spec(self.sample_spec.shape, dtype)
+
+    def read(self, path: str, out: Values, store: Files) -> None:
+        """Fill `out` (`sample_spec`) with the pixels of one file."""
+        pixels = decode(store.read(path), self.color_mode)
+        resize(pixels, self.resize, self.antialias, out)
+
+    def finish(self, sample: Values, out: Values) -> None:
+        """Scale a sample (`sample_spec`) into `out` (`spec`)."""
+        if self.scale is None:
+            out[...] = sample
+        elif self.scale == "0..1":
+            np.multiply(sample, np.float32(1 / 255), out=out)
+        elif self.scale == "-1..1":
+            np.multiply(sample, np.float32(1 / 127.5), out=out)
+            np.subtract(out, np.float32(1), out=out)
+        else:
+            pixels = sample.astype(np.float32)
+            deviation = max(float(pixels.std()), 1 / np.sqrt(pixels.size))
+            np.divide(pixels - pixels.mean(), np.float32(deviation), out=out)
+
+    def __call__(self, row: Mapping[str, Any]) -> Values:
+        """Return the array of one row, a mapping or a pandas Series."""
+        return _read_one(self, row)
+
+
+@dataclass(frozen=True)
+class Array:
+    """Numbers of the .npy files that a column names; never unpickled.
+
+    Args:
+        column: the column of paths.
+        shape: the shape that every file must have.
+        dtype: what the model gets, default `"float32"`; files of another dtype of the same kind
+            are converted (integers to floats too, floats to integers never).
+
+    Raises:
+        ArgumentError: the shape or dtype is none.
+
+    Example:
+        >>> Array("embedding", shape=(512,))(df.iloc[0]).dtype  # doctest: +SKIP
+        dtype('float32')
+    """
+
+    column: str
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+    kind: ClassVar[str] = "array"
+
+    def __post_init__(self) -> None:
+        whole = isinstance(self.shape, tuple | list)
+        if not whole or not all(isinstance(s, int | np.integer) and s > 0 for s in self.shape):
+            raise ArgumentError(f"shape must be a tuple of positive integers, got {self.shape!r}")
+        object.__setattr__(self, "shape", tuple(int(size) for size in self.shape))
+        try:
+            dtype = np.dtype(self.dtype)
+        except TypeError:
+            raise ArgumentError(f"dtype must be a NumPy dtype, got {self.dtype!r}") from None
+        if dtype.kind not in "biuf":
+            raise ArgumentError(f"dtype must be a number, got {self.dtype!r}")
+        object.__setattr__(self, "dtype", dtype.name)
+
+    @property
+    def spec(self) -> Spec:
+        """What the model gets."""
+        return Spec(self.shape, np.dtype(self.dtype))
+
+    sample_spec = spec
+
+    def read(self, path: str, out: Values, store: Files) -> None:
+        """Fill `out` with the numbers of one file."""
+        array = decode_array(store.read(path))
+        if array.shape != out.shape:
+            raise DecodeError(f"the array has shape {array.shape}, expected {out.shape}")
+        if not np.can_cast(array.dtype, out.dtype, "same_kind"):
+            raise DecodeError(f"the array is {array.dtype}, which {out.dtype} cannot hold")
+        out[...] = array
+
+    def finish(self, sample: Values, out: Values) -> None:
+        """Copy a sample into `out`."""
+        out[...] = sample
+
+    def __call__(self, row: Mapping[str, Any]) -> Values:
+        """Return the array of one row, a mapping or a pandas Series."""
+        return _read_one(self, row)
+
+
+ColumnFeature = Number | Category
+FileFeature = Image | Array
+Feature = ColumnFeature | FileFeature
+
+
+def _read_one(feature: FileFeature, row: Mapping[str, Any]) -> Values:
+    sample = np.empty(feature.sample_spec.shape, feature.sample_spec.dtype)
+    feature.read(os.fspath(row[feature.column]), sample, Files())
+    out = np.empty(feature.spec.shape, feature.spec.dtype)
+    feature.finish(sample, out)
+    return out

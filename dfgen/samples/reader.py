@@ -1,0 +1,136 @@
+"""SampleReader: one row of the manifest to the arrays of one sample."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dfgen.errors import DecodeError, MissingFileError, TransformError
+from dfgen.samples.features import ColumnFeature, Feature, FileFeature, Spec
+from dfgen.samples.storage.files import Files
+
+Values = npt.NDArray[Any]
+Sample = dict[str, Values]
+Transform = Callable[[Sample, np.random.Generator], Sample]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One array of the batch: its name, its feature, and what each row holds for it.
+
+    `values` are the encoded numbers of a column feature, or the Arrow paths of a file feature.
+    """
+
+    name: str
+    feature: Feature
+    values: Values | pa.Array
+
+    @property
+    def spec(self) -> Spec:
+        """Shape and dtype of one sample of this part."""
+        if isinstance(self.feature, FileFeature):
+            return self.feature.spec
+        example = self.feature.gather(self.values[:1])
+        return Spec(example.shape[1:], example.dtype)
+
+
+@dataclass(frozen=True)
+class SampleReader:
+    """Makes samples from rows: a pure function of the row and of one random generator.
+
+    Args:
+        ids: the id of every row, NumPy or Arrow.
+        parts: the arrays of a sample.
+        transform: `transform(sample, rng) -> sample`, after resize and before scale, or None.
+        store: where the bytes are.
+    """
+
+    ids: Values | pa.Array
+    parts: tuple[Part, ...]
+    transform: Transform | None = None
+    store: Files = Files()
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def id(self, row: int) -> object:
+        """Return the id of a row as a plain int or str."""
+        value = self.ids[row]
+        return value.as_py() if isinstance(value, pa.Scalar) else value.item()
+
+    def gather(self, rows: npt.NDArray[np.int64], out: Mapping[str, Values]) -> None:
+        """Fill what the table alone knows, for all rows of a batch at once."""
+        for part in self.parts:
+            if isinstance(part.feature, ColumnFeature):
+                out[part.name][...] = part.feature.gather(part.values[rows])
+
+    def read(self, row: int, out: Mapping[str, Values], rng: np.random.Generator | None) -> None:
+        """Fill what a row's files hold, then transform the sample.
+
+        Args:
+            row: which row.
+            out: name -> the sample's slice of the batch; column features are there already.
+            rng: the sample's random generator; used by the transform only.
+
+        Raises:
+            DfgenError: of the kind that fits, naming the row's id and path.
+        """
+        sample: Sample = {}
+        for part in self.parts:
+            if not isinstance(part.feature, FileFeature):
+                sample[part.name] = out[part.name]
+                continue
+            path = part.values[row].as_py()
+            target = out[part.name]
+            if self.transform is not None or part.feature.sample_spec != part.feature.spec:
+                target = np.empty(part.feature.sample_spec.shape, part.feature.sample_spec.dtype)
+            try:
+                part.feature.read(path, target, self.store)
+            except (DecodeError, MissingFileError) as error:
+                raise type(error)(f"{self.where(row)}: {error}") from error
+            sample[part.name] = target
+        if self.transform is not None:
+            sample = self._transformed(row, sample, rng)
+        for part in self.parts:
+            if sample[part.name] is out[part.name]:
+                continue
+            if isinstance(part.feature, FileFeature):
+                part.feature.finish(sample[part.name], out[part.name])
+            else:
+                out[part.name][...] = sample[part.name]
+
+    def _transformed(self, row: int, sample: Sample, rng: np.random.Generator | None) -> Sample:
+        """Run the user's transform, and check that it gives back what it was given."""
+        expected = {name: (value.shape, value.dtype) for name, value in sample.items()}
+        try:
+            result = self.transform(dict(sample), rng)  # type: ignore[misc, arg-type]
+        except Exception as error:
+            raise TransformError(
+                f"{self.where(row)}: the transform raised {type(error).__name__}: {error}"
+            ) from error
+        if not isinstance(result, dict) or result.keys() != expected.keys():
+            got = sorted(result) if isinstance(result, dict) else type(result).__name__
+            raise TransformError(
+                f"{self.where(row)}: the transform returned {got}, expected a dict with the keys "
+                f"{sorted(expected)}"
+            )
+        for name, (shape, dtype) in expected.items():
+            value = result[name] = np.asarray(result[name])
+            if value.shape != shape or value.dtype != dtype:
+                raise TransformError(
+                    f"{self.where(row)}: the transform returned {name!r} as {value.dtype} of shape "
+                    f"{value.shape}, expected {dtype} of shape {shape}"
+                )
+        return result
+
+    def where(self, row: int) -> str:
+        """Return the id and paths of a row, for messages."""
+        paths = [
+            f"{part.feature.column}={part.values[row].as_py()!r}"
+            for part in self.parts
+            if isinstance(part.feature, FileFeature)
+        ]
+        return ", ".join([f"row id={self.id(row)!r}", *paths])

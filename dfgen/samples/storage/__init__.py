@@ -1,0 +1,1 @@
+"""Where bytes are: one store a module."""

@@ -1,0 +1,185 @@
+"""Column features: what the table alone tells. `encode` turns a whole column into numbers once."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dfgen.errors import ArgumentError, ManifestError
+
+Values = npt.NDArray[Any]
+
+LABEL_MODES = ("int", "categorical", "binary")
+
+
+def one_of(name: str, value: object, allowed: Iterable[object]) -> None:
+    """Refuse a value that is not among the allowed ones."""
+    if value not in tuple(allowed):
+        raise ArgumentError(f"{name} must be one of {tuple(allowed)}, got {value!r}")
+
+
+@dataclass(frozen=True)
+class Number:
+    """A column of numbers as it is.
+
+    Args:
+        column: an integer, float or boolean column without nulls.
+        dtype: default None: int32 for integers and booleans, float32 for floats.
+
+    Example:
+        >>> Number("age")({"age": 41.5})
+        array(41.5, dtype=float32)
+    """
+
+    column: str
+    dtype: str | None = None
+    kind: ClassVar[str] = "number"
+
+    def encode(self, values: pa.Array) -> Values:
+        """Return the whole column as numbers.
+
+        Raises:
+            ManifestError: nulls, NaN, text, or numbers that the dtype cannot hold.
+        """
+        kind = values.type
+        if not (
+            pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+        ):
+            raise ManifestError(
+                f"column {self.column!r} holds {kind}, Number needs numbers. "
+                f"For classes write dfgen.Category({self.column!r})"
+            )
+        numbers = values.to_numpy(zero_copy_only=False)
+        default = np.float32 if pa.types.is_floating(kind) else np.int32
+        dtype = np.dtype(self.dtype or default)
+        if values.null_count or (numbers.dtype.kind == "f" and bool(np.isnan(numbers).any())):
+            missing = int(values.null_count or np.isnan(numbers).sum())
+            raise ManifestError(
+                f"column {self.column!r} has {missing:,} missing values; drop or fill them: "
+                f"df = df[df[{self.column!r}].notna()]"
+            )
+        if dtype.kind in "iu" and numbers.dtype.kind != "b":
+            self._check_range(numbers, dtype)
+        encoded: Values = numbers.astype(dtype)
+        return encoded
+
+    def _check_range(self, numbers: Values, dtype: np.dtype[Any]) -> None:
+        if numbers.dtype.kind == "f":
+            raise ManifestError(f"column {self.column!r} holds floats, {dtype} cannot hold them")
+        limits = np.iinfo(dtype)
+        if len(numbers) and (numbers.min() < limits.min or numbers.max() > limits.max):
+            raise ManifestError(
+                f"column {self.column!r} holds {numbers.min()} to {numbers.max()}, more than "
+                f"{dtype} can hold: write dfgen.Number({self.column!r}, dtype='int64')"
+            )
+
+    def gather(self, values: Values) -> Values:
+        """Return the arrays of some rows from their encoded values."""
+        return values
+
+    def __call__(self, row: Mapping[str, Any]) -> Values:
+        """Return the array of one row, a mapping or a pandas Series."""
+        return np.asarray(self.encode(pa.array([_scalar(row, self.column)]))[0])
+
+
+@dataclass(frozen=True)
+class Category:
+    """Class numbers of a column of classes.
+
+    Args:
+        column: a categorical, text, boolean or integer column without nulls.
+        label_mode: `"int"` (default) gives int32 of shape (); `"categorical"` one-hot float32 of
+            shape (classes,); `"binary"` float32 of shape (1,), for two classes.
+        class_names: the classes in the order of their numbers. None (default) takes the
+            categories of a categorical column, else the sorted distinct values of the frame.
+
+    Raises:
+        ArgumentError: an unknown label_mode, or class names that repeat.
+
+    Example:
+        >>> Category("kind", class_names=["cat", "dog"])({"kind": "dog"})
+        array(1, dtype=int32)
+    """
+
+    column: str
+    label_mode: str = "int"
+    class_names: tuple[object, ...] | None = None
+    kind: ClassVar[str] = "label"
+
+    def __post_init__(self) -> None:
+        one_of("label_mode", self.label_mode, LABEL_MODES)
+        if self.class_names is None:
+            return
+        names = tuple(self.class_names)
+        if isinstance(self.class_names, str) or len(set(names)) < len(names):
+            raise ArgumentError(f"class_names must be distinct names, got {self.class_names!r}")
+        if self.label_mode == "binary" and len(names) != 2:
+            raise ArgumentError(
+                f'label_mode="binary" needs two classes, column {self.column!r} has '
+                f'{len(names)}: {_listed(names)}. Use label_mode="int" or "categorical"'
+            )
+        object.__setattr__(self, "class_names", names)
+
+    def encode(self, values: pa.Array) -> Values:
+        """Return the class number of every row.
+
+        Raises:
+            ManifestError: nulls, or values that are no class name.
+        """
+        if pa.types.is_dictionary(values.type):
+            values = values.cast(values.type.value_type)
+        if values.null_count:
+            raise ManifestError(
+                f"column {self.column!r} has {values.null_count:,} rows without a class; drop "
+                f"them: df = df[df[{self.column!r}].notna()]"
+            )
+        codes = pc.index_in(values, value_set=_names(self, values.type))
+        if codes.null_count:
+            stray = pc.unique(values.filter(codes.is_null())).to_pylist()
+            raise ManifestError(
+                f"column {self.column!r} holds {_listed(stray)} in {codes.null_count:,} rows, not "
+                f"among its class names: {_listed(self.class_names or ())}"
+            )
+        encoded: Values = codes.to_numpy(zero_copy_only=False).astype(np.int32)
+        return encoded
+
+    def gather(self, values: Values) -> Values:
+        """Return the arrays of some rows from their encoded values."""
+        if self.label_mode == "int":
+            return values
+        if self.label_mode == "binary":
+            return values[:, None].astype(np.float32)
+        return np.eye(len(self.class_names or ()), dtype=np.float32)[values]
+
+    def __call__(self, row: Mapping[str, Any]) -> Values:
+        """Return the array of one row, a mapping or a pandas Series."""
+        if self.class_names is None:
+            raise ArgumentError(
+                "one row does not tell the classes: write "
+                f"Category({self.column!r}, class_names=...)"
+            )
+        return np.asarray(self.gather(self.encode(pa.array([_scalar(row, self.column)])))[0])
+
+
+def _names(feature: Category, type: pa.DataType) -> pa.Array:
+    try:
+        return pa.array(feature.class_names, type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        raise ManifestError(
+            f"class_names of column {feature.column!r} are {_listed(feature.class_names or ())}, "
+            f"but the column holds {type}: give names of that type"
+        ) from None
+
+
+def _listed(values: Iterable[object]) -> str:
+    shown = [repr(value) for value in values]
+    return ", ".join(shown[:10]) + (f", ... ({len(shown):,} in all)" if len(shown) > 10 else "")
+
+
+def _scalar(row: Mapping[str, Any], column: str) -> object:
+    value = row[column]
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,1 @@
+"""Keras: the only package that imports it."""

@@ -1,0 +1,271 @@
+"""What x and y mean: which feature a column becomes, and the name of its array."""
+
+import os
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dfgen.errors import ArgumentError
+from dfgen.manifest.schema import is_text, label_columns
+from dfgen.samples.decoding import EXTENSIONS
+from dfgen.samples.features import Feature, FileFeature, Image
+from dfgen.samples.reader import Part
+from dfgen.samples.tabular import Category, Number
+from dfgen.training.columns import Columns, paths_of
+
+Tree = Any
+"""One leaf, a list of leaves, or a dict of leaves."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What turns a bare column name into a feature: the arguments of Sequence."""
+
+    image: Callable[[str], Image]
+    label_mode: str | None
+    class_names: tuple[object, ...] | None
+
+
+def x_feature(columns: Columns, leaf: object, options: Options) -> Feature:
+    """Return the feature of one input."""
+    if not isinstance(leaf, str):
+        return _given(columns, "x", leaf)
+    name = columns.check("x", leaf)
+    values = columns[name]
+    if is_text(values.type):
+        example = values[0].as_py() or ""
+        suffix = os.path.splitext(example)[1].lower()
+        if suffix == ".npy":
+            raise ArgumentError(
+                f'x="{name}" names .npy files: write x=dfgen.Array("{name}", shape=...)'
+            )
+        if name == "path" or suffix in EXTENSIONS:
+            return options.image(name)
+        raise ArgumentError(
+            f'x="{name}" is text, and {example!r} has no suffix of an image. For files write '
+            f'x=dfgen.Image("{name}"), for classes x=dfgen.Category("{name}")'
+        )
+    return _by_dtype(
+        columns, name, values.type, replace(options, label_mode="int", class_names=None)
+    )
+
+
+def y_feature(columns: Columns, leaf: object, options: Options) -> Feature:
+    """Return the feature of one target."""
+    if not isinstance(leaf, str):
+        return _given(columns, "y", leaf)
+    name = columns.check("y", leaf)
+    return _by_dtype(columns, name, columns[name].type, options)
+
+
+def _by_dtype(columns: Columns, name: str, kind: pa.DataType, options: Options) -> Feature:
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        if options.label_mode not in ("int", None) or options.class_names is not None:
+            asked = f'label_mode="{options.label_mode}"'
+            asked = "class_names" if options.label_mode in ("int", None) else asked
+            raise ArgumentError(
+                f"{asked} needs classes, but column {name!r} holds numbers ({kind}). "
+                f'Write dfgen.Category("{name}", class_names=[...]), or '
+                f'df["{name}"] = df["{name}"].astype("category")'
+            )
+        return Number(name)
+    if pa.types.is_dictionary(kind) or pa.types.is_boolean(kind) or is_text(kind):
+        mode = options.label_mode or "int"
+        return _given(columns, "y", Category(name, mode, options.class_names))
+    raise ArgumentError(
+        f"column {name!r} holds {kind}: no feature is known for it. Columns of classes, numbers "
+        "and paths of files can be used"
+    )
+
+
+def _given(columns: Columns, argument: str, feature: object) -> Feature:
+    """Check a feature's column; give a Category its class names."""
+    if not isinstance(feature, Feature):
+        raise ArgumentError(
+            f"{argument} must be a column name, a feature such as dfgen.Image, or a list or dict "
+            f"of these, got {feature!r}"
+        )
+    name = columns.check(f"{type(feature).__name__}", feature.column)
+    if not isinstance(feature, Category) or feature.class_names is not None:
+        return feature
+    values = columns[name]
+    if pa.types.is_dictionary(values.type):
+        return replace(feature, class_names=tuple(values.dictionary.to_pylist()))
+    found = pc.unique(values).drop_null()
+    class_names = found.take(pc.sort_indices(found)).to_pylist()
+    shown = ", ".join(map(repr, class_names[:10])) + (", ..." if len(class_names) > 10 else "")
+    _warn(
+        f"column {name!r} is not categorical, so its {len(class_names):,} classes are numbered by "
+        f"the sorted values of this frame: {shown}. Another frame may number them otherwise. "
+        f'Before splitting: df["{name}"] = df["{name}"].astype("category"), or give class_names='
+    )
+    return replace(feature, class_names=tuple(class_names))
+
+
+def _warn(message: str) -> None:
+    """Warn in the name of the caller's own line, however deep in dfgen it is noticed."""
+    depth, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith("dfgen."):
+        depth, frame = depth + 1, frame.f_back
+    warnings.warn(message, stacklevel=depth)
+
+
+def default_y(columns: Columns, used: set[str | None]) -> str | None:
+    """Return the one column that can only be the label, or None where there is none."""
+    names = [name for name in label_columns(columns.names) if name not in used]
+    if len(names) > 1:
+        raise ArgumentError(
+            f"y=None, and several columns could be the label: {', '.join(names)}. "
+            f'Name one, y="{names[0]}", several, y={names[:2]!r}, or none, label_mode=None'
+        )
+    return names[0] if names else None
+
+
+def leaves(tree: Tree) -> Iterator[Any]:
+    """Return the leaves of a tree in order."""
+    if isinstance(tree, Mapping):
+        yield from tree.values()
+    elif isinstance(tree, list | tuple):
+        yield from tree
+    elif tree is not None:
+        yield tree
+
+
+def map_leaves(function: Callable[[Any], Any], tree: Tree) -> Tree:
+    """Return the tree with each leaf replaced; lists become tuples, as TensorFlow needs."""
+    if isinstance(tree, Mapping):
+        return {key: function(leaf) for key, leaf in tree.items()}
+    if isinstance(tree, list | tuple):
+        return tuple(function(leaf) for leaf in tree)
+    return None if tree is None else function(tree)
+
+
+def name_leaves(x: Tree, y: Tree) -> tuple[Tree, Tree]:
+    """Return both trees with features replaced by names: a dict's key, else the kind.
+
+    Kinds that occur more than once are numbered: `image_0`, `image_1`.
+    """
+    plain = [f.kind for tree in (x, y) if not isinstance(tree, Mapping) for f in leaves(tree)]
+    seen: Counter[str] = Counter()
+
+    def name(feature: Feature) -> str:
+        kind = feature.kind
+        seen[kind] += 1
+        return kind if plain.count(kind) == 1 else f"{kind}_{seen[kind] - 1}"
+
+    named = [
+        {key: key for key in tree} if isinstance(tree, Mapping) else map_leaves(name, tree)
+        for tree in (x, y)
+    ]
+    names = [*leaves(named[0]), *leaves(named[1])]
+    twice = [str(name) for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise ArgumentError(f"x and y both have an entry named {twice[0]!r}: rename one")
+    return named[0], named[1]
+
+
+@dataclass(frozen=True)
+class Binding:
+    """Inputs and targets bound to the columns of a manifest.
+
+    Args:
+        x: the names of its arrays, nested as x was given.
+        y: likewise, or None.
+        parts: what each name stands for.
+    """
+
+    x: Tree
+    y: Tree
+    parts: tuple[Part, ...]
+
+    def __getitem__(self, name: str) -> Part:
+        return next(part for part in self.parts if part.name == name)
+
+    @property
+    def files(self) -> Part | None:
+        """The first part that is read from files."""
+        return next((part for part in self.parts if isinstance(part.feature, FileFeature)), None)
+
+
+def bind(
+    columns: Columns, x: Tree, y: Tree, options: Options, taken: set[str | None], root: str | None
+) -> Binding:
+    """Turn x and y as a user gives them into features with the values of every row.
+
+    Args:
+        columns: of the manifest.
+        x: a column name, a feature, or a list or dict of those.
+        y: likewise, or None.
+        options: for bare column names.
+        taken: columns that cannot be the label.
+        root: where relative paths begin, or None.
+    """
+    x = map_leaves(lambda leaf: x_feature(columns, leaf, options), x)
+    if y is None and options.label_mode is not None:
+        y = default_y(columns, taken | {feature.column for feature in leaves(x)})
+    y = map_leaves(lambda leaf: y_feature(columns, leaf, options), y)
+    x_names, y_names = name_leaves(x, y)
+    names, features = [*leaves(x_names), *leaves(y_names)], [*leaves(x), *leaves(y)]
+    if not any(True for _ in leaves(x)):
+        raise ArgumentError(f"x={x!r} names no input: give a column, a feature, a list or a dict")
+    parts = [part(columns, *pair, root) for pair in zip(names, features, strict=True)]
+    return Binding(x_names, y_names, tuple(parts))
+
+
+def part(columns: Columns, name: str, feature: Feature, root: str | None) -> Part:
+    """Return the part of a sample that a feature makes, with its values."""
+    values = columns[feature.column]
+    if isinstance(feature, FileFeature):
+        return Part(name, feature, paths_of(values, feature.column, root))
+    return Part(name, feature, feature.encode(values))
+
+
+def row_weights(
+    columns: Columns,
+    binding: Binding,
+    sample_weight: str | None,
+    class_weight: Mapping[Any, float] | None,
+) -> npt.NDArray[np.float32] | None:
+    """Return what each row counts in the loss: its own weight times that of its class."""
+    if sample_weight is None and class_weight is None:
+        return None
+    if binding.y is None:
+        raise ArgumentError("sample_weight and class_weight weigh a loss, but there is no y")
+    weights = np.ones(len(columns), np.float32)
+    if sample_weight is not None:
+        name = columns.check("sample_weight", sample_weight)
+        weights *= Number(name, dtype="float32").encode(columns[name])
+    if class_weight is not None:
+        weights *= _class_weights(binding, class_weight)
+    return weights
+
+
+def _class_weights(binding: Binding, class_weight: Mapping[Any, float]) -> npt.NDArray[np.float32]:
+    target = binding[binding.y] if isinstance(binding.y, str) else None
+    if target is None or not isinstance(target.feature, Category):
+        raise ArgumentError(
+            "class_weight needs y to be one column of classes. For other targets give "
+            "sample_weight, a column of weights"
+        )
+    class_names = target.feature.class_names or ()
+    table = np.ones(len(class_names), np.float32)
+    for key, weight in class_weight.items():
+        if key in class_names:
+            table[class_names.index(key)] = weight
+        elif isinstance(key, int | np.integer) and 0 <= key < len(table):
+            table[key] = weight
+        else:
+            raise ArgumentError(
+                f"class_weight names the class {key!r}. Classes: "
+                f"{', '.join(map(repr, class_names))}, or their numbers 0 to {len(table) - 1}"
+            )
+    weights: npt.NDArray[np.float32] = table[np.asarray(target.values)]
+    return weights

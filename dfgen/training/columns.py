@@ -1,0 +1,153 @@
+"""Columns of a manifest: Arrow arrays, checked ids and paths."""
+
+import os
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dfgen.errors import ManifestError, did_you_mean
+from dfgen.manifest.io import read_table
+from dfgen.manifest.schema import is_text, validate
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a manifest as Arrow arrays.
+
+    Args:
+        source: a DataFrame that nobody else changes, or an Arrow table.
+    """
+
+    source: pd.DataFrame | pa.Table
+
+    def __post_init__(self) -> None:
+        odd = [name for name in self.names if not isinstance(name, str)]
+        twice = [name for name, count in Counter(self.names).items() if count > 1]
+        if odd or twice:
+            fault = f"{odd[0]!r}, which is not text" if odd else f"{twice[0]!r} several times"
+            raise ManifestError(f"the manifest has a column named {fault}: rename it")
+        if not len(self.source):
+            raise ManifestError(
+                f"the manifest has no rows (columns: {', '.join(self.names)}): "
+                "was it filtered by a value that does not occur?"
+            )
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns, in order."""
+        if isinstance(self.source, pa.Table):
+            return list(self.source.column_names)
+        return list(self.source.columns)
+
+    def __getitem__(self, name: str) -> pa.Array:
+        values = self.source[name]
+        if isinstance(values, pd.Series):
+            return _to_arrow(values)
+        if is_text(values.type):
+            values = values.cast(pa.large_string())  # one array may pass 2 GB
+        elif pa.types.is_dictionary(values.type):
+            values = values.unify_dictionaries()
+        return pa.concat_arrays(values.chunks)
+
+    def check(self, argument: str, name: object) -> str:
+        """Return the name of a column that exists, or tell which ones do."""
+        if isinstance(name, str) and name in self.names:
+            return name
+        hint = did_you_mean(name, self.names) if isinstance(name, str) else ""
+        raise ManifestError(
+            f"{argument}={_quoted(name)} is not a column of the manifest. "
+            f"Columns: {', '.join(self.names)}.{hint}"
+        )
+
+
+def _to_arrow(values: "pd.Series[Any]") -> pa.Array:
+    try:
+        array = pa.array(values, from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        if not all(isinstance(value, str | os.PathLike) for value in values.dropna()):
+            kinds = sorted({type(value).__name__ for value in values.dropna()})
+            raise ManifestError(
+                f"column {values.name!r} mixes {', '.join(kinds)}: give it one type, as with "
+                f"df[{values.name!r}] = df[{values.name!r}].astype(str)"
+            ) from None
+        array = pa.array(values.map(os.fspath, na_action="ignore"), pa.large_string())
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks)
+    return array.cast(pa.large_string()) if is_text(array.type) else array
+
+
+def open_manifest(manifest: object, root: str | os.PathLike[str] | None) -> "Columns":
+    """Return the columns of a frame (copied) or of a manifest file."""
+    if isinstance(manifest, pd.DataFrame):
+        return Columns(manifest.copy())
+    if isinstance(manifest, str | os.PathLike):
+        return Columns(read_table(os.fspath(manifest), root)[0])
+    raise ManifestError(
+        f"the manifest must be a DataFrame or the path of a manifest, got {type(manifest).__name__}"
+    )
+
+
+def ids_of(columns: Columns, id: str | None, path: str | None, paths: pa.Array | None) -> Any:
+    """Return the ids of the rows, NumPy integers or Arrow text, checked beside the paths.
+
+    Args:
+        columns: of the manifest.
+        id: the column of ids; None takes `id`, else the paths.
+        path: the column of paths, None where nothing is read from files.
+        paths: its values.
+
+    Raises:
+        ManifestError: no ids, or some that are null or stand on several rows.
+    """
+    if id is None and "id" not in columns.names:
+        if paths is None or pc.count_distinct(paths).as_py() < len(paths):
+            raise ManifestError(
+                f"the manifest has no column 'id' (columns: {', '.join(columns.names)}). "
+                'Name the column that tells the rows apart: id="object_id"'
+            )
+        id = path
+    name = columns.check("id", "id" if id is None else id)
+    ids = columns[name]
+    beside = ids.cast(pa.large_string()) if paths is None else paths
+    validate(
+        pa.table({"id": ids, "path": beside}),
+        "the manifest" if name == "id" else f'the manifest (id="{name}")',
+    )
+    return ids.to_numpy() if pa.types.is_integer(ids.type) else ids
+
+
+def paths_of(values: pa.Array, name: str, root: str | None) -> pa.Array:
+    """Return a column of paths; relative ones start at `root`."""
+    if not is_text(values.type):
+        raise ManifestError(f"column {name!r} holds {values.type}, expected paths of files")
+    missing = pc.indices_nonzero(pc.is_null(values))
+    if len(missing):
+        raise ManifestError(
+            f"column {name!r} has no path in {len(missing):,} rows, the first is row {missing[0]}: "
+            f"drop them, df = df[df[{name!r}].notna()]"
+        )
+    if root is None:
+        return values
+    absolute = pc.match_substring_regex(values, r"^[/\\]|^[A-Za-z]:[/\\]")
+    joined = pc.binary_join_element_wise(os.fspath(root), values, "/")
+    return pc.if_else(absolute, values, joined)
+
+
+def known_problems(columns: Columns) -> dict[int, str]:
+    """Return row -> what the manifest's facts say is wrong with its file."""
+    if "problem" not in columns.names:
+        return {}
+    problems = columns["problem"]
+    rows = pc.indices_nonzero(problems.is_valid()).to_pylist()
+    return {row: problems[row].as_py() for row in rows}
+
+
+def _quoted(name: object) -> str:
+    return f'"{name}"' if isinstance(name, str) else repr(name)

@@ -1,0 +1,197 @@
+"""Batches to TensorFlow, JAX, torch and NumPy, and who in Keras asks for them.
+
+Read from Keras 3.12 and 3.15, `keras/src/trainers/epoch_iterator.py`, `data_adapters/__init__.py`
+and `backend/*/trainer.py`. What leans on Keras's private parts is here and nowhere else:
+
+- `DataAdapter`, which `fit` takes as it is;
+- the calling frames, which tell `fit` from `evaluate` and from the building of a model;
+- the arguments of `fit` that Keras drops in silence for a DataAdapter.
+"""
+
+import warnings
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import keras
+import numpy as np
+
+from dfgen.errors import ArgumentError
+from dfgen.loading.loader import Batch
+from dfgen.samples.features import Spec
+from dfgen.training.binding import map_leaves
+
+try:
+    from keras.src.trainers.data_adapters.data_adapter import DataAdapter as DataAdapter
+    from keras.src.trainers.epoch_iterator import EpochIterator
+except ImportError:  # pragma: no cover - no released Keras yet
+
+    class DataAdapter:  # type: ignore[no-redef]
+        """Stands in where Keras has moved its own."""
+
+    EpochIterator = None
+    warnings.warn(
+        f"Keras {keras.__version__} has moved its DataAdapter: dfgen.Sequence runs as a plain "
+        "PyDataset, exact but slower. Is there a newer dfgen?",
+        stacklevel=2,
+    )
+
+_DRIVERS = {
+    "fit": "fit",
+    "evaluate": "evaluate",
+    "predict": "predict",
+    "_symbolic_build": "build",
+    "_maybe_symbolic_build": "build",
+}
+
+
+def driver(frame: FrameType | None) -> str | None:
+    """Return what in Keras drives the iteration: fit, evaluate, predict, build, or None."""
+    while frame is not None:
+        found = _DRIVERS.get(frame.f_code.co_name)
+        if found and str(frame.f_globals.get("__name__", "")).startswith("keras.src."):
+            return found
+        frame = frame.f_back
+    return None
+
+
+def epoch_iterator(frame: FrameType) -> Any:
+    """Return Keras's EpochIterator whose method a frame runs, or None."""
+    if EpochIterator is None:
+        return None
+    owner = frame.f_locals.get("self")
+    return owner if isinstance(owner, EpochIterator) else None
+
+
+def is_reset(frame: FrameType) -> bool:
+    """Whether the frame is `EpochIterator.reset`, which ends no epoch."""
+    return epoch_iterator(frame) is not None and frame.f_code.co_name == "reset"
+
+
+def check_arguments(frame: FrameType, shuffle: bool) -> None:
+    """Refuse arguments of fit, evaluate and predict that never reach a DataAdapter.
+
+    `EpochIterator.__init__` holds them when it reads `num_batches`.
+
+    Args:
+        frame: the frame that reads `num_batches`.
+        shuffle: whether the Sequence shuffles.
+
+    Raises:
+        ArgumentError: naming the argument of Sequence that does what was meant.
+    """
+    if epoch_iterator(frame) is None or frame.f_code is not EpochIterator.__init__.__code__:
+        return
+    given = frame.f_locals
+    caller = driver(frame)
+    for name, instead in {
+        "y": "y=, a column of the manifest",
+        "sample_weight": "sample_weight=, a column of the manifest",
+        "class_weight": "class_weight=",
+        "batch_size": "batch_size=",
+    }.items():
+        if given.get(name) is not None:
+            raise ArgumentError(
+                f"{caller}({name}=...) does not reach a dfgen.Sequence, Keras would drop it. "
+                f"Give the Sequence its own {instead}"
+            )
+    if caller == "predict" and shuffle:
+        raise ArgumentError(
+            "predict on a Sequence that shuffles: the predictions could not be matched with the "
+            "rows. Make one with shuffle=False"
+        )
+    if caller == "fit" and shuffle and given.get("shuffle") is False and not _validates(frame):
+        raise ArgumentError(
+            "fit(shuffle=False) does not reach a dfgen.Sequence, Keras would drop it. "
+            "Give the Sequence its own shuffle=False"
+        )
+
+
+def _validates(frame: FrameType | None) -> bool:
+    """Whether `fit` makes the iterator of its validation data, for which Keras never shuffles."""
+    while frame is not None and frame.f_code.co_name != "fit":
+        frame = frame.f_back
+    return frame is not None and "epoch_iterator" in frame.f_locals
+
+
+def tensorflow_dataset(owner: Any, structure: Any, quiet: bool) -> Any:
+    """Return a tf.data.Dataset of an owner's passes, without a copy and without a probe.
+
+    TensorFlow keeps the function given to `from_generator` for ever, so that holds a weak
+    reference, and the dataset holds the owner.
+
+    Args:
+        owner: its `new_pass(quiet)` iterates over the batches of one pass.
+        structure: the Spec of every array of a batch, nested as the batches are.
+        quiet: an error ends the data, and the owner raises it later.
+    """
+    import tensorflow as tf
+
+    reference = weakref.ref(owner)
+
+    def batches() -> Iterator[Any]:
+        held = reference()
+        return iter(()) if held is None else held.new_pass(quiet)
+
+    signature = keras.tree.map_structure(
+        lambda spec: tf.TensorSpec((None, *spec.shape), spec.dtype), structure
+    )
+    dataset = tf.data.Dataset.from_generator(batches, output_signature=signature).prefetch(1)
+    dataset._dfgen_owner = owner
+    return dataset
+
+
+class TorchBatches:
+    """An iterable of batches of torch tensors.
+
+    Not a `torch.utils.data.DataLoader`, whose iterator draws from torch's global generator.
+    """
+
+    def __init__(self, batches: Callable[[], Iterator[Any]]) -> None:
+        self._batches = batches
+
+    def __iter__(self) -> Iterator[Any]:
+        import torch
+
+        return (keras.tree.map_structure(torch.from_numpy, batch) for batch in self._batches())
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the arrays of a batch are nested for Keras.
+
+    Args:
+        x, y: names of arrays, nested as the model's inputs and targets; y may be None.
+        images: names of the arrays that follow `keras.config.image_data_format()`.
+        weighted: whether every batch has weights.
+    """
+
+    x: Any
+    y: Any
+    images: frozenset[str]
+    weighted: bool
+
+    def batch(self, batch: Batch) -> tuple[Any, ...]:
+        """Return (x,), (x, y) or (x, y, weights), always the same of them."""
+        nested = self._nest({name: self._array(name, a) for name, a in batch.arrays.items()})
+        return (*nested, batch.weights) if self.weighted else nested
+
+    def specs(self, specs: Mapping[str, Spec]) -> tuple[Any, ...]:
+        """Return the Spec of every array, nested as the batches are."""
+        nested = self._nest({name: self._spec(name, spec) for name, spec in specs.items()})
+        return (*nested, Spec((), np.dtype(np.float32))) if self.weighted else nested
+
+    def _nest(self, named: Mapping[str, Any]) -> tuple[Any, ...]:
+        trees = (self.x,) if self.y is None else (self.x, self.y)
+        return tuple(map_leaves(named.__getitem__, tree) for tree in trees)
+
+    def _array(self, name: str, array: Any) -> Any:
+        return np.ascontiguousarray(np.moveaxis(array, -1, 1)) if self._turns(name) else array
+
+    def _spec(self, name: str, spec: Spec) -> Spec:
+        return Spec((spec.shape[2], *spec.shape[:2]), spec.dtype) if self._turns(name) else spec
+
+    def _turns(self, name: str) -> bool:
+        return name in self.images and keras.config.image_data_format() == "channels_first"

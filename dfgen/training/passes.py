@@ -1,0 +1,243 @@
+"""What Keras sees of a Sequence: passes over the rows, and when one counts as an epoch.
+
+Keras takes exactly `num_batches` items and on torch and JAX never asks for one more; it takes
+batches to build a model, and makes iterators that it never uses. So an epoch counts when `fit`
+says that its steps are done, and a pass learns which epoch it is when its first batch is asked for.
+"""
+
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+
+from dfgen.loading.loader import Loader, Stream
+from dfgen.training.handover import (
+    DataAdapter,
+    Layout,
+    TorchBatches,
+    check_arguments,
+    driver,
+    epoch_iterator,
+    is_reset,
+    tensorflow_dataset,
+)
+
+
+class Cursor:
+    """How far training has come.
+
+    Args:
+        epoch: passes completed.
+        step: batches of the next pass that were trained on already; only `repeat()` leaves any.
+    """
+
+    def __init__(self, epoch: int = 0, step: int = 0) -> None:
+        self.epoch = epoch
+        self.step = step
+
+
+class Pass:
+    """One run through the order, bound to its epoch when its first batch is asked for.
+
+    An iterator with a lock and not a generator: TensorFlow drops it from another thread.
+
+    Args:
+        loader: makes the batches.
+        cursor: where to begin.
+        layout: nests the arrays of a batch as Keras wants them.
+        length: batches of the pass, None = endless.
+        driver: who asks: fit, evaluate, predict, build, or None for a loop of the user's own.
+    """
+
+    def __init__(
+        self,
+        loader: Loader,
+        cursor: Cursor,
+        layout: Layout,
+        length: int | None,
+        driver: str | None,
+    ) -> None:
+        self._loader = loader
+        self._cursor = cursor
+        self._layout = layout
+        self._left = length
+        self._driver = driver
+        self._stream: Stream | None = None
+        self._lock = threading.Lock()
+
+    def __iter__(self) -> "Pass":
+        return self
+
+    def __next__(self) -> Any:
+        with self._lock:
+            if self._left == 0:
+                self._exhausted()
+                raise StopIteration
+            if self._stream is None:
+                self._begin()
+            batch = next(self._stream)  # type: ignore[arg-type]
+            self._handed_out()
+        return self._layout.batch(batch)
+
+    def _begin(self) -> None:
+        step = self._cursor.step if self._left is None else 0
+        self._epoch = self._cursor.epoch
+        self._stream = self._loader.stream(self._epoch, step)
+        self._stream.repeat_epoch = self._driver in ("evaluate", "predict")
+        self._abandon = weakref.finalize(self, self._stream.close)
+
+    def _handed_out(self) -> None:
+        if self._left is not None:
+            self._left -= 1
+            if not self._left:
+                self._abandon.detach()
+                self._loader.park(self._stream)  # type: ignore[arg-type]
+        elif self._driver is None:
+            self._cursor.epoch, self._cursor.step = self._stream.position  # type: ignore[union-attr]
+
+    def _exhausted(self) -> None:
+        """A loop of the user's own ends an epoch by asking for one batch more."""
+        if self._driver is None and self._cursor.epoch == self._epoch:
+            self._cursor.epoch += 1
+
+
+class Passes(keras.utils.PyDataset, DataAdapter):
+    """A PyDataset that is its own DataAdapter, so that Keras's worker pool is never used.
+
+    Args:
+        loader: makes the batches.
+        cursor: how far training has come.
+        layout: nests the arrays of a batch as Keras wants them.
+        shuffle: whether the order is shuffled.
+        endless: whether a pass goes on into the next epoch.
+    """
+
+    def __init__(
+        self,
+        loader: Loader,
+        cursor: Cursor,
+        layout: Layout,
+        shuffle: bool,
+        endless: bool,
+    ) -> None:
+        super().__init__(workers=1, use_multiprocessing=False)
+        self._loader = loader
+        self._cursor = cursor
+        self._layout = layout
+        self._shuffle = shuffle
+        self._endless = endless
+        self._driver: str | None = None
+        self._steps = len(loader)
+        self._failure: Exception | None = None
+        self._keras: Any = lambda: None
+
+    @property
+    def num_batches(self) -> int | None:
+        """Batches of a pass; None where passes have no end."""
+        check_arguments(sys._getframe(1), self._shuffle)
+        return None if self._endless else len(self._loader)
+
+    @property
+    def batch_size(self) -> int:
+        """Rows of a batch."""
+        return self._loader.batch_size
+
+    def __getitem__(self, index: int) -> Any:
+        """Return batch `index` of the current epoch; any index, any order, any thread."""
+        length = len(self._loader)
+        epochs, step = divmod(index, length) if self._endless else (0, index)
+        if not self._endless and not -length <= index < length:
+            raise IndexError(f"batch {index} does not exist: an epoch has {length} batches")
+        return self._layout.batch(self._loader.batch(self._cursor.epoch + epochs, step % length))
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._pass(None)
+
+    def _pass(self, driver: str | None) -> Pass:
+        length = None if self._endless else len(self._loader)
+        return Pass(self._loader, self._cursor, self._layout, length, driver)
+
+    def new_pass(self, quiet: bool = False) -> Iterator[Any]:
+        """Return a pass for whoever drives Keras now; a quiet one keeps its error for later."""
+        batches = self._pass(self._driver)
+        return _Quiet(batches, self._fail) if quiet else batches
+
+    def get_numpy_iterator(self) -> Iterator[Any]:
+        """Return a pass of NumPy arrays."""
+        return self.new_pass()
+
+    def get_jax_iterator(self) -> Iterator[Any]:
+        """Return a pass of NumPy arrays, which JAX on the CPU reads in place."""
+        return self.new_pass()
+
+    def get_torch_dataloader(self) -> TorchBatches:
+        """Return an iterable of passes of torch tensors."""
+        return TorchBatches(self.new_pass)
+
+    def get_tf_dataset(self) -> Any:
+        """Return a tf.data.Dataset of passes."""
+        quiet = epoch_iterator(sys._getframe(1)) is not None
+        return tensorflow_dataset(self, self._layout.specs(self._loader.specs), quiet)
+
+    def on_epoch_begin(self) -> None:
+        """Keras begins a pass."""
+        frame = sys._getframe(1)
+        self._driver = driver(frame)
+        keras_iterator = epoch_iterator(frame)
+        if keras_iterator is not None:
+            self._steps = keras_iterator.steps_per_epoch or len(self._loader)
+            self._keras = weakref.ref(keras_iterator)
+
+    def on_epoch_end(self) -> None:
+        """Keras has ended a pass, or is about to begin its first."""
+        driver, self._driver = self._driver, None  # Keras may call twice
+        if is_reset(sys._getframe(1)):
+            self._failure = None
+            self._begin_training()
+            return
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+        if driver == "fit":
+            self._count(self._steps)
+
+    def _begin_training(self) -> None:
+        """`fit` begins a pass of its own; what an earlier one left undone is given back."""
+        if not self._endless:
+            self._cursor.step = 0
+
+    def _count(self, steps: int) -> None:
+        """Count steps that `fit` has trained."""
+        epochs, step = divmod(self._cursor.step + steps, len(self._loader))
+        self._cursor.epoch += epochs
+        self._cursor.step = step if self._endless or not epochs else 0
+
+    def _fail(self, error: Exception) -> None:
+        """Keep an error until Keras's own thread comes by, and spare the user Keras's warning."""
+        self._failure = error
+        keras_iterator = self._keras()
+        if keras_iterator is not None:
+            keras_iterator._interrupted_warning = lambda: None
+
+
+class _Quiet:
+    """Ends the data where it fails: out of `from_generator` errors come as text only."""
+
+    def __init__(self, batches: Iterator[Any], fail: Callable[[Exception], None]) -> None:
+        self._batches = batches
+        self._fail = fail
+
+    def __iter__(self) -> "_Quiet":
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            return next(self._batches)
+        except StopIteration:
+            raise
+        except Exception as error:
+            self._fail(error)
+            raise StopIteration from None

@@ -1,0 +1,125 @@
+"""The house rules that no single module can keep: layers, light imports, public names."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import resolve_name
+from pathlib import Path
+
+import pytest
+
+import dfgen
+
+PACKAGE = Path(dfgen.__file__).parent
+HEAVY = {"keras", "tensorflow", "jax", "torch", "matplotlib"}
+
+# What each room may import of dfgen. Rooms not named here sit on top and may import all.
+LAYERS = {
+    "errors": set(),
+    "samples": {"errors"},
+    "loading": {"errors", "samples"},
+    "manifest": {"errors", "samples"},
+    "training": {"errors", "samples", "loading", "manifest"},
+}
+# The only rooms that may import a library.
+ROOMS_OF = {
+    "keras": {"training"},
+    "tensorflow": {"training"},
+    "jax": {"training"},
+    "torch": {"training"},
+    "matplotlib": {"explore"},
+}
+NO_PANDAS = {"errors", "samples", "loading"}
+
+MODULES = {
+    ".".join(["dfgen", *path.relative_to(PACKAGE).with_suffix("").parts]): path
+    for path in sorted(PACKAGE.rglob("*.py"))
+    if path != PACKAGE / "__init__.py"
+}
+
+
+def imports(name: str) -> Iterator[str]:
+    """Yield the full name of all that a module imports, wherever in it, for types alone too."""
+    for node in ast.walk(ast.parse(MODULES[name].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            origin = "." * node.level + (node.module or "")
+            origin = resolve_name(origin, name.rpartition(".")[0])
+            yield from (f"{origin}.{alias.name}" for alias in node.names)
+
+
+def room(name: str) -> str:
+    """Return the second part of a dotted name: samples, of dfgen.samples.reader."""
+    return f"{name}.".split(".")[1]
+
+
+def loaded_by(code: str) -> set[str]:
+    """Return the packages that a fresh Python has loaded after running `code`."""
+    code += "\nimport sys; print('\\n', *{name.partition('.')[0] for name in sys.modules})"
+    run = subprocess.run(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True
+    )
+    return set(run.stdout.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if room(name) in LAYERS])
+def test_imports_point_back_only(name: str) -> None:
+    allowed = LAYERS[room(name)] | {room(name), "__version__"}
+    ours = {target for target in imports(name) if target.partition(".")[0] == "dfgen"}
+    assert {target for target in ours if room(target) not in allowed} == set()
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_libraries_stay_in_their_rooms(name: str) -> None:
+    libraries = {target.partition(".")[0] for target in imports(name)}
+    barred = {library for library, rooms in ROOMS_OF.items() if room(name) not in rooms}
+    if room(name) in NO_PANDAS:
+        barred.add("pandas")
+    assert libraries & barred == set()
+
+
+def test_importing_dfgen_loads_no_library() -> None:
+    assert loaded_by("import dfgen") & (HEAVY | {"numpy", "pandas", "pyarrow", "cv2"}) == set()
+
+
+def test_workers_load_neither_pandas_nor_a_framework() -> None:
+    names = [name for name in MODULES if room(name) in NO_PANDAS]
+    code = "\n".join(f"import {name}" for name in names)
+    assert loaded_by(code) & (HEAVY | {"pandas"}) == set()
+
+
+def test_manifests_need_no_framework() -> None:
+    code = "\n".join(f"import {name}" for name in MODULES if room(name) == "manifest")
+    assert loaded_by(code) & HEAVY == set()
+
+
+def test_help_of_the_command_line_loads_no_framework() -> None:
+    code = "from dfgen.cli import app\ntry: app(['--help'])\nexcept SystemExit: pass"
+    assert loaded_by(code) & HEAVY == set()
+
+
+def test_public_names_agree_with_each_other() -> None:
+    """`__all__`, the lazy table and the imports for type checkers name the same things."""
+    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    typed = {
+        alias.asname: node.module
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("dfgen.")
+        for alias in node.names
+    }
+    assert typed == dfgen._HOME
+    assert dfgen.__all__ == sorted(typed)
+
+
+@pytest.mark.parametrize("name", dfgen.__all__)
+def test_public_name_resolves_and_is_documented(name: str) -> None:
+    documentation = getattr(dfgen, name).__doc__ or ""
+    assert documentation
+    assert not documentation.startswith(f"{name}("), "that is the docstring dataclass made up"
+
+
+def test_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match=r"^module 'dfgen' has no attribute 'Sequense'$"):
+        dfgen.Sequense  # noqa: B018

@@ -1,0 +1,192 @@
+"""Receipts, and the state a training goes on from."""
+
+import json
+from hashlib import blake2b
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dfgen.errors import ArgumentError
+from dfgen.loading.order import batch_count, batch_positions, permutation
+from dfgen.loading.state import check_state, ids_digest, make_state, receipt
+
+N, BATCH_SIZE = 50, 12
+IDS = [f"row-{row}" for row in range(N)]
+NOW = {"seed": 3, "batch_size": BATCH_SIZE, "rows": N, "ids": ids_digest(IDS)}
+
+
+def ids_at(positions, epoch=0):
+    return [IDS[row] for row in permutation(positions, N, seed=0, epoch=epoch)]
+
+
+EPOCH = receipt(0, range(N), ids_at(range(N)))
+
+
+class TestReceipt:
+    def test_is_the_sum_as_written_down(self):
+        digests = [blake2b(text, digest_size=16).digest() for text in (b"4|0|a", b"4|9|b")]
+        expected = sum(int.from_bytes(digest, "little") for digest in digests) % 2**128
+        assert receipt(4, [0, 9], ["a", "b"]) == expected
+        assert receipt(0, [0, 1], ["a", "b"]) == 0x7879BDC3D132C9B4FBF0D223A72D24DA
+
+    @settings(derandomize=True, deadline=None)
+    @given(st.lists(st.sampled_from([1, 2, 3, 4, 6, 12]), min_size=5, max_size=5))
+    def test_adds_up_over_hosts_and_interruptions(self, hosts):
+        total = 0
+        for step, count in enumerate(hosts):
+            for r in range(count):
+                positions = batch_positions(step, N, BATCH_SIZE, (r, count))
+                total += receipt(0, positions, ids_at(positions))
+        assert total % 2**128 == EPOCH
+
+    def test_shows_a_row_lost_doubled_exchanged_or_of_another_epoch(self):
+        positions = list(range(N))
+        ids = ids_at(positions)
+        swapped = [ids[1], ids[0], *ids[2:]]
+        found = {
+            receipt(0, positions[1:], ids[1:]),
+            receipt(0, [*positions, 7], [*ids, ids[7]]),
+            receipt(0, [*positions[:-1], 7], [*ids[:-1], ids[7]]),
+            receipt(0, positions, swapped),
+            receipt(1, positions, ids),
+        }
+        assert len(found) == 5
+        assert EPOCH not in found
+
+    def test_numbers_count_as_their_text(self):
+        assert receipt(0, np.array([1, 2]), np.array([7, 8])) == receipt(0, [1, 2], ["7", "8"])
+
+    def test_no_rows(self):
+        assert receipt(0, [], []) == 0
+
+    def test_refuses_rows_without_an_id(self):
+        with pytest.raises(ArgumentError) as refusal:
+            receipt(0, [1, 2], ["a"])
+        assert str(refusal.value) == "2 positions and 1 ids: expected one id each."
+
+
+class TestIdsDigest:
+    def test_golden_digest(self):
+        assert ids_digest(["a", "bc", "ä"]) == "c4e2eb8656b8c1b6b3dd99d0f1612011"
+
+    @settings(derandomize=True, deadline=None)
+    @given(st.lists(st.lists(st.text("ab", max_size=3), max_size=4), min_size=2, max_size=2))
+    def test_differs_where_the_ids_differ(self, pair):
+        one, other = pair
+        assert (ids_digest(one) == ids_digest(other)) == (one == other)
+
+    def test_sees_the_order_and_the_length_across_blocks(self):
+        ids = list(range(150_000))
+        swapped = [1, 0, *ids[2:]]
+        assert len({ids_digest(ids), ids_digest(swapped), ids_digest(ids[:-1])}) == 3
+
+    def test_numbers_count_as_their_text(self):
+        assert ids_digest(np.arange(3)) == ids_digest(["0", "1", "2"]) == ids_digest(iter(range(3)))
+
+
+class TestState:
+    @pytest.mark.parametrize("step", range(batch_count(N, BATCH_SIZE) + 1))
+    def test_goes_through_json_at_every_step(self, step):
+        """At step 0 and after the last step of an epoch too."""
+        state = json.loads(json.dumps(make_state(**NOW, epoch=2, step=step, receipt=EPOCH)))
+        assert check_state(state, **NOW) == (2, step, EPOCH)
+
+    def test_a_second_resume_within_an_epoch_goes_on_from_the_second(self):
+        first = check_state(make_state(**NOW, epoch=1, step=1), **NOW)
+        second = check_state(make_state(**NOW, epoch=first[0], step=first[1] + 2), **NOW)
+        assert second == (1, 3, 0)
+
+    def test_window_and_pack_are_kept(self):
+        packed = NOW | {"window": 4, "pack": "f" * 32}
+        assert check_state(make_state(**packed, epoch=0, step=1), **packed) == (0, 1, 0)
+
+    def test_is_under_1_kb(self):
+        state = make_state(
+            seed=2**128, epoch=2**62, step=2**62, batch_size=2**40, rows=2**62, ids="f" * 32,
+            window=2**40, pack="f" * 128, receipt=2**128 - 1,
+        )  # fmt: skip
+        assert len(json.dumps(state)) < 1000
+
+    def test_numbers_of_numpy_become_plain(self):
+        numbers = {"seed": np.int64(3), "batch_size": np.int32(12), "rows": np.int64(N)}
+        state = make_state(**NOW | numbers, epoch=np.int64(1), step=np.int64(2))
+        assert check_state(json.loads(json.dumps(state)), **NOW | numbers) == (1, 2, 0)
+
+    @pytest.mark.parametrize(
+        ("change", "text"),
+        [
+            ({"seed": 4}, "seed=4, this training has seed=3"),
+            ({"batch_size": 16}, "batch_size=16, this training has batch_size=12"),
+            ({"rows": 49}, "rows=49, this training has rows=50"),
+            ({"window": 2}, "window=2, this training has window=None"),
+            ({"pack": "abc"}, "pack='abc', this training has pack=None"),
+        ],
+    )
+    def test_refuses_another_order_of_rows(self, change, text):
+        state = make_state(**NOW | change, epoch=0, step=1)
+        with pytest.raises(ArgumentError) as refusal:
+            check_state(state, **NOW)
+        was = text.split(",")[0]
+        assert str(refusal.value) == (
+            f"The state was saved with {text}: rows would be repeated and missed. "
+            f"Go on with {was}, or start anew without the state."
+        )
+
+    @pytest.mark.parametrize("ids", [[*IDS[:-1], "other"], IDS[::-1]])
+    def test_refuses_other_ids_and_another_order_of_them(self, ids):
+        with pytest.raises(ArgumentError) as refusal:
+            check_state(make_state(**NOW | {"ids": ids_digest(ids)}, epoch=0, step=1), **NOW)
+        assert str(refusal.value) == (
+            "The state was saved with other ids, or the same in another order: rows would be "
+            "repeated and missed. Go on with the manifest it was saved with, or start anew "
+            "without the state."
+        )
+
+    @pytest.mark.parametrize(
+        ("change", "text"),
+        [
+            (
+                {"version": 2},
+                "The state has version=2; this dfgen reads version=1. "
+                "If it was saved by a newer dfgen: pip install --upgrade dfgen.",
+            ),
+            (
+                {"order": "dfgen/perm/2"},
+                "The state has order='dfgen/perm/2'; this dfgen reads order='dfgen/perm/1'. "
+                "If it was saved by a newer dfgen: pip install --upgrade dfgen.",
+            ),
+            ({"epoch": -1}, "epoch of the state=-1 is not a whole number of 0 or more."),
+            ({"step": 6}, "step of the state=6 is not a whole number from 0 to 5."),
+            ({"step": "1"}, "step of the state='1' is not a whole number from 0 to 5."),
+            ({"receipt": "xyz"}, "receipt of the state='xyz' is not a hexadecimal number."),
+        ],
+    )
+    def test_refuses_other_versions_and_broken_values(self, change, text):
+        with pytest.raises(ArgumentError) as refusal:
+            check_state(make_state(**NOW, epoch=0, step=1) | change, **NOW)
+        assert str(refusal.value) == text
+
+    @pytest.mark.parametrize("key", list(make_state(**NOW, epoch=0, step=1)))
+    def test_refuses_a_missing_key(self, key):
+        state = make_state(**NOW, epoch=0, step=1)
+        del state[key]
+        with pytest.raises(ArgumentError) as refusal:
+            check_state(state, **NOW)
+        assert str(refusal.value) == (
+            f"The state lacks {key}: it was cut short, or is no state of dfgen. "
+            "Use the one saved before it."
+        )
+
+    def test_refuses_what_is_no_state(self):
+        with pytest.raises(ArgumentError) as refusal:
+            check_state([1, 2], **NOW)
+        assert (
+            str(refusal.value) == "The state is [1, 2]; expected the dict that state_dict() gave."
+        )
+
+    def test_is_not_made_of_negative_numbers(self):
+        with pytest.raises(ArgumentError) as refusal:
+            make_state(**NOW, epoch=0, step=-1)
+        assert str(refusal.value) == "step=-1 is not a whole number of 0 or more."
