@@ -6,6 +6,8 @@ import weakref
 from collections.abc import Callable
 from queue import SimpleQueue
 
+from dfgen.errors import ArgumentError
+
 Task = Callable[[], None]
 
 
@@ -37,18 +39,20 @@ class Threads:
     def submit(self, task: Task) -> None:
         """Run a task, which must not raise, as soon as a thread is free."""
         with self._lock:
+            if not self._finalizer.alive:
+                raise ArgumentError("this Sequence was closed: make a new one")
             if not self._started:
                 self._started = True
                 for number in range(self._workers):
-                    name = f"dfgen-{number}"
                     threading.Thread(
-                        target=_run, args=(self._tasks,), name=name, daemon=True
+                        target=_run, args=(self._tasks,), name=f"dfgen-{number}", daemon=True
                     ).start()
-        self._tasks.put(task)
+            self._tasks.put(task)
 
     def close(self) -> None:
         """End the threads after the tasks that were submitted."""
-        self._finalizer()
+        with self._lock:
+            self._finalizer()
 
 
 def _run(tasks: "SimpleQueue[Task | None]") -> None:

@@ -39,6 +39,8 @@ def x_feature(columns: Columns, leaf: object, options: Options) -> Feature:
     if not isinstance(leaf, str):
         return _given(columns, "x", leaf)
     name = columns.check("x", leaf)
+    if name == "path":
+        return options.image(name)
     values = columns[name]
     if is_text(values.type):
         example = values[0].as_py() or ""
@@ -47,7 +49,7 @@ def x_feature(columns: Columns, leaf: object, options: Options) -> Feature:
             raise ArgumentError(
                 f'x="{name}" names .npy files: write x=dfgen.Array("{name}", shape=...)'
             )
-        if name == "path" or suffix in EXTENSIONS:
+        if suffix in EXTENSIONS:
             return options.image(name)
         raise ArgumentError(
             f'x="{name}" is text, and {example!r} has no suffix of an image. For files write '
@@ -112,7 +114,7 @@ def _given(columns: Columns, argument: str, feature: object) -> Feature:
 
 def _warn(message: str) -> None:
     """Warn in the name of the caller's own line, however deep in dfgen it is noticed."""
-    depth, frame = 1, sys._getframe(1)
+    depth, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals["__name__"].startswith("dfgen."):
         depth, frame = depth + 1, frame.f_back
     warnings.warn(message, stacklevel=depth)

@@ -136,7 +136,8 @@ def paths_of(values: pa.Array, name: str, root: str | None) -> pa.Array:
     if root is None:
         return values
     absolute = pc.match_substring_regex(values, r"^[/\\]|^[A-Za-z]:[/\\]")
-    joined = pc.binary_join_element_wise(os.fspath(root), values, "/")
+    start, slash = (pa.scalar(text, values.type) for text in (os.fspath(root), "/"))
+    joined = pc.binary_join_element_wise(start, values, slash)
     return pc.if_else(absolute, values, joined)
 
 

@@ -1,0 +1,36 @@
+"""Real image files whose pixels encode the row number, and a model that logs the rows it sees."""
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import cv2
+import numpy as np
+import pandas as pd
+import pytest
+
+ROWS = 120
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory):
+    """Paths of PNG files of 4x4 pixels: red and green hold the number of the file."""
+    folder = tmp_path_factory.mktemp("files")
+    paths = []
+    for row in range(ROWS):
+        pixels = np.zeros((4, 4, 3), np.uint8)
+        pixels[..., 2], pixels[..., 1] = row % 256, row // 256  # OpenCV writes BGR
+        paths.append(f"{folder}/{row}.png")
+        cv2.imwrite(paths[-1], pixels)
+    return paths
+
+
+@pytest.fixture
+def frame(files):
+    """Return a function: a manifest of n rows with a label of two classes."""
+
+    def make(rows):
+        labels = pd.Categorical([("even", "odd")[row % 2] for row in range(rows)])
+        return pd.DataFrame({"id": range(rows), "path": files[:rows], "label": labels})
+
+    return make

@@ -1,0 +1,122 @@
+"""The loader by itself: blocks of the order, streams, buffers, threads."""
+
+import threading
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dfgen.errors import ArgumentError
+from dfgen.loading.buffers import empty_batch
+from dfgen.loading.loader import Loader
+from dfgen.loading.order import permutation
+from dfgen.loading.workers import Threads, usable_cpus
+from dfgen.samples.features import Spec
+from dfgen.samples.reader import Part, SampleReader
+from dfgen.samples.tabular import Number
+
+
+def loader(rows, **options):
+    """A loader of rows without files: one number, which is the row."""
+    numbers = Part("number", Number("number"), np.arange(rows, dtype=np.int32))
+    return Loader(SampleReader(np.arange(rows), (numbers,)), **{"batch_size": 4, **options})
+
+
+@pytest.mark.parametrize(("rows", "batch_size"), [(9000, 1), (20000, 7), (20000, 8192), (30, 9000)])
+def test_blocks_of_the_order_join_up_at_any_batch_size(rows, batch_size):
+    found = loader(rows, batch_size=batch_size)
+    joined = np.concatenate([found.rows(3, step) for step in range(len(found))])
+    assert (joined == permutation(np.arange(rows), rows, seed=0, epoch=3)).all()
+
+
+def test_a_batch_of_the_last_epoch_of_a_long_run_costs_no_earlier_one():
+    found = loader(10**6, batch_size=100)
+    batch = found.batch(10**6, 9_999)
+    assert batch.arrays["number"].tolist() == batch.rows.tolist()
+    assert sorted(set(batch.rows.tolist())) == sorted(batch.rows.tolist())
+
+
+def test_a_parked_stream_is_taken_up_only_where_it_stands():
+    found = loader(40, workers=2)
+    stream = found.stream(0)
+    for _ in range(10):
+        next(stream)
+    found.park(stream)
+    assert found.stream(1) is stream
+    found.park(stream)
+    assert found.stream(5) is not stream
+
+
+def test_a_stream_that_guessed_the_wrong_epoch_starts_again():
+    found = loader(12, workers=2)
+    stream = found.stream(0)
+    next(stream)
+    stream.repeat_epoch = True  # the look-ahead went on into epoch 1
+    rows = [next(stream).rows.tolist() for _ in range(4)]
+    again = [found.rows(0, step).tolist() for step in (1, 2, 0, 1)]
+    assert rows == again
+
+
+def test_an_error_stays_at_its_batch():
+    class Broken(SampleReader):
+        def read(self, row, out, rng):
+            if row == 6:
+                raise KeyError(row)
+
+    numbers = Part("number", Number("number"), np.arange(12, dtype=np.int32))
+    found = Loader(Broken(np.arange(12), (numbers,)), batch_size=4, shuffle=False, workers=2)
+    stream = found.stream(0)
+    assert next(stream).rows.tolist() == [0, 1, 2, 3]
+    for _ in range(2):
+        with pytest.raises(KeyError):
+            next(stream)
+    assert found.batch(0, 2).rows.tolist() == [8, 9, 10, 11]
+
+
+def test_batches_that_nobody_wants_any_more_are_not_made():
+    made, gate = [], threading.Event()
+
+    class Slow(SampleReader):
+        def read(self, row, out, rng):
+            gate.wait()
+            made.append(row)
+
+    numbers = Part("number", Number("number"), np.arange(400, dtype=np.int32))
+    found = Loader(Slow(np.arange(400), (numbers,)), batch_size=4, workers=1, max_queue_size=20)
+    stream = found.stream(0)
+    stream._refill()
+    stream.close()
+    gate.set()
+    assert found.batch(7, 0).rows.tolist() == found.rows(7, 0).tolist()
+    assert len(made) <= 4 + 4
+
+
+def test_threads_run_every_task_in_order_and_end_when_closed():
+    done, threads = [], Threads(1)
+    for number in range(100):
+        threads.submit(lambda number=number: done.append(number))
+    ended = threading.Event()
+    threads.submit(ended.set)
+    assert ended.wait(30)
+    assert done == [*range(100)]
+    threads.close()
+    with pytest.raises(ArgumentError, match="this Sequence was closed: make a new one"):
+        threads.submit(lambda: None)
+
+
+def test_usable_cpus_are_those_of_the_affinity_mask():
+    assert 1 <= usable_cpus()
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (7, 5, 3)])
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "int64"])
+def test_buffers_are_aligned_and_of_one_piece(shape, dtype):
+    for size in (1, 3, 64):
+        array = empty_batch({"a": Spec(shape, np.dtype(dtype))}, size)["a"]
+        assert (array.shape, array.dtype) == ((size, *shape), dtype)
+        assert array.ctypes.data % 64 == 0 and array.flags.c_contiguous
+
+
+def test_a_reader_without_rows_makes_no_loader():
+    with pytest.raises(ArgumentError, match="0 rows make no batch"):
+        Loader(SampleReader(pa.array([]), ()), batch_size=4)

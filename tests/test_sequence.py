@@ -1,0 +1,444 @@
+"""Sequence by itself: what it makes of a frame, its own passes, and every wrong input."""
+
+import json
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pandas as pd
+import pytest
+from watching import order, orders
+
+import dfgen
+
+
+def sequence(df, **options):
+    return dfgen.Sequence(df, **{"batch_size": 4, "image_size": (4, 4), "workers": 2, **options})
+
+
+def rows_of(batch):
+    pixels = batch[0][:, 0, 0, :].astype(int)
+    return (pixels[:, 0] + 256 * pixels[:, 1]).tolist()
+
+
+# -- passes ------------------------------------------------------------------------------------
+
+
+def test_a_loop_that_ends_counts_an_epoch_and_one_left_early_does_not(frame):
+    seq = sequence(frame(10))
+    assert [row for batch in seq for row in rows_of(batch)] == order(10, 0)
+    for _ in seq:
+        break
+    assert seq.epoch == 1
+    assert [row for batch in seq for row in rows_of(batch)] == order(10, 1)
+    assert seq.epoch == 2
+
+
+def test_two_loops_at_once_see_the_same_epoch(frame):
+    seq = sequence(frame(30))
+    pairs = [(rows_of(a), rows_of(b)) for a, b in zip(seq, seq, strict=True)]
+    assert [row for a, _ in pairs for row in a] == order(30, 0)
+    assert all(a == b for a, b in pairs)
+
+
+def test_any_batch_in_any_order_from_any_thread(frame):
+    seq = sequence(frame(48), workers=3)
+    indices = np.random.default_rng(0).permutation(np.repeat(np.arange(12), 20)).tolist()
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda index: rows_of(seq[index]), indices))
+    expected = order(48, 0)
+    assert found == [expected[4 * index : 4 * index + 4] for index in indices]
+    assert rows_of(seq[-1]) == expected[-4:]
+
+
+def test_an_index_past_the_epoch_is_an_index_error(frame):
+    with pytest.raises(IndexError, match=r"batch 3 does not exist: an epoch has 3 batches"):
+        sequence(frame(12))[3]
+
+
+def test_repeat_goes_on_for_ever_and_moves_the_epoch(frame):
+    seq = sequence(frame(10))
+    endless = iter(seq.repeat())
+    found = [row for _ in range(7) for row in rows_of(next(endless))]
+    assert found == orders(10, range(3))[: 20 + 4]
+    assert seq.epoch == 2
+
+
+def test_look_ahead_into_the_next_epoch_is_used_by_the_next_pass(frame):
+    """Nothing is made twice: three loops of three batches start nine batches and the look-ahead."""
+    seq = sequence(frame(12), max_queue_size=2)
+    started, start = [], seq._loader.start
+    seq._loader.start = lambda epoch, step: started.append((epoch, step)) or start(epoch, step)
+    for _ in range(3):
+        assert sum(len(rows_of(batch)) for batch in seq) == 12
+    assert started == [(i // 3, i % 3) for i in range(9 + 2)]
+
+
+def test_look_ahead_is_bounded(frame):
+    seq = sequence(frame(120), max_queue_size=3)
+    started, start = [], seq._loader.start
+    seq._loader.start = lambda epoch, step: started.append(step) or start(epoch, step)
+    batches = iter(seq)
+    for taken in range(1, 9):
+        next(batches)
+        assert len(started) == taken + 3
+
+
+def test_a_seed_of_none_is_drawn_and_shown(frame):
+    a, b = sequence(frame(60), seed=None), sequence(frame(60), seed=None)
+    assert a.seed != b.seed
+    assert f"seed {a.seed}" in repr(a)
+    assert [rows_of(batch) for batch in a] == [
+        rows_of(batch) for batch in sequence(frame(60), seed=a.seed)
+    ]
+
+
+def test_batches_are_aligned_and_labels_do_not_keep_pixels(frame):
+    x, y = sequence(frame(8))[0]
+    assert x.ctypes.data % 64 == 0 and y.ctypes.data % 64 == 0
+    assert x.base is not y.base and y.base.nbytes < 200
+
+
+def test_a_closed_sequence_says_so_and_ends_its_threads(frame):
+    before = set(threading.enumerate())
+    with sequence(frame(40)) as seq:
+        next(iter(seq))
+        threads = set(threading.enumerate()) - before
+    with pytest.raises(ValueError, match="this Sequence was closed: make a new one"):
+        seq[0]
+    assert len(threads) == 2
+    for thread in threads:
+        thread.join(timeout=30)
+        assert not thread.is_alive()
+
+
+def test_a_transform_draws_the_same_for_any_workers_and_otherwise_each_epoch(frame):
+    def shift(sample, rng):
+        return {**sample, "image": sample["image"] + rng.integers(100, dtype=np.uint8)}
+
+    passes = []
+    for workers in (0, 1, 2, 7):
+        seq = sequence(frame(20), transform=shift, workers=workers, shuffle=False)
+        passes.append([[x.tobytes() for x, _ in seq] for _ in range(2)])
+    assert passes[0] == passes[1] == passes[2] == passes[3]
+    assert passes[0][0] != passes[0][1]
+
+
+# -- what a frame becomes --------------------------------------------------------------------
+
+
+def test_a_plain_frame_of_id_path_label_needs_no_other_argument(frame):
+    seq = dfgen.Sequence(frame(10))
+    x, y = seq[0]
+    assert (x.shape, x.dtype, y.shape, y.dtype) == ((10, 256, 256, 3), "uint8", (10,), "int32")
+    assert (len(seq), seq.class_names, seq.epoch) == (1, ["even", "odd"], 0)
+    assert repr(seq) == (
+        "<dfgen.Sequence: 10 rows, 1 batches of 32; image 256x256x3 uint8, label scalar int32; "
+        "seed 0, epoch 0>"
+    )
+
+
+@pytest.mark.parametrize(
+    ("label_mode", "shape", "dtype"),
+    [("int", (4,), "int32"), ("categorical", (4, 2), "float32"), ("binary", (4, 1), "float32")],
+)
+def test_label_modes_have_the_shapes_and_dtypes_of_keras(frame, label_mode, shape, dtype):
+    x, y = sequence(frame(8), label_mode=label_mode, shuffle=False)[0]
+    assert (y.shape, y.dtype) == (shape, dtype)
+    assert (y.argmax(1) if label_mode == "categorical" else y.ravel()).tolist() == [0, 1, 0, 1]
+
+
+def test_without_labels_batches_hold_inputs_alone(frame):
+    assert len(sequence(frame(8), label_mode=None)[0]) == 1
+    assert len(sequence(frame(8).drop(columns="label"))[0]) == 1
+
+
+def test_class_numbers_follow_the_categories_of_a_filtered_frame(frame):
+    df = frame(8)
+    odd = sequence(df[df.label == "odd"], shuffle=False)
+    assert odd.class_names == ["even", "odd"]
+    assert odd[0][1].tolist() == [1, 1, 1, 1]
+
+
+def test_text_labels_are_sorted_with_one_warning_at_the_users_own_line(frame):
+    df = frame(8).assign(label=["b", "a"] * 4)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        seq = sequence(df)
+    assert seq.class_names == ["a", "b"]
+    assert [(str(w.message), w.filename) for w in caught] == [
+        (
+            "column 'label' is not categorical, so its 2 classes are numbered by the sorted values "
+            "of this frame: 'a', 'b'. Another frame may number them otherwise. Before splitting: "
+            'df["label"] = df["label"].astype("category"), or give class_names=',
+            __file__,
+        )
+    ]
+    assert sequence(df, class_names=["b", "a"], shuffle=False)[0][1].tolist() == [0, 1, 0, 1]
+
+
+def test_numbers_are_targets_as_they_are(frame):
+    df = frame(8).drop(columns="label")
+    assert sequence(df.assign(age=np.arange(8)))[0][1].dtype == np.int32
+    assert sequence(df.assign(age=np.arange(8) / 2))[0][1].dtype == np.float32
+
+
+def test_later_changes_of_the_frame_do_nothing(frame):
+    df = frame(8).assign(age=np.arange(8.0))
+    seq = sequence(df, y="age", shuffle=False)
+    df["age"] = 0.0
+    df.loc[:, "path"] = "gone.png"
+    del df["label"]
+    assert seq[1][1].tolist() == [4, 5, 6, 7]
+    assert seq.manifest["age"].tolist() == [*range(8)]
+
+
+def test_any_index_any_path_object_and_extra_columns_serve(frame, tmp_path):
+    from pathlib import Path
+
+    df = frame(8).set_index(pd.Index([3, 3, 1, 9, 7, 0, 2, 5]))
+    df["path"] = df["path"].map(Path)
+    assert rows_of(sequence(df, shuffle=False)[1]) == [4, 5, 6, 7]
+
+
+def test_relative_paths_begin_at_root(frame, files):
+    df = frame(8)
+    folder = files[0].rpartition("/")[0]
+    df["path"] = df["path"].str.removeprefix(folder + "/")
+    assert rows_of(sequence(df, root=folder, shuffle=False)[0]) == [0, 1, 2, 3]
+
+
+def test_a_manifest_file_gives_the_same_batches_as_its_frame(frame, tmp_path):
+    df = frame(20)
+    dfgen.write_manifest(df, tmp_path / "m.parquet")
+    by_path, by_frame = sequence(tmp_path / "m.parquet"), sequence(df)
+    assert by_path.class_names == by_frame.class_names
+    assert by_path.manifest["path"].tolist() == df["path"].tolist()
+    for a, b in zip(by_path, by_frame, strict=True):
+        assert a[0].tobytes() == b[0].tobytes() and a[1].tolist() == b[1].tolist()
+
+
+def test_a_text_column_of_image_files_is_an_image_under_any_name(frame):
+    df = frame(8).rename(columns={"path": "file"})
+    assert rows_of(sequence(df, x="file", id="id", shuffle=False)[0]) == [0, 1, 2, 3]
+
+
+def test_paths_serve_as_ids_where_there_are_none(frame):
+    assert len(sequence(frame(8).drop(columns="id"))) == 2
+
+
+def test_class_weight_takes_numbers_or_names_and_multiplies_sample_weight(frame):
+    df = frame(8).assign(weight=2.0)
+    for class_weight in ({0: 1, 1: 5}, {"odd": 5}):
+        seq = sequence(
+            df, y="label", shuffle=False, sample_weight="weight", class_weight=class_weight
+        )
+        assert seq[0][2].tolist() == [2, 10, 2, 10]
+
+
+def test_rows_whose_facts_name_a_problem_are_refused_or_skipped(frame):
+    df = frame(8).assign(problem=None)
+    df.loc[[2, 3], "problem"] = "truncated"
+    with pytest.raises(dfgen.DfgenError) as caught:
+        sequence(df, y="label")
+    paths = df["path"]
+    assert str(caught.value) == (
+        "2 of 8 rows have a problem, by the facts of the manifest:\n"
+        f"  row id=2, path={paths[2]!r}: truncated\n"
+        f"  row id=3, path={paths[3]!r}: truncated\n"
+        'Leave them out, df = df[df["problem"].isna()], or train on the others with '
+        'on_error="skip"'
+    )
+    seq = sequence(df, y="label", on_error="skip", shuffle=False)
+    x, y, weights = seq[0]
+    assert (rows_of((x, y)), weights.tolist()) == ([0, 1, 0, 0], [2, 2, 0, 0])
+    assert seq.problems["id"].tolist() == [2, 3]
+
+
+# -- wrong input -------------------------------------------------------------------------------
+
+COLUMNS = "Columns: id, path, label."
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"y": "lable"},
+            f'y="lable" is not a column of the manifest. {COLUMNS} Did you mean "label"?',
+        ),
+        ({"x": "file"}, f'x="file" is not a column of the manifest. {COLUMNS}'),
+        ({"sample_weight": "w"}, f'sample_weight="w" is not a column of the manifest. {COLUMNS}'),
+        ({"id": "idd"}, f'id="idd" is not a column of the manifest. {COLUMNS} Did you mean "id"?'),
+        (
+            {"y": 3},
+            "y must be a column name, a feature such as dfgen.Image, or a list or dict of these, "
+            "got 3",
+        ),
+        ({"x": []}, "x=() names no input: give a column, a feature, a list or a dict"),
+        ({"batch_size": 0}, "batch_size=0 is not a whole number of 1 or more."),
+        ({"workers": -1}, "workers=-1 is not a whole number of 0 or more."),
+        ({"max_queue_size": 0}, "max_queue_size=0 is not a whole number of 1 or more."),
+        ({"seed": -1}, "seed=-1 is not a whole number of 0 or more."),
+        ({"image_size": 4}, "size must be (height, width) in pixels, got 4"),
+        (
+            {"color_mode": "bgr"},
+            "color_mode must be one of ('grayscale', 'rgb', 'rgba'), got 'bgr'",
+        ),
+        (
+            {"scale": "0-1"},
+            "scale must be one of (None, '0..1', '-1..1', 'standardize'), got '0-1'",
+        ),
+        (
+            {"label_mode": "sparse"},
+            "label_mode must be one of ('int', 'categorical', 'binary', None), got 'sparse'",
+        ),
+        ({"on_error": "ignore"}, "on_error must be one of ('raise', 'skip'), got 'ignore'"),
+        (
+            {"drop_remainder": True, "batch_size": 9},
+            "8 rows make no batch of batch_size=9 with drop_remainder=True: make the batches "
+            "smaller, or keep the remainder",
+        ),
+        (
+            {"y": "id", "label_mode": "categorical"},
+            "label_mode=\"categorical\" needs classes, but column 'id' holds numbers (int64). "
+            'Write dfgen.Category("id", class_names=[...]), or '
+            'df["id"] = df["id"].astype("category")',
+        ),
+        (
+            {"class_names": ["even", "uneven"]},
+            "column 'label' holds 'odd' in 4 rows, not among its class names: 'even', 'uneven'",
+        ),
+        (
+            {"class_weight": {"odds": 2}},
+            "class_weight names the class 'odds'. Classes: 'even', 'odd', or their numbers 0 to 1",
+        ),
+        (
+            {"y": "id", "class_weight": {0: 2}},
+            "class_weight needs y to be one column of classes. For other targets give "
+            "sample_weight, a column of weights",
+        ),
+        (
+            {"label_mode": None, "class_weight": {0: 2}},
+            "sample_weight and class_weight weigh a loss, but there is no y",
+        ),
+        (
+            {"x": {"image": "path"}, "y": {"image": "label"}},
+            "x and y both have an entry named 'image': rename one",
+        ),
+        (
+            {"target_size": (4, 4)},
+            "Sequence has no argument target_size. target_size is now image_size",
+        ),
+        (
+            {"validation_split": 0.1},
+            "Sequence has no argument validation_split. validation_split: a split is a column of "
+            'the manifest: df[df.split == "train"]',
+        ),
+    ],
+    ids=lambda value: json.dumps(value, default=str)[:40] if isinstance(value, dict) else "",
+)
+def test_a_wrong_argument_says_what_was_received_and_what_to_do(frame, options, message):
+    with pytest.raises((dfgen.DfgenError)) as caught:
+        sequence(frame(8), **options)
+    assert str(caught.value) == message
+
+
+def test_an_argument_that_never_was_is_a_type_error_with_a_hint(frame):
+    with pytest.raises(TypeError, match=r'Sequence has no argument batchsize\. .* "batch_size"\?'):
+        sequence(frame(8), batchsize=3)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda df: df[df.label == "none"],
+            "the manifest has no rows (columns: id, path, label): was it filtered by a value that "
+            "does not occur?",
+        ),
+        (
+            lambda df: df.assign(id=[0, 1, 2, 3, 4, 5, 6, 6]),
+            "1 ids of the manifest stand on several rows: 6 (rows 6, 7)",
+        ),
+        (lambda df: df.assign(id=[None, *"1234567"]), "1 of 8 rows of the manifest have no id"),
+        (
+            lambda df: df.assign(path=[None, *df.path[1:]]),
+            "column 'path' has no path in 1 rows, the first is row 0: drop them, "
+            "df = df[df['path'].notna()]",
+        ),
+        (
+            lambda df: df.assign(path=[""] + [*df.path[1:]]),
+            "1 of 8 rows of the manifest have no path",
+        ),
+        (lambda df: df.assign(path=1), "column 'path' holds int64, expected paths of files"),
+        (
+            lambda df: df.assign(label=df.label.where(df.index > 1)),
+            "column 'label' has 2 rows without a class; drop them: df = df[df['label'].notna()]",
+        ),
+        (
+            lambda df: df.assign(age=1),
+            'y=None, and several columns could be the label: label, age. Name one, y="label", '
+            "several, y=['label', 'age'], or none, label_mode=None",
+        ),
+        (
+            lambda df: df.drop(columns="id").assign(path=df.path[0]),
+            "the manifest has no column 'id' (columns: path, label). Name the column that tells "
+            'the rows apart: id="object_id"',
+        ),
+        (
+            lambda df: df.assign(label=["a", 1] * 4),
+            "column 'label' mixes int, str: give it one type, as with "
+            "df['label'] = df['label'].astype(str)",
+        ),
+        (
+            lambda df: df.assign(label=[[1]] * 8),
+            "column 'label' holds list<item: int64>: no feature is known for it. Columns of "
+            "classes, numbers and paths of files can be used",
+        ),
+        (
+            lambda df: pd.concat([df, df["label"]], axis=1),
+            "the manifest has a column named 'label' several times: rename it",
+        ),
+        (
+            lambda df: df.drop(columns="path"),
+            'x="path" is not a column of the manifest. Columns: id, label.',
+        ),
+    ],
+)
+def test_a_wrong_frame_says_what_is_wrong_and_what_to_do(frame, change, message):
+    with pytest.raises(ValueError) as caught:
+        sequence(change(frame(8)))
+    assert str(caught.value).startswith(message)
+    assert isinstance(caught.value, dfgen.DfgenError)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("a.npy", 'x="file" names .npy files: write x=dfgen.Array("file", shape=...)'),
+        (
+            "photo-1",
+            "x=\"file\" is text, and 'photo-1' has no suffix of an image. For files write "
+            'x=dfgen.Image("file"), for classes x=dfgen.Category("file")',
+        ),
+    ],
+)
+def test_a_text_column_that_names_no_images_is_not_guessed_at(frame, name, message):
+    with pytest.raises(ValueError) as caught:
+        sequence(frame(8).assign(file=name), x="file", y="label")
+    assert str(caught.value) == message
+
+
+def test_something_else_than_a_frame_is_refused():
+    with pytest.raises(dfgen.DfgenError) as caught:
+        dfgen.Sequence([1, 2])
+    assert str(caught.value) == (
+        "the manifest must be a DataFrame or the path of a manifest, got list"
+    )
+
+
+def test_one_row_and_fewer_rows_than_a_batch_make_one_batch(frame):
+    assert sequence(frame(1))[0][0].shape == (1, 4, 4, 3)
+    assert sequence(frame(3), batch_size=64)[0][0].shape == (3, 4, 4, 3)
