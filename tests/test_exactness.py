@@ -200,6 +200,20 @@ def test_the_label_and_the_weight_belong_to_the_pixels(frame):
         assert weights.tolist() == (rows / 2).tolist()
 
 
+def test_batches_that_are_kept_stay_as_they_were(frame):
+    """Whole batches, slices, and tensors of the backend, kept over an epoch while others come."""
+    kept = []
+    for epoch in range(2):
+        for step, (x, y) in enumerate(
+            dfgen.Sequence(frame(120), batch_size=8, image_size=(64, 64), workers=2, seed=epoch)
+        ):
+            held = (x, x[2:5, 1], keras.ops.convert_to_tensor(x))[step % 3]
+            kept.append((held, np.array(held)))
+            del x, y, held
+    for held, copy in kept:
+        assert (np.asarray(held) == copy).all()
+
+
 def test_a_bad_file_raises_the_error_itself_naming_the_row(frame, tmp_path):
     df = frame(40)
     bad = tmp_path / "bad.png"

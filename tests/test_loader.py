@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from dfgen.errors import ArgumentError
-from dfgen.loading.buffers import empty_batch
+from dfgen.loading.buffers import Buffers
 from dfgen.loading.loader import Loader
 from dfgen.loading.order import permutation
 from dfgen.loading.workers import Threads, usable_cpus
@@ -112,9 +112,31 @@ def test_usable_cpus_are_those_of_the_affinity_mask():
 @pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "int64"])
 def test_buffers_are_aligned_and_of_one_piece(shape, dtype):
     for size in (1, 3, 64):
-        array = empty_batch({"a": Spec(shape, np.dtype(dtype))}, size)["a"]
+        array = Buffers({"a": Spec(shape, np.dtype(dtype))}).batch(size)["a"]
         assert (array.shape, array.dtype) == ((size, *shape), dtype)
         assert array.ctypes.data % 64 == 0 and array.flags.c_contiguous
+
+
+def test_memory_is_used_again_only_when_no_part_of_it_is_held():
+    buffers = Buffers({"a": Spec((64, 64, 3), np.dtype("uint8"))})
+    first = buffers.batch(16)["a"]
+    address = first.ctypes.data
+    part = first[3, 1:5].reshape(-1)[::2]
+    del first
+    assert buffers.batch(16)["a"].ctypes.data != address
+    del part
+    assert buffers.batch(8)["a"].ctypes.data == address
+    second = buffers.batch(16)["a"]
+    assert second.ctypes.data == address  # the shorter batch is gone already
+
+
+def test_memory_given_back_by_a_short_batch_serves_a_full_one():
+    buffers = Buffers({"a": Spec((64, 64, 3), np.dtype("uint8"))})
+    short = buffers.batch(8)["a"]
+    del short
+    full = buffers.batch(16)["a"]
+    full[...] = 7
+    assert (full == 7).all()
 
 
 def test_a_reader_without_rows_makes_no_loader():

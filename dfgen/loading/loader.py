@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import ArgumentError, DfgenError
-from dfgen.loading.buffers import empty_batch
+from dfgen.loading.buffers import Buffers
 from dfgen.loading.order import batch_count, permutation, sample_rng, whole
 from dfgen.loading.workers import Threads, usable_cpus
 from dfgen.samples.reader import SampleReader
@@ -88,6 +88,7 @@ class Loader:
         self._skip = on_error == "skip"
         self._weights = np.ones(rows, np.float32) if weights is None and self._skip else weights
         self.specs = {part.name: part.spec for part in reader.parts}
+        self._buffers = Buffers(self.specs)
         self._length = batch_count(rows, batch_size, drop_remainder)
         if not self._length:
             raise ArgumentError(
@@ -148,7 +149,7 @@ class Loader:
         if self._closed:
             raise ArgumentError("this Sequence was closed: make a new one")
         rows = self.rows(epoch, step)
-        arrays = empty_batch(self.specs, len(rows))
+        arrays = self._buffers.batch(len(rows))
         self.reader.gather(rows, arrays)
         weights = None if self._weights is None else self._weights[rows]
         starts = range(0, len(rows), self._chunk)
