@@ -2,30 +2,31 @@
 
 import os
 import warnings
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
-from tqdm import tqdm
 
-from dfgen.errors import ManifestError, did_you_mean
-from dfgen.manifest.categories import to_categories
-from dfgen.manifest.facts import PANDAS_TYPES, SCHEMA, read_facts
+from dfgen.errors import ManifestError
+from dfgen.manifest.categories import to_categories, to_category
+from dfgen.manifest.facts import PANDAS_TYPES, read_facts
+from dfgen.manifest.frames import to_table
 from dfgen.manifest.io import Path, attributes, check_folder, write_manifest
-from dfgen.manifest.join import as_text, join, split_on
-from dfgen.manifest.paths import absolute_paths
+from dfgen.manifest.paths import stored_paths, tidy, with_paths
 from dfgen.manifest.recipe import Recipe
-from dfgen.manifest.schema import FACTS, describe_labels, label_columns, quote, validate
-from dfgen.manifest.sources import SOURCES
+from dfgen.manifest.rows import gather_rows
+from dfgen.manifest.schema import (
+    EXAMPLES,
+    FACTS,
+    count,
+    describe_labels,
+    label_columns,
+    quote,
+    validate,
+)
 from dfgen.manifest.sources.files import NO_FIT
-from dfgen.manifest.sources.pattern import Pattern, parse_pattern
-from dfgen.manifest.sources.table import table_name
 from dfgen.manifest.splits import assign_splits, missing_classes
 from dfgen.manifest.summary import Report
-
-_PLAIN_INTEGER = r"\A(?:0|-?[1-9][0-9]{0,17})\z"
 
 
 def build_manifest(
@@ -110,6 +111,14 @@ def build_manifest(
         seed=seed,
     )
     frame, report = build(recipe, _text(out), workers)
+    misfits = report.skipped.get(NO_FIT, [])
+    if misfits:
+        shown = ", ".join(map(quote, misfits[:3]))
+        warnings.warn(
+            f"Left out {count(len(misfits), 'file')} not of the pattern {quote(pattern)}: {shown}"
+            f"{' ...' if len(misfits) > 3 else ''}. Widen the pattern, or move them elsewhere.",
+            stacklevel=2,
+        )
     for warning in report.warnings:
         warnings.warn(warning, stacklevel=2)
     return frame
@@ -124,20 +133,87 @@ def build(
     """
     if out is not None:
         check_folder(out)
-    table, skipped, notes = _labelled_rows(recipe)
-    table = to_categories(_with_id(table, recipe), recipe.category)
+    rows = gather_rows(recipe)
+    if not len(rows.table):
+        raise ManifestError(
+            "The manifest would have no rows: the label table is empty, or no file has a row in "
+            'it. Check labels= and on=, and see with unmatched="error" what does not match.'
+        )
+    table = to_categories(rows.table, recipe.category)
     validate(table, "the manifest")
-    table = absolute_paths(table, recipe.folder, "the manifest") if recipe.source else table
-    frame = _with_facts(table, recipe, workers)
-    messages = _misfits(skipped, recipe)
+    table = with_paths(table, tidy(table["path"].cast(pa.string()), recipe.folder))
+    _, root = stored_paths(table, recipe.root, recipe.folder)
+    frame: pd.DataFrame = table.to_pandas()
+    if recipe.facts == "header":
+        frame = _with_facts(frame, workers)
     if recipe.split is not None:
-        frame.insert(2, "split", _split(frame, recipe))
-    if "split" in frame:
-        messages += _lacking(frame, recipe)
-    frame = _in_order(frame, recipe)
-    root = os.path.abspath(recipe.root or recipe.folder)
-    labels = describe_labels(pa.Table.from_pandas(frame[label_columns(list(frame))][:0]))
+        frame["split"] = _split(frame, recipe)
+    lacking = _lacking(frame, recipe) if "split" in frame else ()
+    frame = frame[_order(list(frame.columns), recipe)]
+    labels = describe_labels(to_table(frame[label_columns(list(frame.columns))]))
     frame.attrs = {"dfgen": attributes(root, labels, recipe.metadata())}
     if out is not None:
         write_manifest(frame, out, recipe.root)
-    return frame, Report(skipped, notes, tuple(messages))
+    return frame, Report(rows.skipped, rows.notes, lacking)
+
+
+def _with_facts(frame: pd.DataFrame, workers: int | None) -> pd.DataFrame:
+    """Add file facts; a problem that is known already stays."""
+    table = read_facts(frame["path"].tolist(), workers)
+    place = table.column_names.index("format")
+    table = table.set_column(place, "format", to_category(table["format"]))
+    facts: pd.DataFrame = table.to_pandas(types_mapper=PANDAS_TYPES.get)
+    if "problem" in frame:
+        facts["problem"] = frame.pop("problem").combine_first(facts["problem"])
+    return pd.concat([frame, facts], axis=1)
+
+
+def _split(frame: pd.DataFrame, recipe: Recipe) -> pd.Categorical:
+    if "split" in frame:
+        raise ManifestError(
+            'split= (--split) was given, and the rows have a column "split" already. Leave split '
+            "out to use it, or rename it."
+        )
+    return assign_splits(
+        frame["id"],
+        recipe.split or {},
+        seed=recipe.seed,
+        stratify=None if recipe.stratify is None else frame[recipe.stratify],
+        group=None if recipe.group is None else frame[recipe.group],
+    )
+
+
+def _lacking(frame: pd.DataFrame, recipe: Recipe) -> tuple[str, ...]:
+    """Return a warning for each split that has no row of some class."""
+    if recipe.stratify is not None:
+        names = [recipe.stratify]
+        advice = "Give the class more rows, or leave it out."
+    else:
+        names = [
+            name
+            for name in label_columns(_order(list(frame.columns), recipe))
+            if isinstance(frame[name].dtype, pd.CategoricalDtype) and name != recipe.group
+        ]
+        advice = "Split with stratify={column} (--stratify {column}), or give the class more rows."
+    messages = []
+    for name in names:
+        for split, classes in missing_classes(frame["split"], frame[name]).items():
+            shown = ", ".join(quote(value) for value in classes[:EXAMPLES])
+            more = f" and {len(classes) - EXAMPLES} more" if len(classes) > EXAMPLES else ""
+            messages.append(
+                f'Split "{split}" has no row with {name} = {shown}{more}. '
+                + advice.format(column=name)
+            )
+    return tuple(messages)
+
+
+def _order(names: list[str], recipe: Recipe) -> list[str]:
+    """Return the columns in the order of a manifest: id, path, labels, split, facts."""
+    labels = label_columns(names)
+    if recipe.label:
+        labels = [name for name in labels if name in (*recipe.label, *recipe.category)]
+    return [name for name in ("id", "path", *labels, "split", *FACTS) if name in names]
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else os.fspath(path)

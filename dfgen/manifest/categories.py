@@ -19,38 +19,34 @@ def to_categories(table: pa.Table, named: Collection[str] = ()) -> pa.Table:
         ManifestError: A named column is neither text, boolean nor integer.
 
     Example:
-        >>> to_categories(pa.table({"kind": ["dog", "cat"]}))["kind"].chunk(0).dictionary.to_pylist()
+        >>> table = to_categories(pa.table({"kind": ["dog", "cat"]}))
+        >>> table["kind"].chunk(0).dictionary.to_pylist()
         ['cat', 'dog']
     """
     for name in [*label_columns(table.column_names), "split"]:
         if name in table.column_names:
-            column = _to_category(name, table[name], name in named)
-            table = table.set_column(table.column_names.index(name), name, column)
+            place, column = table.column_names.index(name), table[name]
+            plain = is_text(column.type) or pa.types.is_boolean(column.type)
+            if plain or (pa.types.is_integer(column.type) and name in named):
+                column = to_category(column)
+            elif name in named and not pa.types.is_dictionary(column.type):
+                raise ManifestError(
+                    f'category="{name}": the column has type {column.type}. Text and booleans are '
+                    "categories by themselves, whole numbers on request; others are not classes."
+                )
+            table = table.set_column(place, name, column)
     return table
 
 
-def _to_category(name: str, column: pa.ChunkedArray, named: bool) -> pa.ChunkedArray:
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        return column
-    if pa.types.is_boolean(kind):
+def to_category(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return text, booleans or whole numbers as a category with text names, sorted as values."""
+    if pa.types.is_boolean(column.type):
         column, values = pc.if_else(column, "True", "False"), pa.array(["False", "True"])
-    elif is_text(kind):
-        column = column.cast(pa.string())
-        values = column.unique().drop_null()
-        values = values.take(pc.sort_indices(values))
-    elif pa.types.is_integer(kind) and named:
-        values = column.unique().drop_null()
-        values = values.take(pc.sort_indices(values))
-    elif named:
-        raise ManifestError(
-            f'category="{name}": the column has type {kind}. Text and booleans are categories by '
-            "themselves, whole numbers on request; others are not class names."
-        )
     else:
-        return column
+        values = column.unique().drop_null()
+        values = values.take(pc.sort_indices(values))
+    codes = pc.index_in(column, value_set=values)
     names = values.cast(pa.string())
-    codes = pc.index_in(column, value_set=values).cast(pa.int32())
     return pa.chunked_array(
         [pa.DictionaryArray.from_arrays(part, names) for part in codes.chunks],
         type=pa.dictionary(pa.int32(), pa.string()),

@@ -80,7 +80,7 @@ def _read(path: str) -> Fact:
         status = os.stat(path)
         size, time = status.st_size, status.st_mtime_ns
         head = read_header(path)
-    except FileNotFoundError:  # dfgen's MissingFileError is one too
+    except (FileNotFoundError, NotADirectoryError):  # dfgen's MissingFileError is one too
         return size, time, *unknown, "the file does not exist"
     except (DfgenError, OSError, ValueError) as error:
         return size, time, *unknown, str(error)

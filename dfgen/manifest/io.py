@@ -28,6 +28,7 @@ from dfgen.manifest.schema import (
     decode_metadata,
     describe_labels,
     encode_metadata,
+    rows_where,
     validate,
 )
 
@@ -57,7 +58,7 @@ def read_manifest(path: Path, root: Path | None = None) -> pd.DataFrame:
         >>> train = df[df.split == "train"]  # doctest: +SKIP
     """
     table, metadata = read_table(path, root)
-    frame = table.to_pandas()
+    frame: pd.DataFrame = table.to_pandas()
     frame.attrs = {"dfgen": attributes(metadata["root"], metadata["labels"], metadata["recipe"])}
     return frame
 
@@ -167,7 +168,7 @@ def _restore_categories(table: pa.Table, name: str, label: Label, path: str) -> 
     indices = pc.index_in(column, names)
     strangers = pc.and_(pc.is_valid(column), pc.is_null(indices))
     if pc.any(strangers).as_py():
-        row = pc.indices_nonzero(strangers)[0].as_py()
+        row = rows_where(strangers)[0].as_py()
         raise ManifestError(
             f"{path}: row {row} (id {table['id'][row]}) has {name}={column[row].as_py()!r}, which "
             f"is not among its class names {label['class_names']}. Build the manifest again."

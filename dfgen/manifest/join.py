@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError, did_you_mean
-from dfgen.manifest.schema import first, quote
+from dfgen.manifest.schema import count, first, quote, rows_where
 from dfgen.manifest.sources.pattern import Pattern
 from dfgen.manifest.unmatched import Side, explain
 
@@ -42,6 +42,7 @@ def join(
     *,
     pattern: Pattern | None = None,
     unmatched: str = "error",
+    keep_key: bool = False,
     table: str = "the label table",
 ) -> Joined:
     """Give each file the row of the label table that has the same key.
@@ -57,50 +58,45 @@ def join(
         pattern: The pattern that made the fields.
         unmatched: `"error"`; `"keep"`: files without labels get missing values, labels without a
             file become rows whose `problem` says so; `"drop"`: both are left out.
+        keep_key: Keep the key as the column that it was in the table.
         table: How messages call the label table.
 
     Returns:
-        The files in their order, with the columns of the table (the key as text), then the kept
-        labels without a file; and notes on what was kept or dropped.
+        The files in their order, with the other columns of the table, then the kept labels without
+        a file; and notes on what was kept or dropped.
 
     Raises:
         ArgumentError: No such field.
         ManifestError: No such column, missing or repeated keys, or unmatched rows.
     """
     field, column = split_on(on)
+    whole = pattern is not None and field in pattern.integers
     file_keys = _file_keys(files, field, pattern)
-    labels = labels.set_column(
-        *_label_keys(labels, column, table, whole=bool(pattern and field in pattern.integers))
-    )
-    clash = sorted((set(files.column_names) & set(labels.column_names)) - {column})
-    if clash or (column != field and column in files.column_names):
+    label_keys = _label_keys(labels, column, table, whole)
+    labels = labels.drop_columns([column])
+    clash = sorted(set(files.column_names) & set(labels.column_names))
+    if clash:
         raise ManifestError(
-            f'The column "{(clash or [column])[0]}" is in {table} and also comes from the files. '
-            "Rename it in the table, or name the columns that you want with label= (--label)."
+            f'The column "{clash[0]}" is in {table} and also comes from the files. Rename it in '
+            "the table, or name the columns that you want with label= (--label)."
         )
-    label_keys = labels[column]
-    found = pc.index_in(file_keys, label_keys)
-    used = pc.is_in(label_keys, file_keys)
-    lonely_files = files.filter(pc.is_null(found))
-    lonely_labels = labels.filter(pc.invert(used))
-    counts = (len(lonely_files), len(lonely_labels))
+    if keep_key and column not in files.column_names:
+        files = files.append_column(column, file_keys)
+    found = pc.index_in(file_keys, value_set=label_keys)
+    without_labels = pc.is_null(found)
+    without_file = pc.invert(pc.is_in(label_keys, value_set=file_keys))
+    counts = (pc.sum(without_labels).as_py() or 0, pc.sum(without_file).as_py() or 0)
     if any(counts) and unmatched == "error":
-        raise ManifestError(
-            explain(
-                Side(file_keys, pc.is_null(found), "file"),
-                Side(label_keys, pc.invert(used), "row"),
-                (field, column, table),
-            )
-        )
+        sides = Side(file_keys, without_labels), Side(label_keys, without_file)
+        raise ManifestError(explain(*sides, (field, column, table)))
     if unmatched == "drop":
-        files, file_keys = files.filter(pc.is_valid(found)), file_keys.filter(pc.is_valid(found))
-        found = found.drop_null()
-    rows = files.drop_columns([column]) if column in files.column_names else files
+        files, found = files.filter(pc.is_valid(found)), found.drop_null()
+    rows = files
     for name in labels.column_names:
-        values = file_keys if name == column else labels[name].take(found)
-        rows = rows.append_column(name, values)
-    if unmatched == "keep" and len(lonely_labels):
-        rows = _append_without_file(rows, lonely_labels, field, column)
+        rows = rows.append_column(name, labels[name].take(found))
+    if unmatched == "keep" and counts[1]:
+        keys = label_keys.filter(without_file)
+        rows = _append_without_file(rows, labels.filter(without_file), keys, (field, column))
     return Joined(rows, _notes(unmatched, *counts, table))
 
 
@@ -118,10 +114,8 @@ def _file_keys(files: pa.Table, field: str, pattern: Pattern | None) -> pa.Chunk
     )
 
 
-def _label_keys(
-    labels: pa.Table, column: str, table: str, whole: bool
-) -> tuple[int, str, pa.ChunkedArray]:
-    """Return the place, name and text of the key column, having checked it."""
+def _label_keys(labels: pa.Table, column: str, table: str, whole: bool) -> pa.ChunkedArray:
+    """Return the key column as text, each key once."""
     names = labels.column_names
     if column not in names:
         hint = did_you_mean(column, names)
@@ -132,7 +126,7 @@ def _label_keys(
             "Write on=FIELD=COLUMN (--on FIELD=COLUMN)."
         )
     keys = as_text(labels[column], column, table)
-    empty = pc.indices_nonzero(pc.is_null(keys))
+    empty = rows_where(pc.is_null(keys))
     if len(empty):
         raise ManifestError(
             f'{len(empty)} rows of {table} have no "{column}": row '
@@ -154,7 +148,7 @@ def _label_keys(
             f"{examples}. A file can have the labels of one row only: keep one row a key, or join "
             "on a column that tells them apart."
         )
-    return names.index(column), column, keys
+    return keys
 
 
 def as_text(column: pa.ChunkedArray, name: str, table: str) -> pa.ChunkedArray:
@@ -176,33 +170,30 @@ def _whole(keys: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.replace_substring_regex(keys, r"^0+([0-9])", r"\1")
 
 
-def _append_without_file(rows: pa.Table, labels: pa.Table, field: str, column: str) -> pa.Table:
+def _append_without_file(
+    rows: pa.Table, labels: pa.Table, keys: pa.ChunkedArray, key: tuple[str, str]
+) -> pa.Table:
     """Add labels without a file. The key stands in for the path that nobody knows."""
-    keys = labels[column]
     known = {name: labels[name] for name in labels.column_names}
-    problem = pc.binary_join_element_wise(f"no file for {column} ", keys, "")
-    known |= {"path": keys, "problem": problem}
-    if field in rows.column_names:
-        known[field] = keys
+    known |= {name: keys for name in key if name in rows.column_names}
+    known |= {
+        "path": keys,
+        "problem": pc.binary_join_element_wise(
+            f"no file for this row of labels: {key[1]} ", keys, ""
+        ),
+    }
     rows = rows.append_column("problem", pa.nulls(len(rows), pa.string()))
-    count = len(labels)
-    extra = [
-        known.get(name, pa.nulls(count, rows.schema.field(name).type)) for name in rows.column_names
-    ]
+    extra = [known.get(field.name, pa.nulls(len(labels), field.type)) for field in rows.schema]
     return pa.concat_tables([rows, pa.table(extra, schema=rows.schema)])
 
 
 def _notes(unmatched: str, files: int, labels: int, table: str) -> tuple[str, ...]:
-    if unmatched == "drop":
-        return tuple(
-            f"Left out {count} {what}."
-            for count, what in ((files, f"files without a row in {table}"),
-                                (labels, f"rows of {table} without a file"))
-            if count
-        )  # fmt: skip
-    return tuple(
-        f"Kept {count} {what}."
-        for count, what in ((files, f"files without a row in {table}: their labels are missing"),
-                            (labels, f"rows of {table} without a file: see the column problem"))
-        if count
-    )  # fmt: skip
+    kept = unmatched == "keep"
+    notes = []
+    if files:
+        note = f"{count(files, 'file')} without a row in {table}"
+        notes.append(f"Kept {note}: labels are missing there." if kept else f"Left out {note}.")
+    if labels:
+        note = f"{count(labels, 'row')} of {table} without a file"
+        notes.append(f"Kept {note}: the column problem says so." if kept else f"Left out {note}.")
+    return tuple(notes)

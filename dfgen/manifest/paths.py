@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
-from dfgen.manifest.schema import first, quote
+from dfgen.manifest.schema import first, quote, rows_where
 
 _URL = r"^[A-Za-z][A-Za-z0-9+.-]+://"
 _ABSOLUTE = rf"^[/\\]|^[A-Za-z]:[/\\]|{_URL}"
@@ -33,7 +33,7 @@ def absolute_paths(table: pa.Table, root: str | None, where: str) -> pa.Table:
     if root is None:
         return table
     prefix = root.replace(os.sep, "/").rstrip("/")
-    return _with_paths(table, pc.binary_join_element_wise(prefix, table["path"], "/"))
+    return with_paths(table, pc.binary_join_element_wise(prefix, table["path"], "/"))
 
 
 def check_stored_paths(table: pa.Table, root: str | None, where: str) -> None:
@@ -58,7 +58,7 @@ def check_stored_paths(table: pa.Table, root: str | None, where: str) -> None:
 
 
 def _refuse(table: pa.Table, bad: pa.ChunkedArray, where: str, fault: str) -> None:
-    rows = pc.indices_nonzero(bad)
+    rows = rows_where(bad)
     if not len(rows):
         return
     shown = "; ".join(
@@ -95,24 +95,24 @@ def stored_paths(
                 "the frame",
                 "is not in root=",
             )
-        return _with_paths(table, paths), None
+        return with_paths(table, paths), None
     base = os.path.abspath(root or known_root or os.curdir)
-    paths = _tidy(paths, base)
+    paths = tidy(paths, base)
     for folder in (root, known_root):
         if folder is None:
             continue
         folder = _posix(os.path.abspath(folder)).rstrip("/")
         outside = pc.invert(pc.starts_with(paths, folder + "/"))
         if not pc.any(outside).as_py():
-            return _with_paths(table, _below(paths, folder)), folder or "/"
+            return with_paths(table, _below(paths, folder)), folder or "/"
         if root is not None:
             _refuse(table, outside, "the frame", f"is not in root={quote(folder)}")
     folder = _common_folder(paths)
-    return _with_paths(table, _below(paths, folder) if folder else paths), folder or None
+    return with_paths(table, _below(paths, folder) if folder else paths), folder or None
 
 
-def _tidy(paths: pa.ChunkedArray, base: str) -> pa.ChunkedArray:
-    """Make every path absolute, `/`-separated and free of `.`, `..` and doubled slashes."""
+def tidy(paths: pa.ChunkedArray, base: str) -> pa.ChunkedArray:
+    """Make every path absolute (from `base`), `/`-separated, without `.`, `..` and `//`."""
     if os.sep == "\\":
         paths = pc.replace_substring(paths, "\\", "/")
     joined = pc.binary_join_element_wise(_posix(base).rstrip("/"), paths, "/")
@@ -165,5 +165,6 @@ def _posix(path: str) -> str:
     return path.replace(os.sep, "/")
 
 
-def _with_paths(table: pa.Table, paths: pa.ChunkedArray) -> pa.Table:
+def with_paths(table: pa.Table, paths: pa.ChunkedArray) -> pa.Table:
+    """Return `table` with other paths."""
     return table.set_column(table.column_names.index("path"), "path", paths)

@@ -106,5 +106,7 @@ class Recipe:
             values["labels"] = "a DataFrame"
         if self.split is not None:
             values["split"] = dict(self.split)
-        plain = {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
+        plain = {
+            key: list(value) if isinstance(value, tuple) else value for key, value in values.items()
+        }
         return {key: value for key, value in plain.items() if value not in (None, [])}

@@ -170,7 +170,7 @@ def validate(table: pa.Table, where: str = "the manifest") -> None:
                 f'{where} has no column "{name}". Columns: {", ".join(names)}.{hint}{advice}'
             )
     _check_types(table, where)
-    for name in ("id", "path"):
+    for name in ("path", "id"):  # ids may be made of paths
         _check_filled(table, name, where)
     _check_unique(table["id"], where)
 
@@ -204,7 +204,7 @@ def _check_filled(table: pa.Table, name: str, where: str) -> None:
     empty = pc.is_null(column)
     if is_text(column.type):
         empty = pc.or_(empty, pc.fill_null(pc.equal(column, ""), False))
-    rows = pc.indices_nonzero(empty)
+    rows = rows_where(empty)
     if not len(rows):
         return
     other = "path" if name == "id" else "id"
@@ -224,12 +224,18 @@ def _check_unique(ids: pa.ChunkedArray, where: str) -> None:
     repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
     examples = []
     for value in first(repeated):
-        rows = pc.indices_nonzero(pc.equal(ids, pa.scalar(value, ids.type)))
+        rows = rows_where(pc.equal(ids, pa.scalar(value, ids.type)))
         examples.append(f"{quote(value)} (rows {', '.join(map(str, first(rows)))})")
     raise ManifestError(
         f"{len(repeated)} ids of {where} stand on several rows: {'; '.join(examples)}. An id is "
         'the name of one row. Find them with df[df["id"].duplicated(keep=False)].'
     )
+
+
+def rows_where(mask: pa.ChunkedArray) -> pa.Array:
+    """Return the numbers of the rows where `mask` is true."""
+    # pyarrow 15 crashes on a column without chunks, which an empty frame has
+    return pc.indices_nonzero(mask.combine_chunks())
 
 
 def first(values: pa.Array) -> list[Any]:
@@ -240,3 +246,9 @@ def first(values: pa.Array) -> list[Any]:
 def quote(value: object) -> str:
     """Return a value as messages show it: text in quotes, so that blanks are seen."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else str(value)
+
+
+def count(number: int, noun: str) -> str:
+    """Return `1 row`, `2 rows`, `2 classes`."""
+    plural = "es" if noun.endswith("s") else "s"
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}{plural}"

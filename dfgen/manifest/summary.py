@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from dfgen.manifest.schema import NOT_LABELS
+from dfgen.manifest.schema import NOT_LABELS, count
 from dfgen.samples.decoding import EXTENSIONS
 
 CLASSES = 20
@@ -56,12 +56,6 @@ def summarize(frame: pd.DataFrame, report: Report | None = None) -> str:
     lines += report.notes
     lines += [f"Warning: {warning}" for warning in report.warnings]
     return "\n".join(lines)
-
-
-def count(number: int, noun: str) -> str:
-    """Return `1 row`, `2 rows`, `2 classes`."""
-    plural = "es" if noun.endswith("s") else "s"
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}{plural}"
 
 
 def _label_lines(frame: pd.DataFrame, name: str) -> list[str]:
@@ -117,9 +111,12 @@ def _extension_lines(frame: pd.DataFrame) -> list[str]:
     odd = frame[promised.notna() & formats.notna() & (promised != formats)]
     if not len(odd):
         return []
-    shown = _some([f"{path} is {found}" for path, found in zip(odd["path"], odd["format"])])
+    shown = _some(
+        [f"{path} is {found}" for path, found in zip(odd["path"], odd["format"], strict=True)]
+    )
     return [
-        f"{count(len(odd), 'file')} with the extension of another format (read all the same): {shown}"
+        f"{count(len(odd), 'file')} of another format than the extension says, which is no fault: "
+        + shown
     ]
 
 

@@ -15,11 +15,10 @@ NEIGHBOURS = 50
 
 @dataclass(frozen=True)
 class Side:
-    """All keys of one side of a join, those without a partner, and what one of them is."""
+    """All keys of one side of a join, and which of them have no partner."""
 
     keys: pa.ChunkedArray
     lonely: pa.ChunkedArray
-    noun: str
 
     @property
     def unmatched(self) -> pa.ChunkedArray:
@@ -42,7 +41,7 @@ def _without(pattern: str, replacement: str = "") -> Callable[[pa.ChunkedArray],
 
 # The first that explains most is named, so narrow ones come first.
 CAUSES = (
-    Cause("separator", r"write / in the table, not \,", _without(r"\\", "/")),
+    Cause("separator", "write / in the table, no backslash", _without(r"\\", "/")),
     Cause("case", "write both in the same case", pc.utf8_lower),
     Cause("blanks", "remove the blanks around the keys", pc.utf8_trim_whitespace),
     Cause(

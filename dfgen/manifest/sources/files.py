@@ -15,6 +15,7 @@ from dfgen.samples.decoding import EXTENSIONS
 
 CHUNK = 65_536
 NO_FIT = "not of the pattern"
+_SUFFIXES = tuple(EXTENSIONS)
 
 Skipped = defaultdict[str, list[str]]
 
@@ -77,48 +78,51 @@ def _batches(folder: str) -> Iterator[tuple[list[str], Skipped]]:
 
 def _walk(top: str, skipped: Skipped) -> Iterator[list[str]]:
     """Yield the relative paths of the files of one folder after the other."""
-    pending = [("", (_identity(top),))]
+    pending: list[tuple[str, tuple[tuple[int, int], ...]]] = [("", (_identity(top),))]
     while pending:
         below, above = pending.pop()
         prefix = f"{below}/" if below else ""
-        names: list[str] = []
-        folders: list[os.DirEntry[str]] = []
-        for entry in _entries(os.path.join(top, below)):
-            name = entry.name
-            if name[0] == ".":
-                skipped["hidden"].append(prefix + name)
-            elif _is_folder(entry):
-                folders.append(entry)
-            elif (suffix := os.path.splitext(name)[1].lower()) in EXTENSIONS:
-                names.append(name)
-            else:
-                skipped[suffix or "without extension"].append(prefix + name)
+        names, folders, others = _list(os.path.join(top, below))
         names.sort()
         yield [prefix + name for name in names]
-        for entry in sorted(folders, key=lambda folder: folder.name, reverse=True):
-            identity = _identity(entry.path)
+        for name in others:
+            suffix = os.path.splitext(name)[1].lower() or "without extension"
+            skipped["hidden" if name[0] == "." else suffix].append(prefix + name)
+        for name in sorted(folders, reverse=True):
+            identity = _identity(os.path.join(top, prefix + name))
             if identity in above:
-                skipped["link to a folder that it lies in"].append(prefix + entry.name)
+                skipped["link to a folder that it lies in"].append(prefix + name)
             else:
-                pending.append((prefix + entry.name, (*above, identity)))
+                pending.append((prefix + name, (*above, identity)))
 
 
-def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
+def _list(folder: str) -> tuple[list[str], list[str], list[str]]:
+    """Return the names of files that can be opened, of folders, and of what is left out."""
+    names: list[str] = []
+    folders: list[str] = []
+    others: list[str] = []
     try:
         with os.scandir(folder) as entries:
-            yield from entries
+            for entry in entries:  # the loop that all scanning time goes into
+                name = entry.name
+                try:
+                    is_folder = entry.is_dir()
+                except OSError:  # a link to itself: a row, whose problem facts will name
+                    is_folder = False
+                if name[0] == ".":
+                    others.append(name)
+                elif is_folder:
+                    folders.append(name)
+                elif name.endswith(_SUFFIXES):
+                    names.append(name)
+                else:
+                    (names if name.lower().endswith(_SUFFIXES) else others).append(name)
     except OSError as error:
         raise ManifestError(
-            f"The folder {quote(folder)} cannot be read: {error.strerror}. Nothing is left out in "
-            "silence: mend it, or move it elsewhere."
+            f"The folder {quote(folder)} cannot be read: {error}. Nothing is left out in silence: "
+            "mend it, or move it elsewhere."
         ) from error
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:  # a link to itself: listed, and later reported as a problem
-        return False
+    return names, folders, others
 
 
 def _identity(folder: str) -> tuple[int, int]:

@@ -62,7 +62,9 @@ def parse_pattern(text: str) -> Pattern:
         >>> parse_pattern("{kind}/{id:int}.jpg").fields
         ('kind', 'id')
     """
-    regex, fields, integers = r"\A", [], set()
+    regex = r"\A"
+    fields: list[str] = []
+    integers: set[str] = set()
     try:
         parts = list(string.Formatter().parse(text))
     except ValueError as error:

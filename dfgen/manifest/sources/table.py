@@ -1,5 +1,6 @@
 """Source `table`: rows that someone wrote down (CSV, TSV, JSON Lines, Parquet, DataFrame)."""
 
+import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 
@@ -61,7 +62,7 @@ def _read(path: str, text: Sequence[str]) -> pa.Table:
         raise MissingFileError(
             f"There is no label table {path}. Looked in {os.getcwd()}."
         ) from None
-    except (pa.ArrowInvalid, OSError, ValueError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise ManifestError(
             f"{path} cannot be read as {suffix}: {error}. Check that it is UTF-8 text separated as "
             "its extension says; in Python, give a DataFrame that you read yourself."
@@ -81,10 +82,12 @@ def _read_separated(path: str, text: Sequence[str], delimiter: str) -> pa.Table:
 
 
 def _read_json_lines(path: str, text: Sequence[str]) -> pa.Table:
-    """Read with pandas: Arrow would turn text that looks like a date into a time."""
+    """Read line by line: pyarrow.json would turn text that looks like a date into a time."""
     with open(path, encoding="utf-8") as file:
-        frame = pd.read_json(file, lines=True, dtype=False, convert_dates=False)
-    return to_table(frame, path)
+        rows = [json.loads(line) for line in file if line.strip()]
+    if not all(isinstance(row, dict) for row in rows):
+        raise ValueError("every line must hold one JSON object")
+    return pa.Table.from_batches([pa.RecordBatch.from_struct_array(pa.array(rows))])
 
 
 _READERS: dict[str, Callable[[str, Sequence[str]], pa.Table]] = {

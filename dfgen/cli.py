@@ -1,0 +1,157 @@
+"""The command line: one function a command, each a thin layer over the function of the same name.
+
+Imports that cost time stand inside the functions, so that `dfgen --help` answers at once.
+"""
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+import typer.core
+
+from dfgen.errors import ArgumentError, DfgenError
+
+
+class _Commands(typer.core.TyperGroup):
+    """Prints what dfgen refuses as one message on stderr, with exit code 1."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except DfgenError as error:
+            print(f"dfgen: {error}", file=sys.stderr)
+            raise typer.Exit(1) from None
+
+
+app = typer.Typer(
+    cls=_Commands, add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False
+)
+
+
+@app.callback()
+def main() -> None:
+    """Feed Keras models from a table of files."""
+
+
+@app.command("build-manifest")
+def build_manifest(
+    out: Annotated[str, typer.Option(help="The Parquet file to write.", metavar="M.parquet")],
+    folder: Annotated[
+        str | None, typer.Argument(help="Folder of images; every one below it becomes a row.")
+    ] = None,
+    pattern: Annotated[
+        str | None,
+        typer.Option(
+            help="Path below the folder, as in '{kind}/{id:int}.jpg': fields are columns."
+        ),
+    ] = None,
+    labels: Annotated[
+        str | None, typer.Option(help="Label table: .csv, .tsv, .jsonl or .parquet.")
+    ] = None,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            help="Key of file and label: a pattern field, name, stem or relpath = the column.",
+            metavar="FIELD[=COLUMN]",
+        ),
+    ] = None,
+    path_column: Annotated[
+        str | None, typer.Option(help="Column of the label table that names the files.")
+    ] = None,
+    root: Annotated[str | None, typer.Option(help="Folder where relative paths start.")] = None,
+    id: Annotated[
+        str | None, typer.Option(help="Column of unique ids. Default: {id}, id, or the path.")
+    ] = None,
+    category: Annotated[
+        list[str] | None, typer.Option(help="Column of whole numbers that are classes. Repeatable.")
+    ] = None,
+    label: Annotated[
+        list[str] | None, typer.Option(help="Column to keep as label. Repeatable. Default: all.")
+    ] = None,
+    unmatched: Annotated[
+        str, typer.Option(help="Files without labels, labels without file: error, keep or drop.")
+    ] = "error",
+    facts: Annotated[
+        str, typer.Option(help="What to read of each file: none or header.")
+    ] = "header",
+    split: Annotated[
+        list[str] | None,
+        typer.Option(help="A split and its share, as train=0.8. Repeatable.", metavar="NAME=SHARE"),
+    ] = None,
+    stratify: Annotated[
+        str | None, typer.Option(help="Column whose classes get exactly these shares.")
+    ] = None,
+    group: Annotated[str | None, typer.Option(help="Column whose groups stay whole.")] = None,
+    seed: Annotated[int, typer.Option(help="Another seed gives another split.")] = 0,
+    workers: Annotated[
+        int | None, typer.Option(help="Threads that read headers. Default: all CPUs.")
+    ] = None,
+) -> None:
+    """Build a manifest from a folder of files, a table of labels, or both."""
+    from dfgen.manifest.build import build
+    from dfgen.manifest.recipe import Recipe
+    from dfgen.manifest.summary import summarize
+
+    recipe = Recipe(
+        source=folder,
+        pattern=pattern,
+        labels=labels,
+        on=on,
+        path_column=path_column,
+        root=root,
+        id=id,
+        category=tuple(category or ()),
+        label=tuple(label or ()),
+        unmatched=unmatched,
+        facts=facts,
+        split=_shares(split) if split else None,
+        stratify=stratify,
+        group=group,
+        seed=seed,
+    )
+    print(summarize(*build(recipe, out, workers)))
+    print(f"Wrote {out}")
+
+
+@app.command()
+def demo(
+    keep: Annotated[
+        str | None,
+        typer.Option(help="Folder for the files. Default: a temporary one.", metavar="DIR"),
+    ] = None,
+) -> None:
+    """Train three models on scanned digits, showing each step; takes a minute."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    with _silence():  # while it loads, TensorFlow logs at any level
+        from dfgen.demo import run
+
+    if not run(keep):
+        raise typer.Exit(1)
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Drop what goes to stderr, C++ included."""
+    stderr = os.dup(2)
+    with open(os.devnull, "w") as nothing:
+        os.dup2(nothing.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
+
+
+def _shares(texts: list[str]) -> dict[str, float]:
+    """Return the shares of `NAME=SHARE` texts."""
+    shares = {}
+    for text in texts:
+        name, _, share = text.partition("=")
+        try:
+            shares[name] = float(share)
+        except ValueError:
+            raise ArgumentError(f"--split {text}: expected NAME=SHARE, as in train=0.8.") from None
+    return shares

@@ -1,0 +1,383 @@
+import os
+import warnings
+
+import pandas as pd
+import pytest
+from PIL import Image
+
+import dfgen
+from dfgen.errors import ArgumentError, DfgenError, ManifestError, WriteError
+from dfgen.manifest.build import build
+from dfgen.manifest.recipe import Recipe
+from dfgen.manifest.summary import summarize
+
+KINDS = ("cat", "dog")
+
+
+@pytest.fixture
+def data(tmp_path):
+    """Twelve images of two kinds in folders, and labels.csv beside them."""
+    for row in range(12):
+        folder = tmp_path / "imgs" / KINDS[row % 2]
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (4, 3)).save(folder / f"img_{row:03d}.png")
+    labels = pd.DataFrame(
+        {
+            "object_id": [f"{row:03d}" for row in range(12)],
+            "colour": ["red", "green", "blue"] * 4,
+            "fast": [True, False] * 6,
+            "grade": [10, 9, 2] * 4,
+            "age": [row / 2 for row in range(12)],
+        }
+    )
+    labels.to_csv(tmp_path / "labels.csv", index=False)
+    return tmp_path
+
+
+JOINED = {"pattern": "{kind}/img_{id}.png", "on": "id=object_id"}
+
+
+def build_joined(data, **options):
+    options = {**JOINED, "labels": data / "labels.csv", **options}
+    return dfgen.build_manifest(data / "imgs", **options)
+
+
+def refused(error, *arguments, **options):
+    with pytest.raises(error) as caught:
+        dfgen.build_manifest(*arguments, **options)
+    return str(caught.value)
+
+
+def summary(**options):
+    return summarize(*build(Recipe(**options)))
+
+
+def test_a_folder_alone_has_paths_as_ids(data):
+    frame = dfgen.build_manifest(data / "imgs")
+    assert frame["id"].tolist()[:2] == ["cat/img_000.png", "cat/img_002.png"]
+    assert frame["path"].tolist()[:1] == [f"{data}/imgs/cat/img_000.png"]
+    assert frame["width"].tolist() == [4] * 12
+    assert list(frame.columns) == [
+        "id", "path", "bytes", "mtime_ns", "format", "width", "height", "channels", "orientation",
+        "problem",
+    ]  # fmt: skip
+
+
+def test_files_get_their_labels(data):
+    frame = build_joined(data, category=["grade"], facts="none")
+    by_id = frame.set_index("id")
+    assert list(frame.columns) == ["id", "path", "kind", "colour", "fast", "grade", "age"]
+    assert by_id.loc["007", "path"] == f"{data}/imgs/dog/img_007.png"
+    assert by_id.loc["007", ["kind", "colour", "fast", "grade", "age"]].tolist() == [
+        "dog", "green", "False", "9", 3.5,
+    ]  # fmt: skip
+    names = {name: list(frame[name].cat.categories) for name in ("colour", "fast", "grade")}
+    assert names == {
+        "colour": ["blue", "green", "red"],
+        "fast": ["False", "True"],
+        "grade": ["2", "9", "10"],
+    }
+
+
+def test_what_is_built_is_what_is_read(data):
+    split = {"train": 0.5, "val": 0.5}
+    frame = build_joined(data, split=split, stratify="colour", out=data / "m.parquet")
+    back = dfgen.read_manifest(data / "m.parquet")
+    pd.testing.assert_frame_equal(back, frame)
+    assert back.attrs == frame.attrs
+    assert frame.attrs["dfgen"]["root"] == str(data / "imgs")
+    assert frame.attrs["dfgen"]["recipe"] == {
+        "source": str(data / "imgs"),
+        "pattern": "{kind}/img_{id}.png",
+        "labels": str(data / "labels.csv"),
+        "on": "id=object_id",
+        "unmatched": "error",
+        "facts": "header",
+        "split": split,
+        "stratify": "colour",
+        "seed": 0,
+    }
+    assert pd.crosstab(frame["colour"], frame["split"]).to_numpy().tolist() == [[2, 2]] * 3
+
+
+def test_built_twice_gives_the_same_bytes(data):
+    for name in ("a", "b"):
+        build_joined(data, split={"train": 0.5, "val": 0.5}, stratify="kind", out=data / name)
+    assert (data / "a").read_bytes() == (data / "b").read_bytes()
+
+
+def test_whole_numbers_in_names_become_integers(data):
+    frame = build_joined(data, pattern="{kind}/img_{id:int}.png")
+    assert frame["id"].dtype == "int64"
+    assert sorted(frame["id"]) == list(range(12))
+
+
+def test_a_frame_of_labels_with_a_named_index(data):
+    labels = pd.read_csv(data / "labels.csv", dtype={"object_id": str}).set_index("object_id")
+    labels["colour"] = pd.Categorical(labels["colour"], categories=["red", "green", "blue", "pink"])
+    frame = build_joined(data, labels=labels, label=["colour"], facts="none")
+    assert list(frame.columns) == ["id", "path", "colour"]
+    assert list(frame["colour"].cat.categories) == ["red", "green", "blue", "pink"]
+    assert frame.attrs["dfgen"]["recipe"]["labels"] == "a DataFrame"
+
+
+def test_a_table_that_names_its_files(data):
+    table = pd.DataFrame(
+        {
+            "id": ["1", "2", "3"],
+            "file": ["imgs/cat/img_000.png", str(data / "imgs/dog/img_001.png"), "imgs/no.png"],
+            "kind": ["cat", "dog", None],
+        }
+    )
+    table.to_csv(data / "t.csv", index=False)
+    frame = dfgen.build_manifest(labels=data / "t.csv", path_column="file")
+    assert frame["id"].tolist() == [1, 2, 3]
+    assert frame["path"].tolist() == [
+        f"{data}/imgs/cat/img_000.png", f"{data}/imgs/dog/img_001.png", f"{data}/imgs/no.png",
+    ]  # fmt: skip
+    assert frame["problem"].fillna("").tolist() == ["", "", "the file does not exist"]
+    table["id"] = ["1", "02", "3"]
+    table.to_csv(data / "t.csv", index=False)
+    frame = dfgen.build_manifest(labels=data / "t.csv", path_column="file", root=data)
+    assert frame["id"].tolist() == ["1", "02", "3"]
+
+
+def test_another_column_as_id(data):
+    frame = build_joined(data, pattern="{kind}/{name}.png", on="name=file", id="object_id",
+                         labels=pd.DataFrame({"file": [f"img_{n:03d}" for n in range(12)],
+                                              "object_id": range(12)}))  # fmt: skip
+    assert frame["id"].tolist()[:3] == [0, 2, 4]
+    assert list(frame.columns)[:4] == ["id", "path", "kind", "name"]
+
+
+def test_a_split_in_the_folder_names(data):
+    frame = dfgen.build_manifest(data / "imgs", pattern="{split}/img_{id}.png", facts="none")
+    assert frame["split"].value_counts().to_dict() == {"cat": 6, "dog": 6}
+    assert refused(
+        ManifestError, data / "imgs", pattern="{split}/img_{id}.png", split={"train": 1}
+    ) == (
+        'split= (--split) was given, and the rows have a column "split" already. Leave split out '
+        "to use it, or rename it."
+    )
+
+
+def test_unmatched_rows_are_refused_kept_or_dropped(data):
+    os.remove(data / "imgs/cat/img_000.png")
+    Image.new("L", (4, 3)).save(data / "imgs/cat/img_999.png")
+    options = {**JOINED, "labels": data / "labels.csv"}
+    message = refused(ManifestError, data / "imgs", **options)
+    assert message.splitlines()[1:3] == [
+        f"1 of 12 files have no row in {data}/labels.csv:",
+        '  "999"',
+    ]
+    kept = build_joined(data, unmatched="keep").set_index("id")
+    assert len(kept) == 13
+    assert pd.isna(kept.loc["999", "colour"])
+    assert kept.loc["000", "problem"] == "no file for this row of labels: object_id 000"
+    assert kept.loc["000", "colour"] == "red"
+    assert len(build_joined(data, unmatched="drop")) == 11
+
+
+def test_a_class_that_a_split_lacks_is_warned_of(data):
+    labels = pd.DataFrame({"id": [f"{n:03d}" for n in range(12)], "rare": ["x"] + ["y"] * 11})
+    options = {"labels": labels, "on": "id", "split": {"train": 0.75, "val": 0.25}}
+    message = (
+        'Split "val" has no row with rare = "x". Split with stratify=rare (--stratify rare), or '
+        "give the class more rows."
+    )
+    with pytest.warns(UserWarning) as caught:
+        build_joined(data, **options, label=["rare"], facts="none")
+    assert [str(warning.message) for warning in caught] == [message]
+    assert caught[0].filename == __file__
+    with pytest.warns(UserWarning) as caught:
+        build_joined(data, **options, stratify="rare", facts="none")
+    assert [str(warning.message) for warning in caught] == [
+        'Split "val" has no row with rare = "x". Give the class more rows, or leave it out.'
+    ]
+
+
+def test_files_that_do_not_fit_the_pattern_are_warned_of(data):
+    with pytest.warns(UserWarning) as caught:
+        dfgen.build_manifest(data / "imgs", pattern="{kind}/img_00{id}.png", facts="none")
+    assert [str(warning.message) for warning in caught] == [
+        'Left out 2 files not of the pattern "{kind}/img_00{id}.png": "cat/img_010.png", '
+        '"dog/img_011.png". Widen the pattern, or move them elsewhere.'
+    ]
+
+
+def test_the_summary_tells_all(data):
+    imgs = data / "imgs"
+    (imgs / "cat/img_100.png").touch()
+    (imgs / "dog/img_101.png").write_text("text")
+    Image.new("L", (4, 3)).save(imgs / "dog/img_102.png", format="JPEG")
+    for name in (".hidden.png", "notes.txt", "cat/stray.png"):
+        (imgs / name).touch()
+    text = summary(
+        source=str(imgs),
+        labels=str(data / "labels.csv"),
+        **JOINED,
+        category=("grade",),
+        label=("kind", "grade", "age"),
+        unmatched="keep",
+        split={"train": 0.8, "val": 0.2},
+        stratify="kind",
+    )
+    assert text == "\n".join(
+        [
+            "15 rows: 12 train (80.0%), 3 val (20.0%)",
+            "kind: 2 classes",
+            "       train  val",
+            "  cat      6    1",
+            "  dog      6    2",
+            "grade: 3 classes, 3 rows without",
+            "      train  val",
+            "  2       4    0",
+            "  9       2    2",
+            "  10      3    1",
+            "age: 0 to 5.5, mean 2.75, 3 rows without",
+            "2 problems:",
+            "  1  not an image or array that dfgen opens: " + f"{imgs}/dog/img_101.png",
+            f"  1  the file is empty (0 bytes): {imgs}/cat/img_100.png",
+            "1 file of another format than the extension says, which is no fault: "
+            f"{imgs}/dog/img_102.png is jpeg",
+            "Left out: 1 path, .txt: notes.txt",
+            "Left out: 1 path, hidden: .hidden.png",
+            "Left out: 1 path, not of the pattern: cat/stray.png",
+            f"Kept 3 files without a row in {data}/labels.csv: labels are missing there.",
+        ]
+    )
+
+
+def test_the_summary_of_many_classes_is_short():
+    frame = pd.DataFrame({"id": range(30), "path": "a.png", "kind": [f"{n:02}" for n in range(30)]})
+    lines = summarize(frame).splitlines()
+    assert lines[:3] == ["30 rows", "kind: 30 classes", "  00  1"]
+    assert lines[-1] == "  and 10 more"
+    assert len(lines) == 23
+
+
+def test_duplicate_ids_are_refused_before_any_file_is_opened(data):
+    assert refused(ManifestError, data / "imgs", pattern="{id}/{name}.png") == (
+        '2 ids of the manifest stand on several rows: "cat" (rows 0, 1, 2, 3, 4, 5); "dog" (rows '
+        "6, 7, 8, 9, 10, 11). An id is the name of one row. Find them with "
+        'df[df["id"].duplicated(keep=False)].'
+    )
+
+
+def test_columns_that_do_not_exist_are_named_with_the_nearest(data):
+    options = {**JOINED, "labels": data / "labels.csv"}
+    known = "Columns: kind, id, object_id, colour, fast, grade, age."
+    for argument in ("label", "category"):
+        assert refused(ArgumentError, data / "imgs", **options, **{argument: ["color"]}) == (
+            f'{argument}="color" is not a column. {known} Did you mean "colour"?'
+        )
+    assert refused(ArgumentError, data / "imgs", **options, id="objectid") == (
+        f'id="objectid" is not a column. {known} Did you mean "object_id"?'
+    )
+    assert refused(ArgumentError, data / "imgs", split={"a": 1}, stratify="kind") == (
+        'stratify="kind" is not a column. Columns: none; a pattern or a label table makes some.'
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {},
+            "Nothing to build from: give a folder of files, or a table that names them with "
+            "labels= and path_column= (--labels TABLE --path-column COLUMN).",
+        ),
+        (
+            {"source": "imgs", "labels": "l.csv"},
+            "labels= needs on= (--on): which part of a file's path is the key of which column of "
+            "the table. FIELD=COLUMN, where FIELD is a field of the pattern, name, stem or "
+            "relpath.",
+        ),
+        (
+            {"source": "imgs", "on": "id"},
+            "on= (--on) joins the files of a folder with labels= (--labels): give both.",
+        ),
+        (
+            {"source": "imgs", "labels": "l.csv", "path_column": "file"},
+            "path_column= is for a table that names its files itself: leave the folder out, and "
+            "say with root= (--root) where relative paths start.",
+        ),
+        (
+            {"labels": "l.csv", "path_column": "file", "pattern": "{id}.png"},
+            "pattern= (--pattern) is for the files of a folder: give the folder.",
+        ),
+        (
+            {"source": "imgs", "stratify": "kind"},
+            "stratify= and group= say how to split: give split=, as in "
+            '{"train": 0.8, "val": 0.2} (--split train=0.8 --split val=0.2).',
+        ),
+        (
+            {"source": "imgs", "unmatched": "dorp"},
+            'unmatched="dorp": expected "error" or "keep" or "drop". Did you mean "drop"?',
+        ),
+        ({"source": "imgs", "facts": "all"}, 'facts="all": expected "none" or "header".'),
+        (
+            {"source": "imgs", "split": {"train": 0.5}},
+            "split: train=0.5 add up to 0.5. Shares must add up to 1, as in train=0.8 val=0.2.",
+        ),
+    ],
+)
+def test_arguments_that_cannot_be_together_are_refused(options, message):
+    assert refused(ArgumentError, **options) == message
+
+
+def test_columns_that_dfgen_fills_are_refused(data):
+    labels = pd.DataFrame({"object_id": ["000"], "width": [4]})
+    assert refused(ManifestError, data / "imgs", **JOINED, labels=labels) == (
+        'The column "width" of the label table is one that dfgen fills from the files. Rename it, '
+        "name the columns that you want with label= (--label), or let dfgen fill none with "
+        'facts="none" (--facts none).'
+    )
+
+
+def test_a_manifest_without_rows_is_refused(data):
+    labels = pd.DataFrame({"object_id": ["x"]})
+    assert refused(ManifestError, data / "imgs", **JOINED, labels=labels, unmatched="drop") == (
+        "The manifest would have no rows: the label table is empty, or no file has a row in it. "
+        'Check labels= and on=, and see with unmatched="error" what does not match.'
+    )
+
+
+def test_a_table_without_a_path_is_refused_by_row():
+    labels = pd.DataFrame({"file": ["a.png", None], "kind": ["x", "y"]})
+    assert refused(ManifestError, labels=labels, path_column="file") == (
+        "1 of 2 rows of the manifest have no path: row 1 (id None). Fill them, or drop them: "
+        'df = df[df["path"].notna()].'
+    )
+
+
+def test_a_float_column_is_no_category(data):
+    assert refused(
+        ManifestError, data / "imgs", **JOINED, labels=data / "labels.csv", category=["age"]
+    ) == (
+        'category="age": the column has type double. Text and booleans are categories by '
+        "themselves, whole numbers on request; others are not classes."
+    )
+
+
+def test_a_bad_output_is_refused_before_the_work(data):
+    assert refused(WriteError, "not even a folder", out=data / "labels.csv" / "m.parquet") == (
+        f"{data}/labels.csv/m.parquet cannot be written: its folder {data}/labels.csv is a file. "
+        "Create the folder first, or choose another place."
+    )
+
+
+def test_a_root_above_the_source(data):
+    frame = dfgen.build_manifest(data / "imgs", root=data, facts="none", out=data / "m.parquet")
+    assert frame.attrs["dfgen"]["root"] == str(data)
+    assert pd.read_parquet(data / "m.parquet")["path"][0] == "imgs/cat/img_000.png"
+    assert refused(DfgenError, data / "imgs", root=data / "imgs" / "cat").startswith(
+        f'6 of 12 paths of the frame cannot be used: the path is not in root="{data}/imgs/cat".'
+    )
+
+
+def test_nothing_is_said_when_nothing_is_amiss(data, capsys):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        build_joined(data)
+    assert capsys.readouterr() == ("", "")

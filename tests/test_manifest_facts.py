@@ -1,0 +1,75 @@
+import os
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from dfgen.manifest.facts import read_facts
+
+PROBLEMS = {
+    "missing.jpg": "the file does not exist",
+    "empty.jpg": "the file is empty (0 bytes)",
+    "truncated.jpg": "broken jpeg header: ",
+    "text.jpg": "not an image or array that dfgen opens: ",
+    "folder/inside.jpg": "the file does not exist",
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Good files of several formats, and broken ones."""
+    rgb = Image.new("RGB", (7, 5))
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    rgb.save(tmp_path / "turned.jpg", exif=exif)
+    rgb.convert("L").save(tmp_path / "gray.png")
+    Image.new("RGBA", (7, 5), (1, 2, 3, 4)).save(tmp_path / "alpha.webp")
+    rgb.save(tmp_path / "truly_png.jpg", format="PNG")
+    np.save(tmp_path / "array.npy", np.zeros((3, 4)))
+    (tmp_path / "empty.jpg").touch()
+    (tmp_path / "truncated.jpg").write_bytes((tmp_path / "turned.jpg").read_bytes()[:20])
+    (tmp_path / "text.jpg").write_text("not an image")
+    (tmp_path / "folder").touch()
+    return tmp_path
+
+
+def facts_of(folder, *names, workers=None):
+    return read_facts([f"{folder}/{name}" for name in names], workers).to_pylist()
+
+
+def test_headers_are_read(folder):
+    names = ("turned.jpg", "gray.png", "alpha.webp", "truly_png.jpg", "array.npy")
+    keys = ("format", "width", "height", "channels", "orientation", "problem")
+    facts = facts_of(folder, *names)
+    assert [tuple(row[key] for key in keys) for row in facts] == [
+        ("jpeg", 7, 5, 3, 6, None),
+        ("png", 7, 5, 1, 1, None),
+        ("webp", 7, 5, 4, 1, None),
+        ("png", 7, 5, 3, 1, None),
+        ("npy", None, None, None, 1, None),
+    ]
+    status = os.stat(folder / "gray.png")
+    assert (facts[1]["bytes"], facts[1]["mtime_ns"]) == (status.st_size, status.st_mtime_ns)
+
+
+@pytest.mark.parametrize(("name", "problem"), PROBLEMS.items())
+def test_problems_are_named(folder, name, problem):
+    [facts] = facts_of(folder, name)
+    assert facts["problem"].startswith(problem)
+    assert facts["format"] is None and facts["width"] is None
+    assert (facts["bytes"] is None) == problem.startswith("the file does not")
+
+
+@pytest.mark.parametrize("workers", [1, 2, 7, None])
+def test_order_and_rows_are_the_same_for_any_number_of_workers(folder, workers):
+    names = ["turned.jpg", "gray.png", "missing.jpg"] * 300
+    facts = facts_of(folder, *names, workers=workers)
+    assert [row["format"] for row in facts] == ["jpeg", "png", None] * 300
+
+
+def test_no_paths_no_facts():
+    assert read_facts([]).num_rows == 0
+
+
+def test_an_impossible_name_is_a_problem():
+    assert read_facts(["a\0b.jpg"])["problem"].to_pylist() == ["embedded null byte"]

@@ -1,0 +1,214 @@
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from dfgen.errors import ArgumentError, ManifestError
+from dfgen.manifest.join import join, split_on
+from dfgen.manifest.sources.pattern import parse_pattern
+
+GO_ON = (
+    'Or go on with unmatched="keep" (missing labels, rows with a problem) or "drop" '
+    "(--unmatched keep|drop)."
+)
+
+
+def files_of(*paths, pattern=None):
+    column = pa.array(paths)
+    if pattern is None:
+        return pa.table({"path": column})
+    fields = pattern.extract(column).flatten()
+    return pa.table({"path": column, **dict(zip(pattern.fields, fields, strict=True))})
+
+
+def refused(error, *arguments, **options):
+    with pytest.raises(error) as caught:
+        join(*arguments, **options)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("on", "keys"),
+    [
+        ("name=key", ["1.jpg", "2.tar.jpg"]),
+        ("stem=key", ["1", "2.tar"]),
+        ("relpath=key", ["cat.d/1.jpg", "cat.d/2.tar.jpg"]),
+    ],
+)
+def test_keys_made_of_the_path(on, keys):
+    labels = pa.table({"key": keys[::-1], "age": [2, 1]})
+    rows = join(files_of("cat.d/1.jpg", "cat.d/2.tar.jpg"), labels, on).rows
+    assert rows.to_pylist() == [
+        {"path": "cat.d/1.jpg", "age": 1},
+        {"path": "cat.d/2.tar.jpg", "age": 2},
+    ]
+
+
+def test_the_column_may_have_the_fields_name_or_be_called_path():
+    assert split_on("id") == ("id", "id")
+    files = files_of("a/1.jpg")
+    assert join(files, pa.table({"stem": [1], "x": [5]}), "stem").rows.column_names == ["path", "x"]
+    labels = pa.table({"path": ["a/1.jpg"], "x": [5]})
+    assert join(files, labels, "relpath=path").rows.to_pylist() == [{"path": "a/1.jpg", "x": 5}]
+
+
+def test_007_is_not_7_in_text():
+    pattern = parse_pattern("{id}.jpg")
+    message = refused(
+        ManifestError,
+        files_of("007.jpg", pattern=pattern),
+        pa.table({"object_id": [7], "x": [1]}),
+        "id=object_id",
+        pattern=pattern,
+        table="labels.csv",
+    )
+    assert message == (
+        'Files and labels.csv do not match on id = "object_id".\n'
+        "1 of 1 files have no row in labels.csv:\n"
+        '  "007", nearest: "7"\n'
+        "1 of 1 rows of labels.csv have no file:\n"
+        '  "7", nearest: "007"\n'
+        "Likely cause: leading zeros; 2 would match: write them on both sides, or use {field:int} "
+        f"in the pattern.\n{GO_ON}"
+    )
+
+
+@pytest.mark.parametrize("keys", [["007", "8"], [7, 8], [7.0, 8.0], pd.Categorical(["7", "8"])])
+def test_whole_number_fields_compare_as_numbers(keys):
+    pattern = parse_pattern("{id:int}.jpg")
+    files = files_of("08.jpg", "7.jpg", pattern=pattern)
+    rows = join(files, pa.table({"key": pa.array(keys), "x": [1, 2]}), "id=key", pattern=pattern)
+    assert rows.rows["x"].to_pylist() == [2, 1]
+
+
+def test_several_files_may_share_a_row_of_labels():
+    pattern = parse_pattern("{patient}/{id}.jpg")
+    files = files_of("p1/1.jpg", "p1/2.jpg", "p2/3.jpg", pattern=pattern)
+    labels = pa.table({"patient": ["p2", "p1"], "ill": [True, False]})
+    joined = join(files, labels, "patient", pattern=pattern)
+    assert joined.rows["ill"].to_pylist() == [False, False, True]
+    assert joined.rows["patient"].to_pylist() == ["p1", "p1", "p2"]
+
+
+CAUSES = [
+    ("IMG_1.jpg", "img_1.jpg", "name", "case", "write both in the same case"),
+    ("a/b.jpg", "a\\b.jpg", "relpath", "separator", "write / in the table, no backslash"),
+    ("b.jpg", "b", "name", "extension",
+     "join on stem where the table has none, on name where it has one"),
+    ("b.jpg", "b.png", "name", "extension",
+     "join on stem where the table has none, on name where it has one"),
+    ("a/b.jpg", "b.jpg", "relpath", "directory",
+     "join on relpath where the table has folders, on name where it has none"),
+    ("b.jpg", " b.jpg", "name", "blanks", "remove the blanks around the keys"),
+    ("caf\u00e9.jpg", "cafe\u0301.jpg", "name", "Unicode form", "write both in NFC"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "key", "field", "cause", "advice"), CAUSES)
+def test_the_likely_cause_is_named(path, key, field, cause, advice):
+    labels = pa.table({"key": [key, "other"]})
+    message = refused(ManifestError, files_of(path, "unlike"), labels, f"{field}=key")
+    assert f"Likely cause: {cause}; 2 would match: {advice}.\n" in message
+
+
+def test_ten_examples_with_the_nearest_name():
+    files = files_of(*(f"photo_{number:03d}.jpg" for number in range(30)))
+    labels = pa.table({"key": [f"photo_{number:03d}_x" for number in range(15)]})
+    message = refused(ManifestError, files, labels, "stem=key").splitlines()
+    assert message[1] == "30 of 30 files have no row in the label table:"
+    assert message[2] == '  "photo_000", nearest: "photo_000_x"'
+    assert message[11] == '  "photo_009", nearest: "photo_009_x"'
+    assert message[12] == "15 of 15 rows of the label table have no file:"
+    assert message[13] == '  "photo_000_x", nearest: "photo_000"'
+    assert message[-1] == GO_ON
+    assert len(message) == 24
+
+
+def test_many_unmatched_names_are_no_obstacle():
+    files = files_of(*(f"a{number}.jpg" for number in range(100_000)))
+    labels = pa.table({"key": [f"b{number}" for number in range(100_000)]})
+    message = refused(ManifestError, files, labels, "stem=key")
+    assert message.splitlines()[2] == '  "a0"'
+    assert '  "a9"' in message
+
+
+def test_keep_keeps_both_sides():
+    pattern = parse_pattern("{kind}/{id:int}.jpg")
+    files = files_of("cat/1.jpg", "cat/2.jpg", pattern=pattern)
+    labels = pa.table({"key": ["2", "3"], "age": [20, 30]})
+    joined = join(files, labels, "id=key", pattern=pattern, unmatched="keep", table="l.csv")
+    problem = "no file for this row of labels: key 3"
+    assert joined.rows.to_pylist() == [
+        {"path": "cat/1.jpg", "kind": "cat", "id": "1", "age": None, "problem": None},
+        {"path": "cat/2.jpg", "kind": "cat", "id": "2", "age": 20, "problem": None},
+        {"path": "3", "kind": None, "id": "3", "age": 30, "problem": problem},
+    ]
+    assert joined.notes == (
+        "Kept 1 file without a row in l.csv: labels are missing there.",
+        "Kept 1 row of l.csv without a file: the column problem says so.",
+    )
+
+
+def test_drop_leaves_out_both_sides_and_says_so():
+    labels = pa.table({"key": ["2", "3", "4"], "age": [20, 30, 40]})
+    joined = join(files_of("1.jpg", "2.jpg"), labels, "stem=key", unmatched="drop", table="l.csv")
+    assert joined.rows.to_pylist() == [{"path": "2.jpg", "age": 20}]
+    assert joined.notes == (
+        "Left out 1 file without a row in l.csv.",
+        "Left out 2 rows of l.csv without a file.",
+    )
+
+
+def test_a_missing_join_column_is_named_with_the_nearest():
+    labels = pa.table({"object": [1], "kind": ["cat"]})
+    assert refused(ManifestError, files_of("1.jpg"), labels, "stem=objct", table="l.csv") == (
+        'l.csv has no column "objct" to join on. Columns: object, kind. Did you mean "object"? '
+        "Write on=FIELD=COLUMN (--on FIELD=COLUMN)."
+    )
+    labels = pa.table({"object;kind": ["1;cat"]})
+    assert refused(ManifestError, files_of("1.jpg"), labels, "stem=object", table="l.csv") == (
+        'l.csv has no column "object" to join on. Columns: object;kind. Did you mean '
+        '"object;kind"? It has one column only: are its values separated by something else? '
+        "Write on=FIELD=COLUMN (--on FIELD=COLUMN)."
+    )
+
+
+def test_duplicate_and_missing_keys_of_the_table_are_named():
+    labels = pa.table({"key": ["a", "b", "a", "c", "b", "a"]})
+    assert refused(ManifestError, files_of("a.jpg"), labels, "stem=key", table="l.csv") == (
+        '2 keys stand in several rows of l.csv, column "key": "a" (3 times), "b" (2 times). A file '
+        "can have the labels of one row only: keep one row a key, or join on a column that tells "
+        "them apart."
+    )
+    labels = pa.table({"key": ["a", None, None]})
+    assert refused(ManifestError, files_of("a.jpg"), labels, "stem=key", table="l.csv") == (
+        '2 rows of l.csv have no "key": row 1, 2, counted from 0 below the header. Fill them in, '
+        "or leave these rows out of the table."
+    )
+
+
+def test_keys_must_be_text_or_whole_numbers():
+    assert refused(ManifestError, files_of("a.jpg"), pa.table({"key": [1.5]}), "stem=key") == (
+        'Column "key" of the label table has type double: keys are text or whole numbers.'
+    )
+
+
+def test_an_unknown_field_is_refused():
+    pattern = parse_pattern("{id}.jpg")
+    files, labels = files_of("1.jpg", pattern=pattern), pa.table({"key": ["1"]})
+    assert refused(ArgumentError, files, labels, "idd=key", pattern=pattern) == (
+        'on="idd" is no key of a file. Keys: id, name, stem, relpath. Did you mean "id"? A field '
+        "of the pattern, such as {id}, is one too."
+    )
+    assert refused(ArgumentError, files, labels, "=key", pattern=pattern) == (
+        'on="=key": expected FIELD or FIELD=COLUMN, as in id=object_id.'
+    )
+
+
+def test_a_column_on_both_sides_is_refused():
+    pattern = parse_pattern("{kind}/{id}.jpg")
+    files = files_of("cat/1.jpg", pattern=pattern)
+    labels = pa.table({"id": ["1"], "kind": ["cat"]})
+    assert refused(ManifestError, files, labels, "id", pattern=pattern, table="l.csv") == (
+        'The column "kind" is in l.csv and also comes from the files. Rename it in the table, or '
+        "name the columns that you want with label= (--label)."
+    )

@@ -1,0 +1,156 @@
+import re
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from dfgen.errors import ManifestError
+from dfgen.manifest.fingerprint import fingerprint
+from dfgen.manifest.frames import to_table
+from dfgen.manifest.schema import describe_labels, validate
+
+
+def refused(table, message):
+    with pytest.raises(ManifestError, match=f"^{re.escape(message)}$"):
+        validate(table)
+
+
+def test_a_missing_column_is_named_with_the_nearest():
+    refused(
+        pa.table({"ids": [1], "path": ["a.png"]}),
+        'the manifest has no column "id". Columns: ids, path. Did you mean "ids"? Every row needs '
+        'a name of its own: df["id"] = range(len(df)), or rename the column that has it.',
+    )
+    refused(
+        pa.table({"id": [1], "file": ["a.png"]}),
+        'the manifest has no column "path". Columns: id, file. It holds the file of each row.',
+    )
+
+
+def test_null_ids_and_null_or_empty_paths_are_named_by_row():
+    refused(
+        pa.table({"id": ["a", None], "path": ["a.png", "b.png"]}),
+        '1 of 2 rows of the manifest have no id: row 1 (path "b.png"). Fill them, or drop them: '
+        'df = df[df["id"].notna()].',
+    )
+    refused(
+        pa.table({"id": [1, 2, 3], "path": [None, "b.png", ""]}),
+        "2 of 3 rows of the manifest have no path: row 0 (id 1), 2 (id 3). Fill them, or drop "
+        'them: df = df[df["path"].notna()].',
+    )
+
+
+def test_duplicate_ids_are_named_with_their_rows():
+    refused(
+        pa.table({"id": ["a", "b", "a", "b", "a", "c"], "path": list("uvwxyz")}),
+        '2 ids of the manifest stand on several rows: "a" (rows 0, 2, 4); "b" (rows 1, 3). An id '
+        'is the name of one row. Find them with df[df["id"].duplicated(keep=False)].',
+    )
+
+
+def test_wrong_types_are_refused():
+    refused(
+        pa.table({"id": [1.5], "path": ["a.png"]}),
+        'Column "id" of the manifest has type double. An id is a whole number or text: '
+        'df["id"] = df["id"].astype(str).',
+    )
+    refused(
+        pa.table({"id": [1], "path": [1]}),
+        'Column "path" of the manifest has type int64. A path is text.',
+    )
+
+
+def test_column_names_must_be_different_text():
+    with pytest.raises(ManifestError) as caught:
+        to_table(pd.DataFrame([[1, 2]], columns=["a", "a"]))
+    assert str(caught.value) == (
+        'the frame has several columns called "a". Rename or drop all but one.'
+    )
+    with pytest.raises(ManifestError) as caught:
+        to_table(pd.DataFrame([[1, 2]]))
+    assert str(caught.value) == "Column names are text, the frame has 0. Rename it."
+
+
+def test_mixed_values_are_refused_with_the_column():
+    with pytest.raises(ManifestError, match=r"column mixed.*Path objects"):
+        to_table(pd.DataFrame({"mixed": [1, "a"]}))
+
+
+def test_labels_are_described_by_their_kind():
+    frame = pd.DataFrame(
+        {
+            "id": [1],
+            "kind": pd.Categorical(["a"], categories=["b", "a"], ordered=True),
+            "name": ["x"],
+            "age": [1.5],
+            "ok": [True],
+            "tags": [["t"]],
+            "split": ["train"],
+            "width": [3],
+        }
+    )
+    assert describe_labels(to_table(frame)) == {
+        "kind": {"kind": "category", "class_names": ["b", "a"], "ordered": True},
+        "name": {"kind": "text"},
+        "age": {"kind": "number"},
+        "ok": {"kind": "boolean"},
+        "tags": {"kind": "list"},
+    }
+
+
+def test_class_names_are_text_or_whole_numbers():
+    frame = pd.DataFrame({"dose": pd.Categorical([0.5, 1.5])})
+    with pytest.raises(ManifestError) as caught:
+        describe_labels(to_table(frame))
+    assert str(caught.value) == (
+        'Column "dose" has categories of type double. Class names are text or whole numbers: '
+        'convert them with df["dose"].astype(str).astype("category").'
+    )
+
+
+TABLE = pa.table(
+    {
+        "id": ["a", "b", "c"],
+        "path": ["x", "y", "z"],
+        "kind": ["cat", None, "dog"],
+        "age": [1.0, None, 2.0],
+        "tags": [["a"], None, []],
+    }
+)
+
+
+def test_the_fingerprint_is_that_of_the_specification():
+    """manifests/README.md shows these bytes."""
+    table = pa.table({"id": [1], "path": ["a.png"]})
+    assert fingerprint(table) == "587670c93357d8f3043a84ed5ea916c1"
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        pa.concat_tables([TABLE[:1], TABLE[1:]]),
+        TABLE.set_column(2, "kind", TABLE["kind"].dictionary_encode()),
+        TABLE.set_column(2, "kind", TABLE["kind"].cast(pa.large_string())),
+        TABLE.set_column(3, "age", pa.chunked_array([[1.0, float("nan"), 2.0]])),
+        TABLE.select(["path", "tags", "id", "age", "kind"]),
+        TABLE.append_column("split", [["train"] * 3]).append_column("mtime_ns", [[1, 2, 3]]),
+    ],
+    ids=["chunks", "category", "large text", "NaN", "column order", "split and facts"],
+)
+def test_the_fingerprint_stays(same):
+    assert fingerprint(same) == fingerprint(TABLE)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        TABLE.take([1, 0, 2]),
+        TABLE.set_column(0, "id", [["ab", "", "c"]]),
+        TABLE.set_column(2, "kind", [["cat", "", "dog"]]),
+        TABLE.set_column(4, "tags", pa.chunked_array([[["a"], [], None]], pa.list_(pa.string()))),
+        TABLE.rename_columns(["id", "path", "sort", "age", "tags"]),
+    ],
+    ids=["row order", "id", "null or empty", "null or empty list", "column name"],
+)
+def test_the_fingerprint_changes(other):
+    assert fingerprint(other) != fingerprint(TABLE)

@@ -1,0 +1,281 @@
+import os
+
+import pandas as pd
+import pytest
+from contracts import SourceContract
+
+from dfgen.errors import ArgumentError, ManifestError, MissingFileError
+from dfgen.manifest.sources import SOURCES, files
+from dfgen.manifest.sources.files import read_files
+from dfgen.manifest.sources.pattern import parse_pattern
+from dfgen.manifest.sources.table import read_rows
+
+
+def touch(folder, *paths):
+    for path in paths:
+        file = folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    return str(folder)
+
+
+class TestFiles(SourceContract):
+    expected = [  # noqa: RUF012
+        {"path": "c.png"},
+        {"path": "a/1.jpg"},
+        {"path": "a/é\n2.JPG"},
+        {"path": "a/b/3.npy"},
+        {"path": "b/0.webp"},
+    ]
+
+    def source(self, *arguments):
+        return SOURCES["files"](*arguments)
+
+    def make(self, folder):
+        return (touch(folder, *(row["path"] for row in self.expected)),)
+
+    def missing(self, folder):
+        return (f"{folder}/nowhere",)
+
+
+class TestFilesOfPattern(TestFiles):
+    expected = [  # noqa: RUF012
+        {"path": "cat/007.png", "kind": "cat", "id": "007"},
+        {"path": "dog/8.png", "kind": "dog", "id": "8"},
+    ]
+
+    def make(self, folder):
+        return (*super().make(folder), parse_pattern("{kind}/{id:int}.png"))
+
+
+class TestTableOfCsv(SourceContract):
+    suffix = ".csv"
+    expected = [  # noqa: RUF012
+        {"key": "007", "kind": "cat", "age": 1.5},
+        {"key": "8", "kind": None, "age": None},
+        {"key": "9", "kind": 'a "dog",\nor so', "age": 2.0},
+    ]
+
+    def source(self, *arguments):
+        return SOURCES["table"](*arguments)
+
+    def make(self, folder):
+        path = f"{folder}/labels{self.suffix}"
+        self.write(pd.DataFrame(self.expected), path)
+        return path, ["key"]
+
+    def write(self, frame, path):
+        frame.to_csv(path, index=False)
+
+    def missing(self, folder):
+        return f"{folder}/nowhere{self.suffix}", ["key"]
+
+
+class TestTableOfTsv(TestTableOfCsv):
+    suffix = ".tsv"
+
+    def write(self, frame, path):
+        frame.to_csv(path, index=False, sep="\t")
+
+
+class TestTableOfJsonLines(TestTableOfCsv):
+    suffix = ".jsonl"
+
+    def write(self, frame, path):
+        frame.to_json(path, orient="records", lines=True)
+
+
+class TestTableOfParquet(TestTableOfCsv):
+    suffix = ".parquet"
+
+    def write(self, frame, path):
+        frame.to_parquet(path)
+
+
+class TestTableOfDataFrame(TestTableOfCsv):
+    def make(self, folder):
+        return pd.DataFrame(self.expected).set_index("key"), ["key"]
+
+
+def read(folder, pattern=None):
+    chunks = list(read_files(str(folder), parse_pattern(pattern) if pattern else None))
+    skipped = {}
+    for chunk in chunks:
+        for reason, paths in chunk.skipped.items():
+            skipped.setdefault(reason, []).extend(paths)
+    return [path for chunk in chunks for path in chunk.rows["path"].to_pylist()], skipped
+
+
+def refused(error, function, *arguments):
+    with pytest.raises(error) as caught:
+        list(function(*arguments))
+    return str(caught.value)
+
+
+def test_other_and_hidden_files_are_left_out_and_named(tmp_path):
+    touch(
+        tmp_path, "a/1.png", "a/.2.png", ".ipynb_checkpoints/3.png", "a/4.txt", "a/LICENSE", "5.TXT"
+    )
+    assert read(tmp_path) == (
+        ["a/1.png"],
+        {
+            "hidden": [".ipynb_checkpoints", "a/.2.png"],
+            ".txt": ["5.TXT", "a/4.txt"],
+            "without extension": ["a/LICENSE"],
+        },
+    )
+
+
+def test_linked_folders_are_followed_but_not_in_circles(tmp_path):
+    touch(tmp_path, "imgs/a/1.png", "other/2.png", "other/deep/3.png")
+    os.symlink("../../other", tmp_path / "imgs/a/link")
+    os.symlink("../imgs", tmp_path / "other/back")
+    os.symlink(".", tmp_path / "imgs/self")
+    paths, skipped = read(tmp_path / "imgs")
+    assert paths == ["a/1.png", "a/link/2.png", "a/link/deep/3.png"]
+    assert skipped == {"link to a folder that it lies in": ["self", "a/link/back"]}
+
+
+def test_a_broken_link_is_a_row(tmp_path):
+    touch(tmp_path, "1.png")
+    os.symlink("nowhere", tmp_path / "2.png")
+    os.symlink("3.png", tmp_path / "3.png")
+    assert read(tmp_path)[0] == ["1.png", "2.png", "3.png"]
+
+
+def test_large_folders_come_in_chunks(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "CHUNK", 2)
+    touch(tmp_path, "a/1.png", "a/2.png", "b/3.png", "c/4.txt", "d/5.png")
+    chunks = list(read_files(str(tmp_path)))
+    assert [chunk.rows["path"].to_pylist() for chunk in chunks] == [
+        ["a/1.png", "a/2.png"],
+        ["b/3.png", "d/5.png"],
+        [],
+    ]
+    assert [chunk.skipped for chunk in chunks] == [{}, {".txt": ["c/4.txt"]}, {}]
+
+
+def test_a_name_that_is_not_utf8_is_refused(tmp_path):
+    try:
+        with open(os.fsencode(tmp_path) + b"/\xff.png", "w"):
+            pass
+    except OSError:
+        pytest.skip("this file system allows UTF-8 names only")
+    assert refused(ManifestError, read_files, str(tmp_path)) == (
+        f"A file name in \"{tmp_path}\" is not UTF-8: b'\\xff.png'. Rename the file."
+    )
+
+
+def test_a_folder_without_images_is_refused(tmp_path):
+    touch(tmp_path, "a.txt", "b.txt", ".c.png")
+    assert refused(ManifestError, read_files, str(tmp_path)) == (
+        f'No file in "{tmp_path}" can be opened as an image or array. Left out: 2 .txt, 1 hidden. '
+        "Extensions that are opened: .jpg, .jpeg, .jpe, .jfif, .png, .webp, .bmp, .gif, .tif, "
+        ".tiff, .ppm, .pgm, .pbm, .pnm, .npy."
+    )
+
+
+def test_a_missing_folder_or_a_file_is_refused(tmp_path):
+    touch(tmp_path, "a.png")
+    assert refused(ManifestError, read_files, f"{tmp_path}/a.png") == (
+        f'"{tmp_path}/a.png" is a file. Give the folder of the images; a table of labels goes into '
+        "labels= (--labels)."
+    )
+    assert refused(MissingFileError, read_files, "nowhere") == (
+        f'There is no folder "nowhere". Looked in {os.getcwd()}.'
+    )
+
+
+def test_files_that_do_not_fit_the_pattern_are_named(tmp_path):
+    touch(tmp_path, "cat/1.jpg", "cat/x.jpg", "2.jpg")
+    paths, skipped = read(tmp_path, "{kind}/{id:int}.jpg")
+    assert paths == ["cat/1.jpg"]
+    assert skipped == {"not of the pattern": ["2.jpg", "cat/x.jpg"]}
+
+
+def test_a_pattern_that_fits_nothing_is_refused_with_examples(tmp_path):
+    touch(tmp_path, *(f"cat/{number}.jpg" for number in range(20)))
+    shown = ", ".join(f'"cat/{number}.jpg"' for number in (0, 1, 10, 11, 12, 13, 14, 15, 16, 17))
+    assert refused(ManifestError, read_files, str(tmp_path), parse_pattern("{id}.jpg")) == (
+        f'No file in "{tmp_path}" is of the pattern "{{id}}.jpg", which stands for the whole path '
+        f"below the folder. Files there: {shown}. Write a field in braces for each part that "
+        "changes, and the rest as it is."
+    )
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "fields"),
+    [
+        ("{a}/{b}/blah_{id}.png", "x/y/blah_7.png", ["x", "y", "7"]),
+        ("{kind}_{id}.jpg", "red_car_7.jpg", ["red_car", "7"]),
+        ("{{{id}}}.jpg", "{7}.jpg", ["7"]),
+        ("a.b+({id}).jpg", "a.b+(7).jpg", ["7"]),
+        ("{id}.{kind}", "7\n.jpg", ["7\n", "jpg"]),
+    ],
+)
+def test_patterns_take_paths_apart(tmp_path, pattern, path, fields):
+    touch(tmp_path, path)
+    [chunk] = read_files(str(tmp_path), parse_pattern(pattern))
+    assert list(chunk.rows.to_pylist()[0].values())[1:] == fields
+
+
+HELP = " Example: {kind}/{shard}/{id:int}.jpg. Doubled braces stand for braces in a name."
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        ("{}/{id}.jpg", "has a part without a name: {}. Name it; a column that you do not need "
+         "does no harm."),
+        ("{a}/{a}.jpg", 'has the field "a" twice: give each part a name of its own.'),
+        ("{a b}.jpg", 'has the field "a b": names are letters, digits and underscores.'),
+        ("{path}.jpg", 'has the field "path", a column that dfgen fills: choose another name.'),
+        ("{id:float}.jpg", 'has the type "float" in {id}: the only type is int.'),
+        ("a.jpg", "has no field in braces."),
+    ],
+)  # fmt: skip
+def test_patterns_that_make_no_sense_are_refused(pattern, message):
+    assert refused(ArgumentError, parse_pattern, pattern) == f'pattern="{pattern}" {message}{HELP}'
+
+
+def test_braces_that_do_not_pair_are_refused():
+    assert refused(ArgumentError, parse_pattern, "{id.jpg") == (
+        f"pattern=\"{{id.jpg\": expected '}}' before end of string.{HELP}"
+    )
+
+
+def test_only_named_columns_are_read_as_text(tmp_path):
+    (tmp_path / "l.csv").write_text("key,other\n007,007\n")
+    [chunk] = read_rows(f"{tmp_path}/l.csv", ["key"])
+    assert chunk.rows.to_pylist() == [{"key": "007", "other": 7}]
+
+
+def test_text_that_looks_like_nothing_stays_text(tmp_path):
+    (tmp_path / "l.csv").write_text("kind,day\nNA,x\nnull,y\n,z\n")
+    [chunk] = read_rows(f"{tmp_path}/l.csv")
+    assert chunk.rows["kind"].to_pylist() == ["NA", "null", None]
+    (tmp_path / "l.jsonl").write_text('{"kind": "2020-01-01"}\n{"kind": "NA"}\n')
+    [chunk] = read_rows(f"{tmp_path}/l.jsonl")
+    assert chunk.rows["kind"].to_pylist() == ["2020-01-01", "NA"]
+
+
+def test_tables_that_cannot_be_read_are_refused(tmp_path):
+    (tmp_path / "l.csv").write_text("a,b\n1,2,3\n")
+    message = refused(ManifestError, read_rows, f"{tmp_path}/l.csv")
+    assert message.startswith(f"{tmp_path}/l.csv cannot be read as .csv: CSV parse error: ")
+    assert message.endswith(
+        " Check that it is UTF-8 text separated as its extension says; in Python, give a DataFrame "
+        "that you read yourself."
+    )
+    (tmp_path / "l.jsonl").write_text("[1]\n")
+    assert refused(ManifestError, read_rows, f"{tmp_path}/l.jsonl").startswith(
+        f"{tmp_path}/l.jsonl cannot be read as .jsonl: every line must hold one JSON object. "
+    )
+    (tmp_path / "l.csv").write_text("a,a\n1,2\n")
+    assert refused(ManifestError, read_rows, f"{tmp_path}/l.csv") == (
+        f'{tmp_path}/l.csv has several columns called "a". Rename or drop all but one.'
+    )
+    assert refused(ManifestError, read_rows, "labels.xlsx") == (
+        'labels.xlsx has the extension ".xlsx". Label tables are .csv, .tsv, .jsonl, .ndjson, '
+        ".parquet; in Python, any DataFrame."
+    )

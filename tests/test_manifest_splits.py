@@ -1,0 +1,150 @@
+import hashlib
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dfgen.errors import ArgumentError, ManifestError
+from dfgen.manifest.splits import assign_splits, missing_classes, uniform
+
+SHARES = {"train": 0.7, "val": 0.2, "test": 0.1}
+
+
+def series(*values):
+    return pd.Series(values)
+
+
+def test_the_number_of_a_row_is_that_of_the_specification():
+    digest = hashlib.blake2b("3\né".encode(), digest_size=8).digest()
+    assert uniform(["é"], seed=3) == [int.from_bytes(digest, "little") / 2**64]
+
+
+def test_splits_of_version_1_never_change():
+    split = assign_splits(pd.Series(range(12)), SHARES, seed=1)
+    assert split.codes.tolist() == [0, 0, 0, 1, 0, 1, 1, 0, 0, 0, 1, 0]
+    stratify = pd.Series(list("ab") * 6)
+    split = assign_splits(pd.Series(range(12)), SHARES, seed=1, stratify=stratify)
+    assert split.codes.tolist() == [0, 0, 0, 2, 0, 1, 2, 0, 0, 0, 1, 0]
+
+
+def test_new_rows_move_no_old_ones():
+    few = assign_splits(pd.Series([f"id{n}" for n in range(0, 500, 5)]), SHARES)
+    many = assign_splits(pd.Series([f"id{n}" for n in range(500)]), SHARES)
+    assert list(few) == list(many)[::5]
+
+
+def test_shares_come_out_roughly_and_differ_by_seed():
+    ids = pd.Series(range(10_000))
+    first, second = (assign_splits(ids, SHARES, seed=seed) for seed in (0, 1))
+    assert list(first) != list(second)
+    for split in (first, second):
+        counts = pd.Series(split).value_counts(normalize=True)
+        assert all(abs(counts[name] - share) < 0.02 for name, share in SHARES.items())
+
+
+@settings(deadline=None)
+@given(
+    classes=st.lists(st.sampled_from(["a", "b", "c", None]), min_size=1, max_size=60),
+    seed=st.integers(0, 5),
+)
+def test_stratified_shares_are_exact_in_every_class(classes, seed):
+    stratify = pd.Series(classes, dtype=object)
+    split = assign_splits(pd.Series(range(len(classes))), SHARES, seed=seed, stratify=stratify)
+    for name in set(classes):
+        rows = [row for row, value in enumerate(classes) if value == name]
+        for part, share in SHARES.items():
+            assert abs(sum(split[row] == part for row in rows) - share * len(rows)) < 1
+
+
+def test_stratified_splits_do_not_depend_on_the_order_of_rows():
+    ids, stratify = pd.Series(range(100)), pd.Series(list("aabbb") * 20)
+    straight = assign_splits(ids, SHARES, stratify=stratify)
+    turned = assign_splits(ids[::-1], SHARES, stratify=stratify[::-1])
+    assert list(turned)[::-1] == list(straight)
+
+
+@pytest.mark.parametrize("stratified", [False, True])
+@given(groups=st.lists(st.sampled_from("pqrstuvw"), min_size=1, max_size=60))
+@settings(deadline=None)
+def test_groups_stay_whole(stratified, groups):
+    frame = pd.DataFrame({"id": range(len(groups)), "group": groups})
+    stratify = frame["id"] % 3 if stratified else None
+    frame["split"] = assign_splits(frame["id"], SHARES, stratify=stratify, group=frame["group"])
+    assert (frame.groupby("group")["split"].nunique() == 1).all()
+
+
+@given(sizes=st.lists(st.integers(1, 9), min_size=1, max_size=30))
+@settings(deadline=None)
+def test_dealt_groups_come_within_one_group_of_their_shares(sizes):
+    group = pd.Series(np.repeat(np.arange(len(sizes)), sizes))
+    shares = {"train": 0.8, "val": 0.2}
+    one_class = pd.Series(["a"] * len(group))
+    split = assign_splits(pd.Series(range(len(group))), shares, stratify=one_class, group=group)
+    for name, share in shares.items():
+        assert abs((split == name).sum() - share * len(group)) <= max(sizes)
+
+
+def test_new_groups_move_no_old_ones():
+    groups = pd.Series([f"patient {n // 5}" for n in range(200)])
+    few = assign_splits(pd.Series(range(100)), SHARES, group=groups[:100])
+    many = assign_splits(pd.Series(range(200)), SHARES, group=groups)
+    assert list(few) == list(many)[:100]
+
+
+@pytest.mark.parametrize(
+    ("shares", "message"),
+    [
+        (
+            {"train": 0.8, "val": 0.1},
+            "split: train=0.8, val=0.1 add up to 0.9. Shares must add up to 1, as in train=0.8 "
+            "val=0.2.",
+        ),
+        (
+            {"train": 1.2, "val": -0.2},
+            "split: train=1.2, val=-0.2. Each split has a name and a share above 0, as in "
+            "train=0.8 val=0.2.",
+        ),
+        (
+            {"train": 0.8, "": 0.2},
+            "split: train=0.8, =0.2. Each split has a name and a share above 0, as in train=0.8 "
+            "val=0.2.",
+        ),
+    ],
+)
+def test_shares_must_be_shares(shares, message):
+    with pytest.raises(ArgumentError) as caught:
+        assign_splits(series(1), shares)
+    assert str(caught.value) == message
+
+
+def test_thirds_add_up():
+    split = assign_splits(
+        pd.Series(range(9)), dict.fromkeys("abc", 1 / 3), stratify=series(*"x" * 9)
+    )
+    assert pd.Series(split).value_counts().tolist() == [3, 3, 3]
+
+
+def test_a_row_without_group_is_named():
+    with pytest.raises(ManifestError) as caught:
+        assign_splits(series("a", "b"), SHARES, group=pd.Series(["p", None], name="patient"))
+    assert str(caught.value) == (
+        '1 rows have no "patient", by which rows are grouped: row 1 (id "b"). Fill them in, or '
+        "leave group (--group) out."
+    )
+
+
+def test_fractions_are_no_classes():
+    with pytest.raises(ManifestError) as caught:
+        assign_splits(series(1, 2), SHARES, stratify=pd.Series([0.5, 1.5], name="age"))
+    assert str(caught.value) == (
+        '"age" holds fractions, not classes: it cannot be stratified by. Make classes first: '
+        'df["age_band"] = pandas.cut(df["age"], 5).'
+    )
+
+
+def test_classes_that_a_split_lacks_are_found():
+    split = pd.Series(pd.Categorical(["train", "train", "val"], categories=["train", "val"]))
+    assert missing_classes(split, series("cat", "dog", "cat")) == {"val": ["dog"]}
+    assert missing_classes(split, series("cat", None, "cat")) == {}
