@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dfgen.errors import DfgenError as DfgenError
+    from dfgen.loading.limits import Limits as Limits
     from dfgen.manifest.build import build_manifest as build_manifest
     from dfgen.manifest.io import read_manifest as read_manifest
     from dfgen.manifest.io import write_manifest as write_manifest
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from dfgen.samples.features import Image as Image
     from dfgen.samples.tabular import Category as Category
     from dfgen.samples.tabular import Number as Number
+    from dfgen.training.callbacks import InputMonitor as InputMonitor
     from dfgen.training.sequence import Sequence as Sequence
 
 _HOME = {
@@ -22,6 +24,8 @@ _HOME = {
     "Category": "dfgen.samples.tabular",
     "DfgenError": "dfgen.errors",
     "Image": "dfgen.samples.features",
+    "InputMonitor": "dfgen.training.callbacks",
+    "Limits": "dfgen.loading.limits",
     "Number": "dfgen.samples.tabular",
     "Sequence": "dfgen.training.sequence",
     "build_manifest": "dfgen.manifest.build",
@@ -35,6 +39,8 @@ __all__ = [
     "Category",
     "DfgenError",
     "Image",
+    "InputMonitor",
+    "Limits",
     "Number",
     "Sequence",
     "build_manifest",

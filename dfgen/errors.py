@@ -7,7 +7,9 @@ DfgenError
 ├── WriteError(OSError)                a file that cannot be written
 ├── MissingFileError(FileNotFoundError)  a file that is not there
 ├── DecodeError(ValueError)            a file that is not what it should be
-└── TransformError(RuntimeError)       a transform that raised, or returned something else
+├── ReadTimeoutError(TimeoutError)     a read that took longer than the limit
+├── TransformError(RuntimeError)       a transform that raised, or returned something else
+└── WorkerError(RuntimeError)          a worker process that died again and again
 
 Each also is the built-in that users would catch. A message says what was received, what was
 expected and what to do; where a row is at fault, its id and path.
@@ -45,8 +47,16 @@ class DecodeError(DfgenError, ValueError):
     """A file is not what it should be."""
 
 
+class ReadTimeoutError(DfgenError, TimeoutError):
+    """A read took longer than the limit."""
+
+
 class TransformError(DfgenError, RuntimeError):
     """A transform raised, or returned something else than it was given."""
+
+
+class WorkerError(DfgenError, RuntimeError):
+    """A worker process died again and again."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -1,11 +1,12 @@
 """What every source must do: a test class to inherit."""
 
+import pickle
 from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
 
-from dfgen.errors import DfgenError
+from dfgen.errors import DecodeError, DfgenError
 from dfgen.manifest.sources.chunk import Chunk
 
 
@@ -51,3 +52,38 @@ class SourceContract:
         with pytest.raises(DfgenError) as caught:
             list(self.source(*arguments))
         assert str(arguments[0]) in str(caught.value)
+
+
+class StoreContract:
+    """What every store must do. Give `make` (a store that holds these contents, and the path of
+    each by name) and `missing` (a path that it does not hold).
+    """
+
+    def make(self, folder, contents: dict[str, bytes]) -> tuple:
+        raise NotImplementedError
+
+    def missing(self, folder) -> str:
+        raise NotImplementedError
+
+    def test_gives_back_the_bytes(self, tmp_path):
+        contents = {"a": b"1", "b": bytes(range(256)) * 5000, "\u00e4 \u4e2d.bin": b"\0"}
+        store, paths = self.make(tmp_path, contents)
+        for _ in range(2):
+            assert {name: store.read(path) for name, path in paths.items()} == contents
+
+    def test_survives_pickle(self, tmp_path):
+        store, paths = self.make(tmp_path, {"a": b"1"})
+        assert pickle.loads(pickle.dumps(store)).read(paths["a"]) == b"1"
+
+    def test_missing_bytes_are_refused(self, tmp_path):
+        store, _ = self.make(tmp_path, {"a": b"1"})
+        with pytest.raises(FileNotFoundError) as caught:
+            store.read(self.missing(tmp_path))
+        assert isinstance(caught.value, DfgenError)
+        assert str(caught.value) == "the file does not exist"
+
+    def test_no_bytes_are_refused(self, tmp_path):
+        store, paths = self.make(tmp_path, {"empty": b""})
+        with pytest.raises(DecodeError) as caught:
+            store.read(paths["empty"])
+        assert str(caught.value) == "the file is empty (0 bytes)"

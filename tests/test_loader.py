@@ -10,7 +10,7 @@ from dfgen.errors import ArgumentError
 from dfgen.loading.buffers import Buffers
 from dfgen.loading.loader import Loader
 from dfgen.loading.order import permutation
-from dfgen.loading.workers import Threads, usable_cpus
+from dfgen.loading.workers import Here, Threads, usable_cpus
 from dfgen.samples.features import Spec
 from dfgen.samples.reader import Part, SampleReader
 from dfgen.samples.tabular import Number
@@ -59,7 +59,7 @@ def test_a_stream_that_guessed_the_wrong_epoch_starts_again():
 
 def test_an_error_stays_at_its_batch():
     class Broken(SampleReader):
-        def read(self, row, out, rng):
+        def read(self, row, out, rng, watch):
             if row == 6:
                 raise KeyError(row)
 
@@ -77,7 +77,7 @@ def test_batches_that_nobody_wants_any_more_are_not_made():
     made, gate = [], threading.Event()
 
     class Slow(SampleReader):
-        def read(self, row, out, rng):
+        def read(self, row, out, rng, watch):
             gate.wait()
             made.append(row)
 
@@ -92,16 +92,16 @@ def test_batches_that_nobody_wants_any_more_are_not_made():
 
 
 def test_threads_run_every_task_in_order_and_end_when_closed():
-    done, threads = [], Threads(1)
+    done, threads = [], Threads(1, lambda: Here(None))
     for number in range(100):
-        threads.submit(lambda number=number: done.append(number))
+        threads.submit(lambda worker, number=number: done.append(number))
     ended = threading.Event()
-    threads.submit(ended.set)
+    threads.submit(lambda worker: ended.set())
     assert ended.wait(30)
     assert done == [*range(100)]
     threads.close()
     with pytest.raises(ArgumentError, match="this Sequence was closed: make a new one"):
-        threads.submit(lambda: None)
+        threads.submit(lambda worker: None)
 
 
 def test_usable_cpus_are_those_of_the_affinity_mask():

@@ -53,7 +53,7 @@ class Buffers:
         offset = -raw.ctypes.data % ALIGNMENT
         # NumPy makes a view of a view point at the array that owns the memory, but never past a
         # memoryview: so whatever is cut from `lease` keeps it alive.
-        lease = np.frombuffer(memoryview(raw)[offset : offset + nbytes], spec.dtype)
+        lease = np.frombuffer(raw.data[offset : offset + nbytes], spec.dtype)
         if nbytes >= _WORTH_KEEPING:
             # A deque, since this may run in the middle of anything, where a lock could not be had.
             weakref.finalize(lease, free.append, raw).atexit = False

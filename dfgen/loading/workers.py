@@ -5,62 +5,149 @@ import threading
 import weakref
 from collections.abc import Callable
 from queue import SimpleQueue
+from typing import Any, Protocol
 
 from dfgen.errors import ArgumentError
+from dfgen.loading.chunks import Arrays, Chunk, Maker
+from dfgen.loading.metrics import Watch
 
-Task = Callable[[], None]
+
+class Worker(Protocol):
+    """Makes chunks for one thread, which owns it."""
+
+    watch: Watch
+    abandoned: bool
+
+    def fill(
+        self, chunk: Chunk, arrays: Arrays, cancelled: Callable[[], bool]
+    ) -> dict[int, str | None]:
+        """Fill the arrays of a chunk, as `Maker.fill`."""
+
+    def reading(self) -> tuple[int, float] | None:
+        """Return the row that is being read and since when, by `time.perf_counter`."""
+
+    def abandon(self) -> None:
+        """Give up a worker that may never come back."""
+
+    def close(self) -> None:
+        """Give back what the worker holds."""
+
+
+class Here:
+    """Makes chunks in the thread itself."""
+
+    def __init__(self, maker: Maker) -> None:
+        self._maker = maker
+        self.watch = Watch()
+        self.abandoned = False
+
+    def fill(
+        self, chunk: Chunk, arrays: Arrays, cancelled: Callable[[], bool]
+    ) -> dict[int, str | None]:
+        """Fill the arrays of a chunk, as `Maker.fill`."""
+        return self._maker.fill(chunk, arrays, self.watch, cancelled)
+
+    def reading(self) -> tuple[int, float] | None:
+        """Return the row that is being read and since when."""
+        since, row = self.watch.since, self.watch.row
+        return (row, since) if self.watch.stage == "read" else None
+
+    def abandon(self) -> None:
+        """Let the thread end when its read comes back."""
+        self.abandoned = True
+
+    def close(self) -> None:
+        """Hold nothing."""
+
+
+Task = Callable[[Worker], None]
 
 
 def usable_cpus() -> int:
-    """Return the number of CPUs that this process may use."""
-    if hasattr(os, "sched_getaffinity"):  # not on macOS and Windows
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Return the number of CPUs that this process may use: its affinity mask and cgroup quota."""
+    affinity = getattr(os, "sched_getaffinity", None)  # not on macOS and Windows
+    cpus = len(affinity(0)) if affinity else os.cpu_count() or 1
+    return max(1, min(cpus, _cgroup_cpus("/sys/fs/cgroup") or cpus))
+
+
+def _cgroup_cpus(folder: str) -> int | None:
+    """Return the CPUs of a container's quota, rounded up; cgroup version 2, then 1."""
+    try:
+        with open(f"{folder}/cpu.max") as file:
+            quota, period = file.read().split()
+    except (OSError, ValueError):
+        try:
+            with open(f"{folder}/cpu/cpu.cfs_quota_us") as file:
+                quota = file.read().strip()
+            with open(f"{folder}/cpu/cpu.cfs_period_us") as file:
+                period = file.read().strip()
+        except OSError:
+            return None
+    if not quota.isdigit() or not period.isdigit() or not int(period):
+        return None  # "max" or -1: no limit
+    return -(-int(quota) // int(period))
 
 
 class Threads:
     """Runs tasks in order of submission on daemon threads of its own.
 
     Not a `ThreadPoolExecutor`, which is joined when the interpreter exits and so would wait there
-    for every batch still in the making. Threads start with the first task.
+    for every batch still in the making. Threads start with the first task, and end when nobody
+    holds this object any more: they hold its queue only.
 
     Args:
-        workers: number of threads, at least 1.
+        count: number of threads, at least 1.
+        make_worker: makes the worker of a thread.
     """
 
-    def __init__(self, workers: int) -> None:
-        self._workers = workers
+    def __init__(self, count: int, make_worker: Callable[[], Worker]) -> None:
+        self._count = count
+        self._make_worker = make_worker
         self._tasks: SimpleQueue[Task | None] = SimpleQueue()
-        self._started = False
         self._lock = threading.Lock()
-        # Threads hold the queue only, so a loader that nobody holds ends them.
-        self._finalizer = weakref.finalize(self, _stop, self._tasks, workers)
+        self._finalizer = weakref.finalize(self, _stop, self._tasks, count)
+        self.workers: list[Worker] = []
+        """In the order in which they started; also those abandoned."""
 
     def submit(self, task: Task) -> None:
         """Run a task, which must not raise, as soon as a thread is free."""
         with self._lock:
             if not self._finalizer.alive:
                 raise ArgumentError("this Sequence was closed: make a new one")
-            if not self._started:
-                self._started = True
-                for number in range(self._workers):
-                    threading.Thread(
-                        target=_run, args=(self._tasks,), name=f"dfgen-{number}", daemon=True
-                    ).start()
+            while len(self.workers) < self._count:
+                self._start()
             self._tasks.put(task)
+
+    def replace(self, worker: Worker) -> None:
+        """Abandon a worker that is stuck, and start another."""
+        with self._lock:
+            if not worker.abandoned:
+                worker.abandon()
+                self._count += 1
+                self._start()
 
     def close(self) -> None:
         """End the threads after the tasks that were submitted."""
         with self._lock:
             self._finalizer()
 
+    def _start(self) -> None:
+        worker = self._make_worker()
+        name = f"dfgen-{len(self.workers)}"
+        self.workers.append(worker)
+        arguments: Any = (self._tasks, worker)
+        threading.Thread(target=_run, args=arguments, name=name, daemon=True).start()
 
-def _run(tasks: "SimpleQueue[Task | None]") -> None:
-    while (task := tasks.get()) is not None:
-        task()
-        del task  # or the thread would keep the batch until its next task
+
+def _run(tasks: "SimpleQueue[Task | None]", worker: Worker) -> None:
+    try:
+        while not worker.abandoned and (task := tasks.get()) is not None:
+            task(worker)
+            del task  # or the thread would keep the batch until its next task
+    finally:
+        worker.close()
 
 
-def _stop(tasks: "SimpleQueue[Task | None]", workers: int) -> None:
-    for _ in range(workers):
+def _stop(tasks: "SimpleQueue[Task | None]", count: int) -> None:
+    for _ in range(count):
         tasks.put(None)

@@ -8,7 +8,7 @@ import pyarrow as pa
 from tqdm import tqdm
 
 from dfgen.errors import DfgenError
-from dfgen.samples.decoding import read_header
+from dfgen.samples.headers import read_header
 
 TASK = 256
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pandas as pd
 
 from dfgen.manifest.schema import NOT_LABELS, count
-from dfgen.samples.decoding import EXTENSIONS
+from dfgen.samples.headers import EXTENSIONS
 
 CLASSES = 20
 

@@ -6,20 +6,28 @@ names files: `read` fills the array of one row.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.errors import ArgumentError, DecodeError
+from dfgen.errors import ArgumentError, DecodeError, MissingFileError
 from dfgen.samples.decoding import CHANNELS, decode, decode_array
 from dfgen.samples.resizing import resize
 from dfgen.samples.storage.files import Files
-from dfgen.samples.tabular import Category, Number, one_of
+from dfgen.samples.tabular import Category, Number, cast, number_dtype, one_of
 
 Values = npt.NDArray[Any]
+
+Watch = Callable[..., None]
+"""Is told each stage as it begins, `watch("decode", bytes_read)`, so that time can be measured."""
+
+
+def unwatched(stage: str, nbytes: int = 0) -> None:
+    """Measure nothing."""
+
 
 RESIZE = ("stretch", "crop", "pad")
 SCALE = (None, "0..1", "-1..1", "standardize")
@@ -87,9 +95,13 @@ class Image:
         dtype = np.dtype(np.uint8 if self.scale is None else np.float32)
         return Spec(self.sample_spec.shape, dtype)
 
-    def read(self, path: str, out: Values, store: Files) -> None:
+    def read(self, path: str, out: Values, store: Files, watch: Watch = unwatched) -> None:
         """Fill `out` (`sample_spec`) with the pixels of one file."""
-        pixels = decode(store.read(path), self.color_mode)
+        watch("read")
+        data = store.read(path)
+        watch("decode", len(data))
+        pixels = decode(data, self.color_mode)
+        watch("resize")
         resize(pixels, self.resize, self.antialias, out)
 
     def finish(self, sample: Values, out: Values) -> None:
@@ -139,13 +151,7 @@ class Array:
         if not whole or not all(isinstance(s, int | np.integer) and s > 0 for s in self.shape):
             raise ArgumentError(f"shape must be a tuple of positive integers, got {self.shape!r}")
         object.__setattr__(self, "shape", tuple(int(size) for size in self.shape))
-        try:
-            dtype = np.dtype(self.dtype)
-        except TypeError:
-            raise ArgumentError(f"dtype must be a NumPy dtype, got {self.dtype!r}") from None
-        if dtype.kind not in "biuf":
-            raise ArgumentError(f"dtype must be a number, got {self.dtype!r}")
-        object.__setattr__(self, "dtype", dtype.name)
+        object.__setattr__(self, "dtype", number_dtype(self.dtype))
 
     @property
     def spec(self) -> Spec:
@@ -154,14 +160,20 @@ class Array:
 
     sample_spec = spec
 
-    def read(self, path: str, out: Values, store: Files) -> None:
+    def read(self, path: str, out: Values, store: Files, watch: Watch = unwatched) -> None:
         """Fill `out` with the numbers of one file."""
-        array = decode_array(store.read(path))
+        watch("read")
+        data = store.read(path)
+        watch("decode", len(data))
+        array = decode_array(data)
         if array.shape != out.shape:
             raise DecodeError(f"the array has shape {array.shape}, expected {out.shape}")
         if not np.can_cast(array.dtype, out.dtype, "same_kind"):
             raise DecodeError(f"the array is {array.dtype}, which {out.dtype} cannot hold")
-        out[...] = array
+        try:
+            out[...] = cast(array, out.dtype)
+        except OverflowError as error:
+            raise DecodeError(f"the array {error}") from None
 
     def finish(self, sample: Values, out: Values) -> None:
         """Copy a sample into `out`."""
@@ -179,7 +191,11 @@ Feature = ColumnFeature | FileFeature
 
 def _read_one(feature: FileFeature, row: Mapping[str, Any]) -> Values:
     sample = np.empty(feature.sample_spec.shape, feature.sample_spec.dtype)
-    feature.read(os.fspath(row[feature.column]), sample, Files())
+    path = os.fspath(row[feature.column])
+    try:
+        feature.read(path, sample, Files())
+    except (DecodeError, MissingFileError) as error:
+        raise type(error)(f"{feature.column}={path!r}: {error}") from error
     out = np.empty(feature.spec.shape, feature.spec.dtype)
     feature.finish(sample, out)
     return out

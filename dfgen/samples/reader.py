@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dfgen.errors import DecodeError, MissingFileError, TransformError
-from dfgen.samples.features import ColumnFeature, Feature, FileFeature, Spec
+from dfgen.samples.features import ColumnFeature, Feature, FileFeature, Spec, Watch, unwatched
 from dfgen.samples.storage.files import Files
 
 Values = npt.NDArray[Any]
@@ -59,7 +59,9 @@ class SampleReader:
     def id(self, row: int) -> object:
         """Return the id of a row as a plain int or str."""
         value = self.ids[row]
-        return value.as_py() if isinstance(value, pa.Scalar) else value.item()
+        if isinstance(value, pa.Scalar):
+            return value.as_py()
+        return value.item() if isinstance(value, np.generic) else value
 
     def gather(self, rows: npt.NDArray[np.int64], out: Mapping[str, Values]) -> None:
         """Fill what the table alone knows, for all rows of a batch at once."""
@@ -67,13 +69,20 @@ class SampleReader:
             if isinstance(part.feature, ColumnFeature):
                 out[part.name][...] = part.feature.gather(part.values[rows])
 
-    def read(self, row: int, out: Mapping[str, Values], rng: np.random.Generator | None) -> None:
+    def read(
+        self,
+        row: int,
+        out: Mapping[str, Values],
+        rng: np.random.Generator | None,
+        watch: Watch = unwatched,
+    ) -> None:
         """Fill what a row's files hold, then transform the sample.
 
         Args:
             row: which row.
             out: name -> the sample's slice of the batch; column features are there already.
             rng: the sample's random generator; used by the transform only.
+            watch: is told each stage as it begins.
 
         Raises:
             DfgenError: of the kind that fits, naming the row's id and path.
@@ -88,11 +97,12 @@ class SampleReader:
             if self.transform is not None or part.feature.sample_spec != part.feature.spec:
                 target = np.empty(part.feature.sample_spec.shape, part.feature.sample_spec.dtype)
             try:
-                part.feature.read(path, target, self.store)
+                part.feature.read(path, target, self.store, watch)
             except (DecodeError, MissingFileError) as error:
                 raise type(error)(f"{self.where(row)}: {error}") from error
             sample[part.name] = target
         if self.transform is not None:
+            watch("transform")
             sample = self._transformed(row, sample, rng)
         for part in self.parts:
             if sample[part.name] is out[part.name]:
@@ -112,19 +122,25 @@ class SampleReader:
                 f"{self.where(row)}: the transform raised {type(error).__name__}: {error}"
             ) from error
         if not isinstance(result, dict) or result.keys() != expected.keys():
-            got = sorted(result) if isinstance(result, dict) else type(result).__name__
+            got = list(result) if isinstance(result, dict) else type(result).__name__
             raise TransformError(
                 f"{self.where(row)}: the transform returned {got}, expected a dict with the keys "
-                f"{sorted(expected)}"
+                f"{list(expected)}"
             )
+        try:
+            arrays = {name: np.asarray(value) for name, value in result.items()}
+        except ValueError as error:
+            raise TransformError(
+                f"{self.where(row)}: the transform returned what is no array: {error}"
+            ) from error
         for name, (shape, dtype) in expected.items():
-            value = result[name] = np.asarray(result[name])
+            value = arrays[name]
             if value.shape != shape or value.dtype != dtype:
                 raise TransformError(
                     f"{self.where(row)}: the transform returned {name!r} as {value.dtype} of shape "
                     f"{value.shape}, expected {dtype} of shape {shape}"
                 )
-        return result
+        return arrays
 
     def where(self, row: int) -> str:
         """Return the id and paths of a row, for messages."""

@@ -22,6 +22,37 @@ def one_of(name: str, value: object, allowed: Iterable[object]) -> None:
         raise ArgumentError(f"{name} must be one of {tuple(allowed)}, got {value!r}")
 
 
+def number_dtype(dtype: object) -> str:
+    """Return the name of a NumPy dtype of numbers, or refuse it."""
+    try:
+        known = np.dtype(dtype)  # type: ignore[call-overload]
+    except TypeError:
+        known = np.dtype(object)
+    if known.kind not in "biuf":
+        raise ArgumentError(f'dtype must be a NumPy dtype of numbers as "float32", got {dtype!r}')
+    return str(known.name)
+
+
+def cast(numbers: Values, dtype: np.dtype[Any]) -> Values:
+    """Return the numbers as `dtype`, rounded to its precision.
+
+    Raises:
+        OverflowError: some are beyond its range.
+    """
+    if np.can_cast(numbers.dtype, dtype):
+        return numbers.astype(dtype, copy=False)
+    with np.errstate(over="ignore"):
+        result: Values = numbers.astype(dtype)
+    if result.dtype.kind == "f":
+        fits = bool((np.isfinite(result) | ~np.isfinite(numbers)).all())
+    else:
+        fits = numbers.dtype.kind == "b" or bool((result == numbers).all())
+    if not fits:
+        low, high = numbers.min(), numbers.max()
+        raise OverflowError(f"holds {low} to {high}, more than {dtype} can hold")
+    return result
+
+
 @dataclass(frozen=True)
 class Number:
     """A column of numbers as it is.
@@ -39,6 +70,10 @@ class Number:
     dtype: str | None = None
     kind: ClassVar[str] = "number"
 
+    def __post_init__(self) -> None:
+        if self.dtype is not None:
+            object.__setattr__(self, "dtype", number_dtype(self.dtype))
+
     def encode(self, values: pa.Array) -> Values:
         """Return the whole column as numbers.
 
@@ -53,29 +88,24 @@ class Number:
                 f"column {self.column!r} holds {kind}, Number needs numbers. "
                 f"For classes write dfgen.Category({self.column!r})"
             )
-        numbers = values.to_numpy(zero_copy_only=False)
-        default = np.float32 if pa.types.is_floating(kind) else np.int32
-        dtype = np.dtype(self.dtype or default)
-        if values.null_count or (numbers.dtype.kind == "f" and bool(np.isnan(numbers).any())):
-            missing = int(values.null_count or np.isnan(numbers).sum())
+        missing = pc.sum(pc.is_null(values, nan_is_null=True)).as_py()
+        if missing:
             raise ManifestError(
                 f"column {self.column!r} has {missing:,} missing values; drop or fill them: "
                 f"df = df[df[{self.column!r}].notna()]"
             )
-        if dtype.kind in "iu" and numbers.dtype.kind != "b":
-            self._check_range(numbers, dtype)
-        encoded: Values = numbers.astype(dtype)
-        return encoded
-
-    def _check_range(self, numbers: Values, dtype: np.dtype[Any]) -> None:
-        if numbers.dtype.kind == "f":
+        default = np.float32 if pa.types.is_floating(kind) else np.int32
+        dtype = np.dtype(self.dtype or default)
+        if pa.types.is_floating(kind) and dtype.kind != "f":
             raise ManifestError(f"column {self.column!r} holds floats, {dtype} cannot hold them")
-        limits = np.iinfo(dtype)
-        if len(numbers) and (numbers.min() < limits.min or numbers.max() > limits.max):
+        try:
+            return cast(values.to_numpy(zero_copy_only=False), dtype)
+        except OverflowError as error:
+            wider = "float64" if dtype.kind == "f" else "int64"
             raise ManifestError(
-                f"column {self.column!r} holds {numbers.min()} to {numbers.max()}, more than "
-                f"{dtype} can hold: write dfgen.Number({self.column!r}, dtype='int64')"
-            )
+                f"column {self.column!r} {error}: "
+                f"write dfgen.Number({self.column!r}, dtype={wider!r})"
+            ) from None
 
     def gather(self, values: Values) -> Values:
         """Return the arrays of some rows from their encoded values."""
@@ -83,7 +113,7 @@ class Number:
 
     def __call__(self, row: Mapping[str, Any]) -> Values:
         """Return the array of one row, a mapping or a pandas Series."""
-        return np.asarray(self.encode(pa.array([_scalar(row, self.column)]))[0])
+        return np.asarray(self.encode(pa.array([_scalar(row, self.column)], from_pandas=True))[0])
 
 
 @dataclass(frozen=True)
@@ -114,8 +144,8 @@ class Category:
         one_of("label_mode", self.label_mode, LABEL_MODES)
         if self.class_names is None:
             return
-        names = tuple(self.class_names)
-        if isinstance(self.class_names, str) or len(set(names)) < len(names):
+        names = tuple(self.class_names) if isinstance(self.class_names, Iterable) else ()
+        if isinstance(self.class_names, str) or not names or len(set(names)) < len(names):
             raise ArgumentError(f"class_names must be distinct names, got {self.class_names!r}")
         if self.label_mode == "binary" and len(names) != 2:
             raise ArgumentError(
@@ -162,13 +192,15 @@ class Category:
                 "one row does not tell the classes: write "
                 f"Category({self.column!r}, class_names=...)"
             )
-        return np.asarray(self.gather(self.encode(pa.array([_scalar(row, self.column)])))[0])
+        return np.asarray(
+            self.gather(self.encode(pa.array([_scalar(row, self.column)], from_pandas=True)))[0]
+        )
 
 
 def _names(feature: Category, type: pa.DataType) -> pa.Array:
     try:
         return pa.array(feature.class_names, type)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         raise ManifestError(
             f"class_names of column {feature.column!r} are {_listed(feature.class_names or ())}, "
             f"but the column holds {type}: give names of that type"

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError
 from dfgen.manifest.schema import is_text, label_columns
-from dfgen.samples.decoding import EXTENSIONS
 from dfgen.samples.features import Feature, FileFeature, Image
+from dfgen.samples.headers import EXTENSIONS
 from dfgen.samples.reader import Part
 from dfgen.samples.tabular import Category, Number
 from dfgen.training.columns import Columns, paths_of

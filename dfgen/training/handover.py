@@ -19,7 +19,7 @@ import keras
 import numpy as np
 
 from dfgen.errors import ArgumentError
-from dfgen.loading.loader import Batch
+from dfgen.loading.making import Batch
 from dfgen.samples.features import Spec
 from dfgen.training.binding import map_leaves
 
@@ -68,6 +68,13 @@ def epoch_iterator(frame: FrameType) -> Any:
 def is_reset(frame: FrameType) -> bool:
     """Whether the frame is `EpochIterator.reset`, which ends no epoch."""
     return epoch_iterator(frame) is not None and frame.f_code.co_name == "reset"
+
+
+def input_of_fit(frame: FrameType | None) -> Any:
+    """Return what the `fit` that called a frame trains on, as Keras holds it."""
+    while frame is not None and not (frame.f_code.co_name == "fit" and driver(frame) == "fit"):
+        frame = frame.f_back
+    return None if frame is None else frame.f_locals["epoch_iterator"].data_adapter
 
 
 def check_arguments(frame: FrameType, shuffle: bool) -> None:

@@ -7,13 +7,17 @@ says that its steps are done, and a pass learns which epoch it is when its first
 
 import sys
 import threading
+import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
 
-from dfgen.loading.loader import Loader, Stream
+from dfgen.loading.loader import Loader
+from dfgen.loading.metrics import Metrics
+from dfgen.loading.stream import Stream
 from dfgen.training.handover import (
     DataAdapter,
     Layout,
@@ -24,6 +28,8 @@ from dfgen.training.handover import (
     is_reset,
     tensorflow_dataset,
 )
+
+_REMEMBERED = 10_000  # batches taken but not asked about, as where nobody monitors
 
 
 class Cursor:
@@ -50,6 +56,7 @@ class Pass:
         layout: nests the arrays of a batch as Keras wants them.
         length: batches of the pass, None = endless.
         driver: who asks: fit, evaluate, predict, build, or None for a loop of the user's own.
+        taken: gets (when, rows) of every batch that `fit` takes.
     """
 
     def __init__(
@@ -59,8 +66,10 @@ class Pass:
         layout: Layout,
         length: int | None,
         driver: str | None,
+        taken: deque[tuple[float, int]],
     ) -> None:
         self._loader = loader
+        self._taken = taken
         self._cursor = cursor
         self._layout = layout
         self._left = length
@@ -80,7 +89,10 @@ class Pass:
                 self._begin()
             batch = next(self._stream)  # type: ignore[arg-type]
             self._handed_out()
-        return self._layout.batch(batch)
+            nested = self._layout.batch(batch)
+            if self._driver == "fit":
+                self._taken.append((time.perf_counter(), len(batch.rows)))
+        return nested
 
     def _begin(self) -> None:
         step = self._cursor.step if self._left is None else 0
@@ -130,6 +142,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         self._shuffle = shuffle
         self._endless = endless
         self._driver: str | None = None
+        self._taken: deque[tuple[float, int]] = deque(maxlen=_REMEMBERED)
         self._steps = len(loader)
         self._failure: Exception | None = None
         self._keras: Any = lambda: None
@@ -139,6 +152,15 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         """Batches of a pass; None where passes have no end."""
         check_arguments(sys._getframe(1), self._shuffle)
         return None if self._endless else len(self._loader)
+
+    @property
+    def metrics(self) -> Metrics:
+        """What the workers have done since the Sequence was made: seconds by stage, counts."""
+        return self._loader.metrics
+
+    def taken(self, batches: int) -> list[tuple[float, int]]:
+        """Return when `fit` took its next batches, and their rows; each batch once."""
+        return [self._taken.popleft() for _ in range(min(batches, len(self._taken)))]
 
     @property
     def batch_size(self) -> int:
@@ -158,7 +180,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
 
     def _pass(self, driver: str | None) -> Pass:
         length = None if self._endless else len(self._loader)
-        return Pass(self._loader, self._cursor, self._layout, length, driver)
+        return Pass(self._loader, self._cursor, self._layout, length, driver, self._taken)
 
     def new_pass(self, quiet: bool = False) -> Iterator[Any]:
         """Return a pass for whoever drives Keras now; a quiet one keeps its error for later."""
@@ -206,6 +228,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
 
     def _begin_training(self) -> None:
         """`fit` begins a pass of its own; what an earlier one left undone is given back."""
+        self._taken.clear()
         if not self._endless:
             self._cursor.step = 0
 

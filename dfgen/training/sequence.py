@@ -10,6 +10,7 @@ from typing import Any, Never
 import pandas as pd
 
 from dfgen.errors import ManifestError, UnknownArgumentError, did_you_mean
+from dfgen.loading.limits import Limits
 from dfgen.loading.loader import Loader
 from dfgen.loading.order import whole
 from dfgen.samples.features import Image
@@ -75,7 +76,9 @@ class Sequence(Passes):
             listed in `problems`, and the real rows of its batch weigh batch / real. Keras's
             `metrics=` ignore weights: use `weighted_metrics=`.
         workers: threads; None = the CPUs this process may use; 0 = the calling thread.
+        use_multiprocessing: a process for each worker, for transforms that hold the GIL.
         max_queue_size: batches ready or in the making.
+        limits: `dfgen.Limits`: bytes of batches in flight, seconds for one read.
         root: folder where relative paths of a frame begin; None = the working folder.
 
     Raises:
@@ -111,7 +114,9 @@ class Sequence(Passes):
         transform: Transform | None = None,
         on_error: str = "raise",
         workers: int | None = None,
+        use_multiprocessing: bool = False,
         max_queue_size: int = 10,
+        limits: Limits | None = None,
         root: str | os.PathLike[str] | None = None,
         **unknown: Never,
     ) -> None:
@@ -147,7 +152,9 @@ class Sequence(Passes):
             on_error=on_error,
             problems=problems,
             workers=workers,
+            use_multiprocessing=use_multiprocessing,
             max_queue_size=max_queue_size,
+            limits=limits,
         )
         super().__init__(
             loader, Cursor(), self._layout_of(weights, on_error), shuffle, endless=False

@@ -11,7 +11,7 @@ from dfgen.errors import ManifestError, MissingFileError
 from dfgen.manifest.schema import EXAMPLES, quote
 from dfgen.manifest.sources.chunk import Chunk
 from dfgen.manifest.sources.pattern import Pattern
-from dfgen.samples.decoding import EXTENSIONS
+from dfgen.samples.headers import EXTENSIONS
 
 CHUNK = 65_536
 NO_FIT = "not of the pattern"

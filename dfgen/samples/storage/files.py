@@ -21,8 +21,9 @@ class Files:
                 data = file.readall()
         except (FileNotFoundError, NotADirectoryError):
             raise MissingFileError("the file does not exist") from None
-        except OSError as error:
-            raise DecodeError(f"the file cannot be read: {error.strerror}") from error
+        except (OSError, ValueError) as error:  # ValueError: a path with NUL
+            reason = getattr(error, "strerror", None) or error
+            raise DecodeError(f"the file cannot be read: {reason}") from error
         if not data:
             raise DecodeError("the file is empty (0 bytes)")
         return data

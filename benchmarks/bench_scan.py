@@ -1,0 +1,83 @@
+"""Does building a manifest cost more than looking at the folder and the headers?"""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import PIL.Image
+from corpus import large_photographs, photographs, small_images, tree
+from measure import THREADS, Verdict, alternate, finish
+
+from dfgen.manifest.facts import read_facts
+from dfgen.manifest.sources.files import read_files
+
+
+def main() -> list[Verdict]:
+    folder = str(tree())
+    scan = alternate(
+        {
+            "bare os.scandir": lambda: bare_walk(folder),
+            "dfgen scan": lambda: sum(len(chunk.rows) for chunk in read_files(folder)),
+        },
+        rounds=9,
+    )
+    scan.show("files", "bare os.scandir")
+    verdicts = [
+        Verdict(
+            "time to scan 100,000 files",
+            1 / scan.ratio("dfgen scan", "bare os.scandir"),
+            2,
+            "x os.scandir",
+            at_most=True,
+        )
+    ]
+    for kind, files in {
+        "JPEG 500x375": photographs() * 4,
+        "JPEG 3000x2000": large_photographs() * 100,
+        "PNG 32x32": small_images()[:6000],
+    }.items():
+        verdicts.append(headers(kind, files))
+    return finish(verdicts)
+
+
+def headers(kind: str, files: list[Path]) -> Verdict:
+    paths = [str(file) for file in files]
+    rates = alternate(
+        {
+            "bare Pillow open": lambda: bare_headers(paths),
+            "dfgen header facts": lambda: len(read_facts(paths, THREADS)),
+        }
+    )
+    print(f"\nheaders of {len(paths):,} {kind}, {THREADS} threads", end="")
+    rates.show("files", "bare Pillow open")
+    ratio = rates.ratio("dfgen header facts", "bare Pillow open")
+    return Verdict(f"header facts, {kind}", ratio, 0.8, "x Pillow open")
+
+
+def bare_walk(folder: str) -> int:
+    files, pending = 0, [folder]
+    while pending:
+        with os.scandir(pending.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir():
+                    pending.append(entry.path)
+                else:
+                    files += 1
+    return files
+
+
+def bare_headers(paths: list[str]) -> int:
+    parts = [paths[start : start + 256] for start in range(0, len(paths), 256)]
+    with ThreadPoolExecutor(THREADS) as pool:
+        return sum(pool.map(_open_all, parts))
+
+
+def _open_all(paths: list[str]) -> int:
+    for path in paths:
+        with PIL.Image.open(path) as image:
+            image.size  # noqa: B018
+    return len(paths)
+
+
+if __name__ == "__main__":
+    main()

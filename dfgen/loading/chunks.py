@@ -1,0 +1,96 @@
+"""Chunks of a batch: what a worker makes in one go, in whichever thread or process."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dfgen.errors import DfgenError
+from dfgen.loading.metrics import IDLE, Watch
+from dfgen.loading.order import sample_rng
+from dfgen.samples.reader import SampleReader
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some samples of one batch.
+
+    Args:
+        epoch: of the batch.
+        rows: which rows, int64.
+        known: those of them that are not to be read.
+    """
+
+    epoch: int
+    rows: Rows
+    known: Collection[int] = ()
+
+
+@dataclass(frozen=True)
+class Maker:
+    """Makes chunks; all that a worker needs, and so what travels to a process.
+
+    Args:
+        reader: makes samples from rows.
+        seed: of the samples' random generators.
+        skip: whether a bad row is filled with zeros instead of raising.
+    """
+
+    reader: SampleReader
+    seed: int
+    skip: bool
+
+    def fill(
+        self,
+        chunk: Chunk,
+        arrays: Arrays,
+        watch: Watch,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> dict[int, str | None]:
+        """Fill the arrays of a chunk.
+
+        Args:
+            chunk: which samples.
+            arrays: name -> array of shape (rows, ...).
+            watch: is told what is being done.
+            cancelled: whether nobody wants the chunk any more.
+
+        Returns:
+            Place in the chunk -> what is wrong with its row, None for known ones; zeros are there.
+
+        Raises:
+            DfgenError: a bad row, unless they are skipped.
+        """
+        self.reader.gather(chunk.rows, arrays)
+        blanks: dict[int, str | None] = {}
+        for place, row in enumerate(chunk.rows.tolist()):
+            if cancelled():
+                break
+            watch.row = row
+            out = {name: array[place, ...] for name, array in arrays.items()}
+            try:
+                if row in chunk.known:
+                    blanks[place] = None
+                else:
+                    self.reader.read(row, out, self._rng(chunk.epoch, row), watch)
+            except DfgenError as error:
+                if not self.skip:
+                    raise
+                blanks[place] = str(error)
+            finally:
+                watch(IDLE)
+            if place in blanks:
+                for array in out.values():
+                    array[...] = 0
+        watch.counts["samples"] += len(chunk.rows)
+        return blanks
+
+    def _rng(self, epoch: int, row: int) -> np.random.Generator | None:
+        if self.reader.transform is None:
+            return None
+        return sample_rng(self.seed, epoch, self.reader.id(row))

@@ -1,0 +1,64 @@
+"""Limits: how much memory batches may take, and how long a read."""
+
+import re
+from dataclasses import dataclass
+
+from dfgen.errors import ArgumentError
+
+_UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds on what a Sequence takes.
+
+    Args:
+        memory: bytes of batches ready or in the making, as a number or a text such as `"2GB"`;
+            None (default) leaves it to `max_queue_size`. A decoder's own memory for the images
+            that are being decoded, one a worker, comes on top.
+        read_timeout: seconds that the read of one file may take; None (default) waits for ever.
+            Needs workers. With `on_error="skip"` the row is skipped.
+
+    Raises:
+        ArgumentError: neither a number nor a text of a size, or not above 0.
+
+    Example:
+        >>> Limits(memory="2GB", read_timeout=60).nbytes
+        2000000000
+    """
+
+    memory: int | str | None = None
+    read_timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.read_timeout is not None and not self.read_timeout > 0:
+            raise ArgumentError(f"read_timeout must be seconds above 0, got {self.read_timeout!r}")
+        if self.nbytes is not None and self.nbytes < 1:
+            raise ArgumentError(f"memory must be above 0, got {self.memory!r}")
+
+    @property
+    def nbytes(self) -> int | None:
+        """The bound on memory in bytes, or None."""
+        if self.memory is None or isinstance(self.memory, int):
+            return self.memory
+        found = re.fullmatch(r"\s*([0-9.]+)\s*([A-Za-z]*)\s*", str(self.memory))
+        if not found or found[2].upper() not in _UNITS or found[1].count(".") > 1:
+            raise ArgumentError(
+                f'memory must be bytes or a text such as "2GB" or "512MiB", got {self.memory!r}'
+            )
+        return int(float(found[1]) * _UNITS[found[2].upper()])
+
+    def depth(self, batch: int, most: int) -> int:
+        """Return how many batches of `batch` bytes may be ready or in the making.
+
+        Raises:
+            ArgumentError: not even one.
+        """
+        if self.nbytes is None:
+            return most
+        if batch > self.nbytes:
+            raise ArgumentError(
+                f"one batch takes {batch:,} bytes, more than limits.memory={self.memory!r}: make "
+                "the batches smaller, or the limit larger"
+            )
+        return min(most, self.nbytes // batch)

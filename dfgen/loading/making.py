@@ -1,0 +1,84 @@
+"""A batch, and a batch in the making."""
+
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dfgen.loading.chunks import Chunk
+from dfgen.loading.workers import Worker
+
+Position = tuple[int, int]
+"""(epoch, step)"""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Arrays of one batch.
+
+    Args:
+        arrays: name -> array of shape (batch, ...).
+        weights: float32 of shape (batch,), or None where no row has a weight.
+        rows: int64 of shape (batch,), which row of the manifest each sample is.
+    """
+
+    arrays: dict[str, npt.NDArray[Any]]
+    weights: npt.NDArray[np.float32] | None
+    rows: npt.NDArray[np.int64]
+
+
+@dataclass(eq=False)
+class Making:
+    """A batch in the making: `pending` chunks of it are still to be run."""
+
+    batch: Batch
+    position: Position
+    pending: int
+    cancelled: bool = False
+    _problems: dict[int, str] = field(default_factory=dict)
+    _blanks: list[int] = field(default_factory=list)
+    _error: BaseException | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _done: threading.Event = field(default_factory=threading.Event)
+
+    def run(self, chunk: Chunk, part: slice, worker: Worker) -> None:
+        """Have a worker make one chunk; what it raises is raised by `result`."""
+        try:
+            if self._error is None and not self.cancelled:
+                self._run(chunk, part, worker)
+        except BaseException as error:
+            self._error = error
+        with self._lock:
+            self.pending -= 1
+            if not self.pending:
+                self._done.set()
+
+    def _run(self, chunk: Chunk, part: slice, worker: Worker) -> None:
+        arrays = {name: array[part] for name, array in self.batch.arrays.items()}
+        blanks = worker.fill(chunk, arrays, lambda: self.cancelled)
+        with self._lock:
+            for place, problem in blanks.items():
+                self._blanks.append(part.start + place)
+                if problem is not None:
+                    self._problems[int(chunk.rows[place])] = problem
+
+    def wait(self, timeout: float | None) -> bool:
+        """Wait until all chunks have run; False if the time was up before."""
+        return self._done.wait(timeout)
+
+    def result(self) -> tuple[Batch, dict[int, str]]:
+        """Return a batch that is made, and row -> problem of those that could not be.
+
+        Real rows of a batch with blanks weigh batch / real, so that the loss, a mean over the
+        batch, is the mean over the real rows.
+        """
+        if self._error is not None:
+            raise self._error
+        weights, size = self.batch.weights, len(self.batch.rows)
+        if weights is not None and self._blanks:
+            weights[self._blanks] = 0
+            weights *= np.float32(size / max(1, size - len(self._blanks)))
+            self._blanks = []
+        return self.batch, self._problems

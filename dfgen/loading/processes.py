@@ -1,0 +1,280 @@
+"""Worker processes, for transforms that hold the GIL: `python -m dfgen.loading.processes`.
+
+Never `multiprocessing.Process`, which would run the user's script again in each child. A thread of
+the parent owns each process: it sends a chunk through the process's standard input, waits at its
+standard output, and copies the arrays out of memory that the two share. A process that dies closes
+its output, which the thread sees at once; what was lost is made again by another process.
+"""
+
+import contextlib
+import ctypes
+import mmap
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping
+from math import prod
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dfgen.errors import ArgumentError, WorkerError
+from dfgen.loading.chunks import Arrays, Chunk, Maker
+from dfgen.loading.metrics import Watch
+from dfgen.samples.features import Spec
+
+_DEATHS = 3  # on one row: then it is the row
+_HEADER = 64  # bytes: the row, whether it is being read, and since when, each 8 bytes
+_READING, _ROW, _SINCE = 0, 1, 2
+
+
+class Process:
+    """Makes chunks in a process of its own, which is replaced when it dies.
+
+    Args:
+        payload: the pickled Maker.
+        where: row -> its id and path, for messages.
+        specs: name -> what one sample is.
+        size: rows of a chunk at most.
+    """
+
+    def __init__(
+        self, payload: bytes, where: Callable[[int], str], specs: Mapping[str, Spec], size: int
+    ) -> None:
+        self._payload = payload
+        self._where = where
+        self._specs = dict(specs)
+        self._size = size
+        self._deaths: Counter[int] = Counter()
+        self._child: subprocess.Popen[bytes] | None = None
+        self._file: IO[bytes] | None = None
+        self.watch = Watch()
+        self.abandoned = False
+
+    def fill(
+        self, chunk: Chunk, arrays: Arrays, cancelled: Callable[[], bool]
+    ) -> dict[int, str | None]:
+        """Fill the arrays of a chunk, as `Maker.fill`."""
+        while not cancelled():
+            try:
+                blanks, seconds, counts, error = self._ask(chunk)
+            except (EOFError, OSError, pickle.UnpicklingError):
+                if self.abandoned:
+                    break
+                self._bury()
+                continue
+            self.watch.add(seconds, counts)
+            if error is not None:
+                raise error
+            for name, array in arrays.items():
+                array[...] = self._shared[name][: len(array)]
+            return blanks  # type: ignore[no-any-return]
+        return {}
+
+    def _ask(self, chunk: Chunk) -> tuple[Any, ...]:
+        child = self._child or self._start()
+        pickle.dump(chunk, child.stdin)  # type: ignore[arg-type]
+        child.stdin.flush()  # type: ignore[union-attr]
+        reply: tuple[Any, ...] = pickle.load(child.stdout)  # type: ignore[arg-type]
+        return reply
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        if self._file is None:
+            self._file, memory = shared_memory(_HEADER + _size(self._specs, self._size))
+            self._header = np.frombuffer(memory, np.float64, 3)
+            self._shared = shared_arrays(memory, self._specs, self._size)
+        self._header[_ROW] = -1
+        path = os.pathsep.join(entry for entry in sys.path if entry)
+        self._child = subprocess.Popen(
+            [sys.executable, "-P", "-m", "dfgen.loading.processes", str(self._file.fileno())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            pass_fds=[self._file.fileno()],
+            env={**os.environ, "PYTHONPATH": path},
+        )
+        hello = (self._payload, self._specs, self._size, os.getpid())
+        pickle.dump(hello, self._child.stdin)  # type: ignore[arg-type]
+        return self._child
+
+    def _bury(self) -> None:
+        """Note which row the process died on; three times are too many."""
+        row, code = int(self._header[_ROW]), self._end()
+        self._deaths[row] += 1
+        if self._deaths[row] < _DEATHS:
+            return
+        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        if row < 0:
+            raise WorkerError(f"a worker process cannot start ({how}): see what it printed")
+        raise WorkerError(
+            f"{self._where(row)}: {_DEATHS} worker processes died on this row (the last: {how})"
+        )
+
+    def _end(self) -> int:
+        child, self._child = self._child, None
+        if child is None:
+            return 0
+        child.kill()
+        for pipe in (child.stdin, child.stdout):
+            with contextlib.suppress(OSError):  # what was not sent yet cannot be
+                pipe.close()  # type: ignore[union-attr]
+        return child.wait()
+
+    def reading(self) -> tuple[int, float] | None:
+        """Return the row that is being read and since when."""
+        if self._file is None or not self._header[_READING]:
+            return None
+        return int(self._header[_ROW]), float(self._header[_SINCE])
+
+    def abandon(self) -> None:
+        """End the process, stuck as it may be; its thread then ends too."""
+        self.abandoned = True
+        child = self._child
+        if child is not None:
+            child.kill()
+
+    def close(self) -> None:
+        """End the process and give back its memory."""
+        self._end()
+        if self._file is not None:
+            self._file.close()
+
+
+class _SharedWatch(Watch):
+    """A Watch that the parent can look at while the process is busy."""
+
+    def __init__(self, header: npt.NDArray[np.float64]) -> None:
+        self._header = header
+        super().__init__()
+
+    def __call__(self, stage: str, nbytes: int = 0) -> None:
+        super().__call__(stage, nbytes)
+        self._header[_READING] = 0
+        self._header[_ROW], self._header[_SINCE] = self.row, self.since
+        self._header[_READING] = stage == "read"
+
+    def take(self) -> tuple[dict[str, float], Counter[str]]:
+        """Return what was measured since the last time."""
+        taken = self.seconds, self.counts
+        self.seconds, self.counts = dict.fromkeys(self.seconds, 0.0), Counter()
+        return taken
+
+
+def shared_memory(size: int) -> tuple[IO[bytes], mmap.mmap]:
+    """Return memory without a name, that a child may inherit: nothing stays behind after a kill.
+
+    It is reserved now, since memory that turns out not to be there kills whoever writes to it.
+    """
+    if hasattr(os, "memfd_create"):
+        file: IO[bytes] = os.fdopen(os.memfd_create("dfgen"), "r+b", buffering=0)
+        try:
+            os.posix_fallocate(file.fileno(), 0, size)
+            return file, mmap.mmap(file.fileno(), size)
+        except OSError as error:
+            file.close()
+            warnings.warn(
+                f"{size:,} bytes of shared memory cannot be had ({error.strerror}): workers use a "
+                f"temporary file in {tempfile.gettempdir()}",
+                stacklevel=2,
+            )
+    file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - as long as the process
+    file.truncate(size)
+    return file, mmap.mmap(file.fileno(), size)
+
+
+def shared_arrays(
+    memory: mmap.mmap, specs: Mapping[str, Spec], size: int
+) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays of a chunk of `size` rows in shared memory."""
+    arrays, offset = {}, _HEADER
+    for name, spec in specs.items():
+        count = size * prod(spec.shape)
+        flat = np.frombuffer(memory, spec.dtype, count, offset)
+        arrays[name] = flat.reshape(size, *spec.shape)
+        offset += _aligned(flat.nbytes)
+    return arrays
+
+
+def _size(specs: Mapping[str, Spec], size: int) -> int:
+    return sum(_aligned(size * prod(s.shape) * s.dtype.itemsize) for s in specs.values())
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // 64) * 64
+
+
+def pickled(maker: Maker) -> bytes:
+    """Return a Maker as bytes; functions of a notebook or script travel by value.
+
+    Raises:
+        ArgumentError: the transform cannot be pickled, or this platform lacks inherited memory.
+    """
+    import cloudpickle
+
+    if sys.platform == "win32":
+        raise ArgumentError("use_multiprocessing=True is not to be had on Windows: use threads")
+    try:
+        cloudpickle.dumps(maker.reader.transform)
+        return cloudpickle.dumps(maker)  # type: ignore[no-any-return]
+    except Exception as error:
+        raise ArgumentError(
+            f"transform={maker.reader.transform!r} cannot be sent to a worker process: "
+            f"{type(error).__name__}: {error}. Make what it holds inside of it, or use threads"
+        ) from error
+
+
+def main() -> None:
+    """Serve chunks until the parent ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
+    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)  # what a transform prints must not come between replies
+    payload, specs, size, parent = pickle.load(requests)
+    _die_with(parent)
+    memory = mmap.mmap(int(sys.argv[1]), _HEADER + _size(specs, size))
+    watch = _SharedWatch(np.frombuffer(memory, np.float64, 3))
+    arrays = shared_arrays(memory, specs, size)
+    maker: Maker = pickle.loads(payload)
+    while True:
+        try:
+            chunk: Chunk = pickle.load(requests)
+        except EOFError:
+            return
+        blanks, error = {}, None
+        try:
+            watch("idle")
+            views = {name: array[: len(chunk.rows)] for name, array in arrays.items()}
+            blanks = maker.fill(chunk, views, watch)
+        except BaseException as raised:
+            error = _portable(raised)
+        pickle.dump((blanks, *watch.take(), error), replies)
+        replies.flush()
+
+
+def _portable(error: BaseException) -> BaseException:
+    """Return an error that can be sent, with its traceback as a note."""
+    text = "".join(traceback.format_exception(error))
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        error = WorkerError(f"{type(error).__name__}: {error}")
+    error.add_note(f"In the worker process:\n{text}")
+    return error
+
+
+def _die_with(parent: int) -> None:
+    """Have Linux end this process with the thread that started it, busy as it may be."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:
+        sys.exit()
+
+
+if __name__ == "__main__":
+    main()

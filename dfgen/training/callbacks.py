@@ -1,0 +1,106 @@
+"""Callbacks for `model.fit`."""
+
+import sys
+import time
+from typing import Any
+
+import keras
+
+from dfgen.errors import ArgumentError
+from dfgen.loading.metrics import STAGES, Metrics
+from dfgen.training.handover import input_of_fit
+from dfgen.training.passes import Passes
+
+_NEGLIGIBLE = 0.02  # of the time of an epoch
+
+_ADVICE = {
+    "read": "faster storage or more workers",
+    "decode": "more workers, or files no larger than the model needs",
+    "resize": "more workers, or Image(antialias=False)",
+    "transform": "use_multiprocessing=True if it holds the GIL, else more workers, or Keras layers",
+}
+
+
+class InputMonitor(keras.callbacks.Callback):
+    """Tells how long training waits for its input, and what limits it.
+
+    Adds `input_wait` and `images_per_second` to the logs of every epoch; put it before callbacks
+    that write logs, such as CSVLogger. At the end it prints one sentence.
+
+    `input_wait` is the share of the epoch's steps spent waiting. Step k begins when step k - 1 has
+    ended; its wait is the time from there until its batch was handed out, if that came later. So
+    it means the same on TensorFlow, JAX and torch, whether Keras takes the batch inside of the
+    step or before. Of several steps in one execution the first batch counts.
+
+    Raises:
+        ArgumentError: `fit` was not given a dfgen.Sequence.
+
+    Example:
+        >>> model.fit(seq, callbacks=[dfgen.InputMonitor()])  # doctest: +SKIP
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._waited = self._lasted = 0.0
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Find the Sequence that `fit` was given."""
+        found = input_of_fit(sys._getframe(1))
+        if not isinstance(found, Passes):
+            raise ArgumentError(
+                f"InputMonitor watches a dfgen.Sequence, fit was given {type(found).__name__}"
+            )
+        self._input = found
+        self._before = found.metrics
+        self._waited = self._lasted = 0.0
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Begin the epoch's first step."""
+        self._step_began = time.perf_counter()
+        self._epoch_waited = self._epoch_lasted = 0.0
+        self._images = 0
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """End a step, or several of one execution."""
+        now = time.perf_counter()
+        taken = self._input.taken(self.model.steps_per_execution)
+        if taken:
+            self._epoch_waited += max(0.0, taken[0][0] - self._step_began)
+            self._images += sum(rows for _, rows in taken)
+        self._epoch_lasted += now - self._step_began
+        self._step_began = now
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Add the figures of the epoch to its logs."""
+        lasted = self._epoch_lasted or 1e-9
+        self._waited += self._epoch_waited
+        self._lasted += self._epoch_lasted
+        if logs is not None:
+            logs["input_wait"] = self._epoch_waited / lasted
+            logs["images_per_second"] = self._images / lasted
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Say what limits training."""
+        print(verdict(self._waited, self._lasted, self._before, self._input.metrics))
+
+
+def verdict(waited: float, lasted: float, before: Metrics, after: Metrics) -> str:
+    """Return one sentence: what limits training, and what would help.
+
+    Args:
+        waited: seconds of waiting for input.
+        lasted: seconds of all steps, waiting included.
+        before: what the workers had done when training began.
+        after: and when it ended.
+    """
+    share = waited / (lasted or 1e-9)
+    start = f"dfgen: training waited for its input {share:.1%} of the time"
+    if share < _NEGLIGIBLE:
+        return f"{start}: the model is the limit, a faster input would gain nothing more."
+    spent = {stage: after.seconds[stage] - before.seconds[stage] for stage in STAGES}
+    stage = max(spent, key=spent.__getitem__)
+    part = spent[stage] / (sum(spent.values()) or 1e-9)
+    return (
+        f"{start}; {stage} is {part:.0%} of the workers' time: {_ADVICE[stage]} would help. "
+        f"Without waiting, {lasted:.1f} s of steps would take {lasted - waited:.1f} s."
+    )

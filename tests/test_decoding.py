@@ -1,0 +1,368 @@
+"""Pixels and headers of each format against Pillow, or against the array that was encoded."""
+
+import contextlib
+import io
+import struct
+import zlib
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image, ImageOps
+
+from dfgen.errors import DecodeError, MissingFileError
+from dfgen.samples.decoding import CHANNELS, decode, decode_array
+from dfgen.samples.headers import EXTENSIONS, MAX_PIXELS, read_header
+
+Y, X = np.mgrid[0:23, 0:37]
+SMOOTH = np.stack([Y * 8 + 20, X * 5 + 20, Y * 3 + X * 3 + 10], -1).astype(np.uint8)
+NOISE = np.random.default_rng(0).integers(0, 256, (23, 37, 4), dtype=np.uint8)
+DEEP = np.random.default_rng(1).integers(0, 65536, (23, 37, 4), dtype=np.uint16)
+PILLOW_MODES = {"grayscale": "L", "rgb": "RGB", "rgba": "RGBA"}
+
+
+def encoded(pixels, format, mode=None, **options):
+    image = pixels if isinstance(pixels, Image.Image) else Image.fromarray(pixels)
+    file = io.BytesIO()
+    (image.convert(mode) if mode else image).save(file, format, **options)
+    return file.getvalue()
+
+
+def from_opencv(pixels, suffix):
+    """Encode RGB(A) or gray pixels of 16 bits."""
+    swapped = pixels if pixels.ndim == 2 else pixels[..., [2, 1, 0, 3][: pixels.shape[2]]]
+    return cv2.imencode(suffix, swapped)[1].tobytes()
+
+
+def chunk(kind, body):
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+
+def png_claiming(width, height):
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    pixels = zlib.compress(bytes(1000))
+    chunks = chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + chunks
+
+
+def without_adobe_marker(jpeg):
+    at = jpeg.index(b"\xff\xee")
+    return jpeg[:at] + jpeg[at + 2 + int.from_bytes(jpeg[at + 2 : at + 4], "big") :]
+
+
+RGB, GRAY = NOISE[..., :3], NOISE[..., 0]
+PALETTE = Image.fromarray(RGB).quantize(32)
+CMYK = encoded(SMOOTH, "JPEG", "CMYK", quality=100)
+FILES = {  # name -> (bytes, channels as stored)
+    "jpeg": (encoded(SMOOTH, "JPEG", quality=95), 3),
+    "jpeg-progressive": (encoded(SMOOTH, "JPEG", quality=95, progressive=True), 3),
+    "jpeg-gray": (encoded(SMOOTH[..., 0], "JPEG", quality=95), 1),
+    "jpeg-cmyk": (CMYK, 4),
+    "jpeg-cmyk-unmarked": (without_adobe_marker(CMYK), 4),
+    "png-1-bit": (encoded(GRAY, "PNG", "1"), 1),
+    "png-gray": (encoded(GRAY, "PNG"), 1),
+    "png-gray-alpha": (encoded(NOISE, "PNG", "LA"), 2),
+    "png-rgb": (encoded(RGB, "PNG"), 3),
+    "png-rgba": (encoded(NOISE, "PNG"), 4),
+    "png-palette": (encoded(PALETTE, "PNG"), 3),
+    "png-palette-transparent": (encoded(PALETTE, "PNG", transparency=3), 4),
+    "png-palette-alpha": (encoded(PALETTE, "PNG", transparency=bytes(range(0, 256, 8))), 4),
+    "webp": (encoded(SMOOTH, "WEBP", quality=95), 3),
+    "webp-lossless": (encoded(RGB, "WEBP", lossless=True), 3),
+    "webp-alpha": (encoded(NOISE, "WEBP", lossless=True, exact=True), 4),
+    "bmp": (encoded(RGB, "BMP"), 3),
+    "bmp-1-bit": (encoded(GRAY, "BMP", "1"), 1),
+    "bmp-gray": (encoded(GRAY, "BMP"), 1),
+    "bmp-palette": (encoded(PALETTE, "BMP"), 3),
+    "tiff": (encoded(RGB, "TIFF"), 3),
+    "tiff-lzw": (encoded(RGB, "TIFF", compression="tiff_lzw"), 3),
+    "tiff-1-bit": (encoded(GRAY, "TIFF", "1"), 1),
+    "tiff-gray": (encoded(GRAY, "TIFF"), 1),
+    "tiff-palette": (encoded(PALETTE, "TIFF"), 3),
+    "tiff-rgba": (encoded(NOISE, "TIFF"), 4),
+    "tiff-gray-alpha": (encoded(NOISE, "TIFF", "LA"), 2),
+    "tiff-cmyk": (encoded(SMOOTH, "TIFF", "CMYK"), 4),
+    "ppm": (encoded(RGB, "PPM"), 3),
+    "pgm": (encoded(GRAY, "PPM"), 1),
+    "pbm": (encoded(GRAY, "PPM", "1"), 1),
+    "pgm-of-100-levels": (b"P5\n# a comment\n3 2\n100\n" + bytes([0, 20, 40, 60, 80, 100]), 1),
+    "ppm-plain": (b"P3\n1 2\n255\n1 2 3\n4 5 6\n", 3),
+    "gif": (encoded(PALETTE, "GIF"), 3),
+    "gif-transparent": (encoded(PALETTE, "GIF", transparency=3), 4),
+    "gif-animated": (
+        encoded(PALETTE, "GIF", save_all=True, append_images=[PALETTE.rotate(90)]), 3,
+    ),
+}  # fmt: skip
+DEEP_FILES = {
+    "png-gray": (from_opencv(DEEP[..., 0], ".png"), DEEP[..., :1]),
+    "png-rgb": (from_opencv(DEEP[..., :3], ".png"), DEEP[..., :3]),
+    "png-rgba": (from_opencv(DEEP, ".png"), DEEP),
+    "tiff-gray": (from_opencv(DEEP[..., 0], ".tiff"), DEEP[..., :1]),
+    "tiff-rgb": (from_opencv(DEEP[..., :3], ".tiff"), DEEP[..., :3]),
+    "pgm": (b"P5\n37 23\n65535\n" + DEEP[..., 0].astype(">u2").tobytes(), DEEP[..., :1]),
+    "ppm": (b"P6\n37 23\n65535\n" + DEEP[..., :3].astype(">u2").tobytes(), DEEP[..., :3]),
+}
+
+
+def reference(data, color_mode="rgb"):
+    image = ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
+    if image.mode == "P" and "transparency" in image.info:
+        image = image.convert("RGBA")  # Pillow's own advice
+    pixels = np.array(image.convert(PILLOW_MODES[color_mode]))
+    return pixels.reshape(*pixels.shape[:2], CHANNELS[color_mode])
+
+
+@pytest.mark.parametrize("color_mode", CHANNELS)
+@pytest.mark.parametrize("name", FILES)
+def test_pixels_are_those_of_pillow(name, color_mode):
+    pixels = decode(FILES[name][0], color_mode)
+    expected = reference(FILES[name][0], color_mode)
+    assert (pixels.dtype, pixels.shape) == (np.uint8, expected.shape)
+    # the two round CMYK differently, and gray values halfway
+    allowed = 2 if "cmyk" in name else int(color_mode == "grayscale")
+    np.testing.assert_allclose(pixels.astype(int), expected, atol=allowed)
+
+
+@pytest.mark.parametrize("name", DEEP_FILES)
+def test_16_bits_are_divided_by_257_and_rounded(name):
+    data, stored = DEEP_FILES[name]
+    expected = np.rint(stored / 257).astype(np.uint8)
+    mode = {1: "grayscale", 3: "rgb", 4: "rgba"}[stored.shape[2]]
+    np.testing.assert_array_equal(decode(data, mode), expected)
+    np.testing.assert_array_equal(
+        decode(data, "rgb"), np.broadcast_to(expected[..., :3], (23, 37, 3))
+    )
+
+
+@pytest.mark.parametrize("name", ["png-rgba", "webp-alpha", "tiff-rgba"])
+def test_alpha_is_kept_beside_the_colours_as_stored(name):
+    np.testing.assert_array_equal(decode(FILES[name][0], "rgba"), NOISE)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize(
+    ("format", "options"),
+    [
+        ("JPEG", {}),
+        ("PNG", {}),
+        ("WEBP", {"lossless": True}),
+        ("TIFF", {}),
+        ("TIFF", {"compression": "tiff_lzw"}),
+    ],
+)
+@pytest.mark.parametrize("mode", ["RGB", "RGBA"])
+def test_exif_orientation_is_applied(tmp_path, format, options, mode, orientation):
+    if (format, mode) == ("JPEG", "RGBA"):
+        mode = "L"
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    pixels = np.dstack([SMOOTH, 255 - SMOOTH[..., 0]])
+    data = encoded(Image.fromarray(pixels).convert(mode), format, exif=exif.tobytes(), **options)
+    np.testing.assert_array_equal(decode(data), reference(data))
+    path = tmp_path / "image"
+    path.write_bytes(data)
+    header = read_header(str(path))
+    assert (header.width, header.height, header.orientation) == (37, 23, orientation)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_orientation_of_16_bit_tiff(orientation):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    deep = encoded(Image.fromarray(DEEP[..., 0]), "TIFF", exif=exif.tobytes())
+    shallow = encoded(Image.fromarray(np.rint(DEEP[..., 0] / 257).astype(np.uint8)), "PNG",
+                      exif=exif.tobytes())  # fmt: skip
+    np.testing.assert_array_equal(decode(deep), decode(shallow))
+
+
+def test_a_broken_exif_block_leaves_the_pixels_and_gives_no_warning():
+    exif = b"Exif\0\0II*\0\x08\0\0\0\xff\x00\x12\x01"
+    data = encoded(SMOOTH, "JPEG", exif=exif)
+    np.testing.assert_array_equal(decode(data), decode(encoded(SMOOTH, "JPEG")))
+
+
+def test_bytes_after_the_first_image_are_ignored():
+    """As phones and 3-D cameras write: a second JPEG after the first."""
+    data = FILES["jpeg"][0]
+    both = data + encoded(255 - SMOOTH, "JPEG") + bytes(100)
+    np.testing.assert_array_equal(decode(both), decode(data))
+
+
+def test_the_format_is_known_by_the_bytes_not_the_name(tmp_path):
+    path = tmp_path / "photo.jpg"
+    path.write_bytes(FILES["png-rgb"][0])
+    assert read_header(str(path)).format == "png"
+    np.testing.assert_array_equal(decode(path.read_bytes()), RGB)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_header_tells_what_is_decoded(tmp_path, name):
+    data, channels = FILES[name]
+    path = tmp_path / "image"
+    path.write_bytes(data)
+    header = read_header(str(path))
+    height, width, _ = decode(data).shape
+    assert (header.height, header.width, header.channels) == (height, width, channels)
+    format = "pnm" if name[0] == "p" and name[1] != "n" else name.split("-")[0]
+    assert (header.format, header.orientation) == (format, 1)
+    assert header.format in EXTENSIONS.values()
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_truncated_file_is_refused(name):
+    data = FILES[name][0]
+    ends = {1, 2, 10, len(data) // 4, len(data) // 2, len(data) * 3 // 4, len(data) - 3}
+    if not name.startswith(("gif", "ppm-plain")):  # there the pixels end earlier
+        ends |= {len(data) - 2, len(data) - 1}
+    for end in ends:
+        if name == "gif-animated" and end > len(FILES["gif"][0]) - 4:
+            continue  # only the first frame counts
+        with pytest.raises(DecodeError):
+            decode(data[:end])
+
+
+@pytest.mark.parametrize("name", ["jpeg", "png-rgb", "webp", "bmp", "tiff", "pgm", "gif"])
+def test_damaged_bytes_never_raise_anything_else(tmp_path, name):
+    data, rng = FILES[name][0], np.random.default_rng(0)
+    path = tmp_path / "image"
+    for _ in range(150):
+        damaged = bytearray(data)
+        for at in rng.integers(0, min(len(data), 200), 3):
+            damaged[at] = rng.integers(256)
+        path.write_bytes(damaged)
+        for read in (lambda: decode(bytes(damaged)), lambda: read_header(str(path))):  # noqa: B023
+            with contextlib.suppress(DecodeError):
+                read()
+
+
+def test_messages_of_files_that_are_no_images(tmp_path):
+    npy = io.BytesIO()
+    np.save(npy, np.zeros(3))
+    real = np.zeros((4, 4), np.float32)
+    formats = "bmp, gif, jpeg, npy, png, pnm, tiff, webp"
+    for data, message in [
+        (b"", f"not an image or array that dfgen opens: the file begins with b''. "
+              f"Formats: {formats}"),
+        (b"hello world", "not an image or array that dfgen opens: the file begins with "
+                         f"b'hello wo'. Formats: {formats}"),
+        (b"P", f"not an image or array that dfgen opens: the file begins with b'P'. "
+               f"Formats: {formats}"),
+        (npy.getvalue(), "this is a .npy array, not an image: use dfgen.Array for this column"),
+        (encoded(real, "TIFF"), "broken tiff file: pixels are float32, expected 8 or 16 bits; "
+                                "use dfgen.Array"),
+        (FILES["jpeg"][0][:-1], "broken jpeg file: truncated or damaged"),
+        (FILES["png-rgb"][0][:20], "broken png header: cut short, or not png at all"),
+    ]:  # fmt: skip
+        with pytest.raises(DecodeError) as error:
+            decode(data)
+        assert str(error.value) == message
+
+
+@pytest.mark.parametrize(("width", "height"), [(60_000, 60_000), (20_000, 20_000)])
+def test_an_image_that_would_fill_the_memory_is_refused_by_its_header(tmp_path, width, height):
+    path = tmp_path / "bomb.png"
+    path.write_bytes(png_claiming(width, height))
+    message = (
+        f"the image is {width} x {height}: more than {MAX_PIXELS:,} pixels are not decoded. "
+        "Cut it into tiles first, or drop this row"
+    )
+    for read in (lambda: decode(path.read_bytes()), lambda: read_header(str(path))):
+        with pytest.raises(DecodeError) as error:
+            read()
+        assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("name", "at"), [("jpeg", None), ("bmp", 18), ("gif", 6), ("tiff", None), ("pgm", None)]
+)
+def test_every_format_that_can_claim_too_much_is_checked(name, at):
+    data = FILES[name][0]
+    if name == "jpeg":
+        at = data.index(b"\xff\xc0") + 5
+        data = data[:at] + struct.pack(">HH", 60_000, 60_000) + data[at + 4 :]
+    elif name == "tiff":
+        for size, tag in ((37, 0x0100), (23, 0x0101)):
+            entry = struct.pack("<HHII", tag, 4, 1, size)
+            assert entry in data
+            data = data.replace(entry, struct.pack("<HHII", tag, 4, 1, 60_000))
+    elif name == "pgm":
+        data = data.replace(b"37 23", b"60000 60000", 1)
+    else:
+        code = "<ii" if name == "bmp" else "<HH"
+        data = data[:at] + struct.pack(code, 60_000, 60_000) + data[at + struct.calcsize(code) :]
+    with pytest.raises(DecodeError, match=r"^the image is 60000 x 60000: more than 268,435,456"):
+        decode(data)
+
+
+def test_headers_that_cannot_be_read(tmp_path):
+    empty = tmp_path / "empty.png"
+    empty.touch()
+    cut = tmp_path / "cut.jpg"
+    cut.write_bytes(FILES["jpeg"][0][:30])
+    loop = tmp_path / "loop.png"
+    loop.symlink_to(loop)
+    for path, kind, message in [
+        (tmp_path / "none.png", MissingFileError, "the file does not exist"),
+        (empty / "below", MissingFileError, "the file does not exist"),
+        (empty, DecodeError, "the file is empty (0 bytes)"),
+        (cut, DecodeError, "broken jpeg header: it ends before the image begins"),
+        (tmp_path, DecodeError, "the file cannot be read: Is a directory"),
+        (loop, DecodeError, "the file cannot be read: Too many levels of symbolic links"),
+        ("a\0b", DecodeError, "the file cannot be read: embedded null byte"),
+    ]:
+        with pytest.raises(kind) as error:
+            read_header(str(path))
+        assert str(error.value) == message
+
+
+def saved(array, **options):
+    file = io.BytesIO()
+    np.save(file, array, **options)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(24.0).reshape(2, 3, 4),
+        np.asfortranarray(np.arange(24).reshape(2, 3, 4)),
+        np.array(3.5, ">f4"),
+        np.zeros((0, 3), np.int8),
+        np.array([True, False]),
+    ],
+)
+def test_arrays_come_back(tmp_path, array):
+    decoded = decode_array(saved(array))
+    np.testing.assert_array_equal(decoded, array)
+    assert (decoded.dtype, decoded.shape) == (array.dtype, array.shape)
+    path = tmp_path / "array.npy"
+    path.write_bytes(saved(array))
+    assert (read_header(str(path)).format, read_header(str(path)).width) == ("npy", None)
+
+
+def header_of(shape, descr="<f8"):
+    text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}"
+    body = text.encode().ljust(117) + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(body)) + body
+
+
+def test_messages_of_broken_arrays():
+    size = 8 * 10**15
+    for data, message in [
+        (b"PK\3\4", r"not a .npy file: it begins with b'PK\x03\x04'"),
+        (saved(np.array([{}]), allow_pickle=True),
+         "a .npy file of Python objects: dfgen never unpickles; save plain numbers"),
+        (saved(np.zeros(3))[:-1],
+         "truncated .npy file: float64 of shape (3,) takes 24 bytes after the header, "
+         "23 are there"),
+        (header_of("(1000000, 1000000, 1000)"),
+         "truncated .npy file: float64 of shape (1000000, 1000000, 1000) takes "
+         f"{size:,} bytes after the header, 0 are there"),
+        (header_of("(-1, 3)") + bytes(24), "broken .npy header: float64 of shape (-1, 3)"),
+    ]:  # fmt: skip
+        with pytest.raises(DecodeError) as error:
+            decode_array(data)
+        assert str(error.value) == message
+    for data in (saved(np.zeros(3))[:9], saved(np.zeros(3))[:40], header_of("(3") + bytes(24)):
+        with pytest.raises(DecodeError, match=r"^broken \.npy header: "):
+            decode_array(data)

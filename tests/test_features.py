@@ -1,0 +1,159 @@
+"""Image and Array: files to arrays, and the scales."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image as Pillow
+
+from dfgen.errors import ArgumentError, DecodeError, MissingFileError
+from dfgen.samples.features import Array, Image
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (6, 9, 3), dtype=np.uint8)
+
+
+@pytest.fixture
+def row(tmp_path):
+    Pillow.fromarray(PIXELS).save(tmp_path / "image.png")
+    np.save(tmp_path / "array.npy", np.arange(6, dtype=np.int16).reshape(2, 3))
+    return {"path": str(tmp_path / "image.png"), "array": str(tmp_path / "array.npy")}
+
+
+def scaled(image, row):
+    value = image(row)
+    assert (value.dtype, value.shape) == (image.spec.dtype, image.spec.shape)
+    return value
+
+
+@pytest.mark.parametrize("make", [dict, pd.Series])
+def test_image_of_one_row(row, make):
+    np.testing.assert_array_equal(scaled(Image(size=(6, 9)), make(row)), PIXELS)
+
+
+def test_color_modes(row):
+    assert scaled(Image(size=(4, 4), color_mode="grayscale"), row).shape == (4, 4, 1)
+    assert (scaled(Image(size=(4, 4), color_mode="rgba"), row)[..., 3] == 255).all()
+
+
+@pytest.mark.parametrize(
+    ("scale", "formula"),
+    [
+        ("0..1", lambda x: x / 255),
+        ("-1..1", lambda x: x / 127.5 - 1),
+        ("standardize", lambda x: (x - x.mean()) / max(x.std(), 1 / np.sqrt(x.size))),
+    ],
+)
+def test_scales(row, scale, formula):
+    value = scaled(Image(size=(6, 9), scale=scale), row)
+    assert value.dtype == np.float32
+    np.testing.assert_allclose(value, formula(PIXELS.astype(float)), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", ["0..1", "-1..1"])
+def test_scales_reach_their_ends_exactly(scale):
+    image = Image(size=(1, 2), color_mode="grayscale", scale=scale)
+    out = np.empty((1, 2, 1), np.float32)
+    image.finish(np.array([[[0], [255]]], np.uint8), out)
+    assert out.ravel().tolist() == [0 if scale == "0..1" else -1, 1]
+
+
+@pytest.mark.parametrize("level", [0, 7, 255])
+def test_standardize_makes_a_constant_image_zero(level):
+    image = Image(size=(30, 30), scale="standardize")
+    out = np.empty((30, 30, 3), np.float32)
+    image.finish(np.full((30, 30, 3), level, np.uint8), out)
+    assert (out == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"resize": "strech"},
+         "resize must be one of ('stretch', 'crop', 'pad'), got 'strech'"),
+        ({"color_mode": "bgr"},
+         "color_mode must be one of ('grayscale', 'rgb', 'rgba'), got 'bgr'"),
+        ({"scale": "0-1"},
+         "scale must be one of (None, '0..1', '-1..1', 'standardize'), got '0-1'"),
+        ({"size": 224}, "size must be (height, width) in pixels, got 224"),
+        ({"size": (224, 0)}, "size must be (height, width) in pixels, got (224, 0)"),
+        ({"size": (224.0, 224)}, "size must be (height, width) in pixels, got (224.0, 224)"),
+        ({"size": (4, 4, 3)}, "size must be (height, width) in pixels, got (4, 4, 3)"),
+        ({"size": ()}, "size must be (height, width) in pixels, got ()"),
+    ],
+)  # fmt: skip
+def test_bad_arguments_of_image(arguments, message):
+    with pytest.raises(ArgumentError) as error:
+        Image(**arguments)
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"shape": 3}, "shape must be a tuple of positive integers, got 3"),
+        ({"shape": (3, -1)}, "shape must be a tuple of positive integers, got (3, -1)"),
+        ({"shape": (3,), "dtype": "object"},
+         "dtype must be a NumPy dtype of numbers as \"float32\", got 'object'"),
+        ({"shape": (3,), "dtype": "flaot"},
+         "dtype must be a NumPy dtype of numbers as \"float32\", got 'flaot'"),
+    ],
+)  # fmt: skip
+def test_bad_arguments_of_array(arguments, message):
+    with pytest.raises(ArgumentError) as error:
+        Array("array", **arguments)
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "int16"])
+def test_array_of_one_row(row, dtype):
+    value = scaled(Array("array", (2, 3), dtype), pd.Series(row))
+    np.testing.assert_array_equal(value, [[0, 1, 2], [3, 4, 5]])
+
+
+@pytest.mark.parametrize(
+    ("saved", "dtype", "message"),
+    [
+        (np.zeros((3, 2)), "float32", "the array has shape (3, 2), expected (2, 3)"),
+        (np.zeros((2, 3)), "int32", "the array is float64, which int32 cannot hold"),
+        (np.zeros((2, 3), complex), "float32",
+         "the array is complex128, which float32 cannot hold"),
+        (np.full((2, 3), 2**40), "int32",
+         "the array holds 1099511627776 to 1099511627776, more than int32 can hold"),
+        (np.full((2, 3), 1e300), "float32",
+         "the array holds 1e+300 to 1e+300, more than float32 can hold"),
+    ],
+)  # fmt: skip
+def test_arrays_that_do_not_fit(tmp_path, saved, dtype, message):
+    path = str(tmp_path / "array.npy")
+    np.save(path, saved)
+    with pytest.raises(DecodeError) as error:
+        Array("array", (2, 3), dtype)({"array": path})
+    assert str(error.value) == f"array={path!r}: {message}"
+
+
+def test_errors_name_the_path(row):
+    with pytest.raises(MissingFileError) as error:
+        Image("path")({"path": "gone.png"})
+    assert str(error.value) == "path='gone.png': the file does not exist"
+    with pytest.raises(DecodeError) as error:
+        Image("array")(row)
+    assert str(error.value) == (
+        f"array={row['array']!r}: this is a .npy array, not an image: "
+        "use dfgen.Array for this column"
+    )
+
+
+def test_specs_are_values():
+    image = Image(size=[np.int64(4), 5])
+    assert image == Image(size=(4, 5)) and hash(image) == hash(Image(size=(4, 5)))
+    assert repr(image) == (
+        "Image(column='path', size=(4, 5), resize='stretch', color_mode='rgb', scale=None, "
+        "antialias=True)"
+    )
+    array = Array("a", [2, 3], np.float16)
+    assert repr(array) == "Array(column='a', shape=(2, 3), dtype='float16')"
+    for feature in (image, array):
+        assert pickle.loads(pickle.dumps(feature)) == feature
+        with pytest.raises(AttributeError):
+            feature.column = "x"

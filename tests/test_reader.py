@@ -1,0 +1,190 @@
+"""SampleReader: rows to samples, errors that name them, and the contract of a transform."""
+
+import pickle
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from PIL import Image as Pillow
+
+from dfgen.errors import DecodeError, MissingFileError, TransformError
+from dfgen.samples.features import Array, Image
+from dfgen.samples.reader import Part, SampleReader
+from dfgen.samples.tabular import Category, Number
+
+SHAPE = (4, 5, 3)
+CATEGORY = Category("kind", "categorical", ("cat", "dog"))
+
+
+def brighten(sample, rng):
+    return sample | {"image": sample["image"] + np.uint8(1), "number": np.float32(rng.integers(9))}
+
+
+@pytest.fixture
+def parts(tmp_path):
+    images, arrays = [], []
+    for row in range(3):
+        images.append(f"{tmp_path}/{row}.png")
+        arrays.append(f"{tmp_path}/{row}.npy")
+        Pillow.fromarray(np.full(SHAPE, 10 * row, np.uint8)).save(images[-1])
+        np.save(arrays[-1], np.full(2, row))
+    return (
+        Part("image", Image(size=SHAPE[:2], scale="0..1"), pa.array(images)),
+        Part("raw", Image("raw", size=SHAPE[:2]), pa.array(images)),
+        Part("array", Array("array", (2,)), pa.array(arrays)),
+        Part("number", Number("age"), np.array([0, 1, 2], np.float32)),
+        Part("label", CATEGORY, np.array([0, 1, 0], np.int32)),
+    )
+
+
+def reader(parts, transform=None, ids=None):
+    return SampleReader(np.array(["a", "b", "c"]) if ids is None else ids, parts, transform)
+
+
+def sample_of(reader, row, rng=None):
+    batch = {
+        part.name: np.full((1, *part.spec.shape), 99, part.spec.dtype) for part in reader.parts
+    }
+    reader.gather(np.array([row]), batch)
+    out = {name: array[0, ...] for name, array in batch.items()}
+    reader.read(row, out, rng)
+    return {name: array[0] for name, array in batch.items()}
+
+
+def refused(kind, reader, row=1):
+    with pytest.raises(kind) as error:
+        sample_of(reader, row, np.random.default_rng(0))
+    return str(error.value)
+
+
+def where(parts, row, name="b"):
+    paths = {part.feature.column: part.values[row].as_py() for part in parts[:3]}
+    return f"row id={name!r}, " + ", ".join(f"{key}={path!r}" for key, path in paths.items())
+
+
+def test_specs_tell_shape_and_dtype(parts):
+    assert [(part.name, part.spec.shape, part.spec.dtype.name) for part in parts] == [
+        ("image", SHAPE, "float32"), ("raw", SHAPE, "uint8"), ("array", (2,), "float32"),
+        ("number", (), "float32"), ("label", (2,), "float32"),
+    ]  # fmt: skip
+    assert Part("label", CATEGORY, np.array([], np.int32)).spec.shape == (2,)
+
+
+@pytest.mark.parametrize("row", [0, 1, 2])
+@pytest.mark.parametrize("transform", [None, lambda sample, rng: sample])
+def test_a_sample_is_its_row(parts, row, transform):
+    sample = sample_of(reader(parts, transform), row)
+    np.testing.assert_allclose(sample["image"], np.full(SHAPE, 10 * row / 255), rtol=1e-6)
+    np.testing.assert_array_equal(sample["raw"], np.full(SHAPE, 10 * row))
+    np.testing.assert_array_equal(sample["array"], [row, row])
+    assert sample["number"] == row
+    np.testing.assert_array_equal(sample["label"], [1 - row % 2, row % 2])
+
+
+@pytest.mark.parametrize(
+    ("ids", "expected"),
+    [
+        (np.array([7, 8]), 8),
+        (np.array(["x", "y"]), "y"),
+        (np.array(["x", "y"], object), "y"),
+        (pa.array([7, 8]), 8),
+        (pa.chunked_array([["x"], ["y"]]), "y"),
+    ],
+)
+def test_ids_are_plain(ids, expected):
+    found = SampleReader(ids, ())
+    assert (found.id(1), type(found.id(1)), len(found)) == (expected, type(expected), 2)
+
+
+def test_the_transform_sees_pixels_before_scale_and_everything_by_name(parts):
+    seen = {}
+
+    def transform(sample, rng):
+        seen.update({name: (value.shape, value.dtype.name) for name, value in sample.items()})
+        seen["draw"] = rng.integers(1000)
+        return {"image": sample["image"] + np.uint8(100), "raw": sample["raw"],
+                "array": sample["array"] * 2, "number": sample["number"] + np.float32(5),
+                "label": np.array([0.5, 0.5], np.float32)}  # fmt: skip
+
+    sample = sample_of(reader(parts, transform), 2, np.random.default_rng(3))
+    assert seen == {
+        "image": (SHAPE, "uint8"), "raw": (SHAPE, "uint8"), "array": ((2,), "float32"),
+        "number": ((), "float32"), "label": ((2,), "float32"),
+        "draw": np.random.default_rng(3).integers(1000),
+    }  # fmt: skip
+    np.testing.assert_allclose(sample["image"], np.full(SHAPE, 120 / 255), rtol=1e-6)
+    assert (sample["array"].tolist(), sample["number"]) == ([4, 4], 7)
+    assert sample["label"].tolist() == [0.5, 0.5]
+
+
+def test_a_transform_may_change_arrays_in_place_and_keep_its_dict(parts):
+    kept = []
+
+    def transform(sample, rng):
+        sample["image"][...] = 255
+        sample["number"][...] = 8
+        kept.append(sample)
+        return sample
+
+    sample = sample_of(reader(parts, transform), 1)
+    assert (sample["image"] == 1).all() and sample["number"] == 8
+    assert kept[0]["image"].dtype == np.uint8
+
+
+def raises(sample, rng):
+    raise KeyError("flip")
+
+
+@pytest.mark.parametrize(
+    ("transform", "message"),
+    [
+        (raises, "the transform raised KeyError: 'flip'"),
+        (lambda sample, rng: None,
+         "the transform returned NoneType, expected a dict with the keys "
+         "['image', 'raw', 'array', 'number', 'label']"),
+        (lambda sample, rng: {"img": 1},
+         "the transform returned ['img'], expected a dict with the keys "
+         "['image', 'raw', 'array', 'number', 'label']"),
+        (lambda sample, rng: sample | {"image": sample["image"] / 255},
+         "the transform returned 'image' as float64 of shape (4, 5, 3), "
+         "expected uint8 of shape (4, 5, 3)"),
+        (lambda sample, rng: sample | {"image": sample["image"][:2]},
+         "the transform returned 'image' as uint8 of shape (2, 5, 3), "
+         "expected uint8 of shape (4, 5, 3)"),
+        (lambda sample, rng: sample | {"image": None},
+         "the transform returned 'image' as object of shape (), "
+         "expected uint8 of shape (4, 5, 3)"),
+    ],
+)  # fmt: skip
+def test_a_transform_that_breaks_its_contract(parts, transform, message):
+    assert refused(TransformError, reader(parts, transform)) == f"{where(parts, 1)}: {message}"
+
+
+def test_a_transform_that_returns_ragged_lists(parts):
+    message = refused(TransformError, reader(parts, lambda s, rng: s | {"image": [[1], [1, 2]]}))
+    assert message.startswith(f"{where(parts, 1)}: the transform returned what is no array: ")
+
+
+def test_errors_name_the_row_and_its_paths(parts, tmp_path):
+    (tmp_path / "1.png").write_bytes(b"hello world")
+    message = refused(DecodeError, reader(parts))
+    assert message == (
+        f"{where(parts, 1)}: not an image or array that dfgen opens: the file begins with "
+        "b'hello wo'. Formats: bmp, gif, jpeg, npy, png, pnm, tiff, webp"
+    )
+    (tmp_path / "1.png").unlink()
+    assert refused(MissingFileError, reader(parts)) == f"{where(parts, 1)}: the file does not exist"
+    np.save(tmp_path / "2.npy", np.zeros(3))
+    assert refused(DecodeError, reader(parts), 2) == (
+        f"{where(parts, 2, 'c')}: the array has shape (3,), expected (2,)"
+    )
+
+
+def test_a_reader_survives_pickle(parts):
+    first = reader(parts, brighten)
+    second = pickle.loads(pickle.dumps(first))
+    for row in range(3):
+        one, two = (sample_of(r, row, np.random.default_rng(row)) for r in (first, second))
+        assert one.keys() == two.keys()
+        for name in one:
+            np.testing.assert_array_equal(one[name], two[name])

@@ -1,0 +1,77 @@
+"""The README runs as written, from top to bottom, on real files."""
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import cv2
+import keras
+import numpy as np
+import pandas as pd
+import pytest
+
+import dfgen
+from dfgen.cli import app
+
+README = Path(dfgen.__file__).parents[1] / "README.md"
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def write_pets(folder):
+    """Write the same 40 photographs of pets in both layouts, and their tables."""
+    ids = [461756 + 7919 * row for row in range(40)]
+    kinds = [("cat", "dog")[row % 2] for row in range(40)]
+    generator = np.random.default_rng(0)
+    for id, kind in zip(ids, kinds, strict=True):
+        one = folder / "pets" / kind / f"{id}.jpg"
+        other = folder / "imgs" / f"{id % 1000:03}" / f"{id // 1000 % 100:02}" / f"pet_{id}.jpg"
+        one.parent.mkdir(parents=True, exist_ok=True)
+        other.parent.mkdir(parents=True, exist_ok=True)
+        cv2.imwrite(str(one), generator.integers(0, 256, (60, 80, 3), np.uint8))
+        shutil.copy(one, other)
+    labels = pd.DataFrame({"object_id": ids, "kind": kinds, "age": np.arange(40) / 4})
+    labels.to_csv(folder / "labels.csv", index=False)
+    files = [f"{kind}/{id}.jpg" for id, kind in zip(ids, kinds, strict=True)]
+    pd.DataFrame({"file": files, "kind": kinds}).to_csv(folder / "listing.csv", index=False)
+
+
+def any_compiled_model():
+    layers = keras.layers
+    model = keras.Sequential(
+        [layers.Rescaling(1 / 255), layers.GlobalAveragePooling2D(), layers.Dense(2)]
+    )
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+def run_commands(text):
+    for line in text.replace("\\\n", "").splitlines():
+        program, *arguments = shlex.split(line, comments=True)
+        if program == "dfgen":
+            assert app(arguments, standalone_mode=False) in (None, 0)
+        else:
+            assert program == "make"
+
+
+def test_readme_runs_as_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_pets(tmp_path)
+    names = {"model": any_compiled_model()}
+    for (language, text), (_, answer) in zip(BLOCKS, [*BLOCKS[1:], ("", "")], strict=True):
+        if language == "sh":
+            run_commands(text)
+        elif language == "python" and re.match(r"\w+Error: ", answer):
+            with pytest.raises(dfgen.DfgenError) as caught:
+                exec(text, names)
+            assert f"{type(caught.value).__name__}: {caught.value}\n" == answer
+        elif language == "python":
+            exec(text, names)
+    assert len(names["rows"]) == 8
+    assert {language for language, _ in BLOCKS} == {"python", "sh", "text"}
+
+
+def test_readme_names_files_that_are_there():
+    tree = BLOCKS[-1][1]
+    for line in tree.splitlines():
+        assert (README.parent / line.split()[0]).exists(), line

@@ -1,0 +1,198 @@
+"""Columns to numbers: Number and Category."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from dfgen.errors import ArgumentError, ManifestError
+from dfgen.samples.tabular import Category, Number
+
+
+def refused(kind, make):
+    with pytest.raises(kind) as error:
+        make()
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("column", "dtype", "expected"),
+    [
+        (pa.array([1, -2], pa.int64()), None, np.array([1, -2], np.int32)),
+        (pa.array([1, 2], pa.uint8()), None, np.array([1, 2], np.int32)),
+        (pa.array([True, False]), None, np.array([1, 0], np.int32)),
+        (pa.array([0.5, 2.0]), None, np.array([0.5, 2], np.float32)),
+        (pa.array([0.1], pa.float32()), "float64", np.array([np.float32(0.1)], np.float64)),
+        (pa.array([2**40]), "int64", np.array([2**40])),
+        (pa.array([3]), "float32", np.array([3], np.float32)),
+        (pa.array([float("inf")]), None, np.array([np.inf], np.float32)),
+        (pa.array([], pa.int64()), None, np.array([], np.int32)),
+    ],
+)
+def test_number(column, dtype, expected):
+    values = Number("n", dtype).encode(column)
+    np.testing.assert_array_equal(values, expected)
+    assert values.dtype == expected.dtype
+    assert Number("n", dtype).gather(values) is values
+
+
+@pytest.mark.parametrize(
+    ("column", "dtype", "message"),
+    [
+        (pa.array(["a"]), None,
+         "column 'n' holds string, Number needs numbers. For classes write dfgen.Category('n')"),
+        (pa.array([1, None, None]), None,
+         "column 'n' has 2 missing values; drop or fill them: df = df[df['n'].notna()]"),
+        (pa.array([1.5, None, float("nan")]), None,
+         "column 'n' has 2 missing values; drop or fill them: df = df[df['n'].notna()]"),
+        (pa.array([True, None]), None,
+         "column 'n' has 1 missing values; drop or fill them: df = df[df['n'].notna()]"),
+        (pa.array([1, 2**40]), None,
+         "column 'n' holds 1 to 1099511627776, more than int32 can hold: "
+         "write dfgen.Number('n', dtype='int64')"),
+        (pa.array([-1]), "uint8",
+         "column 'n' holds -1 to -1, more than uint8 can hold: "
+         "write dfgen.Number('n', dtype='int64')"),
+        (pa.array([1e300]), None,
+         "column 'n' holds 1e+300 to 1e+300, more than float32 can hold: "
+         "write dfgen.Number('n', dtype='float64')"),
+        (pa.array([1.0]), "int32", "column 'n' holds floats, int32 cannot hold them"),
+    ],
+)  # fmt: skip
+def test_numbers_that_cannot_be(column, dtype, message):
+    assert refused(ManifestError, lambda: Number("n", dtype).encode(column)) == message
+
+
+@pytest.mark.parametrize("dtype", ["text", "object", "datetime64[s]", "complex64", 5])
+def test_a_dtype_that_holds_no_numbers(dtype):
+    message = refused(ArgumentError, lambda: Number("n", dtype))
+    assert message == f'dtype must be a NumPy dtype of numbers as "float32", got {dtype!r}'
+
+
+@pytest.mark.parametrize("make", [dict, pd.Series])
+def test_number_of_one_row(make):
+    value = Number("age")(make({"age": 41.5}))
+    assert (value, value.dtype, value.shape) == (41.5, np.float32, ())
+    value = Number("age", "int64")(make({"age": np.int16(3)}))
+    assert (value, value.dtype) == (3, np.int64)
+
+
+NAMES = ("", "dog", "Kätzchen", "犬")
+
+
+@pytest.mark.parametrize(
+    ("column", "names", "expected"),
+    [
+        (pa.array(["犬", "", "dog"]), NAMES, [3, 0, 1]),
+        (pa.array(["犬", "", "dog"], pa.large_string()), NAMES, [3, 0, 1]),
+        (pa.array(["dog", "", "dog"]).dictionary_encode(), NAMES, [1, 0, 1]),
+        (pa.array([True, False]), (False, True), [1, 0]),
+        (pa.array([30, 10, 10]), (10, 20, 30), [2, 0, 0]),
+        (pa.array([7], pa.int8()), (7, 8), [0]),
+        (pa.array([], pa.string()), NAMES, []),
+    ],
+)
+def test_category_numbers_by_name(column, names, expected):
+    values = Category("kind", class_names=names).encode(column)
+    assert (values.tolist(), values.dtype) == (expected, np.int32)
+
+
+def test_category_of_pandas_keeps_unused_classes():
+    frame = pd.Series(["b", "a"], dtype=pd.CategoricalDtype(["z", "b", "a"]))
+    category = Category("kind", "categorical", tuple(frame.cat.categories))
+    values = category.encode(pa.Array.from_pandas(frame))
+    assert values.tolist() == [1, 2]
+    np.testing.assert_array_equal(
+        category.gather(values), np.array([[0, 1, 0], [0, 0, 1]], np.float32)
+    )
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        ("int", np.array([1, 0], np.int32)),
+        ("binary", np.array([[1], [0]], np.float32)),
+        ("categorical", np.array([[0, 1], [1, 0]], np.float32)),
+    ],
+)
+def test_label_modes(mode, expected):
+    category = Category("kind", mode, ("a", "b"))
+    batch = category.gather(category.encode(pa.array(["b", "a"])))
+    np.testing.assert_array_equal(batch, expected)
+    assert batch.dtype == expected.dtype
+    for make in (dict, pd.Series):
+        one = category(make({"kind": "b"}))
+        np.testing.assert_array_equal(one, expected[0])
+        assert (one.dtype, one.shape) == (expected.dtype, expected.shape[1:])
+
+
+@pytest.mark.parametrize(
+    ("column", "names", "message"),
+    [
+        (pa.array(["a", None]), ("a", "b"),
+         "column 'kind' has 1 rows without a class; drop them: df = df[df['kind'].notna()]"),
+        (pa.array(["a", None]).dictionary_encode(), ("a", "b"),
+         "column 'kind' has 1 rows without a class; drop them: df = df[df['kind'].notna()]"),
+        (pa.array(["a", "x", "y", "x"]), ("a", "b"),
+         "column 'kind' holds 'x', 'y' in 3 rows, not among its class names: 'a', 'b'"),
+        (pa.array([99]), tuple(range(12)),
+         "column 'kind' holds 99 in 1 rows, not among its class names: "
+         "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ... (12 in all)"),
+        (pa.array([1]), ("a", "b"),
+         "class_names of column 'kind' are 'a', 'b', but the column holds int64: "
+         "give names of that type"),
+        (pa.array([1], pa.int8()), (1, 300),
+         "class_names of column 'kind' are 1, 300, but the column holds int8: "
+         "give names of that type"),
+        (pa.array([True]), ("no", "yes"),
+         "class_names of column 'kind' are 'no', 'yes', but the column holds bool: "
+         "give names of that type"),
+    ],
+)  # fmt: skip
+def test_values_that_are_no_class(column, names, message):
+    category = Category("kind", class_names=names)
+    assert refused(ManifestError, lambda: category.encode(column)) == message
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), pd.NA])
+def test_a_missing_class_of_one_row(missing):
+    message = refused(
+        ManifestError, lambda: Category("kind", class_names=("a", "b"))({"kind": missing})
+    )
+    assert message == (
+        "column 'kind' has 1 rows without a class; drop them: df = df[df['kind'].notna()]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"label_mode": "onehot"},
+         "label_mode must be one of ('int', 'categorical', 'binary'), got 'onehot'"),
+        ({"class_names": "ab"}, "class_names must be distinct names, got 'ab'"),
+        ({"class_names": ("a", "a")}, "class_names must be distinct names, got ('a', 'a')"),
+        ({"class_names": ()}, "class_names must be distinct names, got ()"),
+        ({"class_names": 5}, "class_names must be distinct names, got 5"),
+        ({"label_mode": "binary", "class_names": ("a", "b", "c")},
+         "label_mode=\"binary\" needs two classes, column 'kind' has 3: 'a', 'b', 'c'. "
+         'Use label_mode="int" or "categorical"'),
+    ],
+)  # fmt: skip
+def test_bad_arguments(arguments, message):
+    assert refused(ArgumentError, lambda: Category("kind", **arguments)) == message
+
+
+def test_one_row_does_not_tell_the_classes():
+    message = refused(ArgumentError, lambda: Category("kind")({"kind": "a"}))
+    assert message == ("one row does not tell the classes: write Category('kind', class_names=...)")
+
+
+def test_specs_are_values():
+    one, two = Category("k", class_names=["a", "b"]), Category("k", class_names=("a", "b"))
+    assert one == two and hash(one) == hash(two) and pickle.loads(pickle.dumps(one)) == one
+    assert repr(one) == "Category(column='k', label_mode='int', class_names=('a', 'b'))"
+    assert repr(Number("n", "f4")) == "Number(column='n', dtype='float32')"
+    with pytest.raises(AttributeError):
+        one.column = "x"
