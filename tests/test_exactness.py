@@ -37,7 +37,7 @@ class At(keras.callbacks.Callback):
 @pytest.mark.parametrize("built", [True, False], ids=["built", "unbuilt"])
 @pytest.mark.parametrize("rows", [3, 4, 8, 11, 48, 45])
 def test_each_row_once_an_epoch_in_another_order_each_epoch(frame, rows, built):
-    """Sets of 1, 2, 3 and 12 batches, with and without a short last one; fit shuffles by default."""
+    """Sets of 1, 2, 3 and 12 batches, with and without a short last one; fit's own shuffle."""
     model, seq = watcher(built=built), sequence(frame, rows)
     model.fit(seq, epochs=3, verbose=0)
     assert model.seen() == orders(rows, range(3))
@@ -184,7 +184,7 @@ def test_class_weight_weighs_the_rows_and_loses_none(frame):
     model, seq = watcher(), sequence(frame, 10, class_weight={"odd": 3})
     model.fit(seq, epochs=2, verbose=0)
     assert model.seen() == orders(10, range(2))
-    x, y, weights = seq[0]
+    _, y, weights = seq[0]
     assert weights.tolist() == [3.0 if label else 1.0 for label in y.tolist()]
 
 
@@ -288,7 +288,7 @@ def test_a_bad_file_raises_from_evaluate_and_predict_too(frame):
     df.loc[7, "path"] = "gone.png"
     seq = dfgen.Sequence(df, batch_size=4, image_size=(4, 4), shuffle=False)
     for run in ("evaluate", "predict"):
-        with pytest.raises(FileNotFoundError, match="row id=7, path='gone.png'"):
+        with pytest.raises(FileNotFoundError, match=r"row id=7, path='gone\.png'"):
             getattr(watcher(built=True), run)(seq, verbose=0)
 
 
@@ -316,7 +316,7 @@ def test_batch_size_given_to_evaluate_raises_and_shuffle_of_validation_data_does
 
 
 def test_validation_split_is_refused(frame):
-    with pytest.raises(ValueError, match="validation_split|cannot be split|Argument"):
+    with pytest.raises(ValueError, match="`validation_split` is only supported"):
         watcher().fit(sequence(frame, 8), validation_split=0.5, verbose=0)
 
 

@@ -144,7 +144,7 @@ def test_a_plain_frame_of_id_path_label_needs_no_other_argument(frame):
     [("int", (4,), "int32"), ("categorical", (4, 2), "float32"), ("binary", (4, 1), "float32")],
 )
 def test_label_modes_have_the_shapes_and_dtypes_of_keras(frame, label_mode, shape, dtype):
-    x, y = sequence(frame(8), label_mode=label_mode, shuffle=False)[0]
+    _, y = sequence(frame(8), label_mode=label_mode, shuffle=False)[0]
     assert (y.shape, y.dtype) == (shape, dtype)
     assert (y.argmax(1) if label_mode == "categorical" else y.ravel()).tolist() == [0, 1, 0, 1]
 
@@ -340,7 +340,7 @@ COLUMNS = "Columns: id, path, label."
     ids=lambda value: json.dumps(value, default=str)[:40] if isinstance(value, dict) else "",
 )
 def test_a_wrong_argument_says_what_was_received_and_what_to_do(frame, options, message):
-    with pytest.raises((dfgen.DfgenError)) as caught:
+    with pytest.raises(dfgen.DfgenError) as caught:
         sequence(frame(8), **options)
     assert str(caught.value) == message
 
@@ -369,7 +369,7 @@ def test_an_argument_that_never_was_is_a_type_error_with_a_hint(frame):
             "df = df[df['path'].notna()]",
         ),
         (
-            lambda df: df.assign(path=[""] + [*df.path[1:]]),
+            lambda df: df.assign(path=["", *df.path[1:]]),
             "1 of 8 rows of the manifest have no path",
         ),
         (lambda df: df.assign(path=1), "column 'path' holds int64, expected paths of files"),

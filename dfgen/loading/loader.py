@@ -18,7 +18,7 @@ from dfgen.loading.metrics import Metrics, total
 from dfgen.loading.order import batch_count, permutation, whole
 from dfgen.loading.processes import Process, pickled
 from dfgen.loading.stream import Stream
-from dfgen.loading.workers import Here, Threads, usable_cpus
+from dfgen.loading.workers import CLOSED, Here, Threads, usable_cpus
 from dfgen.samples.reader import SampleReader
 
 Rows = npt.NDArray[np.int64]
@@ -113,7 +113,7 @@ class Loader:
             return None
         if not use_multiprocessing:
             return Threads(self.workers, partial(Here, self._maker))
-        arguments = (pickled(self._maker), self.reader.where, self.specs, self._chunk)
+        arguments = (self._maker, pickled(self._maker), self.specs, self._chunk)
         return Threads(self.workers, partial(Process, *arguments))
 
     def __len__(self) -> int:
@@ -166,7 +166,7 @@ class Loader:
     def start(self, epoch: int, step: int) -> Making:
         """Begin to make a batch; without workers, make it."""
         if self._closed:
-            raise ArgumentError("this Sequence was closed: make a new one")
+            raise ArgumentError(CLOSED)
         rows = self.rows(epoch, step)
         weights = None if self._weights is None else self._weights[rows]
         batch = Batch(self._buffers.batch(len(rows)), weights, rows)
@@ -191,9 +191,7 @@ class Loader:
         began = time.perf_counter()
         timeout = self._limits.read_timeout
         while not making.wait(None if timeout is None else timeout / 4):
-            stuck = self._stuck(making)
-            if stuck is not None:
-                making.cancelled = True
+            if self._gave_up(making):
                 making = self.start(*making.position)
         batch, problems = making.result()
         self.problems.update(problems)
@@ -201,27 +199,27 @@ class Loader:
         self._handed_out += 1
         return batch
 
-    def _stuck(self, making: Making) -> int | None:
-        """Return a row of a batch whose read takes too long; raise unless rows are skipped."""
+    def _gave_up(self, making: Making) -> bool:
+        """Give up a batch if one of its reads takes too long; raise unless rows are skipped."""
         threads, timeout = self._threads, self._limits.read_timeout
         if threads is None or timeout is None:
-            return None
+            return False
         for worker in threads.workers:
             row, since = worker.reading() or (-1, 0.0)
-            late = time.perf_counter() - since > timeout and not worker.abandoned
-            if row >= 0 and late and row in making.batch.rows:
+            late = row >= 0 and time.perf_counter() - since > timeout
+            if late and worker.busy_with is making:
+                making.cancelled = True
                 threads.replace(worker)
                 message = (
                     f"{self.reader.where(row)}: the read took longer than "
                     f"limits.read_timeout={timeout} seconds"
                 )
                 if not self._maker.skip:
-                    making.cancelled = True
                     raise ReadTimeoutError(message)
                 self._known.add(row)
                 self.problems[row] = message
-                return row
-        return None
+                return True
+        return False
 
     def _swap_parked(self, stream: Stream | None) -> Stream | None:
         with self._lock:

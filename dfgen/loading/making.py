@@ -39,17 +39,19 @@ class Making:
     cancelled: bool = False
     _problems: dict[int, str] = field(default_factory=dict)
     _blanks: list[int] = field(default_factory=list)
-    _error: BaseException | None = None
+    _errors: dict[int, BaseException] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _done: threading.Event = field(default_factory=threading.Event)
 
     def run(self, chunk: Chunk, part: slice, worker: Worker) -> None:
         """Have a worker make one chunk; what it raises is raised by `result`."""
+        worker.busy_with = self
         try:
-            if self._error is None and not self.cancelled:
+            if not self.cancelled:
                 self._run(chunk, part, worker)
         except BaseException as error:
-            self._error = error
+            self._errors[part.start] = error
+        worker.busy_with = None
         with self._lock:
             self.pending -= 1
             if not self.pending:
@@ -74,8 +76,8 @@ class Making:
         Real rows of a batch with blanks weigh batch / real, so that the loss, a mean over the
         batch, is the mean over the real rows.
         """
-        if self._error is not None:
-            raise self._error
+        if self._errors:
+            raise self._errors[min(self._errors)]  # the first in the order, whoever was first
         weights, size = self.batch.weights, len(self.batch.rows)
         if weights is not None and self._blanks:
             weights[self._blanks] = 0

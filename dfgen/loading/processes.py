@@ -19,6 +19,7 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from math import prod
 from typing import IO, Any
 
@@ -39,17 +40,16 @@ class Process:
     """Makes chunks in a process of its own, which is replaced when it dies.
 
     Args:
-        payload: the pickled Maker.
-        where: row -> its id and path, for messages.
+        maker: makes chunks, in the process.
+        payload: the same, pickled once for all processes.
         specs: name -> what one sample is.
         size: rows of a chunk at most.
     """
 
-    def __init__(
-        self, payload: bytes, where: Callable[[int], str], specs: Mapping[str, Spec], size: int
-    ) -> None:
+    def __init__(self, maker: Maker, payload: bytes, specs: Mapping[str, Spec], size: int) -> None:
         self._payload = payload
-        self._where = where
+        self._where = maker.reader.where
+        self._skip = maker.skip
         self._specs = dict(specs)
         self._size = size
         self._deaths: Counter[int] = Counter()
@@ -57,25 +57,29 @@ class Process:
         self._file: IO[bytes] | None = None
         self.watch = Watch()
         self.abandoned = False
+        self.busy_with: object = None
 
     def fill(
         self, chunk: Chunk, arrays: Arrays, cancelled: Callable[[], bool]
     ) -> dict[int, str | None]:
         """Fill the arrays of a chunk, as `Maker.fill`."""
+        deadly: dict[int, str] = {}
         while not cancelled():
             try:
                 blanks, seconds, counts, error = self._ask(chunk)
             except (EOFError, OSError, pickle.UnpicklingError):
                 if self.abandoned:
-                    break
-                self._bury()
+                    raise WorkerError("this worker was given up") from None
+                deadly |= self._bury()
+                chunk = replace(chunk, known={*chunk.known, *deadly})
                 continue
             self.watch.add(seconds, counts)
             if error is not None:
                 raise error
             for name, array in arrays.items():
                 array[...] = self._shared[name][: len(array)]
-            return blanks  # type: ignore[no-any-return]
+            rows = chunk.rows.tolist()
+            return {place: why or deadly.get(rows[place]) for place, why in blanks.items()}
         return {}
 
     def _ask(self, chunk: Chunk) -> tuple[Any, ...]:
@@ -103,18 +107,25 @@ class Process:
         pickle.dump(hello, self._child.stdin)  # type: ignore[arg-type]
         return self._child
 
-    def _bury(self) -> None:
-        """Note which row the process died on; three times are too many."""
+    def _bury(self) -> dict[int, str]:
+        """Note which row the process died on; three times are too many.
+
+        Returns:
+            Row -> what is wrong with it, if it is to be skipped from now on.
+        """
         row, code = int(self._header[_ROW]), self._end()
         self._deaths[row] += 1
         if self._deaths[row] < _DEATHS:
-            return
+            return {}
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         if row < 0:
             raise WorkerError(f"a worker process cannot start ({how}): see what it printed")
-        raise WorkerError(
+        error = WorkerError(
             f"{self._where(row)}: {_DEATHS} worker processes died on this row (the last: {how})"
         )
+        if not self._skip:
+            raise error
+        return {row: str(error)}
 
     def _end(self) -> int:
         child, self._child = self._child, None

@@ -1,13 +1,15 @@
 """Decode threads: OpenCV, Pillow, NumPy and file reads release the GIL."""
 
+import contextlib
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
-from dfgen.errors import ArgumentError
+from dfgen.errors import ArgumentError, WorkerError
 from dfgen.loading.chunks import Arrays, Chunk, Maker
 from dfgen.loading.metrics import Watch
 
@@ -17,6 +19,7 @@ class Worker(Protocol):
 
     watch: Watch
     abandoned: bool
+    busy_with: object
 
     def fill(
         self, chunk: Chunk, arrays: Arrays, cancelled: Callable[[], bool]
@@ -40,12 +43,16 @@ class Here:
         self._maker = maker
         self.watch = Watch()
         self.abandoned = False
+        self.busy_with: object = None
 
     def fill(
         self, chunk: Chunk, arrays: Arrays, cancelled: Callable[[], bool]
     ) -> dict[int, str | None]:
         """Fill the arrays of a chunk, as `Maker.fill`."""
-        return self._maker.fill(chunk, arrays, self.watch, cancelled)
+        blanks = self._maker.fill(chunk, arrays, self.watch, lambda: cancelled() or self.abandoned)
+        if self.abandoned:
+            raise WorkerError(_GIVEN_UP)
+        return blanks
 
     def reading(self) -> tuple[int, float] | None:
         """Return the row that is being read and since when."""
@@ -60,7 +67,23 @@ class Here:
         """Hold nothing."""
 
 
+class _Nobody(Here):
+    """Stands for the workers of what was closed, so that nobody waits for ever."""
+
+    def __init__(self) -> None:
+        self.abandoned = True
+
+    def fill(
+        self, chunk: Chunk, arrays: Arrays, cancelled: Callable[[], bool]
+    ) -> dict[int, str | None]:
+        """Refuse."""
+        raise ArgumentError(CLOSED)
+
+
 Task = Callable[[Worker], None]
+CLOSED = "this Sequence was closed: make a new one"
+_GIVEN_UP = "this worker was given up"
+_PATIENCE = 2.0  # seconds that closing waits for threads, one of which may be stuck in a read
 
 
 def usable_cpus() -> int:
@@ -92,8 +115,9 @@ class Threads:
     """Runs tasks in order of submission on daemon threads of its own.
 
     Not a `ThreadPoolExecutor`, which is joined when the interpreter exits and so would wait there
-    for every batch still in the making. Threads start with the first task, and end when nobody
-    holds this object any more: they hold its queue only.
+    for every batch still in the making. Threads start with the first task. They end when nobody
+    holds this object any more, since they hold its queue only, and before the interpreter does: a
+    daemon thread that it stops inside of OpenCV would abort the process.
 
     Args:
         count: number of threads, at least 1.
@@ -105,15 +129,16 @@ class Threads:
         self._make_worker = make_worker
         self._tasks: SimpleQueue[Task | None] = SimpleQueue()
         self._lock = threading.Lock()
-        self._finalizer = weakref.finalize(self, _stop, self._tasks, count)
+        self._threads: list[threading.Thread] = []
         self.workers: list[Worker] = []
         """In the order in which they started; also those abandoned."""
+        self._finalizer = weakref.finalize(self, _stop, self._tasks, self.workers, self._threads)
 
     def submit(self, task: Task) -> None:
         """Run a task, which must not raise, as soon as a thread is free."""
         with self._lock:
             if not self._finalizer.alive:
-                raise ArgumentError("this Sequence was closed: make a new one")
+                raise ArgumentError(CLOSED)
             while len(self.workers) < self._count:
                 self._start()
             self._tasks.put(task)
@@ -127,7 +152,7 @@ class Threads:
                 self._start()
 
     def close(self) -> None:
-        """End the threads after the tasks that were submitted."""
+        """End the threads; tasks not begun are refused, and what is being made is given up."""
         with self._lock:
             self._finalizer()
 
@@ -136,7 +161,9 @@ class Threads:
         name = f"dfgen-{len(self.workers)}"
         self.workers.append(worker)
         arguments: Any = (self._tasks, worker)
-        threading.Thread(target=_run, args=arguments, name=name, daemon=True).start()
+        thread = threading.Thread(target=_run, args=arguments, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
 
 def _run(tasks: "SimpleQueue[Task | None]", worker: Worker) -> None:
@@ -148,6 +175,19 @@ def _run(tasks: "SimpleQueue[Task | None]", worker: Worker) -> None:
         worker.close()
 
 
-def _stop(tasks: "SimpleQueue[Task | None]", count: int) -> None:
-    for _ in range(count):
+def _stop(
+    tasks: "SimpleQueue[Task | None]", workers: list[Worker], threads: list[threading.Thread]
+) -> None:
+    nobody = _Nobody()
+    for worker in workers:
+        worker.abandon()
+    with contextlib.suppress(Empty):
+        while True:
+            if (task := tasks.get_nowait()) is not None:
+                task(nobody)
+    for _ in threads:
         tasks.put(None)
+    end = time.monotonic() + _PATIENCE
+    for thread in threads:
+        if thread is not threading.current_thread():
+            thread.join(max(0.0, end - time.monotonic()))

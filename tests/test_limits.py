@@ -1,0 +1,175 @@
+"""Bounds on memory and on the time of a read, and what the workers tell of their time."""
+
+import os
+import threading
+import time
+
+import cv2
+import numpy as np
+import pytest
+
+import dfgen
+from dfgen.loading.workers import _cgroup_cpus
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def sequence(df, **options):
+    return dfgen.Sequence(df, **{"batch_size": 4, "image_size": (4, 4), "workers": 2, **options})
+
+
+@pytest.fixture
+def stuck(frame, tmp_path):
+    """A frame whose row 6 is a pipe that nobody writes to: its read never returns."""
+    pipe = str(tmp_path / "pipe.png")
+    os.mkfifo(pipe)
+    df = frame(20)
+    df.loc[6, "path"] = pipe
+    yield df
+    # let the abandoned reads go, so that their threads end
+    writer = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+    os.write(writer, b"x")
+    os.close(writer)
+
+
+@pytest.mark.parametrize(
+    ("memory", "nbytes"),
+    [(1000, 1000), ("2GB", 2 * 10**9), ("1.5 MiB", 3 * 2**19), ("512kb", 512_000), (None, None)],
+)
+def test_memory_is_bytes_or_a_text(memory, nbytes):
+    assert dfgen.Limits(memory=memory).nbytes == nbytes
+
+
+@pytest.mark.parametrize("memory", ["much", "2 GBs", "1.2.3GB", "GB", 0, -5])
+def test_a_wrong_memory_is_refused(memory):
+    with pytest.raises(ValueError, match="memory must be"):
+        dfgen.Limits(memory=memory)
+
+
+def test_a_wrong_read_timeout_is_refused(frame):
+    with pytest.raises(ValueError, match="read_timeout must be seconds above 0, got 0"):
+        dfgen.Limits(read_timeout=0)
+    with pytest.raises(ValueError, match="read_timeout needs workers"):
+        sequence(frame(8), workers=0, limits=dfgen.Limits(read_timeout=1))
+
+
+@pytest.mark.parametrize(("batch_size", "depth"), [(1, 10), (4, 5), (10, 2), (20, 1)])
+def test_batches_in_flight_stay_below_the_memory_whatever_their_size(frame, batch_size, depth):
+    row = 4 * 4 * 3 + 4  # pixels and an int32
+    seq = sequence(frame(100), batch_size=batch_size, limits=dfgen.Limits(memory=20 * row))
+    started, start = [], seq._loader.start
+    seq._loader.start = lambda epoch, step: started.append(step) or start(epoch, step)
+    next(iter(seq))
+    assert len(started) == depth + 1
+    assert seq._loader.depth * batch_size * row <= 20 * row
+
+
+def test_a_batch_larger_than_the_memory_is_refused(frame):
+    with pytest.raises(ValueError) as caught:
+        sequence(frame(8), limits=dfgen.Limits(memory="0.1KB"))
+    assert str(caught.value) == (
+        "one batch takes 208 bytes, more than limits.memory='0.1KB': make the batches smaller, or "
+        "the limit larger"
+    )
+
+
+@pytest.mark.parametrize("use_multiprocessing", [False, True], ids=["threads", "processes"])
+def test_a_read_that_never_returns_is_an_error_that_names_the_row(stuck, use_multiprocessing):
+    seq = sequence(
+        stuck,
+        shuffle=False,
+        limits=dfgen.Limits(read_timeout=0.5),
+        use_multiprocessing=use_multiprocessing,
+    )
+    batches = iter(seq)
+    assert next(batches)[0][:, 0, 0, 0].tolist() == [0, 1, 2, 3]
+    with pytest.raises(TimeoutError) as caught:
+        next(batches)
+    assert str(caught.value) == (
+        f"row id=6, path={stuck.path[6]!r}: the read took longer than limits.read_timeout=0.5 "
+        "seconds"
+    )
+    assert seq[3][0][:, 0, 0, 0].tolist() == [12, 13, 14, 15]
+    seq.close()
+
+
+@pytest.mark.parametrize("use_multiprocessing", [False, True], ids=["threads", "processes"])
+def test_a_read_that_never_returns_is_skipped_where_rows_are(stuck, use_multiprocessing):
+    seq = sequence(
+        stuck,
+        shuffle=False,
+        on_error="skip",
+        limits=dfgen.Limits(read_timeout=0.5),
+        use_multiprocessing=use_multiprocessing,
+    )
+    for _ in range(2):
+        rows = [x[:, 0, 0, 0].tolist() for x, _, _ in seq]
+        assert rows == [
+            [0, 1, 2, 3],
+            [4, 5, 0, 7],
+            *([r, r + 1, r + 2, r + 3] for r in (8, 12, 16)),
+        ]
+    assert seq.problems["id"].tolist() == [6]
+    seq.close()
+
+
+def test_a_slow_transform_is_no_slow_read(frame):
+    def slow(sample, rng):
+        threading.Event().wait(0.3)
+        return sample
+
+    seq = sequence(frame(2), transform=slow, limits=dfgen.Limits(read_timeout=0.1))
+    assert len(list(seq)) == 1
+
+
+@pytest.mark.parametrize("use_multiprocessing", [False, True], ids=["threads", "processes"])
+def test_metrics_count_samples_batches_bytes_and_seconds(frame, use_multiprocessing):
+    df = frame(40)
+
+    def busy(sample, rng):
+        end = time.perf_counter() + 0.001
+        while time.perf_counter() < end:
+            pass
+        return sample
+
+    with sequence(
+        df, transform=busy, max_queue_size=1, use_multiprocessing=use_multiprocessing
+    ) as seq:
+        assert seq.metrics.samples == seq.metrics.batches == 0
+        list(seq)
+        metrics = seq.metrics
+    assert metrics.batches == 10
+    assert 40 <= metrics.samples <= 44  # one batch ahead
+    size = sum(os.path.getsize(path) for path in df.path)
+    assert size <= metrics.bytes <= size * 1.2
+    assert metrics.seconds["transform"] >= 0.04
+    assert all(metrics.seconds[stage] > 0 for stage in ("read", "decode", "resize"))
+    assert metrics.seconds["consumer_wait"] > 0
+
+
+def test_a_large_image_takes_its_time_in_the_stage_that_it_is_in(frame, tmp_path):
+    noise = np.random.default_rng(0).integers(256, size=(1500, 1500, 3), dtype=np.uint8)
+    cv2.imwrite(str(tmp_path / "noise.png"), noise)
+    df = frame(1).assign(path=str(tmp_path / "noise.png"))
+    with sequence(df, workers=1) as seq:
+        list(seq)
+        seconds = seq.metrics.seconds
+    assert max(("read", "decode", "resize", "transform"), key=seconds.get) == "decode"
+
+
+@pytest.mark.parametrize(
+    ("files", "cpus"),
+    [
+        ({"cpu.max": "max 100000\n"}, None),
+        ({"cpu.max": "250000 100000\n"}, 3),
+        ({"cpu.max": "50000 100000\n"}, 1),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, None),
+        ({"cpu/cpu.cfs_quota_us": "200000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 2),
+        ({}, None),
+    ],
+)
+def test_the_quota_of_a_container_bounds_the_workers(tmp_path, files, cpus):
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert _cgroup_cpus(str(tmp_path)) == cpus

@@ -1,0 +1,259 @@
+"""Worker processes: the same bytes as threads, and every way to die. Each test has an alarm."""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import warnings
+
+import numpy as np
+import pytest
+
+import dfgen
+from dfgen.loading import processes
+from dfgen.loading.processes import shared_memory
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def sequence(df, **options):
+    options = {"batch_size": 8, "image_size": (4, 4), "workers": 2, **options}
+    return dfgen.Sequence(df, use_multiprocessing=True, **options)
+
+
+def shift(sample, rng):
+    return {**sample, "image": sample["image"] + rng.integers(100, dtype=np.uint8)}
+
+
+def contents(seq, epochs=2):
+    return [[tuple(a.tobytes() for a in batch) for batch in seq] for _ in range(epochs)]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 7])
+def test_processes_give_the_same_bytes_as_threads(frame, workers):
+    df = frame(60).assign(weight=np.arange(60.0))
+    options = {"y": "label", "sample_weight": "weight", "transform": shift, "scale": "0..1"}
+    with dfgen.Sequence(df, batch_size=8, image_size=(4, 4), workers=0, **options) as reference:
+        expected = contents(reference)
+    with sequence(df, workers=workers, **options) as seq:
+        assert contents(seq) == expected
+
+
+def test_batches_that_are_kept_stay_as_they_were(frame):
+    with sequence(frame(120), image_size=(64, 64)) as seq:
+        kept = [(x, x.copy()) for x, _ in seq]
+    assert all((x == copy).all() for x, copy in kept)
+
+
+def test_a_script_without_a_main_guard_works_and_its_processes_load_no_keras(frame, tmp_path):
+    frame(40).to_pickle(tmp_path / "frame.pkl")
+    script = tmp_path / "train.py"
+    script.write_text(
+        textwrap.dedent("""
+        import keras
+        import numpy as np
+        import pandas as pd
+        import dfgen
+
+        loaded = []
+
+        def spy(sample, rng):
+            import sys
+            heavy = {"keras", "tensorflow", "jax", "torch", "pandas"} & set(sys.modules)
+            sample["label"] = sample["label"] + np.int32(100 * len(heavy))
+            print("printed by a transform")
+            return sample
+
+        df = pd.read_pickle("frame.pkl")
+        with dfgen.Sequence(df, batch_size=8, image_size=(4, 4), workers=2,
+                            use_multiprocessing=True, transform=spy) as seq:
+            print(sorted({int(v) for _, y in seq for v in y}), flush=True)
+        """)
+    )
+    found = subprocess.run(
+        [sys.executable, str(script)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert (found.returncode, found.stdout) == (0, "[0, 1]\n"), found.stderr
+    assert "printed by a transform" in found.stderr
+
+
+def test_a_process_that_is_killed_is_replaced_and_its_batch_made_again(frame, tmp_path):
+    flag = tmp_path / "killed"
+
+    def die_once(sample, rng):
+        if sample["image"][0, 0, 0] == 21 and not flag.exists():
+            flag.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return sample
+
+    with sequence(frame(40), transform=die_once, shuffle=False) as seq:
+        rows = [int(v) for x, _ in seq for v in x[:, 0, 0, 0]]
+    assert rows == [*range(40)]
+    assert flag.exists()
+
+
+def test_killing_all_processes_between_batches_loses_nothing(frame):
+    with sequence(frame(80), shuffle=False, max_queue_size=2) as seq:
+        rows = []
+        for step, (x, _) in enumerate(seq):
+            rows += x[:, 0, 0, 0].tolist()
+            if step % 3 == 0:
+                for worker in seq._loader._threads.workers:
+                    if worker._child is not None:
+                        worker._child.send_signal(signal.SIGKILL)
+    assert rows == [*range(80)]
+
+
+def test_a_row_that_kills_three_processes_is_named(frame):
+    def die(sample, rng):
+        if sample["image"][0, 0, 0] == 21:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return sample
+
+    df = frame(40)
+    with sequence(df, transform=die, shuffle=False) as seq, pytest.raises(RuntimeError) as caught:
+        list(seq)
+    assert str(caught.value) == (
+        f"row id=21, path={df.path[21]!r}: 3 worker processes died on this row (the last: killed "
+        "by SIGSEGV)"
+    )
+
+
+def test_a_row_that_kills_three_processes_is_skipped_where_rows_are(frame):
+    def die(sample, rng):
+        if sample["image"][0, 0, 0] == 21:
+            os._exit(5)
+        return sample
+
+    with sequence(frame(40), transform=die, shuffle=False, on_error="skip") as seq:
+        batches = list(seq)
+        assert seq.problems["id"].tolist() == [21]
+    assert batches[2][2].tolist() == pytest.approx([8 / 7] * 5 + [0] + [8 / 7] * 2)
+    assert batches[2][0][:, 0, 0, 0].tolist() == [16, 17, 18, 19, 20, 0, 22, 23]
+
+
+def test_an_error_in_a_transform_names_the_row_and_holds_the_traceback(frame):
+    def fail(sample, rng):
+        raise KeyError("nothing here")
+
+    df = frame(8)
+    with sequence(df, transform=fail, shuffle=False) as seq, pytest.raises(RuntimeError) as caught:
+        seq[0]
+    assert str(caught.value) == (
+        f"row id=0, path={df.path[0]!r}: the transform raised KeyError: 'nothing here'"
+    )
+    assert "in fail" in caught.value.__notes__[0]
+
+
+def test_a_missing_file_is_the_same_error_as_in_a_thread(frame):
+    df = frame(8)
+    df.loc[3, "path"] = "gone.png"
+    with sequence(df) as seq, pytest.raises(FileNotFoundError, match=r"row id=3, path='gone\.png'"):
+        seq[0]
+
+
+def test_sys_exit_in_a_transform_ends_no_process_and_is_told(frame):
+    def leave(sample, rng):
+        sys.exit(123)
+
+    with sequence(frame(8), transform=leave) as seq, pytest.raises(SystemExit):
+        seq[0]
+
+
+def test_a_transform_that_cannot_be_pickled_is_named_at_construction(frame):
+    lock = threading.Lock()
+
+    def locked(sample, rng):
+        with lock:
+            return sample
+
+    with pytest.raises(ValueError) as caught:
+        sequence(frame(8), transform=locked)
+    assert str(caught.value).startswith(f"transform={locked!r} cannot be sent to a worker process")
+    assert "Make what it holds inside of it, or use threads" in str(caught.value)
+
+
+def test_processes_need_workers(frame):
+    with pytest.raises(ValueError, match="use_multiprocessing=True needs workers, got workers=0"):
+        sequence(frame(8), workers=0)
+
+
+def test_no_process_is_left_after_close_or_after_the_sequence_is_gone(frame):
+    def children(seq):
+        return [worker._child for worker in seq._loader._threads.workers if worker._child]
+
+    with sequence(frame(40)) as closed:
+        list(closed)
+        first = children(closed)
+    dropped = sequence(frame(40))
+    list(dropped)
+    second = children(dropped)
+    del dropped
+    gc.collect()
+    assert first and second
+    for child in first + second:
+        child.wait(timeout=60)  # raises if it is still there
+
+
+def test_processes_end_when_their_parent_is_killed(frame, tmp_path):
+    frame(40).to_pickle(tmp_path / "frame.pkl")
+    script = tmp_path / "parent.py"
+    script.write_text(
+        textwrap.dedent("""
+        import os, signal, time
+        import pandas as pd
+        import dfgen
+
+        def slow(sample, rng):
+            import os, time
+            print(os.getpid(), flush=True)
+            time.sleep(1000)
+            return sample
+
+        seq = dfgen.Sequence(pd.read_pickle("frame.pkl"), batch_size=8, image_size=(4, 4),
+                             workers=2, use_multiprocessing=True, transform=slow)
+        seq[0]
+        """)
+    )
+    parent = subprocess.Popen(
+        [sys.executable, str(script)],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "KERAS_BACKEND": "numpy"},
+    )
+    pids = set()
+    for line in parent.stderr:  # a transform's print goes to stderr
+        if line.strip().isdigit():
+            pids.add(int(line))
+        if len(pids) == 2:
+            break
+    parent.kill()
+    parent.wait(timeout=30)
+    with parent.stderr as pipe:
+        pipe.read()  # it ends when the last process that holds it has ended
+
+
+def test_without_shared_memory_workers_use_a_temporary_file_and_say_so(frame, monkeypatch):
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(processes.os, "posix_fallocate", full)
+    with pytest.warns(UserWarning, match="bytes of shared memory cannot be had"):
+        file, memory = shared_memory(1000)
+    memory[:5] = b"dfgen"
+    assert file.read(5) == b"dfgen"
+    memory.close()
+    file.close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with sequence(frame(40), shuffle=False) as seq:
+            assert [int(v) for x, _ in seq for v in x[:, 0, 0, 0]] == [*range(40)]
