@@ -1,0 +1,135 @@
+"""What reaches each backend: the same memory, without a copy, and what InputMonitor tells of it."""
+
+import csv
+import threading
+
+import keras
+import numpy as np
+import pytest
+from watching import watcher
+
+import dfgen
+from dfgen.loading.metrics import Metrics
+from dfgen.training.callbacks import verdict
+
+pytestmark = pytest.mark.backend
+BACKEND = keras.backend.backend()
+
+
+def sequence(df, **options):
+    return dfgen.Sequence(df, **{"batch_size": 8, "image_size": (64, 64), "workers": 2, **options})
+
+
+def addresses(seq):
+    """The addresses of all batches that the loader makes from now on."""
+    made, start = [], seq._loader.start
+
+    def spy(epoch, step):
+        making = start(epoch, step)
+        made.append(making.batch.arrays["image"].ctypes.data)
+        return making
+
+    seq._loader.start = spy
+    return made
+
+
+def test_the_backend_reads_the_batch_in_place(frame):
+    seq = sequence(frame(40))
+    made = addresses(seq)
+    if BACKEND == "tensorflow":
+        tensors = [x for x, _ in seq.get_tf_dataset()]
+        found = [np.asarray(memoryview(tensor)).ctypes.data for tensor in tensors]
+    elif BACKEND == "torch":
+        tensors = [x for x, _ in seq.get_torch_dataloader()]
+        found = [tensor.data_ptr() for tensor in tensors]
+    else:
+        import jax
+
+        tensors = [jax.device_put(x) for x, _ in seq.get_jax_iterator()]
+        found = [tensor.unsafe_buffer_pointer() for tensor in tensors]
+    assert len(found) == 5
+    assert set(found) <= set(made)
+
+
+def test_a_loop_over_the_tensorflow_dataset_does_not_hide_an_error(frame):
+    if BACKEND != "tensorflow":
+        return  # what follows is TensorFlow's own way to iterate
+    import tensorflow as tf
+
+    df = frame(40)
+    df.loc[30, "path"] = "gone.png"
+    with pytest.raises(tf.errors.OpError, match=r"path='gone\.png'"):
+        list(sequence(df).get_tf_dataset())
+
+
+def test_iterating_draws_nothing_from_the_global_generators(frame):
+    before = np.random.get_state()[1].tolist()
+    if BACKEND == "torch":
+        import torch
+
+        state = torch.get_rng_state().clone()
+        list(sequence(frame(40)).get_torch_dataloader())
+        assert (torch.get_rng_state() == state).all()
+    list(sequence(frame(40)))
+    assert np.random.get_state()[1].tolist() == before
+
+
+def test_input_monitor_adds_its_figures_to_the_logs_of_every_epoch(frame, tmp_path, capsys):
+    seq = sequence(frame(40), image_size=(4, 4))
+    model = watcher()
+    history = model.fit(
+        seq,
+        validation_data=sequence(frame(16), image_size=(4, 4)),
+        epochs=3,
+        verbose=0,
+        callbacks=[dfgen.InputMonitor(), keras.callbacks.CSVLogger(tmp_path / "log.csv")],
+    ).history
+    assert len(history["input_wait"]) == len(history["images_per_second"]) == 3
+    assert all(0 <= share <= 1 for share in history["input_wait"])
+    assert all(rate > 0 for rate in history["images_per_second"])
+    with open(tmp_path / "log.csv") as file:
+        assert {"input_wait", "images_per_second"} <= set(next(csv.DictReader(file)))
+    assert capsys.readouterr().out.startswith("dfgen: training waited for its input ")
+
+
+def test_input_monitor_sees_a_loader_that_is_late(frame, capsys):
+    def slow(sample, rng):
+        threading.Event().wait(0.02)
+        return sample
+
+    seq = sequence(frame(80), image_size=(4, 4), transform=slow)
+    model = watcher(built=True)
+    model.fit(seq, epochs=1, verbose=0)
+    history = model.fit(seq, epochs=2, verbose=0, callbacks=[dfgen.InputMonitor()]).history
+    assert max(history["input_wait"]) > 0.3
+    assert "transform is " in capsys.readouterr().out
+
+
+def test_input_monitor_works_with_repeat_and_counts_every_image(frame):
+    seq = sequence(frame(40), image_size=(4, 4))
+    monitor = dfgen.InputMonitor()
+    watcher().fit(seq.repeat(), steps_per_epoch=3, epochs=2, verbose=0, callbacks=[monitor])
+    assert monitor._images == 24
+
+
+def test_input_monitor_needs_a_sequence(frame):
+    x, y = sequence(frame(8), image_size=(4, 4))[0]
+    with pytest.raises(ValueError, match=r"InputMonitor watches a dfgen\.Sequence, fit was given"):
+        watcher().fit(x, y, verbose=0, callbacks=[dfgen.InputMonitor()])
+
+
+def metrics(**seconds):
+    stages = dict.fromkeys(("read", "decode", "resize", "transform", "consumer_wait"), 0.0)
+    return Metrics(stages | seconds, 0, 0, 0)
+
+
+def test_the_verdict_names_the_longest_stage_and_what_waiting_costs():
+    assert verdict(25, 100, metrics(read=5), metrics(read=15, decode=30)) == (
+        "dfgen: training waited for its input 25.0% of the time; decode is 75% of the workers' "
+        "time: more workers, or files no larger than the model needs would help. Without waiting, "
+        "100.0 s of steps would take 75.0 s."
+    )
+    assert verdict(1, 100, metrics(), metrics(read=9)) == (
+        "dfgen: training waited for its input 1.0% of the time: the model is the limit, a faster "
+        "input would gain nothing more."
+    )
