@@ -360,7 +360,7 @@ def test_an_argument_that_never_was_is_a_type_error_with_a_hint(frame):
         ),
         (
             lambda df: df.assign(id=[0, 1, 2, 3, 4, 5, 6, 6]),
-            "1 ids of the manifest stand on several rows: 6 (rows 6, 7)",
+            "the manifest has ids that stand on several rows (1): 6 (rows 6, 7)",
         ),
         (lambda df: df.assign(id=[None, *"1234567"]), "1 of 8 rows of the manifest have no id"),
         (

@@ -227,8 +227,8 @@ def _check_unique(ids: pa.ChunkedArray, where: str) -> None:
         rows = rows_where(pc.equal(ids, pa.scalar(value, ids.type)))
         examples.append(f"{quote(value)} (rows {', '.join(map(str, first(rows)))})")
     raise ManifestError(
-        f"{len(repeated)} ids of {where} stand on several rows: {'; '.join(examples)}. An id is "
-        'the name of one row. Find them with df[df["id"].duplicated(keep=False)].'
+        f"{where} has ids that stand on several rows ({len(repeated)}): {'; '.join(examples)}. "
+        'An id is the name of one row. Find them with df[df["id"].duplicated(keep=False)].'
     )
 
 
