@@ -43,8 +43,8 @@ def test_null_ids_and_null_or_empty_paths_are_named_by_row():
 def test_duplicate_ids_are_named_with_their_rows():
     refused(
         pa.table({"id": ["a", "b", "a", "b", "a", "c"], "path": list("uvwxyz")}),
-        'the manifest has ids that stand on several rows (2): "a" (rows 0, 2, 4); "b" (rows 1, 3). An id '
-        'is the name of one row. Find them with df[df["id"].duplicated(keep=False)].',
+        'the manifest has ids that stand on several rows (2): "a" (rows 0, 2, 4); "b" (rows 1, 3). '
+        'An id is the name of one row. Find them with df[df["id"].duplicated(keep=False)].',
     )
 
 
