@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,17 @@ class SampleReader:
             return value.as_py()
         return value.item() if isinstance(value, np.generic) else value
 
+    @cached_property
+    def _scratch(self) -> dict[str, Spec]:
+        """What is not read straight into the batch, since it is transformed or scaled first."""
+        features = {part.name: part.feature for part in self.parts}
+        return {
+            name: feature.sample_spec
+            for name, feature in features.items()
+            if isinstance(feature, FileFeature)
+            and (self.transform is not None or feature.sample_spec != feature.spec)
+        }
+
     def gather(self, rows: npt.NDArray[np.int64], out: Mapping[str, Values]) -> None:
         """Fill what the table alone knows, for all rows of a batch at once."""
         for part in self.parts:
@@ -93,9 +105,8 @@ class SampleReader:
                 sample[part.name] = out[part.name]
                 continue
             path = part.values[row].as_py()
-            target = out[part.name]
-            if self.transform is not None or part.feature.sample_spec != part.feature.spec:
-                target = np.empty(part.feature.sample_spec.shape, part.feature.sample_spec.dtype)
+            spec = self._scratch.get(part.name)
+            target = out[part.name] if spec is None else np.empty(spec.shape, spec.dtype)
             try:
                 part.feature.read(path, target, self.store, watch)
             except (DecodeError, MissingFileError) as error:
