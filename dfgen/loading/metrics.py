@@ -45,8 +45,9 @@ class Metrics:
     """Totals since the Sequence was made.
 
     Args:
-        seconds: of all workers together, by stage: read, decode, resize, transform, and
-            `consumer_wait`, how long batches were waited for.
+        seconds: of all workers together, by stage: `read`, `decode`, `resize`, `transform`, and
+            `idle`, when the look-ahead was full; and `consumer_wait`, how long batches were waited
+            for.
         samples: made.
         batches: handed out.
         bytes: read from files.
@@ -63,5 +64,9 @@ def total(watches: Iterable[Watch], consumer_wait: float, batches: int) -> Metri
     sums = Watch()
     for watch in watches:
         sums.add(watch.seconds, watch.counts)
-    seconds = {stage: sums.seconds[stage] for stage in STAGES} | {"consumer_wait": consumer_wait}
-    return Metrics(seconds, sums.counts["samples"], batches, sums.counts["bytes"])
+    return Metrics(
+        {**sums.seconds, "consumer_wait": consumer_wait},
+        sums.counts["samples"],
+        batches,
+        sums.counts["bytes"],
+    )

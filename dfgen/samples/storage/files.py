@@ -1,8 +1,11 @@
 """Loose files on a mounted file system."""
 
+import os
 from dataclasses import dataclass
 
 from dfgen.errors import DecodeError, MissingFileError
+
+_FIRST = 1 << 17  # bytes asked for at once: most files come whole, before their size is known
 
 
 @dataclass(frozen=True)
@@ -17,8 +20,7 @@ class Files:
             DecodeError: the file is empty, or cannot be read.
         """
         try:
-            with open(path, "rb", buffering=0) as file:
-                data = file.readall()
+            data = _read(path)
         except (FileNotFoundError, NotADirectoryError):
             raise MissingFileError("the file does not exist") from None
         except (OSError, ValueError) as error:  # ValueError: a path with NUL
@@ -27,3 +29,20 @@ class Files:
         if not data:
             raise DecodeError("the file is empty (0 bytes)")
         return data
+
+
+def _read(path: str) -> bytes:
+    """Read without a file object: a third of the time of a small file was spent on making one."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+    try:
+        data = os.read(descriptor, _FIRST)
+        missing = os.fstat(descriptor).st_size - len(data)
+        if missing <= 0:
+            return data
+        parts = [data]
+        while part := os.read(descriptor, max(missing, 1)):
+            parts.append(part)
+            missing -= len(part)
+        return b"".join(parts)
+    finally:
+        os.close(descriptor)
