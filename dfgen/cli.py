@@ -132,6 +132,59 @@ def demo(
         raise typer.Exit(1)
 
 
+@app.command()
+def bench(
+    manifest: Annotated[str, typer.Argument(help="The manifest to measure.", metavar="M.parquet")],
+    rows: Annotated[
+        int | None, typer.Option(help="Rows, chosen at random. Default: a second of decoding.")
+    ] = None,
+    image_size: Annotated[
+        str, typer.Option(help="Height and width of the images in pixels.", metavar="H,W")
+    ] = "256,256",
+    batch_size: Annotated[int, typer.Option(help="Images of a batch.")] = 32,
+    workers: Annotated[int | None, typer.Option(help="Threads. Default: all CPUs.")] = None,
+    antialias: Annotated[bool, typer.Option(help="Filter images before shrinking.")] = True,
+    against: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Measure a peer beside: tf.data, torch, keras, or all of them that are "
+            "installed. Repeatable."
+        ),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="Train a model of keras.applications, and say how long it waits.", metavar="NAME"
+        ),
+    ] = None,
+    png: Annotated[str | None, typer.Option(help="Draw the rates.", metavar="FILE")] = None,
+    json: Annotated[str | None, typer.Option(help="Write all figures.", metavar="FILE")] = None,
+) -> None:
+    """Measure how fast batches come from your files, and say what limits them."""
+    size = _image_size(image_size)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    with _silence():  # while it loads, TensorFlow logs at any level
+        from dfgen.bench import report
+        from dfgen.bench.run import bench as run
+
+    report.check_outputs(png, json)
+    result = run(
+        manifest,
+        rows=rows,
+        image_size=size,
+        batch_size=batch_size,
+        workers=workers,
+        antialias=antialias,
+        against=tuple(against or ()),
+        model=model,
+    )
+    print(report.table(result))
+    if png:
+        report.write_png(result, png)
+    if json:
+        report.write_json(result, json)
+
+
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
     """Drop what goes to stderr, C++ included."""
@@ -155,3 +208,12 @@ def _shares(texts: list[str]) -> dict[str, float]:
         except ValueError:
             raise ArgumentError(f"--split {text}: expected NAME=SHARE, as in train=0.8.") from None
     return shares
+
+
+def _image_size(text: str) -> tuple[int, int]:
+    """Return (height, width) of `H,W`."""
+    try:
+        height, width = map(int, text.split(","))
+    except ValueError:
+        raise ArgumentError(f"--image-size {text}: expected H,W, as in 224,224.") from None
+    return height, width

@@ -11,7 +11,13 @@ import pytest
 from PIL import Image, ImageOps
 
 from dfgen.errors import DecodeError, MissingFileError
-from dfgen.samples.decoding import CHANNELS, decode, decode_array
+from dfgen.samples.decoding import (
+    CHANNELS,
+    decode,
+    decode_array,
+    decode_reduced,
+    prepare_worker,
+)
 from dfgen.samples.headers import EXTENSIONS, MAX_PIXELS, read_header
 
 Y, X = np.mgrid[0:23, 0:37]
@@ -179,6 +185,57 @@ def test_a_broken_exif_block_leaves_the_pixels_and_gives_no_warning():
     exif = b"Exif\0\0II*\0\x08\0\0\0\xff\x00\x12\x01"
     data = encoded(SMOOTH, "JPEG", exif=exif)
     np.testing.assert_array_equal(decode(data), decode(encoded(SMOOTH, "JPEG")))
+
+
+@pytest.mark.parametrize("reduced", [1, 2, 4, 8])
+@pytest.mark.parametrize("color_mode", CHANNELS)
+@pytest.mark.parametrize("name", [name for name in FILES if name.startswith("jpeg")])
+def test_a_jpeg_decoded_smaller(name, color_mode, reduced):
+    """It shows the same: on a smooth picture, the means over blocks of pixels."""
+    data = FILES[name][0]
+    pixels, size = decode_reduced(data, color_mode, lambda size: reduced)
+    assert pixels.shape == (-(-23 // reduced), -(-37 // reduced), CHANNELS[color_mode])
+    assert size == (23 / reduced, 37 / reduced)
+    rows, columns = 23 // reduced, 37 // reduced
+    whole = decode(data, color_mode)[: rows * reduced, : columns * reduced].astype(float)
+    means = whole.reshape(rows, reduced, columns, reduced, -1).mean((1, 3))
+    np.testing.assert_allclose(pixels[:rows, :columns], means, atol=6)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_a_jpeg_decoded_smaller_is_turned(orientation):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    data = encoded(SMOOTH, "JPEG", exif=exif.tobytes())
+    sizes = []
+    pixels, size = decode_reduced(data, "rgb", lambda size: sizes.append(size) or 2)
+    height, width, _ = decode(data).shape
+    assert sizes == [(height, width)] and size == (height / 2, width / 2)
+    upright = cv2.resize(decode(data), (pixels.shape[1], pixels.shape[0]))
+    np.testing.assert_allclose(pixels.astype(int), upright, atol=12)
+
+
+def test_only_jpegs_are_decoded_smaller():
+    for name in ("png-rgb", "webp", "gif", "tiff"):
+        pixels, size = decode_reduced(FILES[name][0], "rgb", lambda size: 8)
+        assert (pixels.shape, size) == ((23, 37, 3), (23, 37))
+
+
+def test_a_truncated_jpeg_decoded_smaller_is_refused():
+    with pytest.raises(DecodeError, match="broken jpeg file: truncated or damaged"):
+        decode_reduced(FILES["jpeg"][0][:-1], "rgb", lambda size: 8)
+
+
+def test_a_prepared_worker_decodes_in_one_thread(restore_opencv_threads):
+    prepare_worker()
+    assert cv2.getNumThreads() == 1
+
+
+@pytest.fixture
+def restore_opencv_threads():
+    threads = cv2.getNumThreads()
+    yield
+    cv2.setNumThreads(threads)
 
 
 def test_bytes_after_the_first_image_are_ignored():

@@ -24,11 +24,11 @@ LAYERS = {
 }
 # The only rooms that may import a library.
 ROOMS_OF = {
-    "keras": {"training", "demo"},  # the demo trains models, as its user would
-    "tensorflow": {"training"},
+    "keras": {"training", "demo", "bench"},  # the demo trains models, as its user would
+    "tensorflow": {"training", "bench"},  # bench measures the loaders of these three as peers
     "jax": {"training"},
-    "torch": {"training"},
-    "matplotlib": {"explore"},
+    "torch": {"training", "bench"},
+    "matplotlib": {"explore", "bench"},
 }
 NO_PANDAS = {"errors", "samples", "loading"}
 

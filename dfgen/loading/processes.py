@@ -29,6 +29,7 @@ import numpy.typing as npt
 from dfgen.errors import ArgumentError, WorkerError
 from dfgen.loading.chunks import Arrays, Chunk, Maker
 from dfgen.loading.metrics import Watch
+from dfgen.samples.decoding import prepare_worker
 from dfgen.samples.features import Spec
 
 _DEATHS = 3  # on one row: then it is the row
@@ -252,6 +253,7 @@ def main() -> None:
     watch = _SharedWatch(np.frombuffer(memory, np.float64, 3))
     arrays = shared_arrays(memory, specs, size)
     maker: Maker = pickle.loads(payload)
+    prepare_worker()
     while True:
         try:
             chunk: Chunk = pickle.load(requests)

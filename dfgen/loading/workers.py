@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from dfgen.errors import ArgumentError, WorkerError
 from dfgen.loading.chunks import Arrays, Chunk, Maker
 from dfgen.loading.metrics import Watch
+from dfgen.samples.decoding import prepare_worker
 
 
 class Worker(Protocol):
@@ -167,6 +168,7 @@ class Threads:
 
 
 def _run(tasks: "SimpleQueue[Task | None]", worker: Worker) -> None:
+    prepare_worker()
     try:
         while not worker.abandoned and (task := tasks.get()) is not None:
             task(worker)

@@ -65,6 +65,12 @@ class Header:
     channels: int | None = None
     orientation: int = 1
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """(height, width) of the image when it is turned upright."""
+        size = (self.height or 0, self.width or 0)
+        return size[::-1] if self.orientation >= 5 else size
+
 
 def sniff(head: bytes) -> str:
     """Return the format that the first 16 bytes of a file announce.

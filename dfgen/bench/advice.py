@@ -1,0 +1,176 @@
+"""What the figures mean, in words. Nothing is claimed that the figures do not bear out."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import median
+
+from dfgen.bench.rates import Rates, shown
+from dfgen.bench.stages import BACKEND, DECODE, HAND_OVER, NUMPY, ONE, OURS, READ, RESIZE
+from dfgen.training.headroom import Headroom
+
+_NEGLIGIBLE = 0.02  # of the time of an epoch, and of a rate
+
+_NOISY = 1.5  # fastest round / slowest
+_SCALES = 0.6  # of the workers' number: from here on more of them are worth a try
+_NAMES = {
+    "read": "Reading the files",
+    "decode": "Decoding",
+    "resize": "Resizing",
+    "hand-over": "The hand-over to the backend",
+    "own work": "dfgen's own work for each image and batch",
+}
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What takes longest of the making of an image.
+
+    Args:
+        stage: `"read"`, `"decode"`, `"resize"`, `"hand-over"`, or `"own work"`: what the
+            whole takes longer than its stages.
+        share: of the time of an image.
+        allowed: images per second that the stages allow.
+        without: images per second at most if this took no time.
+    """
+
+    stage: str
+    share: float
+    allowed: float
+    without: float
+
+
+def limit(
+    read: float, decode: float, decode_and_resize: float, hand_over: float, whole: float
+) -> Limit:
+    """Return what takes longest.
+
+    The workers read, decode and resize one after the other, while one thread hands over what they
+    made before. So the hand-over counts if it takes longer than all three, else they do.
+
+    Args:
+        read: images per second of this stage alone on all workers.
+        decode: the same of this stage.
+        decode_and_resize: the same of both together.
+        hand_over: images per second of one thread.
+        whole: images per second of all together.
+    """
+    seconds = {
+        "read": 1 / read,
+        "decode": 1 / decode,
+        "resize": max(0.0, 1 / decode_and_resize - 1 / decode),
+    }
+    working = sum(seconds.values())
+    slower = max(working, 1 / hand_over)
+    if 1 / hand_over > working:
+        seconds = {"hand-over": 1 / hand_over}
+    seconds["own work"] = max(0.0, 1 / whole - slower)
+    stage = max(seconds, key=seconds.__getitem__)
+    lasts = sum(seconds.values())
+    floor = working if stage == "hand-over" else 1 / hand_over
+    without = 1 / max(lasts - seconds[stage], floor)
+    return Limit(stage, seconds[stage] / lasts, 1 / slower, without)
+
+
+def advise(
+    rates: Rates,
+    first_read: float,
+    model: Headroom | None,
+    *,
+    rows: int,
+    workers: int,
+    cpus: int,
+    antialias: bool,
+) -> list[str]:
+    """Return what the figures say, one sentence or two a point.
+
+    Args:
+        rates: of the stages, of dfgen and of its peers.
+        first_read: files per second when they were read for the first time.
+        model: how a model was fed, or None.
+        rows: of an epoch.
+        workers: threads that made the images.
+        cpus: that may be used.
+        antialias: whether images are filtered before shrinking.
+    """
+    alone = [rates.median(name) for name in (READ, DECODE, RESIZE, HAND_OVER)]
+    # Other programs only make it slower: they must not pass for dfgen's own work.
+    found = limit(*[*alone, max(rates.rounds[BACKEND])])
+    made = rates.median(BACKEND)
+    points = [
+        f"dfgen makes {shown(made)} images/s and hands them to the backend: "
+        f"{made / found.allowed:.0%} of the {shown(found.allowed)} that its stages alone allow."
+    ]
+    if model is not None:
+        points.append(_model_point(model, rows))
+    if model is None or model.input_wait >= _NEGLIGIBLE:
+        scale = rates.ratio(NUMPY, ONE) if ONE in rates.rounds else None
+        points.append(_limit_point(found, made, workers, cpus, scale, antialias))
+        if ONE in rates.rounds and rates.faster(ONE, NUMPY):
+            points.append(
+                f"One worker is faster than {workers} on these files, "
+                f"{rates.ratio(ONE, NUMPY):.2f} x: workers=1."
+            )
+        points += _first_read_points(first_read, made, model)
+    return [*points, *_peer_points(rates), *_noise_points(rates)]
+
+
+def _model_point(model: Headroom, rows: int) -> str:
+    fed, perfect = median(model.fed), median(model.perfect)
+    wait = f"{model.model} waits for its input {model.input_wait:.1%} of the time"
+    pace = f"it trains on {shown(fed)} images/s, and on {shown(perfect)} with batches from memory"
+    gain = (
+        f"A perfect loader would shorten an epoch of {rows:,} images from {rows / fed:,.1f} s to "
+        f"{rows / perfect:,.1f} s."
+    )
+    if not model.is_shown:
+        gain = "The rounds of this run overlap: it shows no gain from a perfect loader."
+    if model.input_wait < _NEGLIGIBLE:
+        if not model.is_shown or model.gain < _NEGLIGIBLE:
+            return f"{wait}: the model is the limit, {pace}. No gain from a faster input shows."
+        return f"{wait}, yet making images slows its steps, as on shared CPUs: {pace}. {gain}"
+    return f"{wait}: {pace}. {gain}"
+
+
+def _limit_point(
+    found: Limit, made: float, workers: int, cpus: int, scale: float | None, antialias: bool
+) -> str:
+    point = f"{_NAMES[found.stage]} takes the largest part, {found.share:.0%} of the time"
+    if found.without > made * (1 + _NEGLIGIBLE):
+        point += f"; without it there would be {shown(found.without)} images/s at most"
+    if found.stage in ("hand-over", "own work"):
+        return f"{point}. Larger batches could shorten it."
+    helps = ["faster storage" if found.stage == "read" else "files no larger than the model needs"]
+    if found.stage == "resize" and antialias:
+        helps.append("--no-antialias, Image(antialias=False), which aliases")
+    if scale is None or scale > _SCALES * workers:
+        more = f"more workers, of {cpus} CPUs" if workers < cpus else f"more than {cpus} CPUs"
+        helps.append(
+            more + (f": {workers} workers make {scale:.2f} x what one makes" if scale else "")
+        )
+    return f"{point}. What could help: {'; '.join(helps)}."
+
+
+def _first_read_points(first_read: float, made: float, model: Headroom | None) -> Iterator[str]:
+    needed = made if model is None else min(made, median(model.perfect))
+    if first_read < needed:
+        yield (
+            f"Read for the first time, the files came at {shown(first_read)} a second, slower than "
+            f"the {shown(needed)} that are used up: if they do not all fit in the memory that the "
+            "system has for files, storage is the limit."
+        )
+
+
+def _noise_points(rates: Rates) -> Iterator[str]:
+    spread = max(max(rates.rounds[name]) / min(rates.rounds[name]) for name in OURS[:-1])
+    if spread > _NOISY:
+        yield (
+            f"The rounds of one measurement differ by up to {spread:.1f} x: the machine had other "
+            "work. Run this again on an idle one for figures to rely on."
+        )
+
+
+def _peer_points(rates: Rates) -> Iterator[str]:
+    """Name the peers that are faster on these files."""
+    for name in rates.rounds:
+        if name not in OURS and rates.faster(name, NUMPY):
+            yield f"{name} is faster on these files: {rates.ratio(name, NUMPY):.2f} x dfgen."

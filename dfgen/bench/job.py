@@ -1,0 +1,179 @@
+"""Job: what every candidate does. The same files, in a shuffled order, to uint8 batches."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import cycle, islice
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dfgen.errors import DfgenError, ManifestError
+from dfgen.manifest.io import read_table
+from dfgen.samples.features import Image
+from dfgen.samples.storage.files import Files
+
+SECONDS = 1.0  # of one measurement, about: longer than the machine's hiccups, and than a start-up
+_FIRST = 64  # rows, to see how long one takes
+_MOST_BYTES = 2**30  # of files held in memory
+
+
+@dataclass(frozen=True)
+class Job:
+    """Files, and what is to become of them.
+
+    Args:
+        paths: of the images of one pass, each as often as it is read.
+        image: size and how it is resized.
+        batch_size: images of a batch.
+        workers: threads, or processes of a peer that has no threads; 0 = the calling thread.
+    """
+
+    paths: tuple[str, ...]
+    image: Image
+    batch_size: int
+    workers: int
+
+
+@dataclass(frozen=True)
+class InMemory(Files):
+    """Files whose bytes were read before."""
+
+    data: Mapping[str, bytes] = field(default_factory=dict)
+
+    def read(self, path: str) -> bytes:
+        """Return the bytes of one file."""
+        return self.data[path]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Rows of a manifest that were found to be good, and their bytes.
+
+    Args:
+        usable: rows of the manifest whose problem is not known.
+        known_problems: rows left out for the `problem` that the manifest has of them.
+        left_out: of those looked at, what is wrong with each that cannot be decoded.
+        paths: of the images of one pass.
+        data: path -> bytes.
+        first_read: files per second when they were read for the first time.
+    """
+
+    usable: int
+    known_problems: int
+    left_out: tuple[str, ...]
+    paths: tuple[str, ...]
+    data: Mapping[str, bytes]
+    first_read: float
+
+    @property
+    def mean_bytes(self) -> float:
+        """Bytes of a file."""
+        return sum(map(len, self.data.values())) / len(self.data)
+
+
+def in_threads(paths: Sequence[str], workers: int, run: Callable[[str, int], None]) -> int:
+    """Run `run(path, number)` for every path, on as many threads as a Loader would have."""
+    lanes = max(1, workers)
+
+    def lane(first: int) -> None:
+        for number in range(first, len(paths), lanes):
+            run(paths[number], number)
+
+    with ThreadPoolExecutor(lanes) as pool:
+        list(pool.map(lane, range(lanes)))
+    return len(paths)
+
+
+def choose(manifest: str, rows: int | None, image: Image, batch_size: int, workers: int) -> Sample:
+    """Choose rows of a manifest at random, and read them.
+
+    Args:
+        manifest: path of a manifest.
+        rows: how many; None takes as many as make `SECONDS` of decoding. Fewer than that, as in a
+            small manifest, are read several times in a pass.
+        image: what is made of them.
+        batch_size: two batches are the least of a pass.
+        workers: threads.
+
+    Raises:
+        MissingFileError: there is no such manifest.
+        ManifestError: it is none, or has no image that can be used.
+    """
+    table = read_table(manifest)[0]
+    usable = _usable(table)
+    order = usable.take(pa.array(np.random.default_rng(0).permutation(len(usable))))
+    first = _Reading(order.slice(0, min(rows or _FIRST, _FIRST)), image, workers)
+    images = max(first.enough, 2 * batch_size)
+    more = (rows or images) - len(first.table)
+    rest = _Reading(order.slice(len(first.table), max(0, more)), image, workers)
+    data = first.data | rest.data
+    left_out = (*first.bad.values(), *rest.bad.values())
+    if not data:
+        raise ManifestError(
+            f"{manifest}: none of {len(left_out):,} rows chosen at random is an image that can be "
+            f"decoded. The first: {left_out[0]}"
+        )
+    paths = tuple(islice(cycle(data), max(images, len(data))))
+    reads = len(first.table) + len(rest.table)
+    first_read = reads / (first.seconds + rest.seconds)
+    return Sample(len(usable), len(table) - len(usable), left_out, paths, data, first_read)
+
+
+def _usable(table: pa.Table) -> pa.Table:
+    """Return id and path of the rows without a problem."""
+    columns = table.select(["id", "path"])
+    if "problem" not in table.column_names:
+        return columns
+    problems = table["problem"]
+    good = columns.filter(pc.is_null(problems))
+    if len(table) and not len(good):
+        raise ManifestError(
+            f"all {len(table):,} rows have a problem, by the facts of the manifest. The first: "
+            f"row id={columns['id'][0].as_py()!r}, path={columns['path'][0].as_py()!r}: "
+            f"{problems[0].as_py()}"
+        )
+    return good
+
+
+class _Reading:
+    """Some rows, read and decoded once: their bytes, and what is wrong with the others."""
+
+    def __init__(self, table: pa.Table, image: Image, workers: int) -> None:
+        self.table = table
+        self.data: dict[str, bytes] = {}
+        self.bad: dict[str, str] = {}
+        ids = dict(zip(table["path"].to_pylist(), table["id"].to_pylist(), strict=True))
+        paths = list(ids)
+
+        def read(path: str, _: int) -> None:
+            self.data[path] = Files().read(path)
+
+        def decode(path: str, _: int) -> None:
+            if path in self.data:
+                image.read(path, np.empty(image.spec.shape, np.uint8), InMemory(self.data))
+
+        def checked(step: Callable[[str, int], None]) -> Callable[[str, int], None]:
+            def run(path: str, number: int) -> None:
+                try:
+                    step(path, number)
+                except DfgenError as error:
+                    self.data.pop(path, None)
+                    self.bad[path] = f"row id={ids[path]!r}, path={path!r}: {error}"
+
+            return run
+
+        began = time.perf_counter()
+        in_threads(paths, workers, checked(read))
+        self.seconds = time.perf_counter() - began
+        began = time.perf_counter()
+        in_threads(paths, workers, checked(decode))
+        self._decoding = time.perf_counter() - began
+
+    @property
+    def enough(self) -> int:
+        """How many rows make one measurement."""
+        count, size = len(self.data) or 1, sum(map(len, self.data.values())) or 1
+        return min(int(SECONDS * count / self._decoding), _MOST_BYTES * count // size)

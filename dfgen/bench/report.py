@@ -1,0 +1,220 @@
+"""What was measured, as a table, as JSON and as a picture."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import keras
+
+from dfgen import __version__
+from dfgen.bench.job import Job, Sample
+from dfgen.bench.rates import Rates, shown
+from dfgen.bench.stages import DECODE, HAND_OVER, NUMPY, READ, RESIZE
+from dfgen.errors import ArgumentError, WriteError
+from dfgen.training.headroom import Headroom
+
+_PACKAGES = ("numpy", "opencv-python-headless", "pillow", "keras")
+_SHOWN = 5  # of the rows that were left out
+_STAGES = (READ, DECODE, RESIZE, HAND_OVER)
+
+
+@dataclass(frozen=True)
+class Report:
+    """All figures of one run.
+
+    Args:
+        manifest: path of the manifest.
+        job: what was measured.
+        sample: the rows it was measured on.
+        cpus: that may be used.
+        rates: of the stages, of dfgen and of its peers.
+        model: how a model was fed, or None.
+        advice: what the figures mean.
+    """
+
+    manifest: str
+    job: Job
+    sample: Sample
+    cpus: int
+    rates: Rates
+    model: Headroom | None
+    advice: tuple[str, ...]
+
+
+def table(report: Report) -> str:
+    """Return the report as text."""
+    return "\n".join([*_head(report), "", *_rows(report), *_model(report), "", *report.advice])
+
+
+def _head(report: Report) -> Iterator[str]:
+    job, sample, (height, width) = report.job, report.sample, report.job.image.size
+    yield (
+        f"{report.manifest}: {sample.usable + sample.known_problems:,} rows. Measured on "
+        f"{len(sample.data):,} files chosen at random, {sample.mean_bytes / 1000:,.1f} kB on "
+        f"average, {len(job.paths):,} images a pass"
+    )
+    yield (
+        f"to {height}x{width} (height x width), antialias={job.image.antialias}, "
+        f"batch_size={job.batch_size}, workers={job.workers} of {report.cpus} CPUs, "
+        f"backend {keras.backend.backend()}"
+    )
+    if sample.known_problems:
+        yield f"left out, as the manifest names a problem: {sample.known_problems:,} rows"
+    if sample.left_out:
+        yield f"left out, as they cannot be decoded: {len(sample.left_out):,} rows"
+        yield from (f"  {problem}" for problem in sample.left_out[:_SHOWN])
+        if len(sample.left_out) > _SHOWN:
+            yield f"  ... and {len(sample.left_out) - _SHOWN:,} more"
+
+
+def _rows(report: Report) -> Iterator[str]:
+    rates = report.rates
+    yield f"{'':<44}{'images/s':>10}  {'lowest .. highest':>21}  {'us/image':>9}  {'x dfgen':>7}"
+    yield f"each stage alone, {report.job.workers} workers (hand-over: one thread)"
+    first = report.sample.first_read
+    yield f"  {'read, the first time':<42}{shown(first):>10}{'':25}{_us(first)}"
+    yield from (_line(rates, name, compared=False) for name in _STAGES)
+    yield "all together"
+    for name in rates.rounds:
+        if name not in _STAGES:
+            yield _line(rates, name, compared=True)
+    yield from (f"  {name:<42}failed: {error}" for name, error in rates.failed.items())
+
+
+def _line(rates: Rates, name: str, compared: bool) -> str:
+    ratio = f"  {rates.ratio(name, NUMPY):>7.2f}" if compared else ""
+    return _figures(name, rates.rounds[name]) + ratio
+
+
+def _figures(name: str, rounds: tuple[float, ...]) -> str:
+    middle = median(rounds)
+    extremes = f"{shown(min(rounds))} .. {shown(max(rounds))}"
+    return f"  {name:<42}{shown(middle):>10}  {extremes:>21}  {_us(middle)}"
+
+
+def _us(rate: float) -> str:
+    return f"{1e6 / rate:>9,.1f}"
+
+
+def _model(report: Report) -> Iterator[str]:
+    if report.model is None:
+        return
+    model = report.model
+    yield f"fit of {model.model}, {model.steps} steps a round"
+    yield _figures("fed by dfgen", model.fed)
+    yield _figures("fed by a perfect loader (replayed batches)", model.perfect)
+    yield f"  {'input_wait: share of the time':<42}{model.input_wait:>10.1%}"
+    rows = report.sample.usable
+    yield f"  {f'seconds of an epoch of {rows:,} images':<42}{rows / median(model.fed):>10,.1f}"
+    yield f"  {'the same with a perfect loader':<42}{rows / median(model.perfect):>10,.1f}"
+
+
+def as_json(report: Report) -> dict[str, Any]:
+    """Return the report as JSON; every name says its unit, where it has one."""
+    job, sample = report.job, report.sample
+    rates = {
+        name: _summary(rounds) | {"images_per_second_of_rounds": list(rounds)}
+        for name, rounds in report.rates.rounds.items()
+    }
+    model = report.model and {
+        "name": report.model.model,
+        "steps": report.model.steps,
+        "fed": _summary(report.model.fed),
+        "perfect": _summary(report.model.perfect),
+        "input_wait_share": report.model.input_wait,
+        "epoch_seconds": report.sample.usable / median(report.model.fed),
+        "perfect_epoch_seconds": report.sample.usable / median(report.model.perfect),
+    }
+    return {
+        "manifest": report.manifest,
+        "setting": {
+            "image_size": list(job.image.size),
+            "batch_size": job.batch_size,
+            "workers": job.workers,
+            "cpus": report.cpus,
+            "antialias": job.image.antialias,
+            "backend": keras.backend.backend(),
+        },
+        "versions": {"dfgen": __version__} | {name: version(name) for name in _PACKAGES},
+        "rows": sample.usable + sample.known_problems,
+        "rows_with_known_problem": sample.known_problems,
+        "left_out": list(sample.left_out),
+        "files": len(sample.data),
+        "mean_file_bytes": sample.mean_bytes,
+        "images_per_pass": len(job.paths),
+        "first_read_files_per_second": sample.first_read,
+        "rates": rates,
+        "failed": dict(report.rates.failed),
+        "model": model,
+        "advice": list(report.advice),
+    }
+
+
+def _summary(rounds: tuple[float, ...]) -> dict[str, float]:
+    return {
+        "images_per_second": median(rounds),
+        "images_per_second_lowest": min(rounds),
+        "images_per_second_highest": max(rounds),
+    }
+
+
+def check_outputs(png: str | None, json_file: str | None) -> None:
+    """Refuse files that could not be written, before anything is measured.
+
+    Raises:
+        ArgumentError: a picture without matplotlib.
+        WriteError: the folder does not exist.
+    """
+    if png and not find_spec("matplotlib"):
+        raise ArgumentError(
+            "--png needs matplotlib, which is not installed. It is in the extra named bench: "
+            'pip install "dfgen[bench]"'
+        )
+    for option, file in (("--png", png), ("--json", json_file)):
+        if file and not Path(file).absolute().parent.is_dir():
+            raise WriteError(f"{option} {file}: there is no folder {Path(file).absolute().parent}")
+
+
+def write_json(report: Report, file: str) -> None:
+    """Write the report as JSON."""
+    text = json.dumps(as_json(report), indent=2) + "\n"
+    try:
+        Path(file).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise WriteError(f"--json {file} cannot be written: {error}") from error
+
+
+def write_png(report: Report, file: str) -> None:
+    """Draw the medians, each on a line from its slowest to its fastest round."""
+    from matplotlib.figure import Figure
+
+    lines = dict(report.rates.rounds)
+    colours = ["C7" if name in _STAGES else "C0" if "dfgen" in name else "C1" for name in lines]
+    if report.model is not None:
+        lines[f"{report.model.model}, fed by dfgen"] = report.model.fed
+        lines[f"{report.model.model}, fed by a perfect loader"] = report.model.perfect
+        colours += ["C2", "C2"]
+    figure = Figure(figsize=(9, 1 + 0.4 * len(lines)), layout="constrained")
+    axes = figure.add_subplot()
+    for (name, rounds), colour in zip(lines.items(), colours, strict=True):
+        rate = median(rounds)
+        axes.plot([min(rounds), max(rounds)], [name, name], color=colour)
+        axes.plot([rate], [name], "o", color=colour)
+        axes.annotate(shown(rate), (rate, name), (0, 6), textcoords="offset points", ha="center")
+    axes.set_xscale("log")
+    axes.margins(x=0.08, y=0.08)
+    axes.invert_yaxis()
+    axes.grid(axis="x", alpha=0.3)
+    axes.set_xlabel("images/s, median and lowest .. highest (logarithmic)")
+    height, width = report.job.image.size
+    name = Path(report.manifest).name
+    axes.set_title(f"{name} to {height}x{width}, {report.job.workers} workers")
+    try:
+        figure.savefig(file, format="png", dpi=120)
+    except OSError as error:
+        raise WriteError(f"--png {file} cannot be written: {error}") from error

@@ -1,0 +1,70 @@
+"""Runs `dfgen bench`."""
+
+from tqdm import tqdm
+
+from dfgen.bench.advice import advise
+from dfgen.bench.job import Job, choose
+from dfgen.bench.peers import check_against, peers
+from dfgen.bench.rates import ROUNDS, alternate
+from dfgen.bench.report import Report
+from dfgen.bench.stages import sequence, stages, together
+from dfgen.loading.order import whole
+from dfgen.loading.workers import usable_cpus
+from dfgen.samples.features import Image
+from dfgen.training.headroom import application, headroom
+
+
+def bench(
+    manifest: str,
+    *,
+    rows: int | None = None,
+    image_size: tuple[int, int] = (256, 256),
+    batch_size: int = 32,
+    workers: int | None = None,
+    antialias: bool = True,
+    against: tuple[str, ...] = (),
+    model: str | None = None,
+) -> Report:
+    """Measure how fast batches come from the images of a manifest, and what limits them.
+
+    Args:
+        manifest: path of a manifest.
+        rows: how many, chosen at random; None takes those of a second of decoding.
+        image_size: (height, width) in pixels.
+        batch_size: images of a batch.
+        workers: threads; None = the CPUs this process may use.
+        antialias: filter before shrinking.
+        against: peers: `"tf.data"`, `"torch"`, `"keras"`, or `"all"` that are installed.
+        model: name of a model of `keras.applications`, which is trained for some steps.
+
+    Returns:
+        All figures, and what they mean.
+
+    Raises:
+        DfgenError: no such manifest, peer or model; no image that can be decoded.
+
+    Example:
+        >>> bench("manifests/digits.parquet", image_size=(8, 8)).advice  # doctest: +SKIP
+    """
+    names = check_against(against)
+    image = Image("path", size=image_size, antialias=antialias)
+    cpus = usable_cpus()
+    workers = cpus if workers is None else whole("workers", workers)
+    rows = None if rows is None else whole("rows", rows, least=1)
+    whole("batch_size", batch_size, least=1)
+    trained = application(model, image.spec.shape) if model else None
+    sample = choose(manifest, rows, image, batch_size, workers)
+    job = Job(sample.paths, image, batch_size, workers)
+    ours = stages(job, sample.data) | together(job)
+    theirs = peers(names, job)
+    measurements = (len(ours) + len(theirs)) * (ROUNDS + 1) + (2 * ROUNDS if trained else 0)
+    with tqdm(total=measurements, desc="Measuring", disable=None) as bar:
+        rates = alternate(ours, theirs, bar.update)
+        fed = None
+        if model and trained:
+            fed = headroom(model, trained, lambda: sequence(job), ROUNDS, bar.update)
+    advice = advise(
+        rates, sample.first_read, fed, rows=sample.usable, workers=workers, cpus=cpus,
+        antialias=antialias,
+    )  # fmt: skip
+    return Report(manifest, job, sample, cpus, rates, fed, tuple(advice))

@@ -1,0 +1,360 @@
+"""`dfgen bench` on digits and on a few JPEGs: not how fast, but what is shown and claimed."""
+
+import importlib.util
+import json
+import re
+
+import cv2
+import keras
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import dfgen
+from dfgen.bench import job, peers, rates, report, run
+from dfgen.bench.advice import advise, limit
+from dfgen.bench.rates import Rates, alternate
+from dfgen.bench.stages import BACKEND, DECODE, HAND_OVER, NUMPY, ONE, READ, RESIZE
+from dfgen.cli import app
+from dfgen.demo import write_digits
+from dfgen.errors import ArgumentError, ManifestError
+from dfgen.training import headroom
+from dfgen.training.headroom import Headroom
+
+RATE = st.floats(1, 1e7)
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    """Measure no longer than it takes to go through the motions."""
+    for module in (rates, run):
+        monkeypatch.setattr(module, "ROUNDS", 2)
+    monkeypatch.setattr(job, "SECONDS", 0.001)
+    monkeypatch.setattr(headroom, "_SECONDS", 0.001)
+    monkeypatch.setattr(headroom, "_HAND_OVER_SECONDS", 0.01)
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """A manifest of twenty JPEGs; two have a known problem, one is broken unknown to it."""
+    folder = tmp_path_factory.mktemp("photos")
+    random = np.random.default_rng(0)
+    for row in range(20):
+        cv2.imwrite(f"{folder}/{row}.jpg", random.integers(0, 256, (30, 40, 3), np.uint8))
+    (folder / "7.jpg").write_bytes((folder / "6.jpg").read_bytes()[:40])
+    problems = ["the file does not exist" if row in (3, 4) else None for row in range(20)]
+    paths = [f"{folder}/{row}.jpg" for row in range(20)]
+    frame = pd.DataFrame({"id": range(100, 120), "path": paths, "problem": problems})
+    dfgen.write_manifest(frame, folder / "photos.parquet")
+    return folder / "photos.parquet"
+
+
+def command(*arguments):
+    return CliRunner().invoke(app, ["bench", *map(str, arguments)])
+
+
+def refusal(*arguments):
+    result = command(*arguments)
+    assert result.exit_code == 1
+    return result.output
+
+
+def test_table_json_and_picture_of_a_run(photos, tmp_path):
+    done = command(
+        photos, "--image-size", "16,24", "--batch-size", "4", "--workers", "2", "--no-antialias",
+        "--json", tmp_path / "a.json",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    number = r"[\d,]+"
+    assert re.fullmatch(
+        rf"{photos}: 20 rows\. Measured on 17 files chosen at random, [\d.]+ kB on average, "
+        rf"{number} images a pass",
+        lines[0],
+    )
+    assert lines[1].startswith(
+        "to 16x24 (height x width), antialias=False, batch_size=4, workers=2 of "
+    )
+    assert lines[2] == "left out, as the manifest names a problem: 2 rows"
+    assert lines[3] == "left out, as they cannot be decoded: 1 rows"
+    assert lines[4].startswith(f"  row id=107, path='{photos.parent}/7.jpg': broken jpeg header: ")
+    assert lines[6].split() == ["images/s", "lowest", "..", "highest", "us/image", "x", "dfgen"]
+    for name in (READ, DECODE, RESIZE, HAND_OVER, NUMPY, BACKEND, ONE):
+        (line,) = [line for line in lines if line.startswith(f"  {name}  ")]
+        assert re.fullmatch(
+            rf"\s+{number}\s+{number} \.\. {number}\s+[\d,.]+(\s+[\d.]+)?", line[44:]
+        )
+    written = json.loads((tmp_path / "a.json").read_text())
+    assert set(written) == {
+        "manifest", "setting", "versions", "rows", "rows_with_known_problem", "left_out", "files",
+        "mean_file_bytes", "images_per_pass", "first_read_files_per_second", "rates", "failed",
+        "model", "advice",
+    }  # fmt: skip
+    assert written["setting"]["image_size"] == [16, 24]
+    assert (written["rows"], written["rows_with_known_problem"], written["files"]) == (20, 2, 17)
+    assert list(written["rates"]) == [READ, DECODE, RESIZE, HAND_OVER, NUMPY, BACKEND, ONE]
+    assert set(written["rates"][READ]) == {
+        "images_per_second", "images_per_second_lowest", "images_per_second_highest",
+        "images_per_second_of_rounds",
+    }  # fmt: skip
+    assert written["advice"] == lines[-len(written["advice"]) :]
+
+
+def test_picture_of_a_run(photos, tmp_path):
+    pytest.importorskip("matplotlib")
+    done = command(photos, "--image-size", "8,8", "--workers", "0", "--png", tmp_path / "a.png")
+    assert done.exit_code == 0, done.output
+    assert cv2.imread(str(tmp_path / "a.png")).shape[1] == 1080
+
+
+def test_peers_make_the_same_images(tmp_path):
+    write_digits(tmp_path)
+    dfgen.build_manifest(tmp_path / "imgs", out=tmp_path / "digits.parquet")
+    found = run.bench(
+        str(tmp_path / "digits.parquet"), rows=40, image_size=(8, 8), batch_size=8, workers=0,
+        against=("tf.data", "keras"),
+    )  # fmt: skip
+    assert found.rates.failed == {}
+    assert list(found.rates.rounds)[6:] == [
+        "tf.data, antialias=True", "Keras PyDataset, load_img, workers=1",
+    ]  # fmt: skip
+    assert len(found.sample.data) == 40
+    assert all(len(rounds) == 2 for rounds in found.rates.rounds.values())
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("torch"), reason="torch is not installed")
+def test_torch_is_a_peer(photos):
+    found = run.bench(str(photos), image_size=(8, 8), batch_size=8, workers=0, against=("torch",))
+    assert found.rates.failed == {}
+    assert "torch DataLoader, Pillow, 0 processes" in found.rates.rounds
+
+
+@pytest.mark.backend
+def test_a_model_is_fed_and_its_headroom_found(photos):
+    image = dfgen.Image(size=(32, 32))
+    sample = job.choose(str(photos), None, image, 4, 2)
+    whole = job.Job(sample.paths, image, 4, 2)
+    model = keras.Sequential(
+        [keras.layers.Rescaling(1 / 255), keras.layers.Flatten(), keras.layers.Dense(2, "softmax")]
+    )
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    steps = []
+    found = headroom.headroom(
+        "Small", model, lambda: run.sequence(whole), 2, lambda: steps.append(1)
+    )
+    assert (found.model, len(found.fed), len(found.perfect), len(steps)) == ("Small", 2, 2, 4)
+    assert min(*found.fed, *found.perfect) > 0
+    assert 0 <= found.input_wait <= 1
+
+
+@pytest.mark.backend
+def test_replayed_batches_are_the_first_ones_of_the_sequence(frame):
+    with dfgen.Sequence(frame(12), image_size=(4, 4), batch_size=4) as sequence:
+        replayed = headroom.replay(sequence, 8)
+        first = [sequence[step][0] for step in range(3)]
+        for step, (images, _) in zip(range(7), replayed, strict=False):
+            np.testing.assert_array_equal(images, first[step % 3])
+        assert list(headroom.arrive(sequence)) == [4, 4, 4]
+
+
+def test_what_cannot_be_measured_is_refused_before_it_is(photos, tmp_path):
+    assert refusal(tmp_path / "none.parquet") == (
+        f"dfgen: There is no manifest {tmp_path}/none.parquet.\n"
+    )
+    assert refusal(photos, "--image-size", "224") == (
+        "dfgen: --image-size 224: expected H,W, as in 224,224.\n"
+    )
+    assert refusal(photos, "--against", "tfdata") == (
+        'dfgen: --against "tfdata" is none of tf.data, torch, keras, all. Did you mean "tf.data"?\n'
+    )
+    assert refusal(photos, "--model", "MobileNetv2").startswith(
+        'dfgen: "MobileNetv2" is not a model of keras.applications. '
+        'Did you mean "MobileNetV2"? Models: ConvNeXtBase, '
+    )
+    assert refusal(photos, "--model", "MobileNetV2", "--image-size", "8,8").startswith(
+        "dfgen: MobileNetV2 does not take images of 8x8: Input size must be at least 32x32"
+    )
+    assert refusal(photos, "--rows", "0") == "dfgen: rows=0 is not a whole number of 1 or more.\n"
+    missing = tmp_path / "missing"
+    assert refusal(photos, "--json", missing / "a.json") == (
+        f"dfgen: --json {missing}/a.json: there is no folder {missing}\n"
+    )
+
+
+def test_what_is_not_installed_is_named(monkeypatch):
+    for module in (report, peers):
+        monkeypatch.setattr(module, "find_spec", lambda name: None if name != "keras" else name)
+    with pytest.raises(ArgumentError) as caught:
+        report.check_outputs("a.png", None)
+    assert str(caught.value) == (
+        "--png needs matplotlib, which is not installed. It is in the extra named bench: "
+        'pip install "dfgen[bench]"'
+    )
+    with pytest.raises(ArgumentError) as caught:
+        peers.check_against(["torch"])
+    assert str(caught.value) == (
+        "--against torch needs torch, which is not installed: pip install torch"
+    )
+    assert peers.check_against(["all", "keras"]) == ["keras"]
+
+
+def test_manifests_without_an_image_are_refused(photos, tmp_path):
+    frame = dfgen.read_manifest(photos)
+    dfgen.write_manifest(frame[frame["problem"].notna()], tmp_path / "bad.parquet")
+    with pytest.raises(ManifestError) as caught:
+        run.bench(str(tmp_path / "bad.parquet"))
+    assert str(caught.value) == (
+        "all 2 rows have a problem, by the facts of the manifest. The first: row id=103, "
+        f"path='{photos.parent}/3.jpg': the file does not exist"
+    )
+    (tmp_path / "gone.jpg").touch()
+    gone = pd.DataFrame({"id": [1], "path": [f"{tmp_path}/gone.jpg"]})
+    dfgen.write_manifest(gone, tmp_path / "gone.parquet")
+    with pytest.raises(ManifestError) as caught:
+        run.bench(str(tmp_path / "gone.parquet"))
+    assert str(caught.value) == (
+        f"{tmp_path}/gone.parquet: none of 1 rows chosen at random is an image that can be "
+        f"decoded. The first: row id=1, path='{tmp_path}/gone.jpg': the file is empty (0 bytes)"
+    )
+
+
+def test_candidates_take_turns_and_peers_may_fail():
+    turns = []
+
+    def candidate(name):
+        return lambda: turns.append(name) or len(turns)
+
+    def fails():
+        raise OSError("no space")
+
+    found = alternate({"a": candidate("a"), "b": candidate("b")}, {"c": fails}, int)
+    assert turns == ["a", "b"] * 3
+    assert found == Rates({"a": (3, 5), "b": (4, 6)}, {"c": "OSError: no space"})
+    with pytest.raises(OSError, match="no space"):
+        alternate({"c": fails}, {}, int)
+
+
+@given(RATE, RATE, RATE, RATE, RATE)
+def test_limit_names_what_takes_longest_and_promises_no_more_than_the_rest_allows(
+    read, decode, both, hand_over, whole
+):
+    found = limit(read, decode, both, hand_over, whole)
+    spent = {"read": 1 / read, "decode": 1 / decode, "resize": 1 / both - 1 / decode}
+    spent = {stage: max(0, seconds) for stage, seconds in spent.items()}
+    working = sum(spent.values())
+    if 1 / hand_over > working:
+        spent = {"hand-over": 1 / hand_over}
+    spent["own work"] = 1 / whole - max(working, 1 / hand_over)
+    assert spent[found.stage] == max(spent.values())
+    assert 0 < found.share <= 1
+    assert found.without >= min(whole, found.allowed) * (1 - 1e-9)
+    others = working if found.stage == "hand-over" else 1 / hand_over
+    assert found.without <= 1 / others * (1 + 1e-9)
+
+
+def figures(read=60_000, decode=2_000, both=1_500, hand_over=100_000, all_of_it=1_400, one=750):
+    names = (READ, DECODE, RESIZE, HAND_OVER, NUMPY, BACKEND, ONE)
+    rates = (read, decode, both, hand_over, all_of_it, all_of_it, one)
+    return {name: (rate, rate * 1.01) for name, rate in zip(names, rates, strict=True)}
+
+
+def advice(rounds, model=None, first_read=50_000, cpus=2, antialias=True):
+    return advise(
+        Rates(rounds, {}), first_read, model, rows=10_000, workers=2, cpus=cpus, antialias=antialias
+    )
+
+
+def test_decoding_that_limits_is_named_with_what_would_help():
+    made, limits = advice(figures())
+    assert made == (
+        "dfgen makes 1,407 images/s and hands them to the backend: 96% of the 1,471 that its "
+        "stages alone allow."
+    )
+    assert limits == (
+        "Decoding takes the largest part, 70% of the time; without it there would be 4,769 "
+        "images/s at most. What could help: files no larger than the model needs; more than 2 "
+        "CPUs: 2 workers make 1.87 x what one makes."
+    )
+
+
+def test_rates_have_digits_that_are_of_use():
+    assert [rates.shown(rate) for rate in (9.87, 100.4, 12_345.6)] == ["9.9", "100", "12,346"]
+
+
+def test_antialiasing_is_named_where_resizing_limits_and_it_is_on():
+    rounds = figures(decode=9_000)
+    assert "--no-antialias" in advice(rounds)[1]
+    assert "--no-antialias" not in advice(rounds, antialias=False)[1]
+
+
+def test_workers_that_gain_nothing_are_not_advised():
+    _, limits, one = advice(figures(one=3_000), cpus=8)
+    assert "more workers" not in limits
+    assert one == "One worker is faster than 2 on these files, 2.14 x: workers=1."
+    assert "more workers, of 8 CPUs: 2 workers make" in advice(figures(), cpus=8)[1]
+
+
+def test_storage_is_named_where_the_first_read_was_slow():
+    assert advice(figures(), first_read=200)[2] == (
+        "Read for the first time, the files came at 200 a second, slower than the 1,407 that are "
+        "used up: if they do not all fit in the memory that the system has for files, storage is "
+        "the limit."
+    )
+
+
+def test_a_peer_is_named_only_where_every_round_of_it_was_faster():
+    assert advice(figures() | {"tf.data": (2_000, 2_100)})[-1] == (
+        "tf.data is faster on these files: 1.46 x dfgen."
+    )
+    assert len(advice(figures() | {"tf.data": (1_400, 9_999)})) == 2
+
+
+def test_a_busy_machine_is_noticed_and_does_not_pass_for_own_work():
+    _, limits, busy = advice(figures() | {BACKEND: (200, 210, 1_450)})
+    assert limits.startswith("Decoding takes the largest part")
+    assert busy == (
+        "The rounds of one measurement differ by up to 7.2 x: the machine had other work. Run this "
+        "again on an idle one for figures to rely on."
+    )
+
+
+def test_own_work_that_takes_longest_is_owned_up_to():
+    _, limits = advice(figures(all_of_it=500, one=300))
+    assert limits.startswith(
+        "dfgen's own work for each image and batch takes the largest part, 66%"
+    )
+
+
+def test_a_model_that_does_not_wait_needs_no_advice_on_its_input():
+    model = Headroom("Big", 10, fed=(100, 104), perfect=(101, 105), input_wait=0.001)
+    assert advice(figures(), model, first_read=1)[1:] == [
+        "Big waits for its input 0.1% of the time: the model is the limit, it trains on 102 "
+        "images/s, and on 103 with batches from memory. No gain from a faster input shows."
+    ]
+
+
+def test_a_model_that_waits_is_told_what_a_perfect_loader_would_gain():
+    model = Headroom("Small", 10, fed=(1_000, 1_000), perfect=(2_000, 2_000), input_wait=0.5)
+    assert advice(figures(), model)[1] == (
+        "Small waits for its input 50.0% of the time: it trains on 1,000 images/s, and on 2,000 "
+        "with batches from memory. A perfect loader would shorten an epoch of 10,000 images from "
+        "10.0 s to 5.0 s."
+    )
+    assert "Decoding takes the largest part" in advice(figures(), model)[2]
+
+
+def test_a_model_whose_steps_are_slowed_by_loading_is_told_so():
+    model = Headroom("Small", 10, fed=(1_000, 1_000), perfect=(2_000, 2_000), input_wait=0)
+    assert "yet making images slows its steps" in advice(figures(), model)[1]
+
+
+@given(
+    st.lists(RATE, min_size=2, max_size=2), st.lists(RATE, min_size=2, max_size=2), st.floats(0, 1)
+)
+def test_no_gain_is_claimed_where_rounds_overlap(fed, perfect, wait):
+    model = Headroom("M", 10, tuple(fed), tuple(perfect), wait)
+    claims = "would shorten" in advice(figures(), model)[1]
+    assert not claims or min(perfect) > max(fed)
