@@ -9,7 +9,7 @@ from statistics import median
 from unittest import mock
 
 from corpus import manifest
-from measure import Verdict, finish
+from measure import Findings, Verdict, finish
 
 import dfgen
 
@@ -17,7 +17,7 @@ ROWS = 1_000_000
 ROUNDS = 5
 
 
-def main() -> list[Verdict]:
+def main() -> Findings:
     path = str(manifest(ROWS))
     dfgen.Sequence  # noqa: B018 - loads Keras, which is not in question
     names = ("read_manifest", "Sequence", "first batch", "all", "by path")

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import PIL.Image
 from corpus import large_photographs, photographs, small_images, tree
-from measure import THREADS, Verdict, alternate, finish
+from measure import THREADS, Findings, Verdict, alternate, finish
 
 from dfgen.manifest.facts import read_facts
 from dfgen.manifest.sources.files import read_files
 
 
-def main() -> list[Verdict]:
+def main() -> Findings:
     folder = str(tree())
     scan = alternate(
         {

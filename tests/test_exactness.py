@@ -116,6 +116,38 @@ def test_several_steps_per_execution(frame, rows):
     assert seq.epoch == 2
 
 
+def test_evaluate_within_a_batch_of_fit_leaves_the_epochs_alone(frame):
+    model, seq = watcher(), sequence(frame, 24)
+    nested = At(0, 2, lambda model: model.evaluate(seq, verbose=0))
+    model.fit(seq, epochs=3, callbacks=[nested], verbose=0)
+    assert model.seen() == orders(24, range(3))
+    assert seq.epoch == 3
+
+
+def test_evaluate_leaves_repeat_where_it_was(frame):
+    model, seq = watcher(), sequence(frame, 40)
+    model.fit(seq.repeat(), steps_per_epoch=4, epochs=1, verbose=0)
+    model.evaluate(seq, verbose=0)
+    model.fit(seq.repeat(), steps_per_epoch=4, epochs=2, validation_data=seq, verbose=0)
+    assert model.seen() == orders(40, range(2))[: 12 * 4]
+    assert seq.epoch == 1
+
+
+def test_repeat_without_steps_raises_and_does_not_run_for_ever(frame):
+    with pytest.raises(ValueError, match=r"fit on repeat\(\) would never end: give it steps_per"):
+        watcher().fit(sequence(frame, 8).repeat(), verbose=0)
+    with pytest.raises(ValueError, match=r"evaluate on repeat\(\) would never end: give it steps="):
+        watcher().evaluate(sequence(frame, 8).repeat(), verbose=0)
+
+
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")
+def test_more_steps_per_epoch_than_batches_counts_one_epoch_each(frame):
+    model, seq = watcher(), sequence(frame, 12)
+    model.fit(seq, steps_per_epoch=7, epochs=2, verbose=0)
+    assert model.seen() == orders(12, range(2))
+    assert seq.epoch == 2
+
+
 def test_stopping_in_mid_epoch_gives_the_epoch_back(frame):
     model, seq = watcher(), sequence(frame, 40)
     stop = At(1, 3, lambda model: setattr(model, "stop_training", True))

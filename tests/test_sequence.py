@@ -237,6 +237,52 @@ def test_class_weight_takes_numbers_or_names_and_multiplies_sample_weight(frame)
         assert seq[0][2].tolist() == [2, 10, 2, 10]
 
 
+@pytest.mark.parametrize(
+    ("names", "class_weight", "expected"),
+    [
+        (["1", "2", "3"], {"1": 10, "3": 30}, [10, 1, 30]),
+        (["0", "1", "2"], {0: 10, 2: 30}, [10, 1, 30]),
+        (["a", "b", "c"], {0: 10, 2: 30}, [10, 1, 30]),
+        ([7, 8, 9], {7: 10, 9: 30}, [10, 1, 30]),
+        (["1", "2", "3"], {1: 10, 2: 20}, "could be names or numbers"),
+        ([1, 2, 3], {0: 10, 1: 20, 2: 30}, [10, 20, 30]),
+        (["a", "b", "c"], {"a": -1}, "gives class 0 the weight -1"),
+        (["a", "b", "c"], {"a": None}, "gives class 0 the weight None"),
+        (["a", "b", "c"], {"a": float("nan")}, "gives class 0 the weight nan"),
+        (["a", "b", "c"], "balanced", "class_weight must be class -> weight, got 'balanced'"),
+    ],
+)
+def test_keys_of_class_weight_are_all_names_or_all_numbers(frame, names, class_weight, expected):
+    df = frame(3).assign(label=pd.Categorical(names, categories=names))
+    options = {"shuffle": False, "class_weight": class_weight}
+    if isinstance(expected, str):
+        with pytest.raises(ValueError, match=expected):
+            sequence(df, **options)
+    else:
+        assert sequence(df, **options)[0][2].tolist() == expected
+
+
+def test_booleans_are_always_two_classes_without_a_warning(frame):
+    seq = sequence(frame(4).assign(label=True))
+    assert (seq.class_names, seq[0][1].tolist()) == ([False, True], [1, 1, 1, 1])
+
+
+def test_the_manifest_of_a_sequence_is_a_copy(frame):
+    seq = sequence(frame(4), shuffle=False)
+    manifest = seq.manifest
+    manifest["path"] = "gone.png"
+    assert rows_of(seq[0]) == [0, 1, 2, 3]
+    assert "gone.png" not in seq.manifest["path"].tolist()
+
+
+def test_a_transform_that_fails_is_no_bad_row(frame):
+    def fail(sample, rng):
+        raise NameError("oops")
+
+    with pytest.raises(RuntimeError, match="the transform raised NameError: oops"):
+        list(sequence(frame(8), transform=fail, on_error="skip"))
+
+
 def test_rows_whose_facts_name_a_problem_are_refused_or_skipped(frame):
     df = frame(8).assign(problem=None)
     df.loc[[2, 3], "problem"] = "truncated"
@@ -312,7 +358,7 @@ COLUMNS = "Columns: id, path, label."
         ),
         (
             {"class_weight": {"odds": 2}},
-            "class_weight names the class 'odds'. Classes: 'even', 'odd', or their numbers 0 to 1",
+            "class_weight names the class 'odds'. Classes: 'even', 'odd', or 0 to 1",
         ),
         (
             {"y": "id", "class_weight": {0: 2}},
@@ -323,6 +369,23 @@ COLUMNS = "Columns: id, path, label."
             {"label_mode": None, "class_weight": {0: 2}},
             "sample_weight and class_weight weigh a loss, but there is no y",
         ),
+        (
+            {"x": dfgen.Image("path"), "scale": "0..1"},
+            "image_size, color_mode and scale are for a column given by its name, but x gives "
+            "features: write them into the feature, Image(column='path', size=(4, 4), "
+            "resize='stretch', color_mode='rgb', scale='0..1', antialias=True)",
+        ),
+        (
+            {"y": dfgen.Category("label"), "label_mode": "binary"},
+            "label_mode and class_names are for a column given by its name, but y gives features: "
+            "write them into the feature, Category(column, label_mode=..., class_names=...)",
+        ),
+        (
+            {"y": "label", "label_mode": None},
+            "label_mode=None asks for no targets, but y='label' names some",
+        ),
+        ({"limits": "2GB"}, "limits must be dfgen.Limits(memory=\"2GB\", ...), got '2GB'"),
+        ({"root": 5}, "root must be the path of a folder, got 5"),
         (
             {"x": {"image": "path"}, "y": {"image": "label"}},
             "x and y both have an entry named 'image': rename one",

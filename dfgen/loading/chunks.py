@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.errors import DfgenError
+from dfgen.errors import DfgenError, TransformError
 from dfgen.loading.metrics import IDLE, Watch
 from dfgen.loading.order import sample_rng
 from dfgen.samples.reader import SampleReader
@@ -64,10 +64,13 @@ class Maker:
             Place in the chunk -> what is wrong with its row, None for known ones; zeros are there.
 
         Raises:
-            DfgenError: a bad row, unless they are skipped.
+            DfgenError: a bad row, unless they are skipped; a transform that fails.
         """
         self.reader.gather(chunk.rows, arrays)
         blanks: dict[int, str | None] = {}
+        if not self.reader.reads_rows and not chunk.known:
+            watch.counts["samples"] += len(chunk.rows)
+            return blanks
         for place, row in enumerate(chunk.rows.tolist()):
             if cancelled():
                 break
@@ -79,15 +82,16 @@ class Maker:
                 else:
                     self.reader.read(row, out, self._rng(chunk.epoch, row), watch)
             except DfgenError as error:
-                if not self.skip:
-                    raise
+                if not self.skip or isinstance(error, TransformError):
+                    raise  # a transform that fails is a mistake in the program, not in a file
                 blanks[place] = str(error)
             finally:
                 watch(IDLE)
             if place in blanks:
                 for array in out.values():
                     array[...] = 0
-        watch.counts["samples"] += len(chunk.rows)
+            else:
+                watch.counts["samples"] += 1
         return blanks
 
     def _rng(self, epoch: int, row: int) -> np.random.Generator | None:

@@ -29,10 +29,12 @@ import numpy.typing as npt
 from dfgen.errors import ArgumentError, WorkerError
 from dfgen.loading.chunks import Arrays, Chunk, Maker
 from dfgen.loading.metrics import Watch
+from dfgen.loading.workers import CLOSED
 from dfgen.samples.decoding import prepare_worker
 from dfgen.samples.features import Spec
 
 _DEATHS = 3  # on one row: then it is the row
+_FAREWELL = 1.0  # seconds that a process gets to end once nobody speaks to it
 _HEADER = 64  # bytes: the row, whether it is being read, and since when, each 8 bytes
 _READING, _ROW, _SINCE = 0, 1, 2
 
@@ -70,7 +72,7 @@ class Process:
                 blanks, seconds, counts, error = self._ask(chunk)
             except (EOFError, OSError, pickle.UnpicklingError):
                 if self.abandoned:
-                    raise WorkerError("this worker was given up") from None
+                    raise ArgumentError(CLOSED) from None
                 deadly |= self._bury()
                 chunk = replace(chunk, known={*chunk.known, *deadly})
                 continue
@@ -96,7 +98,7 @@ class Process:
             self._header = np.frombuffer(memory, np.float64, 3)
             self._shared = shared_arrays(memory, self._specs, self._size)
         self._header[_ROW] = -1
-        path = os.pathsep.join(entry for entry in sys.path if entry)
+        path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
         self._child = subprocess.Popen(
             [sys.executable, "-P", "-m", "dfgen.loading.processes", str(self._file.fileno())],
             stdin=subprocess.PIPE,
@@ -132,10 +134,12 @@ class Process:
         child, self._child = self._child, None
         if child is None:
             return 0
-        child.kill()
         for pipe in (child.stdin, child.stdout):
             with contextlib.suppress(OSError):  # what was not sent yet cannot be
                 pipe.close()  # type: ignore[union-attr]
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return child.wait(_FAREWELL)  # it may have ended by itself, and then knows why
+        child.kill()
         return child.wait()
 
     def reading(self) -> tuple[int, float] | None:

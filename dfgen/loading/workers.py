@@ -1,7 +1,6 @@
 """Decode threads: OpenCV, Pillow, NumPy and file reads release the GIL."""
 
 import contextlib
-import os
 import threading
 import time
 import weakref
@@ -9,9 +8,10 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
-from dfgen.errors import ArgumentError, WorkerError
+from dfgen.errors import ArgumentError
 from dfgen.loading.chunks import Arrays, Chunk, Maker
 from dfgen.loading.metrics import Watch
+from dfgen.samples.cpus import usable_cpus as usable_cpus
 from dfgen.samples.decoding import prepare_worker
 
 
@@ -52,7 +52,7 @@ class Here:
         """Fill the arrays of a chunk, as `Maker.fill`."""
         blanks = self._maker.fill(chunk, arrays, self.watch, lambda: cancelled() or self.abandoned)
         if self.abandoned:
-            raise WorkerError(_GIVEN_UP)
+            raise ArgumentError(CLOSED)
         return blanks
 
     def reading(self) -> tuple[int, float] | None:
@@ -83,33 +83,7 @@ class _Nobody(Here):
 
 Task = Callable[[Worker], None]
 CLOSED = "this Sequence was closed: make a new one"
-_GIVEN_UP = "this worker was given up"
 _PATIENCE = 2.0  # seconds that closing waits for threads, one of which may be stuck in a read
-
-
-def usable_cpus() -> int:
-    """Return the number of CPUs that this process may use: its affinity mask and cgroup quota."""
-    affinity = getattr(os, "sched_getaffinity", None)  # not on macOS and Windows
-    cpus = len(affinity(0)) if affinity else os.cpu_count() or 1
-    return max(1, min(cpus, _cgroup_cpus("/sys/fs/cgroup") or cpus))
-
-
-def _cgroup_cpus(folder: str) -> int | None:
-    """Return the CPUs of a container's quota, rounded up; cgroup version 2, then 1."""
-    try:
-        with open(f"{folder}/cpu.max") as file:
-            quota, period = file.read().split()
-    except (OSError, ValueError):
-        try:
-            with open(f"{folder}/cpu/cpu.cfs_quota_us") as file:
-                quota = file.read().strip()
-            with open(f"{folder}/cpu/cpu.cfs_period_us") as file:
-                period = file.read().strip()
-        except OSError:
-            return None
-    if not quota.isdigit() or not period.isdigit() or not int(period):
-        return None  # "max" or -1: no limit
-    return -(-int(quota) // int(period))
 
 
 class Threads:

@@ -65,6 +65,12 @@ class SampleReader:
         return value.item() if isinstance(value, np.generic) else value
 
     @cached_property
+    def reads_rows(self) -> bool:
+        """Whether there is anything to do row by row: files to read, or a transform."""
+        files = any(isinstance(part.feature, FileFeature) for part in self.parts)
+        return files or self.transform is not None
+
+    @cached_property
     def _scratch(self) -> dict[str, Spec]:
         """What is not read straight into the batch, since it is transformed or scaled first."""
         features = {part.name: part.feature for part in self.parts}
@@ -111,6 +117,10 @@ class SampleReader:
                 part.feature.read(path, target, self.store, watch)
             except (DecodeError, MissingFileError) as error:
                 raise type(error)(f"{self.where(row)}: {error}") from error
+            except MemoryError:
+                raise
+            except Exception as error:  # a decoder that raises what it never should
+                raise DecodeError(f"{self.where(row)}: {type(error).__name__}: {error}") from error
             sample[part.name] = target
         if self.transform is not None:
             watch("transform")

@@ -99,6 +99,8 @@ def _given(columns: Columns, argument: str, feature: object) -> Feature:
     if not isinstance(feature, Category) or feature.class_names is not None:
         return feature
     values = columns[name]
+    if pa.types.is_boolean(values.type):
+        return replace(feature, class_names=(False, True))
     if pa.types.is_dictionary(values.type):
         return replace(feature, class_names=tuple(values.dictionary.to_pylist()))
     found = pc.unique(values).drop_null()
@@ -174,6 +176,31 @@ def name_leaves(x: Tree, y: Tree) -> tuple[Tree, Tree]:
     return named[0], named[1]
 
 
+def _check_used(given: tuple[Tree, Tree], bound: tuple[Tree, Tree], options: Options) -> None:
+    """Refuse arguments for bare column names where there is none that they could be for."""
+    bare = {
+        type(feature)
+        for leaf, feature in zip(
+            [leaf for tree in given for leaf in leaves(tree)],
+            [feature for tree in bound for feature in leaves(tree)],
+            strict=True,
+        )
+        if isinstance(leaf, str)
+    }
+    plain = Image("path")
+    chosen = options.image("path")
+    if chosen != plain and Image not in bare:
+        raise ArgumentError(
+            "image_size, color_mode and scale are for a column given by its name, but x gives "
+            f"features: write them into the feature, {chosen!r}"
+        )
+    if (options.label_mode not in ("int", None) or options.class_names) and Category not in bare:
+        raise ArgumentError(
+            "label_mode and class_names are for a column given by its name, but y gives features: "
+            "write them into the feature, Category(column, label_mode=..., class_names=...)"
+        )
+
+
 @dataclass(frozen=True)
 class Binding:
     """Inputs and targets bound to the columns of a manifest.
@@ -210,14 +237,19 @@ def bind(
         taken: columns that cannot be the label.
         root: where relative paths begin, or None.
     """
+    if y is not None and options.label_mode is None:
+        raise ArgumentError(f"label_mode=None asks for no targets, but y={y!r} names some")
+    given = (x, y)
     x = map_leaves(lambda leaf: x_feature(columns, leaf, options), x)
     if y is None and options.label_mode is not None:
         y = default_y(columns, taken | {feature.column for feature in leaves(x)})
+        given = (given[0], y)
     y = map_leaves(lambda leaf: y_feature(columns, leaf, options), y)
     x_names, y_names = name_leaves(x, y)
     names, features = [*leaves(x_names), *leaves(y_names)], [*leaves(x), *leaves(y)]
     if not any(True for _ in leaves(x)):
         raise ArgumentError(f"x={x!r} names no input: give a column, a feature, a list or a dict")
+    _check_used(given, (x, y), options)
     parts = [part(columns, *pair, root) for pair in zip(names, features, strict=True)]
     return Binding(x_names, y_names, tuple(parts))
 
@@ -257,17 +289,36 @@ def _class_weights(binding: Binding, class_weight: Mapping[Any, float]) -> npt.N
             "class_weight needs y to be one column of classes. For other targets give "
             "sample_weight, a column of weights"
         )
-    class_names = target.feature.class_names or ()
-    table = np.ones(len(class_names), np.float32)
-    for key, weight in class_weight.items():
-        if key in class_names:
-            table[class_names.index(key)] = weight
-        elif isinstance(key, int | np.integer) and 0 <= key < len(table):
-            table[key] = weight
-        else:
+    weights = np.ones(len(target.feature.class_names or ()), np.float32)
+    for number, weight in _numbered(target.feature.class_names or (), class_weight).items():
+        if not (isinstance(weight, int | float | np.number) and 0 <= weight < float("inf")):
             raise ArgumentError(
-                f"class_weight names the class {key!r}. Classes: "
-                f"{', '.join(map(repr, class_names))}, or their numbers 0 to {len(table) - 1}"
+                f"class_weight gives class {number} the weight {weight!r}: expected a number of 0 "
+                "or more"
             )
-    weights: npt.NDArray[np.float32] = table[np.asarray(target.values)]
-    return weights
+        weights[number] = weight
+    found: npt.NDArray[np.float32] = weights[np.asarray(target.values)]
+    return found
+
+
+def _numbered(class_names: tuple[Any, ...], class_weight: Mapping[Any, Any]) -> dict[int, Any]:
+    """Return class number -> weight, of keys that are all class names or all class numbers."""
+    known = f"Classes: {', '.join(map(repr, class_names))}, or 0 to {len(class_names) - 1}"
+    if not isinstance(class_weight, Mapping):
+        raise ArgumentError(f"class_weight must be class -> weight, got {class_weight!r}. {known}")
+    number_of = {str(name): number for number, name in enumerate(class_names)}
+    stray = [key for key in class_weight if str(key) not in number_of]
+    names = None if stray else {number_of[str(key)]: w for key, w in class_weight.items()}
+    places = range(len(class_names))
+    numbers = None
+    if all(isinstance(key, int | np.integer) and key in places for key in class_weight):
+        numbers = {int(key): weight for key, weight in class_weight.items()}
+    if names is not None and numbers is not None and names != numbers:
+        raise ArgumentError(
+            f"class_weight has the keys {list(class_weight)}, which could be names or numbers of "
+            f"classes. {known}. Rename the classes, or give sample_weight, a column of weights"
+        )
+    found = numbers if names is None else names
+    if found is None:
+        raise ArgumentError(f"class_weight names the class {stray[0]!r}. {known}")
+    return found

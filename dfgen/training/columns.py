@@ -135,7 +135,9 @@ def paths_of(values: pa.Array, name: str, root: str | None) -> pa.Array:
         )
     if root is None:
         return values
-    absolute = pc.match_substring_regex(values, r"^[/\\]|^[A-Za-z]:[/\\]")
+    absolute = pc.match_substring_regex(
+        values, r"^[/\\]|^[A-Za-z]:[/\\]|^[A-Za-z][A-Za-z0-9+.-]+://"
+    )
     start, slash = (pa.scalar(text, values.type) for text in (os.fspath(root), "/"))
     joined = pc.binary_join_element_wise(start, values, slash)
     return pc.if_else(absolute, values, joined)
@@ -146,7 +148,9 @@ def known_problems(columns: Columns) -> dict[int, str]:
     if "problem" not in columns.names:
         return {}
     problems = columns["problem"]
-    rows = pc.indices_nonzero(problems.is_valid()).to_pylist()
+    if not is_text(problems.type):
+        return {}  # empty, or a column of the user's own
+    rows = pc.indices_nonzero(pc.fill_null(pc.not_equal(problems, ""), False)).to_pylist()
     return {row: problems[row].as_py() for row in rows}
 
 

@@ -77,7 +77,7 @@ def input_of_fit(frame: FrameType | None) -> Any:
     return None if frame is None else frame.f_locals["epoch_iterator"].data_adapter
 
 
-def check_arguments(frame: FrameType, shuffle: bool) -> None:
+def check_arguments(frame: FrameType, shuffle: bool, endless: bool) -> None:
     """Refuse arguments of fit, evaluate and predict that never reach a DataAdapter.
 
     `EpochIterator.__init__` holds them when it reads `num_batches`.
@@ -85,6 +85,7 @@ def check_arguments(frame: FrameType, shuffle: bool) -> None:
     Args:
         frame: the frame that reads `num_batches`.
         shuffle: whether the Sequence shuffles.
+        endless: whether it is a view made by `repeat()`.
 
     Raises:
         ArgumentError: naming the argument of Sequence that does what was meant.
@@ -104,6 +105,11 @@ def check_arguments(frame: FrameType, shuffle: bool) -> None:
                 f"{caller}({name}=...) does not reach a dfgen.Sequence, Keras would drop it. "
                 f"Give the Sequence its own {instead}"
             )
+    if endless and given.get("steps_per_epoch") is None:
+        raise ArgumentError(
+            f"{caller} on repeat() would never end: give it "
+            f"{'steps_per_epoch' if caller == 'fit' else 'steps'}=, or the Sequence itself"
+        )
     if caller == "predict" and shuffle:
         raise ArgumentError(
             "predict on a Sequence that shuffles: the predictions could not be matched with the "
@@ -123,16 +129,17 @@ def _validates(frame: FrameType | None) -> bool:
     return frame is not None and "epoch_iterator" in frame.f_locals
 
 
-def tensorflow_dataset(owner: Any, structure: Any, quiet: bool) -> Any:
+def tensorflow_dataset(owner: Any, structure: Any, run: Any) -> Any:
     """Return a tf.data.Dataset of an owner's passes, without a copy and without a probe.
 
     TensorFlow keeps the function given to `from_generator` for ever, so that holds a weak
     reference, and the dataset holds the owner.
 
     Args:
-        owner: its `new_pass(quiet)` iterates over the batches of one pass.
+        owner: its `new_pass(run)` iterates over the batches of one pass.
         structure: the Spec of every array of a batch, nested as the batches are.
-        quiet: an error ends the data, and the owner raises it later.
+        run: whose passes they are; where Keras drives it, an error goes to its `fail` and ends
+            the data, since out of `from_generator` errors come as text only.
     """
     import tensorflow as tf
 
@@ -140,7 +147,10 @@ def tensorflow_dataset(owner: Any, structure: Any, quiet: bool) -> Any:
 
     def batches() -> Iterator[Any]:
         held = reference()
-        return iter(()) if held is None else held.new_pass(quiet)
+        if held is None:
+            return iter(())
+        passed = held.new_pass(run)
+        return passed if run.keras_iterator is None else _EndsWhereItFails(passed, run.fail)
 
     signature = keras.tree.map_structure(
         lambda spec: tf.TensorSpec((None, *spec.shape), spec.dtype), structure
@@ -148,6 +158,26 @@ def tensorflow_dataset(owner: Any, structure: Any, quiet: bool) -> Any:
     dataset = tf.data.Dataset.from_generator(batches, output_signature=signature).prefetch(1)
     dataset._dfgen_owner = owner
     return dataset
+
+
+class _EndsWhereItFails:
+    """Iterates until an error, which it hands on."""
+
+    def __init__(self, batches: Iterator[Any], fail: Callable[[Exception], None]) -> None:
+        self._batches = batches
+        self._fail = fail
+
+    def __iter__(self) -> "_EndsWhereItFails":
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            return next(self._batches)
+        except StopIteration:
+            raise
+        except Exception as error:
+            self._fail(error)
+            raise StopIteration from None
 
 
 class TorchBatches:

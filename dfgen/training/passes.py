@@ -10,7 +10,9 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
+from types import FrameType
 from typing import Any
 
 import keras
@@ -116,6 +118,27 @@ class Pass:
             self._cursor.epoch += 1
 
 
+class Run:
+    """What one of Keras's EpochIterators does with a Sequence: several may, one inside the other.
+
+    Args:
+        keras_iterator: a weak reference to it, or None for a use without one.
+    """
+
+    def __init__(self, keras_iterator: "weakref.ref[Any] | None" = None) -> None:
+        self.keras_iterator = keras_iterator
+        self.driver: str | None = None
+        self.steps = 0
+        self.failure: Exception | None = None
+
+    def fail(self, error: Exception) -> None:
+        """Keep an error until Keras's own thread comes by, and spare the user Keras's warning."""
+        self.failure = error
+        found = self.keras_iterator() if self.keras_iterator is not None else None
+        if found is not None:
+            found._interrupted_warning = lambda: None
+
+
 class Passes(keras.utils.PyDataset, DataAdapter):
     """A PyDataset that is its own DataAdapter, so that Keras's worker pool is never used.
 
@@ -141,16 +164,13 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         self._layout = layout
         self._shuffle = shuffle
         self._endless = endless
-        self._driver: str | None = None
         self._taken: deque[tuple[float, int]] = deque(maxlen=_REMEMBERED)
-        self._steps = len(loader)
-        self._failure: Exception | None = None
-        self._keras: Any = lambda: None
+        self._runs: weakref.WeakKeyDictionary[Any, Run] = weakref.WeakKeyDictionary()
 
     @property
     def num_batches(self) -> int | None:
         """Batches of a pass; None where passes have no end."""
-        check_arguments(sys._getframe(1), self._shuffle)
+        check_arguments(sys._getframe(1), self._shuffle, self._endless)
         return None if self._endless else len(self._loader)
 
     @property
@@ -182,49 +202,54 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         length = None if self._endless else len(self._loader)
         return Pass(self._loader, self._cursor, self._layout, length, driver, self._taken)
 
-    def new_pass(self, quiet: bool = False) -> Iterator[Any]:
-        """Return a pass for whoever drives Keras now; a quiet one keeps its error for later."""
-        batches = self._pass(self._driver)
-        return _Quiet(batches, self._fail) if quiet else batches
+    def new_pass(self, run: Run) -> Iterator[Any]:
+        """Return a pass of NumPy arrays for one run."""
+        return self._pass(run.driver)
 
     def get_numpy_iterator(self) -> Iterator[Any]:
         """Return a pass of NumPy arrays."""
-        return self.new_pass()
+        return self.new_pass(self._run(sys._getframe(1)))
 
     def get_jax_iterator(self) -> Iterator[Any]:
         """Return a pass of NumPy arrays, which JAX on the CPU reads in place."""
-        return self.new_pass()
+        return self.new_pass(self._run(sys._getframe(1)))
 
     def get_torch_dataloader(self) -> TorchBatches:
         """Return an iterable of passes of torch tensors."""
-        return TorchBatches(self.new_pass)
+        return TorchBatches(partial(self.new_pass, self._run(sys._getframe(1))))
 
     def get_tf_dataset(self) -> Any:
         """Return a tf.data.Dataset of passes."""
-        quiet = epoch_iterator(sys._getframe(1)) is not None
-        return tensorflow_dataset(self, self._layout.specs(self._loader.specs), quiet)
+        specs = self._layout.specs(self._loader.specs)
+        return tensorflow_dataset(self, specs, self._run(sys._getframe(1)))
+
+    def _run(self, frame: FrameType) -> Run:
+        """Return the run of the EpochIterator whose method a frame runs."""
+        found = epoch_iterator(frame)
+        if found is None:
+            return Run()
+        return self._runs.setdefault(found, Run(weakref.ref(found)))
 
     def on_epoch_begin(self) -> None:
         """Keras begins a pass."""
         frame = sys._getframe(1)
-        self._driver = driver(frame)
-        keras_iterator = epoch_iterator(frame)
-        if keras_iterator is not None:
-            self._steps = keras_iterator.steps_per_epoch or len(self._loader)
-            self._keras = weakref.ref(keras_iterator)
+        run = self._run(frame)
+        run.driver = driver(frame)
+        run.steps = getattr(epoch_iterator(frame), "steps_per_epoch", None) or len(self._loader)
 
     def on_epoch_end(self) -> None:
         """Keras has ended a pass, or is about to begin its first."""
-        driver, self._driver = self._driver, None  # Keras may call twice
-        if is_reset(sys._getframe(1)):
-            self._failure = None
-            self._begin_training()
-            return
-        failure, self._failure = self._failure, None
-        if failure is not None:
+        frame = sys._getframe(1)
+        run = self._run(frame)
+        ended, run.driver = run.driver, None  # Keras may call twice
+        failure, run.failure = run.failure, None
+        if is_reset(frame):
+            if driver(frame) == "fit":
+                self._begin_training()
+        elif failure is not None:
             raise failure
-        if driver == "fit":
-            self._count(self._steps)
+        elif ended == "fit":
+            self._count(run.steps)
 
     def _begin_training(self) -> None:
         """`fit` begins a pass of its own; what an earlier one left undone is given back."""
@@ -234,33 +259,8 @@ class Passes(keras.utils.PyDataset, DataAdapter):
 
     def _count(self, steps: int) -> None:
         """Count steps that `fit` has trained."""
-        epochs, step = divmod(self._cursor.step + steps, len(self._loader))
+        length = len(self._loader)
+        steps = self._cursor.step + steps
+        epochs, step = divmod(steps if self._endless else min(steps, length), length)
         self._cursor.epoch += epochs
-        self._cursor.step = step if self._endless or not epochs else 0
-
-    def _fail(self, error: Exception) -> None:
-        """Keep an error until Keras's own thread comes by, and spare the user Keras's warning."""
-        self._failure = error
-        keras_iterator = self._keras()
-        if keras_iterator is not None:
-            keras_iterator._interrupted_warning = lambda: None
-
-
-class _Quiet:
-    """Ends the data where it fails: out of `from_generator` errors come as text only."""
-
-    def __init__(self, batches: Iterator[Any], fail: Callable[[Exception], None]) -> None:
-        self._batches = batches
-        self._fail = fail
-
-    def __iter__(self) -> "_Quiet":
-        return self
-
-    def __next__(self) -> Any:
-        try:
-            return next(self._batches)
-        except StopIteration:
-            raise
-        except Exception as error:
-            self._fail(error)
-            raise StopIteration from None
+        self._cursor.step = step

@@ -9,7 +9,7 @@ from typing import Any, Never
 
 import pandas as pd
 
-from dfgen.errors import ManifestError, UnknownArgumentError, did_you_mean
+from dfgen.errors import ArgumentError, ManifestError, UnknownArgumentError, did_you_mean
 from dfgen.loading.limits import Limits
 from dfgen.loading.loader import Loader
 from dfgen.loading.order import whole
@@ -123,6 +123,10 @@ class Sequence(Passes):
         _refuse_unknown(unknown)
         one_of("label_mode", label_mode, (*LABEL_MODES, None))
         one_of("on_error", on_error, ("raise", "skip"))
+        if limits is not None and not isinstance(limits, Limits):
+            raise ArgumentError(f'limits must be dfgen.Limits(memory="2GB", ...), got {limits!r}')
+        if root is not None and not isinstance(root, str | os.PathLike):
+            raise ArgumentError(f"root must be the path of a folder, got {root!r}")
         self.seed = randbits(32) if seed is None else whole("seed", seed)
         options = Options(
             image=partial(Image, size=image_size, color_mode=color_mode, scale=scale),
@@ -188,9 +192,9 @@ class Sequence(Passes):
 
     @property
     def manifest(self) -> pd.DataFrame:
-        """The rows, in their own order."""
+        """The rows, in their own order: a copy."""
         source = self._columns.source
-        return source if isinstance(source, pd.DataFrame) else source.to_pandas()
+        return source.copy() if isinstance(source, pd.DataFrame) else source.to_pandas()
 
     @property
     def problems(self) -> pd.DataFrame:
@@ -204,7 +208,8 @@ class Sequence(Passes):
     def repeat(self) -> "Passes":
         """Return an endless view, for `fit(steps_per_epoch=...)`: passes follow one another.
 
-        Training goes on where the last `fit` on such a view stopped, in mid-pass too.
+        Training goes on where the last `fit` on such a view stopped, in mid-pass too. Of a `fit`
+        that was interrupted, the steps of its unfinished epoch are given back.
 
         Example:
             >>> model.fit(seq.repeat(), steps_per_epoch=1000, epochs=90)  # doctest: +SKIP
