@@ -34,6 +34,10 @@ def gather(rows: npt.NDArray[np.int64], out: npt.NDArray[np.uint8]) -> None:
 class InMemory(SampleReader):
     """Gathers pictures instead of reading files."""
 
+    @property
+    def reads_rows(self) -> bool:
+        return self.transform is not None
+
     def gather(self, rows: npt.NDArray[np.int64], out: Any) -> None:
         gather(rows, out["image"])
 
