@@ -40,7 +40,7 @@ lint: .venv/with-test               ## style, format, types
 notebooks: .venv/with-notebook      ## executes them; what they show is thrown away
 	.venv/bin/jupyter-nbconvert --to notebook --execute --stdout notebooks/*.ipynb > /dev/null
 
-bench: .venv/with-bench             ## dfgen beside the bare loops and its peers
+bench: .venv/with-bench .venv/with-jax .venv/with-torch  ## dfgen beside bare loops and peers
 	.venv/bin/python benchmarks/run.py
 
 clean:                              ## removes all that was installed, built or cached here

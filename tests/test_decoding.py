@@ -351,6 +351,42 @@ def test_every_format_that_can_claim_too_much_is_checked(name, at):
         decode(data)
 
 
+def claiming(format, side):
+    """Return an 8 x 8 image with alpha that says it is larger."""
+    if format == "webp":
+        data = bytearray(encoded(np.zeros((8, 8, 4), np.uint8), "WEBP", exif=b"Exif\0\0II*\0"))
+        at = data.index(b"VP8X") + 12
+        data[at : at + 6] = 2 * (side - 1).to_bytes(3, "little")
+        return bytes(data)
+    data = encoded(np.zeros((8, 8, 4), np.uint8), "TIFF")
+    for tag in (0x0100, 0x0101):
+        for code, kind in (("<HHII", 4), ("<HHIHxx", 3)):
+            entry = struct.pack("<HHII", tag, 4, 1, side)
+            data = data.replace(struct.pack(code, tag, kind, 1, 8), entry)
+    return data
+
+
+@pytest.mark.parametrize(
+    ("format", "message"),
+    [
+        ("webp", "broken webp header: could not create decoder object"),
+        ("tiff", "broken tiff file: image file is truncated (256 bytes not processed)"),
+    ],
+)
+def test_what_pillow_takes_for_a_bomb_is_refused(tmp_path, format, message):
+    path = tmp_path / "bomb"
+    path.write_bytes(claiming(format, 16_000))
+    bomb = (  # newer versions of Pillow look first
+        f"{message.partition(':')[0]}: Image size (256000000 pixels) exceeds limit of 178956970 "
+        "pixels, could be decompression bomb DOS attack."
+    )
+    reads = [lambda: decode(path.read_bytes()), lambda: read_header(str(path))]
+    for read in reads if format == "webp" else reads[:1]:
+        with pytest.raises(DecodeError) as error:
+            read()
+        assert str(error.value) in (message, bomb)
+
+
 def test_headers_that_cannot_be_read(tmp_path):
     empty = tmp_path / "empty.png"
     empty.touch()

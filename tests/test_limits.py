@@ -4,12 +4,12 @@ import os
 import threading
 import time
 
-import cv2
 import numpy as np
 import pytest
 
 import dfgen
-from dfgen.loading.workers import _cgroup_cpus
+from dfgen.samples.cpus import _cgroup_cpus
+from dfgen.samples.storage.files import Files
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -147,14 +147,12 @@ def test_metrics_count_samples_batches_bytes_and_seconds(frame, use_multiprocess
     assert metrics.seconds["consumer_wait"] > 0
 
 
-def test_a_large_image_takes_its_time_in_the_stage_that_it_is_in(frame, tmp_path):
-    noise = np.random.default_rng(0).integers(256, size=(1500, 1500, 3), dtype=np.uint8)
-    cv2.imwrite(str(tmp_path / "noise.png"), noise)
-    df = frame(1).assign(path=str(tmp_path / "noise.png"))
-    with sequence(df, workers=1) as seq:
-        list(seq)
-        seconds = seq.metrics.seconds
-    assert max(("read", "decode", "resize", "transform"), key=seconds.get) == "decode"
+def test_a_feature_tells_each_stage_as_it_begins_and_the_bytes_read(frame):
+    path = frame(1).path[0]
+    told = []
+    out = np.empty((4, 4, 3), np.uint8)
+    dfgen.Image(size=(4, 4)).read(path, out, Files(), lambda *stage: told.append(stage))
+    assert told == [("read",), ("decode", os.path.getsize(path)), ("resize",)]
 
 
 @pytest.mark.parametrize(

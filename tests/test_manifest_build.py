@@ -196,13 +196,87 @@ def test_a_class_that_a_split_lacks_is_warned_of(data):
     ]
 
 
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [({}, "rows"), ({"group": "g"}, "groups"), ({"group": "g", "stratify": "s"}, "groups")],
+)
+def test_a_split_without_rows_is_warned_of(data, options, what):
+    labels = pd.DataFrame({"id": [f"{n:03d}" for n in range(12)], "g": "one", "s": "same"})
+    split = {"train": 1 - 1e-6, "val": 1e-6}
+    with pytest.warns(UserWarning) as caught:
+        build_joined(
+            data, labels=labels, on="id", label=["g"], split=split, facts="none", **options
+        )
+    assert [str(warning.message) for warning in caught] == [
+        f'Split "val" has no row. Give it a larger share or more {what}, or try another seed '
+        "(--seed)."
+    ]
+
+
+def test_a_split_of_the_table_without_rows_is_warned_of(data):
+    split = pd.Categorical(["train"] * 12, categories=["train", "val"])
+    labels = pd.DataFrame({"id": [f"{n:03d}" for n in range(12)], "split": split})
+    with pytest.warns(UserWarning) as caught:
+        build_joined(data, labels=labels, on="id", facts="none")
+    assert [str(warning.message) for warning in caught] == ['Split "val" has no row.']
+
+
+def test_one_column_may_be_named_without_a_list(data):
+    frame = build_joined(data, category="grade", label="colour", facts="none")
+    assert list(frame.columns) == ["id", "path", "colour", "grade"]
+    assert list(frame["grade"].cat.categories) == ["2", "9", "10"]
+
+
+@pytest.mark.parametrize("fast", [[True] * 12, pd.array([True] * 12, "boolean")])
+def test_booleans_have_both_classes_even_if_one_does_not_occur(data, fast):
+    labels = pd.DataFrame({"id": [f"{n:03d}" for n in range(12)], "fast": fast})
+    frame = build_joined(data, labels=labels, on="id", facts="none")
+    assert list(frame["fast"].cat.categories) == ["False", "True"]
+
+
+def test_label_columns_that_no_manifest_holds_are_refused_before_files_are_opened(data):
+    labels = pd.DataFrame({"id": [f"{n:03d}" for n in range(12)]})
+    bands = labels.assign(band=pd.cut(range(12), 3))
+    assert refused(ManifestError, data / "imgs", **JOINED | {"on": "id"}, labels=bands) == (
+        'Column "band" has categories of type '
+        "extension<pandas.interval<ArrowIntervalType>>. Class names are text or whole numbers: "
+        'convert them with df["band"].astype(str).astype("category").'
+    )
+    waves = labels.assign(wave=1j)
+    assert refused(ManifestError, data / "imgs", **JOINED | {"on": "id"}, labels=waves) == (
+        'Column "wave" of the label table holds complex numbers, which Parquet lacks. Make two '
+        'columns of it: df["wave_real"] = df["wave"].to_numpy().real, and .imag.'
+    )
+
+
+def test_half_floats_are_numbers(data):
+    labels = pd.DataFrame({"id": [f"{n:03d}" for n in range(12)]})
+    labels["half"] = labels.index.to_numpy().astype("float16")
+    frame = build_joined(data, labels=labels, on="id", facts="none", out=data / "m.parquet")
+    assert dfgen.read_manifest(data / "m.parquet")["half"].tolist() == frame["half"].tolist()
+    assert sorted(frame["half"]) == list(range(12))
+    assert frame.attrs["dfgen"]["labels"]["half"] == {"kind": "number"}
+
+
 def test_files_that_do_not_fit_the_pattern_are_warned_of(data):
     with pytest.warns(UserWarning) as caught:
         dfgen.build_manifest(data / "imgs", pattern="{kind}/img_00{id}.png", facts="none")
     assert [str(warning.message) for warning in caught] == [
-        'Left out 2 files not of the pattern "{kind}/img_00{id}.png": "cat/img_010.png", '
-        '"dog/img_011.png". Widen the pattern, or move them elsewhere.'
+        "Left out: 2 paths, not of the pattern: cat/img_010.png, dog/img_011.png\n"
+        'Widen the pattern "{kind}/img_00{id}.png", or move elsewhere what is no sample.'
     ]
+
+
+def test_files_of_other_kinds_and_hidden_ones_are_warned_of_once(data):
+    for name in ("a.txt", "b.txt", "c.heic", ".hidden.png"):
+        (data / "imgs" / name).touch()
+    with pytest.warns(UserWarning) as caught:
+        dfgen.build_manifest(data / "imgs", facts="none")
+    assert [str(warning.message) for warning in caught] == [
+        "Left out: 1 path, .heic: c.heic\nLeft out: 2 paths, .txt: a.txt, b.txt\n"
+        "Left out: 1 path, hidden: .hidden.png\nMove elsewhere what is no sample."
+    ]
+    assert caught[0].filename == __file__
 
 
 def test_the_summary_tells_all(data):

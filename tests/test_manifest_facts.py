@@ -73,3 +73,10 @@ def test_no_paths_no_facts():
 
 def test_an_impossible_name_is_a_problem():
     assert read_facts(["a\0b.jpg"])["problem"].to_pylist() == ["embedded null byte"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_is_a_problem_and_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "x.png")
+    [facts] = facts_of(tmp_path, "x.png")
+    assert facts["problem"] == "not a regular file"

@@ -1,5 +1,6 @@
 import re
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -96,6 +97,13 @@ def test_labels_are_described_by_their_kind():
         "ok": {"kind": "boolean"},
         "tags": {"kind": "list"},
     }
+
+
+def test_half_floats_have_the_fingerprint_of_their_values():
+    column = [np.float16(0.5), None, np.float16("nan")]
+    half, double = pa.array(column, pa.float16()), pa.array([0.5, None, None], pa.float64())
+    rows = {"id": [1, 2, 3], "path": ["a", "b", "c"]}
+    assert fingerprint(pa.table(rows | {"n": half})) == fingerprint(pa.table(rows | {"n": double}))
 
 
 def test_class_names_are_text_or_whole_numbers():

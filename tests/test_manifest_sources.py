@@ -279,3 +279,31 @@ def test_tables_that_cannot_be_read_are_refused(tmp_path):
         'labels.xlsx has the extension ".xlsx". Label tables are .csv, .tsv, .jsonl, .ndjson, '
         ".parquet; in Python, any DataFrame."
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line", "part"),
+    [
+        ("l.csv", "id,kind\n1,caf\xe9\n", 2, rb"1,caf\xe9\n"),
+        ("key.csv", "id,kind\n1,x\ncaf\xe9,x\n", 3, rb"caf\xe9,x\n"),
+        ("head.tsv", "id\tcaf\xe9\n1\t2\n", 1, rb"id\tcaf\xe9\n"),
+        ("l.jsonl", '{"kind": "caf\xe9"}\n', 1, rb'{"kind": "caf\xe9"}\n'),
+    ],
+)
+def test_a_table_in_another_encoding_is_refused_with_the_line(tmp_path, name, text, line, part):
+    (tmp_path / name).write_bytes(text.encode("latin-1"))
+    assert refused(ManifestError, read_rows, f"{tmp_path}/{name}", ["id"]) == (
+        f"{tmp_path}/{name} is not UTF-8 text: line {line} has b'{part.decode()}'. Save it as "
+        'UTF-8; in Python, give labels=pandas.read_csv(path, encoding="latin-1") or the like.'
+    )
+
+
+def test_the_index_of_a_frame_becomes_columns_unless_they_are_there_already():
+    frame = pd.DataFrame({"id": [1], "shard": [2], "kind": ["cat"]})
+    for names in (["id"], ["id", "shard"]):
+        [chunk] = read_rows(frame.set_index(names))
+        assert chunk.rows.column_names == ["id", "shard", "kind"]
+    assert refused(ManifestError, read_rows, frame.set_index("id", drop=False)) == (
+        'The label table has "id" as a column and as its index. Drop one: '
+        "labels.reset_index(drop=True) keeps the column."
+    )

@@ -111,6 +111,24 @@ def test_new_groups_move_no_old_ones():
             "split: train=0.8, =0.2. Each split has a name and a share above 0, as in train=0.8 "
             "val=0.2.",
         ),
+        (
+            {"train": "1"},
+            'split: train="1". Each split has a name and a share above 0, as in train=0.8 val=0.2.',
+        ),
+        (
+            {1: 1.0},
+            "split: 1=1.0. Each split has a name and a share above 0, as in train=0.8 val=0.2.",
+        ),
+        (
+            ["train"],
+            'split=[\'train\']: expected split -> share, as in {"train": 0.8, "val": 0.2} '
+            "(--split train=0.8 --split val=0.2).",
+        ),
+        (
+            0.8,
+            'split=0.8: expected split -> share, as in {"train": 0.8, "val": 0.2} '
+            "(--split train=0.8 --split val=0.2).",
+        ),
     ],
 )
 def test_shares_must_be_shares(shares, message):

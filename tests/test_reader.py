@@ -180,6 +180,21 @@ def test_errors_name_the_row_and_its_paths(parts, tmp_path):
     )
 
 
+def test_what_a_decoder_should_never_raise_names_the_row_too(parts, monkeypatch):
+    def read(self, path, out, store, watch):
+        raise error
+
+    monkeypatch.setattr(Image, "read", read)
+    error = ZeroDivisionError("division by zero")
+    with pytest.raises(DecodeError) as caught:
+        sample_of(reader(parts), 1)
+    assert str(caught.value) == f"{where(parts, 1)}: ZeroDivisionError: division by zero"
+    assert caught.value.__cause__ is error
+    error = MemoryError()
+    with pytest.raises(MemoryError):
+        sample_of(reader(parts), 1)
+
+
 def test_a_reader_survives_pickle(parts):
     first = reader(parts, brighten)
     second = pickle.loads(pickle.dumps(first))

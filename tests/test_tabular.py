@@ -27,6 +27,8 @@ def refused(kind, make):
         (pa.array([0.1], pa.float32()), "float64", np.array([np.float32(0.1)], np.float64)),
         (pa.array([2**40]), "int64", np.array([2**40])),
         (pa.array([3]), "float32", np.array([3], np.float32)),
+        (pa.array([np.float16(0.5)]), None, np.array([0.5], np.float32)),
+        (pa.array([np.float16(0.5)]), "float64", np.array([0.5], np.float64)),
         (pa.array([float("inf")]), None, np.array([np.inf], np.float32)),
         (pa.array([], pa.int64()), None, np.array([], np.int32)),
     ],
@@ -55,6 +57,11 @@ def test_number(column, dtype, expected):
         (pa.array([-1]), "uint8",
          "column 'n' holds -1 to -1, more than uint8 can hold: "
          "write dfgen.Number('n', dtype='int64')"),
+        (pa.array([2**64 - 1], pa.uint64()), "int64",
+         "column 'n' holds 18446744073709551615 to 18446744073709551615, more than int64 can hold: "
+         "write dfgen.Number('n', dtype='uint64')"),
+        (pa.array([np.float16(1), None, np.float16("nan")]), None,
+         "column 'n' has 2 missing values; drop or fill them: df = df[df['n'].notna()]"),
         (pa.array([1e300]), None,
          "column 'n' holds 1e+300 to 1e+300, more than float32 can hold: "
          "write dfgen.Number('n', dtype='float64')"),
@@ -149,6 +156,9 @@ def test_label_modes(mode, expected):
         (pa.array([True]), ("no", "yes"),
          "class_names of column 'kind' are 'no', 'yes', but the column holds bool: "
          "give names of that type"),
+        (pa.array(pd.cut([1, 2], 2)), ("a", "b"),
+         "column 'kind' holds extension<pandas.interval<ArrowIntervalType>>, Category needs text, "
+         "numbers or booleans: df['kind'] = df['kind'].astype(str).astype('category')"),
     ],
 )  # fmt: skip
 def test_values_that_are_no_class(column, names, message):
@@ -174,6 +184,9 @@ def test_a_missing_class_of_one_row(missing):
         ({"class_names": "ab"}, "class_names must be distinct names, got 'ab'"),
         ({"class_names": ("a", "a")}, "class_names must be distinct names, got ('a', 'a')"),
         ({"class_names": ()}, "class_names must be distinct names, got ()"),
+        ({"class_names": [{"left": 1}]},
+         "column 'kind' holds {'left': 1}, Category needs text, numbers or booleans: "
+         "df['kind'] = df['kind'].astype(str).astype('category')"),
         ({"class_names": 5}, "class_names must be distinct names, got 5"),
         ({"label_mode": "binary", "class_names": ("a", "b", "c")},
          "label_mode=\"binary\" needs two classes, column 'kind' has 3: 'a', 'b', 'c'. "

@@ -10,7 +10,6 @@ import pyarrow as pa
 from dfgen.errors import ManifestError
 from dfgen.manifest.categories import to_categories, to_category
 from dfgen.manifest.facts import PANDAS_TYPES, read_facts
-from dfgen.manifest.frames import to_table
 from dfgen.manifest.io import Path, attributes, check_folder, write_manifest
 from dfgen.manifest.paths import stored_paths, tidy, with_paths
 from dfgen.manifest.recipe import Recipe
@@ -18,7 +17,6 @@ from dfgen.manifest.rows import gather_rows
 from dfgen.manifest.schema import (
     EXAMPLES,
     FACTS,
-    count,
     describe_labels,
     label_columns,
     quote,
@@ -26,7 +24,7 @@ from dfgen.manifest.schema import (
 )
 from dfgen.manifest.sources.files import NO_FIT
 from dfgen.manifest.splits import assign_splits, missing_classes
-from dfgen.manifest.summary import Report
+from dfgen.manifest.summary import Report, left_out
 
 
 def build_manifest(
@@ -38,8 +36,8 @@ def build_manifest(
     path_column: str | None = None,
     root: Path | None = None,
     id: str | None = None,
-    category: Sequence[str] = (),
-    label: Sequence[str] = (),
+    category: str | Sequence[str] = (),
+    label: str | Sequence[str] = (),
     unmatched: str = "error",
     facts: str = "header",
     split: Mapping[str, float] | None = None,
@@ -58,7 +56,7 @@ def build_manifest(
         source: A folder; every image or array below it becomes a row.
         pattern: What a path below the folder looks like, `"{kind}/{shard}/{id}.jpg"`: fields
             become columns, `{id:int}` a column of whole numbers. Files that it does not fit are
-            left out with a warning.
+            left out with a warning, as are hidden files and those of other kinds.
         labels: A label table: a DataFrame, or a .csv, .tsv, .jsonl or .parquet file.
         on: `"FIELD=COLUMN"`, how files find their row of labels. FIELD is a field of the pattern,
             `name` (a.jpg), `stem` (a) or `relpath` (cats/a.jpg); COLUMN is the table's, by default
@@ -68,8 +66,9 @@ def build_manifest(
             and of the paths as the manifest stores them (default: the source).
         id: The column of unique ids. Default: the pattern's `{id}`, else the table's `id`, else
             the path below the folder, with its extension.
-        category: Columns of whole numbers that are classes. Text and booleans are by themselves.
-        label: The columns to keep as labels; default: all.
+        category: The columns of whole numbers that are classes, or one. Text and booleans are by
+            themselves.
+        label: The columns to keep as labels, or one; default: all.
         unmatched: Files without labels, and labels without a file: `"error"`, `"keep"` or
             `"drop"`.
         facts: `"header"` reads size, time and header of every file; `"none"` reads nothing.
@@ -101,8 +100,8 @@ def build_manifest(
         path_column=path_column,
         root=_text(root),
         id=id,
-        category=tuple(category),
-        label=tuple(label),
+        category=_names(category),
+        label=_names(label),
         unmatched=unmatched,
         facts=facts,
         split=split,
@@ -111,14 +110,10 @@ def build_manifest(
         seed=seed,
     )
     frame, report = build(recipe, _text(out), workers)
-    misfits = report.skipped.get(NO_FIT, [])
-    if misfits:
-        shown = ", ".join(map(quote, misfits[:3]))
-        warnings.warn(
-            f"Left out {count(len(misfits), 'file')} not of the pattern {quote(pattern)}: {shown}"
-            f"{' ...' if len(misfits) > 3 else ''}. Widen the pattern, or move them elsewhere.",
-            stacklevel=2,
-        )
+    if report.skipped:
+        widen = f"Widen the pattern {quote(pattern)}, or m" if NO_FIT in report.skipped else "M"
+        lines = [*left_out(report), f"{widen}ove elsewhere what is no sample."]
+        warnings.warn("\n".join(lines), stacklevel=2)
     for warning in report.warnings:
         warnings.warn(warning, stacklevel=2)
     return frame
@@ -141,6 +136,7 @@ def build(
         )
     table = to_categories(rows.table, recipe.category)
     validate(table, "the manifest")
+    labels = describe_labels(table)
     table = with_paths(table, tidy(table["path"].cast(pa.string()), recipe.folder))
     _, root = stored_paths(table, recipe.root, recipe.folder)
     frame: pd.DataFrame = table.to_pandas()
@@ -150,8 +146,8 @@ def build(
         frame["split"] = _split(frame, recipe)
     lacking = _lacking(frame, recipe) if "split" in frame else ()
     frame = frame[_order(list(frame.columns), recipe)]
-    labels = describe_labels(to_table(frame[label_columns(list(frame.columns))]))
-    frame.attrs = {"dfgen": attributes(root, labels, recipe.metadata())}
+    kept = {name: labels[name] for name in label_columns(list(frame.columns))}
+    frame.attrs = {"dfgen": attributes(root, kept, recipe.metadata())}
     if out is not None:
         write_manifest(frame, out, recipe.root)
     return frame, Report(rows.skipped, rows.notes, lacking)
@@ -184,7 +180,7 @@ def _split(frame: pd.DataFrame, recipe: Recipe) -> pd.Categorical:
 
 
 def _lacking(frame: pd.DataFrame, recipe: Recipe) -> tuple[str, ...]:
-    """Return a warning for each split that has no row of some class."""
+    """Return a warning for each split that has no row, or none of some class."""
     if recipe.stratify is not None:
         names = [recipe.stratify]
         advice = "Give the class more rows, or leave it out."
@@ -195,7 +191,13 @@ def _lacking(frame: pd.DataFrame, recipe: Recipe) -> tuple[str, ...]:
             if isinstance(frame[name].dtype, pd.CategoricalDtype) and name != recipe.group
         ]
         advice = "Split with stratify={column} (--stratify {column}), or give the class more rows."
-    messages = []
+    units = "rows" if recipe.group is None else "groups"
+    mend = f" Give it a larger share or more {units}, or try another seed (--seed)."
+    sizes = frame["split"].value_counts(sort=False)
+    messages = [
+        f'Split "{split}" has no row.{mend if recipe.split else ""}'
+        for split in sizes.index[sizes == 0]
+    ]
     for name in names:
         for split, classes in missing_classes(frame["split"], frame[name]).items():
             shown = ", ".join(quote(value) for value in classes[:EXAMPLES])
@@ -213,6 +215,10 @@ def _order(names: list[str], recipe: Recipe) -> list[str]:
     if recipe.label:
         labels = [name for name in labels if name in (*recipe.label, *recipe.category)]
     return [name for name in ("id", "path", *labels, "split", *FACTS) if name in names]
+
+
+def _names(names: str | Sequence[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
 
 
 def _text(path: Path | None) -> str | None:

@@ -1,6 +1,7 @@
 """File facts: what every file says of itself, read before anything is trained on it."""
 
 import os
+import stat
 from concurrent.futures import ThreadPoolExecutor
 
 import pandas as pd
@@ -8,6 +9,7 @@ import pyarrow as pa
 from tqdm import tqdm
 
 from dfgen.errors import DfgenError
+from dfgen.samples.cpus import usable_cpus
 from dfgen.samples.headers import read_header
 
 TASK = 256
@@ -58,7 +60,7 @@ def read_facts(paths: list[str], workers: int | None = None) -> pa.Table:
     tasks = [paths[start : start + TASK] for start in range(0, len(paths), TASK)]
     parts = []
     with (
-        ThreadPoolExecutor(workers or _usable_cpus()) as pool,
+        ThreadPoolExecutor(workers or usable_cpus()) as pool,
         tqdm(total=len(paths), desc="Reading headers", unit=" files", disable=None) as bar,
     ):
         for facts in pool.map(_read_many, tasks):
@@ -79,15 +81,11 @@ def _read(path: str) -> Fact:
     try:
         status = os.stat(path)
         size, time = status.st_size, status.st_mtime_ns
+        if not stat.S_ISREG(status.st_mode):
+            return size, time, *unknown, "not a regular file"  # a pipe would be waited for
         head = read_header(path)
     except (FileNotFoundError, NotADirectoryError):  # dfgen's MissingFileError is one too
         return size, time, *unknown, "the file does not exist"
     except (DfgenError, OSError, ValueError) as error:
         return size, time, *unknown, str(error)
     return size, time, head.format, head.width, head.height, head.channels, head.orientation, None
-
-
-def _usable_cpus() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -40,7 +40,7 @@ def _normalise(name: str, column: pa.ChunkedArray) -> tuple[str, pa.ChunkedArray
     if pa.types.is_integer(kind) and kind != pa.uint64():
         return "int64", column.cast(pa.int64())
     if pa.types.is_floating(kind):
-        column = column.cast(pa.float64())
+        column = _float64(column)
         return "float64", pc.if_else(pc.is_nan(column), pa.scalar(None, pa.float64()), column)
     try:
         if is_list(kind):
@@ -56,6 +56,14 @@ def _normalise(name: str, column: pa.ChunkedArray) -> tuple[str, pa.ChunkedArray
             f'Column "{name}" has type {kind}, which a manifest cannot hold. Labels are text, '
             "categories, booleans, numbers, times, or lists of those."
         ) from None
+
+
+def _float64(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if not pa.types.is_float16(column.type):
+        return column.cast(pa.float64())
+    values = [chunk.to_numpy(zero_copy_only=False) for chunk in column.chunks]
+    parts = [pa.array(value.astype(np.float64), from_pandas=True) for value in values]
+    return pa.chunked_array(parts, pa.float64())  # pyarrow 15 cannot cast them
 
 
 def _parts(column: pa.ChunkedArray) -> Iterator[bytes | memoryview]:

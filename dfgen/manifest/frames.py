@@ -18,6 +18,13 @@ def to_table(frame: pd.DataFrame, where: str = "the frame") -> pa.Table:
         ManifestError: A column name is repeated or no text, or a column mixes types.
     """
     check_names(list(frame.columns), where)
+    imaginary = [name for name in frame.columns if frame[name].dtype.kind == "c"]
+    if imaginary:
+        name = imaginary[0]
+        raise ManifestError(
+            f'Column "{name}" of {where} holds complex numbers, which Parquet lacks. Make two '
+            f'columns of it: df["{name}_real"] = df["{name}"].to_numpy().real, and .imag.'
+        )
     bare = frame.copy(deep=False)
     bare.attrs = {}  # newer pyarrow would store them, and with them the absolute root
     try:

@@ -6,6 +6,7 @@ number behind each row is `uniform(key, seed)`; manifests/README.md specifies it
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from numbers import Real
 
 import numpy as np
 import numpy.typing as npt
@@ -23,9 +24,16 @@ def check_shares(shares: Mapping[str, float]) -> None:
     Example:
         >>> check_shares({"train": 0.8, "val": 0.2})
     """
-    given = ", ".join(f"{name}={share}" for name, share in shares.items())
-    wrong = [name for name, share in shares.items() if not name or not share > 0]
-    if wrong:
+    if not isinstance(shares, Mapping):
+        raise ArgumentError(
+            f"split={shares!r}: expected split -> share, as in "
+            '{"train": 0.8, "val": 0.2} (--split train=0.8 --split val=0.2).'
+        )
+    given = ", ".join(f"{name}={quote(share)}" for name, share in shares.items())
+    if not all(
+        isinstance(name, str) and name and isinstance(share, Real) and share > 0
+        for name, share in shares.items()
+    ):
         raise ArgumentError(
             f"split: {given}. Each split has a name and a share above 0, as in train=0.8 val=0.2."
         )

@@ -51,11 +51,17 @@ def summarize(frame: pd.DataFrame, report: Report | None = None) -> str:
         if name not in NOT_LABELS:
             lines += _label_lines(frame, name)
     lines += _problem_lines(frame) + _extension_lines(frame)
-    for reason, paths in sorted(report.skipped.items()):
-        lines.append(f"Left out: {count(len(paths), 'path')}, {reason}: {_some(paths)}")
-    lines += report.notes
+    lines += [*left_out(report), *report.notes]
     lines += [f"Warning: {warning}" for warning in report.warnings]
     return "\n".join(lines)
+
+
+def left_out(report: Report) -> list[str]:
+    """Return one line a reason for which paths were left out."""
+    return [
+        f"Left out: {count(len(paths), 'path')}, {reason}: {_some(paths)}"
+        for reason, paths in sorted(report.skipped.items())
+    ]
 
 
 def _label_lines(frame: pd.DataFrame, name: str) -> list[str]:

@@ -14,6 +14,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 import PIL.Image
+from PIL.Image import DecompressionBombError
 
 from dfgen.errors import DecodeError
 from dfgen.samples.headers import (
@@ -103,7 +104,7 @@ def decode_reduced(
     decoder = partial(_direct, reduced=reduced) if reduced > 1 else DECODERS[format]
     try:
         pixels = decoder(data, color_mode)
-    except (cv2.error, OSError, ValueError, SyntaxError, EOFError) as error:
+    except (cv2.error, OSError, ValueError, SyntaxError, EOFError, DecompressionBombError) as error:
         raise DecodeError(f"broken {format} file: {getattr(error, 'err', error)}") from error
     pixels = _turn(pixels, header.orientation)
     if reduced == 1:

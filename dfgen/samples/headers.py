@@ -138,7 +138,7 @@ def parse_header(file: IO[bytes], format: str) -> Header:
         header = {"jpeg": _jpeg, "png": _png, "tiff": _tiff}.get(format, _pillow)(file, format)
     except (struct.error, KeyError) as error:
         raise DecodeError(f"broken {format} header: cut short, or not {format} at all") from error
-    except (OSError, ValueError, SyntaxError) as error:
+    except (OSError, ValueError, SyntaxError, PIL.Image.DecompressionBombError) as error:
         raise DecodeError(f"broken {format} header: {error}") from error
     width, height = header.width or 0, header.height or 0
     if width * height > MAX_PIXELS:

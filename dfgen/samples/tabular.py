@@ -1,6 +1,6 @@
 """Column features: what the table alone tells. `encode` turns a whole column into numbers once."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -88,6 +88,8 @@ class Number:
                 f"column {self.column!r} holds {kind}, Number needs numbers. "
                 f"For classes write dfgen.Category({self.column!r})"
             )
+        if pa.types.is_float16(kind):  # pyarrow 15 computes nothing with them
+            values = pa.array(values.to_numpy(zero_copy_only=False).astype("f4"), from_pandas=True)
         missing = pc.sum(pc.is_null(values, nan_is_null=True)).as_py()
         if missing:
             raise ManifestError(
@@ -101,7 +103,8 @@ class Number:
         try:
             return cast(values.to_numpy(zero_copy_only=False), dtype)
         except OverflowError as error:
-            wider = "float64" if dtype.kind == "f" else "int64"
+            beyond = kind == pa.uint64() and pc.max(values).as_py() >= 2**63
+            wider = "float64" if dtype.kind == "f" else "uint64" if beyond else "int64"
             raise ManifestError(
                 f"column {self.column!r} {error}: "
                 f"write dfgen.Number({self.column!r}, dtype={wider!r})"
@@ -145,6 +148,8 @@ class Category:
         if self.class_names is None:
             return
         names = tuple(self.class_names) if isinstance(self.class_names, Iterable) else ()
+        if not all(isinstance(name, Hashable) for name in names):
+            raise ArgumentError(_no_classes(self.column, _listed(names)))
         if isinstance(self.class_names, str) or not names or len(set(names)) < len(names):
             raise ArgumentError(f"class_names must be distinct names, got {self.class_names!r}")
         if self.label_mode == "binary" and len(names) != 2:
@@ -160,8 +165,10 @@ class Category:
         Raises:
             ManifestError: nulls, or values that are no class name.
         """
-        if pa.types.is_dictionary(values.type):
-            values = values.cast(values.type.value_type)
+        kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+        if isinstance(kind, pa.BaseExtensionType) or pa.types.is_nested(kind):
+            raise ManifestError(_no_classes(self.column, str(kind)))
+        values = values.cast(kind)
         if values.null_count:
             raise ManifestError(
                 f"column {self.column!r} has {values.null_count:,} rows without a class; drop "
@@ -195,6 +202,13 @@ class Category:
         return np.asarray(
             self.gather(self.encode(pa.array([_scalar(row, self.column)], from_pandas=True)))[0]
         )
+
+
+def _no_classes(column: str, held: str) -> str:
+    return (
+        f"column {column!r} holds {held}, Category needs text, numbers or booleans: "
+        f"df[{column!r}] = df[{column!r}].astype(str).astype('category')"
+    )
 
 
 def _names(feature: Category, type: pa.DataType) -> pa.Array:

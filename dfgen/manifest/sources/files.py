@@ -85,7 +85,7 @@ def _walk(top: str, skipped: Skipped) -> Iterator[list[str]]:
         names, folders, others = _list(os.path.join(top, below))
         names.sort()
         yield [prefix + name for name in names]
-        for name in others:
+        for name in sorted(others):
             suffix = os.path.splitext(name)[1].lower() or "without extension"
             skipped["hidden" if name[0] == "." else suffix].append(prefix + name)
         for name in sorted(folders, reverse=True):

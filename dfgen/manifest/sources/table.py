@@ -36,8 +36,7 @@ def read_rows(table: str | pd.DataFrame, text: Sequence[str] = ()) -> Iterator[C
         ['object_id', 'kind']
     """
     if isinstance(table, pd.DataFrame):
-        named = table if table.index.name is None else table.reset_index()
-        rows = to_table(named, "the label table")
+        rows = to_table(_with_index(table), "the label table")
     else:
         rows = _read(table, text)
     check_names(rows.column_names, table_name(table))
@@ -47,6 +46,18 @@ def read_rows(table: str | pd.DataFrame, text: Sequence[str] = ()) -> Iterator[C
 def table_name(table: str | pd.DataFrame) -> str:
     """Return how messages call a label table."""
     return "the label table" if isinstance(table, pd.DataFrame) else table
+
+
+def _with_index(table: pd.DataFrame) -> pd.DataFrame:
+    """Make columns of a named index."""
+    names = [name for name in table.index.names if name is not None]
+    for name in names:
+        if name in table.columns:
+            raise ManifestError(
+                f"The label table has {quote(name)} as a column and as its index. Drop one: "
+                "labels.reset_index(drop=True) keeps the column."
+            )
+    return table.reset_index(names) if names else table
 
 
 def _read(path: str, text: Sequence[str]) -> pa.Table:
@@ -63,14 +74,30 @@ def _read(path: str, text: Sequence[str]) -> pa.Table:
             f"There is no label table {path}. Looked in {os.getcwd()}."
         ) from None
     except (pa.ArrowException, OSError, ValueError) as error:
+        if suffix != ".parquet" and not isinstance(error, OSError):
+            _check_utf8(path)
         raise ManifestError(
             f"{path} cannot be read as {suffix}: {error}. Check that it is UTF-8 text separated as "
             "its extension says; in Python, give a DataFrame that you read yourself."
         ) from error
 
 
+def _check_utf8(path: str) -> None:
+    """Raise if a file that could not be read is text of another encoding."""
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                line.decode()
+            except UnicodeDecodeError as error:
+                part = line[max(0, error.start - 20) : error.start + 20]
+                raise ManifestError(
+                    f"{path} is not UTF-8 text: line {number} has {part!r}. Save it as UTF-8; in "
+                    'Python, give labels=pandas.read_csv(path, encoding="latin-1") or the like.'
+                ) from None
+
+
 def _read_separated(path: str, text: Sequence[str], delimiter: str) -> pa.Table:
-    return pa.csv.read_csv(
+    table = pa.csv.read_csv(
         path,
         parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
         convert_options=pa.csv.ConvertOptions(
@@ -79,6 +106,10 @@ def _read_separated(path: str, text: Sequence[str], delimiter: str) -> pa.Table:
             strings_can_be_null=True,
         ),
     )
+    columns = zip(table.column_names, table.schema.types, strict=True)  # names may raise too
+    if any(pa.types.is_binary(kind) for _, kind in columns):
+        raise ValueError("it is not UTF-8 text")
+    return table
 
 
 def _read_json_lines(path: str, text: Sequence[str]) -> pa.Table:
