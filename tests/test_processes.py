@@ -237,14 +237,13 @@ def test_processes_end_when_their_parent_is_killed(frame, tmp_path):
     script = tmp_path / "parent.py"
     script.write_text(
         textwrap.dedent("""
-        import os, signal, time
         import pandas as pd
         import dfgen
 
         def slow(sample, rng):
-            import os, time
+            import os, threading
             print(os.getpid(), flush=True)
-            time.sleep(1000)
+            threading.Event().wait()
             return sample
 
         seq = dfgen.Sequence(pd.read_pickle("frame.pkl"), batch_size=8, image_size=(4, 4),

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -260,65 +258,3 @@ def part(columns: Columns, name: str, feature: Feature, root: str | None) -> Par
     if isinstance(feature, FileFeature):
         return Part(name, feature, paths_of(values, feature.column, root))
     return Part(name, feature, feature.encode(values))
-
-
-def row_weights(
-    columns: Columns,
-    binding: Binding,
-    sample_weight: str | None,
-    class_weight: Mapping[Any, float] | None,
-) -> npt.NDArray[np.float32] | None:
-    """Return what each row counts in the loss: its own weight times that of its class."""
-    if sample_weight is None and class_weight is None:
-        return None
-    if binding.y is None:
-        raise ArgumentError("sample_weight and class_weight weigh a loss, but there is no y")
-    weights = np.ones(len(columns), np.float32)
-    if sample_weight is not None:
-        name = columns.check("sample_weight", sample_weight)
-        weights *= Number(name, dtype="float32").encode(columns[name])
-    if class_weight is not None:
-        weights *= _class_weights(binding, class_weight)
-    return weights
-
-
-def _class_weights(binding: Binding, class_weight: Mapping[Any, float]) -> npt.NDArray[np.float32]:
-    target = binding[binding.y] if isinstance(binding.y, str) else None
-    if target is None or not isinstance(target.feature, Category):
-        raise ArgumentError(
-            "class_weight needs y to be one column of classes. For other targets give "
-            "sample_weight, a column of weights"
-        )
-    weights = np.ones(len(target.feature.class_names or ()), np.float32)
-    for number, weight in _numbered(target.feature.class_names or (), class_weight).items():
-        if not (isinstance(weight, int | float | np.number) and 0 <= weight < float("inf")):
-            raise ArgumentError(
-                f"class_weight gives class {number} the weight {weight!r}: expected a number of 0 "
-                "or more"
-            )
-        weights[number] = weight
-    found: npt.NDArray[np.float32] = weights[np.asarray(target.values)]
-    return found
-
-
-def _numbered(class_names: tuple[Any, ...], class_weight: Mapping[Any, Any]) -> dict[int, Any]:
-    """Return class number -> weight, of keys that are all class names or all class numbers."""
-    known = f"Classes: {', '.join(map(repr, class_names))}, or 0 to {len(class_names) - 1}"
-    if not isinstance(class_weight, Mapping):
-        raise ArgumentError(f"class_weight must be class -> weight, got {class_weight!r}. {known}")
-    number_of = {str(name): number for number, name in enumerate(class_names)}
-    stray = [key for key in class_weight if str(key) not in number_of]
-    names = None if stray else {number_of[str(key)]: w for key, w in class_weight.items()}
-    places = range(len(class_names))
-    numbers = None
-    if all(isinstance(key, int | np.integer) and key in places for key in class_weight):
-        numbers = {int(key): weight for key, weight in class_weight.items()}
-    if names is not None and numbers is not None and names != numbers:
-        raise ArgumentError(
-            f"class_weight has the keys {list(class_weight)}, which could be names or numbers of "
-            f"classes. {known}. Rename the classes, or give sample_weight, a column of weights"
-        )
-    found = numbers if names is None else names
-    if found is None:
-        raise ArgumentError(f"class_weight names the class {stray[0]!r}. {known}")
-    return found

@@ -16,10 +16,11 @@ from dfgen.loading.order import whole
 from dfgen.samples.features import Image
 from dfgen.samples.reader import SampleReader, Transform
 from dfgen.samples.tabular import LABEL_MODES, Category, one_of
-from dfgen.training.binding import Options, Tree, bind, leaves, row_weights
+from dfgen.training.binding import Options, Tree, bind, leaves
 from dfgen.training.columns import ids_of, known_problems, open_manifest
 from dfgen.training.handover import Layout
 from dfgen.training.passes import Cursor, Passes
+from dfgen.training.weights import row_weights
 
 # Arguments of `ImageDataGenerator.flow_from_dataframe` and the like, and what they are called here.
 _OLD_ARGUMENTS = {
