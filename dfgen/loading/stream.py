@@ -14,8 +14,8 @@ class Source(Protocol):
 
     def __len__(self) -> int: ...
 
-    def start(self, epoch: int, step: int) -> Making:
-        """Begin to make a batch."""
+    def start(self, epoch: int, step: int, spread: bool) -> Making:
+        """Begin to make a batch, shared by all workers if `spread`."""
 
     def result(self, making: Making) -> Batch:
         """Wait for a batch."""
@@ -56,7 +56,7 @@ class Stream:
             self.close()  # a wrong guess
         position = self._after(self._ahead[-1].position) if self._ahead else self.position
         while len(self._ahead) < self._source.depth:
-            self._ahead.append(self._source.start(*position))
+            self._ahead.append(self._source.start(*position, spread=not self._ahead))
             position = self._after(position)
 
     def _after(self, position: Position) -> Position:

@@ -155,7 +155,7 @@ class _Replay(Loader):
         super().__init__(loader.reader, batch_size=loader.batch_size, workers=0)
         self._kept = kept
 
-    def start(self, epoch: int, step: int) -> Making:
+    def start(self, epoch: int, step: int, spread: bool = True) -> Making:
         return Making(self._kept[step % len(self._kept)], (epoch, step), pending=0)
 
     def result(self, making: Making) -> Batch:
