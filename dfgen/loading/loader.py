@@ -77,7 +77,7 @@ class Loader:
         skip = on_error == "skip"
         self.reader = reader
         tail = "drop" if drop_remainder else "short"
-        self.given = Plan(rows, whole("batch_size", batch_size, least=1), tuple(shard), tail)
+        self.given = Plan(rows, whole("batch_size", batch_size, least=1), shard, tail)
         self.plan = self.given if shard[1] == 1 else replace(self.given, tail="drop")
         """How an epoch of training is divided; `given` is how it was asked for."""
         self.batch_size = batch_size
