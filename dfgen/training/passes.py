@@ -215,6 +215,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
 
     def __getitem__(self, index: int) -> Any:
         """Return batch `index` of the current epoch; any index, any order, any thread."""
+        check_not_empty(self._loader.plan)
         length = len(self._loader)
         epochs, step = divmod(index, length) if self._endless else (0, index)
         if not self._endless and not -length <= index < length:
