@@ -9,6 +9,7 @@ import sys
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -16,7 +17,7 @@ import pytest
 from distributed import BATCH_SIZE, EPOCHS, ROWS, sequence, train, watching_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from watching import order, orders
+from watching import order
 
 import dfgen
 from dfgen.errors import ArgumentError
@@ -24,6 +25,7 @@ from dfgen.loading.loader import Loader
 from dfgen.loading.plan import Plan
 from dfgen.samples.reader import Part, SampleReader
 from dfgen.samples.tabular import Number
+from dfgen.training import division
 
 FULL = ROWS // BATCH_SIZE
 SCRIPT = Path(__file__).with_name("distributed.py")
@@ -369,7 +371,7 @@ class TestOneOfSeveral:
             verbose=0,
         )
         mine = [order(46, epoch)[s : s + 4] for epoch in range(3) for s in range(0, 40, 8)]
-        assert model.seen() == sum(mine[:12], [])
+        assert model.seen() == np.concatenate(mine[:12]).tolist()
         assert (seq.epoch, seq._cursor.step, monitor._images) == (2, 2, 16)
         assert len(model.seen("tested")) == 3 * 6 * 4
 
@@ -392,6 +394,34 @@ class TestOneOfSeveral:
                 act()
         model.evaluate(seq, verbose=0)
         assert model.seen("tested") == [order(6, 0)[p] for p in (4, 5, 0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "processes", "expected"),
+    [
+        ((4,), 0, [0, 0, 1, 1], [((0, 2), 2), ((1, 2), 2)]),
+        ((2, 2), 0, [0, 0, 1, 1], [((0, 2), 1), ((1, 2), 1)]),
+        ((2, 2), 0, [0, 1, 2, 3], [((0, 2), 1), ((0, 2), 1), ((1, 2), 1), ((1, 2), 1)]),
+        ((2, 2), 1, [0, 1, 2, 3], [((0, 2), 1), ((1, 2), 1), ((0, 2), 1), ((1, 2), 1)]),
+        ((1, 4), 0, [0, 0, 1, 1], [((0, 1), 1), ((0, 1), 1)]),
+        ((4, 1), 0, [0, 0, 0, 0], [((0, 1), 4)]),
+    ],
+)
+def test_processes_of_one_replica_of_a_model_feed_the_same_rows(
+    monkeypatch, shape, axis, processes, expected
+):
+    """Where the model is divided too: by which devices of the mesh are a process's own."""
+    devices = np.array([SimpleNamespace(process_index=p) for p in processes]).reshape(shape)
+    names = ["batch", "model"] if axis == 0 else ["model", "batch"]
+    mesh = SimpleNamespace(axis_names=names, backend_mesh=SimpleNamespace(devices=devices))
+    shared = SimpleNamespace(device_mesh=mesh, batch_dim_name="batch", auto_shard_dataset=False)
+    monkeypatch.setattr(division, "_distribution", lambda: shared)
+    found = []
+    for index in range(len(expected)):
+        monkeypatch.setattr(division, "jax_processes", lambda i=index: (i, len(expected)))
+        each = division.jax_division()
+        found.append((each.shard, each.devices))
+    assert found == expected
 
 
 class TestShard:
@@ -483,7 +513,8 @@ class TestShard:
             ((0, 5), "batch_size=12 cannot be split over 5 hosts: expected a multiple of 5."),
             (
                 2,
-                'shard must be (index, count), such as (0, 4) on the first of 4, "auto" or None, got 2',
+                'shard must be (index, count), such as (0, 4) on the first of 4, "auto" or None, '
+                "got 2",
             ),
             (
                 "host",
@@ -495,10 +526,10 @@ class TestShard:
     def test_refuses_what_cannot_be(self, frame, shard, message):
         self.refuses(frame, message, shard)
 
-    def test_auto_loads_no_framework(self):
+    def test_auto_loads_no_framework_on_jax(self):
         code = (
-            "import sys; from dfgen.training.hosts import resolve_shard; print(resolve_shard('auto'),"
-            " [name for name in ('tensorflow', 'torch') if name in sys.modules])"
+            "import sys; from dfgen.training.hosts import resolve_shard;"
+            "print(resolve_shard('auto'), {'tensorflow', 'torch'} & set(sys.modules))"
         )
         if find_spec("jax") is None:
             pytest.skip("jax is not installed: on TensorFlow, Keras itself loads TensorFlow")
@@ -506,4 +537,4 @@ class TestShard:
         done = subprocess.run(
             command, env=environment("jax"), stdout=subprocess.PIPE, text=True, check=True
         )
-        assert done.stdout == "(0, 1) []\n"
+        assert done.stdout == "(0, 1) set()\n"
