@@ -49,7 +49,7 @@ def environment(kind):
 
 
 def run(kind, count, folder, manifest):
-    """What each of several processes found, or, as text, what they printed before one failed."""
+    """What each of several processes found; if one fails or hangs, what they printed, as text."""
     ports = ",".join(map(str, free_ports(count)))
     outs = [folder / f"{kind}-{index}.json" for index in range(count)]
     logs = [out.with_suffix(".log") for out in outs]
@@ -67,6 +67,8 @@ def run(kind, count, folder, manifest):
                 )
             started.append(process)
         codes = [process.wait(SECONDS) for process in started]
+    except subprocess.TimeoutExpired:
+        codes = ["hangs"]
     finally:
         for process in started:
             if process.poll() is None:

@@ -143,7 +143,7 @@ class Loader:
 
     def rows(self, epoch: int, step: int, plan: Plan | None = None) -> Rows:
         """Return the rows of one batch on this host: those at its positions of the order."""
-        plan = plan or self.plan
+        plan = self.plan if plan is None else plan
         if not 0 <= step < len(plan):
             raise IndexError(f"batch {step} does not exist: an epoch has {len(plan)} batches")
         block, place = divmod(step, self._batches_per_block)
@@ -158,7 +158,7 @@ class Loader:
 
     def stream(self, epoch: int, step: int = 0, plan: Plan | None = None) -> Stream:
         """Return the batches from (epoch, step) on; what was parked just there is used."""
-        plan = plan or self.plan
+        plan = self.plan if plan is None else plan
         parked = self._swap_parked(None)
         if parked is not None and (parked.position, parked.plan) == ((epoch, step), plan):
             return parked
@@ -185,7 +185,7 @@ class Loader:
         """Begin to make a batch; without workers, make it."""
         if self._closed:
             raise ArgumentError(CLOSED)
-        plan = plan or self.plan
+        plan = self.plan if plan is None else plan
         rows = self.rows(epoch, step, plan)
         weights = None if self._weights is None else self._weights[rows]
         padding = 0

@@ -245,9 +245,9 @@ def padded_batch(
         ArgumentError: As `batch_positions`.
 
     Example:
-        >>> positions, weights = padded_batch(1, 6, 4)
-        >>> positions.tolist(), weights.round(2).tolist()
-        ([4, 5, 0, 1], [1.33, 1.33, 0.0, 0.0])
+        >>> positions, weights = padded_batch(1, 4, 3)
+        >>> positions.tolist(), weights.tolist()
+        ([3, 0, 1], [1.5, 0.0, 0.0])
     """
     start, size = _host_part(step, n, batch_size, shard)
     positions = np.arange(start, start + size, dtype=np.int64)

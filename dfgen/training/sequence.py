@@ -196,8 +196,8 @@ class Sequence(Passes):
     def left_out(self) -> int:
         """Rows that `fit` leaves out at the end of each epoch, other ones each time.
 
-        None unless asked for by `drop_remainder`, or because a batch that processes or devices
-        share must be full; devices are known once `fit` has begun.
+        0, unless `drop_remainder` asks for it or processes or devices share each batch. Devices are
+        known once `fit` has begun.
         """
         return self._loader.plan.left_out
 
