@@ -114,6 +114,7 @@ def jax_process(index, ports, manifest):
     val = sequence(manifest, shuffle=False, shard="auto")
     small = sequence(manifest, batch_size=3 * len(ports) * ROWS, shard="auto")
     return found | {
+        "loaded": sorted({"jax", "tensorflow", "torch"} & {n for n, m in sys.modules.items() if m}),
         "doubled": doubled,
         "whole": refusal(lambda: watching_model().fit(whole, verbose=0)),
         "predict": refusal(lambda: watching_model().predict(val, verbose=0)),

@@ -75,8 +75,9 @@ class Sequence(Passes):
             scaling. `sample` is a dict of arrays: by its key in a dict x or y, else `image`,
             `array`, `number`, `label`, numbered (`image_0`) where there are several.
         on_error: `"raise"`, or `"skip"`: a bad row keeps its place with zeros and weight 0, is
-            listed in `problems`, and the real rows of its batch weigh batch / real. Keras's
-            `metrics=` ignore weights: use `weighted_metrics=`.
+            listed in `problems`, and the real rows of its batch (with `shard`, of this process's
+            part of it) weigh batch / real. Keras's `metrics=` ignore weights: use
+            `weighted_metrics=`.
         workers: threads; None = the CPUs this process may use; 0 = the calling thread.
         use_multiprocessing: a process for each worker, for transforms that hold the GIL.
         max_queue_size: batches ready or in the making.
