@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.loading.chunks import Chunk
+from dfgen.loading.plan import Plan
 from dfgen.loading.workers import Worker
 
 Position = tuple[int, int]
@@ -22,11 +23,13 @@ class Batch:
         arrays: name -> array of shape (batch, ...).
         weights: float32 of shape (batch,), or None where no row has a weight.
         rows: int64 of shape (batch,), which row of the manifest each sample is.
+        padding: how many of them, at its end, only fill it up.
     """
 
     arrays: dict[str, npt.NDArray[Any]]
     weights: npt.NDArray[np.float32] | None
     rows: npt.NDArray[np.int64]
+    padding: int = 0
 
 
 @dataclass(eq=False)
@@ -35,6 +38,7 @@ class Making:
 
     batch: Batch
     position: Position
+    plan: Plan
     pending: int
     cancelled: bool = False
     _problems: dict[int, str] = field(default_factory=dict)
@@ -78,9 +82,10 @@ class Making:
         """
         if self._errors:
             raise self._errors[min(self._errors)]  # the first in the order, whoever was first
-        weights, size = self.batch.weights, len(self.batch.rows)
+        weights, size = self.batch.weights, len(self.batch.rows) - self.batch.padding
         if weights is not None and self._blanks:
             weights[self._blanks] = 0
-            weights *= np.float32(size / max(1, size - len(self._blanks)))
+            lost = sum(place < size for place in self._blanks)
+            weights *= np.float32(size / max(1, size - lost))
             self._blanks = []
         return self.batch, self._problems
