@@ -38,9 +38,19 @@ def main() -> None:
 
 @app.command("build-manifest")
 def build_manifest(
-    out: Annotated[str, typer.Option(help="The Parquet file to write.", metavar="M.parquet")],
     folder: Annotated[
-        str | None, typer.Argument(help="Folder of images; every one below it becomes a row.")
+        str | None,
+        typer.Argument(
+            help="Folder of images; every one below it becomes a row. Or a recipe, a .toml file.",
+            metavar="[FOLDER | RECIPE.toml]",
+        ),
+    ] = None,
+    out: Annotated[
+        str | None,
+        typer.Option(
+            help="The Parquet file to write. Default: that of --update, else beside the recipe.",
+            metavar="M.parquet",
+        ),
     ] = None,
     pattern: Annotated[
         str | None,
@@ -72,11 +82,14 @@ def build_manifest(
         list[str] | None, typer.Option(help="Column to keep as label. Repeatable. Default: all.")
     ] = None,
     unmatched: Annotated[
-        str, typer.Option(help="Files without labels, labels without file: error, keep or drop.")
-    ] = "error",
+        str | None,
+        typer.Option(
+            help="Files without labels, labels without file: error, keep or drop. Default: error."
+        ),
+    ] = None,
     facts: Annotated[
-        str, typer.Option(help="What to read of each file: none or header.")
-    ] = "header",
+        str | None, typer.Option(help="What to read of each file: none or header. Default: header.")
+    ] = None,
     split: Annotated[
         list[str] | None,
         typer.Option(help="A split and its share, as train=0.8. Repeatable.", metavar="NAME=SHARE"),
@@ -85,17 +98,27 @@ def build_manifest(
         str | None, typer.Option(help="Column whose classes get exactly these shares.")
     ] = None,
     group: Annotated[str | None, typer.Option(help="Column whose groups stay whole.")] = None,
-    seed: Annotated[int, typer.Option(help="Another seed gives another split.")] = 0,
+    seed: Annotated[
+        int | None, typer.Option(help="Another seed gives another split. Default: 0.")
+    ] = None,
+    update: Annotated[
+        str | None,
+        typer.Option(
+            help="Manifest that grows: opens only new or changed files, keeps ids and splits.",
+            metavar="OLD.parquet",
+        ),
+    ] = None,
     workers: Annotated[
         int | None, typer.Option(help="Threads that read headers. Default: all CPUs.")
     ] = None,
 ) -> None:
     """Build a manifest from a folder of files, a table of labels, or both."""
     from dfgen.manifest.build import build
-    from dfgen.manifest.recipe import Recipe
+    from dfgen.manifest.growing import read_old
+    from dfgen.manifest.recipe_file import resolve
     from dfgen.manifest.summary import summarize
 
-    recipe = Recipe(
+    given = dict(
         source=folder,
         pattern=pattern,
         labels=labels,
@@ -112,7 +135,10 @@ def build_manifest(
         group=group,
         seed=seed,
     )
-    print(summarize(*build(recipe, out, workers)))
+    out = out or update or _beside(folder)
+    old = read_old(update) if update else None
+    recipe = resolve(given, old.recipe if old else None)
+    print(summarize(*build(recipe, out, workers, old)))
     print(f"Wrote {out}")
 
 
@@ -196,6 +222,13 @@ def _silence() -> Iterator[None]:
     finally:
         os.dup2(stderr, 2)
         os.close(stderr)
+
+
+def _beside(recipe: str | None) -> str:
+    """Return the manifest of a recipe: of the same name, beside it."""
+    if not (recipe or "").endswith(".toml"):
+        raise ArgumentError("Say with --out where to write the manifest, as in --out pets.parquet.")
+    return f"{str(recipe).removesuffix('.toml')}.parquet"
 
 
 def _shares(texts: list[str]) -> dict[str, float]:

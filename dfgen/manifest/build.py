@@ -3,16 +3,19 @@
 import os
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import pandas as pd
 import pyarrow as pa
 
 from dfgen.errors import ManifestError
 from dfgen.manifest.categories import to_categories, to_category
-from dfgen.manifest.facts import PANDAS_TYPES, read_facts
+from dfgen.manifest.facts import PANDAS_TYPES, refresh_facts
+from dfgen.manifest.growing import Old, changed_recipe, grow, read_old, rebase
 from dfgen.manifest.io import Path, attributes, check_folder, write_manifest
 from dfgen.manifest.paths import stored_paths, tidy, with_paths
 from dfgen.manifest.recipe import Recipe
+from dfgen.manifest.recipe_file import resolve
 from dfgen.manifest.rows import gather_rows
 from dfgen.manifest.schema import (
     EXAMPLES,
@@ -38,12 +41,13 @@ def build_manifest(
     id: str | None = None,
     category: str | Sequence[str] = (),
     label: str | Sequence[str] = (),
-    unmatched: str = "error",
-    facts: str = "header",
+    unmatched: str | None = None,
+    facts: str | None = None,
     split: Mapping[str, float] | None = None,
     stratify: str | None = None,
     group: str | None = None,
-    seed: int = 0,
+    seed: int | None = None,
+    update: Path | None = None,
     out: Path | None = None,
     workers: int | None = None,
 ) -> pd.DataFrame:
@@ -53,7 +57,8 @@ def build_manifest(
     same job.
 
     Args:
-        source: A folder; every image or array below it becomes a row.
+        source: A folder; every image or array below it becomes a row. Or a recipe, a .toml file
+            that holds such arguments: those given here replace its own.
         pattern: What a path below the folder looks like, `"{kind}/{shard}/{id}.jpg"`: fields
             become columns, `{id:int}` a column of whole numbers. Files that it does not fit are
             left out with a warning, as are hidden files and those of other kinds.
@@ -70,12 +75,16 @@ def build_manifest(
             themselves.
         label: The columns to keep as labels, or one; default: all.
         unmatched: Files without labels, and labels without a file: `"error"`, `"keep"` or
-            `"drop"`.
-        facts: `"header"` reads size, time and header of every file; `"none"` reads nothing.
+            `"drop"`. Default: `"error"`.
+        facts: `"header"` (the default) reads size, time and header of every file; `"none"` reads
+            nothing.
         split: Split -> share, as in `{"train": 0.8, "val": 0.2}`.
         stratify: The column whose classes get exactly these shares.
         group: The column whose groups stay whole.
-        seed: Another seed gives another split.
+        seed: Another seed gives another split; default: 0.
+        update: An older manifest that grows: only new or changed files are opened, old rows keep
+            id, split and class numbers, new rows follow. Arguments left out are those of its
+            recipe, unless the source is of another kind.
         out: Also write the manifest to this file.
         workers: Threads that read headers; None: as many as this process may use CPUs.
 
@@ -92,7 +101,7 @@ def build_manifest(
     Example:
         >>> df = build_manifest("imgs", pattern="{kind}/{id}.jpg")  # doctest: +SKIP
     """
-    recipe = Recipe(
+    given = dict(
         source=_text(source),
         pattern=pattern,
         labels=labels if isinstance(labels, pd.DataFrame) else _text(labels),
@@ -109,9 +118,12 @@ def build_manifest(
         group=group,
         seed=seed,
     )
-    frame, report = build(recipe, _text(out), workers)
+    old = None if update is None else read_old(update)
+    recipe = resolve(given, old.recipe if old else None)
+    frame, report = build(recipe, _text(out), workers, old)
     if report.skipped:
-        widen = f"Widen the pattern {quote(pattern)}, or m" if NO_FIT in report.skipped else "M"
+        no_fit = NO_FIT in report.skipped
+        widen = f"Widen the pattern {quote(recipe.pattern)}, or m" if no_fit else "M"
         lines = [*left_out(report), f"{widen}ove elsewhere what is no sample."]
         warnings.warn("\n".join(lines), stacklevel=2)
     for warning in report.warnings:
@@ -120,7 +132,7 @@ def build_manifest(
 
 
 def build(
-    recipe: Recipe, out: str | None = None, workers: int | None = None
+    recipe: Recipe, out: str | None = None, workers: int | None = None, old: Old | None = None
 ) -> tuple[pd.DataFrame, Report]:
     """Build the manifest of a recipe; return it with a report of what was left out or is amiss.
 
@@ -139,23 +151,34 @@ def build(
     labels = describe_labels(table)
     table = with_paths(table, tidy(table["path"].cast(pa.string()), recipe.folder))
     _, root = stored_paths(table, recipe.root, recipe.folder)
+    warnings, kept_splits = tuple[str, ...](), None
+    if old is not None:
+        warnings = changed_recipe(old, recipe)
+        old, moved = rebase(old, table["path"], root)
+        warnings += moved
+    read = partial(refresh_facts, known=old.table if old else None, workers=workers)
     frame: pd.DataFrame = table.to_pandas()
     if recipe.facts == "header":
-        frame = _with_facts(frame, workers)
+        frame = _with_facts(frame, read(table["path"]))
+    if old is not None:
+        grown = grow(frame, old, read if recipe.facts == "header" else None)
+        frame, labels, kept_splits = grown.frame, grown.labels, grown.splits
+        warnings += grown.warnings
     if recipe.split is not None:
-        frame["split"] = _split(frame, recipe)
+        frame["split"] = _split(frame, recipe, kept_splits)
+    elif kept_splits is not None and "split" not in frame:
+        frame["split"] = kept_splits
     lacking = _lacking(frame, recipe) if "split" in frame else ()
     frame = frame[_order(list(frame.columns), recipe)]
     kept = {name: labels[name] for name in label_columns(list(frame.columns))}
-    frame.attrs = {"dfgen": attributes(root, kept, recipe.metadata())}
+    frame.attrs = {"dfgen": attributes(root, kept, recipe.arguments())}
     if out is not None:
         write_manifest(frame, out, recipe.root)
-    return frame, Report(rows.skipped, rows.notes, lacking)
+    return frame, Report(rows.skipped, rows.notes, (*warnings, *lacking))
 
 
-def _with_facts(frame: pd.DataFrame, workers: int | None) -> pd.DataFrame:
+def _with_facts(frame: pd.DataFrame, table: pa.Table) -> pd.DataFrame:
     """Add file facts; a problem that is known already stays."""
-    table = read_facts(frame["path"].tolist(), workers)
     place = table.column_names.index("format")
     table = table.set_column(place, "format", to_category(table["format"]))
     facts: pd.DataFrame = table.to_pandas(types_mapper=PANDAS_TYPES.get)
@@ -164,7 +187,7 @@ def _with_facts(frame: pd.DataFrame, workers: int | None) -> pd.DataFrame:
     return pd.concat([frame, facts], axis=1)
 
 
-def _split(frame: pd.DataFrame, recipe: Recipe) -> pd.Categorical:
+def _split(frame: pd.DataFrame, recipe: Recipe, kept: pd.Series | None) -> pd.Categorical:
     if "split" in frame:
         raise ManifestError(
             'split= (--split) was given, and the rows have a column "split" already. Leave split '
@@ -176,6 +199,7 @@ def _split(frame: pd.DataFrame, recipe: Recipe) -> pd.Categorical:
         seed=recipe.seed,
         stratify=None if recipe.stratify is None else frame[recipe.stratify],
         group=None if recipe.group is None else frame[recipe.group],
+        kept=kept,
     )
 
 

@@ -51,3 +51,26 @@ def to_category(column: pa.ChunkedArray) -> pa.ChunkedArray:
         [pa.DictionaryArray.from_arrays(part, names) for part in codes.chunks],
         type=pa.dictionary(pa.int32(), pa.string()),
     )
+
+
+def class_names(column: pa.ChunkedArray) -> pa.Array:
+    """Return the class names of a category in their order, or the sorted values of another column.
+
+    Example:
+        >>> class_names(pa.chunked_array([["dog", "cat"]])).to_pylist()
+        ['cat', 'dog']
+    """
+    if pa.types.is_dictionary(column.type):
+        if column.num_chunks:
+            return column.chunk(0).dictionary
+        return pa.array([], column.type.value_type)
+    return column.cast(pa.string()).unique().drop_null().sort()
+
+
+def with_classes(column: pa.ChunkedArray, names: pa.Array, ordered: bool) -> pa.ChunkedArray:
+    """Return a column as a category of these names; values that are not among them are missing."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    codes = pc.index_in(column.cast(names.type), value_set=names).combine_chunks()
+    coded = pa.DictionaryArray.from_arrays(codes, names, ordered=ordered)
+    return pa.chunked_array([coded])

@@ -16,7 +16,9 @@ from dfgen.manifest.fingerprint import fingerprint
 from dfgen.manifest.frames import to_table
 from dfgen.manifest.paths import (
     absolute_paths,
+    absolute_recipe,
     check_stored_paths,
+    portable_recipe,
     portable_root,
     stored_paths,
 )
@@ -67,7 +69,8 @@ def read_table(path: Path, root: Path | None = None) -> tuple[pa.Table, Metadata
     """Read a manifest as an Arrow table with absolute paths, and its metadata.
 
     For what needs no pandas objects. The arguments and errors are those of `read_manifest`. The
-    `root` of the metadata is absolute, or None where the paths were stored absolute.
+    `root` of the metadata is absolute, or None where the paths were stored absolute; so are the
+    paths of the recipe.
     """
     path = os.path.abspath(path)
     try:
@@ -83,6 +86,7 @@ def read_table(path: Path, root: Path | None = None) -> tuple[pa.Table, Metadata
         metadata["root"] = os.path.abspath(root)
     elif metadata["root"] is not None:
         metadata["root"] = os.path.normpath(os.path.join(os.path.dirname(path), metadata["root"]))
+    metadata["recipe"] = absolute_recipe(metadata["recipe"], os.path.dirname(path))
     for name, label in metadata["labels"].items():
         if label["kind"] == "category" and name in table.column_names:
             table = _restore_categories(table, name, label, path)
@@ -122,7 +126,7 @@ def write_manifest(df: pd.DataFrame, path: Path, root: Path | None = None) -> No
         "format": FORMAT,
         "root": portable_root(absolute_root, os.path.dirname(path)),
         "labels": describe_labels(table),
-        "recipe": known.get("recipe"),
+        "recipe": portable_recipe(known.get("recipe"), os.path.dirname(path)),
         "created_by": f"dfgen {__version__}",
         "fingerprint": fingerprint(table),
     }
@@ -134,7 +138,7 @@ def attributes(
     root: str | None, labels: dict[str, Label], recipe: dict[str, Any] | None
 ) -> dict[str, Any]:
     """Return `df.attrs["dfgen"]`: plain JSON types alone, because pandas compares attrs."""
-    return {"root": root, "labels": labels, "recipe": recipe}
+    return {"root": root, "labels": labels, "recipe": absolute_recipe(recipe, os.getcwd())}
 
 
 def check_folder(path: str) -> None:

@@ -8,10 +8,13 @@ from typing import Any
 import pandas as pd
 
 from dfgen.errors import ArgumentError, did_you_mean
+from dfgen.manifest.paths import A_FRAME
 from dfgen.manifest.schema import quote
 from dfgen.manifest.splits import check_shares
 
 CHOICES = {"unmatched": ("error", "keep", "drop"), "facts": ("none", "header")}
+SOURCE_FIELDS = ("source",)
+"""Where the rows come from: at most one of them."""
 
 
 @dataclass(frozen=True)
@@ -99,11 +102,11 @@ class Recipe:
             return os.path.dirname(os.path.abspath(self.labels))
         return os.getcwd()
 
-    def metadata(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         """Return the arguments as plain JSON types, without those left at None or empty."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         if isinstance(self.labels, pd.DataFrame):
-            values["labels"] = "a DataFrame"
+            values["labels"] = A_FRAME
         if self.split is not None:
             values["split"] = dict(self.split)
         plain = {

@@ -67,6 +67,7 @@ def assign_splits(
     seed: int = 0,
     stratify: pd.Series | None = None,
     group: pd.Series | None = None,
+    kept: pd.Series | None = None,
 ) -> pd.Categorical:
     """Say for each row which split it belongs to.
 
@@ -81,6 +82,8 @@ def assign_splits(
         seed: Another seed gives another split.
         stratify: The class of each row; missing values are a class of their own.
         group: Rows of one group (one patient, one scene) stay together.
+        kept: The split of each row that has one; the others join those of their group, and fill
+            up the shares of their class.
 
     Raises:
         ArgumentError: The shares do not add up to 1.
@@ -91,19 +94,34 @@ def assign_splits(
         ['train', 'train', 'train', 'train', 'val', 'train']
     """
     check_shares(shares)
-    names = list(shares)
-    weights = np.array(list(shares.values())) / sum(shares.values())
+    names, known = _known_codes(len(ids), list(shares), kept)
+    weights = np.array([shares.get(name, 0) for name in names]) / sum(shares.values())
     units, unit_keys = _units(ids, group)
-    numbers = uniform(unit_keys, seed)
+    settled = np.full(len(unit_keys), -1)  # the split of each unit; that of its last row
+    settled[units[known >= 0]] = known[known >= 0]
+    numbers = np.zeros(len(unit_keys))
+    free = np.flatnonzero(settled < 0)
+    numbers[free] = uniform([unit_keys[unit] for unit in free], seed)
     if stratify is None:
-        codes = np.searchsorted(np.cumsum(weights)[:-1], numbers, side="right")[units]
+        bounds = np.cumsum(weights)[: len(shares) - 1]
+        codes = np.searchsorted(bounds, numbers, side="right")
+        codes = np.where(settled < 0, codes, settled)[units]
     else:
         classes, _ = pd.factorize(_class_values(stratify), use_na_sentinel=False)
         if group is None:
-            codes = _exact(classes, numbers, weights)
+            codes = _exact(classes, numbers, weights, settled)
         else:
-            codes = _dealt(classes, units, numbers, weights)[units]
+            codes = _dealt(classes, units, numbers, weights, settled)[units]
+    codes = np.where(known < 0, codes, known)
     return pd.Categorical(np.array(names, object)[codes], categories=names)
+
+
+def _known_codes(rows: int, names: list[str], kept: pd.Series | None) -> tuple[list[str], Codes]:
+    """Return the names of all splits, and the number of the split of each row, or -1."""
+    if kept is None:
+        return names, np.full(rows, -1)
+    names = [*names, *(name for name in kept.dropna().unique() if name not in names)]
+    return names, pd.Categorical(kept, categories=names).codes.astype(np.intp)
 
 
 def missing_classes(split: pd.Series, labels: pd.Series) -> dict[str, list[object]]:
@@ -146,14 +164,28 @@ def _class_values(stratify: pd.Series) -> pd.Series:
 
 
 def _exact(
-    classes: Codes, numbers: npt.NDArray[np.float64], weights: npt.NDArray[np.float64]
+    classes: Codes,
+    numbers: npt.NDArray[np.float64],
+    weights: npt.NDArray[np.float64],
+    settled: Codes,
 ) -> Codes:
-    """Deal the rows of each class, in the order of their numbers, by exact shares."""
+    """Deal the rows of each class, in the order of their numbers, by exact shares.
+
+    What rows are settled already counts: the others fill up what each split lacks.
+    """
     order = np.lexsort((numbers, classes))
-    codes = np.empty(len(classes), np.intp)
+    codes = settled.copy()
     starts = np.flatnonzero(np.diff(classes[order], prepend=-1))
     for rows in np.split(order, starts[1:]):
-        codes[rows] = np.repeat(np.arange(len(weights)), _whole_shares(len(rows), weights))
+        free = rows[settled[rows] < 0]
+        if not len(free):
+            continue
+        lacking = _whole_shares(len(rows), weights)
+        if len(free) < len(rows):
+            full = np.bincount(settled[rows][settled[rows] >= 0], minlength=len(weights))
+            lacking = np.maximum(lacking - full, 0)
+            lacking = _whole_shares(len(free), lacking / lacking.sum())
+        codes[free] = np.repeat(np.arange(len(weights)), lacking)
     return codes
 
 
@@ -171,12 +203,14 @@ def _dealt(
     units: Codes,
     numbers: npt.NDArray[np.float64],
     weights: npt.NDArray[np.float64],
+    settled: Codes,
 ) -> Codes:
     """Give each group, the largest first, to the split that lacks most of what it holds."""
     counts = pd.crosstab(units, classes).to_numpy()
     lacking = np.outer(weights, counts.sum(axis=0))
-    codes = np.empty(len(counts), np.intp)
-    for unit in np.lexsort((numbers, -counts.sum(axis=1))):
-        codes[unit] = np.argmax(lacking @ counts[unit])
+    codes = settled.copy()
+    for unit in np.lexsort((numbers, -counts.sum(axis=1), settled < 0)):  # settled ones first
+        if settled[unit] < 0:
+            codes[unit] = np.argmax(lacking @ counts[unit])
         lacking[codes[unit]] -= counts[unit]
     return codes

@@ -118,17 +118,24 @@ def _list(folder: str) -> tuple[list[str], list[str], list[str]]:
                 else:
                     (names if name.lower().endswith(_SUFFIXES) else others).append(name)
     except OSError as error:
-        raise ManifestError(
-            f"The folder {quote(folder)} cannot be read: {error}. Nothing is left out in silence: "
-            "mend it, or move it elsewhere."
-        ) from error
+        raise _unreadable(folder, error) from error
     return names, folders, others
 
 
 def _identity(folder: str) -> tuple[int, int]:
     """Return what is the same for a folder and a link to it."""
-    status = os.stat(folder)
+    try:
+        status = os.stat(folder)
+    except OSError as error:  # it vanished since it was listed
+        raise _unreadable(folder, error) from error
     return status.st_dev, status.st_ino
+
+
+def _unreadable(folder: str, error: OSError) -> ManifestError:
+    return ManifestError(
+        f"The folder {quote(folder)} cannot be read: {error}. Nothing is left out in silence: "
+        "mend it, or move it elsewhere."
+    )
 
 
 def _chunk(folder: str, paths: list[str], skipped: Skipped, pattern: Pattern | None) -> Chunk:

@@ -1,0 +1,316 @@
+import os
+import shutil
+
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+import dfgen
+from dfgen.errors import ArgumentError, ManifestError
+from dfgen.manifest import facts
+from dfgen.manifest.build import build
+from dfgen.manifest.growing import read_old
+from dfgen.manifest.recipe import Recipe
+from dfgen.manifest.sources import files
+
+SPLIT = {"train": 0.5, "val": 0.5}
+
+
+def draw(path, width=4):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("L", (width, 3)).save(path)
+
+
+@pytest.fixture
+def data(tmp_path):
+    """Twelve images of two kinds, and their stratified manifest."""
+    for row in range(12):
+        draw(tmp_path / "imgs" / ("cat", "dog")[row % 2] / f"{row:03d}.png")
+    dfgen.build_manifest(
+        tmp_path / "imgs", pattern="{kind}/{id}.png", split=SPLIT, stratify="kind",
+        out=tmp_path / "m.parquet",
+    )  # fmt: skip
+    return tmp_path
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """Names of the files whose headers are read."""
+    names = []
+    read = facts.read_header
+    monkeypatch.setattr(
+        facts, "read_header", lambda path: names.append(os.path.basename(path)) or read(path)
+    )
+    return names
+
+
+def update(data, *arguments, **options):
+    return dfgen.build_manifest(*arguments, update=data / "m.parquet", workers=1, **options)
+
+
+def grown(data, **options):
+    """Return the frame and what is said of it, with no other arguments than those given."""
+    old = read_old(data / "m.parquet")
+    return build(Recipe(**{**old.recipe, **options}), None, 1, old)
+
+
+def test_nothing_new_gives_the_same_bytes_and_opens_nothing(data, opened):
+    update(data, out=data / "again.parquet")
+    assert opened == []
+    assert (data / "again.parquet").read_bytes() == (data / "m.parquet").read_bytes()
+
+
+def test_only_new_and_changed_files_are_opened(data, opened):
+    draw(data / "imgs/cat/100.png")
+    draw(data / "imgs/cat/002.png", width=5)
+    os.utime(data / "imgs/dog/003.png", ns=(1, 1))
+    frame = update(data).set_index("id")
+    assert sorted(opened) == ["002.png", "003.png", "100.png"]
+    assert frame["width"].to_dict() == {**dict.fromkeys(frame.index, 4), "002": 5}
+    assert frame.loc["003", "mtime_ns"] == 1
+
+
+def test_a_file_of_the_same_size_with_other_bytes_is_opened_by_its_time(data, opened):
+    path = data / "imgs/cat/002.png"
+    size = path.stat().st_size
+    path.write_bytes(b"x" * size)
+    os.utime(path, ns=(1, 1))
+    frame = update(data).set_index("id")
+    assert opened == ["002.png"]
+    assert frame.loc["002", "problem"].startswith("not an image or array")
+
+
+def test_a_file_with_a_problem_is_opened_again(data, opened):
+    path = data / "imgs/cat/002.png"
+    good = path.read_bytes()
+    path.write_bytes(b"x" * len(good))
+    update(data, out=data / "m.parquet")
+    opened.clear()
+    update(data)
+    assert opened == ["002.png"]
+
+
+def test_old_rows_keep_order_id_and_split_and_new_ones_follow(data):
+    before = dfgen.read_manifest(data / "m.parquet")
+    for row in range(200, 209):
+        draw(data / "imgs" / "cat" / f"{row}.png")
+    frame = update(data)
+    assert frame["id"].tolist() == [*before["id"], *map(str, range(200, 209))]
+    pd.testing.assert_frame_equal(frame[:12], before)
+    cats = frame[frame["kind"] == "cat"]
+    assert cats["split"].value_counts().to_dict() == {"train": 8, "val": 7}  # 15 by exact shares
+
+
+def test_a_row_whose_file_is_gone_stays_with_its_problem(data):
+    before = dfgen.read_manifest(data / "m.parquet")
+    os.remove(data / "imgs/dog/003.png")
+    with pytest.warns(UserWarning) as caught:
+        frame = update(data, out=data / "m.parquet")
+    path = f"{data}/imgs/dog/003.png"
+    assert [str(warning.message) for warning in caught] == [
+        f'Kept 1 row of {data}/m.parquet that the source no longer gives: "{path}". Where the '
+        "file is gone, the column problem says so."
+    ]
+    assert frame["id"].tolist() == before["id"].tolist()
+    row = frame.set_index("id").loc["003"]
+    assert (row["kind"], row["path"]) == ("dog", path)
+    assert row["problem"] == "the file does not exist"
+    assert row[["bytes", "width"]].isna().all()
+    assert frame["split"].tolist() == before["split"].tolist()
+    pd.testing.assert_frame_equal(dfgen.read_manifest(data / "m.parquet"), frame)
+
+
+def test_a_file_that_moved_keeps_its_row_by_its_id(data):
+    before = dfgen.read_manifest(data / "m.parquet").set_index("id")
+    os.rename(data / "imgs/dog/003.png", data / "imgs/cat/003.png")
+    frame = update(data).set_index("id")
+    assert len(frame) == 12
+    assert frame.loc["003", "path"] == f"{data}/imgs/cat/003.png"
+    assert frame.loc["003", "kind"] == "cat"
+    assert frame.loc["003", "split"] == before.loc["003", "split"]
+
+
+def test_new_classes_are_numbered_after_the_old_ones(data):
+    draw(data / "imgs/ant/300.png")
+    with pytest.warns(UserWarning) as caught:
+        frame = update(data, out=data / "n.parquet")
+    assert str(caught[0].message) == ('kind has new classes, numbered after the 2 old ones: "ant".')
+    assert list(frame["kind"].cat.categories) == ["cat", "dog", "ant"]
+    back = dfgen.read_manifest(data / "n.parquet")
+    assert back.attrs == frame.attrs
+    assert back.attrs["dfgen"]["labels"]["kind"]["class_names"] == ["cat", "dog", "ant"]
+
+
+def test_other_arguments_replace_those_of_the_recipe_and_that_is_said(data):
+    with pytest.warns(UserWarning) as caught:
+        frame = update(data, pattern="{kind}/{name}.png")
+    messages = [str(warning.message) for warning in caught]
+    assert messages[0] == (
+        f'The recipe is not that of {data}/m.parquet: pattern was "{{kind}}/{{id}}.png", is '
+        '"{kind}/{name}.png". Old rows keep their id, split and class numbers, and the facts of '
+        "files that did not change; labels are those of the new recipe."
+    )
+    before = dfgen.read_manifest(data / "m.parquet")
+    assert frame["id"].tolist() == before["id"].tolist()
+    assert frame["split"].tolist() == before["split"].tolist()
+    assert frame["name"].astype(str).tolist() == before["id"].tolist()
+
+
+def test_a_column_that_the_user_added_is_kept(data):
+    frame = dfgen.read_manifest(data / "m.parquet").assign(fold=range(12), digest="abc")
+    dfgen.write_manifest(frame, data / "m.parquet")
+    draw(data / "imgs/cat/100.png")
+    draw(data / "imgs/cat/002.png", width=5)
+    with pytest.warns(UserWarning, match='Kept "fold", "digest" of '):
+        frame = update(data).set_index("id")
+    assert frame["fold"].tolist()[:12] == list(range(12))
+    assert frame["fold"].isna().tolist() == [False] * 12 + [True]
+    assert frame.index[frame["digest"].isna()].tolist() == ["002", "100"]
+
+
+def test_a_data_set_that_moved_is_looked_for_in_its_new_folder(data, opened):
+    before = dfgen.read_manifest(data / "m.parquet")
+    shutil.move(data / "imgs", data / "moved")
+    with pytest.warns(UserWarning) as caught:
+        frame = update(data, data / "moved")
+    assert (
+        f"{data}/m.parquet has its files in {data}/imgs; they are looked for in {data}/moved from "
+        "now on."
+    ) in [str(warning.message) for warning in caught]
+    assert opened == []
+    assert frame["path"].tolist() == before["path"].str.replace("/imgs/", "/moved/").tolist()
+    assert frame["split"].tolist() == before["split"].tolist()
+    assert frame.attrs["dfgen"]["root"] == f"{data}/moved"
+
+
+def test_the_manifest_of_another_data_set_is_refused(data):
+    draw(data / "other/cow/900.png")
+    with pytest.raises(ManifestError) as caught:
+        update(data, data / "other")
+    assert str(caught.value) == (
+        f"None of the 12 rows of {data}/m.parquet is in the source, neither by id nor by path: it "
+        f"is the manifest of other files, below {data}/imgs. Check the source, or build the "
+        "manifest anew, without update= (--update)."
+    )
+
+
+def test_a_manifest_made_by_hand_needs_a_source(data):
+    frame = dfgen.read_manifest(data / "m.parquet")
+    frame.attrs = {}
+    dfgen.write_manifest(frame, data / "m.parquet")
+    with pytest.raises(ArgumentError) as caught:
+        update(data)
+    assert str(caught.value) == (
+        "The manifest was made by hand: it has no recipe. Say what it grows from: a folder, or "
+        "another source."
+    )
+    draw(data / "imgs/cat/100.png")
+    with pytest.warns(UserWarning, match='Kept "kind" of'):
+        again = update(data, data / "imgs")
+    assert again["id"].tolist() == [*frame["id"], "cat/100.png"]
+    assert again["split"].tolist()[:12] == frame["split"].tolist()
+    assert again["split"].isna().tolist() == [False] * 12 + [True]
+
+
+def test_ids_of_another_type_are_made_of_the_old_one_or_refused(data):
+    dfgen.build_manifest(data / "imgs", pattern="{kind}/{id:int}.png", out=data / "m.parquet")
+    with pytest.warns(UserWarning, match="The recipe is not that of"):
+        assert update(data, pattern="{kind}/{id}.png")["id"].tolist()[:2] == [0, 2]
+    draw(data / "imgs/cat/new.png")
+    with pytest.raises(ManifestError, match="has ids of type int64, and the source gives other"):
+        update(data, pattern="{kind}/{id}.png")
+
+
+def test_labels_that_were_a_frame_must_be_given_again(data):
+    labels = pd.DataFrame({"id": [f"{n:03d}" for n in range(12)], "age": range(12)})
+    options = {"pattern": "{kind}/{id}.png", "on": "id"}
+    dfgen.build_manifest(data / "imgs", labels=labels, out=data / "m.parquet", **options)
+    with pytest.raises(ArgumentError) as caught:
+        update(data)
+    assert str(caught.value) == (
+        "The recipe has a DataFrame of labels, which no file holds: give labels= again, or write "
+        "the labels to a .csv or .parquet file and give that (--labels)."
+    )
+    assert update(data, labels=labels.assign(age=7))["age"].tolist() == [7] * 12
+
+
+def test_a_group_stays_whole_as_it_grows(data):
+    frame = dfgen.read_manifest(data / "m.parquet")
+    del frame.attrs["dfgen"]["recipe"]["stratify"]
+    frame.attrs["dfgen"]["recipe"]["group"] = "kind"
+    frame["split"] = frame["kind"].map({"cat": "val", "dog": "train"}).astype("category")
+    dfgen.write_manifest(frame, data / "m.parquet")
+    draw(data / "imgs/cat/100.png")
+    draw(data / "imgs/dog/101.png")
+    splits = update(data).set_index("id")["split"]
+    assert (splits["100"], splits["101"]) == ("val", "train")
+
+
+def test_a_folder_that_vanishes_during_the_scan_is_named(data, monkeypatch):
+    listed = files._list
+
+    def vanishing(*arguments):
+        found = listed(*arguments)
+        if (data / "imgs/dog").exists():
+            shutil.rmtree(data / "imgs/dog")
+        return found
+
+    monkeypatch.setattr(files, "_list", vanishing)
+    with pytest.raises(ManifestError) as caught:
+        update(data)
+    assert str(caught.value) == (
+        f'The folder "{data}/imgs/dog" cannot be read: [Errno 2] No such file or directory: '
+        f"'{data}/imgs/dog'. Nothing is left out in silence: mend it, or move it elsewhere."
+    )
+
+
+def test_a_file_that_vanishes_after_the_scan_is_a_row_with_a_problem(data, monkeypatch):
+    refresh = facts.stat_files
+
+    def late(paths, workers):
+        (data / "imgs/cat/002.png").unlink(missing_ok=True)
+        return refresh(paths, workers)
+
+    monkeypatch.setattr(facts, "stat_files", late)
+    frame = update(data).set_index("id")
+    assert frame.loc["002", "problem"] == "the file does not exist"
+
+
+def test_a_name_that_is_not_utf8_is_named(data):
+    with open(os.fsencode(data / "imgs") + b"/cat/\xff.png", "wb"):
+        pass
+    with pytest.raises(ManifestError, match="is not UTF-8"):
+        update(data)
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@given(steps=st.lists(st.sets(st.integers(0, 30), min_size=1), min_size=2, max_size=4))
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_no_row_is_ever_lost_moved_or_split_anew(tmp_path, steps):
+    """Each step is the set of files that exist then."""
+    folder = tmp_path / "imgs"
+    out = tmp_path / "m.parquet"
+    seen, old = [], None
+    for numbers in steps:
+        shutil.rmtree(folder, ignore_errors=True)
+        for number in numbers:
+            draw(folder / ("cat", "dog")[number % 2] / f"{number}.png")
+        try:
+            frame = dfgen.build_manifest(
+                folder, pattern="{kind}/{id:int}.png", split=SPLIT, stratify="kind", out=out,
+                update=None if old is None else out, workers=1,
+            )  # fmt: skip
+        except ManifestError as error:  # no row in common
+            assert "None of the " in str(error)
+            assert old is not None and not numbers & set(seen)
+            return
+        seen += [row for row in frame["id"] if row not in seen]
+        assert frame["id"].tolist() == seen
+        assert set(frame.loc[frame["problem"].isna(), "id"]) == numbers
+        if old is not None:
+            pd.testing.assert_series_equal(
+                frame["split"].astype(str)[: len(old)], old["split"].astype(str)
+            )
+        old = frame
