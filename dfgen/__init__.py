@@ -10,8 +10,11 @@ if TYPE_CHECKING:
     from dfgen.errors import DfgenError as DfgenError
     from dfgen.loading.limits import Limits as Limits
     from dfgen.manifest.build import build_manifest as build_manifest
+    from dfgen.manifest.compare import diff as diff
     from dfgen.manifest.io import read_manifest as read_manifest
     from dfgen.manifest.io import write_manifest as write_manifest
+    from dfgen.manifest.resplit import split as split
+    from dfgen.manifest.verify import verify as verify
     from dfgen.samples.features import Array as Array
     from dfgen.samples.features import Image as Image
     from dfgen.samples.tabular import Category as Category
@@ -29,7 +32,10 @@ _HOME = {
     "Number": "dfgen.samples.tabular",
     "Sequence": "dfgen.training.sequence",
     "build_manifest": "dfgen.manifest.build",
+    "diff": "dfgen.manifest.compare",
     "read_manifest": "dfgen.manifest.io",
+    "split": "dfgen.manifest.resplit",
+    "verify": "dfgen.manifest.verify",
     "write_manifest": "dfgen.manifest.io",
 }
 
@@ -44,7 +50,10 @@ __all__ = [
     "Number",
     "Sequence",
     "build_manifest",
+    "diff",
     "read_manifest",
+    "split",
+    "verify",
     "write_manifest",
 ]
 

@@ -4,6 +4,7 @@ Imports that cost time stand inside the functions, so that `dfgen --help` answer
 """
 
 import contextlib
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,11 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
+from dfgen import commands
 from dfgen.errors import ArgumentError, DfgenError
+
+COMPARING = ("diff", "verify")
+"""Commands that exit with 1 where they find a difference, and with 2 where they fail, as `diff`."""
 
 
 class _Commands(typer.core.TyperGroup):
@@ -23,7 +28,7 @@ class _Commands(typer.core.TyperGroup):
             return super().invoke(ctx)
         except DfgenError as error:
             print(f"dfgen: {error}", file=sys.stderr)
-            raise typer.Exit(1) from None
+            raise typer.Exit(2 if ctx.invoked_subcommand in COMPARING else 1) from None
 
 
 app = typer.Typer(
@@ -94,10 +99,8 @@ def build_manifest(
         list[str] | None,
         typer.Option(help="A split and its share, as train=0.8. Repeatable.", metavar="NAME=SHARE"),
     ] = None,
-    stratify: Annotated[
-        str | None, typer.Option(help="Column whose classes get exactly these shares.")
-    ] = None,
-    group: Annotated[str | None, typer.Option(help="Column whose groups stay whole.")] = None,
+    stratify: commands.Stratify = None,
+    group: commands.Group = None,
     seed: Annotated[
         int | None, typer.Option(help="Another seed gives another split. Default: 0.")
     ] = None,
@@ -111,12 +114,14 @@ def build_manifest(
     workers: Annotated[
         int | None, typer.Option(help="Threads that read headers. Default: all CPUs.")
     ] = None,
+    as_json: commands.Json = False,
 ) -> None:
     """Build a manifest from a folder of files, a table of labels, or both."""
     from dfgen.manifest.build import build
+    from dfgen.manifest.compare import since, tally
     from dfgen.manifest.growing import read_old
     from dfgen.manifest.recipe_file import resolve
-    from dfgen.manifest.summary import summarize
+    from dfgen.manifest.summary import figures, summarize
 
     given = dict(
         source=folder,
@@ -130,7 +135,7 @@ def build_manifest(
         label=tuple(label or ()),
         unmatched=unmatched,
         facts=facts,
-        split=_shares(split) if split else None,
+        split=commands.shares_of(split) if split else None,
         stratify=stratify,
         group=group,
         seed=seed,
@@ -138,8 +143,21 @@ def build_manifest(
     out = out or update or _beside(folder)
     old = read_old(update) if update else None
     recipe = resolve(given, old.recipe if old else None)
-    print(summarize(*build(recipe, out, workers, old)))
+    frame, report = build(recipe, out, workers, old)
+    changes = tally(since(old, frame)) if old else None
+    if as_json:
+        print(json.dumps({**figures(frame, report), "changes": changes, "out": out}))
+        return
+    print(summarize(frame, report))
+    if changes is not None:
+        print(f"Since {update}: {commands.counted(changes)}")
     print(f"Wrote {out}")
+
+
+app.command()(commands.verify)
+app.command()(commands.diff)
+app.command()(commands.split)
+app.command()(commands.recipe)
 
 
 @app.command()
@@ -184,7 +202,9 @@ def bench(
         ),
     ] = None,
     png: Annotated[str | None, typer.Option(help="Draw the rates.", metavar="FILE")] = None,
-    json: Annotated[str | None, typer.Option(help="Write all figures.", metavar="FILE")] = None,
+    json_file: Annotated[
+        str | None, typer.Option("--json", help="Write all figures.", metavar="FILE")
+    ] = None,
 ) -> None:
     """Measure how fast batches come from your files, and say what limits them."""
     size = _image_size(image_size)
@@ -193,7 +213,7 @@ def bench(
         from dfgen.bench import report
         from dfgen.bench.run import bench as run
 
-    report.check_outputs(png, json)
+    report.check_outputs(png, json_file)
     result = run(
         manifest,
         rows=rows,
@@ -207,8 +227,8 @@ def bench(
     print(report.table(result))
     if png:
         report.write_png(result, png)
-    if json:
-        report.write_json(result, json)
+    if json_file:
+        report.write_json(result, json_file)
 
 
 @contextlib.contextmanager
@@ -229,18 +249,6 @@ def _beside(recipe: str | None) -> str:
     if not (recipe or "").endswith(".toml"):
         raise ArgumentError("Say with --out where to write the manifest, as in --out pets.parquet.")
     return f"{str(recipe).removesuffix('.toml')}.parquet"
-
-
-def _shares(texts: list[str]) -> dict[str, float]:
-    """Return the shares of `NAME=SHARE` texts."""
-    shares = {}
-    for text in texts:
-        name, _, share = text.partition("=")
-        try:
-            shares[name] = float(share)
-        except ValueError:
-            raise ArgumentError(f"--split {text}: expected NAME=SHARE, as in train=0.8.") from None
-    return shares
 
 
 def _image_size(text: str) -> tuple[int, int]:

@@ -92,7 +92,7 @@ def refresh_facts(
     if known is None or not set(SCHEMA.names) <= set(known.column_names):
         return read_facts(paths.to_pylist(), workers)
     known = known.select(["path", *SCHEMA.names]).filter(pc.is_null(known["problem"]))
-    places = pc.index_in(paths, value_set=known["path"])
+    places = pc.index_in(paths, value_set=known["path"].cast(paths.type))
     known = known.drop_columns(["path"]).cast(SCHEMA).take(places)
     sizes, times = stat_files(paths.to_pylist(), workers)
     same = pc.and_(pc.equal(known["bytes"], sizes), pc.equal(known["mtime_ns"], times))

@@ -62,7 +62,8 @@ class Growth:
 
 def read_old(path: Path) -> Old:
     """Read the manifest that grows; the errors are those of `read_manifest`."""
-    return Old(os.fspath(path), *read_table(path))
+    table, metadata = read_table(path)
+    return Old(os.fspath(path), with_paths(table, table["path"].cast(pa.string())), metadata)
 
 
 def rebase(old: Old, paths: pa.ChunkedArray, root: str | None) -> tuple[Old, tuple[str, ...]]:
@@ -100,11 +101,10 @@ def match(old: pa.Table, fresh: pa.Table, where: str) -> tuple[pa.Table, Places]
             "arguments that make ids of that type (pattern=, id=), or build the manifest anew, "
             "without update= (--update)."
         ) from None
-    fresh = fresh.set_column(fresh.column_names.index("id"), "id", ids)
+    fresh = with_paths(_set(fresh, "id", ids), fresh["path"].cast(pa.string()))
     places = _places(pc.index_in(ids, value_set=old["id"]))
     lonely = np.flatnonzero(places < 0)
-    taken = np.zeros(len(old), bool)
-    taken[places[places >= 0]] = True
+    taken = _taken(len(old), places)
     if len(lonely) and not taken.all():
         free = old["path"].filter(pa.array(~taken))
         by_path = _places(pc.index_in(fresh["path"].take(pa.array(lonely)), value_set=free))
@@ -112,6 +112,12 @@ def match(old: pa.Table, fresh: pa.Table, where: str) -> tuple[pa.Table, Places]
         alone = _alone(old["path"])[by_path] & _alone(fresh["path"])[lonely]
         places[lonely] = np.where(alone, by_path, -1)
     return fresh, places
+
+
+def _taken(rows: int, places: Places) -> npt.NDArray[np.bool_]:
+    taken = np.zeros(rows, bool)
+    taken[places[places >= 0]] = True
+    return taken
 
 
 def _places(found: pa.ChunkedArray) -> Places:
@@ -147,10 +153,10 @@ def grow(
             f"{old.metadata['root'] or 'several folders'}. Check the source, or build the "
             "manifest anew, without update= (--update)."
         )
-    gone = np.setdiff1d(np.arange(len(old.table)), places)
+    gone = np.flatnonzero(~_taken(len(old.table), places))
     before, fresh, warnings = _same_classes(old.table, fresh)
     rest = before.take(pa.array(gone))
-    rest = _with_facts(rest, read(rest["path"])) if read else rest
+    rest = _with_facts(rest, read(rest["path"])) if read and len(gone) else rest
     together = pa.concat_tables([fresh, _align(rest, fresh.schema, old.name)])
     places = np.concatenate([places, gone])
     order = np.argsort(np.where(places < 0, len(places), places), kind="stable")

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import pandas as pd
 
@@ -129,3 +130,22 @@ def _extension_lines(frame: pd.DataFrame) -> list[str]:
 def _some(names: list[str], most: int = 3) -> str:
     shown = ", ".join(os.fspath(name) for name in names[:most])
     return shown + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def figures(frame: pd.DataFrame, report: Report) -> dict[str, Any]:
+    """Return what `summarize` says in plain JSON types, for scripts.
+
+    Example:
+        >>> figures(pd.DataFrame({"id": [1], "path": ["a.png"]}), Report())["rows"]
+        1
+    """
+    splits = frame["split"].value_counts(sort=False).to_dict() if "split" in frame else {}
+    problems = int(frame["problem"].notna().sum()) if "problem" in frame else 0
+    return {
+        "rows": len(frame),
+        "splits": splits,
+        "problems": problems,
+        "left_out": {reason: len(paths) for reason, paths in sorted(report.skipped.items())},
+        "notes": list(report.notes),
+        "warnings": list(report.warnings),
+    }

@@ -1,0 +1,143 @@
+"""The commands for manifests that exist: verify, diff, split, recipe; `cli` puts them together."""
+
+import json
+import os
+from typing import Annotated, Any
+
+import typer
+
+from dfgen.errors import ArgumentError
+
+SHOWN = 20
+WIDE = 60
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+Manifest = Annotated[str, typer.Argument(help="The manifest.", metavar="M.parquet")]
+Stratify = Annotated[
+    str | None, typer.Option(help="Column whose classes get exactly these shares.")
+]
+Group = Annotated[str | None, typer.Option(help="Column whose groups stay whole.")]
+
+
+def verify(
+    manifest: Manifest,
+    root: Annotated[
+        str | None, typer.Option(help="Folder of the files, if not the one of the manifest.")
+    ] = None,
+    write: Annotated[
+        bool, typer.Option("--write", help="Write facts and problems as they are into it.")
+    ] = False,
+    workers: Annotated[
+        int | None, typer.Option(help="Threads that read headers. Default: all CPUs.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare a manifest with the disk: missing, broken, changed and new files.
+
+    Exit code: 0 if they agree, 1 if not, 2 if they cannot be compared.
+    """
+    from dfgen.manifest.compare import tally
+    from dfgen.manifest.verify import check
+
+    found, notes = check(manifest, root=root, write=write, workers=workers)
+    _show(found, tally(found), as_json, notes)
+    if not as_json and tally(found)["new"]:
+        print(f"Add what is new: dfgen build-manifest --update {manifest}")
+    if write and not as_json:
+        print(f"Wrote {manifest}")
+    raise typer.Exit(int(len(found) > 0))
+
+
+def diff(
+    a: Annotated[str, typer.Argument(help="The older manifest.", metavar="A.parquet")],
+    b: Annotated[str, typer.Argument(help="The newer manifest.", metavar="B.parquet")],
+    as_json: Json = False,
+) -> None:
+    """List rows that were added, removed, changed, relabelled, or moved to another split.
+
+    Exit code: 0 if the manifests agree, 1 if not, 2 if they cannot be compared.
+    """
+    from dfgen.manifest.compare import diff, tally
+
+    found = diff(a, b)
+    _show(found, tally(found), as_json)
+    raise typer.Exit(int(len(found) > 0))
+
+
+def split(
+    manifest: Manifest,
+    shares: Annotated[
+        list[str],
+        typer.Option(
+            "--split", help="A split and its share, as train=0.8. Repeatable.", metavar="NAME=SHARE"
+        ),
+    ],
+    stratify: Stratify = None,
+    group: Group = None,
+    seed: Annotated[int, typer.Option(help="Another seed gives another split.")] = 0,
+    out: Annotated[
+        str | None, typer.Option(help="The file to write. Default: the manifest itself.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Give all rows of a manifest a new split."""
+    from dfgen.manifest.resplit import make_split
+    from dfgen.manifest.summary import Report, figures, summarize
+
+    out = out or manifest
+    frame, warnings = make_split(manifest, shares_of(shares), stratify, group, seed, out)
+    report = Report(warnings=warnings)
+    if as_json:
+        print(json.dumps({**figures(frame, report), "out": out}))
+        return
+    print(summarize(frame, report))
+    print(f"Wrote {out}")
+
+
+def recipe(
+    manifest: Manifest,
+    out: Annotated[
+        str | None,
+        typer.Option(help="The file to write. Default: print it.", metavar="RECIPE.toml"),
+    ] = None,
+) -> None:
+    """Write the recipe that built a manifest as a TOML file that builds it again."""
+    from dfgen.manifest.io import read_table
+    from dfgen.manifest.recipe_file import to_toml, write_recipe
+
+    arguments = read_table(manifest)[1]["recipe"]
+    if out is None:
+        print(to_toml(arguments, os.getcwd()), end="")
+    else:
+        write_recipe(arguments, out)
+        print(f"Wrote {out}")
+
+
+def _show(found: Any, counts: dict[str, int], as_json: bool, notes: tuple[str, ...] = ()) -> None:
+    """Print findings as a table of the first ones, or all of them as JSON."""
+    if as_json:
+        rows = json.loads(found.to_json(orient="records"))
+        print(json.dumps({"counts": counts, "rows": rows, "notes": list(notes)}))
+        return
+    if len(found):
+        print(found.head(SHOWN).to_string(index=False, na_rep="", max_colwidth=WIDE))
+    if len(found) > SHOWN:
+        print(f"and {len(found) - SHOWN} more; --json lists all")
+    print(*notes, counted(counts), sep="\n")
+
+
+def counted(counts: dict[str, int]) -> str:
+    """Return how many changes of which kind, as in `2 added, 1 changed`."""
+    return ", ".join(f"{rows} {name}" for name, rows in counts.items() if rows) or "no difference"
+
+
+def shares_of(texts: list[str]) -> dict[str, float]:
+    """Return the shares of `NAME=SHARE` texts."""
+    shares = {}
+    for text in texts:
+        name, _, share = text.partition("=")
+        try:
+            shares[name] = float(share)
+        except ValueError:
+            raise ArgumentError(f"--split {text}: expected NAME=SHARE, as in train=0.8.") from None
+    return shares

@@ -1,0 +1,102 @@
+"""Give an existing manifest a new split."""
+
+import warnings
+from collections.abc import Mapping
+
+import pandas as pd
+
+from dfgen.errors import ArgumentError, did_you_mean
+from dfgen.manifest.io import Path, read_manifest, write_manifest
+from dfgen.manifest.schema import label_columns, quote
+from dfgen.manifest.splits import assign_splits, lacking_rows
+
+
+def split(
+    manifest: Path | pd.DataFrame,
+    shares: Mapping[str, float],
+    *,
+    stratify: str | None = None,
+    group: str | None = None,
+    seed: int = 0,
+    out: Path | None = None,
+) -> pd.DataFrame:
+    """Return a manifest with a new split of all its rows.
+
+    Use it to change shares, names or seed. To give a split to new rows alone, let the manifest
+    grow: `build_manifest(update=...)`.
+
+    Args:
+        manifest: A file, or a frame; an older split is replaced.
+        shares: Split -> share, as in `{"train": 0.8, "val": 0.2}`.
+        stratify: The column whose classes get exactly these shares.
+        group: The column whose groups stay whole.
+        seed: Another seed gives another split.
+        out: Also write the manifest to this file.
+
+    Returns:
+        A new frame. The recipe in its attrs makes the same split.
+
+    Raises:
+        ArgumentError: The shares do not add up to 1, or there is no such column.
+        ManifestError: A row has no group, or the classes are fractions.
+
+    Example:
+        >>> df = pd.DataFrame({"id": range(4), "path": "a.png", "kind": ["cat", "dog"] * 2})
+        >>> split(df, {"train": 0.5, "val": 0.5}, stratify="kind")["split"].tolist()
+        ['train', 'train', 'val', 'val']
+    """
+    frame, messages = make_split(manifest, shares, stratify, group, seed, out)
+    for message in messages:
+        warnings.warn(message, stacklevel=2)
+    return frame
+
+
+def make_split(
+    manifest: Path | pd.DataFrame,
+    shares: Mapping[str, float],
+    stratify: str | None,
+    group: str | None,
+    seed: int,
+    out: Path | None,
+) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """Do what `split` says, and return with the frame what is to be said of it."""
+    frame = manifest if isinstance(manifest, pd.DataFrame) else read_manifest(manifest)
+    for argument, name in {"stratify": stratify, "group": group}.items():
+        if name is not None and name not in frame:
+            raise ArgumentError(
+                f"{argument}={quote(name)} is not a column of the manifest. Columns: "
+                f"{', '.join(frame.columns)}.{did_you_mean(name, frame.columns)}"
+            )
+    came_with_split = "split" in frame
+    codes = assign_splits(
+        frame["id"],
+        shares,
+        seed=seed,
+        stratify=None if stratify is None else frame[stratify],
+        group=None if group is None else frame[group],
+    )
+    messages = tuple[str, ...]()
+    names = [name for name in frame.columns if name != "split"]
+    place = 2 + len(label_columns(names))
+    frame = frame.drop(columns="split", errors="ignore")
+    frame.insert(min(place, len(names)), "split", pd.Series(codes, frame.index))
+    asked = {"split": dict(shares), "stratify": stratify, "group": group, "seed": seed}
+    known = frame.attrs.get("dfgen", {})
+    recipe = known.get("recipe")
+    if recipe and came_with_split and "split" not in recipe:
+        recipe = None
+        messages = (
+            "The split came from the source, so the recipe cannot make this one: the manifest is "
+            "kept without its recipe.",
+        )
+    elif recipe:
+        recipe = {name: v for name, v in {**recipe, **asked}.items() if v is not None}
+    frame.attrs = {"dfgen": {**known, "recipe": recipe}} if known else {}
+    classes = label_columns(names) if stratify is None else [stratify]
+    units = "rows" if group is None else "groups"
+    messages += lacking_rows(
+        frame, [name for name in classes if name != group], stratify is not None, units
+    )
+    if out is not None:
+        write_manifest(frame, out)
+    return frame, messages

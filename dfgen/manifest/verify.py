@@ -1,0 +1,181 @@
+"""What differs between a manifest and the disk."""
+
+import os
+import warnings
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dfgen.errors import ArgumentError, DfgenError
+from dfgen.manifest.compare import as_text, differ, in_order, plain
+from dfgen.manifest.facts import PANDAS_TYPES, SCHEMA, refresh_facts
+from dfgen.manifest.frames import to_table
+from dfgen.manifest.growing import match
+from dfgen.manifest.io import Path, read_manifest, write_manifest
+from dfgen.manifest.paths import A_FRAME, tidy, with_paths
+from dfgen.manifest.recipe import Recipe
+from dfgen.manifest.recipe_file import resolve
+from dfgen.manifest.rows import gather_rows
+from dfgen.manifest.schema import rows_where, validate
+
+FINDINGS = ("missing", "broken", "changed", "new")
+
+
+def verify(
+    manifest: Path | pd.DataFrame,
+    *,
+    root: Path | None = None,
+    write: bool = False,
+    workers: int | None = None,
+) -> pd.DataFrame:
+    """Compare a manifest with the disk.
+
+    Use it before a long training, or after files were copied. Only files whose size or time of the
+    last change is another than the manifest says are opened. What the source of its recipe has and
+    the manifest lacks is new; a manifest made by hand has no source to look for it.
+
+    Args:
+        manifest: A file, or a frame with absolute paths.
+        root: Folder where the stored paths start, if not the one that the manifest names.
+        write: Also write the facts and problems as they are now into the file. No row is dropped
+            or added; `build_manifest(update=...)` adds those that are new.
+        workers: Threads that read headers; None: as many as this process may use CPUs.
+
+    Returns:
+        One row a finding: `change`, `id`, `path`, and `detail` that says what. `change` is
+        "missing" (there is no such file), "broken" (it cannot be used), "changed" or "new". What
+        the manifest knows already is no finding. No rows: manifest and disk agree.
+
+    Raises:
+        ArgumentError: `write` for a frame.
+        MissingFileError: There is no such manifest, or its source is gone.
+        ManifestError: It is no manifest.
+        WriteError: It cannot be written.
+
+    Example:
+        >>> dfgen.verify("pets.parquet")["change"].value_counts()  # doctest: +SKIP
+    """
+    found, notes = check(manifest, root=root, write=write, workers=workers)
+    for note in notes:
+        warnings.warn(note, stacklevel=2)
+    return found
+
+
+def check(
+    manifest: Path | pd.DataFrame, *, root: Path | None, write: bool, workers: int | None
+) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """Do what `verify` says, and return with the findings what could not be looked for."""
+    if isinstance(manifest, pd.DataFrame):
+        if write:
+            raise ArgumentError("write=True needs the path of a manifest; a frame was given.")
+        frame, name = manifest, "the frame"
+    else:
+        frame, name = read_manifest(manifest, root), os.fspath(manifest)
+    table = to_table(frame, name)
+    validate(table, name)
+    facts = refresh_facts(table["path"].cast(pa.string()), table, workers)
+    found = _findings(table, facts)
+    if write and not isinstance(manifest, pd.DataFrame):
+        rows = rows_where(pc.is_valid(found["change"])).to_numpy()
+        write_manifest(_corrected(frame, facts, rows), manifest, root)
+    found = found.filter(pc.is_valid(found["change"]))
+    notes = tuple[str, ...]()
+    try:
+        recipe = _source(frame.attrs.get("dfgen", {}).get("recipe"), root)
+        found = pa.concat_tables([found, _new(table, recipe, name)])
+    except DfgenError as error:
+        notes = (f"New files were not looked for: {error}",)
+    return in_order(found, FINDINGS), notes
+
+
+def _findings(table: pa.Table, now: pa.Table) -> pa.Table:
+    """Return for each row what is amiss beyond what the manifest says; missing where nothing is."""
+    table, now = table.combine_chunks(), now.combine_chunks()
+    known = {name: plain(table[name]) for name in SCHEMA.names if name in table.column_names}
+    nothing = pa.nulls(len(table), pa.string())
+    problem, problem_now = known.get("problem", nothing), plain(now["problem"])
+    bad = pc.is_valid(problem_now)
+    lost = pc.and_(bad, pc.is_null(plain(now["bytes"])))
+    told = differ(problem, problem_now)
+    known_lost = pc.and_(pc.is_valid(problem), pc.is_null(known.get("bytes", nothing)))
+    details = [_detail(name, known[name], now[name]) for name in SCHEMA.names[:-1] if name in known]
+    detail = nothing
+    if details:
+        detail = pc.binary_join_element_wise(*details, ", ", null_handling="skip")
+    masks = {
+        "missing": pc.and_(lost, pc.invert(known_lost)),
+        "broken": pc.and_(pc.and_(bad, pc.invert(lost)), pa.array(told)),
+        "changed": pc.and_(pc.invert(bad), pc.not_equal(pc.fill_null(detail, ""), "")),
+    }
+    change = pa.nulls(len(table), pa.string())
+    for name, mask in masks.items():
+        change = pc.if_else(mask, name, change)
+    return _rows(change, table["id"], table["path"], pc.coalesce(problem_now, detail))
+
+
+def _detail(name: str, known: pa.ChunkedArray, now: pa.ChunkedArray) -> pa.Array:
+    """Return what changed of one fact, as in `bytes 12 -> 15`; missing where nothing did."""
+    one, other = (pc.fill_null(as_text(column), "unknown") for column in (known, now))
+    text = pc.binary_join_element_wise(f"{name} ", one, " -> ", other, "")
+    return pc.if_else(pa.array(differ(known, now)), text, None)
+
+
+def _new(table: pa.Table, recipe: Recipe | None, name: str) -> pa.Table:
+    """Return what the source has and the manifest lacks."""
+    kind = table["id"].type
+    if recipe is None:
+        return _rows([], pa.array([], kind), pa.array([], pa.string()), [])
+    fresh = gather_rows(recipe).table
+    if "problem" in fresh.column_names:  # labels without a file
+        fresh = fresh.filter(pc.is_null(fresh["problem"]))
+    paths = tidy(fresh["path"].cast(pa.string()), recipe.folder)
+    table = with_paths(table, table["path"].cast(pa.string()))
+    keys, places = match(table, pa.table({"id": fresh["id"], "path": paths}), name)
+    new = keys.filter(pa.array(places < 0))
+    nothing = pa.nulls(len(new), pa.string())
+    return _rows(pa.repeat("new", len(new)), new["id"], new["path"], nothing)
+
+
+def _source(recipe: dict[str, Any] | None, root: Path | None) -> Recipe | None:
+    """Return the recipe that finds the files of a manifest, and opens none."""
+    if recipe is None:
+        return None
+    left_out = ["split", "stratify", "group", "seed"]
+    if recipe.get("labels") == A_FRAME:
+        left_out += ["labels", "on", "id", "category", "label", "path_column"]
+    recipe = {name: value for name, value in recipe.items() if name not in left_out}
+    recipe["facts"] = "none"
+    if recipe.get("unmatched", "error") == "error":
+        recipe["unmatched"] = "keep"
+    if root is not None and "source" in recipe and "root" not in recipe:
+        recipe["source"] = os.path.abspath(root)
+    return resolve({}, recipe)
+
+
+def _rows(change: Any, ids: Any, paths: Any, details: Any) -> pa.Table:
+    if pa.types.is_integer(ids.type):
+        ids = ids.cast(pa.int64())
+    columns = {"change": change, "id": ids, "path": paths, "detail": details}
+    types = [pa.string(), ids.type, pa.string(), pa.string()]
+    return pa.table(columns, schema=pa.schema(zip(columns, types, strict=True)))
+
+
+def _corrected(frame: pd.DataFrame, facts: pa.Table, rows: npt.NDArray[np.int64]) -> pd.DataFrame:
+    """Return a frame whose facts in these rows are those of the disk."""
+    now: pd.DataFrame = facts.to_pandas(types_mapper=PANDAS_TYPES.get).set_index(frame.index)
+    corrected = frame.copy()
+    for name in now:
+        if name not in frame:
+            corrected[name] = now[name]
+            continue
+        column = frame[name].astype(object)
+        column.iloc[rows] = now[name].astype(object).iloc[rows]
+        corrected[name] = column.astype("category" if name == "format" else now[name].dtype)
+    for name in {"digest", "phash"} & set(frame.columns):  # of other bytes
+        corrected[name] = frame[name].astype(object)
+        corrected.loc[frame.index[rows], name] = None
+    return corrected
