@@ -103,13 +103,13 @@ def _findings(table: pa.Table, now: pa.Table) -> pa.Table:
     told = differ(problem, problem_now)
     known_lost = pc.and_(pc.is_valid(problem), pc.is_null(known.get("bytes", nothing)))
     details = [_detail(name, known[name], now[name]) for name in SCHEMA.names[:-1] if name in known]
-    detail = nothing
+    detail = pc.fill_null(nothing, "")
     if details:
-        detail = pc.binary_join_element_wise(*details, ", ", null_handling="skip")
+        detail = pc.utf8_slice_codeunits(pc.binary_join_element_wise(*details, ""), len(", "))
     masks = {
         "missing": pc.and_(lost, pc.invert(known_lost)),
         "broken": pc.and_(pc.and_(bad, pc.invert(lost)), pa.array(told)),
-        "changed": pc.and_(pc.invert(bad), pc.not_equal(pc.fill_null(detail, ""), "")),
+        "changed": pc.and_(pc.invert(bad), pc.not_equal(detail, "")),
     }
     change = pa.nulls(len(table), pa.string())
     for name, mask in masks.items():
@@ -118,10 +118,10 @@ def _findings(table: pa.Table, now: pa.Table) -> pa.Table:
 
 
 def _detail(name: str, known: pa.ChunkedArray, now: pa.ChunkedArray) -> pa.Array:
-    """Return what changed of one fact, as in `bytes 12 -> 15`; missing where nothing did."""
+    """Return what changed of one fact, as in `, bytes 12 -> 15`; empty where nothing did."""
     one, other = (pc.fill_null(as_text(column), "unknown") for column in (known, now))
-    text = pc.binary_join_element_wise(f"{name} ", one, " -> ", other, "")
-    return pc.if_else(pa.array(differ(known, now)), text, None)
+    text = pc.binary_join_element_wise(f", {name} ", one, " -> ", other, "")
+    return pc.if_else(pa.array(differ(known, now)), text, "")
 
 
 def _new(table: pa.Table, recipe: Recipe | None, name: str) -> pa.Table:

@@ -1,0 +1,349 @@
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+import dfgen
+from dfgen.errors import ArgumentError, ManifestError, MissingFileError
+from dfgen.manifest.compare import tally
+
+
+def draw(path, width=4):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("L", (width, 3)).save(path)
+
+
+@pytest.fixture
+def data(tmp_path):
+    """Six images of two kinds, and their manifest."""
+    for row in range(6):
+        draw(tmp_path / "imgs" / ("cat", "dog")[row % 2] / f"{row}.png")
+    dfgen.build_manifest(
+        tmp_path / "imgs", pattern="{kind}/{id:int}.png", split={"train": 0.5, "val": 0.5},
+        stratify="kind", out=tmp_path / "m.parquet",
+    )  # fmt: skip
+    return tmp_path
+
+
+@pytest.fixture
+def frame():
+    return pd.DataFrame(
+        {
+            "id": [1, 2, 3],
+            "path": ["/x/a.png", "/x/b.png", "/x/c.png"],
+            "kind": pd.Categorical(["cat", "dog", None]),
+            "age": [1.0, np.nan, 3.0],
+            "boxes": [[[0.0, 1.0]], [], None],
+            "split": pd.Categorical(["train", "train", "val"]),
+            "bytes": pd.array([7, 8, None], "Int64"),
+        }
+    )
+
+
+def run(*arguments):
+    command = [sys.executable, "-c", "from dfgen.cli import app; app()", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def rows(found):
+    """Return the rows of a diff as tuples, missing values as None."""
+    return [tuple(None if pd.isna(v) else v for v in row) for row in found.itertuples(index=False)]
+
+
+def findings(found):
+    return {change: part["id"].tolist() for change, part in found.groupby("change", observed=True)}
+
+
+def test_a_manifest_differs_in_nothing_from_itself(frame):
+    found = dfgen.diff(frame, frame.sample(frac=1, random_state=0))
+    assert list(found.columns) == ["change", "id", "column", "old", "new"]
+    assert len(found) == 0
+    assert set(tally(found).values()) == {0}
+
+
+def test_every_kind_of_difference_is_told(frame):
+    new = frame.copy()
+    new["kind"] = pd.Categorical(["cat", "cat", None], categories=["cat", "dog"])
+    new["age"] = [np.nan, np.nan, 3.0]
+    new.at[0, "boxes"] = [[0.0, 2.0]]
+    new.at[1, "boxes"] = None
+    new["split"] = ["train", "val", "val"]
+    new.loc[2, "bytes"] = 9
+    new.loc[0, "path"] = "/x/z.png"
+    new = pd.concat([new.drop(columns="age").assign(fold=1), new[:1].assign(id=9, fold=2)])
+    new = new[new["id"] != 3]
+    new = pd.concat([new, frame[2:].assign(bytes=9, fold=1).drop(columns="age")])
+    found = dfgen.diff(frame, new.drop(columns="age"))
+    assert rows(found) == [
+        ("columns", None, "age", "double", None),
+        ("columns", None, "fold", None, "int64"),
+        ("added", 9, None, None, None),
+        ("changed", 1, "path", "a.png", "z.png"),
+        ("changed", 3, "bytes", None, "9"),
+        ("relabelled", 2, "kind", "dog", "cat"),
+        ("relabelled", 1, "boxes", "[[0.0, 1.0]]", "[[0.0, 2.0]]"),
+        ("relabelled", 2, "boxes", "[]", None),
+        ("moved", 2, "split", "train", "val"),
+    ]
+    assert tally(found) == {
+        "columns": 2, "classes": 0, "added": 1, "removed": 0, "changed": 2, "relabelled": 2,
+        "moved": 1,
+    }  # fmt: skip
+
+
+def test_another_order_of_classes_is_told(frame):
+    new = frame.assign(kind=frame["kind"].cat.reorder_categories(["dog", "cat"]))
+    assert rows(dfgen.diff(frame, new)) == [
+        ("classes", None, "kind", '["cat", "dog"]', '["dog", "cat"]')
+    ]
+
+
+def test_ids_of_another_type_are_compared_as_text(frame):
+    assert len(dfgen.diff(frame, frame.assign(id=frame["id"].astype(str)))) == 0
+
+
+def test_a_data_set_that_moved_as_a_whole_is_the_same(data):
+    frame = dfgen.read_manifest(data / "m.parquet")
+    moved = frame.assign(path=frame["path"].str.replace("/imgs/", "/moved/"))
+    moved.attrs["dfgen"] = {**frame.attrs["dfgen"], "root": f"{data}/moved"}
+    assert len(dfgen.diff(data / "m.parquet", moved)) == 0
+
+
+IDS = st.sets(st.integers(0, 20), min_size=1)
+
+
+@settings(max_examples=50, deadline=None)
+@given(old=IDS, new=IDS, relabelled=IDS, moved=IDS)
+def test_diff_finds_what_was_done(old, new, relabelled, moved):
+    def make(ids):
+        ids = sorted(ids)
+        return pd.DataFrame(
+            {"id": ids, "path": [f"/x/{i}" for i in ids], "kind": "a", "split": "train"}
+        )
+
+    after = make(new)
+    after.loc[after["id"].isin(relabelled), "kind"] = "b"
+    after.loc[after["id"].isin(moved), "split"] = "val"
+    found = dfgen.diff(make(old), after[::-1])
+    expected = {
+        "added": sorted(new - old),
+        "removed": sorted(old - new),
+        "relabelled": sorted(old & new & relabelled),
+        "moved": sorted(old & new & moved),
+    }
+    assert {k: sorted(v) for k, v in findings(found).items()} == {
+        change: ids for change, ids in expected.items() if ids
+    }
+
+
+def test_a_manifest_agrees_with_the_disk_it_was_made_from(data):
+    found = dfgen.verify(data / "m.parquet")
+    assert list(found.columns) == ["change", "id", "path", "detail"]
+    assert len(found) == 0
+
+
+@pytest.fixture
+def changed(data):
+    """The data after a file was deleted, broken, touched, grown, and added each."""
+    os.remove(data / "imgs/cat/0.png")
+    size = (data / "imgs/dog/1.png").stat().st_size
+    (data / "imgs/dog/1.png").write_bytes(b"x" * size)
+    os.utime(data / "imgs/dog/1.png", ns=(5, 5))
+    os.utime(data / "imgs/cat/2.png", ns=(7, 7))
+    draw(data / "imgs/dog/3.png", width=5)
+    draw(data / "imgs/dog/9.png")
+    return data
+
+
+def test_what_differs_from_the_disk_is_found(changed):
+    found = dfgen.verify(changed / "m.parquet").set_index("id")
+    assert found["change"].to_dict() == {
+        0: "missing",
+        1: "broken",
+        2: "changed",
+        3: "changed",
+        9: "new",
+    }
+    assert found.loc[0, "detail"] == "the file does not exist"
+    assert found.loc[1, "detail"].startswith("not an image or array that dfgen opens")
+    assert found.loc[2, "detail"].startswith("mtime_ns ")
+    assert found.loc[2, "detail"].endswith(" -> 7")
+    assert "width 4 -> 5" in found.loc[3, "detail"]
+    assert found.loc[9, "path"] == f"{changed}/imgs/dog/9.png"
+
+
+def test_the_corrected_manifest_has_the_same_rows_and_the_facts_of_the_disk(changed):
+    before = dfgen.read_manifest(changed / "m.parquet")
+    dfgen.verify(changed / "m.parquet", write=True)
+    after = dfgen.read_manifest(changed / "m.parquet")
+    same = ["id", "path", "kind", "split"]
+    pd.testing.assert_frame_equal(before[same], after[same])
+    assert after.attrs == before.attrs
+    fresh = dfgen.build_manifest(
+        changed / "imgs", pattern="{kind}/{id:int}.png", facts="header"
+    ).set_index("id")
+    after = after.set_index("id").sort_index()
+    facts = ["bytes", "mtime_ns", "format", "width", "problem"]
+    pd.testing.assert_frame_equal(after.loc[1:, facts], fresh.loc[after.loc[1:].index, facts])
+    assert after.loc[0, "problem"] == "the file does not exist"
+    assert findings(dfgen.verify(changed / "m.parquet")) == {"new": [9]}
+
+
+def test_a_file_that_comes_back_is_found_and_mended(data):
+    path = data / "imgs/cat/0.png"
+    os.rename(path, data / "aside")
+    dfgen.verify(data / "m.parquet", write=True)
+    assert len(dfgen.verify(data / "m.parquet")) == 0
+    os.rename(data / "aside", path)
+    assert findings(dfgen.verify(data / "m.parquet", write=True)) == {"changed": [0]}
+    assert dfgen.read_manifest(data / "m.parquet")["problem"].isna().all()
+
+
+def test_a_renamed_file_is_missing_and_new_unless_its_id_is_the_same(data):
+    os.rename(data / "imgs/cat/0.png", data / "imgs/cat/10.png")
+    assert findings(dfgen.verify(data / "m.parquet")) == {"missing": [0], "new": [10]}
+    os.rename(data / "imgs/cat/10.png", data / "imgs/dog/0.png")
+    assert findings(dfgen.verify(data / "m.parquet")) == {"missing": [0]}
+
+
+def test_a_manifest_without_facts_is_asked_for_files_alone(data):
+    dfgen.build_manifest(data / "imgs", facts="none", out=data / "m.parquet")
+    assert len(dfgen.verify(data / "m.parquet")) == 0
+    os.remove(data / "imgs/cat/0.png")
+    assert findings(dfgen.verify(data / "m.parquet", write=True)) == {"missing": ["cat/0.png"]}
+    assert dfgen.read_manifest(data / "m.parquet")["width"].tolist()[1:] == [4] * 5
+
+
+def test_labels_that_were_a_frame_do_not_hide_what_is_new(data):
+    labels = pd.DataFrame({"id": range(6), "age": range(6)})
+    dfgen.build_manifest(
+        data / "imgs", pattern="{kind}/{id:int}.png", labels=labels, on="id", out=data / "m.parquet"
+    )
+    draw(data / "imgs/dog/9.png")
+    assert findings(dfgen.verify(data / "m.parquet")) == {"new": [9]}
+
+
+def test_a_new_file_without_a_label_is_new_and_no_error(data):
+    pd.DataFrame({"id": range(6), "age": range(6)}).to_csv(data / "t.csv", index=False)
+    dfgen.build_manifest(
+        data / "imgs", pattern="{kind}/{id:int}.png", labels=data / "t.csv", on="id",
+        out=data / "m.parquet",
+    )  # fmt: skip
+    draw(data / "imgs/dog/9.png")
+    assert findings(dfgen.verify(data / "m.parquet")) == {"new": [9]}
+
+
+def test_a_source_that_is_gone_is_told(data):
+    os.rename(data / "imgs", data / "moved")
+    with pytest.warns(UserWarning) as caught:
+        found = dfgen.verify(data / "m.parquet")
+    assert findings(found) == {"missing": [0, 2, 4, 1, 3, 5]}
+    assert str(caught[0].message) == (
+        f'New files were not looked for: There is no folder "{data}/imgs". Looked in {os.getcwd()}.'
+    )
+    assert len(dfgen.verify(data / "m.parquet", root=data / "moved")) == 0
+
+
+def test_only_a_file_can_be_corrected(data):
+    frame = dfgen.read_manifest(data / "m.parquet")
+    assert len(dfgen.verify(frame)) == 0
+    with pytest.raises(ArgumentError, match="write=True needs the path of a manifest"):
+        dfgen.verify(frame, write=True)
+
+
+def test_what_is_no_manifest_is_refused(data):
+    whole = (data / "m.parquet").read_bytes()
+    (data / "cut.parquet").write_bytes(whole[: len(whole) // 2])
+    pd.DataFrame({"id": [1]}).to_parquet(data / "foreign.parquet")
+    for use in (dfgen.verify, lambda path: dfgen.diff(path, path)):
+        with pytest.raises(ManifestError, match=r"cut\.parquet cannot be read as a Parquet file"):
+            use(data / "cut.parquet")
+        with pytest.raises(ManifestError, match=r"foreign\.parquet is a Parquet file but not a"):
+            use(data / "foreign.parquet")
+        with pytest.raises(MissingFileError, match="There is no manifest"):
+            use(data / "none.parquet")
+
+
+def test_a_new_split_replaces_the_old_one_and_the_recipe_makes_it(data):
+    frame = dfgen.split(
+        data / "m.parquet", {"a": 0.5, "b": 0.5}, stratify="kind", seed=7, out=data / "n.parquet"
+    )
+    before = dfgen.read_manifest(data / "m.parquet")
+    assert list(frame.columns) == list(before.columns)
+    assert list(frame["split"].cat.categories) == ["a", "b"]
+    again = dfgen.build_manifest(update=data / "n.parquet")
+    pd.testing.assert_frame_equal(again, frame)
+    recipe = frame.attrs["dfgen"]["recipe"]
+    rebuilt = dfgen.build_manifest(
+        recipe["source"], pattern=recipe["pattern"], split=recipe["split"],
+        stratify=recipe["stratify"], seed=recipe["seed"],
+    )  # fmt: skip
+    pd.testing.assert_frame_equal(rebuilt, frame)
+    pd.testing.assert_frame_equal(before, dfgen.read_manifest(data / "m.parquet"))
+
+
+def test_a_split_of_the_source_leaves_no_recipe(data):
+    frame = dfgen.build_manifest(data / "imgs", pattern="{split}/{id}.png")
+    with pytest.warns(UserWarning, match=r"^The split came from the source, so the recipe cannot"):
+        new = dfgen.split(frame, {"a": 0.5, "b": 0.5})
+    assert new.attrs["dfgen"]["recipe"] is None
+
+
+def test_a_column_that_no_split_can_use_is_named(data):
+    with pytest.raises(ArgumentError) as caught:
+        dfgen.split(data / "m.parquet", {"a": 1}, stratify="knd")
+    assert str(caught.value) == (
+        'stratify="knd" is not a column of the manifest. Columns: id, path, kind, split, bytes, '
+        'mtime_ns, format, width, height, channels, orientation, problem. Did you mean "kind"?'
+    )
+
+
+def test_the_commands_say_what_the_functions_find(changed):
+    m = changed / "m.parquet"
+    done = run("verify", m)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout.endswith(
+        "1 missing, 1 broken, 2 changed, 1 new\n"
+        f"Add what is new: dfgen build-manifest --update {m}\n"
+    )
+    done = run("verify", m, "--write", "--json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["counts"] == {"missing": 1, "broken": 1, "changed": 2, "new": 1}
+    done = run("build-manifest", "--update", m, "--json")
+    assert json.loads(done.stdout)["changes"]["added"] == 1
+    assert run("verify", m).stdout == "no difference\n"
+
+
+def test_diff_exits_as_diff_does(data):
+    m, n = data / "m.parquet", data / "n.parquet"
+    done = run("split", m, "--split", "val=0.5", "--split", "train=0.5", "--out", n)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1] == f"Wrote {n}"
+    assert run("diff", m, m).returncode == 0
+    done = run("diff", m, n)
+    assert done.returncode == 1
+    moved = dfgen.diff(m, n)
+    assert done.stdout.endswith(f"{len(moved)} moved\n")
+    done = run("diff", m, data / "none.parquet")
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"dfgen: There is no manifest {data}/none.parquet.")
+
+
+def test_a_recipe_comes_out_of_a_manifest_and_builds_it_again(data):
+    m, r = data / "m.parquet", data / "r.toml"
+    assert run("recipe", m, "--out", r).stdout == f"Wrote {r}\n"
+    assert run("build-manifest", r).stdout.splitlines()[-1] == f"Wrote {data}/r.parquet"
+    assert (data / "r.parquet").read_bytes() == m.read_bytes()
+    assert run("recipe", m).stdout.startswith("source = ")
+    done = run("build-manifest", data / "imgs")
+    assert done.returncode == 1
+    assert done.stderr == (
+        "dfgen: Say with --out where to write the manifest, as in --out pets.parquet.\n"
+    )
