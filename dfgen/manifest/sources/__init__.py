@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterator
 from dfgen.manifest.sources.chunk import Chunk
 from dfgen.manifest.sources.files import read_files
 from dfgen.manifest.sources.table import read_rows
+from dfgen.manifest.sources.voc import read_voc
 
 SOURCES: dict[str, Callable[..., Iterator[Chunk]]] = {
     "files": read_files,
     "table": read_rows,
+    "voc": read_voc,
 }

@@ -1,0 +1,106 @@
+"""Images in one tree and annotations in another: each finds its partner by its relative path."""
+
+import os
+import re
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dfgen.errors import ManifestError
+from dfgen.manifest.schema import count, quote
+from dfgen.manifest.unmatched import CAUSES, Cause, Side, Words, explain
+
+Pair = tuple[str | None, str | None]
+"""The paths of an image and of its annotation; None where there is no such file."""
+
+_SUFFIX = re.compile(r"\.[^./]*\Z")
+_CAUSES = (
+    *(cause for cause in CAUSES if cause.name in ("case", "Unicode form")),
+    Cause(
+        "directory",
+        "give the two folders below which the paths are the same",
+        lambda keys: pc.replace_substring_regex(keys, r"(?s)^.*/", ""),
+    ),
+)
+
+
+def pair(
+    images: list[str], annotations: list[str], folders: tuple[str, str], unmatched: str
+) -> tuple[list[Pair], tuple[str, ...]]:
+    """Pair `a/b.jpg` with `a/b.xml`.
+
+    Args:
+        images: Relative paths.
+        annotations: Relative paths, all with the same extension.
+        folders: Those where the two start, for messages.
+        unmatched: `"error"`, `"keep"` or `"drop"` what has no partner.
+
+    Returns:
+        Pairs in the order of the images, then the kept annotations without an image; and a note on
+        each thing that was kept or dropped.
+
+    Raises:
+        ManifestError: Two images differ by their extension only, or partners are missing.
+
+    Example:
+        >>> pair(["a.jpg"], ["a.xml"], ("images", "xml"), "error")
+        ([('a.jpg', 'a.xml')], ())
+    """
+    by_key = {without_suffix(path): path for path in annotations}
+    keys = [without_suffix(path) for path in images]
+    if len(set(keys)) < len(keys):
+        raise ManifestError(_same_name(images, keys, folders))
+    pairs: list[Pair] = [(path, by_key.get(key)) for path, key in zip(images, keys, strict=True)]
+    known = set(keys)
+    without_image = [path for key, path in by_key.items() if key not in known]
+    without_annotation = sum(annotation is None for _, annotation in pairs)
+    suffix = os.path.splitext(annotations[0])[1] if annotations else "annotation"
+    if unmatched == "error" and (without_image or without_annotation):
+        raise ManifestError(_no_partner(keys, list(by_key), folders, suffix))
+    if unmatched == "drop":
+        pairs = [both for both in pairs if both[1] is not None]
+    else:
+        pairs += [(None, path) for path in without_image]
+    verb, ending = (
+        ("Left out", "") if unmatched == "drop" else ("Kept", ": labels are missing there")
+    )
+    notes = []
+    if without_annotation:
+        notes.append(f"{verb} {count(without_annotation, 'image')} without {suffix} file{ending}.")
+    if without_image:
+        ending = ending and ": the column problem says so"
+        notes.append(f"{verb} {count(len(without_image), suffix + ' file')} without image{ending}.")
+    return pairs, tuple(notes)
+
+
+def without_suffix(path: str) -> str:
+    """Return a path without the extension of its file."""
+    return _SUFFIX.sub("", path)
+
+
+def _same_name(images: list[str], keys: list[str], folders: tuple[str, str]) -> str:
+    seen: dict[str, str] = {}
+    twins = ((seen.setdefault(key, path), path) for key, path in zip(keys, images, strict=True))
+    first, second = next((a, b) for a, b in twins if a != b)
+    return (
+        f"Two images of {quote(folders[0])} have one name, {quote(first)} and {quote(second)}: "
+        f"which of them is annotated in {quote(folders[1])}? Rename one, and its annotation."
+    )
+
+
+def _no_partner(
+    keys: list[str], annotated: list[str], folders: tuple[str, str], suffix: str
+) -> str:
+    left, right = (pa.chunked_array([names], pa.string()) for names in (keys, annotated))
+    words = Words(
+        f"Images in {quote(folders[0])} and {suffix} files in {quote(folders[1])} do not match "
+        "by their relative paths.",
+        f"images have no {suffix} file",
+        f"{suffix} files have no image",
+    )
+    return explain(
+        Side(left, pc.invert(pc.is_in(left, value_set=right))),
+        Side(right, pc.invert(pc.is_in(right, value_set=left))),
+        words,
+        _CAUSES,
+    )
