@@ -8,6 +8,7 @@ To add one: write its file, add its line to `SOURCES`, and let its test inherit 
 from collections.abc import Callable, Iterator
 
 from dfgen.manifest.sources.chunk import Chunk
+from dfgen.manifest.sources.coco import read_coco
 from dfgen.manifest.sources.files import read_files
 from dfgen.manifest.sources.table import read_rows
 from dfgen.manifest.sources.voc import read_voc
@@ -16,4 +17,5 @@ SOURCES: dict[str, Callable[..., Iterator[Chunk]]] = {
     "files": read_files,
     "table": read_rows,
     "voc": read_voc,
+    "coco": read_coco,
 }
