@@ -66,8 +66,9 @@ def gather_rows(recipe: Recipe) -> Rows:
     if recipe.on is not None:
         rows = _with_labels(rows, labels, recipe, pattern)
     table = rows.table
-    if "problem" in table.column_names and table["problem"].null_count == len(table):
-        table = table.drop_columns(["problem"])
+    for name in ("problem", "polygons"):  # which a source does not know beforehand
+        if name in table.column_names and table[name].null_count == len(table):
+            table = table.drop_columns([name])
     if pattern is not None:
         for name in pattern.integers:
             place = table.column_names.index(name)

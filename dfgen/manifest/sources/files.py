@@ -52,7 +52,7 @@ def read_files(folder: str, pattern: Pattern | None = None) -> Iterator[Chunk]:
     found = False
     misfits: list[str] = []
     for paths, skipped in _batches(folder, _SUFFIXES):
-        chunk = fit(text_column(folder, paths), skipped, pattern)
+        chunk = fit(pa.table({"path": text_column(folder, paths)}), skipped, pattern)
         found |= len(chunk.rows) > 0
         misfits += chunk.skipped.get(NO_FIT, [])[: EXAMPLES - len(misfits)]
         yield chunk
@@ -158,17 +158,19 @@ def text_column(folder: str, paths: list[str]) -> pa.Array:
         ) from None
 
 
-def fit(paths: pa.Array, skipped: Skipped, pattern: Pattern | None) -> Chunk:
-    """Return rows of the paths that fit the pattern, with its fields; add the others to skipped."""
+def fit(files: pa.Table, skipped: Skipped, pattern: Pattern | None) -> Chunk:
+    """Return the files that fit the pattern, with its fields; the others are added to skipped."""
     if pattern is None:
-        return Chunk(pa.table({"path": paths}), dict(skipped))
-    fields = pattern.extract(paths)
+        return Chunk(files, dict(skipped))
+    fields = pattern.extract(files["path"].combine_chunks())
     fits = fields.is_valid()
-    misfits = paths.filter(pc.invert(fits)).to_pylist()
+    misfits = files["path"].filter(pc.invert(fits)).to_pylist()
     if misfits:
         skipped[NO_FIT] += misfits
-    columns = dict(zip(pattern.fields, fields.filter(fits).flatten(), strict=True))
-    return Chunk(pa.table({"path": paths.filter(fits), **columns}), dict(skipped))
+    files = files.filter(fits)
+    for name, column in zip(pattern.fields, fields.filter(fits).flatten(), strict=True):
+        files = files.append_column(name, column)
+    return Chunk(files, dict(skipped))
 
 
 def _nothing_found(

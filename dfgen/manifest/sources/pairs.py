@@ -25,7 +25,11 @@ _CAUSES = (
 
 
 def pair(
-    images: list[str], annotations: list[str], folders: tuple[str, str], unmatched: str
+    images: list[str],
+    annotations: list[str],
+    folders: tuple[str, str],
+    unmatched: str,
+    bare: bool = False,
 ) -> tuple[list[Pair], tuple[str, ...]]:
     """Pair `a/b.jpg` with `a/b.xml`.
 
@@ -34,6 +38,7 @@ def pair(
         annotations: Relative paths, all with the same extension.
         folders: Those where the two start, for messages.
         unmatched: `"error"`, `"keep"` or `"drop"` what has no partner.
+        bare: Images may be without annotation: there is nothing on them.
 
     Returns:
         Pairs in the order of the images, then the kept annotations without an image; and a note on
@@ -53,12 +58,12 @@ def pair(
     pairs: list[Pair] = [(path, by_key.get(key)) for path, key in zip(images, keys, strict=True)]
     known = set(keys)
     without_image = [path for key, path in by_key.items() if key not in known]
-    without_annotation = sum(annotation is None for _, annotation in pairs)
+    without_annotation = 0 if bare else sum(annotation is None for _, annotation in pairs)
     suffix = os.path.splitext(annotations[0])[1] if annotations else "annotation"
     if unmatched == "error" and (without_image or without_annotation):
-        raise ManifestError(_no_partner(keys, list(by_key), folders, suffix))
+        raise ManifestError(_no_partner(keys, list(by_key), folders, suffix, bare))
     if unmatched == "drop":
-        pairs = [both for both in pairs if both[1] is not None]
+        pairs = [both for both in pairs if bare or both[1] is not None]
     else:
         pairs += [(None, path) for path in without_image]
     verb, ending = (
@@ -89,7 +94,7 @@ def _same_name(images: list[str], keys: list[str], folders: tuple[str, str]) -> 
 
 
 def _no_partner(
-    keys: list[str], annotated: list[str], folders: tuple[str, str], suffix: str
+    keys: list[str], annotated: list[str], folders: tuple[str, str], suffix: str, bare: bool
 ) -> str:
     left, right = (pa.chunked_array([names], pa.string()) for names in (keys, annotated))
     words = Words(
@@ -98,8 +103,9 @@ def _no_partner(
         f"images have no {suffix} file",
         f"{suffix} files have no image",
     )
+    lonely = pc.and_(pc.invert(pc.is_in(left, value_set=right)), not bare)
     return explain(
-        Side(left, pc.invert(pc.is_in(left, value_set=right))),
+        Side(left, lonely),
         Side(right, pc.invert(pc.is_in(right, value_set=left))),
         words,
         _CAUSES,
