@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError
 from dfgen.manifest.schema import is_text, label_columns
-from dfgen.samples.features import Feature, FileFeature, Image
+from dfgen.samples.features import Array, Feature, FileFeature, Image
 from dfgen.samples.headers import EXTENSIONS
 from dfgen.samples.reader import Part
 from dfgen.samples.tabular import Category, Number
-from dfgen.training.columns import Columns, paths_of
+from dfgen.training.columns import Columns, paths_of, whole_numbers
 
 Tree = Any
 """One leaf, a list of leaves, or a dict of leaves."""
@@ -37,6 +37,11 @@ def x_feature(columns: Columns, leaf: object, options: Options) -> Feature:
     if not isinstance(leaf, str):
         return _given(columns, "x", leaf)
     name = columns.check("x", leaf)
+    if name == "path" and "index" in columns.names:
+        raise ArgumentError(
+            'x="path" and the column index are rows of array files: write '
+            'x=dfgen.Array("path", shape=..., index="index")'
+        )
     if name == "path":
         return options.image(name)
     values = columns[name]
@@ -240,7 +245,8 @@ def bind(
     given = (x, y)
     x = map_leaves(lambda leaf: x_feature(columns, leaf, options), x)
     if y is None and options.label_mode is not None:
-        y = default_y(columns, taken | {feature.column for feature in leaves(x)})
+        indices = {feature.index for feature in leaves(x) if isinstance(feature, Array)}
+        y = default_y(columns, taken | indices | {feature.column for feature in leaves(x)})
         given = (given[0], y)
     y = map_leaves(lambda leaf: y_feature(columns, leaf, options), y)
     x_names, y_names = name_leaves(x, y)
@@ -256,5 +262,9 @@ def part(columns: Columns, name: str, feature: Feature, root: str | None) -> Par
     """Return the part of a sample that a feature makes, with its values."""
     values = columns[feature.column]
     if isinstance(feature, FileFeature):
-        return Part(name, feature, paths_of(values, feature.column, root))
+        paths = paths_of(values, feature.column, root)
+        if isinstance(feature, Array) and feature.index is not None:
+            rows = whole_numbers(columns, feature.index)
+            paths = pa.StructArray.from_arrays([paths, rows], ["path", "index"])
+        return Part(name, feature, paths)
     return Part(name, feature, feature.encode(values))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dfgen.errors import DecodeError, ManifestError, MissingFileError
+from dfgen.errors import ManifestError, MissingFileError
 from dfgen.manifest.sources.chunk import Chunk
 from dfgen.samples.storage.arrays import HDF5, open_hdf5, open_rows
 
@@ -84,9 +84,9 @@ def _describe(path: str) -> tuple[int, dict[str, pa.Array]]:
         return rows.pop(), labels
     except FileNotFoundError:
         raise MissingFileError(f"There is no file {path}. Looked in {os.getcwd()}.") from None
-    except (DecodeError, OSError, ValueError, pa.ArrowException) as error:
-        if isinstance(error, ManifestError):
-            raise
+    except ManifestError:
+        raise
+    except (OSError, ValueError, pa.ArrowException) as error:  # DecodeError is a ValueError
         raise ManifestError(f"{path} cannot be read: {error}.") from error
 
 
