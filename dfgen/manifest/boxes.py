@@ -153,14 +153,13 @@ def _name_faults(
     images: Images,
 ) -> None:
     """Name the first fault of each row's boxes, where the row has no other problem yet."""
-    for fault, where in faults.items():
-        for box in np.flatnonzero(where):
-            row = rows[box]
-            if problems[row] is not None:
-                continue
-            first = int(np.searchsorted(rows, row))
-            label = table["labels"][int(row)][int(box) - first]
-            corners = ", ".join(f"{number:g}" for number in boxes[box])
-            width, height = images.limits[row]
-            size = f", the image is {width} x {height} pixels" if width else ""
-            problems[row] = f"a box is {fault}: {label} ({corners}){size}"
+    for box in np.flatnonzero(np.any([*faults.values()], axis=0)):
+        row = int(rows[box])
+        if problems[row] is not None:
+            continue
+        fault = next(name for name, where in faults.items() if where[box])
+        label = table["labels"][row][int(box - np.searchsorted(rows, row))]
+        corners = ", ".join(f"{number:g}" for number in boxes[box])
+        width, height = images.limits[row]
+        size = f", the image is {width} x {height} pixels" if width else ""
+        problems[row] = f"a box is {fault}: {label} ({corners}){size}"

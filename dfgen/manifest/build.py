@@ -15,7 +15,7 @@ from dfgen.manifest.boxes import place_boxes
 from dfgen.manifest.categories import to_categories, to_category
 from dfgen.manifest.facts import PANDAS_TYPES, read_facts
 from dfgen.manifest.io import Path, attributes, check_folder, write_manifest
-from dfgen.manifest.paths import stored_paths, tidy, with_paths
+from dfgen.manifest.paths import is_url, stored_paths, tidy, with_paths
 from dfgen.manifest.recipe import Recipe
 from dfgen.manifest.rows import Rows, gather_rows
 from dfgen.manifest.schema import (
@@ -226,6 +226,13 @@ def _facts(table: pa.Table, recipe: Recipe, workers: int | None) -> pa.Table | N
     """Return the facts of each row's file; several rows may share one."""
     if recipe.facts == "none":
         return None
+    addresses = table["path"].filter(is_url(table["path"]))
+    if len(addresses):
+        raise ArgumentError(
+            f"{addresses[0]} is an address, which dfgen does not open to read headers. Give "
+            'facts="none" (--facts none), or with root= (--root) the folder where the files are '
+            "mounted."
+        )
     paths = table["path"].combine_chunks().dictionary_encode()
     facts = read_facts(paths.dictionary.to_pylist(), workers)
     place = facts.column_names.index("format")

@@ -57,12 +57,16 @@ def gather_rows(recipe: Recipe) -> Rows:
     if recipe.kind in ("files", "table"):  # whose columns are known before the work
         _check_names(recipe, [*fields, *labels.column_names])
     labels = _wanted(labels, recipe)
+    if recipe.labels is not None:
+        _refuse_facts(labels, recipe, _name(recipe))
     if recipe.kind == "table":
         rows = Rows(_with_paths_of_table(labels, recipe), recipe.folder)
     else:
         rows = _read_source(recipe, pattern)
         known = [*rows.table.column_names, *labels.column_names]
         _check_names(recipe, [name for name in known if name not in ("path", *ANNOTATED)])
+        if recipe.kind == "metadata":
+            _refuse_facts(rows.table, recipe, str(recipe.metadata))
     if recipe.on is not None:
         rows = _with_labels(rows, labels, recipe, pattern)
     table = rows.table
@@ -94,7 +98,8 @@ def _check_names(recipe: Recipe, known: list[str]) -> None:
     """Check that every column that the recipe names exists."""
     asked: list[tuple[str, str | None]] = [("label", name) for name in recipe.label]
     asked += [("category", name) for name in recipe.category]
-    asked += [("id", recipe.id), ("path_column", recipe.path_column)]
+    asked += [("id", recipe.id)]
+    asked += [("path_column", recipe.path_column)] * (recipe.kind == "table")
     asked += [("stratify", recipe.stratify), ("group", recipe.group)]
     for argument, name in asked:
         if name is not None and name not in known:
@@ -110,14 +115,18 @@ def _wanted(labels: pa.Table, recipe: Recipe) -> pa.Table:
     if recipe.label:
         wanted = {*_named(recipe), _key(recipe), "split"}
         labels = labels.select([name for name in labels.column_names if name in wanted])
-    filled = [name for name in labels.column_names if name in SCHEMA.names]
+    return labels
+
+
+def _refuse_facts(table: pa.Table, recipe: Recipe, where: str) -> None:
+    """Raise if a column is one that the files fill."""
+    filled = [name for name in table.column_names if name in SCHEMA.names and name != "problem"]
     if filled and recipe.facts != "none":
         raise ManifestError(
-            f'The column "{filled[0]}" of {_name(recipe)} is one that dfgen fills from the files. '
+            f'The column "{filled[0]}" of {where} is one that dfgen fills from the files. '
             "Rename it, name the columns that you want with label= (--label), or let dfgen fill "
             'none with facts="none" (--facts none).'
         )
-    return labels
 
 
 def _named(recipe: Recipe) -> set[str | None]:

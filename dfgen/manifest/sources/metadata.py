@@ -54,7 +54,7 @@ def read_metadata(place: str) -> Iterator[Chunk]:
     for split, path in tables.items():
         rows = _read(path)
         if split:
-            names = pc.binary_join_element_wise(split, rows["path"], "/")
+            names = pc.binary_join_element_wise(split, rows["path"].cast(pa.string()), "/")
             rows = rows.set_column(rows.column_names.index("path"), "path", names)
             rows = rows.append_column("split", pa.array([split] * len(rows), pa.string()))
         parts.append(rows)

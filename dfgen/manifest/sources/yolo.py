@@ -23,7 +23,7 @@ import yaml
 from dfgen.errors import ManifestError, MissingFileError
 from dfgen.manifest.schema import Label, quote
 from dfgen.manifest.sources.chunk import Chunk
-from dfgen.manifest.sources.files import list_files, read_files, text_column
+from dfgen.manifest.sources.files import Skipped, list_files, read_files, text_column
 from dfgen.manifest.sources.nesting import BOXES, LABELS
 from dfgen.manifest.sources.pairs import Pair, pair, without_suffix
 from dfgen.manifest.sources.pattern import parse_pattern
@@ -76,17 +76,18 @@ def read_yolo(place: str, unmatched: str = "error") -> Iterator[Chunk]:
         "boxes": {"box_format": "rel_xyxy"},
         "labels": {"class_names": [*data.class_names]},
     }
-    pairs, notes = list[tuple[str, Pair]](), tuple[str, ...]()
+    pairs, notes, skipped = list[tuple[str, Pair]](), tuple[str, ...](), Skipped(list)
     for split, places in data.places.items():
         for images in places:
-            found, said = _found(images, data, unmatched, labelled=split != "test")
+            found, said = _found(images, data, unmatched, skipped, labelled=split != "test")
             pairs += [(split, both) for both in found]
             notes += said
     root = os.path.commonpath([data.root, *(image or text or "" for _, (image, text) in pairs)])
     for start in range(0, max(len(pairs), 1), CHUNK):
         new = [_row(*both, root, data) for both in pairs[start : start + CHUNK]]
-        yield Chunk(pa.Table.from_pylist(new, _SCHEMA), {}, notes, labels, root, len(pairs))
-        notes = ()
+        table = pa.Table.from_pylist(new, _SCHEMA)
+        yield Chunk(table, skipped, notes, labels, root, len(pairs))
+        notes, skipped = (), Skipped(list)
 
 
 def _classified(folder: str) -> Iterator[Chunk]:
@@ -158,13 +159,17 @@ def _place(root: str, place: str, file: str) -> str:
 
 
 def _found(
-    place: str, data: DataSet, unmatched: str, labelled: bool
+    place: str, data: DataSet, unmatched: str, skipped: Skipped, labelled: bool
 ) -> tuple[list[Pair], tuple[str, ...]]:
-    """Return the absolute paths of images and of their text files, and notes."""
+    """Return the absolute paths of images and of their text files, and notes; add to skipped."""
     if not os.path.isdir(place):
         return _listed_images(place, data), ()
     images, texts = _folders(place)
-    paths = [p for chunk in read_files(images) for p in chunk.rows["path"].to_pylist()]
+    below, paths = os.path.relpath(images, data.root).replace(os.sep, "/"), []
+    for chunk in read_files(images):
+        paths += chunk.rows["path"].to_pylist()
+        for reason in chunk.skipped.keys() - {".txt"}:
+            skipped[reason] += [f"{below}/{path}" for path in chunk.skipped[reason]]
     if os.path.isdir(texts):
         found = [text for text in list_files(texts, (".txt",)) if text != "classes.txt"]
         text_column(texts, found)
