@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache, partial
 from math import prod
 
@@ -16,7 +17,9 @@ from dfgen.loading.limits import Limits
 from dfgen.loading.making import Batch, Making
 from dfgen.loading.metrics import Metrics, total
 from dfgen.loading.order import batch_count, permutation, whole
+from dfgen.loading.plan import Plan
 from dfgen.loading.processes import Process, pickled
+from dfgen.loading.receipts import Order
 from dfgen.loading.stream import Stream
 from dfgen.loading.workers import CLOSED, Here, Threads, usable_cpus
 from dfgen.samples.reader import SampleReader
@@ -72,6 +75,8 @@ class Loader:
         skip = on_error == "skip"
         self.reader = reader
         self.batch_size = whole("batch_size", batch_size, least=1)
+        self.plan = Plan(rows, batch_size, tail="drop" if drop_remainder else "short")
+        self.shuffle = shuffle
         self.workers = usable_cpus() if workers is None else whole("workers", workers)
         self.specs = {part.name: part.spec for part in reader.parts}
         self.problems: dict[int, str] = dict(problems or {})
@@ -92,6 +97,7 @@ class Loader:
         self._buffers = Buffers(self.specs)
         self._chunk = -(-batch_size // max(1, self.workers * _CHUNKS_PER_WORKER))
         self._threads = self._start_workers(use_multiprocessing)
+        self._use_multiprocessing = use_multiprocessing
         self._here = Here(self._maker)
         self._lock = threading.Lock()
         self._parked: Stream | None = None
@@ -119,6 +125,25 @@ class Loader:
     def __len__(self) -> int:
         """Return the number of batches of an epoch."""
         return self._length
+
+    @property
+    def order(self) -> Order:
+        """The rows of every batch, worked out apart from what makes the batches."""
+        return Order(self.plan, self._maker.seed if self.shuffle else None, self.reader.ids)
+
+    def reseed(self, seed: int) -> None:
+        """Take the seed of a training that goes on, where none was asked for."""
+        parked = self._swap_parked(None)
+        if parked is not None:
+            parked.close()
+        if self._threads is not None:
+            self._threads.close()
+        self._maker = replace(self._maker, seed=seed)
+        size = self._batches_per_block * self.batch_size
+        rows = partial(_rows, len(self.reader), seed if self.shuffle else None, size)
+        self._block = lru_cache(maxsize=4)(rows)
+        self._here = Here(self._maker)
+        self._threads = self._start_workers(self._use_multiprocessing)
 
     @property
     def metrics(self) -> Metrics:

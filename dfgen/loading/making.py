@@ -1,7 +1,7 @@
 """A batch, and a batch in the making."""
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,11 +22,13 @@ class Batch:
         arrays: name -> array of shape (batch, ...).
         weights: float32 of shape (batch,), or None where no row has a weight.
         rows: int64 of shape (batch,), which row of the manifest each sample is.
+        skipped: places of samples that could not be made, and hold zeros.
     """
 
     arrays: dict[str, npt.NDArray[Any]]
     weights: npt.NDArray[np.float32] | None
     rows: npt.NDArray[np.int64]
+    skipped: tuple[int, ...] = ()
 
 
 @dataclass(eq=False)
@@ -82,5 +84,6 @@ class Making:
         if weights is not None and self._blanks:
             weights[self._blanks] = 0
             weights *= np.float32(size / max(1, size - len(self._blanks)))
+            self.batch = replace(self.batch, skipped=tuple(self._blanks))
             self._blanks = []
         return self.batch, self._problems

@@ -51,6 +51,7 @@ class InputMonitor(keras.callbacks.Callback):
                 f"InputMonitor watches a dfgen.Sequence, fit was given {type(found).__name__}"
             )
         self._input = found
+        found.progress.count_taken()
         self._before = found.metrics
         self._waited = self._lasted = 0.0
 
@@ -63,10 +64,10 @@ class InputMonitor(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """End a step, or several of one execution."""
         now = time.perf_counter()
-        taken = self._input.taken(self.model.steps_per_execution)
+        taken = self._input.progress.taken(batch)
         if taken:
-            self._epoch_waited += max(0.0, taken[0][0] - self._step_began)
-            self._images += sum(rows for _, rows in taken)
+            self._epoch_waited += max(0.0, taken[0].when - self._step_began)
+            self._images += sum(len(handed.rows) for handed in taken)
         self._epoch_lasted += now - self._step_began
         self._step_began = now
 

@@ -2,9 +2,12 @@
 
 import os
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,6 +15,9 @@ import pyarrow.compute as pc
 from dfgen.errors import ManifestError, did_you_mean
 from dfgen.manifest.io import read_table
 from dfgen.manifest.schema import is_text, validate
+from dfgen.samples.reader import Part
+
+_BLOCK = 65_536  # ids made Python objects at once
 
 
 @dataclass(frozen=True)
@@ -121,6 +127,23 @@ def ids_of(columns: Columns, id: str | None, path: str | None, paths: pa.Array |
         "the manifest" if name == "id" else f'the manifest (id="{name}")',
     )
     return ids.to_numpy() if pa.types.is_integer(ids.type) else ids
+
+
+def plain_ids(ids: Any) -> Iterator[object]:
+    """Yield ids, NumPy or Arrow, as plain int or str."""
+    for start in range(0, len(ids), _BLOCK):
+        block = ids[start : start + _BLOCK]
+        yield from block.to_pylist() if isinstance(block, pa.Array) else block.tolist()
+
+
+def labels_digest(parts: Iterable[Part]) -> str:
+    """Return a digest of the targets of every row, 16 hexadecimal digits; files have no part."""
+    digest = blake2b(digest_size=8)
+    for part in parts:
+        if isinstance(part.values, np.ndarray):
+            digest.update(repr((part.name, part.feature, part.values.shape)).encode())
+            digest.update(np.ascontiguousarray(part.values).tobytes())
+    return digest.hexdigest()
 
 
 def paths_of(values: pa.Array, name: str, root: str | None) -> pa.Array:

@@ -4,6 +4,7 @@ Read from Keras 3.12 and 3.15, `keras/src/trainers/epoch_iterator.py`, `data_ada
 and `backend/*/trainer.py`. What leans on Keras's private parts is here and nowhere else:
 
 - `DataAdapter`, which `fit` takes as it is;
+- the EpochIterator's own counts, which a `fit` that goes on in mid-epoch needs shorter once;
 - the calling frames, which tell `fit` from `evaluate` and from the building of a model;
 - the arguments of `fit` that Keras drops in silence for a DataAdapter.
 """
@@ -68,6 +69,31 @@ def epoch_iterator(frame: FrameType) -> Any:
 def is_reset(frame: FrameType) -> bool:
     """Whether the frame is `EpochIterator.reset`, which ends no epoch."""
     return epoch_iterator(frame) is not None and frame.f_code.co_name == "reset"
+
+
+def shorten(keras_iterator: Any, batches: int, done: int) -> Callable[[bool], None]:
+    """Let the EpochIterator of a `fit` that goes on do only what is left of its first epoch.
+
+    Args:
+        keras_iterator: the EpochIterator, before its first step.
+        batches: left of the pass, where it has an end.
+        done: steps of the epoch that were done before, where `steps_per_epoch` tells its length.
+
+    Returns:
+        A function that undoes it when that epoch has ended; is told whether the pass has too.
+    """
+    steps, full = keras_iterator.steps_per_epoch, keras_iterator._num_batches
+    if full is not None:
+        keras_iterator._num_batches = batches
+    if steps is not None:
+        keras_iterator.steps_per_epoch = steps - done
+
+    def undo(pass_has_ended: bool) -> None:
+        keras_iterator.steps_per_epoch = steps
+        if pass_has_ended:
+            keras_iterator._num_batches = full
+
+    return undo
 
 
 def input_of_fit(frame: FrameType | None) -> Any:

@@ -3,7 +3,7 @@
 import inspect
 import os
 from collections.abc import Mapping
-from functools import partial
+from functools import cached_property, partial
 from secrets import randbits
 from typing import Any, Never
 
@@ -13,13 +13,16 @@ from dfgen.errors import ArgumentError, ManifestError, UnknownArgumentError, did
 from dfgen.loading.limits import Limits
 from dfgen.loading.loader import Loader
 from dfgen.loading.order import whole
+from dfgen.loading.receipts import Receipt
+from dfgen.loading.state import State, check_state, ids_digest, make_state
 from dfgen.samples.features import Image
 from dfgen.samples.reader import SampleReader, Transform
 from dfgen.samples.tabular import LABEL_MODES, Category, one_of
 from dfgen.training.binding import Options, Tree, bind, leaves
-from dfgen.training.columns import ids_of, known_problems, open_manifest
+from dfgen.training.columns import ids_of, known_problems, labels_digest, open_manifest, plain_ids
 from dfgen.training.handover import Layout
-from dfgen.training.passes import Cursor, Passes
+from dfgen.training.passes import Passes
+from dfgen.training.progress import Progress
 from dfgen.training.weights import row_weights
 
 # Arguments of `ImageDataGenerator.flow_from_dataframe` and the like, and what they are called here.
@@ -129,6 +132,7 @@ class Sequence(Passes):
         if root is not None and not isinstance(root, str | os.PathLike):
             raise ArgumentError(f"root must be the path of a folder, got {root!r}")
         self.seed = randbits(32) if seed is None else whole("seed", seed)
+        self._seed_was_drawn = seed is None
         options = Options(
             image=partial(Image, size=image_size, color_mode=color_mode, scale=scale),
             label_mode=label_mode,
@@ -162,7 +166,7 @@ class Sequence(Passes):
             limits=limits,
         )
         super().__init__(
-            loader, Cursor(), self._layout_of(weights, on_error), shuffle, endless=False
+            loader, Progress(loader), self._layout_of(weights, on_error), shuffle, endless=False
         )
 
     def _layout_of(self, weights: object, on_error: str) -> Layout:
@@ -178,7 +182,7 @@ class Sequence(Passes):
     @property
     def epoch(self) -> int:
         """Passes completed since the start of training; `evaluate` and `predict` do not count."""
-        return self._cursor.epoch
+        return self.progress.place.epoch
 
     @property
     def class_names(self) -> Any:
@@ -215,7 +219,70 @@ class Sequence(Passes):
         Example:
             >>> model.fit(seq.repeat(), steps_per_epoch=1000, epochs=90)  # doctest: +SKIP
         """
-        return Passes(self._loader, self._cursor, self._layout, self._shuffle, endless=True)
+        return Passes(self._loader, self.progress, self._layout, self._shuffle, endless=True)
+
+    @property
+    def receipt(self) -> Receipt | None:
+        """Which rows were taken in the last epoch that was completed; None before.
+
+        Exact where `InputMonitor` or `BackupAndRestore` watches `fit`, which is what
+        `receipt.counted == "taken"` says. Else it tells what was handed out.
+        """
+        return self.progress.receipt
+
+    def state_dict(self) -> State:
+        """Return how far training has come, as a dict for JSON, under 1 kB.
+
+        Within `fit` it counts the steps that the model took if `InputMonitor` or
+        `BackupAndRestore` watches, which also keeps the model's own state. Else, and in a loop of
+        your own, it counts the batches handed out; TensorFlow fetches them ahead.
+
+        Example:
+            >>> for step, (x, y) in enumerate(seq):  # doctest: +SKIP
+            ...     train_step(x, y)
+            ...     if step % 100 == 99:
+            ...         save(model, seq.state_dict())
+        """
+        place = self.progress.ledger.place
+        return make_state(
+            **self._identity,
+            seed=self.seed,
+            epoch=place.epoch,
+            step=place.step,
+            receipt=place.digest,
+            skipped=place.skipped,
+        )
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state: the next pass yields the rest of its epoch, later ones are whole.
+
+        A Sequence made with `seed=None` takes the seed of the state. Changed labels warn.
+
+        Args:
+            state: what `state_dict` gave, also after JSON.
+
+        Raises:
+            ArgumentError: it is the state of other rows, another seed, order or batch size, cut
+                short, or of a newer dfgen.
+        """
+        seed = state.get("seed") if self._seed_was_drawn and isinstance(state, Mapping) else None
+        seed = seed if isinstance(seed, int) else self.seed
+        place = check_state(state, **self._identity, seed=seed)
+        if seed != self.seed:
+            self._loader.reseed(seed)
+            self.seed = seed
+        self.progress.go_to(place)
+
+    @cached_property
+    def _identity(self) -> dict[str, Any]:
+        """What tells this Sequence's order of rows from another's."""
+        return {
+            "shuffle": self._shuffle,
+            "batch_size": self.batch_size,
+            "rows": len(self._columns),
+            "ids": ids_digest(plain_ids(self._loader.reader.ids)),
+            "labels": labels_digest(self._binding[name] for name in leaves(self._binding.y)),
+        }
 
     def close(self) -> None:
         """End the threads; the Sequence cannot be used any more."""
@@ -232,9 +299,12 @@ class Sequence(Passes):
             f"{name} {'x'.join(map(str, spec.shape)) or 'scalar'} {spec.dtype}"
             for name, spec in self._loader.specs.items()
         )
+        place, counted = self.progress.ledger.place, self.progress.ledger.counted
+        under_way = place.step and place.epoch == self.epoch
+        step = f", {place.step:,} of its batches {counted}" if under_way else ""
         return (
             f"<dfgen.Sequence: {len(self._columns):,} rows, {len(self):,} batches of "
-            f"{self.batch_size}; {arrays}; seed {self.seed}, epoch {self.epoch}>"
+            f"{self.batch_size}; {arrays}; seed {self.seed}, epoch {self.epoch}{step}>"
         )
 
 
