@@ -76,9 +76,7 @@ class Generations:
             try:
                 facts, arrays = _read(path)
             except (OSError, ValueError) as error:
-                print(
-                    f"dfgen: {path} is damaged ({error}): trying the backup before it", flush=True
-                )
+                print(f"dfgen: {path} is damaged ({error}): trying the one before", flush=True)
                 continue
             if facts["format"] != FORMAT:
                 raise ArgumentError(
