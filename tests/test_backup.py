@@ -229,7 +229,7 @@ def test_sigterm_saves_after_the_step_and_leaves_the_program(whole, tmp_path, pl
     _, epoch, step = place
     saved = Generations(tmp_path).load()
     assert (saved[1]["epoch"], saved[1]["step"]) == (epoch, step + 1)
-    assert f"dfgen: SIGTERM. Saved {saved[0]}: the same program will go on there\n" in (
+    assert f"dfgen: SIGTERM. Saved to {tmp_path}: the same program goes on\n" in (
         capsys.readouterr().out
     )
     assert_same_weights(fit(tmp_path)[0], whole[0])

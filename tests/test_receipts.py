@@ -227,7 +227,9 @@ def test_rows_left_out_and_skipped_are_told(frame, tmp_path):
 def plant(seq, change):
     """Have the loader make another batch than it is asked for."""
     start = seq._loader.start
-    seq._loader.start = lambda epoch, step: start(epoch, change(step))
+    seq._loader.start = lambda epoch, step, *rest, **options: start(
+        epoch, change(step), *rest, **options
+    )
 
 
 @pytest.mark.parametrize("change", [lambda step: 6 if step == 5 else step])

@@ -68,31 +68,42 @@ class Maker:
         """
         self.reader.gather(chunk.rows, arrays)
         blanks: dict[int, str | None] = {}
-        if not self.reader.reads_rows and not chunk.known:
-            watch.counts["samples"] += len(chunk.rows)
-            return blanks
-        for place, row in enumerate(chunk.rows.tolist()):
-            if cancelled():
-                break
-            watch.row = row
-            out = {name: array[place, ...] for name, array in arrays.items()}
-            try:
+        made = len(chunk.rows)
+        if self.reader.reads_rows or chunk.known:
+            made = self._read_rows(chunk, arrays, watch, cancelled, blanks)
+        if blanks:
+            for array in arrays.values():
+                array[list(blanks)] = 0
+        watch.counts["samples"] += made - len(blanks)
+        return blanks
+
+    def _read_rows(
+        self,
+        chunk: Chunk,
+        arrays: Arrays,
+        watch: Watch,
+        cancelled: Callable[[], bool],
+        blanks: dict[int, str | None],
+    ) -> int:
+        """Fill what needs files or the transform, note what stays blank; return the rows done."""
+        try:
+            for place, row in enumerate(chunk.rows.tolist()):
+                if cancelled():
+                    return place
                 if row in chunk.known:
                     blanks[place] = None
-                else:
+                    continue
+                watch.row = row
+                out = {name: array[place, ...] for name, array in arrays.items()}
+                try:
                     self.reader.read(row, out, self._rng(chunk.epoch, row), watch)
-            except DfgenError as error:
-                if not self.skip or isinstance(error, TransformError):
-                    raise  # a transform that fails is a mistake in the program, not in a file
-                blanks[place] = str(error)
-            finally:
-                watch(IDLE)
-            if place in blanks:
-                for array in out.values():
-                    array[...] = 0
-            else:
-                watch.counts["samples"] += 1
-        return blanks
+                except DfgenError as error:
+                    if not self.skip or isinstance(error, TransformError):
+                        raise  # a transform that fails is a mistake in the program, not in a file
+                    blanks[place] = str(error)
+        finally:
+            watch(IDLE)
+        return len(chunk.rows)
 
     def _rng(self, epoch: int, row: int) -> np.random.Generator | None:
         if self.reader.transform is None:

@@ -113,7 +113,7 @@ class Order:
 
     def _batches(self, epoch: int, step: int) -> dict[tuple[int, int], tuple[Rows, Rows]]:
         """Return this batch and some that follow."""
-        end = min(step + max(1, _BLOCK // self.plan.batch_size), len(self.plan))
+        end = min(step + max(1, _BLOCK // self.plan.size), len(self.plan))
         positions = [self.plan.positions(step) for step in range(step, end)]
         rows = together = np.concatenate(positions)
         if self.seed is not None:

@@ -6,8 +6,8 @@ that its decoder refuses is an error; no other decoder is tried.
 
 import io
 import math
+import struct
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import cv2
@@ -21,8 +21,8 @@ from dfgen.samples.headers import (
     BITS_PER_SAMPLE,
     EXTRA_SAMPLES,
     PILLOW,
-    Header,
     array_header,
+    check_size,
     parse_header,
     sniff,
     tiff_tags,
@@ -51,6 +51,8 @@ _REDUCED = {
 
 # EXIF orientation -> how to flip, after transposing from 5 on: 0 top to bottom, 1 left to right
 _FLIPS = {2: 1, 3: -1, 4: 0, 6: 1, 7: -1, 8: 0}
+
+_PNG_SIZE = struct.Struct(">16xII")  # signature, length and name of the first chunk; width, height
 
 _PILLOW_MODES = {"grayscale": "L", "rgb": "RGB", "rgba": "RGBA"}
 
@@ -99,17 +101,20 @@ def decode_reduced(
     format = sniff(data[:16])
     if format not in DECODERS:
         raise DecodeError("this is a .npy array, not an image: use dfgen.Array for this column")
-    header = _header(data, format)
-    reduced = reduction(header.size) if format == "jpeg" else 1
-    decoder = partial(_direct, reduced=reduced) if reduced > 1 else DECODERS[format]
+    size, orientation = _geometry(data, format)
+    reduced = reduction(size) if format == "jpeg" else 1
     try:
-        pixels = decoder(data, color_mode)
+        if reduced > 1:
+            pixels = _direct(data, color_mode, reduced)
+        else:
+            pixels = DECODERS[format](data, color_mode)
     except (cv2.error, OSError, ValueError, SyntaxError, EOFError, DecompressionBombError) as error:
         raise DecodeError(f"broken {format} file: {getattr(error, 'err', error)}") from error
-    pixels = _turn(pixels, header.orientation)
+    if orientation > 1:
+        pixels = _turn(pixels, orientation)
     if reduced == 1:
         return pixels, pixels.shape[:2]
-    return pixels, (header.size[0] / reduced, header.size[1] / reduced)
+    return pixels, (size[0] / reduced, size[1] / reduced)
 
 
 def decode_array(data: bytes) -> npt.NDArray[Any]:
@@ -169,7 +174,7 @@ def _png(data: bytes, color_mode: str) -> Pixels:
 
 def _with_channels(pixels: Pixels, color_mode: str) -> Pixels:
     """Give grayscale its channel."""
-    return pixels.reshape(*pixels.shape[:2], CHANNELS[color_mode])
+    return pixels if pixels.ndim == 3 else pixels.reshape(*pixels.shape, CHANNELS[color_mode])
 
 
 def _with_pillow(data: bytes, color_mode: str) -> Pixels:
@@ -199,21 +204,27 @@ DECODERS: dict[str, Callable[[bytes, str], Pixels]] = {
 """Format -> its decoder. OpenCV is twice as fast as Pillow where both open a format."""
 
 
-def _header(data: bytes, format: str) -> Header:
-    """Return a header that tells how to turn the pixels; refuse images too large to decode."""
+def _geometry(data: bytes, format: str) -> tuple[tuple[int, int], int]:
+    """Return (height, width), where a decoder asks for it, and the EXIF orientation still to apply.
+
+    Refuses images too large to decode. WebP and PNG without EXIF are spared most of their header:
+    5 % of the time of a WebP, 15 % of a small PNG.
+    """
     if format == "webp" and b"EXIF" not in data:
-        return Header(format)  # spares 5 % of the time; no WebP is larger than MAX_PIXELS
+        return (0, 0), 1  # no WebP is larger than MAX_PIXELS
+    if format == "png" and len(data) > _PNG_SIZE.size and b"eXIf" not in data:
+        width, height = _PNG_SIZE.unpack_from(data)
+        check_size(width, height)
+        return (height, width), 1
     header = parse_header(io.BytesIO(data), format)
     if format == "tiff":  # both TIFF decoders turn by themselves
-        return Header(format)
-    return header
+        return header.size, 1
+    return header.size, header.orientation
 
 
 def _turn(pixels: Pixels, orientation: int) -> Pixels:
     """Turn pixels upright, by the table of EXIF 2.32, section 4.6.4, tag 0x0112."""
-    turned = pixels
-    if orientation >= 5:
-        turned = cv2.transpose(turned)
+    turned = cv2.transpose(pixels) if orientation >= 5 else pixels
     if orientation in _FLIPS:
         turned = cv2.flip(turned, _FLIPS[orientation])
     return turned.reshape(*turned.shape[:2], pixels.shape[2])

@@ -140,13 +140,21 @@ def parse_header(file: IO[bytes], format: str) -> Header:
         raise DecodeError(f"broken {format} header: cut short, or not {format} at all") from error
     except (OSError, ValueError, SyntaxError, PIL.Image.DecompressionBombError) as error:
         raise DecodeError(f"broken {format} header: {error}") from error
-    width, height = header.width or 0, header.height or 0
+    check_size(header.width or 0, header.height or 0)
+    return header
+
+
+def check_size(width: int, height: int) -> None:
+    """Refuse an image of more than MAX_PIXELS.
+
+    Raises:
+        DecodeError: it is.
+    """
     if width * height > MAX_PIXELS:
         raise DecodeError(
             f"the image is {width} x {height}: more than {MAX_PIXELS:,} pixels are not decoded. "
             "Cut it into tiles first, or drop this row"
         )
-    return header
 
 
 def array_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

@@ -67,25 +67,37 @@ class SampleReader:
     @cached_property
     def reads_rows(self) -> bool:
         """Whether there is anything to do row by row: files to read, or a transform."""
-        files = any(isinstance(part.feature, FileFeature) for part in self.parts)
-        return files or self.transform is not None
+        return bool(self._files) or self.transform is not None
 
     @cached_property
-    def _scratch(self) -> dict[str, Spec]:
-        """What is not read straight into the batch, since it is transformed or scaled first."""
-        features = {part.name: part.feature for part in self.parts}
-        return {
-            name: feature.sample_spec
-            for name, feature in features.items()
-            if isinstance(feature, FileFeature)
-            and (self.transform is not None or feature.sample_spec != feature.spec)
-        }
+    def _files(self) -> list[tuple[str, FileFeature, pa.Array, Spec | None]]:
+        """What files are read for: name, feature, paths, and the spec of what comes in between.
+
+        None: pixels go straight into the batch, where they are neither transformed nor scaled.
+        """
+        return [
+            (part.name, feature, part.values, self._between(feature))
+            for part in self.parts
+            if isinstance(feature := part.feature, FileFeature)
+        ]
+
+    def _between(self, feature: FileFeature) -> Spec | None:
+        straight = self.transform is None and feature.sample_spec == feature.spec
+        return None if straight else feature.sample_spec
+
+    @cached_property
+    def _columns(self) -> list[tuple[str, ColumnFeature, Values]]:
+        """What the table alone knows: name, feature, encoded values."""
+        return [
+            (part.name, feature, part.values)
+            for part in self.parts
+            if isinstance(feature := part.feature, ColumnFeature)
+        ]
 
     def gather(self, rows: npt.NDArray[np.int64], out: Mapping[str, Values]) -> None:
         """Fill what the table alone knows, for all rows of a batch at once."""
-        for part in self.parts:
-            if isinstance(part.feature, ColumnFeature):
-                out[part.name][...] = part.feature.gather(part.values[rows])
+        for name, feature, values in self._columns:
+            out[name][...] = feature.gather(values[rows])
 
     def read(
         self,
@@ -105,33 +117,26 @@ class SampleReader:
         Raises:
             DfgenError: of the kind that fits, naming the row's id and path.
         """
-        sample: Sample = {}
-        for part in self.parts:
-            if not isinstance(part.feature, FileFeature):
-                sample[part.name] = out[part.name]
-                continue
-            path = part.values[row].as_py()
-            spec = self._scratch.get(part.name)
-            target = out[part.name] if spec is None else np.empty(spec.shape, spec.dtype)
-            try:
-                part.feature.read(path, target, self.store, watch)
-            except (DecodeError, MissingFileError) as error:
-                raise type(error)(f"{self.where(row)}: {error}") from error
-            except MemoryError:
-                raise
-            except Exception as error:  # a decoder that raises what it never should
-                raise DecodeError(f"{self.where(row)}: {type(error).__name__}: {error}") from error
-            sample[part.name] = target
+        sample: Sample = dict(out)
+        try:
+            for name, feature, values, spec in self._files:
+                if spec is not None:
+                    sample[name] = np.empty(spec.shape, spec.dtype)
+                feature.read(values[row].as_py(), sample[name], self.store, watch)
+        except (DecodeError, MissingFileError) as error:
+            raise type(error)(f"{self.where(row)}: {error}") from error
+        except MemoryError:
+            raise
+        except Exception as error:  # a decoder that raises what it never should
+            raise DecodeError(f"{self.where(row)}: {type(error).__name__}: {error}") from error
         if self.transform is not None:
             watch("transform")
             sample = self._transformed(row, sample, rng)
-        for part in self.parts:
-            if sample[part.name] is out[part.name]:
-                continue
-            if isinstance(part.feature, FileFeature):
-                part.feature.finish(sample[part.name], out[part.name])
-            else:
-                out[part.name][...] = sample[part.name]
+            for name, _, _ in self._columns:
+                out[name][...] = sample[name]
+        for name, feature, _, spec in self._files:
+            if spec is not None:
+                feature.finish(sample[name], out[name])
 
     def _transformed(self, row: int, sample: Sample, rng: np.random.Generator | None) -> Sample:
         """Run the user's transform, and check that it gives back what it was given."""
@@ -166,8 +171,6 @@ class SampleReader:
     def where(self, row: int) -> str:
         """Return the id and paths of a row, for messages."""
         paths = [
-            f"{part.feature.column}={part.values[row].as_py()!r}"
-            for part in self.parts
-            if isinstance(part.feature, FileFeature)
+            f"{feature.column}={values[row].as_py()!r}" for _, feature, values, _ in self._files
         ]
         return ", ".join([f"row id={self.id(row)!r}", *paths])

@@ -32,8 +32,12 @@ class BackupAndRestore(keras.callbacks.Callback):
     of Python and NumPy would draw. `History` and the progress bar begin with the epoch where it
     goes on.
 
+    Of several processes that train together (`shard`) the first one saves, and all go on from what
+    it saved, so they must see the same folder. Its receipts stay exact; on the others that of the
+    epoch in which training goes on has the digest of the first one's rows until there.
+
     Args:
-        backup_dir: a local folder for these backups alone; made if it is not there.
+        backup_dir: a folder for these backups alone; made if it is not there.
         sequence: the `dfgen.Sequence` that `fit` trains on, itself or as `repeat()`.
         save_freq: `"epoch"` saves after each epoch and what callbacks do at its end; a number saves
             after so many steps, and where an epoch's last step is due, with the end of the epoch.
@@ -137,10 +141,10 @@ class BackupAndRestore(keras.callbacks.Callback):
         self.model._initial_epoch = self._initial_epoch
         if self._sigterm.noticed:
             self._save()
-        elif self._delete:
-            self._backups.delete()
-        else:
+        elif not self._delete:
             self._save(ended=True)
+        elif self._is_first:
+            self._backups.delete()
 
     def _save(self, ended: bool = False) -> None:
         facts = {
@@ -149,10 +153,13 @@ class BackupAndRestore(keras.callbacks.Callback):
             "ended": ended,
             "input": self._sequence.state_dict(),
         }
-        path = self._backups.save(facts, snapshot(self.model))
+        arrays = snapshot(self.model)
+        if self._is_first:
+            self._backups.save(facts, arrays)
         self._due, self._unsaved = False, 0
         if self._sigterm.noticed:
-            print(f"\ndfgen: SIGTERM. Saved {path}: the same program will go on there", flush=True)
+            folder = self._backups.folder
+            print(f"\ndfgen: SIGTERM. Saved to {folder}: the same program goes on", flush=True)
             self._sigterm.end()
 
     def _go_on(self, path: str, facts: Mapping[str, Any], arrays: Arrays) -> None:
@@ -172,6 +179,11 @@ class BackupAndRestore(keras.callbacks.Callback):
         self._step = self._progress.steps_done = step
         after = f" after {step} of {steps} steps" if step else ""
         print(f"dfgen: going on in epoch {epoch + 1}{after}, from {path}", flush=True)
+
+    @property
+    def _is_first(self) -> bool:
+        """Whether this is the first of the processes that train together."""
+        return self._sequence.shard[0] == 0
 
     def _is_input(self, found: Any) -> bool:
         """Whether this is the Sequence, or its `repeat()`."""

@@ -50,12 +50,46 @@ _DRIVERS = {
 
 def driver(frame: FrameType | None) -> str | None:
     """Return what in Keras drives the iteration: fit, evaluate, predict, build, or None."""
+    caller = _caller(frame)
+    return None if caller is None else _DRIVERS[caller.f_code.co_name]
+
+
+def _caller(frame: FrameType | None) -> FrameType | None:
+    """Return the frame of the model's method that drives the iteration."""
     while frame is not None:
-        found = _DRIVERS.get(frame.f_code.co_name)
-        if found and str(frame.f_globals.get("__name__", "")).startswith("keras.src."):
-            return found
+        of_keras = str(frame.f_globals.get("__name__", "")).startswith("keras.src.")
+        if of_keras and frame.f_code.co_name in _DRIVERS:
+            return frame
         frame = frame.f_back
     return None
+
+
+@dataclass(frozen=True)
+class Use:
+    """What one of Keras's EpochIterators is made for.
+
+    Args:
+        driver: fit, evaluate or predict; evaluate also for the validation data of fit.
+        model: whose method that is.
+        steps: how many batches were asked for, or None.
+    """
+
+    driver: str
+    model: Any
+    steps: int | None
+
+
+def use_of(frame: FrameType) -> Use | None:
+    """Return what an EpochIterator is made for if the frame is its `__init__`, else None."""
+    caller = _caller(frame)
+    if not _makes_iterator(frame) or caller is None:
+        return None
+    name = "evaluate" if _validates(frame) else _DRIVERS[caller.f_code.co_name]
+    return Use(name, caller.f_locals["self"], frame.f_locals.get("steps_per_epoch"))
+
+
+def _makes_iterator(frame: FrameType) -> bool:
+    return epoch_iterator(frame) is not None and frame.f_code is EpochIterator.__init__.__code__
 
 
 def epoch_iterator(frame: FrameType) -> Any:
@@ -116,7 +150,7 @@ def check_arguments(frame: FrameType, shuffle: bool, endless: bool) -> None:
     Raises:
         ArgumentError: naming the argument of Sequence that does what was meant.
     """
-    if epoch_iterator(frame) is None or frame.f_code is not EpochIterator.__init__.__code__:
+    if not _makes_iterator(frame):
         return
     given = frame.f_locals
     caller = driver(frame)
@@ -246,7 +280,10 @@ class Layout:
     def batch(self, batch: Batch) -> tuple[Any, ...]:
         """Return (x,), (x, y) or (x, y, weights), always the same of them."""
         nested = self._nest({name: self._array(name, a) for name, a in batch.arrays.items()})
-        return (*nested, batch.weights) if self.weighted else nested
+        if not self.weighted:
+            return nested
+        weights = batch.weights
+        return *nested, np.ones(len(batch.rows), np.float32) if weights is None else weights
 
     def specs(self, specs: Mapping[str, Spec]) -> tuple[Any, ...]:
         """Return the Spec of every array, nested as the batches are."""

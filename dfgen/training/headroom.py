@@ -11,6 +11,7 @@ import keras
 from dfgen.errors import ArgumentError, did_you_mean
 from dfgen.loading.loader import Loader
 from dfgen.loading.making import Batch, Making
+from dfgen.loading.plan import Plan
 from dfgen.training.callbacks import InputMonitor
 from dfgen.training.passes import Passes
 from dfgen.training.progress import Progress
@@ -157,8 +158,8 @@ class _Replay(Loader):
         super().__init__(loader.reader, batch_size=loader.batch_size, workers=0)
         self._kept = kept
 
-    def start(self, epoch: int, step: int) -> Making:
-        return Making(self._kept[step % len(self._kept)], (epoch, step), pending=0)
+    def start(self, epoch: int, step: int, plan: Plan | None = None, spread: bool = True) -> Making:
+        return Making(self._kept[step % len(self._kept)], (epoch, step), self.plan, pending=0)
 
     def result(self, making: Making) -> Batch:
         return making.batch

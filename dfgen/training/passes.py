@@ -10,6 +10,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -18,19 +19,23 @@ import keras
 
 from dfgen.loading.loader import Loader
 from dfgen.loading.metrics import Metrics
+from dfgen.loading.plan import Plan
 from dfgen.loading.receipts import Handed
 from dfgen.loading.state import Place
 from dfgen.loading.stream import Stream
+from dfgen.training.division import check_not_empty, divide
 from dfgen.training.handover import (
     DataAdapter,
     Layout,
     TorchBatches,
+    Use,
     check_arguments,
     driver,
     epoch_iterator,
     is_reset,
     shorten,
     tensorflow_dataset,
+    use_of,
 )
 from dfgen.training.progress import Progress
 
@@ -43,24 +48,23 @@ class Pass:
     Args:
         loader: makes the batches.
         progress: where to begin, and what counts the batches.
-        layout: nests the arrays of a batch as Keras wants them.
+        run: whose pass it is.
         endless: whether it goes on into the next epoch.
-        driver: who asks: fit, evaluate, predict, build, or None for a loop of the user's own.
     """
 
     def __init__(
         self,
         loader: Loader,
         progress: Progress,
-        layout: Layout,
+        run: "Run",
         endless: bool,
-        driver: str | None,
     ) -> None:
         self._loader = loader
         self._progress = progress
-        self._layout = layout
+        self._layout = run.layout
+        self._plan = run.plan
+        self._driver = run.driver
         self._endless = endless
-        self._driver = driver
         self._left: int | None = None
         self._stream: Stream | None = None
         self._lock = threading.Lock()
@@ -87,9 +91,9 @@ class Pass:
         place = place if follows else Place(place.epoch)
         self._epoch = place.epoch
         if not self._endless:
-            self._left = len(self._loader) - place.step
+            self._left = len(self._plan) - place.step
         self._ledger = progress.fit if self._driver else progress.begin_loop(place)
-        self._stream = self._loader.stream(place.epoch, place.step)
+        self._stream = self._loader.stream(place.epoch, place.step, self._plan)
         self._stream.repeat_epoch = self._driver in ("evaluate", "predict")
         self._abandon = weakref.finalize(self, self._stream.close)
 
@@ -114,12 +118,19 @@ class Run:
     """What one of Keras's EpochIterators does with a Sequence: several may, one inside the other.
 
     Args:
+        plan: how an epoch is divided into batches.
+        layout: how a batch is nested.
         keras_iterator: a weak reference to it, or None for a use without one.
     """
 
-    def __init__(self, keras_iterator: "weakref.ref[Any] | None" = None) -> None:
+    def __init__(
+        self, plan: Plan, layout: Layout, keras_iterator: "weakref.ref[Any] | None" = None
+    ) -> None:
+        self.plan = plan
+        self.layout = layout
         self.keras_iterator = keras_iterator
         self.driver: str | None = None
+        """Who asks: fit, evaluate, predict, build, or None for a loop of the user's own."""
         self.undo: Callable[[bool], None] | None = None
         """Gives Keras's epochs their full length again."""
         self.failure: Exception | None = None
@@ -162,8 +173,23 @@ class Passes(keras.utils.PyDataset, DataAdapter):
     @property
     def num_batches(self) -> int | None:
         """Batches of a pass; None where passes have no end."""
-        check_arguments(sys._getframe(1), self._shuffle, self._endless)
-        return None if self._endless else len(self._loader)
+        frame = sys._getframe(1)
+        check_arguments(frame, self._shuffle, self._endless)
+        run = self._run(frame)
+        if (use := use_of(frame)) is not None:
+            self._divide(run, use)
+        return None if self._endless else len(run.plan)
+
+    def _divide(self, run: Run, use: Use) -> None:
+        """Settle how a run's batches are divided over processes and devices."""
+        weighable = self._layout.y is not None
+        run.plan, divided = divide(
+            self._loader.given, use, weighable=weighable, endless=self._endless
+        )
+        if divided and weighable:
+            run.layout = replace(self._layout, weighted=True)
+        if use.driver == "fit":
+            self._loader.plan = run.plan
 
     @property
     def metrics(self) -> Metrics:
@@ -182,6 +208,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
 
     def __getitem__(self, index: int) -> Any:
         """Return batch `index` of the current epoch; any index, any order, any thread."""
+        check_not_empty(self._loader.plan)
         length = len(self._loader)
         epochs, step = divmod(index, length) if self._endless else (0, index)
         if not self._endless and not -length <= index < length:
@@ -191,14 +218,12 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         )
 
     def __iter__(self) -> Iterator[Any]:
-        return self._pass(None)
-
-    def _pass(self, driver: str | None) -> Pass:
-        return Pass(self._loader, self.progress, self._layout, self._endless, driver)
+        return self.new_pass(self._run(None))
 
     def new_pass(self, run: Run) -> Iterator[Any]:
         """Return a pass of NumPy arrays for one run."""
-        return self._pass(run.driver)
+        check_not_empty(run.plan)
+        return Pass(self._loader, self.progress, run, self._endless)
 
     def get_numpy_iterator(self) -> Iterator[Any]:
         """Return a pass of NumPy arrays."""
@@ -214,14 +239,16 @@ class Passes(keras.utils.PyDataset, DataAdapter):
 
     def get_tf_dataset(self) -> Any:
         """Return a tf.data.Dataset of passes."""
-        return tensorflow_dataset(self, self.specs, self._run(sys._getframe(1)))
+        run = self._run(sys._getframe(1))
+        return tensorflow_dataset(self, run.layout.specs(self._loader.specs), run)
 
-    def _run(self, frame: FrameType) -> Run:
+    def _run(self, frame: FrameType | None) -> Run:
         """Return the run of the EpochIterator whose method a frame runs."""
-        found = epoch_iterator(frame)
+        plan, layout = self._loader.plan, self._layout
+        found = None if frame is None else epoch_iterator(frame)
         if found is None:
-            return Run()
-        return self._runs.setdefault(found, Run(weakref.ref(found)))
+            return Run(plan, layout)
+        return self._runs.setdefault(found, Run(plan, layout, weakref.ref(found)))
 
     def on_epoch_begin(self) -> None:
         """Keras begins a pass."""

@@ -21,6 +21,7 @@ from dfgen.samples.tabular import LABEL_MODES, Category, one_of
 from dfgen.training.binding import Options, Tree, bind, leaves
 from dfgen.training.columns import ids_of, known_problems, labels_digest, open_manifest, plain_ids
 from dfgen.training.handover import Layout
+from dfgen.training.hosts import resolve_shard
 from dfgen.training.passes import Passes
 from dfgen.training.progress import Progress
 from dfgen.training.weights import row_weights
@@ -62,7 +63,7 @@ class Sequence(Passes):
         id: the column that tells rows apart. None takes `id`, else the paths where unique.
         sample_weight: a column of numbers, what each row counts in the loss.
         class_weight: class number or name -> weight, for one target of classes.
-        batch_size: rows of a batch.
+        batch_size: rows of a batch; with `shard`, of all processes together.
         image_size: (height, width) of images in pixels.
         color_mode: `"rgb"`, `"rgba"` or `"grayscale"`.
         label_mode: `"int"` (int32), `"categorical"` (one-hot float32), `"binary"` (float32 of shape
@@ -77,13 +78,20 @@ class Sequence(Passes):
             scaling. `sample` is a dict of arrays: by its key in a dict x or y, else `image`,
             `array`, `number`, `label`, numbered (`image_0`) where there are several.
         on_error: `"raise"`, or `"skip"`: a bad row keeps its place with zeros and weight 0, is
-            listed in `problems`, and the real rows of its batch weigh batch / real. Keras's
-            `metrics=` ignore weights: use `weighted_metrics=`.
+            listed in `problems`, and the real rows of its batch (with `shard`, of this process's
+            part of it) weigh batch / real. Keras's `metrics=` ignore weights: use
+            `weighted_metrics=`.
         workers: threads; None = the CPUs this process may use; 0 = the calling thread.
         use_multiprocessing: a process for each worker, for transforms that hold the GIL.
         max_queue_size: batches ready or in the making.
         limits: `dfgen.Limits`: bytes of batches in flight, seconds for one read.
         root: folder where relative paths of a frame begin; None = the working folder.
+        shard: (index, count): this is process `index` of `count` that train together, and makes
+            `batch_size / count` rows of every batch. `"auto"` asks `keras.distribution`,
+            `torch.distributed`, `TF_CONFIG`, JAX, or the variables RANK and WORLD_SIZE. Batches
+            that processes or devices share are always full and weighted: `fit` leaves out the
+            last rows of an epoch that fill none (`left_out`), `evaluate` fills up with rows of
+            weight 0, which Keras's `metrics=` would count: use `weighted_metrics=`.
 
     Raises:
         ManifestError: the manifest cannot be used: a column, an id, a path, a label.
@@ -122,6 +130,7 @@ class Sequence(Passes):
         max_queue_size: int = 10,
         limits: Limits | None = None,
         root: str | os.PathLike[str] | None = None,
+        shard: tuple[int, int] | str | None = None,
         **unknown: Never,
     ) -> None:
         _refuse_unknown(unknown)
@@ -157,6 +166,7 @@ class Sequence(Passes):
             shuffle=shuffle,
             seed=self.seed,
             drop_remainder=drop_remainder,
+            shard=resolve_shard(shard),
             weights=weights,
             on_error=on_error,
             problems=problems,
@@ -165,15 +175,14 @@ class Sequence(Passes):
             max_queue_size=max_queue_size,
             limits=limits,
         )
-        super().__init__(
-            loader, Progress(loader), self._layout_of(weights, on_error), shuffle, endless=False
-        )
+        weighted = weights is not None or on_error == "skip" or loader.plan.shard[1] > 1
+        layout = self._layout_of(weighted)
+        super().__init__(loader, Progress(loader), layout, shuffle, endless=False)
 
-    def _layout_of(self, weights: object, on_error: str) -> Layout:
+    def _layout_of(self, weighted: bool) -> Layout:
         binding = self._binding
-        weighted = binding.y is not None and (weights is not None or on_error == "skip")
         images = {part.name for part in binding.parts if isinstance(part.feature, Image)}
-        return Layout(binding.x, binding.y, frozenset(images), weighted)
+        return Layout(binding.x, binding.y, frozenset(images), weighted and binding.y is not None)
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch."""
@@ -183,6 +192,20 @@ class Sequence(Passes):
     def epoch(self) -> int:
         """Passes completed since the start of training; `evaluate` and `predict` do not count."""
         return self.progress.place.epoch
+
+    @property
+    def shard(self) -> tuple[int, int]:
+        """(index, count) of this process among those that share each batch."""
+        return self._loader.plan.shard
+
+    @property
+    def left_out(self) -> int:
+        """Rows that `fit` leaves out at the end of each epoch, other ones each time.
+
+        0, unless `drop_remainder` asks for it or processes or devices share each batch. Devices are
+        known once `fit` has begun.
+        """
+        return self._loader.plan.left_out
 
     @property
     def class_names(self) -> Any:
@@ -299,12 +322,15 @@ class Sequence(Passes):
             f"{name} {'x'.join(map(str, spec.shape)) or 'scalar'} {spec.dtype}"
             for name, spec in self._loader.specs.items()
         )
+        index, count = self.shard
+        part = f"; part {index} of {count}" if count > 1 else ""
+        part += f"; {self.left_out:,} rows left out of each epoch" if self.left_out else ""
         place, counted = self.progress.ledger.place, self.progress.ledger.counted
         under_way = place.step and place.epoch == self.epoch
         step = f", {place.step:,} of its batches {counted}" if under_way else ""
         return (
             f"<dfgen.Sequence: {len(self._columns):,} rows, {len(self):,} batches of "
-            f"{self.batch_size}; {arrays}; seed {self.seed}, epoch {self.epoch}{step}>"
+            f"{self.batch_size}{part}; {arrays}; seed {self.seed}, epoch {self.epoch}{step}>"
         )
 
 
