@@ -152,9 +152,7 @@ class Loader:
 
     def reseed(self, seed: int) -> None:
         """Take the seed of a training that goes on, where none was asked for."""
-        parked = self._swap_parked(None)
-        if parked is not None:
-            parked.close()
+        self.park(None)
         if self._threads is not None:
             self._threads.close()
         self._maker = replace(self._maker, seed=seed)
@@ -174,10 +172,6 @@ class Loader:
         workers = self._threads.workers if self._threads is not None else [self._here]
         watches = [worker.watch for worker in workers]
         return total(watches, self._waited, self._handed_out)
-
-    def positions(self, step: int) -> Rows:
-        """Return which positions of an epoch's order a batch of training holds on this host."""
-        return self.plan.positions(step)
 
     def rows(self, epoch: int, step: int, plan: Plan | None = None) -> Rows:
         """Return the rows of one batch on this host: those at its positions of the order."""
@@ -204,8 +198,8 @@ class Loader:
             parked.close()
         return Stream(self, (epoch, step), plan)
 
-    def park(self, stream: Stream) -> None:
-        """Keep a stream with what it has made ahead, for whoever goes on where it is."""
+    def park(self, stream: Stream | None) -> None:
+        """Keep a stream with what it has made ahead, for whoever goes on where it is; or none."""
         parked = self._swap_parked(stream)
         if parked is not None:
             parked.close()
@@ -213,9 +207,7 @@ class Loader:
     def close(self) -> None:
         """End the workers; no more batches can be made."""
         self._closed = True
-        parked = self._swap_parked(None)
-        if parked is not None:
-            parked.close()
+        self.park(None)
         if self._threads is not None:
             self._threads.close()
 

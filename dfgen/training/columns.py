@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from dfgen.errors import ManifestError, did_you_mean
 from dfgen.manifest.io import read_table
 from dfgen.manifest.schema import is_text, validate
-from dfgen.samples.reader import Part
+from dfgen.samples.reader import Part, SampleReader
 
 _BLOCK = 65_536  # ids made Python objects at once
 
@@ -175,6 +175,17 @@ def known_problems(columns: Columns) -> dict[int, str]:
         return {}  # empty, or a column of the user's own
     rows = pc.indices_nonzero(pc.fill_null(pc.not_equal(problems, ""), False)).to_pylist()
     return {row: problems[row].as_py() for row in rows}
+
+
+def refusal(problems: Mapping[int, str], reader: SampleReader) -> str:
+    """Return why a Sequence refuses rows whose files the manifest's facts say are bad."""
+    shown = "".join(f"\n  {reader.where(row)}: {why}" for row, why in list(problems.items())[:10])
+    more = f"\n  ... and {len(problems) - 10:,} more" if len(problems) > 10 else ""
+    return (
+        f"{len(problems):,} of {len(reader):,} rows have a problem, by the facts of the manifest:"
+        f'{shown}{more}\nLeave them out, df = df[df["problem"].isna()], or train on the others '
+        'with on_error="skip"'
+    )
 
 
 def _quoted(name: object) -> str:

@@ -26,7 +26,6 @@ from dfgen.loading.stream import Stream
 from dfgen.training.division import check_not_empty, divide
 from dfgen.training.handover import (
     DataAdapter,
-    Layout,
     TorchBatches,
     Use,
     check_arguments,
@@ -37,6 +36,7 @@ from dfgen.training.handover import (
     tensorflow_dataset,
     use_of,
 )
+from dfgen.training.layout import Layout
 from dfgen.training.progress import Progress
 
 
@@ -104,7 +104,7 @@ class Pass:
             self._left -= 1
             if not self._left:
                 self._abandon.detach()
-                self._loader.park(self._stream)  # type: ignore[arg-type]
+                self._loader.park(self._stream)
         elif self._driver is None:
             self._progress.end_loop(self._ledger.place)
 

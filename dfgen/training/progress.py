@@ -49,7 +49,7 @@ class Progress:
 
     def _next(self, place: Place) -> Place:
         """The place itself, or the begin of the next epoch where one has ended."""
-        return Place(place.epoch + 1) if place.step == len(self._loader) else place
+        return Place(place.epoch + 1) if place.step >= len(self._loader) else place
 
     def begin_loop(self, place: Place) -> Ledger:
         """A loop of the user's own begins."""
@@ -60,6 +60,7 @@ class Progress:
         """`fit` begins; what an earlier one left undone is given back."""
         if not (endless or self.resumed):
             self.place = Place(self.place.epoch)
+        self.place = self._next(self.place)  # devices may share batches now, which are fewer
         self.fit = self.ledger = self._new_ledger()
 
     def count_taken(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Never
 
 import pandas as pd
 
-from dfgen.errors import ArgumentError, ManifestError, UnknownArgumentError, did_you_mean
+from dfgen.errors import ArgumentError, ManifestError
 from dfgen.loading.limits import Limits
 from dfgen.loading.loader import Loader
 from dfgen.loading.order import whole
@@ -17,34 +17,22 @@ from dfgen.loading.receipts import Receipt
 from dfgen.loading.state import State, check_state, ids_digest, make_state
 from dfgen.samples.features import Image
 from dfgen.samples.reader import SampleReader, Transform
-from dfgen.samples.tabular import LABEL_MODES, Category, one_of
+from dfgen.samples.tabular import LABEL_MODES, one_of
+from dfgen.training.arguments import refuse_unknown
 from dfgen.training.binding import Options, Tree, bind, leaves
-from dfgen.training.columns import ids_of, known_problems, labels_digest, open_manifest, plain_ids
-from dfgen.training.handover import Layout
+from dfgen.training.columns import (
+    ids_of,
+    known_problems,
+    labels_digest,
+    open_manifest,
+    plain_ids,
+    refusal,
+)
 from dfgen.training.hosts import resolve_shard
+from dfgen.training.layout import layout_of
 from dfgen.training.passes import Passes
 from dfgen.training.progress import Progress
 from dfgen.training.weights import row_weights
-
-# Arguments of `ImageDataGenerator.flow_from_dataframe` and the like, and what they are called here.
-_OLD_ARGUMENTS = {
-    "class_mode": "label_mode",
-    "classes": "class_names",
-    "dataframe": "manifest",
-    "directory": "root",
-    "preprocessing_function": "transform",
-    "rescale": "scale",
-    "target_size": "image_size",
-    "weight_col": "sample_weight",
-    "x_col": "x",
-    "y_col": "y",
-}
-_NO_LONGER = {
-    "interpolation": "images are resized bilinearly",
-    "subset": 'a split is a column of the manifest: df[df.split == "train"]',
-    "validate_filenames": "build_manifest looks at every file once",
-    "validation_split": 'a split is a column of the manifest: df[df.split == "train"]',
-}
 
 
 class Sequence(Passes):
@@ -133,7 +121,7 @@ class Sequence(Passes):
         shard: tuple[int, int] | str | None = None,
         **unknown: Never,
     ) -> None:
-        _refuse_unknown(unknown)
+        refuse_unknown(unknown, list(inspect.signature(Sequence).parameters)[:-1])
         one_of("label_mode", label_mode, (*LABEL_MODES, None))
         one_of("on_error", on_error, ("raise", "skip"))
         if limits is not None and not isinstance(limits, Limits):
@@ -158,7 +146,7 @@ class Sequence(Passes):
         )
         problems = known_problems(self._columns) if files else {}
         if problems and on_error == "raise":
-            raise ManifestError(_refusal(problems, reader))
+            raise ManifestError(refusal(problems, reader))
         weights = row_weights(self._columns, self._binding, sample_weight, class_weight)
         loader = Loader(
             reader,
@@ -176,13 +164,8 @@ class Sequence(Passes):
             limits=limits,
         )
         weighted = weights is not None or on_error == "skip" or loader.plan.shard[1] > 1
-        layout = self._layout_of(weighted)
+        layout = layout_of(self._binding, weighted)
         super().__init__(loader, Progress(loader), layout, shuffle, endless=False)
-
-    def _layout_of(self, weighted: bool) -> Layout:
-        binding = self._binding
-        images = {part.name for part in binding.parts if isinstance(part.feature, Image)}
-        return Layout(binding.x, binding.y, frozenset(images), weighted and binding.y is not None)
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch."""
@@ -210,13 +193,7 @@ class Sequence(Passes):
     @property
     def class_names(self) -> Any:
         """The class names of y in the order of their numbers; by name where y has several."""
-        features = {name: self._binding[name].feature for name in leaves(self._binding.y)}
-        names = {
-            name: list(feature.class_names or ())
-            for name, feature in features.items()
-            if isinstance(feature, Category)
-        }
-        return names.get(self._binding.y) if isinstance(self._binding.y, str) else names or None
+        return self._binding.class_names
 
     @property
     def manifest(self) -> pd.DataFrame:
@@ -246,25 +223,14 @@ class Sequence(Passes):
 
     @property
     def receipt(self) -> Receipt | None:
-        """Which rows were taken in the last epoch that was completed; None before.
-
-        Exact where `InputMonitor` or `BackupAndRestore` watches `fit`, which is what
-        `receipt.counted == "taken"` says. Else it tells what was handed out.
-        """
+        """Which rows were taken in the last epoch that was completed; None before."""
         return self.progress.receipt
 
     def state_dict(self) -> State:
         """Return how far training has come, as a dict for JSON, under 1 kB.
 
-        Within `fit` it counts the steps that the model took if `InputMonitor` or
-        `BackupAndRestore` watches, which also keeps the model's own state. Else, and in a loop of
-        your own, it counts the batches handed out; TensorFlow fetches them ahead.
-
-        Example:
-            >>> for step, (x, y) in enumerate(seq):  # doctest: +SKIP
-            ...     train_step(x, y)
-            ...     if step % 100 == 99:
-            ...         save(model, seq.state_dict())
+        Where `InputMonitor` or `BackupAndRestore` watches `fit`, it counts the steps that the model
+        took. Elsewhere it counts the batches handed out, which TensorFlow fetches ahead.
         """
         place = self.progress.ledger.place
         return make_state(
@@ -332,25 +298,3 @@ class Sequence(Passes):
             f"<dfgen.Sequence: {len(self._columns):,} rows, {len(self):,} batches of "
             f"{self.batch_size}{part}; {arrays}; seed {self.seed}, epoch {self.epoch}{step}>"
         )
-
-
-def _refuse_unknown(unknown: Mapping[str, object]) -> None:
-    for name in unknown:
-        known = list(inspect.signature(Sequence).parameters)[:-1]
-        if name in _OLD_ARGUMENTS:
-            advice = f"{name} is now {_OLD_ARGUMENTS[name]}"
-        elif name in _NO_LONGER:
-            advice = f"{name}: {_NO_LONGER[name]}"
-        else:
-            advice = f"Arguments: {', '.join(known)}.{did_you_mean(name, known)}"
-        raise UnknownArgumentError(f"Sequence has no argument {name}. {advice}")
-
-
-def _refusal(problems: Mapping[int, str], reader: SampleReader) -> str:
-    shown = "".join(f"\n  {reader.where(row)}: {why}" for row, why in list(problems.items())[:10])
-    more = f"\n  ... and {len(problems) - 10:,} more" if len(problems) > 10 else ""
-    return (
-        f"{len(problems):,} of {len(reader):,} rows have a problem, by the facts of the manifest:"
-        f'{shown}{more}\nLeave them out, df = df[df["problem"].isna()], or train on the others '
-        'with on_error="skip"'
-    )
