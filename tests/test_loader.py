@@ -1,5 +1,6 @@
 """The loader by itself: blocks of the order, streams, buffers, threads."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -38,6 +39,35 @@ def test_a_batch_of_the_last_epoch_of_a_long_run_costs_no_earlier_one():
     batch = found.batch(10**6, 9_999)
     assert batch.arrays["number"].tolist() == batch.rows.tolist()
     assert sorted(set(batch.rows.tolist())) == sorted(batch.rows.tolist())
+
+
+def chunks_of_batches(monkeypatch, batches, **options):
+    """The rows of the chunks that some batches of a stream were made of, by batch."""
+    made, fill = [], Here.fill
+
+    def noted(worker, chunk, arrays, cancelled):
+        made.append(chunk.rows)
+        return fill(worker, chunk, arrays, cancelled)
+
+    monkeypatch.setattr(Here, "fill", noted)
+    with contextlib.closing(loader(10_000, shuffle=False, **options)) as found:
+        stream = found.stream(0)
+        for _ in range(batches):
+            next(stream)
+    sizes = {}
+    for rows in made:
+        sizes.setdefault(int(rows[0]) // found.batch_size, []).append(len(rows))
+    return [sizes[batch] for batch in range(batches)]
+
+
+def test_all_workers_share_a_first_batch_and_make_later_ones_in_large_chunks(monkeypatch):
+    found = chunks_of_batches(monkeypatch, 3, batch_size=24, workers=2)
+    assert found == [[6] * 4, [24], [24]]
+
+
+def test_chunks_are_small_enough_for_each_worker_to_have_two(monkeypatch):
+    found = chunks_of_batches(monkeypatch, 3, batch_size=24, workers=6, max_queue_size=2)
+    assert found == [[2] * 12, [4] * 6, [4] * 6]
 
 
 def test_a_parked_stream_is_taken_up_only_where_it_stands():

@@ -232,7 +232,6 @@ def test_no_process_is_left_after_close_or_after_the_sequence_is_gone(frame):
         child.wait(timeout=60)  # raises if it is still there
 
 
-@pytest.mark.slow
 def test_processes_end_when_their_parent_is_killed(frame, tmp_path):
     frame(40).to_pickle(tmp_path / "frame.pkl")
     os.mkfifo(tmp_path / "pids")

@@ -222,6 +222,17 @@ class Binding:
         return next(part for part in self.parts if part.name == name)
 
     @property
+    def class_names(self) -> list[Any] | dict[str, list[Any]] | None:
+        """The class names of y in the order of their numbers; by name where y has several."""
+        features = {name: self[name].feature for name in leaves(self.y)}
+        names = {
+            name: list(feature.class_names or ())
+            for name, feature in features.items()
+            if isinstance(feature, Category)
+        }
+        return names.get(self.y) if isinstance(self.y, str) else names or None
+
+    @property
     def files(self) -> Part | None:
         """The first part that is read from files."""
         return next((part for part in self.parts if isinstance(part.feature, FileFeature)), None)
