@@ -131,6 +131,12 @@ def test_class_names_fix_the_numbers(data):
     )
 
 
+def test_class_names_that_repeat_are_refused(data):
+    assert refused(ArgumentError, class_names=["cat", "dog", "cat"]) == (
+        'class_names= (--class-names) has "cat" twice: a class has one number.'
+    )
+
+
 def test_a_sequence_trains_on_the_labels(data):
     frame = build()
     with dfgen.Sequence(frame, y="label", image_size=(4, 4), batch_size=4, shuffle=False) as seq:
@@ -175,8 +181,14 @@ def test_missing_partners_are_kept_or_dropped(data):
 def test_two_images_of_one_name_are_refused(data):
     annotated.image("images/s/a.jpg")
     assert refused(ManifestError) == (
-        'Two images of "images" have one name, "s/a.jpg" and "s/a.png": which of them is annotated '
-        'in "xml"? Rename one, and its annotation.'
+        'Two images in "images" have one name, "s/a.jpg" and "s/a.png", so that it cannot be told '
+        "what belongs to which. Rename one, and its partner."
+    )
+    os.remove("images/s/a.jpg")
+    annotated.xml("xml/s/a.XML")
+    assert refused(ManifestError) == (
+        'Two annotations in "xml" have one name, "s/a.XML" and "s/a.xml", so that it cannot be '
+        "told what belongs to which. Rename one, and its partner."
     )
 
 

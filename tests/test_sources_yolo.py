@@ -264,7 +264,7 @@ def test_labels_that_vanish_are_named(data, monkeypatch):
 def test_two_images_of_one_name_are_refused(data):
     annotated.image("images/train/a.jpg")
     assert refused(ManifestError).startswith(
-        f'Two images of "{data}/images/train" have one name, "a.jpg" and "a.png": '
+        f'Two images in "{data}/images/train" have one name, "a.jpg" and "a.png", '
     )
 
 

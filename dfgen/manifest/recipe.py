@@ -102,6 +102,11 @@ class Recipe:
                 "the other sources number their classes themselves.",
             ),
             (
+                len(set(self.class_names)) < len(self.class_names),
+                f"class_names= (--class-names) has {quote(_twice(self.class_names))} twice: a "
+                "class has one number.",
+            ),
+            (
                 folder and by_path and self.listing is None,
                 "path_column= is for a table that names its files itself: leave the folder out, "
                 "and say with root= (--root) where relative paths start.",
@@ -159,3 +164,7 @@ class Recipe:
             key: list(value) if isinstance(value, tuple) else value for key, value in values.items()
         }
         return {key: value for key, value in plain.items() if value not in (None, [])}
+
+
+def _twice(names: tuple[str, ...]) -> str:
+    return next((name for name in names if names.count(name) > 1), "")

@@ -37,17 +37,17 @@ def x_feature(columns: Columns, leaf: object, options: Options) -> Feature:
     if not isinstance(leaf, str):
         return _given(columns, "x", leaf)
     name = columns.check("x", leaf)
-    if name == "path" and "index" in columns.names:
-        raise ArgumentError(
-            'x="path" and the column index are rows of array files: write '
-            'x=dfgen.Array("path", shape=..., index="index")'
-        )
     if name == "path":
+        if "index" in columns.names and _suffix(columns[name]) in (".npy", ".h5", ".hdf5"):
+            raise ArgumentError(
+                'x="path" and the column index are rows of array files: write '
+                'x=dfgen.Array("path", shape=..., index="index")'
+            )
         return options.image(name)
     values = columns[name]
     if is_text(values.type):
         example = values[0].as_py() or ""
-        suffix = os.path.splitext(example)[1].lower()
+        suffix = _suffix(values)
         if suffix == ".npy":
             raise ArgumentError(
                 f'x="{name}" names .npy files: write x=dfgen.Array("{name}", shape=...)'
@@ -153,6 +153,11 @@ def map_leaves(function: Callable[[Any], Any], tree: Tree) -> Tree:
     if isinstance(tree, list | tuple):
         return tuple(function(leaf) for leaf in tree)
     return None if tree is None else function(tree)
+
+
+def _suffix(paths: pa.Array) -> str:
+    """Return the extension of the first path, in lower case."""
+    return os.path.splitext(str(paths[0].as_py() or ""))[1].lower()
 
 
 def name_leaves(x: Tree, y: Tree) -> tuple[Tree, Tree]:

@@ -53,8 +53,11 @@ def pair(
     """
     by_key = {without_suffix(path): path for path in annotations}
     keys = [without_suffix(path) for path in images]
-    if len(set(keys)) < len(keys):
-        raise ManifestError(_same_name(images, keys, folders))
+    for noun, folder, paths in (
+        ("images", folders[0], images),
+        ("annotations", folders[1], annotations),
+    ):
+        _refuse_same_name(paths, noun, folder)
     pairs: list[Pair] = [(path, by_key.get(key)) for path, key in zip(images, keys, strict=True)]
     known = set(keys)
     without_image = [path for key, path in by_key.items() if key not in known]
@@ -83,14 +86,15 @@ def without_suffix(path: str) -> str:
     return _SUFFIX.sub("", path)
 
 
-def _same_name(images: list[str], keys: list[str], folders: tuple[str, str]) -> str:
+def _refuse_same_name(paths: list[str], noun: str, folder: str) -> None:
     seen: dict[str, str] = {}
-    twins = ((seen.setdefault(key, path), path) for key, path in zip(keys, images, strict=True))
-    first, second = next((a, b) for a, b in twins if a != b)
-    return (
-        f"Two images of {quote(folders[0])} have one name, {quote(first)} and {quote(second)}: "
-        f"which of them is annotated in {quote(folders[1])}? Rename one, and its annotation."
-    )
+    for path in paths:
+        first = seen.setdefault(without_suffix(path), path)
+        if first != path:
+            raise ManifestError(
+                f"Two {noun} in {quote(folder)} have one name, {quote(first)} and {quote(path)}, "
+                "so that it cannot be told what belongs to which. Rename one, and its partner."
+            )
 
 
 def _no_partner(
