@@ -16,6 +16,7 @@ from dfgen.training.generations import Generations
 
 pytestmark = pytest.mark.backend
 BACKEND = keras.backend.backend()
+EAGERLY = False  # its tracing takes longer than all steps of a test
 
 
 class Stopped(Exception):
@@ -39,7 +40,7 @@ class Stopper(Killer):
 def fit(folder, place=None, act=None, *, sequence=None, model=None, backup=(), **options):
     """Train for three epochs, or until a place; return the model, the Sequence and the history."""
     sequence = make_sequence() if sequence is None else sequence
-    model = make_model() if model is None else model
+    model = make_model(run_eagerly=EAGERLY) if model is None else model
     settings = {"save_freq": 1, **dict(backup)}
     callbacks = [dfgen.BackupAndRestore(folder, sequence, **settings)]
     if place is not None:
