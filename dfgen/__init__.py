@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from dfgen.samples.features import Image as Image
     from dfgen.samples.tabular import Category as Category
     from dfgen.samples.tabular import Number as Number
+    from dfgen.training.backup import BackupAndRestore as BackupAndRestore
     from dfgen.training.callbacks import InputMonitor as InputMonitor
     from dfgen.training.sequence import Sequence as Sequence
 
 _HOME = {
     "Array": "dfgen.samples.features",
+    "BackupAndRestore": "dfgen.training.backup",
     "Category": "dfgen.samples.tabular",
     "DfgenError": "dfgen.errors",
     "Image": "dfgen.samples.features",
@@ -42,6 +44,7 @@ _HOME = {
 __version__ = "0.1.0"
 __all__ = [
     "Array",
+    "BackupAndRestore",
     "Category",
     "DfgenError",
     "Image",

@@ -4,7 +4,6 @@ Imports that cost time stand inside the functions, so that `dfgen --help` answer
 """
 
 import contextlib
-import json
 import os
 import sys
 from collections.abc import Iterator
@@ -13,7 +12,8 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from dfgen import commands
+from dfgen.commands.build import build_manifest
+from dfgen.commands.manifests import diff, recipe, split, verify
 from dfgen.errors import ArgumentError, DfgenError
 
 COMPARING = ("diff", "verify")
@@ -41,123 +41,11 @@ def main() -> None:
     """Feed Keras models from a table of files."""
 
 
-@app.command("build-manifest")
-def build_manifest(
-    folder: Annotated[
-        str | None,
-        typer.Argument(
-            help="Folder of images; every one below it becomes a row. Or a recipe, a .toml file.",
-            metavar="[FOLDER | RECIPE.toml]",
-        ),
-    ] = None,
-    out: Annotated[
-        str | None,
-        typer.Option(
-            help="The Parquet file to write. Default: that of --update, else beside the recipe.",
-            metavar="M.parquet",
-        ),
-    ] = None,
-    pattern: Annotated[
-        str | None,
-        typer.Option(
-            help="Path below the folder, as in '{kind}/{id:int}.jpg': fields are columns."
-        ),
-    ] = None,
-    labels: Annotated[
-        str | None, typer.Option(help="Label table: .csv, .tsv, .jsonl or .parquet.")
-    ] = None,
-    on: Annotated[
-        str | None,
-        typer.Option(
-            help="Key of file and label: a pattern field, name, stem or relpath = the column.",
-            metavar="FIELD[=COLUMN]",
-        ),
-    ] = None,
-    path_column: Annotated[
-        str | None, typer.Option(help="Column of the label table that names the files.")
-    ] = None,
-    root: Annotated[str | None, typer.Option(help="Folder where relative paths start.")] = None,
-    id: Annotated[
-        str | None, typer.Option(help="Column of unique ids. Default: {id}, id, or the path.")
-    ] = None,
-    category: Annotated[
-        list[str] | None, typer.Option(help="Column of whole numbers that are classes. Repeatable.")
-    ] = None,
-    label: Annotated[
-        list[str] | None, typer.Option(help="Column to keep as label. Repeatable. Default: all.")
-    ] = None,
-    unmatched: Annotated[
-        str | None,
-        typer.Option(
-            help="Files without labels, labels without file: error, keep or drop. Default: error."
-        ),
-    ] = None,
-    facts: Annotated[
-        str | None, typer.Option(help="What to read of each file: none or header. Default: header.")
-    ] = None,
-    split: Annotated[
-        list[str] | None,
-        typer.Option(help="A split and its share, as train=0.8. Repeatable.", metavar="NAME=SHARE"),
-    ] = None,
-    stratify: commands.Stratify = None,
-    group: commands.Group = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Another seed gives another split. Default: 0.")
-    ] = None,
-    update: Annotated[
-        str | None,
-        typer.Option(
-            help="Manifest that grows: opens only new or changed files, keeps ids and splits.",
-            metavar="OLD.parquet",
-        ),
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Threads that read headers. Default: all CPUs.")
-    ] = None,
-    as_json: commands.Json = False,
-) -> None:
-    """Build a manifest from a folder of files, a table of labels, or both."""
-    from dfgen.manifest.build import build
-    from dfgen.manifest.compare import since, tally
-    from dfgen.manifest.growing import read_old
-    from dfgen.manifest.recipe_file import resolve
-    from dfgen.manifest.summary import figures, summarize
-
-    given = dict(
-        source=folder,
-        pattern=pattern,
-        labels=labels,
-        on=on,
-        path_column=path_column,
-        root=root,
-        id=id,
-        category=tuple(category or ()),
-        label=tuple(label or ()),
-        unmatched=unmatched,
-        facts=facts,
-        split=commands.shares_of(split) if split else None,
-        stratify=stratify,
-        group=group,
-        seed=seed,
-    )
-    out = out or update or _beside(folder)
-    old = read_old(update) if update else None
-    recipe = resolve(given, old.recipe if old else None)
-    frame, report = build(recipe, out, workers, old)
-    changes = tally(since(old, frame)) if old else None
-    if as_json:
-        print(json.dumps({**figures(frame, report), "changes": changes, "out": out}))
-        return
-    print(summarize(frame, report))
-    if changes is not None:
-        print(f"Since {update}: {commands.counted(changes)}")
-    print(f"Wrote {out}")
-
-
-app.command()(commands.verify)
-app.command()(commands.diff)
-app.command()(commands.split)
-app.command()(commands.recipe)
+app.command("build-manifest")(build_manifest)
+app.command()(verify)
+app.command()(diff)
+app.command()(split)
+app.command()(recipe)
 
 
 @app.command()
@@ -242,13 +130,6 @@ def _silence() -> Iterator[None]:
     finally:
         os.dup2(stderr, 2)
         os.close(stderr)
-
-
-def _beside(recipe: str | None) -> str:
-    """Return the manifest of a recipe: of the same name, beside it."""
-    if not (recipe or "").endswith(".toml"):
-        raise ArgumentError("Say with --out where to write the manifest, as in --out pets.parquet.")
-    return f"{str(recipe).removesuffix('.toml')}.parquet"
 
 
 def _image_size(text: str) -> tuple[int, int]:

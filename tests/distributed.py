@@ -69,7 +69,7 @@ def train(model, manifest, **options):
         "steps": len(seq),
         "left_out": seq.left_out,
         "epoch": seq.epoch,
-        "positions": [seq._loader.positions(step).tolist() for step in range(len(seq))],
+        "positions": [seq._loader.plan.positions(step).tolist() for step in range(len(seq))],
     }
     if hasattr(model, "seen"):
         found |= {name: model.seen(name) for name in ("trained", "tested")}
@@ -228,7 +228,7 @@ def tensorflow_worker(index, ports, manifest):
         "steps": len(taken),
         "left_out": seq.left_out,
         "epoch": seq.epoch,
-        "positions": [seq._loader.positions(step).tolist() for step in range(len(seq))],
+        "positions": [seq._loader.plan.positions(step).tolist() for step in range(len(seq))],
         "trained": trained,
         "fit": refusal(lambda: model.fit(seq, verbose=0)),
         "keras": refusal(lambda: model.fit(plain, shuffle=False, verbose=0)),

@@ -152,7 +152,9 @@ def test_specs_are_values():
         "antialias=True)"
     )
     array = Array("a", [2, 3], np.float16)
-    assert repr(array) == "Array(column='a', shape=(2, 3), dtype='float16')"
+    assert (
+        repr(array) == "Array(column='a', shape=(2, 3), dtype='float16', index=None, dataset=None)"
+    )
     for feature in (image, array):
         assert pickle.loads(pickle.dumps(feature)) == feature
         with pytest.raises(AttributeError):

@@ -301,7 +301,7 @@ class TestElastic:
             rows = np.concatenate([part.batch(5, step).arrays["number"] for part in parts])
             start = step * batch_size
             assert rows.tolist() == order(n, 5)[start : start + batch_size]
-            positions = np.concatenate([part.positions(step) for part in parts])
+            positions = np.concatenate([part.plan.positions(step) for part in parts])
             assert positions.tolist() == list(range(start, start + batch_size))
 
     @fixed
@@ -379,7 +379,7 @@ class TestOneOfSeveral:
         )
         mine = [order(46, epoch)[s : s + 4] for epoch in range(3) for s in range(0, 40, 8)]
         assert model.seen() == np.concatenate(mine[:12]).tolist()
-        assert (seq.epoch, seq._cursor.step, monitor._images) == (2, 2, 16)
+        assert (seq.epoch, seq.progress.place.step, monitor._images) == (2, 2, 16)
         assert len(model.seen("tested")) == 3 * 6 * 4
 
     def test_drop_remainder_leaves_out_in_evaluation_too(self, frame):

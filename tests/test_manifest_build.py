@@ -7,7 +7,7 @@ from PIL import Image
 
 import dfgen
 from dfgen.errors import ArgumentError, DfgenError, ManifestError, WriteError
-from dfgen.manifest.build import build
+from dfgen.manifest.pipeline import build
 from dfgen.manifest.recipe import Recipe
 from dfgen.manifest.summary import summarize
 

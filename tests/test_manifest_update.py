@@ -10,8 +10,8 @@ from PIL import Image
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.manifest import facts
-from dfgen.manifest.build import build
-from dfgen.manifest.growing import read_old
+from dfgen.manifest.old import read_old
+from dfgen.manifest.pipeline import build
 from dfgen.manifest.recipe import Recipe
 from dfgen.manifest.sources import files
 

@@ -19,6 +19,7 @@ from dfgen.loading.metrics import Metrics, total
 from dfgen.loading.order import permutation, whole
 from dfgen.loading.plan import Plan
 from dfgen.loading.processes import Process, pickled
+from dfgen.loading.receipts import Order
 from dfgen.loading.stream import Stream
 from dfgen.loading.workers import CLOSED, Here, Threads, usable_cpus
 from dfgen.samples.reader import SampleReader
@@ -82,6 +83,7 @@ class Loader:
         self.plan = self.given if shard[1] == 1 else replace(self.given, tail="drop")
         """How an epoch of training is divided; `given` is how it was asked for."""
         self.batch_size = batch_size
+        self.shuffle = shuffle
         self.workers = usable_cpus() if workers is None else whole("workers", workers)
         self.specs = {part.name: part.spec for part in reader.parts}
         self.problems: dict[int, str] = dict(problems or {})
@@ -95,14 +97,12 @@ class Loader:
                 f"{rows:,} rows make no batch of batch_size={batch_size} with drop_remainder=True: "
                 "make the batches smaller, or keep the remainder"
             )
-        self._rows_at = partial(_rows_at, rows, seed if shuffle else None)
         self._batches_per_block = max(1, _BLOCK // self.plan.size)
-        self._block = lru_cache(maxsize=4)(
-            partial(_block, self.plan, self._rows_at, self._batches_per_block)
-        )
+        self._set_order(seed)
         self._buffers = Buffers(self.specs)
         self._spread, self._chunk = self._chunk_sizes(use_multiprocessing)
         self._threads = self._start_workers(use_multiprocessing)
+        self._use_multiprocessing = use_multiprocessing
         self._here = Here(self._maker)
         self._lock = threading.Lock()
         self._parked: Stream | None = None
@@ -146,15 +146,32 @@ class Loader:
         return len(self.plan)
 
     @property
+    def order(self) -> Order:
+        """The rows of every batch, worked out apart from what makes the batches."""
+        return Order(self.plan, self._maker.seed if self.shuffle else None, self.reader.ids)
+
+    def reseed(self, seed: int) -> None:
+        """Take the seed of a training that goes on, where none was asked for."""
+        self.park(None)
+        if self._threads is not None:
+            self._threads.close()
+        self._maker = replace(self._maker, seed=seed)
+        self._set_order(seed)
+        self._here = Here(self._maker)
+        self._threads = self._start_workers(self._use_multiprocessing)
+
+    def _set_order(self, seed: int) -> None:
+        self._rows_at = partial(_rows_at, len(self.reader), seed if self.shuffle else None)
+        self._block = lru_cache(maxsize=4)(
+            partial(_block, self.plan, self._rows_at, self._batches_per_block)
+        )
+
+    @property
     def metrics(self) -> Metrics:
         """What the workers have done since the loader was made, and how long it took them."""
         workers = self._threads.workers if self._threads is not None else [self._here]
         watches = [worker.watch for worker in workers]
         return total(watches, self._waited, self._handed_out)
-
-    def positions(self, step: int) -> Rows:
-        """Return which positions of an epoch's order a batch of training holds on this host."""
-        return self.plan.positions(step)
 
     def rows(self, epoch: int, step: int, plan: Plan | None = None) -> Rows:
         """Return the rows of one batch on this host: those at its positions of the order."""
@@ -181,8 +198,8 @@ class Loader:
             parked.close()
         return Stream(self, (epoch, step), plan)
 
-    def park(self, stream: Stream) -> None:
-        """Keep a stream with what it has made ahead, for whoever goes on where it is."""
+    def park(self, stream: Stream | None) -> None:
+        """Keep a stream with what it has made ahead, for whoever goes on where it is; or none."""
         parked = self._swap_parked(stream)
         if parked is not None:
             parked.close()
@@ -190,9 +207,7 @@ class Loader:
     def close(self) -> None:
         """End the workers; no more batches can be made."""
         self._closed = True
-        parked = self._swap_parked(None)
-        if parked is not None:
-            parked.close()
+        self.park(None)
         if self._threads is not None:
             self._threads.close()
 

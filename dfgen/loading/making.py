@@ -1,7 +1,7 @@
 """A batch, and a batch in the making."""
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -24,12 +24,14 @@ class Batch:
         weights: float32 of shape (batch,), or None where no row has a weight.
         rows: int64 of shape (batch,), which row of the manifest each sample is.
         padding: how many of them, at its end, only fill it up.
+        skipped: places of samples that could not be made, and hold zeros.
     """
 
     arrays: dict[str, npt.NDArray[Any]]
     weights: npt.NDArray[np.float32] | None
     rows: npt.NDArray[np.int64]
     padding: int = 0
+    skipped: tuple[int, ...] = ()
 
 
 @dataclass(eq=False)
@@ -87,5 +89,6 @@ class Making:
             weights[self._blanks] = 0
             lost = sum(place < size for place in self._blanks)
             weights *= np.float32(size / max(1, size - lost))
+            self.batch = replace(self.batch, skipped=tuple(self._blanks))
             self._blanks = []
         return self.batch, self._problems

@@ -1,38 +1,36 @@
-"""Build a manifest: source, join, facts, split, write."""
+"""Build a manifest: what callers give, and what they are told; `pipeline` does it."""
 
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from functools import partial
+from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 
-from dfgen.errors import ManifestError
-from dfgen.manifest.categories import to_categories, to_category
-from dfgen.manifest.facts import PANDAS_TYPES, refresh_facts
-from dfgen.manifest.growing import Old, changed_recipe, grow, read_old, rebase
-from dfgen.manifest.io import Path, attributes, check_folder, write_manifest
-from dfgen.manifest.paths import stored_paths, tidy, with_paths
-from dfgen.manifest.recipe import Recipe
+from dfgen.manifest.io import Path
+from dfgen.manifest.old import read_old
+from dfgen.manifest.pipeline import build
 from dfgen.manifest.recipe_file import resolve
-from dfgen.manifest.rows import gather_rows
-from dfgen.manifest.schema import (
-    EXAMPLES,
-    FACTS,
-    describe_labels,
-    label_columns,
-    quote,
-    validate,
-)
+from dfgen.manifest.schema import quote
 from dfgen.manifest.sources.files import NO_FIT
-from dfgen.manifest.splits import assign_splits, missing_classes
-from dfgen.manifest.summary import Report, left_out
+from dfgen.manifest.summary import left_out
+
+Files = Path | Sequence[Path] | Mapping[str, Path | Sequence[Path]]
+"""One file, several, or those of each split."""
 
 
 def build_manifest(
     source: Path | None = None,
     *,
+    voc: Path | None = None,
+    coco: Files | None = None,
+    yolo: Path | None = None,
+    metadata: Path | None = None,
+    listing: Path | None = None,
+    arrays: Path | Sequence[Path] | None = None,
+    images: Path | Mapping[str, Path] | None = None,
+    box_label: str | None = None,
+    class_names: Sequence[str] = (),
     pattern: str | None = None,
     labels: Path | pd.DataFrame | None = None,
     on: str | None = None,
@@ -51,14 +49,29 @@ def build_manifest(
     out: Path | None = None,
     workers: int | None = None,
 ) -> pd.DataFrame:
-    """Build a manifest from a folder of files, a table of labels, or both.
+    """Build a manifest from a folder of files, a table of labels, or annotations.
 
     Use it once for a data set, then `read_manifest` what it wrote. `dfgen build-manifest` does the
-    same job.
+    same job. manifests/README.md shows the smallest tree of each source.
 
     Args:
         source: A folder; every image or array below it becomes a row. Or a recipe, a .toml file
-            that holds such arguments: those given here replace its own.
+            that holds such arguments: those given here replace its own. Or, instead, one of:
+        voc: Folder of Pascal VOC's or ImageNet's XML files; needs `images`.
+        coco: A JSON file of COCO; several of the same images in a list; those of each split as
+            `{"train": ..., "val": ...}`.
+        yolo: The data.yaml of Ultralytics, or the folder of a classification set.
+        metadata: Hugging Face's metadata.csv, .jsonl or .parquet, or the folder that has one, or
+            one in the folder of each split.
+        listing: A table of paths and sizes, or the manifest.json of an S3 Inventory, in place of
+            a folder: nothing is listed again.
+        arrays: A .npy or HDF5 file, or several; each row along the first axis becomes a row.
+        images: The folder of the images of `voc` or `coco`; of `coco` also one a split. Default
+            for `coco`: the folder of the JSON file.
+        box_label: What the column `label` of `voc` holds: the class of the `"largest"` box
+            (`background` where there is none; the default) or of the `"first"`, the list of
+            `"all"` classes, or with `"each"` one row a box and its class.
+        class_names: Classes of `voc` in the order of their numbers; default: sorted.
         pattern: What a path below the folder looks like, `"{kind}/{shard}/{id}.jpg"`: fields
             become columns, `{id:int}` a column of whole numbers. Files that it does not fit are
             left out with a warning, as are hidden files and those of other kinds.
@@ -74,7 +87,7 @@ def build_manifest(
         category: The columns of whole numbers that are classes, or one. Text and booleans are by
             themselves.
         label: The columns to keep as labels, or one; default: all.
-        unmatched: Files without labels, and labels without a file: `"error"`, `"keep"` or
+        unmatched: Files without labels or annotation, and the reverse: `"error"`, `"keep"` or
             `"drop"`. Default: `"error"`.
         facts: `"header"` (the default) reads size, time and header of every file; `"none"` reads
             nothing.
@@ -103,6 +116,15 @@ def build_manifest(
     """
     given = dict(
         source=_text(source),
+        voc=_text(voc),
+        coco=_texts(coco),
+        yolo=_text(yolo),
+        metadata=_text(metadata),
+        listing=_text(listing),
+        arrays=_texts(arrays),
+        images=_texts(images),
+        box_label=box_label,
+        class_names=tuple(class_names),
         pattern=pattern,
         labels=labels if isinstance(labels, pd.DataFrame) else _text(labels),
         on=on,
@@ -131,114 +153,13 @@ def build_manifest(
     return frame
 
 
-def build(
-    recipe: Recipe, out: str | None = None, workers: int | None = None, old: Old | None = None
-) -> tuple[pd.DataFrame, Report]:
-    """Build the manifest of a recipe; return it with a report of what was left out or is amiss.
-
-    `build_manifest` turns the warnings of the report into Python's, the command prints them.
-    """
-    if out is not None:
-        check_folder(out)
-    rows = gather_rows(recipe)
-    if not len(rows.table):
-        raise ManifestError(
-            "The manifest would have no rows: the label table is empty, or no file has a row in "
-            'it. Check labels= and on=, and see with unmatched="error" what does not match.'
-        )
-    table = to_categories(rows.table, recipe.category)
-    validate(table, "the manifest")
-    labels = describe_labels(table)
-    table = with_paths(table, tidy(table["path"].cast(pa.string()), recipe.folder))
-    _, root = stored_paths(table, recipe.root, recipe.folder)
-    warnings, kept_splits = tuple[str, ...](), None
-    if old is not None:
-        warnings = changed_recipe(old, recipe)
-        old, moved = rebase(old, table["path"], root)
-        warnings += moved
-    read = partial(refresh_facts, known=old.table if old else None, workers=workers)
-    frame: pd.DataFrame = table.to_pandas()
-    if recipe.facts == "header":
-        frame = _with_facts(frame, read(table["path"]))
-    if old is not None:
-        grown = grow(frame, old, read if recipe.facts == "header" else None)
-        frame, labels, kept_splits = grown.frame, grown.labels, grown.splits
-        warnings += grown.warnings
-    if recipe.split is not None:
-        frame["split"] = _split(frame, recipe, kept_splits)
-    elif kept_splits is not None and "split" not in frame:
-        frame["split"] = kept_splits
-    lacking = _lacking(frame, recipe) if "split" in frame else ()
-    frame = frame[_order(list(frame.columns), recipe)]
-    kept = {name: labels[name] for name in label_columns(list(frame.columns))}
-    frame.attrs = {"dfgen": attributes(root, kept, recipe.arguments())}
-    if out is not None:
-        write_manifest(frame, out, recipe.root)
-    return frame, Report(rows.skipped, rows.notes, (*warnings, *lacking))
-
-
-def _with_facts(frame: pd.DataFrame, table: pa.Table) -> pd.DataFrame:
-    """Add file facts; a problem that is known already stays."""
-    place = table.column_names.index("format")
-    table = table.set_column(place, "format", to_category(table["format"]))
-    facts: pd.DataFrame = table.to_pandas(types_mapper=PANDAS_TYPES.get)
-    if "problem" in frame:
-        facts["problem"] = frame.pop("problem").combine_first(facts["problem"])
-    return pd.concat([frame, facts], axis=1)
-
-
-def _split(frame: pd.DataFrame, recipe: Recipe, kept: pd.Series | None) -> pd.Categorical:
-    if "split" in frame:
-        raise ManifestError(
-            'split= (--split) was given, and the rows have a column "split" already. Leave split '
-            "out to use it, or rename it."
-        )
-    return assign_splits(
-        frame["id"],
-        recipe.split or {},
-        seed=recipe.seed,
-        stratify=None if recipe.stratify is None else frame[recipe.stratify],
-        group=None if recipe.group is None else frame[recipe.group],
-        kept=kept,
-    )
-
-
-def _lacking(frame: pd.DataFrame, recipe: Recipe) -> tuple[str, ...]:
-    """Return a warning for each split that has no row, or none of some class."""
-    if recipe.stratify is not None:
-        names = [recipe.stratify]
-        advice = "Give the class more rows, or leave it out."
-    else:
-        names = [
-            name
-            for name in label_columns(_order(list(frame.columns), recipe))
-            if isinstance(frame[name].dtype, pd.CategoricalDtype) and name != recipe.group
-        ]
-        advice = "Split with stratify={column} (--stratify {column}), or give the class more rows."
-    units = "rows" if recipe.group is None else "groups"
-    mend = f" Give it a larger share or more {units}, or try another seed (--seed)."
-    sizes = frame["split"].value_counts(sort=False)
-    messages = [
-        f'Split "{split}" has no row.{mend if recipe.split else ""}'
-        for split in sizes.index[sizes == 0]
-    ]
-    for name in names:
-        for split, classes in missing_classes(frame["split"], frame[name]).items():
-            shown = ", ".join(quote(value) for value in classes[:EXAMPLES])
-            more = f" and {len(classes) - EXAMPLES} more" if len(classes) > EXAMPLES else ""
-            messages.append(
-                f'Split "{split}" has no row with {name} = {shown}{more}. '
-                + advice.format(column=name)
-            )
-    return tuple(messages)
-
-
-def _order(names: list[str], recipe: Recipe) -> list[str]:
-    """Return the columns in the order of a manifest: id, path, labels, split, facts."""
-    labels = label_columns(names)
-    if recipe.label:
-        labels = [name for name in labels if name in (*recipe.label, *recipe.category)]
-    return [name for name in ("id", "path", *labels, "split", *FACTS) if name in names]
+def _texts(paths: Files | None) -> Any:
+    """Return paths, or lists or dicts of them, as text."""
+    if isinstance(paths, Mapping):
+        return {name: _texts(value) for name, value in paths.items()}
+    if paths is None or isinstance(paths, str | os.PathLike):
+        return _text(paths)
+    return [os.fspath(path) for path in paths]
 
 
 def _names(names: str | Sequence[str]) -> tuple[str, ...]:

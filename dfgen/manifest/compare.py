@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from dfgen.manifest.categories import class_names
 from dfgen.manifest.frames import to_table
-from dfgen.manifest.growing import Old
 from dfgen.manifest.io import Path, read_table
+from dfgen.manifest.old import Old
 from dfgen.manifest.paths import stored_paths
 from dfgen.manifest.schema import FACTS, is_list, label_columns, validate
 

@@ -89,11 +89,33 @@ def refresh_facts(
     Returns:
         What `read_facts` returns.
     """
+    paths = paths.combine_chunks().dictionary_encode()  # several rows may share a file
+    names, codes = pa.chunked_array([paths.dictionary]), paths.indices
     if known is None or not set(SCHEMA.names) <= set(known.column_names):
-        return read_facts(paths.to_pylist(), workers)
-    known = known.select(["path", *SCHEMA.names]).filter(pc.is_null(known["problem"]))
+        return read_facts(names.to_pylist(), workers).take(codes)
+    return _refreshed(names, known, workers).take(codes)
+
+
+def problems_now(rows: pa.Table, facts: pa.Table) -> pa.ChunkedArray:
+    """Return the problem of each row: that of its file now, else the known one of its labels.
+
+    A problem of a row whose header could be read was not one of the file.
+    """
+    if not {"problem", "format"} <= set(rows.column_names):
+        return facts["problem"]
+    of_labels = pc.if_else(pc.is_valid(rows["format"]), rows["problem"], None)
+    return pc.coalesce(facts["problem"], of_labels)
+
+
+def _refreshed(paths: pa.ChunkedArray, known: pa.Table, workers: int | None) -> pa.Table:
+    """Return the facts of different paths, opening only files that are not as `known`."""
+    readable = pc.or_(pc.is_null(known["problem"]), pc.is_valid(known["format"]))
+    known = known.select(["path", *SCHEMA.names]).filter(readable)
     places = pc.index_in(paths, value_set=known["path"].cast(paths.type))
-    known = known.drop_columns(["path"]).cast(SCHEMA).take(places)
+    known = known.drop_columns(["path", "problem"]).append_column(
+        "problem", pa.nulls(len(known), pa.string())
+    )
+    known = known.cast(SCHEMA).take(places)
     sizes, times = stat_files(paths.to_pylist(), workers)
     same = pc.and_(pc.equal(known["bytes"], sizes), pc.equal(known["mtime_ns"], times))
     changed = pc.invert(pc.fill_null(same, False)).to_numpy()

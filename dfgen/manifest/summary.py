@@ -57,6 +57,42 @@ def summarize(frame: pd.DataFrame, report: Report | None = None) -> str:
     return "\n".join(lines)
 
 
+def figures(frame: pd.DataFrame, report: Report) -> dict[str, Any]:
+    """Describe a manifest for scripts, in plain JSON types.
+
+    `labels` has the rows of each class, `problems` those of each kind, with the paths; null where
+    there are no splits.
+
+    Args:
+        frame: A manifest.
+        report: What its build left out, kept and warned of.
+
+    Example:
+        >>> figures(pd.DataFrame({"id": [1], "path": ["a.png"]}), Report())["rows"]
+        1
+    """
+    counted = {
+        name: {str(key): int(rows) for key, rows in frame[name].value_counts(sort=False).items()}
+        for name in frame.columns
+        if isinstance(frame[name].dtype, pd.CategoricalDtype) and name != "format"
+    }
+    problems: dict[str, list[str]] = {}
+    if "problem" in frame:
+        broken = frame[frame["problem"].notna()]
+        for kind, path in zip(broken["problem"].str.partition(":")[0], broken["path"], strict=True):
+            problems.setdefault(kind, []).append(path)
+    return {
+        "rows": len(frame),
+        "columns": list(frame.columns),
+        "splits": counted.pop("split", None),
+        "labels": counted,
+        "problems": problems,
+        "left_out": dict(report.skipped),
+        "notes": list(report.notes),
+        "warnings": list(report.warnings),
+    }
+
+
 def left_out(report: Report) -> list[str]:
     """Return one line a reason for which paths were left out."""
     return [
@@ -77,6 +113,8 @@ def _label_lines(frame: pd.DataFrame, name: str) -> list[str]:
         return [f"{name}: {count(classes, 'class')}{lack}", *(f"  {line}" for line in lines)]
     if pd.api.types.is_numeric_dtype(column):
         return [f"{name}: {column.min():g} to {column.max():g}, mean {column.mean():g}{lack}"]
+    if column.map(pd.api.types.is_list_like, na_action="ignore").all():
+        return [f"{name}: {int(column.str.len().sum())} in {count(len(column) - missing, 'row')}"]
     return [f"{name}: {column.dtype}{lack}"]
 
 
@@ -130,22 +168,3 @@ def _extension_lines(frame: pd.DataFrame) -> list[str]:
 def _some(names: list[str], most: int = 3) -> str:
     shown = ", ".join(os.fspath(name) for name in names[:most])
     return shown + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
-def figures(frame: pd.DataFrame, report: Report) -> dict[str, Any]:
-    """Return what `summarize` says in plain JSON types, for scripts.
-
-    Example:
-        >>> figures(pd.DataFrame({"id": [1], "path": ["a.png"]}), Report())["rows"]
-        1
-    """
-    splits = frame["split"].value_counts(sort=False).to_dict() if "split" in frame else {}
-    problems = int(frame["problem"].notna().sum()) if "problem" in frame else 0
-    return {
-        "rows": len(frame),
-        "splits": splits,
-        "problems": problems,
-        "left_out": {reason: len(paths) for reason, paths in sorted(report.skipped.items())},
-        "notes": list(report.notes),
-        "warnings": list(report.warnings),
-    }

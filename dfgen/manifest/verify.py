@@ -10,13 +10,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import ArgumentError, DfgenError
+from dfgen.errors import ArgumentError, DfgenError, ManifestError
 from dfgen.manifest.compare import as_text, differ, in_order, plain
-from dfgen.manifest.facts import PANDAS_TYPES, SCHEMA, refresh_facts
+from dfgen.manifest.facts import PANDAS_TYPES, SCHEMA, problems_now, refresh_facts
 from dfgen.manifest.frames import to_table
-from dfgen.manifest.growing import match
 from dfgen.manifest.io import Path, read_manifest, write_manifest
-from dfgen.manifest.paths import A_FRAME, tidy, with_paths
+from dfgen.manifest.matching import match
+from dfgen.manifest.paths import A_FRAME, is_url, tidy, with_paths
 from dfgen.manifest.recipe import Recipe
 from dfgen.manifest.recipe_file import resolve
 from dfgen.manifest.rows import gather_rows
@@ -77,10 +77,13 @@ def check(
         frame, name = read_manifest(manifest, root), os.fspath(manifest)
     table = to_table(frame, name)
     validate(table, name)
+    _refuse_addresses(table, name)
     facts = refresh_facts(table["path"].cast(pa.string()), table, workers)
     found = _findings(table, facts)
     if write and not isinstance(manifest, pd.DataFrame):
         rows = rows_where(pc.is_valid(found["change"])).to_numpy()
+        place = facts.column_names.index("problem")
+        facts = facts.set_column(place, "problem", problems_now(table, facts))
         write_manifest(_corrected(frame, facts, rows), manifest, root)
     found = found.filter(pc.is_valid(found["change"]))
     notes = tuple[str, ...]()
@@ -90,6 +93,16 @@ def check(
     except DfgenError as error:
         notes = (f"New files were not looked for: {error}",)
     return in_order(found, FINDINGS), notes
+
+
+def _refuse_addresses(table: pa.Table, name: str) -> None:
+    addresses = table["path"].filter(is_url(table["path"]))
+    if len(addresses):
+        raise ManifestError(
+            f"{name} has files that are not on a disk, which dfgen does not look for: "
+            f"{addresses[0]}. Mount them, and build the manifest with that folder as root= "
+            "(--root)."
+        )
 
 
 def _findings(table: pa.Table, now: pa.Table) -> pa.Table:
@@ -129,10 +142,11 @@ def _new(table: pa.Table, recipe: Recipe | None, name: str) -> pa.Table:
     kind = table["id"].type
     if recipe is None:
         return _rows([], pa.array([], kind), pa.array([], pa.string()), [])
-    fresh = gather_rows(recipe).table
+    rows = gather_rows(recipe)
+    fresh = rows.table
     if "problem" in fresh.column_names:  # labels without a file
         fresh = fresh.filter(pc.is_null(fresh["problem"]))
-    paths = tidy(fresh["path"].cast(pa.string()), recipe.folder)
+    paths = tidy(fresh["path"].cast(pa.string()), rows.folder)
     table = with_paths(table, table["path"].cast(pa.string()))
     keys, places = match(table, pa.table({"id": fresh["id"], "path": paths}), name)
     new = keys.filter(pa.array(places < 0))
@@ -151,8 +165,9 @@ def _source(recipe: dict[str, Any] | None, root: Path | None) -> Recipe | None:
     recipe["facts"] = "none"
     if recipe.get("unmatched", "error") == "error":
         recipe["unmatched"] = "keep"
-    if root is not None and "source" in recipe and "root" not in recipe:
-        recipe["source"] = os.path.abspath(root)
+    folder = "images" if "voc" in recipe else "source"
+    if root is not None and folder in recipe and "root" not in recipe:
+        recipe[folder] = os.path.abspath(root)
     return resolve({}, recipe)
 
 

@@ -33,6 +33,10 @@ RESIZE = ("stretch", "crop", "pad")
 SCALE = (None, "0..1", "-1..1", "standardize")
 
 
+Place = str | Mapping[str, Any]
+"""A path; or the `path` of an array file and the `index` of a row in it."""
+
+
 @dataclass(frozen=True)
 class Spec:
     """Shape and dtype of one sample's array."""
@@ -130,13 +134,19 @@ class Image:
 
 @dataclass(frozen=True)
 class Array:
-    """Numbers of the .npy files that a column names; never unpickled.
+    """Numbers of the .npy files that a column names, or of rows of large array files.
+
+    Use `index` where one file holds many samples, .npy or HDF5: .npy files are memory-mapped, and
+    no file is read as a whole. Nothing is ever unpickled.
 
     Args:
         column: the column of paths.
-        shape: the shape that every file must have.
+        shape: the shape that every file, or every row, must have.
         dtype: what the model gets, default `"float32"`; files of another dtype of the same kind
             are converted (integers to floats too, floats to integers never).
+        index: the column of whole numbers that say which row of the file it is, counted from 0;
+            None: the whole file.
+        dataset: the name of the array in HDF5 files that hold several.
 
     Raises:
         ArgumentError: the shape or dtype is none.
@@ -144,14 +154,23 @@ class Array:
     Example:
         >>> Array("embedding", shape=(512,))(df.iloc[0]).dtype  # doctest: +SKIP
         dtype('float32')
+        >>> Array("path", shape=(128, 128), index="index")(df.iloc[0]).shape  # doctest: +SKIP
+        (128, 128)
     """
 
     column: str
     shape: tuple[int, ...]
     dtype: str = "float32"
+    index: str | None = None
+    dataset: str | None = None
     kind: ClassVar[str] = "array"
 
     def __post_init__(self) -> None:
+        if self.dataset is not None and self.index is None:
+            raise ArgumentError(
+                f"dataset={self.dataset!r} is for rows of HDF5 files: name their column, as in "
+                'index="index"'
+            )
         whole = isinstance(self.shape, tuple | list)
         if not whole or not all(isinstance(s, int | np.integer) and s > 0 for s in self.shape):
             raise ArgumentError(f"shape must be a tuple of positive integers, got {self.shape!r}")
@@ -165,12 +184,16 @@ class Array:
 
     sample_spec = spec
 
-    def read(self, path: str, out: Values, store: Files, watch: Watch = unwatched) -> None:
-        """Fill `out` with the numbers of one file."""
+    def read(self, place: Place, out: Values, store: Files, watch: Watch = unwatched) -> None:
+        """Fill `out` with the numbers of one file, or of one row of it."""
         watch("read")
-        data = store.read(path)
-        watch("decode", len(data))
-        array = decode_array(data)
+        if isinstance(place, str):
+            data = store.read(place)
+            watch("decode", len(data))
+            array = decode_array(data)
+        else:
+            array = store.arrays.row(place["path"], place["index"], self.dataset)
+            watch("decode", array.nbytes)
         if array.shape != out.shape:
             raise DecodeError(f"the array has shape {array.shape}, expected {out.shape}")
         if not np.can_cast(array.dtype, out.dtype, "same_kind"):
@@ -196,11 +219,13 @@ Feature = ColumnFeature | FileFeature
 
 def _read_one(feature: FileFeature, row: Mapping[str, Any]) -> Values:
     sample = np.empty(feature.sample_spec.shape, feature.sample_spec.dtype)
-    path = os.fspath(row[feature.column])
+    place: Any = os.fspath(row[feature.column])
+    if isinstance(feature, Array) and feature.index is not None:
+        place = {"path": place, "index": int(row[feature.index])}
     try:
-        feature.read(path, sample, Files())
+        feature.read(place, sample, Files())
     except (DecodeError, MissingFileError) as error:
-        raise type(error)(f"{feature.column}={path!r}: {error}") from error
+        raise type(error)(f"{feature.column}={place!r}: {error}") from error
     out = np.empty(feature.spec.shape, feature.spec.dtype)
     feature.finish(sample, out)
     return out

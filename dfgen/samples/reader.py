@@ -1,7 +1,7 @@
 """SampleReader: one row of the manifest to the arrays of one sample."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -22,12 +22,20 @@ Transform = Callable[[Sample, np.random.Generator], Sample]
 class Part:
     """One array of the batch: its name, its feature, and what each row holds for it.
 
-    `values` are the encoded numbers of a column feature, or the Arrow paths of a file feature.
+    `values` are the encoded numbers of a column feature, or the Arrow paths of a file feature; of
+    rows of array files, structs of `path` and `index`.
     """
 
     name: str
     feature: Feature
     values: Values | pa.Array
+
+    @property
+    def paths(self) -> pa.Array:
+        """The paths of a file feature."""
+        if isinstance(self.values, pa.StructArray):
+            return self.values.field("path")
+        return self.values
 
     @property
     def spec(self) -> Spec:
@@ -52,7 +60,7 @@ class SampleReader:
     ids: Values | pa.Array
     parts: tuple[Part, ...]
     transform: Transform | None = None
-    store: Files = Files()
+    store: Files = field(default_factory=Files)
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError
 from dfgen.manifest.schema import is_text, label_columns
-from dfgen.samples.features import Feature, FileFeature, Image
+from dfgen.samples.features import Array, Feature, FileFeature, Image
 from dfgen.samples.headers import EXTENSIONS
 from dfgen.samples.reader import Part
 from dfgen.samples.tabular import Category, Number
-from dfgen.training.columns import Columns, paths_of
+from dfgen.training.columns import Columns, paths_of, whole_numbers
 
 Tree = Any
 """One leaf, a list of leaves, or a dict of leaves."""
@@ -38,11 +38,16 @@ def x_feature(columns: Columns, leaf: object, options: Options) -> Feature:
         return _given(columns, "x", leaf)
     name = columns.check("x", leaf)
     if name == "path":
+        if "index" in columns.names and _suffix(columns[name]) in (".npy", ".h5", ".hdf5"):
+            raise ArgumentError(
+                'x="path" and the column index are rows of array files: write '
+                'x=dfgen.Array("path", shape=..., index="index")'
+            )
         return options.image(name)
     values = columns[name]
     if is_text(values.type):
         example = values[0].as_py() or ""
-        suffix = os.path.splitext(example)[1].lower()
+        suffix = _suffix(values)
         if suffix == ".npy":
             raise ArgumentError(
                 f'x="{name}" names .npy files: write x=dfgen.Array("{name}", shape=...)'
@@ -150,6 +155,11 @@ def map_leaves(function: Callable[[Any], Any], tree: Tree) -> Tree:
     return None if tree is None else function(tree)
 
 
+def _suffix(paths: pa.Array) -> str:
+    """Return the extension of the first path, in lower case."""
+    return os.path.splitext(str(paths[0].as_py() or ""))[1].lower()
+
+
 def name_leaves(x: Tree, y: Tree) -> tuple[Tree, Tree]:
     """Return both trees with features replaced by names: a dict's key, else the kind.
 
@@ -217,6 +227,17 @@ class Binding:
         return next(part for part in self.parts if part.name == name)
 
     @property
+    def class_names(self) -> list[Any] | dict[str, list[Any]] | None:
+        """The class names of y in the order of their numbers; by name where y has several."""
+        features = {name: self[name].feature for name in leaves(self.y)}
+        names = {
+            name: list(feature.class_names or ())
+            for name, feature in features.items()
+            if isinstance(feature, Category)
+        }
+        return names.get(self.y) if isinstance(self.y, str) else names or None
+
+    @property
     def files(self) -> Part | None:
         """The first part that is read from files."""
         return next((part for part in self.parts if isinstance(part.feature, FileFeature)), None)
@@ -240,7 +261,8 @@ def bind(
     given = (x, y)
     x = map_leaves(lambda leaf: x_feature(columns, leaf, options), x)
     if y is None and options.label_mode is not None:
-        y = default_y(columns, taken | {feature.column for feature in leaves(x)})
+        indices = {feature.index for feature in leaves(x) if isinstance(feature, Array)}
+        y = default_y(columns, taken | indices | {feature.column for feature in leaves(x)})
         given = (given[0], y)
     y = map_leaves(lambda leaf: y_feature(columns, leaf, options), y)
     x_names, y_names = name_leaves(x, y)
@@ -256,5 +278,9 @@ def part(columns: Columns, name: str, feature: Feature, root: str | None) -> Par
     """Return the part of a sample that a feature makes, with its values."""
     values = columns[feature.column]
     if isinstance(feature, FileFeature):
-        return Part(name, feature, paths_of(values, feature.column, root))
+        paths = paths_of(values, feature.column, root)
+        if isinstance(feature, Array) and feature.index is not None:
+            rows = whole_numbers(columns, feature.index)
+            paths = pa.StructArray.from_arrays([paths, rows], ["path", "index"])
+        return Part(name, feature, paths)
     return Part(name, feature, feature.encode(values))

@@ -2,9 +2,12 @@
 
 import os
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,6 +15,9 @@ import pyarrow.compute as pc
 from dfgen.errors import ManifestError, did_you_mean
 from dfgen.manifest.io import read_table
 from dfgen.manifest.schema import is_text, validate
+from dfgen.samples.reader import Part, SampleReader
+
+_BLOCK = 65_536  # ids made Python objects at once
 
 
 @dataclass(frozen=True)
@@ -123,6 +129,23 @@ def ids_of(columns: Columns, id: str | None, path: str | None, paths: pa.Array |
     return ids.to_numpy() if pa.types.is_integer(ids.type) else ids
 
 
+def plain_ids(ids: Any) -> Iterator[object]:
+    """Yield ids, NumPy or Arrow, as plain int or str."""
+    for start in range(0, len(ids), _BLOCK):
+        block = ids[start : start + _BLOCK]
+        yield from block.to_pylist() if isinstance(block, pa.Array) else block.tolist()
+
+
+def labels_digest(parts: Iterable[Part]) -> str:
+    """Return a digest of the targets of every row, 16 hexadecimal digits; files have no part."""
+    digest = blake2b(digest_size=8)
+    for part in parts:
+        if isinstance(part.values, np.ndarray):
+            digest.update(repr((part.name, part.feature, part.values.shape)).encode())
+            digest.update(np.ascontiguousarray(part.values).tobytes())
+    return digest.hexdigest()
+
+
 def paths_of(values: pa.Array, name: str, root: str | None) -> pa.Array:
     """Return a column of paths; relative ones start at `root`."""
     if not is_text(values.type):
@@ -143,6 +166,17 @@ def paths_of(values: pa.Array, name: str, root: str | None) -> pa.Array:
     return pc.if_else(absolute, values, joined)
 
 
+def whole_numbers(columns: Columns, name: str) -> pa.Array:
+    """Return a column of indices."""
+    values = columns[columns.check("index", name)]
+    if not pa.types.is_integer(values.type) or values.null_count:
+        raise ManifestError(
+            f"column {name!r} holds {values.type}, {values.null_count:,} of them missing: expected "
+            "whole numbers, which row of its file each row is"
+        )
+    return values.cast(pa.int64())
+
+
 def known_problems(columns: Columns) -> dict[int, str]:
     """Return row -> what the manifest's facts say is wrong with its file."""
     if "problem" not in columns.names:
@@ -152,6 +186,17 @@ def known_problems(columns: Columns) -> dict[int, str]:
         return {}  # empty, or a column of the user's own
     rows = pc.indices_nonzero(pc.fill_null(pc.not_equal(problems, ""), False)).to_pylist()
     return {row: problems[row].as_py() for row in rows}
+
+
+def refusal(problems: Mapping[int, str], reader: SampleReader) -> str:
+    """Return why a Sequence refuses rows whose files the manifest's facts say are bad."""
+    shown = "".join(f"\n  {reader.where(row)}: {why}" for row, why in list(problems.items())[:10])
+    more = f"\n  ... and {len(problems) - 10:,} more" if len(problems) > 10 else ""
+    return (
+        f"{len(problems):,} of {len(reader):,} rows have a problem, by the facts of the manifest:"
+        f'{shown}{more}\nLeave them out, df = df[df["problem"].isna()], or train on the others '
+        'with on_error="skip"'
+    )
 
 
 def _quoted(name: object) -> str:

@@ -13,7 +13,8 @@ from dfgen.loading.loader import Loader
 from dfgen.loading.making import Batch, Making
 from dfgen.loading.plan import Plan
 from dfgen.training.callbacks import InputMonitor
-from dfgen.training.passes import Cursor, Passes
+from dfgen.training.passes import Passes
+from dfgen.training.progress import Progress
 from dfgen.training.sequence import Sequence
 
 _SECONDS = 1.0  # of one measurement of `fit`, about
@@ -120,7 +121,8 @@ def replay(sequence: Sequence, batches: int) -> Passes:
     loader = sequence._loader
     kept = [loader.batch(0, step) for step in range(min(batches, len(loader)))]
     full = [batch for batch in kept if len(batch.rows) == loader.batch_size]
-    return Passes(_Replay(loader, full or kept), Cursor(), sequence._layout, False, endless=True)
+    replay = _Replay(loader, full or kept)
+    return Passes(replay, Progress(replay), sequence._layout, False, endless=True)
 
 
 def arrive(passes: Passes) -> Iterator[int]:

@@ -9,8 +9,7 @@ import sys
 import threading
 import time
 import weakref
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from types import FrameType
@@ -21,35 +20,24 @@ import keras
 from dfgen.loading.loader import Loader
 from dfgen.loading.metrics import Metrics
 from dfgen.loading.plan import Plan
+from dfgen.loading.receipts import Handed
+from dfgen.loading.state import Place
 from dfgen.loading.stream import Stream
 from dfgen.training.division import check_not_empty, divide
 from dfgen.training.handover import (
     DataAdapter,
-    Layout,
     TorchBatches,
     Use,
     check_arguments,
     driver,
     epoch_iterator,
     is_reset,
+    shorten,
     tensorflow_dataset,
     use_of,
 )
-
-_REMEMBERED = 10_000  # batches taken but not asked about, as where nobody monitors
-
-
-class Cursor:
-    """How far training has come.
-
-    Args:
-        epoch: passes completed.
-        step: batches of the next pass that were trained on already; only `repeat()` leaves any.
-    """
-
-    def __init__(self, epoch: int = 0, step: int = 0) -> None:
-        self.epoch = epoch
-        self.step = step
+from dfgen.training.layout import Layout
+from dfgen.training.progress import Progress
 
 
 class Pass:
@@ -59,27 +47,25 @@ class Pass:
 
     Args:
         loader: makes the batches.
-        cursor: where to begin.
+        progress: where to begin, and what counts the batches.
         run: whose pass it is.
-        length: batches of the pass, None = endless.
-        taken: gets (when, rows) of every batch that `fit` takes.
+        endless: whether it goes on into the next epoch.
     """
 
     def __init__(
         self,
         loader: Loader,
-        cursor: Cursor,
+        progress: Progress,
         run: "Run",
-        length: int | None,
-        taken: deque[tuple[float, int]],
+        endless: bool,
     ) -> None:
         self._loader = loader
-        self._taken = taken
-        self._cursor = cursor
+        self._progress = progress
         self._layout = run.layout
         self._plan = run.plan
         self._driver = run.driver
-        self._left = length
+        self._endless = endless
+        self._left: int | None = None
         self._stream: Stream | None = None
         self._lock = threading.Lock()
 
@@ -88,38 +74,44 @@ class Pass:
 
     def __next__(self) -> Any:
         with self._lock:
+            if self._stream is None:
+                self._begin()
             if self._left == 0:
                 self._exhausted()
                 raise StopIteration
-            if self._stream is None:
-                self._begin()
+            position = self._stream.position  # type: ignore[union-attr]
             batch = next(self._stream)  # type: ignore[arg-type]
-            self._handed_out()
             nested = self._layout.batch(batch)
-            if self._driver == "fit":
-                self._taken.append((time.perf_counter(), len(batch.rows)))
+            self._handed_out(Handed(time.perf_counter(), position, batch.rows, batch.skipped))
         return nested
 
     def _begin(self) -> None:
-        step = self._cursor.step if self._left is None else 0
-        self._epoch = self._cursor.epoch
-        self._stream = self._loader.stream(self._epoch, step, self._plan)
+        progress, place = self._progress, self._progress.place
+        follows = self._endless or self._driver == "fit" or (progress.resumed and not self._driver)
+        place = place if follows else Place(place.epoch)
+        self._epoch = place.epoch
+        if not self._endless:
+            self._left = len(self._plan) - place.step
+        self._ledger = progress.fit if self._driver else progress.begin_loop(place)
+        self._stream = self._loader.stream(place.epoch, place.step, self._plan)
         self._stream.repeat_epoch = self._driver in ("evaluate", "predict")
         self._abandon = weakref.finalize(self, self._stream.close)
 
-    def _handed_out(self) -> None:
+    def _handed_out(self, handed: Handed) -> None:
+        if self._driver in ("fit", None):
+            self._progress.hand_out(handed, self._ledger)
         if self._left is not None:
             self._left -= 1
             if not self._left:
                 self._abandon.detach()
-                self._loader.park(self._stream)  # type: ignore[arg-type]
+                self._loader.park(self._stream)
         elif self._driver is None:
-            self._cursor.epoch, self._cursor.step = self._stream.position  # type: ignore[union-attr]
+            self._progress.end_loop(self._ledger.place)
 
     def _exhausted(self) -> None:
         """A loop of the user's own ends an epoch by asking for one batch more."""
-        if self._driver is None and self._cursor.epoch == self._epoch:
-            self._cursor.epoch += 1
+        if self._driver is None and self._progress.place.epoch == self._epoch:
+            self._progress.end_loop(Place(self._epoch + 1))
 
 
 class Run:
@@ -139,7 +131,8 @@ class Run:
         self.keras_iterator = keras_iterator
         self.driver: str | None = None
         """Who asks: fit, evaluate, predict, build, or None for a loop of the user's own."""
-        self.steps = 0
+        self.undo: Callable[[bool], None] | None = None
+        """Gives Keras's epochs their full length again."""
         self.failure: Exception | None = None
 
     def fail(self, error: Exception) -> None:
@@ -155,7 +148,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
 
     Args:
         loader: makes the batches.
-        cursor: how far training has come.
+        progress: how far training has come.
         layout: nests the arrays of a batch as Keras wants them.
         shuffle: whether the order is shuffled.
         endless: whether a pass goes on into the next epoch.
@@ -164,18 +157,17 @@ class Passes(keras.utils.PyDataset, DataAdapter):
     def __init__(
         self,
         loader: Loader,
-        cursor: Cursor,
+        progress: Progress,
         layout: Layout,
         shuffle: bool,
         endless: bool,
     ) -> None:
         super().__init__(workers=1, use_multiprocessing=False)
         self._loader = loader
-        self._cursor = cursor
+        self.progress = progress
         self._layout = layout
         self._shuffle = shuffle
         self._endless = endless
-        self._taken: deque[tuple[float, int]] = deque(maxlen=_REMEMBERED)
         self._runs: weakref.WeakKeyDictionary[Any, Run] = weakref.WeakKeyDictionary()
 
     @property
@@ -204,9 +196,10 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         """What the workers have done since the Sequence was made: seconds by stage, counts."""
         return self._loader.metrics
 
-    def taken(self, batches: int) -> list[tuple[float, int]]:
-        """Return when `fit` took its next batches, and their rows; each batch once."""
-        return [self._taken.popleft() for _ in range(min(batches, len(self._taken)))]
+    @property
+    def specs(self) -> Any:
+        """Shape and dtype of every array of a sample, nested as the batches are."""
+        return self._layout.specs(self._loader.specs)
 
     @property
     def batch_size(self) -> int:
@@ -220,7 +213,9 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         epochs, step = divmod(index, length) if self._endless else (0, index)
         if not self._endless and not -length <= index < length:
             raise IndexError(f"batch {index} does not exist: an epoch has {length} batches")
-        return self._layout.batch(self._loader.batch(self._cursor.epoch + epochs, step % length))
+        return self._layout.batch(
+            self._loader.batch(self.progress.place.epoch + epochs, step % length)
+        )
 
     def __iter__(self) -> Iterator[Any]:
         return self.new_pass(self._run(None))
@@ -228,8 +223,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
     def new_pass(self, run: Run) -> Iterator[Any]:
         """Return a pass of NumPy arrays for one run."""
         check_not_empty(run.plan)
-        length = None if self._endless else len(run.plan)
-        return Pass(self._loader, self._cursor, run, length, self._taken)
+        return Pass(self._loader, self.progress, run, self._endless)
 
     def get_numpy_iterator(self) -> Iterator[Any]:
         """Return a pass of NumPy arrays."""
@@ -261,7 +255,17 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         frame = sys._getframe(1)
         run = self._run(frame)
         run.driver = driver(frame)
-        run.steps = getattr(epoch_iterator(frame), "steps_per_epoch", None) or len(self._loader)
+        if run.driver == "fit":
+            self.progress.begin_epoch(self._first_steps(run, epoch_iterator(frame)))
+
+    def _first_steps(self, run: Run, keras_iterator: Any) -> int:
+        """Return the steps of an epoch of Keras, made shorter where a part of it was done."""
+        progress, length = self.progress, len(self._loader)
+        done, progress.steps_done = progress.steps_done, 0
+        left = length - (progress.place.step if progress.resumed and not self._endless else 0)
+        if done or left < length:
+            run.undo = shorten(keras_iterator, left, done)
+        return getattr(keras_iterator, "steps_per_epoch", None) or left
 
     def on_epoch_end(self) -> None:
         """Keras has ended a pass, or is about to begin its first."""
@@ -271,22 +275,10 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         failure, run.failure = run.failure, None
         if is_reset(frame):
             if driver(frame) == "fit":
-                self._begin_training()
+                self.progress.begin_fit(self._endless)
         elif failure is not None:
             raise failure
         elif ended == "fit":
-            self._count(run.steps)
-
-    def _begin_training(self) -> None:
-        """`fit` begins a pass of its own; what an earlier one left undone is given back."""
-        self._taken.clear()
-        if not self._endless:
-            self._cursor.step = 0
-
-    def _count(self, steps: int) -> None:
-        """Count steps that `fit` has trained."""
-        length = len(self._loader)
-        steps = self._cursor.step + steps
-        epochs, step = divmod(steps if self._endless else min(steps, length), length)
-        self._cursor.epoch += epochs
-        self._cursor.step = step
+            self.progress.end_epoch(self._endless)
+            if run.undo is not None:
+                run.undo(self.progress.place.step == 0)

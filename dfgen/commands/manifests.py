@@ -1,4 +1,4 @@
-"""The commands for manifests that exist: verify, diff, split, recipe; `cli` puts them together."""
+"""The commands for manifests that exist: verify, diff, split, recipe."""
 
 import json
 import os
@@ -6,17 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
-from dfgen.errors import ArgumentError
+from dfgen.commands.options import Group, Json, Stratify, counted, print_json, shares_of
 
 SHOWN = 20
 WIDE = 60
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 Manifest = Annotated[str, typer.Argument(help="The manifest.", metavar="M.parquet")]
-Stratify = Annotated[
-    str | None, typer.Option(help="Column whose classes get exactly these shares.")
-]
-Group = Annotated[str | None, typer.Option(help="Column whose groups stay whole.")]
 
 
 def verify(
@@ -88,7 +83,7 @@ def split(
     frame, warnings = make_split(manifest, shares_of(shares), stratify, group, seed, out)
     report = Report(warnings=warnings)
     if as_json:
-        print(json.dumps({**figures(frame, report), "out": out}))
+        print_json({"out": out, **figures(frame, report)})
         return
     print(summarize(frame, report))
     print(f"Wrote {out}")
@@ -117,27 +112,10 @@ def _show(found: Any, counts: dict[str, int], as_json: bool, notes: tuple[str, .
     """Print findings as a table of the first ones, or all of them as JSON."""
     if as_json:
         rows = json.loads(found.to_json(orient="records"))
-        print(json.dumps({"counts": counts, "rows": rows, "notes": list(notes)}))
+        print_json({"counts": counts, "rows": rows, "notes": list(notes)})
         return
     if len(found):
         print(found.head(SHOWN).to_string(index=False, na_rep="", max_colwidth=WIDE))
     if len(found) > SHOWN:
         print(f"and {len(found) - SHOWN} more; --json lists all")
     print(*notes, counted(counts), sep="\n")
-
-
-def counted(counts: dict[str, int]) -> str:
-    """Return how many changes of which kind, as in `2 added, 1 changed`."""
-    return ", ".join(f"{rows} {name}" for name, rows in counts.items() if rows) or "no difference"
-
-
-def shares_of(texts: list[str]) -> dict[str, float]:
-    """Return the shares of `NAME=SHARE` texts."""
-    shares = {}
-    for text in texts:
-        name, _, share = text.partition("=")
-        try:
-            shares[name] = float(share)
-        except ValueError:
-            raise ArgumentError(f"--split {text}: expected NAME=SHARE, as in train=0.8.") from None
-    return shares

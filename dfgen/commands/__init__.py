@@ -1,0 +1,1 @@
+"""The commands that make, compare and change manifests; `cli` puts them together."""

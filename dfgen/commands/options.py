@@ -1,0 +1,65 @@
+"""What commands share: options, how their texts are read, and how results are printed."""
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from dfgen.errors import ArgumentError
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+Stratify = Annotated[
+    str | None, typer.Option(help="Column whose classes get exactly these shares.")
+]
+Group = Annotated[str | None, typer.Option(help="Column whose groups stay whole.")]
+
+
+def counted(counts: dict[str, int]) -> str:
+    """Return how many changes of which kind, as in `2 added, 1 changed`."""
+    return ", ".join(f"{rows} {name}" for name, rows in counts.items() if rows) or "no difference"
+
+
+def shares_of(texts: list[str]) -> dict[str, float]:
+    """Return the shares of `NAME=SHARE` texts."""
+    shares = {}
+    for text in texts:
+        name, _, share = text.partition("=")
+        try:
+            shares[name] = float(share)
+        except ValueError:
+            raise ArgumentError(f"--split {text}: expected NAME=SHARE, as in train=0.8.") from None
+    return shares
+
+
+def by_split(option: str, texts: list[str] | None) -> Any:
+    """Return one path, several of the same images, or those of each split, `SPLIT=PATH`."""
+    if not texts:
+        return None
+    splits: dict[str, list[str]] = {}
+    for text in texts:
+        name, is_split, path = text.partition("=")
+        if not is_split or os.path.exists(text):
+            name, path = "", text
+        splits.setdefault(name, []).append(path)
+    if "" in splits and len(splits) > 1:
+        raise ArgumentError(f"{option} {splits[''][0]}: the others name a split. Name that of all.")
+    plain = {name: paths[0] if len(paths) == 1 else paths for name, paths in splits.items()}
+    return plain.get("", plain)
+
+
+def lines_of(option: str, path: str | None) -> tuple[str, ...]:
+    """Return the lines of a text file."""
+    if path is None:
+        return ()
+    try:
+        with open(path, encoding="utf-8") as file:
+            return tuple(line.strip() for line in file if line.strip())
+    except (OSError, UnicodeDecodeError) as error:
+        raise ArgumentError(f"{option} {path} cannot be read: {error}.") from None
+
+
+def print_json(result: Mapping[str, Any]) -> None:
+    """Print one JSON object on one line."""
+    print(json.dumps(result, ensure_ascii=False))
