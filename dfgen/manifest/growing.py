@@ -180,7 +180,7 @@ def _keep(together: pa.Table, own: pa.Table, before: pa.Table) -> tuple[pa.Table
         lost = pc.is_null(together["bytes"])
         paths = pc.if_else(lost, pc.coalesce(own["path"], together["path"]), together["path"])
         together = _set(together, "path", paths)
-        if "bytes" in own.column_names:
+        if {"bytes", "mtime_ns"} <= {*own.column_names} & {*together.column_names}:
             changed = pc.or_(
                 pc.not_equal(own["bytes"], together["bytes"]),
                 pc.not_equal(own["mtime_ns"], together["mtime_ns"]),
