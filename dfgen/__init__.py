@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from dfgen.manifest.io import read_manifest as read_manifest
     from dfgen.manifest.io import write_manifest as write_manifest
     from dfgen.samples.features import Array as Array
+    from dfgen.samples.features import Boxes as Boxes
     from dfgen.samples.features import Image as Image
+    from dfgen.samples.features import Mask as Mask
     from dfgen.samples.tabular import Category as Category
     from dfgen.samples.tabular import Number as Number
     from dfgen.training.callbacks import InputMonitor as InputMonitor
@@ -21,11 +23,13 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Array": "dfgen.samples.features",
+    "Boxes": "dfgen.samples.features",
     "Category": "dfgen.samples.tabular",
     "DfgenError": "dfgen.errors",
     "Image": "dfgen.samples.features",
     "InputMonitor": "dfgen.training.callbacks",
     "Limits": "dfgen.loading.limits",
+    "Mask": "dfgen.samples.features",
     "Number": "dfgen.samples.tabular",
     "Sequence": "dfgen.training.sequence",
     "build_manifest": "dfgen.manifest.build",
@@ -36,11 +40,13 @@ _HOME = {
 __version__ = "0.1.0"
 __all__ = [
     "Array",
+    "Boxes",
     "Category",
     "DfgenError",
     "Image",
     "InputMonitor",
     "Limits",
+    "Mask",
     "Number",
     "Sequence",
     "build_manifest",

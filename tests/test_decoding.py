@@ -193,9 +193,9 @@ def test_a_broken_exif_block_leaves_the_pixels_and_gives_no_warning():
 def test_a_jpeg_decoded_smaller(name, color_mode, reduced):
     """It shows the same: on a smooth picture, the means over blocks of pixels."""
     data = FILES[name][0]
-    pixels, size = decode_reduced(data, color_mode, lambda size: reduced)
+    pixels, size, fewer = decode_reduced(data, color_mode, lambda size: reduced)
     assert pixels.shape == (-(-23 // reduced), -(-37 // reduced), CHANNELS[color_mode])
-    assert size == (23 / reduced, 37 / reduced)
+    assert (size, fewer) == ((23, 37), reduced)
     rows, columns = 23 // reduced, 37 // reduced
     whole = decode(data, color_mode)[: rows * reduced, : columns * reduced].astype(float)
     means = whole.reshape(rows, reduced, columns, reduced, -1).mean((1, 3))
@@ -208,17 +208,17 @@ def test_a_jpeg_decoded_smaller_is_turned(orientation):
     exif[0x0112] = orientation
     data = encoded(SMOOTH, "JPEG", exif=exif.tobytes())
     sizes = []
-    pixels, size = decode_reduced(data, "rgb", lambda size: sizes.append(size) or 2)
+    pixels, size, fewer = decode_reduced(data, "rgb", lambda size: sizes.append(size) or 2)
     height, width, _ = decode(data).shape
-    assert sizes == [(height, width)] and size == (height / 2, width / 2)
+    assert sizes == [(height, width)] and (size, fewer) == ((height, width), 2)
     upright = cv2.resize(decode(data), (pixels.shape[1], pixels.shape[0]))
     np.testing.assert_allclose(pixels.astype(int), upright, atol=12)
 
 
 def test_only_jpegs_are_decoded_smaller():
     for name in ("png-rgb", "webp", "gif", "tiff"):
-        pixels, size = decode_reduced(FILES[name][0], "rgb", lambda size: 8)
-        assert (pixels.shape, size) == ((23, 37, 3), (23, 37))
+        pixels, size, fewer = decode_reduced(FILES[name][0], "rgb", lambda size: 8)
+        assert (pixels.shape, size, fewer) == ((23, 37, 3), (23, 37), 1)
 
 
 def test_a_truncated_jpeg_decoded_smaller_is_refused():

@@ -334,7 +334,8 @@ COLUMNS = "Columns: id, path, label."
         ),
         (
             {"scale": "0-1"},
-            "scale must be one of (None, '0..1', '-1..1', 'standardize'), got '0-1'",
+            "scale must be one of (None, '0..1', '-1..1', 'standardize') or a pair of numbers "
+            "(scale, offset), got '0-1'",
         ),
         (
             {"label_mode": "sparse"},

@@ -54,6 +54,9 @@ _FLIPS = {2: 1, 3: -1, 4: 0, 6: 1, 7: -1, 8: 0}
 
 _PNG_SIZE = struct.Struct(">16xII")  # signature, length and name of the first chunk; width, height
 
+BROKEN = (cv2.error, OSError, ValueError, SyntaxError, EOFError, DecompressionBombError)
+"""What decoders raise over broken files."""
+
 _PILLOW_MODES = {"grayscale": "L", "rgb": "RGB", "rgba": "RGBA"}
 
 
@@ -83,7 +86,7 @@ def decode(data: bytes, color_mode: str = "rgb") -> Pixels:
 
 def decode_reduced(
     data: bytes, color_mode: str, reduction: Callable[[tuple[int, int]], int]
-) -> tuple[Pixels, tuple[float, float]]:
+) -> tuple[Pixels, tuple[int, int], int]:
     """Decode one image as `decode`, a JPEG at 1/2, 1/4 or 1/8 of its size where that will do.
 
     Args:
@@ -92,8 +95,8 @@ def decode_reduced(
         reduction: told a JPEG's (height, width), returns 1, 2, 4 or 8.
 
     Returns:
-        The pixels, and the image's (height, width) in such pixels: 375 rows at 1/2 are 187.5, the
-        last of the 188 decoded ones stands out by half.
+        The pixels, the image's upright (height, width), and by how much the pixels are fewer: 375
+        rows at 1/2 are 187.5, the last of the 188 decoded ones stands out by half.
 
     Raises:
         DecodeError: the bytes are no image, or a broken one.
@@ -108,13 +111,11 @@ def decode_reduced(
             pixels = _direct(data, color_mode, reduced)
         else:
             pixels = DECODERS[format](data, color_mode)
-    except (cv2.error, OSError, ValueError, SyntaxError, EOFError, DecompressionBombError) as error:
+    except BROKEN as error:
         raise DecodeError(f"broken {format} file: {getattr(error, 'err', error)}") from error
     if orientation > 1:
-        pixels = _turn(pixels, orientation)
-    if reduced == 1:
-        return pixels, pixels.shape[:2]
-    return pixels, (size[0] / reduced, size[1] / reduced)
+        pixels = turn(pixels, orientation)
+    return pixels, pixels.shape[:2] if reduced == 1 else size, reduced
 
 
 def decode_array(data: bytes) -> npt.NDArray[Any]:
@@ -222,7 +223,7 @@ def _geometry(data: bytes, format: str) -> tuple[tuple[int, int], int]:
     return header.size, header.orientation
 
 
-def _turn(pixels: Pixels, orientation: int) -> Pixels:
+def turn(pixels: Pixels, orientation: int) -> Pixels:
     """Turn pixels upright, by the table of EXIF 2.32, section 4.6.4, tag 0x0112."""
     turned = cv2.transpose(pixels) if orientation >= 5 else pixels
     if orientation in _FLIPS:

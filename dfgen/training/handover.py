@@ -21,7 +21,7 @@ import numpy as np
 from dfgen.errors import ArgumentError
 from dfgen.loading.making import Batch
 from dfgen.samples.features import Spec
-from dfgen.training.binding import map_leaves
+from dfgen.training.trees import map_leaves
 
 try:
     from keras.src.trainers.data_adapters.data_adapter import DataAdapter as DataAdapter
@@ -229,7 +229,11 @@ class Layout:
 
     def _nest(self, named: Mapping[str, Any]) -> tuple[Any, ...]:
         trees = (self.x,) if self.y is None else (self.x, self.y)
-        return tuple(map_leaves(named.__getitem__, tree) for tree in trees)
+
+        def find(tree: Any) -> Any:
+            return named[tree] if isinstance(tree, str) else map_leaves(find, tree)
+
+        return tuple(map(find, trees))
 
     def _array(self, name: str, array: Any) -> Any:
         return np.ascontiguousarray(np.moveaxis(array, -1, 1)) if self._turns(name) else array

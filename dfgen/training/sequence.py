@@ -13,13 +13,15 @@ from dfgen.errors import ArgumentError, ManifestError, UnknownArgumentError, did
 from dfgen.loading.limits import Limits
 from dfgen.loading.loader import Loader
 from dfgen.loading.order import whole
-from dfgen.samples.features import Image
-from dfgen.samples.reader import SampleReader, Transform
+from dfgen.samples.features import Boxes, Image, Mask
+from dfgen.samples.reader import SampleReader
 from dfgen.samples.tabular import LABEL_MODES, Category, one_of
-from dfgen.training.binding import Options, Tree, bind, leaves
+from dfgen.samples.transforms import Transform
+from dfgen.training.binding import Options, bind
 from dfgen.training.columns import ids_of, known_problems, open_manifest
 from dfgen.training.handover import Layout
 from dfgen.training.passes import Cursor, Passes
+from dfgen.training.trees import Tree, leaves
 from dfgen.training.weights import row_weights
 
 # Arguments of `ImageDataGenerator.flow_from_dataframe` and the like, and what they are called here.
@@ -36,7 +38,7 @@ _OLD_ARGUMENTS = {
     "y_col": "y",
 }
 _NO_LONGER = {
-    "interpolation": "images are resized bilinearly",
+    "interpolation": 'it belongs to the image: x=dfgen.Image("path", interpolation="nearest")',
     "subset": 'a split is a column of the manifest: df[df.split == "train"]',
     "validate_filenames": "build_manifest looks at every file once",
     "validation_split": 'a split is a column of the manifest: df[df.split == "train"]',
@@ -65,14 +67,15 @@ class Sequence(Passes):
         label_mode: `"int"` (int32), `"categorical"` (one-hot float32), `"binary"` (float32 of shape
             (batch, 1)), or None: no targets.
         class_names: the classes in the order of their numbers; None takes the column's categories.
-        scale: None leaves images uint8 0..255; `"0..1"`, `"-1..1"` or `"standardize"` (each image)
-            gives float32.
+        scale: None leaves images uint8 0..255; `"0..1"`, `"-1..1"`, `"standardize"` (each image)
+            or a pair (scale, offset) gives float32.
         shuffle: another order each epoch.
         seed: of the order and of the transform's generators; None draws one.
         drop_remainder: leave out a short last batch.
         transform: `transform(sample, rng) -> sample`, in the workers, after resizing and before
             scaling. `sample` is a dict of arrays: by its key in a dict x or y, else `image`,
-            `array`, `number`, `label`, numbered (`image_0`) where there are several.
+            `mask`, `array`, `number`, `label`, numbered (`image_0`) where there are several; boxes
+            are `boxes` and `labels`, or `key` and `key_labels`.
         on_error: `"raise"`, or `"skip"`: a bad row keeps its place with zeros and weight 0, is
             listed in `problems`, and the real rows of its batch weigh batch / real. Keras's
             `metrics=` ignore weights: use `weighted_metrics=`.
@@ -108,7 +111,7 @@ class Sequence(Passes):
         color_mode: str = "rgb",
         label_mode: str | None = "int",
         class_names: list[Any] | tuple[Any, ...] | None = None,
-        scale: str | None = None,
+        scale: str | tuple[float, float] | None = None,
         shuffle: bool = True,
         seed: int | None = 0,
         drop_remainder: bool = False,
@@ -168,8 +171,9 @@ class Sequence(Passes):
     def _layout_of(self, weights: object, on_error: str) -> Layout:
         binding = self._binding
         weighted = binding.y is not None and (weights is not None or on_error == "skip")
-        images = {part.name for part in binding.parts if isinstance(part.feature, Image)}
-        return Layout(binding.x, binding.y, frozenset(images), weighted)
+        images = {part.name for part in binding.parts if isinstance(part.feature, Image | Mask)}
+        x, y = binding.arrays(binding.x), binding.arrays(binding.y)
+        return Layout(x, y, frozenset(images), weighted)
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch."""
@@ -185,9 +189,9 @@ class Sequence(Passes):
         """The class names of y in the order of their numbers; by name where y has several."""
         features = {name: self._binding[name].feature for name in leaves(self._binding.y)}
         names = {
-            name: list(feature.class_names or ())
+            name: list(feature.class_names)
             for name, feature in features.items()
-            if isinstance(feature, Category)
+            if isinstance(feature, Category | Boxes) and feature.class_names is not None
         }
         return names.get(self._binding.y) if isinstance(self._binding.y, str) else names or None
 
