@@ -42,6 +42,8 @@ _CONVERSIONS = {
     (4, "grayscale"): cv2.COLOR_BGRA2GRAY,
 }  # fmt: skip
 
+_AS_GRAY = cv2.IMREAD_GRAYSCALE | cv2.IMREAD_IGNORE_ORIENTATION
+_AS_RGB = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
 _REDUCED = {
     1: 0,  # RGB or gray at 1/n: the names with COLOR in them mean BGR
     2: cv2.IMREAD_REDUCED_GRAYSCALE_2,
@@ -52,7 +54,8 @@ _REDUCED = {
 # EXIF orientation -> how to flip, after transposing from 5 on: 0 top to bottom, 1 left to right
 _FLIPS = {2: 1, 3: -1, 4: 0, 6: 1, 7: -1, 8: 0}
 
-_PNG_SIZE = struct.Struct(">16xII")  # signature, length and name of the first chunk; width, height
+_PNG_START = struct.Struct(">16xII9xI4s")  # width, height; length and name of the second chunk
+_PNG_FRAME = 57  # bytes of a PNG beside those of its pixels, where these are in one chunk
 
 BROKEN = (cv2.error, OSError, ValueError, SyntaxError, EOFError, DecompressionBombError)
 """What decoders raise over broken files."""
@@ -156,8 +159,7 @@ def _with_opencv(data: bytes, color_mode: str) -> Pixels:
 
 def _direct(data: bytes, color_mode: str, reduced: int = 1) -> Pixels:
     """8 bits a channel: the decoder itself can make the colours, and a JPEG smaller."""
-    flags = cv2.IMREAD_GRAYSCALE if color_mode == "grayscale" else cv2.IMREAD_COLOR_RGB
-    flags |= cv2.IMREAD_IGNORE_ORIENTATION | _REDUCED[reduced]
+    flags = (_AS_GRAY if color_mode == "grayscale" else _AS_RGB) | _REDUCED[reduced]
     pixels = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
     if pixels is None:
         raise ValueError("truncated or damaged")
@@ -213,10 +215,12 @@ def _geometry(data: bytes, format: str) -> tuple[tuple[int, int], int]:
     """
     if format == "webp" and b"EXIF" not in data:
         return (0, 0), 1  # no WebP is larger than MAX_PIXELS
-    if format == "png" and len(data) > _PNG_SIZE.size and b"eXIf" not in data:
-        width, height = _PNG_SIZE.unpack_from(data)
-        check_size(width, height)
-        return (height, width), 1
+    if format == "png" and len(data) > _PNG_START.size:
+        width, height, length, name = _PNG_START.unpack_from(data)
+        alone = name == b"IDAT" and length == len(data) - _PNG_FRAME
+        if alone or b"eXIf" not in data:
+            check_size(width, height)
+            return (height, width), 1
     header = parse_header(io.BytesIO(data), format)
     if format == "tiff":  # both TIFF decoders turn by themselves
         return header.size, 1

@@ -157,7 +157,7 @@ class Image:
             ),
         )
         watch("resize")
-        geometry = self.place(image, size, draw)
+        geometry = place(image, size, self.load_size or size, self.resize, draw)
         resize(pixels, geometry, out, self.interpolation, self.antialias, reduced=reduced)
         return geometry
 

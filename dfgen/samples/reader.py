@@ -131,6 +131,11 @@ class SampleReader:
             if isinstance(feature := part.feature, Boxes)
         ]
 
+    @cached_property
+    def _is_straight(self) -> bool:
+        """Whether a row is done when its files are read."""
+        return not (self.transform or self._scaled or self._masks or self._boxes)
+
     def _between(self, feature: FileFeature | Mask) -> Spec | None:
         if self.transform is not None:
             return feature.sample_spec
@@ -183,7 +188,7 @@ class SampleReader:
             DfgenError: of the kind that fits, naming the row's id and path.
         """
         draws = self._draw(rng) if self._random else {}
-        sample: Sample = dict(out)
+        sample: Any = out if self._is_straight else dict(out)
         try:
             geometries = {}
             for name, feature, values, spec in self._files:
@@ -192,7 +197,7 @@ class SampleReader:
                 geometries[name] = feature.read(
                     values[row].as_py(), sample[name], self.store, watch, *draws.get(name, ())
                 )
-            if self._masks or self._boxes:
+            if not self._is_straight:
                 self._follow(row, sample, geometries, watch)
         except (DecodeError, MissingFileError) as error:
             raise type(error)(f"{self.where(row)}: {error}") from error
@@ -200,6 +205,8 @@ class SampleReader:
             raise
         except Exception as error:  # a decoder that raises what it never should
             raise DecodeError(f"{self.where(row)}: {type(error).__name__}: {error}") from error
+        if self._is_straight:
+            return
         if self.transform is not None:
             watch("transform")
             sample = self._transformed(row, sample, rng)
@@ -221,14 +228,17 @@ class SampleReader:
                 rows, row, geometries[like]
             )
 
+    @cached_property
+    def _scaled(self) -> list[tuple[str, FileFeature | Mask]]:
+        """What does not go straight into the batch."""
+        files = [(name, feature) for name, feature, _, spec in self._files if spec is not None]
+        masks = [(name, mask) for name, mask, _, spec, _ in self._masks if spec is not None]
+        return [*files, *masks]
+
     def _finish(self, sample: Sample, out: Mapping[str, Values]) -> None:
         """Bring the sample into the form that the batch has."""
-        for name, feature, _, spec in self._files:
-            if spec is not None:
-                feature.finish(sample[name], out[name])
-        for name, mask, _, spec, _ in self._masks:
-            if spec is not None:
-                mask.finish(sample[name], out[name])
+        for name, feature in self._scaled:
+            feature.finish(sample[name], out[name])
         for part, boxes, _, _ in self._boxes:
             names = part.name, labels_of(part.name)
             boxes.finish(sample[names[0]], sample[names[1]], (out[names[0]], out[names[1]]))
