@@ -98,12 +98,13 @@ def _given(columns: Columns, argument: str, feature: object) -> Feature:
     if not isinstance(feature, Category | Boxes) or feature.class_names is not None:
         return feature
     if isinstance(feature, Category):
-        return replace(feature, class_names=_class_names(feature.column, columns[feature.column]))
-    labels = columns[feature.labels]
+        before = f'Before splitting: df["{name}"] = df["{name}"].astype("category"), or give'
+        return replace(feature, class_names=_class_names(name, columns[name], before))
+    labels = columns[name]
     labels = pc.list_flatten(labels) if is_list(labels.type) else labels[:0]
     if not len(labels) or pa.types.is_integer(labels.type) or pa.types.is_floating(labels.type):
         return feature
-    return replace(feature, class_names=_class_names(feature.labels, labels))
+    return replace(feature, class_names=_class_names(name, labels, "Give"))
 
 
 def columns_of(feature: Feature) -> tuple[str, ...]:
@@ -113,7 +114,7 @@ def columns_of(feature: Feature) -> tuple[str, ...]:
     return (feature.column,)
 
 
-def _class_names(name: str, values: pa.Array) -> tuple[object, ...]:
+def _class_names(name: str, values: pa.Array, advice: str) -> tuple[object, ...]:
     """Return the classes of a column that is not told them."""
     if pa.types.is_boolean(values.type):
         return False, True
@@ -125,7 +126,7 @@ def _class_names(name: str, values: pa.Array) -> tuple[object, ...]:
     _warn(
         f"column {name!r} is not categorical, so its {len(class_names):,} classes are numbered by "
         f"the sorted values of this frame: {shown}. Another frame may number them otherwise. "
-        f'Before splitting: df["{name}"] = df["{name}"].astype("category"), or give class_names='
+        f"{advice} class_names="
     )
     return tuple(class_names)
 

@@ -2,9 +2,11 @@
 
 import os
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -71,16 +73,41 @@ def _to_arrow(values: "pd.Series[Any]") -> pa.Array:
     try:
         array = pa.array(values, from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
-        if not all(isinstance(value, str | os.PathLike) for value in values.dropna()):
-            kinds = sorted({type(value).__name__ for value in values.dropna()})
+        given = values.dropna()
+        if all(isinstance(value, str | os.PathLike) for value in given):
+            array = pa.array(values.map(os.fspath, na_action="ignore"), pa.large_string())
+        elif all(isinstance(value, list | tuple | np.ndarray) for value in given):
+            array = _lists_to_arrow(values)
+        else:
+            kinds = sorted({type(value).__name__ for value in given})
             raise ManifestError(
                 f"column {values.name!r} mixes {', '.join(kinds)}: give it one type, as with "
                 f"df[{values.name!r}] = df[{values.name!r}].astype(str)"
             ) from None
-        array = pa.array(values.map(os.fspath, na_action="ignore"), pa.large_string())
     if isinstance(array, pa.ChunkedArray):
         array = pa.concat_arrays(array.chunks)
     return array.cast(pa.large_string()) if is_text(array.type) else array
+
+
+def _lists_to_arrow(values: "pd.Series[Any]") -> pa.Array:
+    """Return lists that Arrow does not take as they are, such as arrays of boxes."""
+    try:
+        return pa.array(values.map(list, na_action="ignore"), from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        kinds = sorted({type(entry).__name__ for entry in _entries(values.dropna())})
+        raise ManifestError(
+            f"column {values.name!r} has lists that mix {', '.join(kinds)}: give all entries one "
+            "type"
+        ) from None
+
+
+def _entries(lists: Iterable[Any]) -> Iterator[Any]:
+    """Return what is in lists of lists."""
+    for entry in lists:
+        if isinstance(entry, list | tuple | np.ndarray):
+            yield from _entries(entry)
+        else:
+            yield entry
 
 
 def open_manifest(manifest: object, root: str | os.PathLike[str] | None) -> "Columns":

@@ -40,7 +40,7 @@ def like(named: Mapping[str, Feature], feature: Feature) -> str | None:
         )
     hint = did_you_mean(given, images) if isinstance(given, str) else ""
     raise ArgumentError(
-        f"{what} has like={given!r}, no image of x. Images: {', '.join(images)}.{hint}"
+        f"{what} has like={given!r}, which is no image here. Images: {', '.join(images)}.{hint}"
     )
 
 
