@@ -82,9 +82,12 @@ def limit_of_fit() -> str:
     fitted(idle, ready)
     gathering = cpu_milliseconds(lambda: bare_gather(IN_FLIGHT // THREADS or 1))
     fitting = cpu_milliseconds(lambda: fitted(idle, ready))
+    together = cpu_milliseconds(lambda: dfgen_fitted(idle))
     return (
         f"a batch takes {gathering:.1f} ms of processor time to gather and {fitting:.1f} ms in "
-        f"`fit` itself: at most {gathering / (gathering + fitting):.2f} x where they share all CPUs"
+        f"`fit` over ready arrays: where they share all CPUs at most "
+        f"{gathering / (gathering + fitting):.2f} x. Both at once take {together:.1f} ms, as they "
+        f"also share caches and memory: {gathering / together:.2f} x"
     )
 
 

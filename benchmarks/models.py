@@ -10,8 +10,9 @@ import numpy as np
 from dfgen.loading.buffers import Buffers
 from dfgen.loading.loader import Loader
 from dfgen.samples.features import Spec
-from dfgen.training.handover import Layout
-from dfgen.training.passes import Cursor, Passes
+from dfgen.training.layout import Layout
+from dfgen.training.passes import Passes
+from dfgen.training.progress import Progress
 
 
 class Idle(keras.Model):  # type: ignore[misc]
@@ -26,7 +27,7 @@ class Idle(keras.Model):  # type: ignore[misc]
 def passes(loader: Loader) -> Passes:
     """Return what Keras sees of a Loader of pictures."""
     layout = Layout("image", None, frozenset(["image"]), weighted=False)
-    return Passes(loader, Cursor(), layout, shuffle=True, endless=False)
+    return Passes(loader, Progress(loader), layout, shuffle=True, endless=False)
 
 
 def idle_model() -> keras.Model:

@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from dfgen.samples.features import Mask as Mask
     from dfgen.samples.tabular import Category as Category
     from dfgen.samples.tabular import Number as Number
+    from dfgen.training.backup import BackupAndRestore as BackupAndRestore
     from dfgen.training.callbacks import InputMonitor as InputMonitor
     from dfgen.training.sequence import Sequence as Sequence
 
 _HOME = {
     "Array": "dfgen.samples.features",
+    "BackupAndRestore": "dfgen.training.backup",
     "Boxes": "dfgen.samples.features",
     "Category": "dfgen.samples.tabular",
     "DfgenError": "dfgen.errors",
@@ -40,6 +42,7 @@ _HOME = {
 __version__ = "0.1.0"
 __all__ = [
     "Array",
+    "BackupAndRestore",
     "Boxes",
     "Category",
     "DfgenError",

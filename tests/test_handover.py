@@ -24,8 +24,8 @@ def addresses(seq):
     """The addresses of all batches that the loader makes from now on."""
     made, start = [], seq._loader.start
 
-    def spy(epoch, step):
-        making = start(epoch, step)
+    def spy(*position, spread):
+        making = start(*position)
         made.append(making.batch.arrays["image"].ctypes.data)
         return making
 

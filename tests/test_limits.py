@@ -58,9 +58,7 @@ def test_batches_in_flight_stay_below_the_memory_whatever_their_size(frame, batc
     row = 4 * 4 * 3 + 4  # pixels and an int32
     seq = sequence(frame(100), batch_size=batch_size, limits=dfgen.Limits(memory=20 * row))
     started, start = [], seq._loader.start
-    seq._loader.start = lambda epoch, step, spread: (
-        started.append(step) or start(epoch, step, spread)
-    )
+    seq._loader.start = lambda *position, spread: started.append(position[1]) or start(*position)
     next(iter(seq))
     assert len(started) == depth + 1
     assert seq._loader.depth * batch_size * row <= 20 * row

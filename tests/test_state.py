@@ -91,28 +91,29 @@ class TestState:
     def test_goes_through_json_at_every_step(self, step):
         """At step 0 and after the last step of an epoch too."""
         state = json.loads(json.dumps(make_state(**NOW, epoch=2, step=step, receipt=EPOCH)))
-        assert check_state(state, **NOW) == (2, step, EPOCH)
+        assert check_state(state, **NOW) == (2, step, EPOCH, 0)
 
     def test_a_second_resume_within_an_epoch_goes_on_from_the_second(self):
         first = check_state(make_state(**NOW, epoch=1, step=1), **NOW)
         second = check_state(make_state(**NOW, epoch=first[0], step=first[1] + 2), **NOW)
-        assert second == (1, 3, 0)
+        assert second == (1, 3, 0, 0)
 
     def test_window_and_pack_are_kept(self):
         packed = NOW | {"window": 4, "pack": "f" * 32}
-        assert check_state(make_state(**packed, epoch=0, step=1), **packed) == (0, 1, 0)
+        assert check_state(make_state(**packed, epoch=0, step=1), **packed) == (0, 1, 0, 0)
 
     def test_is_under_1_kb(self):
         state = make_state(
             seed=2**128, epoch=2**62, step=2**62, batch_size=2**40, rows=2**62, ids="f" * 32,
-            window=2**40, pack="f" * 128, receipt=2**128 - 1,
+            labels="f" * 16, shuffle=False, window=2**40, pack="f" * 128, receipt=2**128 - 1,
+            skipped=2**62,
         )  # fmt: skip
         assert len(json.dumps(state)) < 1000
 
     def test_numbers_of_numpy_become_plain(self):
         numbers = {"seed": np.int64(3), "batch_size": np.int32(12), "rows": np.int64(N)}
         state = make_state(**NOW | numbers, epoch=np.int64(1), step=np.int64(2))
-        assert check_state(json.loads(json.dumps(state)), **NOW | numbers) == (1, 2, 0)
+        assert check_state(json.loads(json.dumps(state)), **NOW | numbers) == (1, 2, 0, 0)
 
     @pytest.mark.parametrize(
         ("change", "text"),
@@ -120,6 +121,7 @@ class TestState:
             ({"seed": 4}, "seed=4, this training has seed=3"),
             ({"batch_size": 16}, "batch_size=16, this training has batch_size=12"),
             ({"rows": 49}, "rows=49, this training has rows=50"),
+            ({"shuffle": False}, "shuffle=False, this training has shuffle=True"),
             ({"window": 2}, "window=2, this training has window=None"),
             ({"pack": "abc"}, "pack='abc', this training has pack=None"),
         ],

@@ -2,7 +2,8 @@
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache, partial
 from math import prod
 
@@ -15,8 +16,10 @@ from dfgen.loading.chunks import Chunk, Maker
 from dfgen.loading.limits import Limits
 from dfgen.loading.making import Batch, Making
 from dfgen.loading.metrics import Metrics, total
-from dfgen.loading.order import batch_count, permutation, whole
+from dfgen.loading.order import permutation, whole
+from dfgen.loading.plan import Plan
 from dfgen.loading.processes import Process, pickled
+from dfgen.loading.receipts import Order
 from dfgen.loading.stream import Stream
 from dfgen.loading.workers import CLOSED, Here, Threads, usable_cpus
 from dfgen.samples.reader import SampleReader
@@ -36,10 +39,12 @@ class Loader:
 
     Args:
         reader: makes samples from rows.
-        batch_size: rows of a batch; the last one of an epoch may have fewer.
+        batch_size: rows of a batch of all hosts; the last one of an epoch may have fewer.
         shuffle: another order each epoch, by `seed`; False keeps the order of the rows.
         seed: of the order and of the transform's random generators.
         drop_remainder: leave out a short last batch.
+        shard: (index, count) of this host, which makes `batch_size / count` rows of each batch.
+            With several, `plan` leaves out a short last batch.
         weights: float32 of shape (rows,), what each row counts in the loss, or None.
         on_error: `"raise"`, or `"skip"`: a bad row keeps its place with zeros and weight 0, and
             the real rows of its batch weigh batch / real.
@@ -61,6 +66,7 @@ class Loader:
         shuffle: bool = True,
         seed: int = 0,
         drop_remainder: bool = False,
+        shard: tuple[int, int] = (0, 1),
         weights: npt.NDArray[np.float32] | None = None,
         on_error: str = "raise",
         problems: Mapping[int, str] | None = None,
@@ -72,7 +78,12 @@ class Loader:
         rows = len(reader)
         skip = on_error == "skip"
         self.reader = reader
-        self.batch_size = whole("batch_size", batch_size, least=1)
+        tail = "drop" if drop_remainder else "short"
+        self.given = Plan(rows, whole("batch_size", batch_size, least=1), shard, tail)
+        self.plan = self.given if shard[1] == 1 else replace(self.given, tail="drop")
+        """How an epoch of training is divided; `given` is how it was asked for."""
+        self.batch_size = batch_size
+        self.shuffle = shuffle
         self.workers = usable_cpus() if workers is None else whole("workers", workers)
         self.specs = reader.specs
         self.problems: dict[int, str] = dict(problems or {})
@@ -81,18 +92,17 @@ class Loader:
         self._maker = Maker(reader, seed, skip)
         self._limits = limits or Limits()
         self.depth = self._depth(whole("max_queue_size", max_queue_size, least=1))
-        self._length = batch_count(rows, batch_size, drop_remainder)
-        if not self._length:
+        if not len(self.given):
             raise ArgumentError(
                 f"{rows:,} rows make no batch of batch_size={batch_size} with drop_remainder=True: "
                 "make the batches smaller, or keep the remainder"
             )
-        self._batches_per_block = max(1, _BLOCK // batch_size)
-        block = self._batches_per_block * batch_size
-        self._block = lru_cache(maxsize=4)(partial(_rows, rows, seed if shuffle else None, block))
+        self._batches_per_block = max(1, _BLOCK // self.plan.size)
+        self._set_order(seed)
         self._buffers = Buffers(self.specs)
         self._spread, self._chunk = self._chunk_sizes(use_multiprocessing)
         self._threads = self._start_workers(use_multiprocessing)
+        self._use_multiprocessing = use_multiprocessing
         self._here = Here(self._maker)
         self._lock = threading.Lock()
         self._parked: Stream | None = None
@@ -103,7 +113,7 @@ class Loader:
     def _depth(self, max_queue_size: int) -> int:
         if self._limits.read_timeout is not None and not self.workers:
             raise ArgumentError("limits.read_timeout needs workers: with workers=0 nobody watches")
-        depth = self._limits.depth(self._row_bytes() * self.batch_size, max_queue_size)
+        depth = self._limits.depth(self._row_bytes() * self.plan.size, max_queue_size)
         return depth if self.workers else 1
 
     def _chunk_sizes(self, use_multiprocessing: bool) -> tuple[int, int]:
@@ -112,8 +122,8 @@ class Loader:
         The second is as large as it can be: of tiny images 16 rows take half as long again as 64.
         """
         chunks = max(1, self.workers * _CHUNKS_PER_WORKER)
-        spread = -(-self.batch_size // chunks)
-        most = min(self.batch_size, self.batch_size * self.depth // chunks)
+        spread = -(-self.plan.size // chunks)
+        most = min(self.plan.size, self.plan.size * self.depth // chunks)
         if use_multiprocessing:
             most = min(most, _CHUNK // max(1, self._row_bytes()))
         return spread, max(spread, most)
@@ -133,7 +143,28 @@ class Loader:
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch."""
-        return self._length
+        return len(self.plan)
+
+    @property
+    def order(self) -> Order:
+        """The rows of every batch, worked out apart from what makes the batches."""
+        return Order(self.plan, self._maker.seed if self.shuffle else None, self.reader.ids)
+
+    def reseed(self, seed: int) -> None:
+        """Take the seed of a training that goes on, where none was asked for."""
+        self.park(None)
+        if self._threads is not None:
+            self._threads.close()
+        self._maker = replace(self._maker, seed=seed)
+        self._set_order(seed)
+        self._here = Here(self._maker)
+        self._threads = self._start_workers(self._use_multiprocessing)
+
+    def _set_order(self, seed: int) -> None:
+        self._rows_at = partial(_rows_at, len(self.reader), seed if self.shuffle else None)
+        self._block = lru_cache(maxsize=4)(
+            partial(_block, self.plan, self._rows_at, self._batches_per_block)
+        )
 
     @property
     def metrics(self) -> Metrics:
@@ -142,29 +173,33 @@ class Loader:
         watches = [worker.watch for worker in workers]
         return total(watches, self._waited, self._handed_out)
 
-    def rows(self, epoch: int, step: int) -> Rows:
-        """Return the rows of one batch: positions [step * batch_size, ...) of the epoch's order."""
-        if not 0 <= step < self._length:
-            raise IndexError(f"batch {step} does not exist: an epoch has {self._length} batches")
+    def rows(self, epoch: int, step: int, plan: Plan | None = None) -> Rows:
+        """Return the rows of one batch on this host: those at its positions of the order."""
+        plan = self.plan if plan is None else plan
+        if not 0 <= step < len(plan):
+            raise IndexError(f"batch {step} does not exist: an epoch has {len(plan)} batches")
         block, place = divmod(step, self._batches_per_block)
-        start = place * self.batch_size
-        return self._block(epoch, block)[start : start + self.batch_size]
+        rows = self._block(epoch, block)[place * plan.size : (place + 1) * plan.size]
+        if plan.tail != "pad" or len(rows) == plan.size:
+            return rows
+        return np.concatenate([rows, self._rows_at(epoch, plan.positions(step)[len(rows) :])])
 
     def batch(self, epoch: int, step: int) -> Batch:
         """Return one batch, whatever else is under way."""
         return self.result(self.start(epoch, step))
 
-    def stream(self, epoch: int, step: int = 0) -> Stream:
+    def stream(self, epoch: int, step: int = 0, plan: Plan | None = None) -> Stream:
         """Return the batches from (epoch, step) on; what was parked just there is used."""
+        plan = self.plan if plan is None else plan
         parked = self._swap_parked(None)
-        if parked is not None and parked.position == (epoch, step):
+        if parked is not None and (parked.position, parked.plan) == ((epoch, step), plan):
             return parked
         if parked is not None:
             parked.close()
-        return Stream(self, (epoch, step))
+        return Stream(self, (epoch, step), plan)
 
-    def park(self, stream: Stream) -> None:
-        """Keep a stream with what it has made ahead, for whoever goes on where it is."""
+    def park(self, stream: Stream | None) -> None:
+        """Keep a stream with what it has made ahead, for whoever goes on where it is; or none."""
         parked = self._swap_parked(stream)
         if parked is not None:
             parked.close()
@@ -172,28 +207,32 @@ class Loader:
     def close(self) -> None:
         """End the workers; no more batches can be made."""
         self._closed = True
-        parked = self._swap_parked(None)
-        if parked is not None:
-            parked.close()
+        self.park(None)
         if self._threads is not None:
             self._threads.close()
 
-    def start(self, epoch: int, step: int, spread: bool = True) -> Making:
+    def start(self, epoch: int, step: int, plan: Plan | None = None, spread: bool = True) -> Making:
         """Begin to make a batch; without workers, make it.
 
         Args:
             epoch: of the batch.
             step: of the batch.
+            plan: of the epoch, None for that of training.
             spread: whether the batch is wanted at once, so that all workers should share it.
         """
         if self._closed:
             raise ArgumentError(CLOSED)
-        rows = self.rows(epoch, step)
+        plan = self.plan if plan is None else plan
+        rows = self.rows(epoch, step, plan)
         weights = None if self._weights is None else self._weights[rows]
-        batch = Batch(self._buffers.batch(len(rows)), weights, rows)
+        padding = 0
+        if (share := plan.weights(step)) is not None:
+            weights = share if weights is None else weights * share
+            padding = int((share == 0).sum())
+        batch = Batch(self._buffers.batch(len(rows)), weights, rows, padding)
         size = self._spread if spread else self._chunk
         starts = range(0, len(rows), size)
-        making = Making(batch, (epoch, step), pending=len(starts))
+        making = Making(batch, (epoch, step), plan, pending=len(starts))
         for start in starts:
             part = slice(start, start + size)
             known = self._known.intersection(rows[part].tolist()) if self._known else ()
@@ -214,7 +253,7 @@ class Loader:
         timeout = self._limits.read_timeout
         while not making.wait(None if timeout is None else timeout / 4):
             if self._gave_up(making):
-                making = self.start(*making.position)
+                making = self.start(*making.position, making.plan)
         batch, problems = making.result()
         self.problems.update(problems)
         self._waited += time.perf_counter() - began
@@ -249,7 +288,12 @@ class Loader:
         return parked
 
 
-def _rows(n: int, seed: int | None, size: int, epoch: int, block: int) -> Rows:
-    """Return one block of an epoch's order."""
-    positions = np.arange(block * size, min((block + 1) * size, n), dtype=np.int64)
+def _rows_at(n: int, seed: int | None, epoch: int, positions: Rows) -> Rows:
     return positions if seed is None else permutation(positions, n, seed=seed, epoch=epoch)
+
+
+def _block(
+    plan: Plan, rows_at: Callable[[int, Rows], Rows], batches: int, epoch: int, block: int
+) -> Rows:
+    """Return the rows of a block of batches."""
+    return rows_at(epoch, plan.block(block * batches, batches))

@@ -1,13 +1,14 @@
 """A batch, and a batch in the making."""
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dfgen.loading.chunks import Chunk
+from dfgen.loading.plan import Plan
 from dfgen.loading.workers import Worker
 
 Position = tuple[int, int]
@@ -22,11 +23,15 @@ class Batch:
         arrays: name -> array of shape (batch, ...).
         weights: float32 of shape (batch,), or None where no row has a weight.
         rows: int64 of shape (batch,), which row of the manifest each sample is.
+        padding: how many of them, at its end, only fill it up.
+        skipped: places of samples that could not be made, and hold zeros.
     """
 
     arrays: dict[str, npt.NDArray[Any]]
     weights: npt.NDArray[np.float32] | None
     rows: npt.NDArray[np.int64]
+    padding: int = 0
+    skipped: tuple[int, ...] = ()
 
 
 @dataclass(eq=False)
@@ -35,6 +40,7 @@ class Making:
 
     batch: Batch
     position: Position
+    plan: Plan
     pending: int
     cancelled: bool = False
     _problems: dict[int, str] = field(default_factory=dict)
@@ -78,9 +84,11 @@ class Making:
         """
         if self._errors:
             raise self._errors[min(self._errors)]  # the first in the order, whoever was first
-        weights, size = self.batch.weights, len(self.batch.rows)
+        weights, size = self.batch.weights, len(self.batch.rows) - self.batch.padding
         if weights is not None and self._blanks:
             weights[self._blanks] = 0
-            weights *= np.float32(size / max(1, size - len(self._blanks)))
+            lost = sum(place < size for place in self._blanks)
+            weights *= np.float32(size / max(1, size - lost))
+            self.batch = replace(self.batch, skipped=tuple(self._blanks))
             self._blanks = []
         return self.batch, self._problems

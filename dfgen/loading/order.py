@@ -227,8 +227,10 @@ def padded_batch(
     """Return the positions and weights that one host feeds of a batch that is always full.
 
     Use it to evaluate on several hosts: the last batch is filled up with rows from the start of the
-    order, which weigh 0. Real rows weigh G / valid, so that a mean over G rows is the mean over the
-    valid ones.
+    order, which weigh 0. Real rows all weigh the same, batches * G / n, so that the mean over all
+    places of all batches is the mean over the n rows. Keras's loss over an epoch and its weighted
+    metrics are such means. With G / valid in the last batch alone, a row of a last batch of few
+    rows would count more than others.
 
     Args:
         step: As in `batch_positions`, like the others.
@@ -243,30 +245,36 @@ def padded_batch(
         ArgumentError: As `batch_positions`.
 
     Example:
-        >>> positions, weights = padded_batch(2, 10, 4)
+        >>> positions, weights = padded_batch(1, 4, 3)
         >>> positions.tolist(), weights.tolist()
-        ([8, 9, 0, 1], [2.0, 2.0, 0.0, 0.0])
+        ([3, 0, 1], [1.5, 0.0, 0.0])
     """
     start, size = _host_part(step, n, batch_size, shard)
     positions = np.arange(start, start + size, dtype=np.int64)
-    valid = min(batch_size, n - step * batch_size)
-    weights = np.where(positions < n, batch_size / valid, 0).astype(np.float32)
+    weight = batch_count(n, batch_size) * batch_size / n
+    weights = np.where(positions < n, weight, 0).astype(np.float32)
     return positions % n, weights
 
 
-def _host_part(step: int, n: int, batch_size: int, shard: tuple[int, int]) -> tuple[int, int]:
-    """The first position and the number of positions that a host takes of a global batch."""
-    batches = batch_count(n, batch_size)
+def checked_shard(batch_size: int, shard: tuple[int, int]) -> tuple[int, int]:
+    """Return (index, count) of a host, or refuse one that cannot be."""
     index, count = shard
     count = whole("shard[1]", count, least=1)
     index = whole("shard[0]", index, most=count - 1)
-    if not batches:
-        raise ArgumentError(f"step={step}, but no rows make no batches.")
-    step = whole("step", step, most=batches - 1)
     if batch_size % count:
         raise ArgumentError(
             f"batch_size={batch_size} cannot be split over {count} hosts: "
             f"expected a multiple of {count}."
         )
+    return index, count
+
+
+def _host_part(step: int, n: int, batch_size: int, shard: tuple[int, int]) -> tuple[int, int]:
+    """The first position and the number of positions that a host takes of a global batch."""
+    batches = batch_count(n, batch_size)
+    index, count = checked_shard(batch_size, shard)
+    if not batches:
+        raise ArgumentError(f"step={step}, but no rows make no batches.")
+    step = whole("step", step, most=batches - 1)
     size = batch_size // count
     return step * batch_size + index * size, size

@@ -1,8 +1,10 @@
 """Where a training stands: the receipt of the rows an epoch took, and the state to go on from."""
 
+import warnings
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +13,23 @@ from dfgen.errors import ArgumentError
 from dfgen.loading.order import ORDER, batch_count, whole
 
 State = dict[str, int | str | None]
+
+
+class Place(NamedTuple):
+    """How far training has come.
+
+    Args:
+        epoch: passes completed.
+        step: batches taken of the next one; or all of an epoch that has just ended.
+        digest: the receipt of their rows.
+        skipped: how many of their rows could not be read.
+    """
+
+    epoch: int = 0
+    step: int = 0
+    digest: int = 0
+    skipped: int = 0
+
 
 _VERSION = 1
 _KEYS = (
@@ -22,9 +41,12 @@ _KEYS = (
     "batch_size",
     "rows",
     "ids",
+    "labels",
+    "shuffle",
     "window",
     "pack",
     "receipt",
+    "skipped",
 )
 _BLOCK = 65_536  # ids hashed at once
 
@@ -93,9 +115,12 @@ def make_state(
     batch_size: int,
     rows: int,
     ids: str,
+    labels: str = "",
+    shuffle: bool = True,
     window: int | None = None,
     pack: str | None = None,
     receipt: int = 0,
+    skipped: int = 0,
 ) -> State:
     """Return the state of a training as a dict for JSON, under 1 kB.
 
@@ -107,9 +132,12 @@ def make_state(
         batch_size: Rows of a global batch.
         rows: The number of rows.
         ids: Their `ids_digest`.
+        labels: A digest of their labels.
+        shuffle: Whether they are shuffled.
         window: Shards in a window, None for a full shuffle.
         pack: The fingerprint of the pack, None for loose files.
         receipt: The receipt of the rows that the model took of this epoch.
+        skipped: How many rows of this epoch were skipped.
 
     Raises:
         ArgumentError: If a number is negative.
@@ -123,9 +151,12 @@ def make_state(
         "batch_size": whole("batch_size", batch_size, least=1),
         "rows": whole("rows", rows),
         "ids": ids,
+        "labels": labels,
+        "shuffle": shuffle,
         "window": window,
         "pack": pack,
         "receipt": f"{whole('receipt', receipt, most=2**128 - 1):032x}",
+        "skipped": whole("skipped", skipped),
     }
 
 
@@ -136,13 +167,15 @@ def check_state(
     batch_size: int,
     rows: int,
     ids: str,
+    labels: str = "",
+    shuffle: bool = True,
     window: int | None = None,
     pack: str | None = None,
-) -> tuple[int, int, int]:
-    """Return the epoch, step and receipt to go on from, or refuse a state of something else.
+) -> Place:
+    """Return the place to go on from, or refuse the state of another training.
 
     Use it before a training goes on: with other rows, another seed or batch size, rows would be
-    repeated and missed. The number of hosts and workers may have changed.
+    repeated and missed. The number of hosts and workers may have changed. Changed labels warn.
 
     Args:
         state: What `make_state` gave, also after JSON.
@@ -150,6 +183,8 @@ def check_state(
         batch_size: Rows of a global batch.
         rows: The number of rows.
         ids: Their `ids_digest`.
+        labels: A digest of their labels.
+        shuffle: Whether they are shuffled.
         window: Shards in a window, None for a full shuffle.
         pack: The fingerprint of the pack, None for loose files.
 
@@ -157,7 +192,8 @@ def check_state(
         ArgumentError: If the state is incomplete, of another version or of another order of rows.
     """
     _check_form(state)
-    now = {"seed": seed, "batch_size": batch_size, "rows": rows, "window": window, "pack": pack}
+    now: State = {"seed": seed, "shuffle": shuffle, "batch_size": batch_size, "rows": rows}
+    now |= {"window": window, "pack": pack}
     for name, value in now.items():
         if state[name] != value:
             raise ArgumentError(
@@ -171,10 +207,16 @@ def check_state(
             "repeated and missed. Go on with the manifest it was saved with, or start anew "
             "without the state."
         )
+    if state["labels"] != labels:
+        warnings.warn(
+            "The state was saved with other labels: training goes on with those of now.",
+            stacklevel=3,
+        )
     epoch = whole("epoch of the state", state["epoch"])
     step = whole("step of the state", state["step"], most=batch_count(rows, batch_size))
+    skipped = whole("skipped of the state", state["skipped"])
     try:
-        return epoch, step, int(str(state["receipt"]), 16)
+        return Place(epoch, step, int(str(state["receipt"]), 16), skipped)
     except ValueError as error:
         raise ArgumentError(
             f"receipt of the state={state['receipt']!r} is not a hexadecimal number."

@@ -4,6 +4,7 @@ from collections import deque
 from typing import Protocol
 
 from dfgen.loading.making import Batch, Making, Position
+from dfgen.loading.plan import Plan
 
 
 class Source(Protocol):
@@ -12,9 +13,7 @@ class Source(Protocol):
     depth: int
     workers: int
 
-    def __len__(self) -> int: ...
-
-    def start(self, epoch: int, step: int, spread: bool) -> Making:
+    def start(self, epoch: int, step: int, plan: Plan, spread: bool) -> Making:
         """Begin to make a batch, shared by all workers if `spread`."""
 
     def result(self, making: Making) -> Batch:
@@ -27,10 +26,12 @@ class Stream:
     Args:
         source: makes the batches.
         position: (epoch, step) of the next batch.
+        plan: of an epoch.
     """
 
-    def __init__(self, source: Source, position: Position) -> None:
+    def __init__(self, source: Source, position: Position, plan: Plan) -> None:
         self.position = position
+        self.plan = plan
         self.repeat_epoch = False
         """True where the same epoch will be asked for again, as by validation."""
         self._source = source
@@ -56,11 +57,11 @@ class Stream:
             self.close()  # a wrong guess
         position = self._after(self._ahead[-1].position) if self._ahead else self.position
         while len(self._ahead) < self._source.depth:
-            self._ahead.append(self._source.start(*position, spread=not self._ahead))
+            self._ahead.append(self._source.start(*position, self.plan, spread=not self._ahead))
             position = self._after(position)
 
     def _after(self, position: Position) -> Position:
         epoch, step = position
-        if step + 1 < len(self._source):
+        if step + 1 < len(self.plan):
             return epoch, step + 1
         return (epoch, 0) if self.repeat_epoch else (epoch + 1, 0)

@@ -3,7 +3,8 @@
 import contextlib
 import os
 import secrets
-from typing import Any
+from collections.abc import Callable
+from typing import Any, BinaryIO
 
 import pandas as pd
 import pyarrow as pa
@@ -127,7 +128,8 @@ def write_manifest(df: pd.DataFrame, path: Path, root: Path | None = None) -> No
         "fingerprint": fingerprint(table),
     }
     schema_metadata = {**(table.schema.metadata or {}), KEY: encode_metadata(metadata)}
-    _write_whole(table.replace_schema_metadata(schema_metadata), path)
+    table = table.replace_schema_metadata(schema_metadata)
+    write_whole(path, lambda file: pq.write_table(table, file))
 
 
 def attributes(
@@ -183,13 +185,21 @@ def _restore_categories(table: pa.Table, name: str, label: Label, path: str) -> 
     )
 
 
-def _write_whole(table: pa.Table, path: str) -> None:
-    """Write beside `path`, flush to the disk, rename, and flush the folder."""
+def write_whole(path: str, write: Callable[[BinaryIO], object]) -> None:
+    """Have a file written beside `path`, flush it to the disk, rename it, and flush the folder.
+
+    Args:
+        path: absolute; what was there is replaced.
+        write: is given the file, open for writing.
+
+    Raises:
+        WriteError: it cannot be written; what was there stays.
+    """
     folder, name = os.path.split(path)
     beside = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
     try:
         with open(beside, "xb") as file:
-            pq.write_table(table, file)
+            write(file)
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, path)

@@ -15,7 +15,7 @@ from dfgen.samples.following import geometry_by_hand, image_of
 from dfgen.samples.geometry import Geometry, move
 from dfgen.samples.images import Image
 from dfgen.samples.lists import Offsets, offsets, place_of, quadruples
-from dfgen.samples.spec import Spec, Values
+from dfgen.samples.spec import Spec, Values, described
 from dfgen.samples.tabular import Category, one_of
 
 FORMATS = ("xyxy", "xywh", "rel_xyxy")
@@ -94,6 +94,9 @@ class Boxes:
         if self.class_names is not None:
             names = Category(self.labels, class_names=self.class_names).class_names
             object.__setattr__(self, "class_names", names)
+
+    def __repr__(self) -> str:
+        return described(self)
 
     @property
     def sample_specs(self) -> tuple[Spec, Spec]:

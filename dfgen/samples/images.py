@@ -11,7 +11,7 @@ from dfgen.samples.by_hand import naming_path
 from dfgen.samples.decoding import CHANNELS, decode_reduced
 from dfgen.samples.geometry import RESIZE, STILL, Draw, Geometry, Size, place
 from dfgen.samples.resizing import INTERPOLATIONS, reduction, resize
-from dfgen.samples.spec import Spec, Values, Watch, unwatched
+from dfgen.samples.spec import Spec, Values, Watch, described, unwatched
 from dfgen.samples.storage.files import Files
 from dfgen.samples.tabular import one_of
 
@@ -103,6 +103,9 @@ class Image:
                 f'scale={self.scale!r} gives fractions, which dtype="uint8" cannot hold: leave '
                 'one of them out, or give dtype="float32"'
             )
+
+    def __repr__(self) -> str:
+        return described(self)
 
     @property
     def sample_spec(self) -> Spec:

@@ -18,7 +18,7 @@ from dfgen.samples.geometry import Geometry
 from dfgen.samples.headers import PILLOW, parse_header, sniff
 from dfgen.samples.images import Image
 from dfgen.samples.resizing import resize
-from dfgen.samples.spec import Spec, Values, Watch, unwatched
+from dfgen.samples.spec import Spec, Values, Watch, described, unwatched
 from dfgen.samples.storage.files import Files
 from dfgen.samples.tabular import one_of, shown
 
@@ -68,6 +68,9 @@ class Mask:
         _check_class("fill_value", self.fill_value, self.dtype)
         if self.palette is not None:
             object.__setattr__(self, "palette", _palette(self.palette, self.dtype))
+
+    def __repr__(self) -> str:
+        return described(self)
 
     @property
     def sample_spec(self) -> Spec:

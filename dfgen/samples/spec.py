@@ -1,7 +1,7 @@
 """What all features share: the shape and dtype of an array, and who is told of the stages."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -30,3 +30,13 @@ class Spec:
     shape: tuple[Any, ...]
     dtype: np.dtype[Any]
     blank: int = 0
+
+
+def described(feature: Any) -> str:
+    """Return a feature as it would be written: without what is the default."""
+    given = [
+        f"{field.name}={getattr(feature, field.name)!r}"
+        for field in fields(feature)
+        if getattr(feature, field.name) != field.default
+    ]
+    return f"{type(feature).__name__}({', '.join(given)})"

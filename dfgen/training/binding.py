@@ -6,6 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -200,6 +201,17 @@ class Binding:
             return {"boxes": name, "labels": labels_of(name)} if boxes else name
 
         return map_leaves(named, tree)
+
+    @property
+    def class_names(self) -> list[Any] | dict[str, list[Any]] | None:
+        """The class names of y in the order of their numbers; by name where y has several."""
+        features = {name: self[name].feature for name in leaves(self.y)}
+        names = {
+            name: list(feature.class_names)
+            for name, feature in features.items()
+            if isinstance(feature, Category | Boxes) and feature.class_names is not None
+        }
+        return names.get(self.y) if isinstance(self.y, str) else names or None
 
     @property
     def files(self) -> Part | None:

@@ -1,5 +1,6 @@
 """Callbacks for `model.fit`."""
 
+import os
 import sys
 import time
 from typing import Any
@@ -10,6 +11,7 @@ from dfgen.errors import ArgumentError
 from dfgen.loading.metrics import STAGES, Metrics
 from dfgen.training.handover import input_of_fit
 from dfgen.training.passes import Passes
+from dfgen.training.receipt_file import add_receipts, read_receipts
 
 _NEGLIGIBLE = 0.02  # of the time of an epoch
 
@@ -32,15 +34,26 @@ class InputMonitor(keras.callbacks.Callback):
     it means the same on TensorFlow, JAX and torch, whether Keras takes the batch inside of the
     step or before. Of several steps in one execution the first batch counts.
 
+    It also tells the Sequence which batches the model has taken, so that `seq.receipt` and
+    `seq.state_dict()` count those.
+
+    Args:
+        receipts: a Parquet file that gets the receipt of every epoch of the Sequence, one row each:
+            `dfgen.loading.receipts.Receipt`. A training that goes on adds to it; one that begins
+            anew begins it anew. On several hosts, one file for each.
+
     Raises:
-        ArgumentError: `fit` was not given a dfgen.Sequence.
+        ArgumentError: `fit` was not given a dfgen.Sequence, or `receipts` names another file.
+        WriteError: the file of receipts cannot be written.
 
     Example:
-        >>> model.fit(seq, callbacks=[dfgen.InputMonitor()])  # doctest: +SKIP
+        >>> monitor = dfgen.InputMonitor(receipts="receipts.parquet")  # doctest: +SKIP
+        >>> model.fit(seq, callbacks=[monitor])  # doctest: +SKIP
     """
 
-    def __init__(self) -> None:
+    def __init__(self, receipts: str | os.PathLike[str] | None = None) -> None:
         super().__init__()
+        self._receipts = receipts
         self._waited = self._lasted = 0.0
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -51,6 +64,9 @@ class InputMonitor(keras.callbacks.Callback):
                 f"InputMonitor watches a dfgen.Sequence, fit was given {type(found).__name__}"
             )
         self._input = found
+        found.progress.count_taken()
+        if self._receipts is not None:
+            read_receipts(self._receipts)
         self._before = found.metrics
         self._waited = self._lasted = 0.0
 
@@ -63,15 +79,17 @@ class InputMonitor(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """End a step, or several of one execution."""
         now = time.perf_counter()
-        taken = self._input.taken(self.model.steps_per_execution)
+        taken = self._input.progress.taken(batch)
         if taken:
-            self._epoch_waited += max(0.0, taken[0][0] - self._step_began)
-            self._images += sum(rows for _, rows in taken)
+            self._epoch_waited += max(0.0, taken[0].when - self._step_began)
+            self._images += sum(len(handed.rows) for handed in taken)
         self._epoch_lasted += now - self._step_began
+        self._write_receipts()
         self._step_began = now
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Add the figures of the epoch to its logs."""
+        self._write_receipts()
         lasted = self._epoch_lasted or 1e-9
         self._waited += self._epoch_waited
         self._lasted += self._epoch_lasted
@@ -81,7 +99,14 @@ class InputMonitor(keras.callbacks.Callback):
 
     def on_train_end(self, logs: Any = None) -> None:
         """Say what limits training."""
+        self._write_receipts()
         print(verdict(self._waited, self._lasted, self._before, self._input.metrics))
+
+    def _write_receipts(self) -> None:
+        receipts = self._input.progress.receipts
+        if receipts and self._receipts is not None:
+            add_receipts(self._receipts, receipts)
+            receipts.clear()
 
 
 def verdict(waited: float, lasted: float, before: Metrics, after: Metrics) -> str:

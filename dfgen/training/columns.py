@@ -2,8 +2,9 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,10 @@ import pyarrow.compute as pc
 from dfgen.errors import ManifestError, did_you_mean
 from dfgen.manifest.io import read_table
 from dfgen.manifest.schema import is_text, validate
+from dfgen.samples.features import Boxes
+from dfgen.samples.reader import Part, SampleReader
+
+_BLOCK = 65_536  # ids made Python objects at once
 
 
 @dataclass(frozen=True)
@@ -150,6 +155,29 @@ def ids_of(columns: Columns, id: str | None, path: str | None, paths: pa.Array |
     return ids.to_numpy() if pa.types.is_integer(ids.type) else ids
 
 
+def plain_ids(ids: Any) -> Iterator[object]:
+    """Yield ids, NumPy or Arrow, as plain int or str."""
+    for start in range(0, len(ids), _BLOCK):
+        block = ids[start : start + _BLOCK]
+        yield from block.to_pylist() if isinstance(block, pa.Array) else block.tolist()
+
+
+def labels_digest(parts: Iterable[Part]) -> str:
+    """Return a digest of the targets of every row, 16 hexadecimal digits; files have no part."""
+    digest = blake2b(digest_size=8)
+    for part in parts:
+        values: tuple[Any, ...] = (part.values,)
+        feature = part.feature
+        if isinstance(feature, Boxes):  # whichever image they are drawn on
+            values = part.values.offsets, part.values.boxes, part.values.labels
+            feature = replace(feature, like=None)
+        for array in values:
+            if isinstance(array, np.ndarray):
+                digest.update(repr((part.name, feature, array.shape)).encode())
+                digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
 def paths_of(values: pa.Array, name: str, root: str | None) -> pa.Array:
     """Return a column of paths; relative ones start at `root`."""
     if not is_text(values.type):
@@ -179,6 +207,17 @@ def known_problems(columns: Columns) -> dict[int, str]:
         return {}  # empty, or a column of the user's own
     rows = pc.indices_nonzero(pc.fill_null(pc.not_equal(problems, ""), False)).to_pylist()
     return {row: problems[row].as_py() for row in rows}
+
+
+def refusal(problems: Mapping[int, str], reader: SampleReader) -> str:
+    """Return why a Sequence refuses rows whose files the manifest's facts say are bad."""
+    shown = "".join(f"\n  {reader.where(row)}: {why}" for row, why in list(problems.items())[:10])
+    more = f"\n  ... and {len(problems) - 10:,} more" if len(problems) > 10 else ""
+    return (
+        f"{len(problems):,} of {len(reader):,} rows have a problem, by the facts of the manifest:"
+        f'{shown}{more}\nLeave them out, df = df[df["problem"].isna()], or train on the others '
+        'with on_error="skip"'
+    )
 
 
 def _quoted(name: object) -> str:

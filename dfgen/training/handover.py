@@ -4,24 +4,21 @@ Read from Keras 3.12 and 3.15, `keras/src/trainers/epoch_iterator.py`, `data_ada
 and `backend/*/trainer.py`. What leans on Keras's private parts is here and nowhere else:
 
 - `DataAdapter`, which `fit` takes as it is;
+- the EpochIterator's own counts, which a `fit` that goes on in mid-epoch needs shorter once;
 - the calling frames, which tell `fit` from `evaluate` and from the building of a model;
 - the arguments of `fit` that Keras drops in silence for a DataAdapter.
 """
 
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
 import keras
-import numpy as np
 
 from dfgen.errors import ArgumentError
-from dfgen.loading.making import Batch
-from dfgen.samples.features import Spec
-from dfgen.training.trees import map_leaves
 
 try:
     from keras.src.trainers.data_adapters.data_adapter import DataAdapter as DataAdapter
@@ -49,12 +46,46 @@ _DRIVERS = {
 
 def driver(frame: FrameType | None) -> str | None:
     """Return what in Keras drives the iteration: fit, evaluate, predict, build, or None."""
+    caller = _caller(frame)
+    return None if caller is None else _DRIVERS[caller.f_code.co_name]
+
+
+def _caller(frame: FrameType | None) -> FrameType | None:
+    """Return the frame of the model's method that drives the iteration."""
     while frame is not None:
-        found = _DRIVERS.get(frame.f_code.co_name)
-        if found and str(frame.f_globals.get("__name__", "")).startswith("keras.src."):
-            return found
+        of_keras = str(frame.f_globals.get("__name__", "")).startswith("keras.src.")
+        if of_keras and frame.f_code.co_name in _DRIVERS:
+            return frame
         frame = frame.f_back
     return None
+
+
+@dataclass(frozen=True)
+class Use:
+    """What one of Keras's EpochIterators is made for.
+
+    Args:
+        driver: fit, evaluate or predict; evaluate also for the validation data of fit.
+        model: whose method that is.
+        steps: how many batches were asked for, or None.
+    """
+
+    driver: str
+    model: Any
+    steps: int | None
+
+
+def use_of(frame: FrameType) -> Use | None:
+    """Return what an EpochIterator is made for if the frame is its `__init__`, else None."""
+    caller = _caller(frame)
+    if not _makes_iterator(frame) or caller is None:
+        return None
+    name = "evaluate" if _validates(frame) else _DRIVERS[caller.f_code.co_name]
+    return Use(name, caller.f_locals["self"], frame.f_locals.get("steps_per_epoch"))
+
+
+def _makes_iterator(frame: FrameType) -> bool:
+    return epoch_iterator(frame) is not None and frame.f_code is EpochIterator.__init__.__code__
 
 
 def epoch_iterator(frame: FrameType) -> Any:
@@ -68,6 +99,31 @@ def epoch_iterator(frame: FrameType) -> Any:
 def is_reset(frame: FrameType) -> bool:
     """Whether the frame is `EpochIterator.reset`, which ends no epoch."""
     return epoch_iterator(frame) is not None and frame.f_code.co_name == "reset"
+
+
+def shorten(keras_iterator: Any, batches: int, done: int) -> Callable[[bool], None]:
+    """Let the EpochIterator of a `fit` that goes on do only what is left of its first epoch.
+
+    Args:
+        keras_iterator: the EpochIterator, before its first step.
+        batches: left of the pass, where it has an end.
+        done: steps of the epoch that were done before, where `steps_per_epoch` tells its length.
+
+    Returns:
+        A function that undoes it when that epoch has ended; is told whether the pass has too.
+    """
+    steps, full = keras_iterator.steps_per_epoch, keras_iterator._num_batches
+    if full is not None:
+        keras_iterator._num_batches = batches
+    if steps is not None:
+        keras_iterator.steps_per_epoch = steps - done
+
+    def undo(pass_has_ended: bool) -> None:
+        keras_iterator.steps_per_epoch = steps
+        if pass_has_ended:
+            keras_iterator._num_batches = full
+
+    return undo
 
 
 def input_of_fit(frame: FrameType | None) -> Any:
@@ -90,7 +146,7 @@ def check_arguments(frame: FrameType, shuffle: bool, endless: bool) -> None:
     Raises:
         ArgumentError: naming the argument of Sequence that does what was meant.
     """
-    if epoch_iterator(frame) is None or frame.f_code is not EpochIterator.__init__.__code__:
+    if not _makes_iterator(frame):
         return
     given = frame.f_locals
     caller = driver(frame)
@@ -200,46 +256,3 @@ class TorchBatches:
 
         on_gpu = torch.cuda.is_available()
         return (keras.tree.map_structure(tensor, batch) for batch in self._batches())
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How the arrays of a batch are nested for Keras.
-
-    Args:
-        x, y: names of arrays, nested as the model's inputs and targets; y may be None.
-        images: names of the arrays that follow `keras.config.image_data_format()`.
-        weighted: whether every batch has weights.
-    """
-
-    x: Any
-    y: Any
-    images: frozenset[str]
-    weighted: bool
-
-    def batch(self, batch: Batch) -> tuple[Any, ...]:
-        """Return (x,), (x, y) or (x, y, weights), always the same of them."""
-        nested = self._nest({name: self._array(name, a) for name, a in batch.arrays.items()})
-        return (*nested, batch.weights) if self.weighted else nested
-
-    def specs(self, specs: Mapping[str, Spec]) -> tuple[Any, ...]:
-        """Return the Spec of every array, nested as the batches are."""
-        nested = self._nest({name: self._spec(name, spec) for name, spec in specs.items()})
-        return (*nested, Spec((), np.dtype(np.float32))) if self.weighted else nested
-
-    def _nest(self, named: Mapping[str, Any]) -> tuple[Any, ...]:
-        trees = (self.x,) if self.y is None else (self.x, self.y)
-
-        def find(tree: Any) -> Any:
-            return named[tree] if isinstance(tree, str) else map_leaves(find, tree)
-
-        return tuple(map(find, trees))
-
-    def _array(self, name: str, array: Any) -> Any:
-        return np.ascontiguousarray(np.moveaxis(array, -1, 1)) if self._turns(name) else array
-
-    def _spec(self, name: str, spec: Spec) -> Spec:
-        return Spec((spec.shape[2], *spec.shape[:2]), spec.dtype) if self._turns(name) else spec
-
-    def _turns(self, name: str) -> bool:
-        return name in self.images and keras.config.image_data_format() == "channels_first"

@@ -11,8 +11,10 @@ import keras
 from dfgen.errors import ArgumentError, did_you_mean
 from dfgen.loading.loader import Loader
 from dfgen.loading.making import Batch, Making
+from dfgen.loading.plan import Plan
 from dfgen.training.callbacks import InputMonitor
-from dfgen.training.passes import Cursor, Passes
+from dfgen.training.passes import Passes
+from dfgen.training.progress import Progress
 from dfgen.training.sequence import Sequence
 
 _SECONDS = 1.0  # of one measurement of `fit`, about
@@ -119,7 +121,8 @@ def replay(sequence: Sequence, batches: int) -> Passes:
     loader = sequence._loader
     kept = [loader.batch(0, step) for step in range(min(batches, len(loader)))]
     full = [batch for batch in kept if len(batch.rows) == loader.batch_size]
-    return Passes(_Replay(loader, full or kept), Cursor(), sequence._layout, False, endless=True)
+    replay = _Replay(loader, full or kept)
+    return Passes(replay, Progress(replay), sequence._layout, False, endless=True)
 
 
 def arrive(passes: Passes) -> Iterator[int]:
@@ -155,8 +158,8 @@ class _Replay(Loader):
         super().__init__(loader.reader, batch_size=loader.batch_size, workers=0)
         self._kept = kept
 
-    def start(self, epoch: int, step: int, spread: bool = True) -> Making:
-        return Making(self._kept[step % len(self._kept)], (epoch, step), pending=0)
+    def start(self, epoch: int, step: int, plan: Plan | None = None, spread: bool = True) -> Making:
+        return Making(self._kept[step % len(self._kept)], (epoch, step), self.plan, pending=0)
 
     def result(self, making: Making) -> Batch:
         return making.batch

@@ -9,8 +9,8 @@ import sys
 import threading
 import time
 import weakref
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -19,32 +19,25 @@ import keras
 
 from dfgen.loading.loader import Loader
 from dfgen.loading.metrics import Metrics
+from dfgen.loading.plan import Plan
+from dfgen.loading.receipts import Handed
+from dfgen.loading.state import Place
 from dfgen.loading.stream import Stream
+from dfgen.training.division import check_not_empty, divide
 from dfgen.training.handover import (
     DataAdapter,
-    Layout,
     TorchBatches,
+    Use,
     check_arguments,
     driver,
     epoch_iterator,
     is_reset,
+    shorten,
     tensorflow_dataset,
+    use_of,
 )
-
-_REMEMBERED = 10_000  # batches taken but not asked about, as where nobody monitors
-
-
-class Cursor:
-    """How far training has come.
-
-    Args:
-        epoch: passes completed.
-        step: batches of the next pass that were trained on already; only `repeat()` leaves any.
-    """
-
-    def __init__(self, epoch: int = 0, step: int = 0) -> None:
-        self.epoch = epoch
-        self.step = step
+from dfgen.training.layout import Layout
+from dfgen.training.progress import Progress
 
 
 class Pass:
@@ -54,28 +47,25 @@ class Pass:
 
     Args:
         loader: makes the batches.
-        cursor: where to begin.
-        layout: nests the arrays of a batch as Keras wants them.
-        length: batches of the pass, None = endless.
-        driver: who asks: fit, evaluate, predict, build, or None for a loop of the user's own.
-        taken: gets (when, rows) of every batch that `fit` takes.
+        progress: where to begin, and what counts the batches.
+        run: whose pass it is.
+        endless: whether it goes on into the next epoch.
     """
 
     def __init__(
         self,
         loader: Loader,
-        cursor: Cursor,
-        layout: Layout,
-        length: int | None,
-        driver: str | None,
-        taken: deque[tuple[float, int]],
+        progress: Progress,
+        run: "Run",
+        endless: bool,
     ) -> None:
         self._loader = loader
-        self._taken = taken
-        self._cursor = cursor
-        self._layout = layout
-        self._left = length
-        self._driver = driver
+        self._progress = progress
+        self._layout = run.layout
+        self._plan = run.plan
+        self._driver = run.driver
+        self._endless = endless
+        self._left: int | None = None
         self._stream: Stream | None = None
         self._lock = threading.Lock()
 
@@ -84,51 +74,65 @@ class Pass:
 
     def __next__(self) -> Any:
         with self._lock:
+            if self._stream is None:
+                self._begin()
             if self._left == 0:
                 self._exhausted()
                 raise StopIteration
-            if self._stream is None:
-                self._begin()
+            position = self._stream.position  # type: ignore[union-attr]
             batch = next(self._stream)  # type: ignore[arg-type]
-            self._handed_out()
             nested = self._layout.batch(batch)
-            if self._driver == "fit":
-                self._taken.append((time.perf_counter(), len(batch.rows)))
+            self._handed_out(Handed(time.perf_counter(), position, batch.rows, batch.skipped))
         return nested
 
     def _begin(self) -> None:
-        step = self._cursor.step if self._left is None else 0
-        self._epoch = self._cursor.epoch
-        self._stream = self._loader.stream(self._epoch, step)
+        progress, place = self._progress, self._progress.place
+        follows = self._endless or self._driver == "fit" or (progress.resumed and not self._driver)
+        place = place if follows else Place(place.epoch)
+        self._epoch = place.epoch
+        if not self._endless:
+            self._left = len(self._plan) - place.step
+        self._ledger = progress.fit if self._driver else progress.begin_loop(place)
+        self._stream = self._loader.stream(place.epoch, place.step, self._plan)
         self._stream.repeat_epoch = self._driver in ("evaluate", "predict")
         self._abandon = weakref.finalize(self, self._stream.close)
 
-    def _handed_out(self) -> None:
+    def _handed_out(self, handed: Handed) -> None:
+        if self._driver in ("fit", None):
+            self._progress.hand_out(handed, self._ledger)
         if self._left is not None:
             self._left -= 1
             if not self._left:
                 self._abandon.detach()
-                self._loader.park(self._stream)  # type: ignore[arg-type]
+                self._loader.park(self._stream)
         elif self._driver is None:
-            self._cursor.epoch, self._cursor.step = self._stream.position  # type: ignore[union-attr]
+            self._progress.end_loop(self._ledger.place)
 
     def _exhausted(self) -> None:
         """A loop of the user's own ends an epoch by asking for one batch more."""
-        if self._driver is None and self._cursor.epoch == self._epoch:
-            self._cursor.epoch += 1
+        if self._driver is None and self._progress.place.epoch == self._epoch:
+            self._progress.end_loop(Place(self._epoch + 1))
 
 
 class Run:
     """What one of Keras's EpochIterators does with a Sequence: several may, one inside the other.
 
     Args:
+        plan: how an epoch is divided into batches.
+        layout: how a batch is nested.
         keras_iterator: a weak reference to it, or None for a use without one.
     """
 
-    def __init__(self, keras_iterator: "weakref.ref[Any] | None" = None) -> None:
+    def __init__(
+        self, plan: Plan, layout: Layout, keras_iterator: "weakref.ref[Any] | None" = None
+    ) -> None:
+        self.plan = plan
+        self.layout = layout
         self.keras_iterator = keras_iterator
         self.driver: str | None = None
-        self.steps = 0
+        """Who asks: fit, evaluate, predict, build, or None for a loop of the user's own."""
+        self.undo: Callable[[bool], None] | None = None
+        """Gives Keras's epochs their full length again."""
         self.failure: Exception | None = None
 
     def fail(self, error: Exception) -> None:
@@ -144,7 +148,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
 
     Args:
         loader: makes the batches.
-        cursor: how far training has come.
+        progress: how far training has come.
         layout: nests the arrays of a batch as Keras wants them.
         shuffle: whether the order is shuffled.
         endless: whether a pass goes on into the next epoch.
@@ -153,34 +157,49 @@ class Passes(keras.utils.PyDataset, DataAdapter):
     def __init__(
         self,
         loader: Loader,
-        cursor: Cursor,
+        progress: Progress,
         layout: Layout,
         shuffle: bool,
         endless: bool,
     ) -> None:
         super().__init__(workers=1, use_multiprocessing=False)
         self._loader = loader
-        self._cursor = cursor
+        self.progress = progress
         self._layout = layout
         self._shuffle = shuffle
         self._endless = endless
-        self._taken: deque[tuple[float, int]] = deque(maxlen=_REMEMBERED)
         self._runs: weakref.WeakKeyDictionary[Any, Run] = weakref.WeakKeyDictionary()
 
     @property
     def num_batches(self) -> int | None:
         """Batches of a pass; None where passes have no end."""
-        check_arguments(sys._getframe(1), self._shuffle, self._endless)
-        return None if self._endless else len(self._loader)
+        frame = sys._getframe(1)
+        check_arguments(frame, self._shuffle, self._endless)
+        run = self._run(frame)
+        if (use := use_of(frame)) is not None:
+            self._divide(run, use)
+        return None if self._endless else len(run.plan)
+
+    def _divide(self, run: Run, use: Use) -> None:
+        """Settle how a run's batches are divided over processes and devices."""
+        weighable = self._layout.y is not None
+        run.plan, divided = divide(
+            self._loader.given, use, weighable=weighable, endless=self._endless
+        )
+        if divided and weighable:
+            run.layout = replace(self._layout, weighted=True)
+        if use.driver == "fit":
+            self._loader.plan = run.plan
 
     @property
     def metrics(self) -> Metrics:
         """What the workers have done since the Sequence was made: seconds by stage, counts."""
         return self._loader.metrics
 
-    def taken(self, batches: int) -> list[tuple[float, int]]:
-        """Return when `fit` took its next batches, and their rows; each batch once."""
-        return [self._taken.popleft() for _ in range(min(batches, len(self._taken)))]
+    @property
+    def specs(self) -> Any:
+        """Shape and dtype of every array of a sample, nested as the batches are."""
+        return self._layout.specs(self._loader.specs)
 
     @property
     def batch_size(self) -> int:
@@ -189,22 +208,22 @@ class Passes(keras.utils.PyDataset, DataAdapter):
 
     def __getitem__(self, index: int) -> Any:
         """Return batch `index` of the current epoch; any index, any order, any thread."""
+        check_not_empty(self._loader.plan)
         length = len(self._loader)
         epochs, step = divmod(index, length) if self._endless else (0, index)
         if not self._endless and not -length <= index < length:
             raise IndexError(f"batch {index} does not exist: an epoch has {length} batches")
-        return self._layout.batch(self._loader.batch(self._cursor.epoch + epochs, step % length))
+        return self._layout.batch(
+            self._loader.batch(self.progress.place.epoch + epochs, step % length)
+        )
 
     def __iter__(self) -> Iterator[Any]:
-        return self._pass(None)
-
-    def _pass(self, driver: str | None) -> Pass:
-        length = None if self._endless else len(self._loader)
-        return Pass(self._loader, self._cursor, self._layout, length, driver, self._taken)
+        return self.new_pass(self._run(None))
 
     def new_pass(self, run: Run) -> Iterator[Any]:
         """Return a pass of NumPy arrays for one run."""
-        return self._pass(run.driver)
+        check_not_empty(run.plan)
+        return Pass(self._loader, self.progress, run, self._endless)
 
     def get_numpy_iterator(self) -> Iterator[Any]:
         """Return a pass of NumPy arrays."""
@@ -220,22 +239,33 @@ class Passes(keras.utils.PyDataset, DataAdapter):
 
     def get_tf_dataset(self) -> Any:
         """Return a tf.data.Dataset of passes."""
-        specs = self._layout.specs(self._loader.specs)
-        return tensorflow_dataset(self, specs, self._run(sys._getframe(1)))
+        run = self._run(sys._getframe(1))
+        return tensorflow_dataset(self, run.layout.specs(self._loader.specs), run)
 
-    def _run(self, frame: FrameType) -> Run:
+    def _run(self, frame: FrameType | None) -> Run:
         """Return the run of the EpochIterator whose method a frame runs."""
-        found = epoch_iterator(frame)
+        plan, layout = self._loader.plan, self._layout
+        found = None if frame is None else epoch_iterator(frame)
         if found is None:
-            return Run()
-        return self._runs.setdefault(found, Run(weakref.ref(found)))
+            return Run(plan, layout)
+        return self._runs.setdefault(found, Run(plan, layout, weakref.ref(found)))
 
     def on_epoch_begin(self) -> None:
         """Keras begins a pass."""
         frame = sys._getframe(1)
         run = self._run(frame)
         run.driver = driver(frame)
-        run.steps = getattr(epoch_iterator(frame), "steps_per_epoch", None) or len(self._loader)
+        if run.driver == "fit":
+            self.progress.begin_epoch(self._first_steps(run, epoch_iterator(frame)))
+
+    def _first_steps(self, run: Run, keras_iterator: Any) -> int:
+        """Return the steps of an epoch of Keras, made shorter where a part of it was done."""
+        progress, length = self.progress, len(self._loader)
+        done, progress.steps_done = progress.steps_done, 0
+        left = length - (progress.place.step if progress.resumed and not self._endless else 0)
+        if done or left < length:
+            run.undo = shorten(keras_iterator, left, done)
+        return getattr(keras_iterator, "steps_per_epoch", None) or left
 
     def on_epoch_end(self) -> None:
         """Keras has ended a pass, or is about to begin its first."""
@@ -245,22 +275,10 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         failure, run.failure = run.failure, None
         if is_reset(frame):
             if driver(frame) == "fit":
-                self._begin_training()
+                self.progress.begin_fit(self._endless)
         elif failure is not None:
             raise failure
         elif ended == "fit":
-            self._count(run.steps)
-
-    def _begin_training(self) -> None:
-        """`fit` begins a pass of its own; what an earlier one left undone is given back."""
-        self._taken.clear()
-        if not self._endless:
-            self._cursor.step = 0
-
-    def _count(self, steps: int) -> None:
-        """Count steps that `fit` has trained."""
-        length = len(self._loader)
-        steps = self._cursor.step + steps
-        epochs, step = divmod(steps if self._endless else min(steps, length), length)
-        self._cursor.epoch += epochs
-        self._cursor.step = step
+            self.progress.end_epoch(self._endless)
+            if run.undo is not None:
+                run.undo(self.progress.place.step == 0)

@@ -3,46 +3,38 @@
 import inspect
 import os
 from collections.abc import Mapping
-from functools import partial
+from functools import cached_property, partial
 from secrets import randbits
 from typing import Any, Never
 
 import pandas as pd
 
-from dfgen.errors import ArgumentError, ManifestError, UnknownArgumentError, did_you_mean
+from dfgen.errors import ArgumentError, ManifestError
 from dfgen.loading.limits import Limits
 from dfgen.loading.loader import Loader
 from dfgen.loading.order import whole
-from dfgen.samples.features import Boxes, Image, Mask
+from dfgen.loading.receipts import Receipt
+from dfgen.loading.state import State, check_state, ids_digest, make_state
+from dfgen.samples.features import Image
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.tabular import LABEL_MODES, Category, one_of
+from dfgen.samples.tabular import LABEL_MODES, one_of
 from dfgen.samples.transforms import Transform
+from dfgen.training.arguments import refuse_unknown
 from dfgen.training.binding import Options, bind
-from dfgen.training.columns import ids_of, known_problems, open_manifest
-from dfgen.training.handover import Layout
-from dfgen.training.passes import Cursor, Passes
+from dfgen.training.columns import (
+    ids_of,
+    known_problems,
+    labels_digest,
+    open_manifest,
+    plain_ids,
+    refusal,
+)
+from dfgen.training.hosts import resolve_shard
+from dfgen.training.layout import layout_of
+from dfgen.training.passes import Passes
+from dfgen.training.progress import Progress
 from dfgen.training.trees import Tree, leaves
 from dfgen.training.weights import row_weights
-
-# Arguments of `ImageDataGenerator.flow_from_dataframe` and the like, and what they are called here.
-_OLD_ARGUMENTS = {
-    "class_mode": "label_mode",
-    "classes": "class_names",
-    "dataframe": "manifest",
-    "directory": "root",
-    "preprocessing_function": "transform",
-    "rescale": "scale",
-    "target_size": "image_size",
-    "weight_col": "sample_weight",
-    "x_col": "x",
-    "y_col": "y",
-}
-_NO_LONGER = {
-    "interpolation": 'it belongs to the image: x=dfgen.Image("path", interpolation="nearest")',
-    "subset": 'a split is a column of the manifest: df[df.split == "train"]',
-    "validate_filenames": "build_manifest looks at every file once",
-    "validation_split": 'a split is a column of the manifest: df[df.split == "train"]',
-}
 
 
 class Sequence(Passes):
@@ -61,7 +53,7 @@ class Sequence(Passes):
         id: the column that tells rows apart. None takes `id`, else the paths where unique.
         sample_weight: a column of numbers, what each row counts in the loss.
         class_weight: class number or name -> weight, for one target of classes.
-        batch_size: rows of a batch.
+        batch_size: rows of a batch; with `shard`, of all processes together.
         image_size: (height, width) of images in pixels.
         color_mode: `"rgb"`, `"rgba"` or `"grayscale"`.
         label_mode: `"int"` (int32), `"categorical"` (one-hot float32), `"binary"` (float32 of shape
@@ -77,13 +69,20 @@ class Sequence(Passes):
             `mask`, `array`, `number`, `label`, numbered (`image_0`) where there are several; boxes
             are `boxes` and `labels`, or `key` and `key_labels`.
         on_error: `"raise"`, or `"skip"`: a bad row keeps its place with zeros and weight 0, is
-            listed in `problems`, and the real rows of its batch weigh batch / real. Keras's
-            `metrics=` ignore weights: use `weighted_metrics=`.
+            listed in `problems`, and the real rows of its batch (with `shard`, of this process's
+            part of it) weigh batch / real. Keras's `metrics=` ignore weights: use
+            `weighted_metrics=`.
         workers: threads; None = the CPUs this process may use; 0 = the calling thread.
         use_multiprocessing: a process for each worker, for transforms that hold the GIL.
         max_queue_size: batches ready or in the making.
         limits: `dfgen.Limits`: bytes of batches in flight, seconds for one read.
         root: folder where relative paths of a frame begin; None = the working folder.
+        shard: (index, count): this is process `index` of `count` that train together, and makes
+            `batch_size / count` rows of every batch. `"auto"` asks `keras.distribution`,
+            `torch.distributed`, `TF_CONFIG`, JAX, or the variables RANK and WORLD_SIZE. Batches
+            that processes or devices share are always full and weighted: `fit` leaves out the
+            last rows of an epoch that fill none (`left_out`), `evaluate` fills up with rows of
+            weight 0, which Keras's `metrics=` would count: use `weighted_metrics=`.
 
     Raises:
         ManifestError: the manifest cannot be used: a column, an id, a path, a label.
@@ -122,9 +121,10 @@ class Sequence(Passes):
         max_queue_size: int = 10,
         limits: Limits | None = None,
         root: str | os.PathLike[str] | None = None,
+        shard: tuple[int, int] | str | None = None,
         **unknown: Never,
     ) -> None:
-        _refuse_unknown(unknown)
+        refuse_unknown(unknown, list(inspect.signature(Sequence).parameters)[:-1])
         one_of("label_mode", label_mode, (*LABEL_MODES, None))
         one_of("on_error", on_error, ("raise", "skip"))
         if limits is not None and not isinstance(limits, Limits):
@@ -132,6 +132,7 @@ class Sequence(Passes):
         if root is not None and not isinstance(root, str | os.PathLike):
             raise ArgumentError(f"root must be the path of a folder, got {root!r}")
         self.seed = randbits(32) if seed is None else whole("seed", seed)
+        self._seed_was_drawn = seed is None
         options = Options(
             image=partial(Image, size=image_size, color_mode=color_mode, scale=scale),
             label_mode=label_mode,
@@ -148,7 +149,7 @@ class Sequence(Passes):
         )
         problems = known_problems(self._columns) if files else {}
         if problems and on_error == "raise":
-            raise ManifestError(_refusal(problems, reader))
+            raise ManifestError(refusal(problems, reader))
         weights = row_weights(self._columns, self._binding, sample_weight, class_weight)
         loader = Loader(
             reader,
@@ -156,6 +157,7 @@ class Sequence(Passes):
             shuffle=shuffle,
             seed=self.seed,
             drop_remainder=drop_remainder,
+            shard=resolve_shard(shard),
             weights=weights,
             on_error=on_error,
             problems=problems,
@@ -164,16 +166,9 @@ class Sequence(Passes):
             max_queue_size=max_queue_size,
             limits=limits,
         )
-        super().__init__(
-            loader, Cursor(), self._layout_of(weights, on_error), shuffle, endless=False
-        )
-
-    def _layout_of(self, weights: object, on_error: str) -> Layout:
-        binding = self._binding
-        weighted = binding.y is not None and (weights is not None or on_error == "skip")
-        images = {part.name for part in binding.parts if isinstance(part.feature, Image | Mask)}
-        x, y = binding.arrays(binding.x), binding.arrays(binding.y)
-        return Layout(x, y, frozenset(images), weighted)
+        weighted = weights is not None or on_error == "skip" or loader.plan.shard[1] > 1
+        layout = layout_of(self._binding, weighted)
+        super().__init__(loader, Progress(loader), layout, shuffle, endless=False)
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch."""
@@ -182,18 +177,26 @@ class Sequence(Passes):
     @property
     def epoch(self) -> int:
         """Passes completed since the start of training; `evaluate` and `predict` do not count."""
-        return self._cursor.epoch
+        return self.progress.place.epoch
+
+    @property
+    def shard(self) -> tuple[int, int]:
+        """(index, count) of this process among those that share each batch."""
+        return self._loader.plan.shard
+
+    @property
+    def left_out(self) -> int:
+        """Rows that `fit` leaves out at the end of each epoch, other ones each time.
+
+        0, unless `drop_remainder` asks for it or processes or devices share each batch. Devices are
+        known once `fit` has begun.
+        """
+        return self._loader.plan.left_out
 
     @property
     def class_names(self) -> Any:
         """The class names of y in the order of their numbers; by name where y has several."""
-        features = {name: self._binding[name].feature for name in leaves(self._binding.y)}
-        names = {
-            name: list(feature.class_names)
-            for name, feature in features.items()
-            if isinstance(feature, Category | Boxes) and feature.class_names is not None
-        }
-        return names.get(self._binding.y) if isinstance(self._binding.y, str) else names or None
+        return self._binding.class_names
 
     @property
     def manifest(self) -> pd.DataFrame:
@@ -219,7 +222,59 @@ class Sequence(Passes):
         Example:
             >>> model.fit(seq.repeat(), steps_per_epoch=1000, epochs=90)  # doctest: +SKIP
         """
-        return Passes(self._loader, self._cursor, self._layout, self._shuffle, endless=True)
+        return Passes(self._loader, self.progress, self._layout, self._shuffle, endless=True)
+
+    @property
+    def receipt(self) -> Receipt | None:
+        """Which rows were taken in the last epoch that was completed; None before."""
+        return self.progress.receipt
+
+    def state_dict(self) -> State:
+        """Return how far training has come, as a dict for JSON, under 1 kB.
+
+        Where `InputMonitor` or `BackupAndRestore` watches `fit`, it counts the steps that the model
+        took. Elsewhere it counts the batches handed out, which TensorFlow fetches ahead.
+        """
+        place = self.progress.ledger.place
+        return make_state(
+            **self._identity,
+            seed=self.seed,
+            epoch=place.epoch,
+            step=place.step,
+            receipt=place.digest,
+            skipped=place.skipped,
+        )
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state: the next pass yields the rest of its epoch, later ones are whole.
+
+        A Sequence made with `seed=None` takes the seed of the state. Changed labels warn.
+
+        Args:
+            state: what `state_dict` gave, also after JSON.
+
+        Raises:
+            ArgumentError: it is the state of other rows, another seed, order or batch size, cut
+                short, or of a newer dfgen.
+        """
+        seed = state.get("seed") if self._seed_was_drawn and isinstance(state, Mapping) else None
+        seed = seed if isinstance(seed, int) else self.seed
+        place = check_state(state, **self._identity, seed=seed)
+        if seed != self.seed:
+            self._loader.reseed(seed)
+            self.seed = seed
+        self.progress.go_to(place)
+
+    @cached_property
+    def _identity(self) -> dict[str, Any]:
+        """What tells this Sequence's order of rows from another's."""
+        return {
+            "shuffle": self._shuffle,
+            "batch_size": self.batch_size,
+            "rows": len(self._columns),
+            "ids": ids_digest(plain_ids(self._loader.reader.ids)),
+            "labels": labels_digest(self._binding[name] for name in leaves(self._binding.y)),
+        }
 
     def close(self) -> None:
         """End the threads; the Sequence cannot be used any more."""
@@ -236,29 +291,13 @@ class Sequence(Passes):
             f"{name} {'x'.join(map(str, spec.shape)) or 'scalar'} {spec.dtype}"
             for name, spec in self._loader.specs.items()
         )
+        index, count = self.shard
+        part = f"; part {index} of {count}" if count > 1 else ""
+        part += f"; {self.left_out:,} rows left out of each epoch" if self.left_out else ""
+        place, counted = self.progress.ledger.place, self.progress.ledger.counted
+        under_way = place.step and place.epoch == self.epoch
+        step = f", {place.step:,} of its batches {counted}" if under_way else ""
         return (
             f"<dfgen.Sequence: {len(self._columns):,} rows, {len(self):,} batches of "
-            f"{self.batch_size}; {arrays}; seed {self.seed}, epoch {self.epoch}>"
+            f"{self.batch_size}{part}; {arrays}; seed {self.seed}, epoch {self.epoch}{step}>"
         )
-
-
-def _refuse_unknown(unknown: Mapping[str, object]) -> None:
-    for name in unknown:
-        known = list(inspect.signature(Sequence).parameters)[:-1]
-        if name in _OLD_ARGUMENTS:
-            advice = f"{name} is now {_OLD_ARGUMENTS[name]}"
-        elif name in _NO_LONGER:
-            advice = f"{name}: {_NO_LONGER[name]}"
-        else:
-            advice = f"Arguments: {', '.join(known)}.{did_you_mean(name, known)}"
-        raise UnknownArgumentError(f"Sequence has no argument {name}. {advice}")
-
-
-def _refusal(problems: Mapping[int, str], reader: SampleReader) -> str:
-    shown = "".join(f"\n  {reader.where(row)}: {why}" for row, why in list(problems.items())[:10])
-    more = f"\n  ... and {len(problems) - 10:,} more" if len(problems) > 10 else ""
-    return (
-        f"{len(problems):,} of {len(reader):,} rows have a problem, by the facts of the manifest:"
-        f'{shown}{more}\nLeave them out, df = df[df["problem"].isna()], or train on the others '
-        'with on_error="skip"'
-    )

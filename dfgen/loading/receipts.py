@@ -1,0 +1,237 @@
+"""Receipts: which rows of an epoch were taken, counted batch by batch."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dfgen.errors import ArgumentError
+from dfgen.loading.order import permutation
+from dfgen.loading.plan import Plan
+from dfgen.loading.state import Place, receipt
+
+Rows = npt.NDArray[np.int64]
+
+_BLOCK = 8192  # positions asked of the order at once: one by one they cost ten times as much
+_REMEMBERED = 64  # places: more than any backend fetches ahead
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """Which rows were taken in one epoch.
+
+    Every row of the manifest is accounted for: `rows + skipped + missing - repeated + left_out` is
+    their number. Two runs took the same rows at the same places if their digests are equal,
+    whatever the number of workers, hosts and interruptions. Receipts of the hosts of a run add up.
+
+    Args:
+        epoch: which epoch of the Sequence.
+        rows: rows taken; one taken twice counts twice.
+        digest: of rows and places, 32 hexadecimal digits: `dfgen.loading.state.receipt`.
+        repeated: how many of `rows` had been taken before.
+        missing: rows that should have been taken, and were not.
+        skipped: rows that could not be read and stood in their batch with weight 0.
+        left_out: rows at the end of the order, which fill no batch, where those are left out.
+        counted: `"taken"` by the model, or `"handed out"` where no callback of dfgen watched `fit`.
+    """
+
+    epoch: int
+    rows: int
+    digest: str
+    repeated: int = 0
+    missing: int = 0
+    skipped: int = 0
+    left_out: int = 0
+    counted: str = "handed out"
+
+    def __add__(self, other: "Receipt") -> "Receipt":
+        """Return the receipt of both parts of an epoch, as two hosts have taken them."""
+        if not isinstance(other, Receipt):
+            return NotImplemented
+        for name in ("epoch", "left_out"):
+            if getattr(self, name) != getattr(other, name):
+                raise ArgumentError(
+                    f"receipts with {name}={getattr(self, name)} and {name}={getattr(other, name)} "
+                    "are not parts of the same epoch"
+                )
+        total = (int(self.digest, 16) + int(other.digest, 16)) % 2**128
+        return replace(
+            self,
+            rows=self.rows + other.rows,
+            digest=f"{total:032x}",
+            repeated=self.repeated + other.repeated,
+            missing=self.missing + other.missing,
+            skipped=self.skipped + other.skipped,
+            counted=self.counted if self.counted == other.counted else "handed out",
+        )
+
+
+@dataclass(frozen=True)
+class Handed:
+    """A batch that was handed out.
+
+    Args:
+        when: by `time.perf_counter`.
+        position: (epoch, step) that it was made for.
+        rows: int64, the row that each of its samples really is.
+        skipped: places in the batch of those that could not be read.
+    """
+
+    when: float
+    position: tuple[int, int]
+    rows: Rows
+    skipped: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
+class Order:
+    """The rows that each batch should hold, worked out apart from the loader that made it.
+
+    Args:
+        plan: of an epoch.
+        seed: of the order, None where rows come in their own.
+        ids: the id of every row, NumPy or Arrow.
+    """
+
+    plan: Plan
+    seed: int | None
+    ids: npt.NDArray[Any] | pa.Array
+    _block: dict[tuple[int, int], tuple[Rows, Rows]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+
+    def batch(self, epoch: int, step: int) -> tuple[Rows, Rows]:
+        """Return the positions of a batch, and the rows that stand there."""
+        if (epoch, step) not in self._block:
+            self._block.clear()
+            self._block.update(self._batches(epoch, step))
+        return self._block[epoch, step]
+
+    def _batches(self, epoch: int, step: int) -> dict[tuple[int, int], tuple[Rows, Rows]]:
+        """Return this batch and some that follow."""
+        end = min(step + max(1, _BLOCK // self.plan.size), len(self.plan))
+        positions = [self.plan.positions(step) for step in range(step, end)]
+        rows = together = np.concatenate(positions)
+        if self.seed is not None:
+            rows = permutation(together, self.plan.rows, seed=self.seed, epoch=epoch)
+        ends = np.cumsum([len(part) for part in positions])
+        pairs = zip(positions, np.split(rows, ends[:-1]), strict=True)
+        return {(epoch, step + number): pair for number, pair in enumerate(pairs)}
+
+    def rows_before(self, step: int) -> int:
+        """Return how many rows the batches before this one hold."""
+        if not step:
+            return 0
+        return (step - 1) * len(self.plan.positions(0)) + len(self.plan.positions(step - 1))
+
+    def names(self, rows: Rows) -> list[object]:
+        """Return the ids of rows."""
+        if isinstance(self.ids, pa.Array):
+            return list(self.ids.take(pa.array(rows)).to_pylist())
+        return list(self.ids[rows].tolist())
+
+
+class Ledger:
+    """Counts the batches of an epoch, and goes on with the next one when all were taken.
+
+    What it costs does not depend on the number of rows or on the place to begin at: a byte of
+    memory for each batch from there on, touched when that comes.
+
+    Args:
+        order: what batches should hold.
+        place: where to begin; batches before count as taken, rightly and once.
+        counted: `"taken"` or `"handed out"`.
+    """
+
+    def __init__(self, order: Order, place: Place, counted: str) -> None:
+        self._order = order
+        self.counted = counted
+        self.waiting: deque[Handed] = deque()
+        """Handed out, but not known to be taken."""
+        self._recent: deque[Place] = deque(maxlen=_REMEMBERED)
+        self._begin(place)
+
+    def _begin(self, place: Place) -> None:
+        self.place = self._start = place
+        self._recent.append(place)
+        self._counts = np.zeros(len(self._order.plan) - place.step, np.uint8)
+        self._rows = 0
+        self._surplus: list[Rows] = []
+        self._lack: list[Rows] = []
+
+    @property
+    def complete(self) -> bool:
+        """Whether the epoch has ended; the next batch begins the next one."""
+        return self.place.step == len(self._order.plan)
+
+    def take(self, handed: Handed) -> Receipt | None:
+        """Count a batch; return the receipt of the epoch if it was its last."""
+        if self.complete:
+            self._begin(Place(self.place.epoch + 1))
+        (epoch, step), rows = handed.position, handed.rows
+        place, number = self.place, step - self._start.step
+        positions, due = self._order.batch(epoch, step)
+        if epoch == place.epoch and number >= 0:
+            self._counts[number] = min(255, int(self._counts[number]) + 1)
+        else:
+            due = due[:0]
+        if not np.array_equal(rows, due):
+            self._surplus.append(rows)
+            self._lack.append(due)
+            positions = np.resize(positions, len(rows))
+        if handed.skipped:
+            places, rows = np.delete(positions, handed.skipped), np.delete(rows, handed.skipped)
+        else:
+            places = positions
+        self._rows += len(rows)
+        digest = receipt(place.epoch, places, self._order.names(rows))
+        self.place = Place(
+            place.epoch,
+            place.step + 1,
+            (place.digest + digest) % 2**128,
+            place.skipped + len(handed.skipped),
+        )
+        self._recent.append(self.place)
+        return self.close() if self.complete else None
+
+    def close(self) -> Receipt:
+        """End the epoch, whatever of it was taken, and return its receipt."""
+        place, start = self.place, self._start
+        repeated, missing = self._faults()
+        self.place = place._replace(step=len(self._order.plan))
+        return Receipt(
+            place.epoch,
+            self._order.rows_before(start.step) - start.skipped + self._rows,
+            f"{place.digest:032x}",
+            repeated,
+            missing,
+            place.skipped,
+            self._order.plan.left_out,
+            self.counted,
+        )
+
+    def _faults(self) -> tuple[int, int]:
+        """Return how often rows were taken too often, and how many were not taken."""
+        wrong = np.flatnonzero(self._counts != 1)
+        if not wrong.size and not self._surplus:
+            return 0, 0
+        surplus, lack = self._surplus, self._lack
+        for number in wrong.tolist():
+            _, due = self._order.batch(self.place.epoch, self._start.step + number)
+            count = int(self._counts[number])
+            surplus, lack = [*surplus, *[due] * (count - 1)], [*lack, *[due] * (1 - count)]
+        none = np.empty(0, np.int64)
+        taken, due = np.concatenate([none, *surplus]), np.concatenate([none, *lack])
+        signs = np.repeat([1, -1], [len(taken), len(due)])
+        _, which = np.unique(np.concatenate([taken, due]), return_inverse=True)
+        net = np.bincount(which, signs)
+        return int(net[net > 0].sum()), int(-net[net < 0].sum())
+
+    def at(self, epoch: int, step: int) -> Place:
+        """Return the place of a step counted a short while ago."""
+        found = (place for place in self._recent if (place.epoch, place.step) == (epoch, step))
+        return next(found, Place(epoch, step))

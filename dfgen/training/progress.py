@@ -1,0 +1,112 @@
+"""How far training has come: where the next pass begins, and what was taken of this one."""
+
+from collections import deque
+
+from dfgen.loading.loader import Loader
+from dfgen.loading.receipts import Handed, Ledger, Receipt
+from dfgen.loading.state import Place
+
+TAKEN, HANDED_OUT = "taken", "handed out"
+
+
+class Progress:
+    """How far training has come; one for a Sequence and its `repeat()`.
+
+    A batch that `fit` is given is not yet one that the model has taken: TensorFlow fetches ahead.
+    Where a callback of dfgen watches `fit`, batches wait here until it tells that their step has
+    ended. Elsewhere they count as soon as they are handed out.
+
+    Args:
+        loader: makes the batches.
+    """
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+        self.place = Place()
+        """Where the next pass begins."""
+        self.resumed = False
+        """Whether a pass that has an end begins there too, and not at its first batch."""
+        self.steps_done = 0
+        """Steps of Keras's epoch, where `steps_per_epoch` says how long it is, done before."""
+        self.receipt: Receipt | None = None
+        self.receipts: deque[Receipt] = deque(maxlen=64)
+        """Those that nobody has asked for yet."""
+        self._latest: list[Handed] = []
+        self._steps = self._counted = 0
+        self.fit = self.ledger = self._new_ledger()
+
+    def _new_ledger(self, place: Place | None = None) -> Ledger:
+        return Ledger(self._loader.order, self.place if place is None else place, HANDED_OUT)
+
+    def go_to(self, place: Place) -> None:
+        """Have the next pass begin at a place."""
+        place = place._replace(step=min(place.step, len(self._loader)))
+        counted, self.fit = self.fit.counted, self._new_ledger(place)
+        self.ledger, self.fit.counted = self.fit, counted
+        if self.fit.complete:
+            self._note(self.fit.close())
+        self.place, self.resumed = self._next(place), True
+
+    def _next(self, place: Place) -> Place:
+        """The place itself, or the begin of the next epoch where one has ended."""
+        return Place(place.epoch + 1) if place.step >= len(self._loader) else place
+
+    def begin_loop(self, place: Place) -> Ledger:
+        """A loop of the user's own begins."""
+        self.ledger = self._new_ledger(place)
+        return self.ledger
+
+    def begin_fit(self, endless: bool) -> None:
+        """`fit` begins; what an earlier one left undone is given back."""
+        if not (endless or self.resumed):
+            self.place = Place(self.place.epoch)
+        self.place = self._next(self.place)  # devices may share batches now, which are fewer
+        self.fit = self.ledger = self._new_ledger()
+
+    def count_taken(self) -> None:
+        """A callback will tell which batches this `fit` takes."""
+        self.fit.counted = TAKEN
+
+    def begin_epoch(self, steps: int) -> None:
+        """`fit` begins an epoch of so many steps."""
+        self._steps, self._counted, self._latest = steps, 0, []
+
+    def hand_out(self, handed: Handed, ledger: Ledger) -> None:
+        """Note a batch that leaves."""
+        if ledger.counted == TAKEN:
+            ledger.waiting.append(handed)
+        else:
+            self._note(ledger.take(handed))
+
+    def taken(self, batch: int) -> list[Handed]:
+        """Return the batches of the execution that ended with this step of the epoch of `fit`.
+
+        Several callbacks may ask.
+        """
+        self.ledger, waiting = self.fit, self.fit.waiting
+        steps = min(batch + 1, self._steps) - self._counted
+        if steps > 0:
+            self._counted += steps
+            self._latest = [waiting.popleft() for _ in range(min(steps, len(waiting)))]
+            for handed in self._latest:
+                self._note(self.fit.take(handed))
+        return self._latest
+
+    def end_epoch(self, endless: bool) -> None:
+        """`fit` has ended its epoch."""
+        self.taken(self._steps - 1)
+        length, (epoch, step) = len(self._loader), (self.place.epoch, self.place.step)
+        step += self._steps
+        more, step = divmod(step if endless else min(step, length), length)
+        if self.fit.place.epoch < epoch + more and not self.fit.complete:
+            self._note(self.fit.close())  # some of its batches never came
+        self.place, self.resumed = self.fit.at(epoch + more, step), False
+
+    def end_loop(self, place: Place) -> None:
+        """A loop of the user's own has come so far."""
+        self.place, self.resumed = self._next(place), False
+
+    def _note(self, receipt: Receipt | None) -> None:
+        if receipt is not None:
+            self.receipt = receipt
+            self.receipts.append(receipt)

@@ -1,0 +1,62 @@
+"""Receipts of a training as a Parquet file, one row an epoch."""
+
+import os
+from collections.abc import Iterable
+from dataclasses import asdict
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from dfgen.errors import ArgumentError
+from dfgen.loading.receipts import Receipt
+from dfgen.manifest.io import check_folder, write_whole
+
+_COLUMNS = pa.schema(
+    [
+        pa.field("epoch", pa.int64(), nullable=False),
+        pa.field("rows", pa.int64(), nullable=False),
+        pa.field("digest", pa.string(), nullable=False),
+        pa.field("repeated", pa.int64(), nullable=False),
+        pa.field("missing", pa.int64(), nullable=False),
+        pa.field("skipped", pa.int64(), nullable=False),
+        pa.field("left_out", pa.int64(), nullable=False),
+        pa.field("counted", pa.string(), nullable=False),
+    ]
+)
+
+
+def read_receipts(path: str | os.PathLike[str]) -> pa.Table:
+    """Return the table of receipts in a file; no rows where there is no file.
+
+    Raises:
+        ArgumentError: the file holds something else.
+        WriteError: the file could not be written later.
+    """
+    path = os.path.abspath(path)
+    if not os.path.exists(path):
+        check_folder(path)
+        return _COLUMNS.empty_table()
+    try:
+        with pq.ParquetFile(path) as file:
+            table = file.read()
+    except (pa.ArrowInvalid, OSError) as error:
+        raise ArgumentError(f"{path} is no Parquet file of receipts: {error}") from error
+    if table.column_names != _COLUMNS.names:
+        raise ArgumentError(
+            f"{path} has the columns {', '.join(table.column_names)}; receipts have "
+            f"{', '.join(_COLUMNS.names)}. Name another file"
+        )
+    return table.cast(_COLUMNS)
+
+
+def add_receipts(path: str | os.PathLike[str], receipts: Iterable[Receipt]) -> None:
+    """Add receipts to a file, which stays whole; an epoch that is there already is replaced.
+
+    So are later ones: they are of a training that went on from before them.
+    """
+    table = read_receipts(path)
+    for receipt in receipts:
+        row = pa.Table.from_pylist([asdict(receipt)], _COLUMNS)
+        table = pa.concat_tables([table.filter(pc.less(table["epoch"], receipt.epoch)), row])
+    write_whole(os.path.abspath(path), lambda file: pq.write_table(table, file))

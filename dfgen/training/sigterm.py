@@ -1,0 +1,53 @@
+"""SIGTERM, by which schedulers announce the end of a process: noticed, not obeyed at once."""
+
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, Never
+
+
+class Sigterm:
+    """Notices SIGTERM while something runs, so that it can end in order.
+
+    Args:
+        runs: whether what is to end in order runs in a frame or one of its callers; else the
+            signal does what it did before.
+    """
+
+    def __init__(self, runs: Callable[[FrameType | None], bool]) -> None:
+        self._runs = runs
+        self._previous: Any = None
+        self.noticed = False
+
+    def watch(self) -> None:
+        """Begin to notice; without effect outside of the main thread, where Python forbids it."""
+        self.noticed = False
+        if threading.current_thread() is threading.main_thread():
+            previous = signal.getsignal(signal.SIGTERM)
+            if previous != self._notice:
+                self._previous = previous
+                signal.signal(signal.SIGTERM, self._notice)
+
+    def unwatch(self) -> None:
+        """Put the handler before back."""
+        if signal.getsignal(signal.SIGTERM) == self._notice:
+            signal.signal(signal.SIGTERM, self._previous or signal.SIG_DFL)
+
+    def end(self) -> Never:
+        """Call the handler before, if the program had one, and leave the program.
+
+        Raises:
+            SystemExit: always, with the status that the shell gives a process ended by SIGTERM.
+        """
+        self.unwatch()
+        if callable(self._previous):
+            signal.raise_signal(signal.SIGTERM)
+        raise SystemExit(128 + signal.SIGTERM)
+
+    def _notice(self, number: int, frame: FrameType | None) -> None:
+        if self._runs(frame):
+            self.noticed = True
+        else:
+            self.unwatch()
+            signal.raise_signal(number)

@@ -1,0 +1,147 @@
+"""All that a model is in the middle of its training, as arrays, and back.
+
+Keras's saved weights leave out the seed generators, running metrics and torch's generator, so
+after a restart Dropout would draw its first masks again. Here is everything that a step changes.
+It leans on Keras's private parts: `_symbolic_build`, and where the global seed generator is.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import keras
+import numpy as np
+import numpy.typing as npt
+from keras.src.backend.common.global_state import get_global_attribute
+
+from dfgen.errors import ArgumentError
+from dfgen.samples.features import Spec
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+def snapshot(model: keras.Model) -> Arrays:
+    """Return all that a training step of the model changes.
+
+    On JAX ask for the model by `callback.model`, which puts the state of the step into it.
+    """
+    arrays = {name: _array(variable) for name, variable in _variables(model).items()}
+    return {**arrays, **_generators()}
+
+
+def restore(model: keras.Model, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Put a snapshot back into a model that is built.
+
+    Raises:
+        ArgumentError: it is of another model.
+    """
+    variables = _variables(model)
+    saved = [name for name in arrays if not name.startswith("random/")]
+    if saved != list(variables):
+        raise ArgumentError(
+            f"the backup is of another model, optimizer or metrics: it holds {_counts(saved)}, "
+            f"this model has {_counts(variables)}"
+        )
+    for name, variable in variables.items():
+        if arrays[name].shape != tuple(variable.shape):
+            raise ArgumentError(
+                f"the backup is of another model: its {name} has the shape {arrays[name].shape}, "
+                f"here {variable.path} has {tuple(variable.shape)}"
+            )
+    for name, variable in variables.items():
+        variable.assign(_typed(arrays[name], variable))
+    _restore_generators(arrays)
+
+
+def restore_metrics(model: keras.Model, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Put the running metrics of a snapshot back, after Keras has reset them."""
+    for name, variable in _variables(model).items():
+        if name.startswith("metrics/"):
+            variable.assign(_typed(arrays[name], variable))
+
+
+def build(model: keras.Model, batch: Any) -> None:
+    """Make all variables of a model, its optimizer and its metrics that are not there yet.
+
+    Args:
+        model: compiled.
+        batch: nested Specs of a batch: (x,), (x, y) or (x, y, weights).
+
+    Raises:
+        ArgumentError: the model cannot be built without being called.
+    """
+
+    def symbolic(spec: Spec) -> Any:
+        return keras.KerasTensor((None, *spec.shape), keras.backend.standardize_dtype(spec.dtype))
+
+    try:
+        model._symbolic_build(data_batch=keras.tree.map_structure(symbolic, batch))
+        if model.optimizer is not None and not model.optimizer.built:
+            model.optimizer.build(model.trainable_variables)
+    except Exception as error:
+        raise ArgumentError(
+            "a backup can be put back into a model that is built, and this one could not be "
+            f"({error}). Before fit, call it on a batch: model(sequence[0][0])"
+        ) from error
+
+
+def _variables(model: keras.Model) -> dict[str, Any]:
+    """Return all variables, named by what they belong to and their place there."""
+    optimizer = [] if model.optimizer is None else model.optimizer.variables
+    groups = {
+        "model": model.variables,
+        "optimizer": optimizer,
+        "metrics": model.metrics_variables,
+    }
+    named: dict[str, Any] = {}
+    seen: set[int] = set()
+    for group, variables in groups.items():
+        for number, variable in enumerate(variables):
+            if id(variable) not in seen:
+                seen.add(id(variable))
+                named[f"{group}/{number}"] = variable
+    return named
+
+
+def _counts(names: Iterable[str]) -> str:
+    groups = [name.partition("/")[0] for name in names]
+    return ", ".join(f"{groups.count(group)} of {group}" for group in dict.fromkeys(groups))
+
+
+def _array(variable: Any) -> npt.NDArray[Any]:
+    return np.asarray(keras.ops.convert_to_numpy(variable))
+
+
+def _typed(array: npt.NDArray[Any], variable: Any) -> npt.NDArray[Any]:
+    """Give an array of a dtype that NumPy does not know, such as bfloat16, its dtype back."""
+    return array.view(_array(variable).dtype) if array.dtype.kind == "V" else array
+
+
+def _generators() -> Arrays:
+    """Return the states of random generators that belong to no layer, as far as there are any."""
+    states: Arrays = {}
+    found = get_global_attribute("global_seed_generator")
+    if found is not None:
+        states["random/keras"] = _array(found.state)
+    if keras.backend.backend() == "torch":
+        import torch
+
+        states["random/torch"] = torch.get_rng_state().numpy()
+        if torch.cuda.is_available():
+            for number, state in enumerate(torch.cuda.get_rng_state_all()):
+                states[f"random/cuda/{number}"] = state.numpy()
+    return states
+
+
+def _restore_generators(arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    if "random/keras" in arrays:
+        from keras.src.random.seed_generator import global_seed_generator
+
+        global_seed_generator().state.assign(arrays["random/keras"])
+    if keras.backend.backend() == "torch" and "random/torch" in arrays:
+        import torch
+
+        torch.set_rng_state(torch.from_numpy(arrays["random/torch"]))
+        if torch.cuda.is_available():
+            for number in range(torch.cuda.device_count()):
+                if (state := arrays.get(f"random/cuda/{number}")) is not None:
+                    torch.cuda.set_rng_state(torch.from_numpy(state), number)

@@ -1,0 +1,409 @@
+"""BackupAndRestore within one process: what it restores, refuses, says, and leaves behind."""
+
+import os
+import re
+import signal
+import threading
+from contextlib import contextmanager
+
+import keras
+import numpy as np
+import pytest
+from killing import EPOCHS, STEPS, Killer, make_model, make_sequence
+
+import dfgen
+from dfgen.training.generations import Generations
+
+pytestmark = pytest.mark.backend
+BACKEND = keras.backend.backend()
+
+
+class Stopped(Exception):
+    pass
+
+
+class Stopper(Killer):
+    """Raises where a Killer kills."""
+
+    def __init__(self, sequence, place, act=None):
+        super().__init__(sequence, place)
+        self.act = act
+
+    def pass_by(self, when, epoch, step):
+        if (when, epoch, step) == self.place:
+            if self.act is None:
+                raise Stopped
+            self.act()
+
+
+def fit(folder, place=None, act=None, *, sequence=None, model=None, backup=(), **options):
+    """Train for three epochs, or until a place; return the model, the Sequence and the history."""
+    sequence = make_sequence() if sequence is None else sequence
+    model = make_model() if model is None else model
+    settings = {"save_freq": 1, **dict(backup)}
+    callbacks = [dfgen.BackupAndRestore(folder, sequence, **settings)]
+    if place is not None:
+        callbacks.append(Stopper(sequence, place, act))
+    options = {"x": sequence, "epochs": EPOCHS, "verbose": 0, **options}
+    history = model.fit(callbacks=callbacks, **options)
+    return model, sequence, history.history
+
+
+def interrupted(folder, place, **options):
+    with pytest.raises(Stopped):
+        fit(folder, place, **options)
+
+
+def assert_same_weights(one, other):
+    for a, b in zip(one.get_weights(), other.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The model and the Sequence of a training that nothing interrupted."""
+    model, sequence, _ = fit(tmp_path_factory.mktemp("whole") / "backup")
+    return model, sequence
+
+
+@contextmanager
+def handler_of_sigterm(handler):
+    before = signal.signal(signal.SIGTERM, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+# -- going on ----------------------------------------------------------------------------------
+
+
+def test_a_resumed_epoch_has_the_logs_weights_and_receipt_of_an_uninterrupted_one(tmp_path, capsys):
+    val = make_sequence(10, transform=None, shuffle=False)
+    whole, whole_sequence, history = fit(tmp_path / "a", validation_data=val)
+    interrupted(tmp_path / "b", ("step", 1, 5), validation_data=val)
+    capsys.readouterr()
+    model, sequence, rest = fit(tmp_path / "b", validation_data=val)
+    assert capsys.readouterr().out == (
+        f"dfgen: going on in epoch 2 after 5 of 12 steps, from {tmp_path}/b/backup-00000016.dfgen\n"
+    )
+    assert rest == {name: values[1:] for name, values in history.items()}
+    assert_same_weights(model, whole)
+    assert sequence.receipt == whole_sequence.receipt
+    assert sequence.receipt.counted == "taken"
+    assert (sequence.epoch, sequence.receipt.rows) == (EPOCHS, 45)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("save_freq", ["epoch", 5, 12, 100])
+def test_steps_since_the_last_save_are_made_again(whole, tmp_path, save_freq):
+    interrupted(tmp_path, ("step", 1, 7), backup={"save_freq": save_freq})
+    model, *_ = fit(tmp_path, backup={"save_freq": save_freq})
+    assert_same_weights(model, whole[0])
+
+
+def test_repeat_with_steps_per_epoch_goes_on_over_the_end_of_an_epoch(tmp_path):
+    def run(folder, place=None):
+        sequence = make_sequence()
+        return fit(
+            folder, place, sequence=sequence, x=sequence.repeat(), steps_per_epoch=7, epochs=4
+        )
+
+    whole, whole_sequence, history = run(tmp_path / "a")
+    for place in [("step", 0, 3), ("step", 1, 2), ("epoch end", 2, STEPS)]:
+        with pytest.raises(Stopped):
+            run(tmp_path / "b", place)
+    model, sequence, rest = run(tmp_path / "b")
+    assert rest["loss"] == history["loss"][2:]
+    assert_same_weights(model, whole)
+    assert sequence.state_dict() == whole_sequence.state_dict()
+
+
+def test_steps_per_epoch_short_of_the_length_goes_on(tmp_path):
+    def run(folder, place=None):
+        return fit(folder, place, steps_per_epoch=6, epochs=4)
+
+    whole, *_ = run(tmp_path / "a")
+    for place in [("step", 0, 2), ("step", 1, 8)]:
+        with pytest.raises(Stopped):
+            run(tmp_path / "b", place)
+    model, sequence, _ = run(tmp_path / "b")
+    assert_same_weights(model, whole)
+    assert sequence.epoch == 2
+
+
+def test_several_steps_per_execution(tmp_path):
+    if BACKEND == "torch":
+        return  # Keras refuses it there
+
+    def run(folder, place=None):
+        return fit(folder, place, model=make_model(steps_per_execution=5))
+
+    whole, _, history = run(tmp_path / "a")
+    with pytest.raises(Stopped):
+        run(tmp_path / "b", ("step", 1, 5))
+    model, sequence, rest = run(tmp_path / "b")
+    assert rest["loss"] == history["loss"][1:]
+    assert_same_weights(model, whole)
+    assert (sequence.receipt.repeated, sequence.receipt.missing) == (0, 0)
+
+
+def test_an_end_between_two_epochs_of_keras_begins_the_next_one(whole, tmp_path, capsys):
+    interrupted(tmp_path, ("epoch begin", 2, 0))
+    capsys.readouterr()
+    model, *_ = fit(tmp_path)
+    assert "dfgen: going on in epoch 3, from " in capsys.readouterr().out
+    assert_same_weights(model, whole[0])
+
+
+def test_a_sequence_that_drew_its_seed_goes_on_with_it(tmp_path):
+    first = make_sequence(seed=None)
+    interrupted(tmp_path, ("step", 1, 2), sequence=first)
+    second = make_sequence(seed=None)
+    assert second.seed != first.seed
+    model, *_ = fit(tmp_path, sequence=second)
+    assert second.seed == first.seed
+    assert_same_weights(model, fit(tmp_path, sequence=make_sequence(seed=first.seed))[0])
+
+
+def test_a_learning_rate_set_at_the_end_of_an_epoch_is_kept(tmp_path):
+    class Halve(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            self.model.optimizer.learning_rate = float(self.model.optimizer.learning_rate) / 2
+
+    sequence, model = make_sequence(), make_model()
+    backup = dfgen.BackupAndRestore(tmp_path, sequence)
+    callbacks = [backup, Halve(), Stopper(sequence, ("step", 1, 1))]
+    with pytest.raises(Stopped):
+        model.fit(sequence, epochs=3, verbose=0, callbacks=callbacks)
+    model, *_ = fit(tmp_path, epochs=1)
+    assert float(model.optimizer.learning_rate) == pytest.approx(0.0005)
+
+
+# -- ends --------------------------------------------------------------------------------------
+
+
+def test_a_run_that_has_ended_is_not_resumed(tmp_path, capsys):
+    fit(tmp_path, backup={"delete_checkpoint": False})
+    *_, history = fit(tmp_path, backup={"delete_checkpoint": False})
+    assert len(history["loss"]) == EPOCHS
+    assert re.search(
+        r"dfgen: .*/backup-\d{8}\.dfgen is of a run that has ended: this one begins anew\n",
+        capsys.readouterr().out,
+    )
+
+
+def test_a_run_stopped_by_another_callback_has_ended(tmp_path):
+    model = make_model()
+    fit(tmp_path / "b", ("step", 1, 3), lambda: setattr(model, "stop_training", True), model=model)
+    assert os.listdir(tmp_path) == []
+
+
+def test_later_fits_of_the_same_model_begin_where_they_are_told(tmp_path):
+    interrupted(tmp_path, ("step", 1, 5))
+    model, sequence, _ = fit(tmp_path)
+    assert len(model.fit(sequence, epochs=2, verbose=0).history["loss"]) == 2
+    assert sequence.epoch == EPOCHS + 2
+
+
+def test_other_files_in_the_folder_stay(tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    fit(tmp_path)
+    assert os.listdir(tmp_path) == ["mine.txt"]
+
+
+# -- SIGTERM -----------------------------------------------------------------------------------
+
+
+def terminate():
+    signal.raise_signal(signal.SIGTERM)
+
+
+@pytest.mark.parametrize("place", [("step", 0, 1), ("step", 1, 7), ("step", 1, 11)])
+def test_sigterm_saves_after_the_step_and_leaves_the_program(whole, tmp_path, place, capsys):
+    with handler_of_sigterm(signal.SIG_DFL):
+        with pytest.raises(SystemExit) as left:
+            fit(tmp_path, place, terminate, backup={"save_freq": "epoch"})
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    assert left.value.code == 128 + signal.SIGTERM
+    _, epoch, step = place
+    saved = Generations(tmp_path).load()
+    assert (saved[1]["epoch"], saved[1]["step"]) == (epoch, step + 1)
+    assert f"dfgen: SIGTERM. Saved to {tmp_path}: the same program goes on\n" in (
+        capsys.readouterr().out
+    )
+    assert_same_weights(fit(tmp_path)[0], whole[0])
+
+
+def test_sigterm_in_a_validation_does_not_wait_for_its_end(tmp_path, capsys):
+    val = make_sequence(40, transform=None, shuffle=False)
+    whole, whole_sequence, _ = fit(tmp_path / "a", validation_data=val)
+    with handler_of_sigterm(signal.SIG_DFL), pytest.raises(SystemExit):
+        fit(tmp_path / "b", ("validation", 1, 2), terminate, validation_data=val)
+    model, sequence, history = fit(tmp_path / "b", validation_data=val)
+    assert "dfgen: the end of epoch 2, with its validation, was cut off\n" in (
+        capsys.readouterr().out
+    )
+    assert len(history["loss"]) == 1
+    assert_same_weights(model, whole)
+    assert sequence.receipt == whole_sequence.receipt
+
+
+def test_a_handler_of_the_program_is_called_and_stays(tmp_path):
+    called = []
+
+    def handler(number, frame):
+        called.append(number)
+
+    with handler_of_sigterm(handler):
+        with pytest.raises(SystemExit):
+            fit(tmp_path, ("step", 0, 3), terminate)
+        assert signal.getsignal(signal.SIGTERM) == handler
+    assert called == [signal.SIGTERM]
+
+
+def test_after_a_fit_that_failed_sigterm_does_what_it_did_before(tmp_path):
+    called = []
+
+    def handler(number, frame):
+        called.append(number)
+
+    with handler_of_sigterm(handler):
+        interrupted(tmp_path, ("step", 0, 3))
+        terminate()
+    assert called == [signal.SIGTERM]
+
+
+def test_without_on_sigterm_the_handler_is_left_alone(tmp_path):
+    before = signal.getsignal(signal.SIGTERM)
+    found = []
+    fit(
+        tmp_path,
+        ("step", 0, 3),
+        lambda: found.append(signal.getsignal(signal.SIGTERM)),
+        backup={"on_sigterm": False},
+    )
+    assert found == [before]
+
+
+def test_fit_in_another_thread_saves_without_watching_sigterm(tmp_path):
+    ended = []
+    thread = threading.Thread(target=lambda: ended.append(fit(tmp_path)))
+    thread.start()
+    thread.join(timeout=120)
+    assert len(ended) == 1
+
+
+# -- damage ------------------------------------------------------------------------------------
+
+
+def damage(path, how):
+    data = path.read_bytes()
+    if how == "cut short":
+        data = data[: len(data) // 2]
+    elif how == "empty":
+        data = b""
+    else:
+        data = data[:500] + bytes([data[500] ^ 1]) + data[501:]
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("how", ["cut short", "empty", "one bit"])
+def test_the_backup_before_is_used_where_the_newest_is_damaged(whole, tmp_path, how, capsys):
+    interrupted(tmp_path, ("step", 1, 5))
+    older, newest = sorted((tmp_path).iterdir())
+    damage(newest, how)
+    model, *_ = fit(tmp_path)
+    assert (
+        f"dfgen: {newest} is damaged (its checksum is wrong): trying the one before\n"
+        f"dfgen: going on in epoch 2 after 4 of 12 steps, from {older}\n"
+    ) in capsys.readouterr().out
+    assert_same_weights(model, whole[0])
+
+
+def test_where_all_backups_are_damaged_nothing_begins_anew_in_silence(tmp_path):
+    interrupted(tmp_path, ("step", 1, 5))
+    for path in tmp_path.iterdir():
+        damage(path, "cut short")
+    with pytest.raises(ValueError, match="can be read") as refused:
+        fit(tmp_path)
+    assert str(refused.value) == (
+        f"no backup in {tmp_path} can be read. To start anew, delete that folder"
+    )
+
+
+def test_two_generations_are_kept_and_what_a_killed_save_left_is_removed(tmp_path):
+    stray = tmp_path / ".backup-00000003.dfgen.1a2b3c4d.tmp"
+    stray.write_bytes(b"half")
+    interrupted(tmp_path, ("step", 0, 5))
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["backup-00000003.dfgen", "backup-00000004.dfgen"]
+
+
+# -- refusals ----------------------------------------------------------------------------------
+
+
+def test_a_backup_of_another_model_is_refused(tmp_path):
+    interrupted(tmp_path, ("step", 0, 2))
+    wider = keras.Sequential([keras.layers.Reshape((1,)), keras.layers.Dense(2)])
+    wider.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    with pytest.raises(ValueError, match="of another model") as refused:
+        fit(tmp_path, model=wider)
+    assert str(refused.value).startswith(
+        "the backup is of another model, optimizer or metrics: it holds 9 of model, "
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"seed": 4}, "The state was saved with seed=3, this training has seed=4"),
+        ({"batch_size": 5}, "The state was saved with batch_size=4, this training has batch_size="),
+        ({"rows": 44}, "The state was saved with rows=45, this training has rows=44"),
+    ],
+)
+def test_a_backup_of_another_sequence_is_refused(tmp_path, options, message):
+    interrupted(tmp_path, ("step", 0, 2))
+    with pytest.raises(ValueError, match=message):
+        fit(tmp_path, sequence=make_sequence(**options))
+
+
+def test_a_backup_of_a_newer_dfgen_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("dfgen.training.generations.FORMAT", 2)
+    interrupted(tmp_path, ("step", 0, 1))
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match="has format 2") as refused:
+        fit(tmp_path)
+    assert str(refused.value) == (
+        f"{tmp_path}/backup-00000000.dfgen has format 2; this dfgen reads 1. If it was saved by a "
+        "newer dfgen: pip install --upgrade dfgen."
+    )
+
+
+def test_fit_on_something_else_is_refused(tmp_path):
+    sequence, other = make_sequence(), make_sequence()
+    with pytest.raises(ValueError, match="made for another Sequence than the one that fit was"):
+        make_model().fit(other, verbose=0, callbacks=[dfgen.BackupAndRestore(tmp_path, sequence)])
+    with pytest.raises(ValueError, match="made for another Sequence than the one that fit was"):
+        x, y = sequence[0]
+        make_model().fit(x, y, verbose=0, callbacks=[dfgen.BackupAndRestore(tmp_path, sequence)])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"save_freq": 0}, 'save_freq=0 must be "epoch" or a number of steps, 1 or more'),
+        ({"save_freq": "batch"}, "save_freq='batch' must be \"epoch\" or a number of steps, 1 or"),
+        ({"backup_dir": ""}, "backup_dir is empty: name a folder"),
+        ({"sequence": [1]}, "sequence must be the dfgen.Sequence itself, got list"),
+    ],
+)
+def test_wrong_arguments_are_refused(tmp_path, options, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        dfgen.BackupAndRestore(**{"backup_dir": tmp_path, "sequence": make_sequence(), **options})
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_that_says_so(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="cannot be made a folder of backups"):
+        fit(tmp_path / "file")

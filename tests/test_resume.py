@@ -1,0 +1,319 @@
+"""The state of a Sequence: where training goes on, read from the pixels that come next."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+from watching import order, orders, watcher
+
+import dfgen
+
+
+def sequence(df, **options):
+    return dfgen.Sequence(df, **{"batch_size": 4, "image_size": (4, 4), "workers": 2, **options})
+
+
+def rows_of(batch):
+    return batch[0][:, 0, 0, 0].tolist()
+
+
+def take(batches, count):
+    return [row for _, batch in zip(range(count), batches, strict=False) for row in rows_of(batch)]
+
+
+def rest(seq):
+    return [row for batch in seq for row in rows_of(batch)]
+
+
+def through_json(state):
+    return json.loads(json.dumps(state))
+
+
+def state_after(df, steps, **options):
+    """The state after some steps of a loop."""
+    seq = sequence(df, **options)
+    take(iter(seq), steps)
+    return through_json(seq.state_dict())
+
+
+class StopAt(keras.callbacks.Callback):
+    def __init__(self, epoch, batch):
+        super().__init__()
+        self.at = (epoch, batch)
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.epoch = epoch
+
+    def on_train_batch_end(self, batch, logs=None):
+        if (self.epoch, batch) == self.at:
+            self.model.stop_training = True
+
+
+# -- in a loop of the user's own ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+@pytest.mark.parametrize("steps", range(12))
+def test_the_rest_of_the_epoch_comes_and_then_whole_epochs(frame, steps, workers):
+    """Epochs after a resume were once as long as the remainder: huggingface/datasets#7447."""
+    seq = sequence(frame(46), workers=workers)
+    seq.load_state_dict(state_after(frame(46), steps))
+    assert rest(seq) == order(46, 0)[4 * steps :]
+    assert rest(seq) + rest(seq) == orders(46, [1, 2])
+    assert seq.epoch == 3
+
+
+def test_a_state_at_the_end_of_an_epoch_does_not_lose_the_next(frame):
+    """It did: meta-pytorch/data#1437. Both before and after the loop has asked for one more."""
+    first = sequence(frame(46))
+    batches = iter(first)
+    take(batches, 12)
+    handed_out = through_json(first.state_dict())
+    assert next(batches, None) is None
+    for state in (handed_out, through_json(first.state_dict())):
+        seq = sequence(frame(46))
+        seq.load_state_dict(state)
+        assert seq.epoch == 1
+        assert seq.receipt == first.receipt
+        assert rest(seq) == order(46, 1)
+
+
+def test_resumed_twice_within_one_epoch(frame):
+    seq = sequence(frame(46))
+    seq.load_state_dict(state_after(frame(46), 3))
+    assert take(iter(seq), 4) == order(46, 0)[12:28]
+    again = sequence(frame(46))
+    again.load_state_dict(through_json(seq.state_dict()))
+    assert rest(again) == order(46, 0)[28:]
+    whole = sequence(frame(46))
+    rest(whole)
+    assert again.receipt == whole.receipt
+
+
+def test_the_epoch_is_part_of_the_state(frame):
+    """It was not, and the order that of epoch 0 again: accelerate#4195."""
+    first = sequence(frame(46))
+    rest(first)
+    take(iter(first), 2)
+    seq = sequence(frame(46))
+    seq.load_state_dict(through_json(first.state_dict()))
+    assert rest(seq) == order(46, 1)[8:]
+
+
+def test_a_bad_row_shifts_nothing(frame, tmp_path):
+    df = frame(46)
+    df.loc[order(46, 0)[2], "path"] = str(tmp_path / "gone.png")
+    whole = sequence(df, on_error="skip")
+    rest(whole)
+    seq = sequence(df, on_error="skip")
+    seq.load_state_dict(state_after(df, 5, on_error="skip"))
+    assert rest(seq) == order(46, 0)[20:]
+    assert seq.receipt == whole.receipt
+    assert seq.receipt.skipped == 1
+
+
+def test_a_broken_off_loop_begins_where_the_state_said_again(frame):
+    seq = sequence(frame(46))
+    seq.load_state_dict(state_after(frame(46), 3))
+    take(iter(seq), 2)
+    assert rest(seq) == order(46, 0)[12:]
+    assert rest(seq) == order(46, 1)
+
+
+def test_repeat_goes_on_over_the_end_of_an_epoch(frame):
+    first = sequence(frame(46))
+    take(iter(first.repeat()), 15)
+    seq = sequence(frame(46))
+    seq.load_state_dict(through_json(first.state_dict()))
+    assert take(iter(seq.repeat()), 10) == order(46, 1)[12:] + order(46, 2)[:4]
+
+
+def test_without_shuffle(frame):
+    seq = sequence(frame(46), shuffle=False)
+    seq.load_state_dict(state_after(frame(46), 3, shuffle=False))
+    assert rest(seq) == [*range(12, 46)]
+
+
+@pytest.mark.parametrize("options", [{"workers": 0}, {"workers": 2, "use_multiprocessing": True}])
+def test_a_sample_draws_the_same_before_and_after_a_resume(frame, options):
+    def shift(sample, rng):
+        return {**sample, "image": sample["image"] + rng.integers(100, dtype=np.uint8)}
+
+    whole = [x.tobytes() for x, _ in sequence(frame(20), transform=shift)]
+    with sequence(frame(20), transform=shift, **options) as seq:
+        seq.load_state_dict(state_after(frame(20), 2, transform=shift))
+        assert [x.tobytes() for x, _ in seq] == whole[2:]
+
+
+def test_a_drawn_seed_is_taken_from_the_state(frame):
+    for options in ({}, {"workers": 0}, {"workers": 1, "use_multiprocessing": True}):
+        first = sequence(frame(46), seed=None)
+        take(iter(first), 2)
+        with sequence(frame(46), seed=None, **options) as seq:
+            take(iter(seq), 1)
+            seq.load_state_dict(through_json(first.state_dict()))
+            assert rest(seq) == order(46, 0, seed=first.seed)[8:]
+            assert f"seed {first.seed}" in repr(seq)
+
+
+def test_the_state_is_small_and_says_what_it_is_of(frame):
+    state = state_after(frame(46), 3)
+    assert len(json.dumps(state)) < 1000
+    assert (state["epoch"], state["step"], state["rows"], state["seed"]) == (0, 3, 46, 0)
+
+
+def test_the_repr_says_how_far_it_is_and_what_was_counted(frame):
+    seq = sequence(frame(46))
+    take(iter(seq), 3)
+    assert repr(seq).endswith("seed 0, epoch 0, 3 of its batches handed out>")
+
+
+# -- refusals ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "name", "was", "now"),
+    [
+        ({"seed": 7}, "seed", 0, 7),
+        ({"batch_size": 5}, "batch_size", 4, 5),
+        ({"shuffle": False}, "shuffle", True, False),
+        ({"rows": 45}, "rows", 46, 45),
+    ],
+)
+def test_a_state_of_another_sequence_is_refused(frame, options, name, was, now):
+    state = state_after(frame(46), 3)
+    seq = sequence(frame(options.pop("rows", 46)), **options)
+    with pytest.raises(ValueError, match=f"^The state was saved with {name}=") as refused:
+        seq.load_state_dict(state)
+    assert str(refused.value) == (
+        f"The state was saved with {name}={was}, this training has {name}={now}: rows would be "
+        f"repeated and missed. Go on with {name}={was}, or start anew without the state."
+    )
+    assert len(rest(seq)) == now if name == "rows" else 46
+
+
+def test_a_state_of_other_rows_or_of_another_order_of_rows_is_refused(frame):
+    state = state_after(frame(46), 3)
+    other = frame(47).iloc[1:]
+    for df in (other, frame(46).iloc[::-1]):
+        with pytest.raises(
+            ValueError, match=r"^The state was saved with other ids, or the same in"
+        ):
+            sequence(df).load_state_dict(state)
+
+
+@pytest.mark.parametrize("key", ["version", "epoch", "ids", "receipt", "labels"])
+def test_a_truncated_state_is_refused(frame, key):
+    state = state_after(frame(46), 3)
+    del state[key]
+    with pytest.raises(ValueError, match=f"^The state lacks {key}: it was cut short"):
+        sequence(frame(46)).load_state_dict(state)
+    with pytest.raises(ValueError, match=r"^The state is None; expected the dict that state_dict"):
+        sequence(frame(46)).load_state_dict(None)
+
+
+def test_a_state_of_a_newer_version_is_refused(frame):
+    state = {**state_after(frame(46), 3), "version": 2}
+    with pytest.raises(ValueError, match=r"^The state has version=2; this dfgen reads version=1"):
+        sequence(frame(46)).load_state_dict(state)
+
+
+def test_changed_labels_warn_and_training_goes_on(frame):
+    state = state_after(frame(46), 3)
+    df = frame(46)
+    df.loc[3, "label"] = "even"
+    seq = sequence(df)
+    with pytest.warns(UserWarning) as warned:
+        seq.load_state_dict(state)
+    assert [str(warning.message) for warning in warned] == [
+        "The state was saved with other labels: training goes on with those of now."
+    ]
+    assert warned[0].filename == __file__
+    assert rest(seq) == order(46, 0)[12:]
+
+
+# -- in fit ------------------------------------------------------------------------------------
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("built", [True, False], ids=["built", "unbuilt"])
+@pytest.mark.parametrize("steps", [1, 7, 11])
+def test_fit_does_the_rest_of_the_epoch_and_then_whole_epochs(frame, steps, built):
+    seq, model = sequence(frame(46)), watcher(built=built)
+    seq.load_state_dict(state_after(frame(46), steps))
+    history = model.fit(seq, epochs=3, verbose=0).history
+    assert model.seen() == orders(46, range(3))[4 * steps :]
+    assert (seq.epoch, len(history["loss"])) == (3, 3)
+
+
+@pytest.mark.backend
+def test_the_state_counts_what_the_model_took_not_what_was_fetched(frame):
+    seq, model = sequence(frame(46)), watcher()
+    states = []
+    note = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: states.append(seq.state_dict())
+    )
+    callbacks = [dfgen.InputMonitor(), note, StopAt(1, 4)]
+    model.fit(seq, epochs=2, verbose=0, callbacks=callbacks)
+    found = [(state["epoch"], state["step"]) for state in states]
+    assert found == [(0, step) for step in range(1, 13)] + [(1, step) for step in range(1, 6)]
+    assert repr(seq).endswith("epoch 1, 5 of its batches taken>")
+    again, other = sequence(frame(46)), watcher()
+    again.load_state_dict(through_json(seq.state_dict()))
+    other.fit(again, epochs=1, verbose=0)
+    assert model.seen() + other.seen() == orders(46, range(2))
+
+
+@pytest.mark.backend
+def test_a_state_within_a_fit_on_repeat(frame):
+    seq, model = sequence(frame(46)), watcher()
+    callbacks = [dfgen.InputMonitor(), StopAt(2, 1)]
+    model.fit(seq.repeat(), steps_per_epoch=7, epochs=3, verbose=0, callbacks=callbacks)
+    again, other = sequence(frame(46)), watcher()
+    again.load_state_dict(through_json(seq.state_dict()))
+    other.fit(again.repeat(), steps_per_epoch=8, epochs=1, verbose=0)
+    assert model.seen() + other.seen() == orders(46, range(2))
+
+
+@pytest.mark.backend
+def test_validation_and_evaluate_after_a_resume_are_whole(frame):
+    seq, model = sequence(frame(24)), watcher()
+    seq.load_state_dict(state_after(frame(24), 4))
+    model.fit(seq, validation_data=seq, epochs=2, verbose=0)
+    assert model.seen() == orders(24, range(2))[16:]
+    assert len(model.seen("tested")) == 48
+    seq.load_state_dict(state_after(frame(24), 4))
+    model.evaluate(seq, verbose=0)
+    assert len(model.seen("tested")) == 72
+    assert seq.state_dict()["step"] == 4
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("rows", [45, 48])
+def test_several_steps_per_execution_count_all_their_batches(frame, rows):
+    if keras.backend.backend() == "torch":
+        return  # Keras refuses it there
+    seq, model = sequence(frame(rows)), watcher(steps_per_execution=5)
+    model.fit(seq, epochs=2, verbose=0, callbacks=[dfgen.InputMonitor(), StopAt(1, 4)])
+    assert seq.state_dict()["step"] == 5
+    again, other = sequence(frame(rows)), watcher(steps_per_execution=5)
+    again.load_state_dict(seq.state_dict())
+    other.fit(again, epochs=1, verbose=0, callbacks=[dfgen.InputMonitor()])
+    assert model.seen() + other.seen() == orders(rows, range(2))
+    assert (again.receipt.rows, again.receipt.missing, again.receipt.repeated) == (rows, 0, 0)
+
+
+@pytest.mark.backend
+def test_a_loop_within_a_fit_leaves_what_the_model_took(frame):
+    seq, model = sequence(frame(40)), watcher()
+
+    def look(batch, logs):
+        if batch == 3:
+            next(iter(seq))
+
+    callbacks = [dfgen.InputMonitor(), keras.callbacks.LambdaCallback(on_train_batch_end=look)]
+    model.fit(seq, epochs=1, verbose=0, callbacks=[*callbacks, StopAt(0, 9)])
+    assert seq.state_dict()["step"] == 10
+    assert model.seen() == order(40, 0)
+    assert (seq.receipt.rows, seq.receipt.counted) == (40, "taken")
