@@ -4,6 +4,7 @@ The same pixels each time. Each set is made once, in seconds, in a folder of `be
 it gets its name when it is complete.
 """
 
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from functools import cache, partial
@@ -67,6 +68,16 @@ def manifest(rows: int) -> Path:
     """
     folder = _made(f"manifest_{rows}", partial(_write_manifest, photographs(), rows))
     return folder / "manifest.parquet"
+
+
+def instances() -> Path:
+    """Return a JSON file of COCO with 10^6 boxes and their outlines on 120,000 images."""
+    return _made("instances", _write_instances) / "instances.json"
+
+
+def voc_tree() -> Path:
+    """Return a folder of 5,000 XML files of three boxes in xml/, and as many images."""
+    return _made("voc", _write_voc)
 
 
 def _files(name: str, write: Callable[[Path], None]) -> list[Path]:
@@ -164,3 +175,47 @@ def _write_manifest(files: list[Path], rows: int, folder: Path) -> None:
     kinds = [f"kind {kind}" for kind in range(KINDS)]
     frame.insert(2, "kind", pd.Categorical.from_codes(number % KINDS, kinds))
     dfgen.write_manifest(frame, folder / "manifest.parquet", root=folder)
+
+
+def _write_instances(folder: Path) -> None:
+    random = np.random.default_rng(0)
+    images, boxes = 120_000, 1_000_000
+    owners, kinds = random.integers(images, size=boxes), random.integers(80, size=boxes)
+    places = random.integers(200, size=(boxes, 4)) + 1.25
+    outline = [[round(number, 2) for number in random.random(20) * 400]]
+    with open(folder / "instances.json", "w") as file:
+        listed = [
+            {"id": 7 * n, "file_name": f"{n:012d}.jpg", "width": 640, "height": 480, "license": 1}
+            for n in range(images)
+        ]
+        classes = [{"id": 2 * n, "name": f"class {n}"} for n in range(80)]
+        head = json.dumps({"images": listed, "categories": classes})
+        file.write(head[:-1] + ', "annotations": [')
+        for n, (owner, kind, place) in enumerate(
+            zip(owners.tolist(), kinds.tolist(), places.tolist(), strict=True)
+        ):
+            box = {
+                "id": n, "image_id": 7 * owner, "category_id": 2 * kind, "bbox": place,
+                "area": 702.1, "iscrowd": 0, "segmentation": outline,
+            }  # fmt: skip
+            file.write((", " if n else "") + json.dumps(box))
+        file.write("]}")
+
+
+def _write_voc(folder: Path) -> None:
+    item = (
+        "<object><name>{}</name><pose>Left</pose><truncated>0</truncated><difficult>0</difficult>"
+        "<bndbox><xmin>48</xmin><ymin>24</ymin><xmax>195</xmax><ymax>371</ymax></bndbox></object>"
+    )
+    text = (
+        "<annotation><folder>VOC2012</folder><source><database>x</database></source><size>"
+        "<width>500</width><height>375</height><depth>3</depth></size><segmented>0</segmented>"
+        + "".join(map(item.format, ("dog", "cat", "person")))
+        + "</annotation>"
+    )
+    for number in range(5000):
+        below = f"{number // 100:02d}/{number:04d}"
+        for kind, suffix, content in (("xml", ".xml", text), ("images", ".jpg", "")):
+            path = folder / kind / f"{below}{suffix}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content)

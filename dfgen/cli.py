@@ -42,6 +42,37 @@ def build_manifest(
     folder: Annotated[
         str | None, typer.Argument(help="Folder of images; every one below it becomes a row.")
     ] = None,
+    voc: Annotated[
+        str | None,
+        typer.Option(help="Folder of Pascal VOC's XML files.", metavar="ANNOTATIONS"),
+    ] = None,
+    coco: Annotated[
+        list[str] | None,
+        typer.Option(help="JSON file of COCO. Repeatable.", metavar="[SPLIT=]FILE.json"),
+    ] = None,
+    yolo: Annotated[
+        str | None, typer.Option(help="YOLO's data.yaml, or folder to classify.")
+    ] = None,
+    metadata: Annotated[
+        str | None, typer.Option(help="Hugging Face's metadata file, or its folder.")
+    ] = None,
+    listing: Annotated[
+        str | None,
+        typer.Option(help="Table of paths and sizes, or an S3 Inventory's manifest.json."),
+    ] = None,
+    arrays: Annotated[
+        list[str] | None, typer.Option(help="File of arrays, .npy or HDF5. Repeatable.")
+    ] = None,
+    images: Annotated[
+        list[str] | None,
+        typer.Option(help="Images of --voc or --coco. Repeatable.", metavar="[SPLIT=]FOLDER"),
+    ] = None,
+    box_label: Annotated[
+        str, typer.Option(help="Label of --voc: class of largest, first, all or each box.")
+    ] = "largest",
+    class_names: Annotated[
+        str | None, typer.Option(help="Text file of the classes of --voc, one a line.")
+    ] = None,
     pattern: Annotated[
         str | None,
         typer.Option(
@@ -89,14 +120,26 @@ def build_manifest(
     workers: Annotated[
         int | None, typer.Option(help="Threads that read headers. Default: all CPUs.")
     ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the summary as one JSON object.")
+    ] = False,
 ) -> None:
-    """Build a manifest from a folder of files, a table of labels, or both."""
+    """Build a manifest from a folder of files, a table of labels, or annotations."""
     from dfgen.manifest.build import build
     from dfgen.manifest.recipe import Recipe
-    from dfgen.manifest.summary import summarize
+    from dfgen.manifest.summary import summarize, to_json
 
     recipe = Recipe(
         source=folder,
+        voc=voc,
+        coco=_by_split("--coco", coco),
+        yolo=yolo,
+        metadata=metadata,
+        listing=listing,
+        arrays=arrays[0] if arrays and len(arrays) == 1 else arrays,
+        images=_by_split("--images", images),
+        box_label=box_label,
+        class_names=_lines(class_names),
         pattern=pattern,
         labels=labels,
         on=on,
@@ -112,8 +155,12 @@ def build_manifest(
         group=group,
         seed=seed,
     )
-    print(summarize(*build(recipe, out, workers)))
-    print(f"Wrote {out}")
+    frame, report = build(recipe, out, workers)
+    if as_json:
+        print(to_json(frame, report, out))
+    else:
+        print(summarize(frame, report))
+        print(f"Wrote {out}")
 
 
 @app.command()
@@ -208,6 +255,33 @@ def _shares(texts: list[str]) -> dict[str, float]:
         except ValueError:
             raise ArgumentError(f"--split {text}: expected NAME=SHARE, as in train=0.8.") from None
     return shares
+
+
+def _by_split(option: str, texts: list[str] | None) -> Any:
+    """Return one path, several of the same images, or those of each split, `SPLIT=PATH`."""
+    if not texts:
+        return None
+    splits: dict[str, list[str]] = {}
+    for text in texts:
+        name, is_split, path = text.partition("=")
+        if not is_split or os.path.exists(text):
+            name, path = "", text
+        splits.setdefault(name, []).append(path)
+    if "" in splits and len(splits) > 1:
+        raise ArgumentError(f"{option} {splits[''][0]}: the others name a split. Name that of all.")
+    plain = {name: paths[0] if len(paths) == 1 else paths for name, paths in splits.items()}
+    return plain.get("", plain)
+
+
+def _lines(path: str | None) -> tuple[str, ...]:
+    """Return the lines of a text file."""
+    if path is None:
+        return ()
+    try:
+        with open(path, encoding="utf-8") as file:
+            return tuple(line.strip() for line in file if line.strip())
+    except (OSError, UnicodeDecodeError) as error:
+        raise ArgumentError(f"--class-names {path} cannot be read: {error}.") from None
 
 
 def _image_size(text: str) -> tuple[int, int]:

@@ -1,12 +1,17 @@
+import json
 import subprocess
 import sys
 
+import annotated
+import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
+from typer.testing import CliRunner
 
 import dfgen
+from dfgen.cli import app
 
 
 @pytest.fixture
@@ -91,3 +96,71 @@ def test_help_is_light():
     modules = done.stdout.splitlines()[-1]
     for heavy in ("keras", "tensorflow", "matplotlib", "pandas", "numpy", "pyarrow", "cv2"):
         assert f"'{heavy}'" not in modules
+
+
+def test_every_source_of_the_function_is_one_of_the_command(data):
+    annotated.xml("xml/000.xml", ("cat", 0, 0, 4, 3), size=None)
+    for row in range(1, 6):
+        annotated.xml(f"xml/{row:03d}.xml", size=None)
+    annotated.coco("c.json", {1: "000.png"}, [annotated.box(1, 1, 0, 0, 2, 2)], {1: "cat"}, (4, 3))
+    annotated.coco("d.json", {2: "001.png"}, size=(4, 3))
+    (data / "names.txt").write_text("dog\ncat\n\n")
+    (data / "data.yaml").write_text("test: imgs\nnames: [cat]\n")
+    pd.DataFrame({"file_name": ["imgs/000.png"]}).to_csv("metadata.csv", index=False)
+    pd.DataFrame({"file": ["imgs/000.png"], "size": [7]}).to_csv("l.csv", index=False)
+    np.save("x.npy", np.zeros((2, 2)))
+    np.save("y.npy", np.zeros((2, 2)))
+    for options, arguments in (
+        ({"voc": "xml", "images": "imgs", "box_label": "first", "class_names": ["dog", "cat"]},
+         ["--voc", "xml", "--images", "imgs", "--box-label", "first", "--class-names",
+          "names.txt"]),
+        ({"coco": "c.json", "images": "imgs"}, ["--coco", "c.json", "--images", "imgs"]),
+        ({"coco": {"train": "c.json", "val": "d.json"}, "images": {"train": "imgs", "val": "imgs"}},
+         ["--coco", "train=c.json", "--coco", "val=d.json", "--images", "train=imgs", "--images",
+          "val=imgs"]),
+        ({"yolo": "data.yaml"}, ["--yolo", "data.yaml"]),
+        ({"metadata": "metadata.csv"}, ["--metadata", "metadata.csv"]),
+        ({"listing": "l.csv", "path_column": "file"},
+         ["--listing", "l.csv", "--path-column", "file"]),
+        ({"arrays": "x.npy"}, ["--arrays", "x.npy"]),
+        ({"arrays": ["x.npy", "y.npy"]}, ["--arrays", "x.npy", "--arrays", "y.npy"]),
+    ):  # fmt: skip
+        result = CliRunner().invoke(app, ["build-manifest", "--out", "m.parquet", *arguments])
+        assert (result.exit_code, result.exception) == (0, None), (arguments, result.output)
+        dfgen.build_manifest(**options, out="function.parquet")
+        command, function = (pq.read_table(f"{name}.parquet") for name in ("m", "function"))
+        assert command.equals(function, check_metadata=True)
+
+
+def test_the_summary_as_json_is_for_scripts(data):
+    (data / "imgs/x.txt").touch()
+    (data / "imgs/006.png").touch()
+    done = run(
+        "build-manifest", "imgs", "--out", "m.parquet", "--pattern", "{kind}{n}.png", "--split",
+        "train=1", "--json",
+    )  # fmt: skip
+    assert json.loads(done.stdout) == {
+        "out": "m.parquet",
+        "rows": 7,
+        "columns": list(pd.read_parquet("m.parquet").columns),
+        "splits": {"train": 7},
+        "labels": {"kind": {"00": 7}, "n": {str(row): 1 for row in range(7)}},
+        "problems": {"the file is empty (0 bytes)": [f"{data}/imgs/006.png"]},
+        "left_out": {".txt": ["x.txt"]},
+        "notes": [],
+        "warnings": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--coco", "train=a.json", "--coco", "b.json"],
+         "dfgen: --coco b.json: the others name a split. Name that of all.\n"),
+        (["--voc", "xml", "--images", "imgs", "--class-names", "x.txt"],
+         "dfgen: --class-names x.txt cannot be read: [Errno 2] No such file or directory: "
+         "'x.txt'.\n"),
+    ],
+)  # fmt: skip
+def test_options_that_cannot_be_are_refused(data, arguments, message):
+    assert run("build-manifest", "--out", "m.parquet", *arguments).stderr == message

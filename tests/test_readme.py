@@ -5,6 +5,7 @@ import shlex
 import shutil
 from pathlib import Path
 
+import annotated
 import cv2
 import keras
 import numpy as np
@@ -34,6 +35,18 @@ def write_pets(folder):
     labels.to_csv(folder / "labels.csv", index=False)
     files = [f"{kind}/{id}.jpg" for id, kind in zip(ids, kinds, strict=True)]
     pd.DataFrame({"file": files, "kind": kinds}).to_csv(folder / "listing.csv", index=False)
+    write_annotations(folder)
+
+
+def write_annotations(folder):
+    """Write twenty images with XML files, and two JSON files of one each."""
+    for row in range(20):
+        annotated.image(folder / f"JPEGImages/{row}.jpg")
+        boxes = [("cat", 1, 1, 9, 9)] * (row % 2)
+        annotated.xml(folder / f"Annotations/{row}.xml", *boxes)
+    for row, split in enumerate(("train", "val")):
+        cats = [annotated.box(row, 1, 1, 1, 8, 8)]
+        annotated.coco(folder / f"instances_{split}.json", {row: f"{row}.jpg"}, cats, {1: "cat"})
 
 
 def any_compiled_model():

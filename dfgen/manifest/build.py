@@ -3,19 +3,22 @@
 import os
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from dfgen.errors import ManifestError
+from dfgen.errors import ArgumentError, ManifestError
+from dfgen.manifest.boxes import place_boxes
 from dfgen.manifest.categories import to_categories, to_category
 from dfgen.manifest.facts import PANDAS_TYPES, read_facts
 from dfgen.manifest.io import Path, attributes, check_folder, write_manifest
-from dfgen.manifest.paths import stored_paths, tidy, with_paths
+from dfgen.manifest.paths import is_url, stored_paths, tidy, with_paths
 from dfgen.manifest.recipe import Recipe
-from dfgen.manifest.rows import gather_rows
+from dfgen.manifest.rows import Rows, gather_rows
 from dfgen.manifest.schema import (
-    EXAMPLES,
     FACTS,
     describe_labels,
     label_columns,
@@ -23,13 +26,25 @@ from dfgen.manifest.schema import (
     validate,
 )
 from dfgen.manifest.sources.files import NO_FIT
-from dfgen.manifest.splits import assign_splits, missing_classes
+from dfgen.manifest.splits import assign_splits, lacking_rows
 from dfgen.manifest.summary import Report, left_out
+
+Files = Path | Sequence[Path] | Mapping[str, Path | Sequence[Path]]
+"""One file, several, or those of each split."""
 
 
 def build_manifest(
     source: Path | None = None,
     *,
+    voc: Path | None = None,
+    coco: Files | None = None,
+    yolo: Path | None = None,
+    metadata: Path | None = None,
+    listing: Path | None = None,
+    arrays: Path | Sequence[Path] | None = None,
+    images: Path | Mapping[str, Path] | None = None,
+    box_label: str = "largest",
+    class_names: Sequence[str] = (),
     pattern: str | None = None,
     labels: Path | pd.DataFrame | None = None,
     on: str | None = None,
@@ -47,13 +62,28 @@ def build_manifest(
     out: Path | None = None,
     workers: int | None = None,
 ) -> pd.DataFrame:
-    """Build a manifest from a folder of files, a table of labels, or both.
+    """Build a manifest from a folder of files, a table of labels, or annotations.
 
     Use it once for a data set, then `read_manifest` what it wrote. `dfgen build-manifest` does the
-    same job.
+    same job. manifests/README.md shows the smallest tree of each source.
 
     Args:
-        source: A folder; every image or array below it becomes a row.
+        source: A folder; every image or array below it becomes a row. Or, instead of it, one of:
+        voc: Folder of Pascal VOC's or ImageNet's XML files; needs `images`.
+        coco: A JSON file of COCO; several of the same images in a list; those of each split as
+            `{"train": ..., "val": ...}`.
+        yolo: The data.yaml of Ultralytics, or the folder of a classification set.
+        metadata: Hugging Face's metadata.csv, .jsonl or .parquet, or the folder that has one, or
+            one in the folder of each split.
+        listing: A table of paths and sizes, or the manifest.json of an S3 Inventory, in place of
+            a folder: nothing is listed again.
+        arrays: A .npy or HDF5 file, or several; each row along the first axis becomes a row.
+        images: The folder of the images of `voc` or `coco`; of `coco` also one a split. Default
+            for `coco`: the folder of the JSON file.
+        box_label: What the column `label` of `voc` holds: the class of the `"largest"` box
+            (`background` where there is none) or of the `"first"`, the list of `"all"` classes, or
+            with `"each"` one row a box and its class.
+        class_names: Classes of `voc` in the order of their numbers; default: sorted.
         pattern: What a path below the folder looks like, `"{kind}/{shard}/{id}.jpg"`: fields
             become columns, `{id:int}` a column of whole numbers. Files that it does not fit are
             left out with a warning, as are hidden files and those of other kinds.
@@ -69,7 +99,7 @@ def build_manifest(
         category: The columns of whole numbers that are classes, or one. Text and booleans are by
             themselves.
         label: The columns to keep as labels, or one; default: all.
-        unmatched: Files without labels, and labels without a file: `"error"`, `"keep"` or
+        unmatched: Files without labels or annotation, and the reverse: `"error"`, `"keep"` or
             `"drop"`.
         facts: `"header"` reads size, time and header of every file; `"none"` reads nothing.
         split: Split -> share, as in `{"train": 0.8, "val": 0.2}`.
@@ -94,6 +124,15 @@ def build_manifest(
     """
     recipe = Recipe(
         source=_text(source),
+        voc=_text(voc),
+        coco=_texts(coco),
+        yolo=_text(yolo),
+        metadata=_text(metadata),
+        listing=_text(listing),
+        arrays=_texts(arrays),
+        images=_texts(images),
+        box_label=box_label,
+        class_names=tuple(class_names),
         pattern=pattern,
         labels=labels if isinstance(labels, pd.DataFrame) else _text(labels),
         on=on,
@@ -129,39 +168,76 @@ def build(
     if out is not None:
         check_folder(out)
     rows = gather_rows(recipe)
+    if _are_relative(rows) and recipe.facts == "none":
+        raise ArgumentError(
+            "YOLO's boxes are shares of the image: its size is needed to make pixels of them. "
+            'Leave facts="none" (--facts none) out.'
+        )
     if not len(rows.table):
         raise ManifestError(
             "The manifest would have no rows: the label table is empty, or no file has a row in "
             'it. Check labels= and on=, and see with unmatched="error" what does not match.'
         )
-    table = to_categories(rows.table, recipe.category)
+    table = to_categories(rows.table, recipe.category, rows.labels)
     validate(table, "the manifest")
-    labels = describe_labels(table)
-    table = with_paths(table, tidy(table["path"].cast(pa.string()), recipe.folder))
-    _, root = stored_paths(table, recipe.root, recipe.folder)
-    frame: pd.DataFrame = table.to_pandas()
-    if recipe.facts == "header":
-        frame = _with_facts(frame, workers)
+    labels = describe_labels(table, rows.labels)
+    table = with_paths(table, tidy(table["path"].cast(pa.string()), rows.folder))
+    _, root = stored_paths(table, recipe.root, rows.folder)
+    frame = _settle(replace(rows, table=table), _facts(table, recipe, workers))
     if recipe.split is not None:
         frame["split"] = _split(frame, recipe)
-    lacking = _lacking(frame, recipe) if "split" in frame else ()
-    frame = frame[_order(list(frame.columns), recipe)]
-    kept = {name: labels[name] for name in label_columns(list(frame.columns))}
-    frame.attrs = {"dfgen": attributes(root, kept, recipe.metadata())}
+    ordered = _order(list(frame.columns), recipe)
+    kept = {name: labels[name] for name in label_columns(ordered)}
+    lacking: tuple[str, ...] = ()
+    if "split" in frame:
+        lacking = _lacking(frame, list(kept), recipe)
+    frame = frame[ordered]
+    if "boxes" in kept:
+        kept["boxes"]["box_format"] = "xyxy"
+    frame.attrs = {"dfgen": attributes(root, kept, recipe.arguments())}
     if out is not None:
         write_manifest(frame, out, recipe.root)
     return frame, Report(rows.skipped, rows.notes, lacking)
 
 
-def _with_facts(frame: pd.DataFrame, workers: int | None) -> pd.DataFrame:
-    """Add file facts; a problem that is known already stays."""
-    table = read_facts(frame["path"].tolist(), workers)
-    place = table.column_names.index("format")
-    table = table.set_column(place, "format", to_category(table["format"]))
-    facts: pd.DataFrame = table.to_pandas(types_mapper=PANDAS_TYPES.get)
-    if "problem" in frame:
-        facts["problem"] = frame.pop("problem").combine_first(facts["problem"])
-    return pd.concat([frame, facts], axis=1)
+def _settle(rows: Rows, facts: pa.Table | None) -> pd.DataFrame:
+    """Place the boxes, add the facts, and gather what is wrong with each row."""
+    table = rows.table
+    problems = [table["problem"]] if "problem" in table.column_names else []
+    problems += [facts["problem"]] if facts else []
+    if "boxes" in table.column_names:
+        table, faults = place_boxes(table, facts, _are_relative(rows))
+        problems.append(pa.chunked_array([faults]))
+    frame: pd.DataFrame = table.to_pandas()
+    if facts is not None:
+        frame = frame.drop(columns=[name for name in facts.column_names if name in frame])
+        frame = pd.concat([frame, facts.to_pandas(types_mapper=PANDAS_TYPES.get)], axis=1)
+    if facts is not None or any(len(part) > part.null_count for part in problems):
+        frame["problem"] = pc.coalesce(*problems).to_pandas()
+    return frame
+
+
+def _are_relative(rows: Rows) -> bool:
+    """Say whether the source gives boxes relative to the size of the image."""
+    return rows.labels.get("boxes", {}).get("box_format") == "rel_xyxy"
+
+
+def _facts(table: pa.Table, recipe: Recipe, workers: int | None) -> pa.Table | None:
+    """Return the facts of each row's file; several rows may share one."""
+    if recipe.facts == "none":
+        return None
+    addresses = table["path"].filter(is_url(table["path"]))
+    if len(addresses):
+        raise ArgumentError(
+            f"{addresses[0]} is an address, which dfgen does not open to read headers. Give "
+            'facts="none" (--facts none), or with root= (--root) the folder where the files are '
+            "mounted."
+        )
+    paths = table["path"].combine_chunks().dictionary_encode()
+    facts = read_facts(paths.dictionary.to_pylist(), workers)
+    place = facts.column_names.index("format")
+    facts = facts.set_column(place, "format", to_category(facts["format"]))
+    return facts if len(facts) == len(table) else facts.take(paths.indices)
 
 
 def _split(frame: pd.DataFrame, recipe: Recipe) -> pd.Categorical:
@@ -170,43 +246,24 @@ def _split(frame: pd.DataFrame, recipe: Recipe) -> pd.Categorical:
             'split= (--split) was given, and the rows have a column "split" already. Leave split '
             "out to use it, or rename it."
         )
+    # boxes of one image are no independent samples
+    group = "path" if recipe.group is None and recipe.box_label == "each" else recipe.group
     return assign_splits(
         frame["id"],
         recipe.split or {},
         seed=recipe.seed,
         stratify=None if recipe.stratify is None else frame[recipe.stratify],
-        group=None if recipe.group is None else frame[recipe.group],
+        group=None if group is None else frame[group],
     )
 
 
-def _lacking(frame: pd.DataFrame, recipe: Recipe) -> tuple[str, ...]:
-    """Return a warning for each split that has no row, or none of some class."""
+def _lacking(frame: pd.DataFrame, labels: list[str], recipe: Recipe) -> tuple[str, ...]:
+    """Return what is to be said of rows and classes that splits lack."""
     if recipe.stratify is not None:
-        names = [recipe.stratify]
-        advice = "Give the class more rows, or leave it out."
-    else:
-        names = [
-            name
-            for name in label_columns(_order(list(frame.columns), recipe))
-            if isinstance(frame[name].dtype, pd.CategoricalDtype) and name != recipe.group
-        ]
-        advice = "Split with stratify={column} (--stratify {column}), or give the class more rows."
-    units = "rows" if recipe.group is None else "groups"
-    mend = f" Give it a larger share or more {units}, or try another seed (--seed)."
-    sizes = frame["split"].value_counts(sort=False)
-    messages = [
-        f'Split "{split}" has no row.{mend if recipe.split else ""}'
-        for split in sizes.index[sizes == 0]
-    ]
-    for name in names:
-        for split, classes in missing_classes(frame["split"], frame[name]).items():
-            shown = ", ".join(quote(value) for value in classes[:EXAMPLES])
-            more = f" and {len(classes) - EXAMPLES} more" if len(classes) > EXAMPLES else ""
-            messages.append(
-                f'Split "{split}" has no row with {name} = {shown}{more}. '
-                + advice.format(column=name)
-            )
-    return tuple(messages)
+        labels = [recipe.stratify]
+    units = "" if recipe.split is None else "rows" if recipe.group is None else "groups"
+    ungrouped = [name for name in labels if name != recipe.group or name == recipe.stratify]
+    return lacking_rows(frame, ungrouped, recipe.stratify is not None, units)
 
 
 def _order(names: list[str], recipe: Recipe) -> list[str]:
@@ -214,7 +271,16 @@ def _order(names: list[str], recipe: Recipe) -> list[str]:
     labels = label_columns(names)
     if recipe.label:
         labels = [name for name in labels if name in (*recipe.label, *recipe.category)]
-    return [name for name in ("id", "path", *labels, "split", *FACTS) if name in names]
+    return [name for name in ("id", "path", "index", *labels, "split", *FACTS) if name in names]
+
+
+def _texts(paths: Files | None) -> Any:
+    """Return paths, or lists or dicts of them, as text."""
+    if isinstance(paths, Mapping):
+        return {name: _texts(value) for name, value in paths.items()}
+    if paths is None or isinstance(paths, str | os.PathLike):
+        return _text(paths)
+    return [os.fspath(path) for path in paths]
 
 
 def _names(names: str | Sequence[str]) -> tuple[str, ...]:

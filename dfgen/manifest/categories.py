@@ -1,18 +1,21 @@
 """Label columns as a manifest holds them: text, booleans and named integers as categories."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
-from dfgen.manifest.schema import is_text, label_columns
+from dfgen.manifest.schema import Label, is_text, label_columns
 
 
-def to_categories(table: pa.Table, named: Collection[str] = ()) -> pa.Table:
+def to_categories(
+    table: pa.Table, named: Collection[str] = (), known: Mapping[str, Label] | None = None
+) -> pa.Table:
     """Make categories of the text and boolean label columns, and of the integers that are `named`.
 
-    Class names are text: sorted for text, `False` and `True`, in numeric order for integers.
+    Class names are text: those that are `known`, else sorted for text, `False` and `True`, in
+    numeric order for integers.
     Columns that are categories already keep their names and order; others stay as they are.
 
     Raises:
@@ -28,7 +31,7 @@ def to_categories(table: pa.Table, named: Collection[str] = ()) -> pa.Table:
             place, column = table.column_names.index(name), table[name]
             plain = is_text(column.type) or pa.types.is_boolean(column.type)
             if plain or (pa.types.is_integer(column.type) and name in named):
-                column = to_category(column)
+                column = to_category(column, (known or {}).get(name, {}).get("class_names"))
             elif name in named and not pa.types.is_dictionary(column.type):
                 raise ManifestError(
                     f'category="{name}": the column has type {column.type}. Text and booleans are '
@@ -38,9 +41,16 @@ def to_categories(table: pa.Table, named: Collection[str] = ()) -> pa.Table:
     return table
 
 
-def to_category(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return text, booleans or whole numbers as a category with text names, sorted as values."""
-    if pa.types.is_boolean(column.type):
+def to_category(
+    column: pa.ChunkedArray, class_names: Sequence[str | int] | None = None
+) -> pa.ChunkedArray:
+    """Return text, booleans or whole numbers as a category with text names, sorted as values.
+
+    `class_names` of text are all its values, in another order or with more.
+    """
+    if class_names is not None:
+        values = pa.array(class_names, pa.string())
+    elif pa.types.is_boolean(column.type):
         column, values = pc.if_else(column, "True", "False"), pa.array(["False", "True"])
     else:
         values = column.unique().drop_null()

@@ -25,7 +25,9 @@ def fingerprint(table: pa.Table) -> str:
         '587670c93357d8f3043a84ed5ea916c1'
     """
     digest = hashlib.blake2b(digest_size=16)
-    for name in ["id", "path", *sorted(label_columns(table.column_names))]:
+    names = label_columns(table.column_names)
+    names += [name for name in table.column_names if name == "index"]  # says which row of the file
+    for name in ["id", "path", *sorted(names)]:
         kind, column = _normalise(name, table[name])
         header = json.dumps([name, kind, len(column)], ensure_ascii=False, separators=(",", ":"))
         digest.update(header.encode() + b"\n")

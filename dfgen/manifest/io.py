@@ -122,7 +122,7 @@ def write_manifest(df: pd.DataFrame, path: Path, root: Path | None = None) -> No
     metadata: Metadata = {
         "format": FORMAT,
         "root": portable_root(absolute_root, os.path.dirname(path)),
-        "labels": describe_labels(table),
+        "labels": describe_labels(table, known.get("labels")),
         "recipe": known.get("recipe"),
         "created_by": f"dfgen {__version__}",
         "fingerprint": fingerprint(table),

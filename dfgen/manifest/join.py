@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from dfgen.errors import ArgumentError, ManifestError, did_you_mean
 from dfgen.manifest.schema import count, first, quote, rows_where
 from dfgen.manifest.sources.pattern import Pattern
-from dfgen.manifest.unmatched import Side, explain
+from dfgen.manifest.unmatched import Side, Words, explain
 
 FROM_PATH = {"name": r"(?s)^.*/", "stem": r"(?s)^.*/|\.[^./]*$", "relpath": r"\A\z"}
 """Key made of a path below the folder -> what is cut off from it."""
@@ -87,8 +87,13 @@ def join(
     without_file = pc.invert(pc.is_in(label_keys, value_set=file_keys))
     counts = (pc.sum(without_labels).as_py() or 0, pc.sum(without_file).as_py() or 0)
     if any(counts) and unmatched == "error":
+        words = Words(
+            f'Files and {table} do not match on {field} = "{column}".',
+            f"files have no row in {table}",
+            f"rows of {table} have no file",
+        )
         sides = Side(file_keys, without_labels), Side(label_keys, without_file)
-        raise ManifestError(explain(*sides, (field, column, table)))
+        raise ManifestError(explain(*sides, words))
     if unmatched == "drop":
         files, found = files.filter(pc.is_valid(found)), found.drop_null()
     rows = files
@@ -101,10 +106,12 @@ def join(
 
 
 def _file_keys(files: pa.Table, field: str, pattern: Pattern | None) -> pa.ChunkedArray:
-    fields = pattern.fields if pattern else ()
+    fields = [name for name in files.column_names if name != "path"]
     if field in fields:
         keys = files[field]
-        return _whole(keys) if pattern and field in pattern.integers else keys
+        if pattern and field in pattern.integers:
+            return _whole(keys)
+        return keys if pa.types.is_string(keys.type) else as_text(keys, field, "the source")
     if field in FROM_PATH:
         return pc.replace_substring_regex(files["path"], FROM_PATH[field], "")
     known = [*fields, *FROM_PATH]

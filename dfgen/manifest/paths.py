@@ -17,6 +17,11 @@ _UPWARD = r"(?:^|[/\\])\.\.(?:[/\\]|$)"
 _UNTIDY = r"(?:^|/)\.{1,2}(?:/|$)|//|/$"
 
 
+def is_url(paths: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Say of each path whether it is an address such as `s3://bucket/a.jpg`."""
+    return pc.match_substring_regex(paths, _URL)
+
+
 def absolute_paths(table: pa.Table, root: str | None, where: str) -> pa.Table:
     """Return `table` with the stored paths made absolute.
 
@@ -87,11 +92,11 @@ def stored_paths(
         ManifestError: A path does not lie in `root`.
     """
     paths = table["path"].cast(pa.string())
-    if pc.any(pc.match_substring_regex(paths, _URL)).as_py():
+    if pc.any(is_url(paths)).as_py():
         if root is not None:
             _refuse(
                 table,
-                pc.match_substring_regex(paths, _URL),
+                is_url(paths),
                 "the frame",
                 "is not in root=",
             )
@@ -117,7 +122,7 @@ def tidy(paths: pa.ChunkedArray, base: str) -> pa.ChunkedArray:
         paths = pc.replace_substring(paths, "\\", "/")
     joined = pc.binary_join_element_wise(_posix(base).rstrip("/"), paths, "/")
     paths = pc.if_else(pc.match_substring_regex(paths, _ABSOLUTE), paths, joined)
-    untidy = pc.match_substring_regex(paths, _UNTIDY)
+    untidy = pc.and_(pc.match_substring_regex(paths, _UNTIDY), pc.invert(is_url(paths)))
     if not pc.any(untidy).as_py():
         return paths
     tidied = [_posix(os.path.normpath(path)) for path in paths.filter(untidy).to_pylist()]

@@ -11,7 +11,16 @@ from dfgen.errors import ArgumentError, did_you_mean
 from dfgen.manifest.schema import quote
 from dfgen.manifest.splits import check_shares
 
-CHOICES = {"unmatched": ("error", "keep", "drop"), "facts": ("none", "header")}
+CHOICES = {
+    "unmatched": ("error", "keep", "drop"),
+    "facts": ("none", "header"),
+    "box_label": ("largest", "first", "all", "each"),
+}
+SOURCE_FIELDS = ("source", "voc", "coco", "yolo", "metadata", "listing", "arrays")
+"""Where the rows come from: at most one of them."""
+
+Paths = str | list[str] | dict[str, str | list[str]]
+"""One path, several, or those of each split."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +32,15 @@ class Recipe:
     """
 
     source: str | None = None
+    voc: str | None = None
+    coco: Paths | None = None
+    yolo: str | None = None
+    metadata: str | None = None
+    listing: str | None = None
+    arrays: str | list[str] | None = None
+    images: Paths | None = None
+    box_label: str = "largest"
+    class_names: tuple[str, ...] = ()
     pattern: str | None = None
     labels: str | pd.DataFrame | None = field(default=None, compare=False)
     on: str | None = None
@@ -54,16 +72,42 @@ class Recipe:
 
     def _clashes(self) -> tuple[tuple[bool, str], ...]:
         """Return what does not go together: whether it was asked for, and what to say then."""
-        folder, table = self.source is not None, self.labels is not None
+        given = [name for name in SOURCE_FIELDS if getattr(self, name) is not None]
+        folder, table = bool(given), self.labels is not None
         by_path = self.path_column is not None
         return (
+            (
+                len(given) > 1,
+                f"{' and '.join(f'{name}=' for name in given)} both say where the rows come from: "
+                "give one of them. Build the others on their own, and pandas.concat the frames.",
+            ),
             (
                 not folder and not (table and by_path),
                 "Nothing to build from: give a folder of files, or a table that names them with "
                 "labels= and path_column= (--labels TABLE --path-column COLUMN).",
             ),
             (
-                folder and by_path,
+                self.images is not None and given[:1] not in (["voc"], ["coco"]),
+                "images= (--images) is the folder of the images that voc= or coco= (--voc, --coco) "
+                "annotate: give one of those.",
+            ),
+            (
+                self.voc is not None and not isinstance(self.images, str),
+                "voc= (--voc) needs images= (--images): the folder of the images, whose paths are "
+                "those of the XML files but for the extension.",
+            ),
+            (
+                self.voc is None and bool(self.class_names or self.box_label != "largest"),
+                "box_label= and class_names= (--box-label, --class-names) are for voc= (--voc): "
+                "the other sources number their classes themselves.",
+            ),
+            (
+                len(set(self.class_names)) < len(self.class_names),
+                f"class_names= (--class-names) has {quote(_twice(self.class_names))} twice: a "
+                "class has one number.",
+            ),
+            (
+                folder and by_path and self.listing is None,
                 "path_column= is for a table that names its files itself: leave the folder out, "
                 "and say with root= (--root) where relative paths start.",
             ),
@@ -78,7 +122,7 @@ class Recipe:
                 "on= (--on) joins the files of a folder with labels= (--labels): give both.",
             ),
             (
-                self.pattern is not None and not folder,
+                self.pattern is not None and given[:1] not in (["source"], ["listing"]),
                 "pattern= (--pattern) is for the files of a folder: give the folder.",
             ),
             (
@@ -89,24 +133,38 @@ class Recipe:
         )
 
     @property
+    def kind(self) -> str:
+        """Where the rows come from: the name in `SOURCES`."""
+        given = [name for name in SOURCE_FIELDS if getattr(self, name) is not None]
+        return "table" if not given else "files" if given == ["source"] else given[0]
+
+    @property
     def folder(self) -> str:
-        """The absolute folder where the relative paths of the source start."""
+        """The absolute folder where relative paths start, if the source does not know better."""
         if self.source is not None:
             return os.path.abspath(self.source)
+        if self.voc is not None:
+            return os.path.abspath(str(self.images))
         if self.root is not None:
             return os.path.abspath(self.root)
         if isinstance(self.labels, str):
             return os.path.dirname(os.path.abspath(self.labels))
         return os.getcwd()
 
-    def metadata(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         """Return the arguments as plain JSON types, without those left at None or empty."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         if isinstance(self.labels, pd.DataFrame):
             values["labels"] = "a DataFrame"
         if self.split is not None:
             values["split"] = dict(self.split)
+        if self.voc is None:
+            del values["box_label"]
         plain = {
             key: list(value) if isinstance(value, tuple) else value for key, value in values.items()
         }
         return {key: value for key, value in plain.items() if value not in (None, [])}
+
+
+def _twice(names: tuple[str, ...]) -> str:
+    return next((name for name in names if names.count(name) > 1), "")

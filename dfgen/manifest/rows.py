@@ -1,7 +1,8 @@
 """From a recipe to rows: scan the source, join the labels, settle the id."""
 
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import pandas as pd
@@ -12,9 +13,11 @@ from tqdm import tqdm
 from dfgen.errors import ArgumentError, ManifestError, did_you_mean
 from dfgen.manifest.facts import SCHEMA
 from dfgen.manifest.join import as_text, join, split_on
+from dfgen.manifest.opening import open_source
 from dfgen.manifest.recipe import Recipe
-from dfgen.manifest.schema import quote
+from dfgen.manifest.schema import Label, quote
 from dfgen.manifest.sources import SOURCES
+from dfgen.manifest.sources.nesting import ANNOTATED
 from dfgen.manifest.sources.pattern import Pattern, parse_pattern
 from dfgen.manifest.sources.table import table_name
 
@@ -23,11 +26,21 @@ _PLAIN_INTEGER = r"\A(?:0|-?[1-9][0-9]{0,17})\z"
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows with `id`, `path` and labels, what the source left out, and what the join did."""
+    """Rows with `id`, `path` and labels, and what the source and the join did on the way.
+
+    Args:
+        table: The rows.
+        folder: Where relative paths start.
+        skipped: Reason -> paths that were left out for it.
+        notes: What was done with rows that did not match.
+        labels: Column -> class names or box format, where the source knows them.
+    """
 
     table: pa.Table
-    skipped: dict[str, list[str]]
+    folder: str
+    skipped: Mapping[str, list[str]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    labels: Mapping[str, Label] = field(default_factory=dict)
 
 
 def gather_rows(recipe: Recipe) -> Rows:
@@ -41,20 +54,30 @@ def gather_rows(recipe: Recipe) -> Rows:
     pattern = parse_pattern(recipe.pattern) if recipe.pattern is not None else None
     fields = pattern.fields if pattern else ()
     labels = pa.table({}) if recipe.labels is None else _read_labels(recipe)
-    _check_names(recipe, [*fields, *labels.column_names])
+    if recipe.kind in ("files", "table"):  # whose columns are known before the work
+        _check_names(recipe, [*fields, *labels.column_names])
     labels = _wanted(labels, recipe)
-    if recipe.source is None:
-        rows = Rows(_with_paths_of_table(labels, recipe), {})
+    if recipe.labels is not None:
+        _refuse_facts(labels, recipe, _name(recipe))
+    if recipe.kind == "table":
+        rows = Rows(_with_paths_of_table(labels, recipe), recipe.folder)
     else:
-        rows = _read_files(recipe.source, pattern)
+        rows = _read_source(recipe, pattern)
+        known = [*rows.table.column_names, *labels.column_names]
+        _check_names(recipe, [name for name in known if name not in ("path", *ANNOTATED)])
+        if recipe.kind == "metadata":
+            _refuse_facts(rows.table, recipe, str(recipe.metadata))
     if recipe.on is not None:
         rows = _with_labels(rows, labels, recipe, pattern)
     table = rows.table
+    for name in ("problem", "polygons"):  # which a source does not know beforehand
+        if name in table.column_names and table[name].null_count == len(table):
+            table = table.drop_columns([name])
     if pattern is not None:
         for name in pattern.integers:
             place = table.column_names.index(name)
             table = table.set_column(place, name, pattern.convert(name, table[name]))
-    return Rows(_with_id(table, recipe, fields), rows.skipped, rows.notes)
+    return replace(rows, table=_with_id(table, recipe, fields))
 
 
 def _name(recipe: Recipe) -> str:
@@ -75,7 +98,8 @@ def _check_names(recipe: Recipe, known: list[str]) -> None:
     """Check that every column that the recipe names exists."""
     asked: list[tuple[str, str | None]] = [("label", name) for name in recipe.label]
     asked += [("category", name) for name in recipe.category]
-    asked += [("id", recipe.id), ("path_column", recipe.path_column)]
+    asked += [("id", recipe.id)]
+    asked += [("path_column", recipe.path_column)] * (recipe.kind == "table")
     asked += [("stratify", recipe.stratify), ("group", recipe.group)]
     for argument, name in asked:
         if name is not None and name not in known:
@@ -91,14 +115,18 @@ def _wanted(labels: pa.Table, recipe: Recipe) -> pa.Table:
     if recipe.label:
         wanted = {*_named(recipe), _key(recipe), "split"}
         labels = labels.select([name for name in labels.column_names if name in wanted])
-    filled = [name for name in labels.column_names if name in SCHEMA.names]
+    return labels
+
+
+def _refuse_facts(table: pa.Table, recipe: Recipe, where: str) -> None:
+    """Raise if a column is one that the files fill."""
+    filled = [name for name in table.column_names if name in SCHEMA.names and name != "problem"]
     if filled and recipe.facts != "none":
         raise ManifestError(
-            f'The column "{filled[0]}" of {_name(recipe)} is one that dfgen fills from the files. '
+            f'The column "{filled[0]}" of {where} is one that dfgen fills from the files. '
             "Rename it, name the columns that you want with label= (--label), or let dfgen fill "
             'none with facts="none" (--facts none).'
         )
-    return labels
 
 
 def _named(recipe: Recipe) -> set[str | None]:
@@ -120,15 +148,21 @@ def _with_paths_of_table(labels: pa.Table, recipe: Recipe) -> pa.Table:
     return labels.append_column("path", paths)
 
 
-def _read_files(folder: str, pattern: Pattern | None) -> Rows:
-    parts, skipped = [], defaultdict[str, list[str]](list)
-    with tqdm(desc="Scanning", unit=" files", disable=None) as bar:
-        for chunk in SOURCES["files"](folder, pattern):
+def _read_source(recipe: Recipe, pattern: Pattern | None) -> Rows:
+    """Gather the chunks of the source, telling how far it is."""
+    parts, skipped, notes = [], defaultdict[str, list[str]](list), tuple[str, ...]()
+    labels, folder = dict[str, Label](), recipe.folder
+    with tqdm(desc="Reading rows", unit=" rows", disable=None) as bar:
+        for chunk in open_source(recipe, pattern):
             parts.append(chunk.rows)
             for reason, paths in chunk.skipped.items():
                 skipped[reason] += paths
+            notes += chunk.notes
+            labels |= chunk.labels
+            folder = chunk.folder or folder
+            bar.total = chunk.total
             bar.update(len(chunk.rows))
-    return Rows(pa.concat_tables(parts), dict(skipped))
+    return Rows(pa.concat_tables(parts), folder, dict(skipped), notes, labels)
 
 
 def _with_labels(files: Rows, labels: pa.Table, recipe: Recipe, pattern: Pattern | None) -> Rows:
@@ -141,7 +175,7 @@ def _with_labels(files: Rows, labels: pa.Table, recipe: Recipe, pattern: Pattern
         keep_key=_key(recipe) in _named(recipe),
         table=_name(recipe),
     )
-    return Rows(joined.rows, files.skipped, joined.notes)
+    return replace(files, table=joined.rows, notes=files.notes + joined.notes)
 
 
 def _with_id(table: pa.Table, recipe: Recipe, fields: tuple[str, ...]) -> pa.Table:

@@ -7,6 +7,7 @@ A manifest is a table with one row a file. On disk it is a Parquet file with one
         "format": 1,                       version of this layout
         "root": "../imgs",                 where relative paths start; null: every path is absolute
         "labels": {"kind": {"kind": "category", "class_names": ["cat", "dog"]},
+                   "boxes": {"kind": "list", "box_format": "xyxy"},
                    "age": {"kind": "number"}},
         "recipe": {"source": "imgs", ...}, the arguments that built it; null: made by hand
         "created_by": "dfgen 0.1.0",
@@ -18,6 +19,7 @@ manifests/README.md specifies it for other programs.
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any, TypedDict
 
 import pyarrow as pa
@@ -39,7 +41,7 @@ FACTS = (
     "phash",
     "problem",
 )
-NOT_LABELS = frozenset(("id", "path", "split", *FACTS))
+NOT_LABELS = frozenset(("id", "path", "index", "split", *FACTS))
 EXAMPLES = 10
 
 
@@ -47,8 +49,9 @@ class Label(TypedDict, total=False):
     """What the metadata says of one label column."""
 
     kind: str  # category, text, boolean, number, list or other
-    class_names: list[str | int]  # of a category, in the order of their numbers
+    class_names: list[str | int]  # of a category or lists of classes, in the order of their numbers
     ordered: bool  # of an ordered category: true
+    box_format: str  # of lists of boxes: xyxy, in pixels of the upright image
 
 
 class Metadata(TypedDict):
@@ -63,13 +66,36 @@ class Metadata(TypedDict):
 
 
 def label_columns(names: list[str]) -> list[str]:
-    """Return the columns that are neither id, path, split nor a fact."""
+    """Return the columns that are neither id, path, index, split nor a fact."""
     return [name for name in names if name not in NOT_LABELS]
 
 
-def describe_labels(table: pa.Table) -> dict[str, Label]:
-    """Return what the metadata says of the label columns of `table`."""
-    return {name: _describe(name, table[name]) for name in label_columns(table.column_names)}
+def describe_labels(table: pa.Table, known: Mapping[str, Label] | None = None) -> dict[str, Label]:
+    """Return what the metadata says of the label columns of `table`.
+
+    Class names and box format of a list are not in its type: they come from what is `known`.
+    """
+    labels = {name: _describe(name, table[name]) for name in label_columns(table.column_names)}
+    for name, label in labels.items():
+        if label["kind"] == "list" and name in (known or {}):
+            _check_classes(table, name, (known or {})[name].get("class_names"))
+            labels[name] = {**(known or {})[name], **label}
+    return labels
+
+
+def _check_classes(table: pa.Table, name: str, class_names: list[str | int] | None) -> None:
+    """Raise if a list holds something that is not among its class names."""
+    values = pc.list_flatten(table[name])
+    if class_names is None or pa.types.is_null(values.type):
+        return
+    strangers = rows_where(pc.invert(pc.is_in(values, value_set=pa.array(class_names))))
+    if len(strangers):
+        row = pc.list_parent_indices(table[name].combine_chunks())[strangers[0].as_py()].as_py()
+        raise ManifestError(
+            f'Column "{name}" holds {quote(values[strangers[0].as_py()].as_py())} in row {row} '
+            f"(id {quote(table['id'][row].as_py())}), not among its class names {class_names}. "
+            f'Mend the value, or the names: df.attrs["dfgen"]["labels"]["{name}"]["class_names"].'
+        )
 
 
 def _describe(name: str, column: pa.ChunkedArray) -> Label:

@@ -121,6 +121,37 @@ def missing_classes(split: pd.Series, labels: pd.Series) -> dict[str, list[objec
     }
 
 
+def lacking_rows(
+    frame: pd.DataFrame, columns: Sequence[str], stratified: bool, units: str = "rows"
+) -> tuple[str, ...]:
+    """Return a warning for each split that has no row, or none of some class.
+
+    Args:
+        frame: A manifest with splits.
+        columns: Those whose classes every split should have; the others than categories are passed.
+        stratified: The splits have exact shares of these classes.
+        units: What was split: rows or groups; "": dfgen did not split, shares are no advice.
+    """
+    advice = "Give the class more rows, or leave it out."
+    if not stratified:
+        advice = "Split with stratify={column} (--stratify {column}), or give the class more rows."
+    mend = f" Give it a larger share or more {units}, or try another seed (--seed)."
+    sizes = frame["split"].value_counts(sort=False)
+    messages = [
+        f'Split "{split}" has no row.{mend if units else ""}' for split in sizes.index[sizes == 0]
+    ]
+    categories = [c for c in columns if isinstance(frame[c].dtype, pd.CategoricalDtype)]
+    for name in categories:
+        for split, classes in missing_classes(frame["split"], frame[name]).items():
+            shown = ", ".join(quote(value) for value in classes[:EXAMPLES])
+            more = f" and {len(classes) - EXAMPLES} more" if len(classes) > EXAMPLES else ""
+            messages.append(
+                f'Split "{split}" has no row with {name} = {shown}{more}. '
+                + advice.format(column=name)
+            )
+    return tuple(messages)
+
+
 def _units(ids: pd.Series, group: pd.Series | None) -> tuple[Codes, list[object]]:
     """Return the unit of each row (itself, or its group), and the key of each unit."""
     if group is None:

@@ -1,5 +1,6 @@
 """What was built, in words: rows, classes, splits, problems, and what was left out."""
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -56,6 +57,41 @@ def summarize(frame: pd.DataFrame, report: Report | None = None) -> str:
     return "\n".join(lines)
 
 
+def to_json(frame: pd.DataFrame, report: Report, out: str) -> str:
+    """Describe a manifest for scripts, as one JSON object.
+
+    `labels` has the rows of each class, `problems` those of each kind, with the paths; null where
+    there are no splits.
+
+    Args:
+        frame: A manifest.
+        report: What its build left out, kept and warned of.
+        out: Where it was written.
+    """
+    counted = {
+        name: {str(key): int(rows) for key, rows in frame[name].value_counts(sort=False).items()}
+        for name in frame.columns
+        if isinstance(frame[name].dtype, pd.CategoricalDtype) and name != "format"
+    }
+    problems: dict[str, list[str]] = {}
+    if "problem" in frame:
+        broken = frame[frame["problem"].notna()]
+        for kind, path in zip(broken["problem"].str.partition(":")[0], broken["path"], strict=True):
+            problems.setdefault(kind, []).append(path)
+    summary = {
+        "out": out,
+        "rows": len(frame),
+        "columns": list(frame.columns),
+        "splits": counted.pop("split", None),
+        "labels": counted,
+        "problems": problems,
+        "left_out": dict(report.skipped),
+        "notes": list(report.notes),
+        "warnings": list(report.warnings),
+    }
+    return json.dumps(summary, ensure_ascii=False)
+
+
 def left_out(report: Report) -> list[str]:
     """Return one line a reason for which paths were left out."""
     return [
@@ -76,6 +112,8 @@ def _label_lines(frame: pd.DataFrame, name: str) -> list[str]:
         return [f"{name}: {count(classes, 'class')}{lack}", *(f"  {line}" for line in lines)]
     if pd.api.types.is_numeric_dtype(column):
         return [f"{name}: {column.min():g} to {column.max():g}, mean {column.mean():g}{lack}"]
+    if column.map(pd.api.types.is_list_like, na_action="ignore").all():
+        return [f"{name}: {int(column.str.len().sum())} in {count(len(column) - missing, 'row')}"]
     return [f"{name}: {column.dtype}{lack}"]
 
 

@@ -27,6 +27,21 @@ class Side:
 
 
 @dataclass(frozen=True)
+class Words:
+    """How the message calls what does not match.
+
+    Args:
+        title: Its first sentence.
+        files: What is said of the left side, after `3 of 10`.
+        labels: Likewise of the right side.
+    """
+
+    title: str
+    files: str
+    labels: str
+
+
+@dataclass(frozen=True)
 class Cause:
     """A way in which keys often differ: they agree once it is taken away."""
 
@@ -67,21 +82,18 @@ CAUSES = (
 )
 
 
-def explain(files: Side, labels: Side, join: tuple[str, str, str]) -> str:
+def explain(files: Side, labels: Side, words: Words, causes: tuple[Cause, ...] = CAUSES) -> str:
     """Return the message for files without labels and labels without a file.
 
     Args:
         files: The keys of the files.
         labels: The keys of the label table.
-        join: Field, column and name of the table.
+        words: How to say it.
+        causes: Those that can be.
     """
-    field, column, table = join
-    cause, cured = _likely_cause(files, labels)
-    lines = [f'Files and {table} do not match on {field} = "{column}".']
-    for side, other, what in (
-        (files, labels, f"files have no row in {table}"),
-        (labels, files, f"rows of {table} have no file"),
-    ):
+    cause, cured = _likely_cause(files, labels, causes)
+    lines = [words.title]
+    for side, other, what in ((files, labels, words.files), (labels, files, words.labels)):
         lonely = side.unmatched
         if not len(lonely):
             continue
@@ -100,10 +112,10 @@ def explain(files: Side, labels: Side, join: tuple[str, str, str]) -> str:
     return "\n".join(lines)
 
 
-def _likely_cause(files: Side, labels: Side) -> tuple[Cause | None, int]:
+def _likely_cause(files: Side, labels: Side, causes: tuple[Cause, ...]) -> tuple[Cause | None, int]:
     """Return the cause that would mend most keys, and how many files and rows those are."""
     best: tuple[Cause | None, int] = (None, 0)
-    for cause in CAUSES:
+    for cause in causes:
         cured = 0
         for side, other in ((files, labels), (labels, files)):
             mended = pc.is_in(

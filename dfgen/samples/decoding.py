@@ -106,7 +106,9 @@ def decode_reduced(
     """
     format = sniff(data[:16])
     if format not in DECODERS:
-        raise DecodeError("this is a .npy array, not an image: use dfgen.Array for this column")
+        raise DecodeError(
+            f"this is a .{format} array, not an image: use dfgen.Array for this column"
+        )
     size, orientation = _geometry(data, format)
     reduced = reduction(size) if format == "jpeg" else 1
     try:

@@ -90,6 +90,8 @@ def sniff(head: bytes) -> str:
         return "tiff"
     if head.startswith(b"\x93NUMPY"):
         return "npy"
+    if head.startswith(b"\x89HDF\r\n\x1a\n"):
+        return "hdf5"
     if head[:1] == b"P" and head[1:2] in (b"1", b"2", b"3", b"4", b"5", b"6") and (
         head[2:3].isspace()
     ):  # fmt: skip
@@ -133,6 +135,7 @@ def parse_header(file: IO[bytes], format: str) -> Header:
     file.seek(0)
     if format == "npy":
         array_header(file)
+    if format in ("npy", "hdf5"):
         return Header(format)
     try:
         header = {"jpeg": _jpeg, "png": _png, "tiff": _tiff}.get(format, _pillow)(file, format)

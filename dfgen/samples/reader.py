@@ -1,7 +1,7 @@
 """SampleReader: one row of the manifest to the arrays of one sample."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -32,7 +32,8 @@ class Part:
     Args:
         name: of the array; of `Boxes` that of the boxes.
         feature: how it is made.
-        values: of all rows: the Arrow paths of files, else what the feature's `encode` returns.
+        values: of all rows: the Arrow paths of files (of rows of array files, structs of `path`
+            and `index`), else what the feature's `encode` returns.
         like: the name of the image that a mask or boxes belong to.
     """
 
@@ -40,6 +41,13 @@ class Part:
     feature: Feature
     values: Any
     like: str | None = None
+
+    @property
+    def paths(self) -> pa.Array:
+        """The paths of a file feature."""
+        if isinstance(self.values, pa.StructArray):
+            return self.values.field("path")
+        return self.values
 
     @property
     def specs(self) -> dict[str, Spec]:
@@ -67,7 +75,7 @@ class SampleReader:
     ids: Values | pa.Array
     parts: tuple[Part, ...]
     transform: Transform | None = None
-    store: Files = Files()
+    store: Files = field(default_factory=Files)
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError
 from dfgen.manifest.schema import is_text, label_columns
-from dfgen.samples.features import Boxes, Feature, FileFeature, Image, Mask
+from dfgen.samples.features import Array, Boxes, Feature, FileFeature, Image, Mask
 from dfgen.samples.headers import EXTENSIONS
 from dfgen.samples.lists import is_list
 from dfgen.samples.reader import Part, labels_of
 from dfgen.samples.tabular import Category, Number
-from dfgen.training.columns import Columns, paths_of
+from dfgen.training.columns import Columns, paths_of, whole_numbers
 from dfgen.training.likes import like, placed
 from dfgen.training.trees import Tree, leaves, map_leaves, name_leaves
 
@@ -38,11 +38,16 @@ def x_feature(columns: Columns, leaf: object, options: Options) -> Feature:
         return _given(columns, "x", leaf)
     name = columns.check("x", leaf)
     if name == "path":
+        if "index" in columns.names and _suffix(columns[name]) in (".npy", ".h5", ".hdf5"):
+            raise ArgumentError(
+                'x="path" and the column index are rows of array files: write '
+                'x=dfgen.Array("path", shape=..., index="index")'
+            )
         return options.image(name)
     values = columns[name]
     if is_text(values.type):
         example = values[0].as_py() or ""
-        suffix = os.path.splitext(example)[1].lower()
+        suffix = _suffix(values)
         if suffix == ".npy":
             raise ArgumentError(
                 f'x="{name}" names .npy files: write x=dfgen.Array("{name}", shape=...)'
@@ -112,6 +117,8 @@ def columns_of(feature: Feature) -> tuple[str, ...]:
     """Return the columns that a feature reads."""
     if isinstance(feature, Boxes):
         return feature.column, feature.labels
+    if isinstance(feature, Array) and feature.index is not None:
+        return feature.column, feature.index
     return (feature.column,)
 
 
@@ -149,6 +156,11 @@ def default_y(columns: Columns, used: set[str | None]) -> str | None:
             f'Name one, y="{names[0]}", several, y={names[:2]!r}, or none, label_mode=None'
         )
     return names[0] if names else None
+
+
+def _suffix(paths: pa.Array) -> str:
+    """Return the extension of the first path, in lower case."""
+    return os.path.splitext(str(paths[0].as_py() or ""))[1].lower()
 
 
 def _check_used(given: tuple[Tree, Tree], bound: tuple[Tree, Tree], options: Options) -> None:
@@ -263,6 +275,9 @@ def part(columns: Columns, name: str, named: Mapping[str, Feature], root: str | 
     image = like(named, feature)
     if isinstance(feature, FileFeature | Mask):
         values = paths_of(columns[feature.column], feature.column, root)
+        if isinstance(feature, Array) and feature.index is not None:
+            rows = whole_numbers(columns, feature.index)
+            values = pa.StructArray.from_arrays([values, rows], ["path", "index"])
     else:
         values = feature.encode(*(columns[column] for column in columns_of(feature)))
     return Part(name, placed(feature, named.get(image or "")), values, image)

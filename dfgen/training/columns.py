@@ -198,6 +198,17 @@ def paths_of(values: pa.Array, name: str, root: str | None) -> pa.Array:
     return pc.if_else(absolute, values, joined)
 
 
+def whole_numbers(columns: Columns, name: str) -> pa.Array:
+    """Return a column of indices."""
+    values = columns[columns.check("index", name)]
+    if not pa.types.is_integer(values.type) or values.null_count:
+        raise ManifestError(
+            f"column {name!r} holds {values.type}, {values.null_count:,} of them missing: expected "
+            "whole numbers, which row of its file each row is"
+        )
+    return values.cast(pa.int64())
+
+
 def known_problems(columns: Columns) -> dict[int, str]:
     """Return row -> what the manifest's facts say is wrong with its file."""
     if "problem" not in columns.names:

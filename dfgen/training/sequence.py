@@ -143,7 +143,7 @@ class Sequence(Passes):
         folder = os.fspath(root) if root and isinstance(manifest, pd.DataFrame) else None
         self._binding = bind(self._columns, x, y, options, taken, folder)
         files = self._binding.files
-        column, paths = (files.feature.column, files.values) if files else (None, None)
+        column, paths = (files.feature.column, files.paths) if files else (None, None)
         reader = SampleReader(
             ids_of(self._columns, id, column, paths), self._binding.parts, transform
         )

@@ -7,11 +7,23 @@ To add one: write its file, add its line to `SOURCES`, and let its test inherit 
 
 from collections.abc import Callable, Iterator
 
+from dfgen.manifest.sources.arrays import read_arrays
 from dfgen.manifest.sources.chunk import Chunk
+from dfgen.manifest.sources.coco import read_coco
 from dfgen.manifest.sources.files import read_files
+from dfgen.manifest.sources.listing import read_listing
+from dfgen.manifest.sources.metadata import read_metadata
 from dfgen.manifest.sources.table import read_rows
+from dfgen.manifest.sources.voc import read_voc
+from dfgen.manifest.sources.yolo import read_yolo
 
 SOURCES: dict[str, Callable[..., Iterator[Chunk]]] = {
     "files": read_files,
     "table": read_rows,
+    "voc": read_voc,
+    "coco": read_coco,
+    "yolo": read_yolo,
+    "metadata": read_metadata,
+    "listing": read_listing,
+    "arrays": read_arrays,
 }

@@ -2,7 +2,7 @@
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -46,17 +46,13 @@ def read_files(folder: str, pattern: Pattern | None = None) -> Iterator[Chunk]:
         >>> for chunk in read_files("imgs"):  # doctest: +SKIP
         ...     print(chunk.rows["path"])
     """
-    if not os.path.exists(folder):
-        raise MissingFileError(f"There is no folder {quote(folder)}. Looked in {os.getcwd()}.")
-    if not os.path.isdir(folder):
-        raise ManifestError(
-            f"{quote(folder)} is a file. Give the folder of the images; a table of labels goes "
-            "into labels= (--labels)."
-        )
+    check_folder(
+        folder, "Give the folder of the images; a table of labels goes into labels= (--labels)."
+    )
     found = False
     misfits: list[str] = []
-    for paths, skipped in _batches(folder):
-        chunk = _chunk(folder, paths, skipped, pattern)
+    for paths, skipped in _batches(folder, _SUFFIXES):
+        chunk = fit(pa.table({"path": text_column(folder, paths)}), skipped, pattern)
         found |= len(chunk.rows) > 0
         misfits += chunk.skipped.get(NO_FIT, [])[: EXAMPLES - len(misfits)]
         yield chunk
@@ -64,10 +60,23 @@ def read_files(folder: str, pattern: Pattern | None = None) -> Iterator[Chunk]:
         raise ManifestError(_nothing_found(folder, pattern, misfits, chunk.skipped))
 
 
-def _batches(folder: str) -> Iterator[tuple[list[str], Skipped]]:
+def list_files(folder: str, suffixes: tuple[str, ...]) -> list[str]:
+    """Return the relative paths of the files below a folder that have one of these suffixes."""
+    return [path for paths, _ in _batches(folder, suffixes) for path in paths]
+
+
+def check_folder(folder: str, advice: str) -> None:
+    """Raise if there is no such folder."""
+    if not os.path.exists(folder):
+        raise MissingFileError(f"There is no folder {quote(folder)}. Looked in {os.getcwd()}.")
+    if not os.path.isdir(folder):
+        raise ManifestError(f"{quote(folder)} is a file. {advice}")
+
+
+def _batches(folder: str, suffixes: tuple[str, ...]) -> Iterator[tuple[list[str], Skipped]]:
     paths: list[str] = []
     skipped = Skipped(list)
-    for files in _walk(folder, skipped):
+    for files in _walk(folder, suffixes, skipped):
         paths += files
         if len(paths) >= CHUNK:
             yield paths, skipped.copy()
@@ -76,13 +85,13 @@ def _batches(folder: str) -> Iterator[tuple[list[str], Skipped]]:
     yield paths, skipped
 
 
-def _walk(top: str, skipped: Skipped) -> Iterator[list[str]]:
+def _walk(top: str, suffixes: tuple[str, ...], skipped: Skipped) -> Iterator[list[str]]:
     """Yield the relative paths of the files of one folder after the other."""
     pending: list[tuple[str, tuple[tuple[int, int], ...]]] = [("", (_identity(top),))]
     while pending:
         below, above = pending.pop()
         prefix = f"{below}/" if below else ""
-        names, folders, others = _list(os.path.join(top, below))
+        names, folders, others = _list(os.path.join(top, below), suffixes)
         names.sort()
         yield [prefix + name for name in names]
         for name in sorted(others):
@@ -96,8 +105,8 @@ def _walk(top: str, skipped: Skipped) -> Iterator[list[str]]:
                 pending.append((prefix + name, (*above, identity)))
 
 
-def _list(folder: str) -> tuple[list[str], list[str], list[str]]:
-    """Return the names of files that can be opened, of folders, and of what is left out."""
+def _list(folder: str, suffixes: tuple[str, ...]) -> tuple[list[str], list[str], list[str]]:
+    """Return the names of files with these suffixes, of folders, and of what is left out."""
     names: list[str] = []
     folders: list[str] = []
     others: list[str] = []
@@ -113,45 +122,59 @@ def _list(folder: str) -> tuple[list[str], list[str], list[str]]:
                     others.append(name)
                 elif is_folder:
                     folders.append(name)
-                elif name.endswith(_SUFFIXES):
+                elif name.endswith(suffixes):
                     names.append(name)
                 else:
-                    (names if name.lower().endswith(_SUFFIXES) else others).append(name)
+                    (names if name.lower().endswith(suffixes) else others).append(name)
     except OSError as error:
-        raise ManifestError(
-            f"The folder {quote(folder)} cannot be read: {error}. Nothing is left out in silence: "
-            "mend it, or move it elsewhere."
-        ) from error
+        raise _unreadable(folder, error) from error
     return names, folders, others
 
 
 def _identity(folder: str) -> tuple[int, int]:
     """Return what is the same for a folder and a link to it."""
-    status = os.stat(folder)
+    try:
+        status = os.stat(folder)
+    except OSError as error:  # it vanished since its folder was listed
+        raise _unreadable(folder, error) from error
     return status.st_dev, status.st_ino
 
 
-def _chunk(folder: str, paths: list[str], skipped: Skipped, pattern: Pattern | None) -> Chunk:
+def _unreadable(folder: str, error: OSError) -> ManifestError:
+    return ManifestError(
+        f"The folder {quote(folder)} cannot be read: {error}. Nothing is left out in silence: "
+        "mend it, or move it elsewhere."
+    )
+
+
+def text_column(folder: str, paths: list[str]) -> pa.Array:
+    """Return paths as Arrow text, or raise with the name that is no UTF-8."""
     try:
-        column = pa.array(paths, pa.string())
+        return pa.array(paths, pa.string())
     except UnicodeEncodeError:
         odd = next(path for path in paths if path.encode(errors="ignore") != os.fsencode(path))
         raise ManifestError(
             f"A file name in {quote(folder)} is not UTF-8: {os.fsencode(odd)!r}. Rename the file."
         ) from None
+
+
+def fit(files: pa.Table, skipped: Skipped, pattern: Pattern | None) -> Chunk:
+    """Return the files that fit the pattern, with its fields; the others are added to skipped."""
     if pattern is None:
-        return Chunk(pa.table({"path": column}), dict(skipped))
-    fields = pattern.extract(column)
+        return Chunk(files, dict(skipped))
+    fields = pattern.extract(files["path"].combine_chunks())
     fits = fields.is_valid()
-    misfits = column.filter(pc.invert(fits)).to_pylist()
+    misfits = files["path"].filter(pc.invert(fits)).to_pylist()
     if misfits:
         skipped[NO_FIT] += misfits
-    columns = dict(zip(pattern.fields, fields.filter(fits).flatten(), strict=True))
-    return Chunk(pa.table({"path": column.filter(fits), **columns}), dict(skipped))
+    files = files.filter(fits)
+    for name, column in zip(pattern.fields, fields.filter(fits).flatten(), strict=True):
+        files = files.append_column(name, column)
+    return Chunk(files, dict(skipped))
 
 
 def _nothing_found(
-    folder: str, pattern: Pattern | None, misfits: list[str], skipped: dict[str, list[str]]
+    folder: str, pattern: Pattern | None, misfits: list[str], skipped: Mapping[str, list[str]]
 ) -> str:
     if pattern is not None and misfits:
         return (

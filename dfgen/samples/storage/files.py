@@ -1,16 +1,19 @@
 """Loose files on a mounted file system."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dfgen.errors import DecodeError, MissingFileError
+from dfgen.samples.storage.arrays import Arrays
 
 _FIRST = 1 << 17  # bytes asked for at once: most files come whole, before their size is known
 
 
 @dataclass(frozen=True)
 class Files:
-    """Reads whole files by path."""
+    """Reads whole files by path, and rows of array files, which it keeps open."""
+
+    arrays: Arrays = field(default_factory=Arrays, repr=False, compare=False, kw_only=True)
 
     def read(self, path: str) -> bytes:
         """Return the bytes of one file.

@@ -1,0 +1,165 @@
+"""Boxes of the files as they are: turned upright, in pixels, and checked.
+
+A source gives boxes as they were written down. What a manifest holds refers to the upright image,
+which is what `dfgen.Image` makes: EXIF orientation is applied to both.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dfgen.manifest.sources.nesting import ANNOTATED, nest
+
+SHAPES = {"boxes": 2, "polygons": 2, "keypoints": 3}
+"""Column of shapes -> numbers a point: x, y, and of a key point whether it is seen."""
+ROUNDING = 1.0  # a box may stand out by a pixel: rounded, or counted from 1; it is cut off
+
+Numbers = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Images:
+    """The images of the rows, one number a row: what is needed to place a shape.
+
+    Args:
+        width: as stored; 0: not known.
+        height: likewise.
+        orientation: how shapes are turned (EXIF, 1..8); 1: not at all.
+        limits: (rows, 2), the width and height of the upright image; 0: not known.
+    """
+
+    width: Numbers
+    height: Numbers
+    orientation: Numbers
+    limits: Numbers
+
+
+def place_boxes(
+    table: pa.Table, facts: pa.Table | None, relative: bool
+) -> tuple[pa.Table, pa.Array]:
+    """Turn and scale the shapes of a table to its images, upright and in pixels.
+
+    Shapes drawn on the pixels as stored are turned as the image is; those whose annotation gives
+    the size of the upright image were drawn on that, and stay. Relative ones are of the upright
+    image. A box that stands out by up to a pixel is cut off at the edge.
+
+    Args:
+        table: Rows with some of the columns `SHAPES`, and perhaps those of `ANNOTATED`.
+        facts: `width`, `height` and `orientation` of each row's file; None: not read.
+        relative: Coordinates are 0 to 1.
+
+    Returns:
+        The table without `ANNOTATED`, and what is wrong with each row: text, null where nothing is.
+    """
+    images, problems = _images(table, facts, relative)
+    for name, stride in SHAPES.items():
+        if name not in table.column_names:
+            continue
+        column = table[name].combine_chunks()
+        shapes = column.flatten()
+        counts, sizes = _lengths(column), _lengths(shapes)
+        rows = np.repeat(np.arange(len(table)), counts)
+        points = shapes.flatten().to_numpy().astype(np.float64).reshape(-1, stride)
+        owners = np.repeat(rows, sizes // stride)
+        if relative:
+            points[:, :2] *= images.limits[owners]
+        placed = _turn(points, owners, images)
+        if name == "boxes":
+            placed, faults = _check(points.reshape(-1, 4), placed.reshape(-1, 4), rows, images)
+            _name_faults(problems, faults, placed, rows, table, images)
+        missing = column.is_null().to_numpy(zero_copy_only=False)
+        if relative:
+            missing |= images.width == 0
+        inner = nest(pa.array(placed.astype(np.float32).ravel()), sizes)
+        table = table.set_column(table.column_names.index(name), name, nest(inner, counts, missing))
+    kept = [name for name in table.column_names if name not in ANNOTATED]
+    return table.select(kept), pa.array(problems, pa.string())
+
+
+def _images(
+    table: pa.Table, facts: pa.Table | None, relative: bool
+) -> tuple[Images, list[str | None]]:
+    """Return where shapes go, and the problem of each annotation that is of another image size."""
+    size = np.stack([_whole(facts, name, len(table)) for name in ("width", "height")], axis=1)
+    drawn = np.stack([_whole(table, name, len(table)) for name in ANNOTATED], axis=1)
+    orientation = _whole(facts, "orientation", len(table))
+    upright = np.where(orientation[:, None] >= 5, size[:, ::-1], size)
+    known, told, as_stored, as_upright = (
+        np.asarray(both.all(axis=1))
+        for both in (size > 0, drawn > 0, drawn == size, drawn == upright)
+    )
+    turned = known & ((told & as_stored) | ~told) & (not relative)
+    problems: list[str | None] = [None] * len(table)
+    for row in np.flatnonzero(known & told & ~as_stored & ~as_upright):
+        ours, theirs = (" x ".join(map(str, sizes[row].tolist())) for sizes in (size, drawn))
+        problems[row] = f"annotated for another size: {theirs} pixels, the file is {ours}"
+    limits = np.where(known[:, None], upright, np.where(told[:, None], drawn, 0))
+    return Images(size[:, 0], size[:, 1], np.where(turned, orientation, 1), limits), problems
+
+
+def _whole(table: pa.Table | None, name: str, rows: int) -> Numbers:
+    """Return a column of whole numbers, 0 where there is none."""
+    if table is None or name not in table.column_names:
+        return np.zeros(rows, np.int64)
+    return table[name].fill_null(0).to_numpy().astype(np.int64)  # type: ignore[no-any-return]
+
+
+def _lengths(lists: pa.Array) -> Numbers:
+    return pc.list_value_length(lists).fill_null(0).to_numpy()  # type: ignore[no-any-return]
+
+
+def _turn(points: Numbers, rows: Numbers, images: Images) -> Numbers:
+    """Return points of stored pixels where they are in the upright image (EXIF 2.32, 4.6.4)."""
+    orientation = images.orientation[rows]
+    x, y = points[:, 0], points[:, 1]
+    x = np.where(np.isin(orientation, (2, 3, 7, 8)), images.width[rows] - x, x)
+    y = np.where(np.isin(orientation, (3, 4, 6, 7)), images.height[rows] - y, y)
+    placed = points.copy()
+    placed[:, 0], placed[:, 1] = np.where(orientation >= 5, (y, x), (x, y))
+    if points.shape[1] == 3:  # a key point that is not there is 0, 0, 0 wherever it is
+        placed[points[:, 2] == 0] = points[points[:, 2] == 0]
+    return placed
+
+
+def _check(
+    drawn: Numbers, placed: Numbers, rows: Numbers, images: Images
+) -> tuple[Numbers, dict[str, Numbers]]:
+    """Return upright boxes cut off at the edge, and fault -> which boxes have it."""
+    inverted = ~(drawn[:, :2] <= drawn[:, 2:]).all(axis=1)  # NaN too
+    empty = (drawn[:, :2] == drawn[:, 2:]).any(axis=1)
+    corners = placed.reshape(-1, 2, 2)
+    turned = (images.orientation[rows] > 1) & ~inverted
+    low = np.where(turned[:, None], corners.min(axis=1), corners[:, 0])
+    high = np.where(turned[:, None], corners.max(axis=1), corners[:, 1])
+    limits = np.where(images.limits[rows] > 0, images.limits[rows], np.inf)
+    out = (low < -ROUNDING) | (high > limits + ROUNDING) | (high <= 0) | (low >= limits)
+    outside = out.any(axis=1) & ~inverted & ~empty
+    faults = {"inverted": inverted, "empty": empty & ~inverted, "outside the image": outside}
+    whole = ~(inverted | empty | outside)
+    low[whole], high[whole] = np.maximum(low, 0)[whole], np.minimum(high, limits)[whole]
+    return np.concatenate([low, high], axis=1), faults
+
+
+def _name_faults(
+    problems: list[str | None],
+    faults: dict[str, Numbers],
+    boxes: Numbers,
+    rows: Numbers,
+    table: pa.Table,
+    images: Images,
+) -> None:
+    """Name the first fault of each row's boxes, where the row has no other problem yet."""
+    for box in np.flatnonzero(np.any([*faults.values()], axis=0)):
+        row = int(rows[box])
+        if problems[row] is not None:
+            continue
+        fault = next(name for name, where in faults.items() if where[box])
+        label = table["labels"][row][int(box - np.searchsorted(rows, row))]
+        corners = ", ".join(f"{number:g}" for number in boxes[box])
+        width, height = images.limits[row]
+        size = f", the image is {width} x {height} pixels" if width else ""
+        problems[row] = f"a box is {fault}: {label} ({corners}){size}"

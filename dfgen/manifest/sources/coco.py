@@ -1,0 +1,266 @@
+"""Source `coco`: the JSON files of COCO, instances, captions and key points.
+
+The smallest tree that shows it:
+
+    val/a.jpg
+    instances_val.json
+
+    {"images": [{"id": 7, "file_name": "a.jpg", "width": 500, "height": 375}],
+     "categories": [{"id": 18, "name": "dog"}],
+     "annotations": [{"image_id": 7, "category_id": 18, "bbox": [48, 24, 147, 347]}]}
+
+`bbox` is x, y, width, height. Format: https://cocodataset.org/#format-data.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dfgen.errors import ArgumentError, ManifestError
+from dfgen.manifest.paths import check_stored_paths
+from dfgen.manifest.schema import Label, quote
+from dfgen.manifest.sources.chunk import Chunk
+from dfgen.manifest.sources.coco_json import Annotation, Category, Id, Image, read_document
+from dfgen.manifest.sources.nesting import ANNOTATED, Lengths, nest, nest_boxes
+
+Files = str | Sequence[str] | Mapping[str, str | Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Part:
+    """The rows of one split, and the classes of its files."""
+
+    rows: pa.Table
+    class_names: list[str]
+
+
+def read_coco(files: Files, images: str | Mapping[str, str] | None = None) -> Iterator[Chunk]:
+    """Yield the images of COCO's JSON files, one chunk a split.
+
+    Args:
+        files: A JSON file. Several in a list are of the same images, as instances and captions are.
+            Those of each split as `{"train": ..., "val": ...}`.
+        images: The folder of the images, or that of each split. Default: the JSON file's folder.
+
+    Yields:
+        Chunks with `path`; `id`, COCO's where it differs for all images; `split` if there are
+        splits; `boxes` (xyxy in pixels), `labels` (their classes) and `iscrowd`; `captions`;
+        `keypoints` (x, y, visibility of each point, as COCO numbers them); and the annotated size.
+        Columns for which there is nothing in any file are absent; segmentations are not read.
+
+    Raises:
+        MissingFileError: There is no such file.
+        ManifestError: Broken JSON (with the line), something else than COCO, ids that are unknown
+            or stand twice, two images of one name, a path that leaves the folder.
+
+    Example:
+        >>> for chunk in read_coco("instances_val.json", "val"):  # doctest: +SKIP
+        ...     print(chunk.rows["labels"])
+    """
+    splits = files if isinstance(files, Mapping) else {"": files}
+    folders = _folders(splits, images)
+    root = os.path.commonpath(list(folders.values()))
+    parts = []
+    for split, given in splits.items():
+        part = _read_split([given] if isinstance(given, str) else list(given))
+        prefix = os.path.relpath(folders[split], root).replace(os.sep, "/")
+        paths = part.rows["path"]
+        if prefix != ".":
+            paths = pc.binary_join_element_wise(prefix, paths, "/")
+        rows = part.rows.set_column(part.rows.column_names.index("path"), "path", paths)
+        if split:
+            rows = rows.append_column("split", pa.array([split] * len(rows), pa.string()))
+        parts.append(Part(rows, part.class_names))
+    table = pa.concat_tables([part.rows for part in parts], promote_options="default")
+    if pc.count_distinct(table["id"]).as_py() < len(table):
+        table = table.drop_columns(["id"])  # files that were numbered each on its own
+    labels = _labels(table, parts, list(splits))
+    yield Chunk(table, labels=labels, folder=root, total=len(table))
+
+
+def _labels(table: pa.Table, parts: list[Part], splits: list[str]) -> dict[str, Label]:
+    names = list(dict.fromkeys(name for part in parts for name in part.class_names))
+    labels: dict[str, Label] = {"split": {"class_names": [*splits]}} if splits != [""] else {}
+    if "boxes" in table.column_names:
+        labels |= {"boxes": {"box_format": "xyxy"}, "labels": {"class_names": [*names]}}
+    return labels
+
+
+def _folders(
+    splits: Mapping[str, str | Sequence[str]], images: str | Mapping[str, str] | None
+) -> dict[str, str]:
+    """Return split -> absolute folder of its images."""
+    if isinstance(images, Mapping):
+        if images.keys() != splits.keys():
+            raise ArgumentError(
+                f"images= (--images) has the splits {', '.join(images) or 'none'}, coco= (--coco) "
+                f"has {', '.join(filter(None, splits)) or 'none'}: name the same."
+            )
+        return {split: os.path.abspath(folder) for split, folder in images.items()}
+    first = {
+        split: files if isinstance(files, str) else files[0] for split, files in splits.items()
+    }
+    return {
+        split: os.path.abspath(os.path.dirname(path) if images is None else images)
+        for split, path in first.items()
+    }
+
+
+def _read_split(files: list[str]) -> Part:
+    """Read files of the same images: each adds its columns."""
+    table, names = pa.table({}), dict[str, None]()
+    for path in files:
+        document = read_document(path)
+        classes = _classes(document.categories, path)
+        names |= dict.fromkeys(classes.values())
+        rows = _images(document.images, path)
+        columns = _columns(document.annotations, rows["id"].combine_chunks(), classes, path)
+        if table.column_names and not rows.equals(table.select(rows.column_names)):
+            raise ManifestError(
+                f"{path} and {files[0]} do not list the same images in the same order. Those of "
+                'different images are splits: coco={"train": ..., "val": ...} (--coco '
+                "train=FILE.json --coco val=FILE.json)."
+            )
+        table = table if table.column_names else rows
+        for name, column in columns.items():
+            if name not in table.column_names:
+                table = table.append_column(name, column)
+            elif not table[name].combine_chunks().equals(column):
+                raise ManifestError(
+                    f"{path} and an earlier file of the same images differ in {name}: give one."
+                )
+    return Part(table, list(names))
+
+
+def _classes(categories: list[Category], path: str) -> dict[Id, str]:
+    """Return category id -> name, in the order of the ids, which may have gaps."""
+    for key, values in (
+        ("id", [category.id for category in categories]),
+        ("name", [category.name for category in categories]),
+    ):
+        twice = _repeated(pa.array(values))
+        if twice is not None:
+            raise ManifestError(
+                f"{path} has two categories of the {key} {quote(twice)}. A class has one id and "
+                "one name: mend the file."
+            )
+    in_order = sorted(categories, key=lambda category: (isinstance(category.id, str), category.id))
+    return {category.id: category.name for category in in_order}
+
+
+def _images(images: list[Image], path: str) -> pa.Table:
+    table = pa.table(
+        {
+            "id": _ids([image.id for image in images], f"images[].id of {path}"),
+            "path": pa.array([image.file_name for image in images], pa.string()),
+            ANNOTATED[0]: pa.array([image.width for image in images], pa.int64()),
+            ANNOTATED[1]: pa.array([image.height for image in images], pa.int64()),
+        }
+    )
+    for name, key in (("id", "id"), ("path", "file_name")):
+        twice = _repeated(table[name].combine_chunks())
+        if twice is not None:
+            raise ManifestError(
+                f"{path} has two images of the {key} {quote(twice)}: which of them do annotations "
+                "belong to? Mend the file."
+            )
+    check_stored_paths(table, "the folder of the images", path)
+    return table
+
+
+def _ids(values: list[Id], what: str) -> pa.Array:
+    if any(isinstance(value, str) for value in values):
+        if not all(isinstance(value, str) for value in values):
+            raise ManifestError(f"{what} mixes text and numbers: write all as one of them.")
+        return pa.array(values, pa.string())
+    try:
+        return pa.array(values, pa.int64())
+    except OverflowError:
+        raise ManifestError(f"{what} has a number beyond 64 bits: write ids as text.") from None
+
+
+def _repeated(values: pa.Array) -> object:
+    """Return a value that stands twice, or None."""
+    counts = pc.value_counts(values)
+    twice = counts.filter(pc.greater(counts.field("counts"), 1))
+    return twice[0]["values"].as_py() if len(twice) else None
+
+
+def _columns(
+    annotations: list[Annotation], ids: pa.Array, classes: Mapping[Id, str], path: str
+) -> dict[str, pa.Array]:
+    """Return what the annotations say of each image: lists in the order of the file."""
+    owners = [annotation.image_id for annotation in annotations]
+    keys = _ids(owners, f"annotations[].image_id of {path}")
+    found = pc.index_in(keys, value_set=ids) if keys.type == ids.type else pa.nulls(len(keys))
+    if found.null_count:
+        number = found.is_null().index(True).as_py()
+        raise ManifestError(
+            f"{path}: annotations[{number}] is of image_id {quote(owners[number])}, which no image "
+            f"has. {found.null_count} of {len(owners)} annotations have no image: mend the file."
+        )
+    rows = found.to_numpy().astype(np.int64)
+    boxed = [n for n, annotation in enumerate(annotations) if annotation.bbox is not None]
+    told = [n for n, annotation in enumerate(annotations) if annotation.caption is not None]
+    if len({*boxed, *told}) < len(annotations):
+        number = min(set(range(len(annotations))) - {*boxed, *told})
+        raise ManifestError(f"{path}: annotations[{number}] has neither a bbox nor a caption.")
+    columns: dict[str, pa.Array] = {}
+    if boxed:
+        columns |= _boxes(annotations, np.array(boxed), rows, len(ids), classes, path)
+    if told:
+        order, lengths = _by_image(rows[told], len(ids))
+        captions = pa.array([annotations[n].caption for n in told], pa.string())
+        columns["captions"] = nest(captions.take(order), lengths)
+    return columns
+
+
+def _by_image(rows: npt.NDArray[np.int64], images: int) -> tuple[pa.Array, Lengths]:
+    """Return the order that puts annotations by image, and how many each image has."""
+    return pa.array(np.argsort(rows, kind="stable")), np.bincount(rows, minlength=images)
+
+
+def _boxes(
+    annotations: list[Annotation],
+    boxed: npt.NDArray[np.int64],
+    rows: npt.NDArray[np.int64],
+    images: int,
+    classes: Mapping[Id, str],
+    path: str,
+) -> dict[str, pa.Array]:
+    order, lengths = _by_image(rows[boxed], images)
+    ordered = [annotations[n] for n in boxed[order.to_numpy()]]
+    boxes = np.array([annotation.bbox for annotation in ordered])
+    boxes[:, 2:] += boxes[:, :2]
+    labels = pa.array([classes.get(item.category_id) for item in ordered], pa.string())
+    if labels.null_count:
+        strange = ordered[labels.is_null().index(True).as_py()]
+        number = next(n for n in boxed if annotations[n] is strange)
+        raise ManifestError(
+            f"{path}: annotations[{number}] is of category_id {quote(strange.category_id)}, which "
+            f"is none of its categories: {', '.join(map(str, classes))}."
+        )
+    crowd = pa.array([item.iscrowd != 0 for item in ordered])
+    columns = {
+        "boxes": nest_boxes(boxes, lengths),
+        "labels": nest(labels, lengths),
+        "iscrowd": nest(crowd, lengths),
+    }
+    if any(item.keypoints for item in ordered):
+        points = [item.keypoints or () for item in ordered]
+        sizes = np.array([len(each) for each in points])
+        if (sizes % 3).any():
+            raise ManifestError(
+                f"{path}: an annotation of image_id "
+                f"{quote(ordered[int(np.argmax(sizes % 3 > 0))].image_id)} has key points that are "
+                "not x, y, visibility of each."
+            )
+        flat = pa.array(np.fromiter(chain.from_iterable(points), np.float32, int(sizes.sum())))
+        columns["keypoints"] = nest(nest(flat, sizes), lengths)
+    return columns

@@ -1,0 +1,86 @@
+"""COCO's JSON as it is on disk; what is not named here, such as segmentations, is never built."""
+
+import mmap
+import os
+
+import msgspec
+
+from dfgen.errors import ManifestError, MissingFileError
+
+Id = int | str
+
+
+class Image(msgspec.Struct, gc=False):
+    """An image as the JSON has it; what else it has is passed over unread."""
+
+    id: Id
+    file_name: str
+    width: int | None = None
+    height: int | None = None
+
+
+class Category(msgspec.Struct, gc=False):
+    """A class as the JSON has it."""
+
+    id: Id
+    name: str
+
+
+class Annotation(msgspec.Struct, gc=False):
+    """A box, a caption or a person with key points."""
+
+    image_id: Id
+    category_id: Id | None = None
+    bbox: tuple[float, float, float, float] | None = None
+    iscrowd: int = 0
+    caption: str | None = None
+    keypoints: list[float] | None = None
+
+
+class Document(msgspec.Struct, gc=False):
+    """A whole file."""
+
+    images: list[Image]
+    annotations: list[Annotation] = []
+    categories: list[Category] = []
+
+
+def read_document(path: str) -> Document:
+    """Read a JSON file.
+
+    Raises:
+        MissingFileError: There is no such file.
+        ManifestError: It is no JSON, or none of COCO.
+    """
+    try:
+        with open(path, "rb") as file, _bytes(file.fileno()) as data:
+            try:
+                return msgspec.json.decode(data, type=Document)
+            except msgspec.ValidationError as error:
+                raise ManifestError(
+                    f"{path} is JSON, but not as COCO has it: {error}. Expected "
+                    '{"images": [...], "annotations": [...], "categories": [...]}.'
+                ) from None
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                raise ManifestError(f"{path}{_place(data, str(error))}") from None
+    except FileNotFoundError:
+        raise MissingFileError(f"There is no file {path}. Looked in {os.getcwd()}.") from None
+    except OSError as error:
+        raise ManifestError(f"{path} cannot be read: {error}.") from error
+
+
+def _bytes(descriptor: int) -> "mmap.mmap | memoryview":
+    """Return the bytes of a file without a copy of them in memory; an empty one maps to nothing."""
+    if os.fstat(descriptor).st_size == 0:
+        return memoryview(b"")
+    return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+
+
+def _place(data: "mmap.mmap | memoryview", reason: str) -> str:
+    """Return line and reason of broken JSON."""
+    text, _, byte = reason.removesuffix(")").partition(" (byte ")
+    stop = int(byte) if byte.isdigit() else len(data)
+    line = 1 + sum(
+        bytes(data[at : min(at + 2**24, stop)]).count(b"\n") for at in range(0, stop, 2**24)
+    )
+    return f", line {line}: broken JSON, {text} (byte {stop}). Mend the file, or fetch it again."

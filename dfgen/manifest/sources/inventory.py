@@ -1,0 +1,82 @@
+"""S3 Inventory: a manifest.json and the compressed tables of keys that it names."""
+
+import csv
+import gzip
+import io
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import unquote_plus
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from dfgen.errors import ManifestError, MissingFileError
+
+_NEEDED = ("sourceBucket", "fileFormat", "fileSchema", "files")
+_KEPT = ("key", "size", "lastmodifieddate", "last_modified_date")
+
+
+def read_inventory(path: str) -> tuple[str, Iterator[pa.Table]]:
+    """Return the bucket, and its keys with size and time, table by table.
+
+    Older versions of a key and those that were deleted are left out.
+
+    Raises:
+        MissingFileError: There is no such file, or a table that it names is not near it.
+        ManifestError: It is no manifest of an inventory.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            content = json.load(file)
+    except FileNotFoundError:
+        raise MissingFileError(f"There is no file {path}. Looked in {os.getcwd()}.") from None
+    except json.JSONDecodeError as error:
+        raise ManifestError(f"{path}, line {error.lineno}: broken JSON, {error.msg}.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ManifestError(f"{path} cannot be read: {error}.") from error
+    missing = [key for key in _NEEDED if not isinstance(content, dict) or key not in content]
+    if missing:
+        raise ManifestError(
+            f"{path} is no manifest.json of an S3 Inventory: it has no {', '.join(missing)}. "
+            "A listing in JSON has one object a line, and is called .jsonl."
+        )
+    if content["fileFormat"] not in ("CSV", "Parquet"):
+        raise ManifestError(f"{path}: {content['fileFormat']} is not read. Ask S3 for Parquet.")
+    tables = (_read(_near(path, entry["key"]), content) for entry in content["files"])
+    return content["sourceBucket"], tables
+
+
+def _near(path: str, key: str) -> str:
+    """Return where a table of the inventory lies on this disk."""
+    folder = os.path.dirname(os.path.abspath(path))
+    name = key.rpartition("/")[2]
+    places = [os.path.join(folder, name), os.path.join(folder, "data", name)]
+    places.append(os.path.join(os.path.dirname(folder), "data", name))
+    for place in places:
+        if os.path.isfile(place):
+            return place
+    raise MissingFileError(
+        f"{path} names {key}, which is neither beside it nor in data/ beside it or one folder up."
+    )
+
+
+def _read(path: str, content: dict[str, Any]) -> pa.Table:
+    if content["fileFormat"] == "Parquet":
+        table = pq.ParquetFile(path).read()
+        table = table.rename_columns([name.lower() for name in table.column_names])
+    else:
+        names = [name.strip().lower() for name in content["fileSchema"].split(",")]
+        with gzip.open(path) as file:
+            rows = list(csv.reader(io.TextIOWrapper(file, "utf-8", newline="")))
+        columns = dict(zip(names, zip(*rows, strict=True), strict=True))
+        keys = [unquote_plus(key) for key in columns["key"]]  # S3 quotes them in CSV alone
+        table = pa.table({**columns, "key": keys})
+    for name in table.column_names:
+        plain = name.replace("_", "")
+        if plain in ("islatest", "isdeletemarker"):
+            said = pc.equal(pc.utf8_lower(table[name].cast(pa.string())), "true")
+            table = table.filter(said if plain == "islatest" else pc.invert(said))
+    return table.select([name for name in table.column_names if name in _KEPT])

@@ -1,0 +1,127 @@
+"""Source `listing`: a list of files that somebody has made already, in place of a folder.
+
+The smallest one that shows it, as a table (CSV, TSV, JSON Lines, Parquet):
+
+    path,size
+    cats/a.jpg,48213
+
+or an S3 Inventory, by its manifest.json; the files that it names (CSV or Parquet) are looked for
+where S3 put them, or beside it, or in `data` beside it or one folder up.
+
+Format: https://docs.aws.amazon.com/AmazonS3/latest/userguide/storage-inventory.html.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from dfgen.errors import ManifestError, did_you_mean
+from dfgen.manifest.paths import check_stored_paths, is_url
+from dfgen.manifest.sources.chunk import Chunk
+from dfgen.manifest.sources.files import Skipped, fit
+from dfgen.manifest.sources.inventory import read_inventory
+from dfgen.manifest.sources.pattern import Pattern
+from dfgen.manifest.sources.table import read_rows
+from dfgen.samples.headers import EXTENSIONS
+
+PATHS = ("path", "key", "file", "file_name", "filename")
+SIZES = ("bytes", "size", "size_bytes")
+TIMES = ("mtime_ns", "lastmodifieddate", "last_modified", "last_modified_date")
+
+
+def read_listing(
+    table: str,
+    path_column: str | None = None,
+    root: str | None = None,
+    pattern: Pattern | None = None,
+) -> Iterator[Chunk]:
+    """Yield the files of a listing, one chunk a table; no folder is read.
+
+    Args:
+        table: A label table's kinds of file, or the manifest.json of an S3 Inventory.
+        path_column: The column of paths. Default: path, key, file, file_name or filename.
+        root: The folder where relative paths start. Default for an inventory `s3://BUCKET`, for a
+            table its folder.
+        pattern: What paths look like; files that it does not fit are left out and named.
+
+    Yields:
+        Chunks with `path`, the fields of the pattern, and `bytes` and `mtime_ns` where the listing
+        has them (size, and Size or LastModifiedDate, in any case); other columns are left out.
+
+    Raises:
+        MissingFileError: There is no such table, or the inventory lacks a file.
+        ManifestError: It has no column of paths, a path that leaves the root, or is no listing.
+
+    Example:
+        >>> for chunk in read_listing("2026-01-01T00-00Z/manifest.json"):  # doctest: +SKIP
+        ...     print(chunk.rows["path"])
+    """
+    if table.endswith(".json"):
+        bucket, tables = read_inventory(table)
+        folder = os.path.abspath(root) if root else f"s3://{bucket}"
+    else:
+        folder = os.path.abspath(root or os.path.dirname(os.path.abspath(table)))
+        tables = (chunk.rows for chunk in read_rows(table, [path_column or "path"]))
+    for rows in tables:
+        files, skipped = _opened(_files(rows, table, path_column))
+        yield replace(fit(files, skipped, pattern), folder=folder)
+
+
+def _files(rows: pa.Table, table: str, path_column: str | None) -> pa.Table:
+    """Return path, bytes and mtime_ns as the columns are called here."""
+    path = _column(rows, (path_column,) if path_column else PATHS)
+    if path is None:
+        raise ManifestError(
+            f"{table} has no column of paths. Columns: {', '.join(rows.column_names)}."
+            f"{did_you_mean(path_column or 'path', rows.column_names)} Name it with path_column= "
+            "(--path-column)."
+        )
+    size, time = _column(rows, SIZES), _column(rows, TIMES)
+    columns = {"path": rows[path].cast(pa.string())}
+    try:
+        if size:
+            columns["bytes"] = rows[size].cast(pa.int64())
+        if time:
+            columns["mtime_ns"] = _nanoseconds(rows[time])
+    except pa.ArrowInvalid as error:
+        raise ManifestError(f"{table}: sizes or times are something else: {error}.") from None
+    files = pa.table(columns)
+    if files["path"].null_count:
+        raise ManifestError(f"{table}: {files['path'].null_count} rows have no {path}.")
+    numbered = pa.table({"id": pa.array(range(len(files))), "path": files["path"]})
+    relative = pc.invert(pc.or_(pc.starts_with(files["path"], "/"), is_url(files["path"])))
+    check_stored_paths(numbered.filter(relative), "the root", table)
+    return files
+
+
+def _column(rows: pa.Table, names: Sequence[str]) -> str | None:
+    """Return the first column of one of these names, in any case."""
+    by_name = {name.lower(): name for name in reversed(rows.column_names)}
+    return next((by_name[name.lower()] for name in names if name.lower() in by_name), None)
+
+
+def _nanoseconds(times: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return whole nanoseconds as they are, and points in time as such."""
+    if pa.types.is_integer(times.type):
+        return times.cast(pa.int64())
+    if pa.types.is_string(times.type):
+        times = pc.replace_substring_regex(times, "Z$", "").cast(pa.timestamp("ns"))
+    return times.cast(pa.timestamp("ns")).cast(pa.int64())
+
+
+def _opened(files: pa.Table) -> tuple[pa.Table, Skipped]:
+    """Return the files that a decoder opens, and the others by their extension."""
+    paths, skipped = files["path"], Skipped(list)
+    suffixes = pc.replace_substring_regex(paths, r"(?s)^.*?(\.[^./]*)?$", r"\1")
+    known = pc.is_in(pc.utf8_lower(suffixes), value_set=pa.array(list(EXTENSIONS)))
+    hidden = pc.match_substring_regex(paths, r"(^|/)\.[^/]")
+    opened = pc.and_not(known, hidden)
+    others = [column.filter(pc.invert(opened)).to_pylist() for column in (paths, suffixes, hidden)]
+    for path, suffix, is_hidden in zip(*others, strict=True):
+        folder = "folder" if path.endswith("/") else "without extension"
+        skipped["hidden" if is_hidden else suffix.lower() or folder].append(path)
+    return files.filter(opened), skipped

@@ -1,0 +1,136 @@
+"""Source `metadata`: the table beside the images that Hugging Face's imagefolder reads.
+
+The smallest tree that shows it; with splits, one such folder each:
+
+    pets/a.jpg
+    pets/metadata.csv       file_name,kind
+                            a.jpg,cat
+
+Format: https://huggingface.co/docs/datasets/image_dataset#imagefolder.
+"""
+
+import os
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dfgen.errors import ManifestError, MissingFileError, did_you_mean
+from dfgen.manifest.paths import check_stored_paths
+from dfgen.manifest.schema import Label
+from dfgen.manifest.sources.chunk import Chunk
+from dfgen.manifest.sources.nesting import nest_boxes
+from dfgen.manifest.sources.table import read_rows
+
+NAMES = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
+
+
+def read_metadata(place: str) -> Iterator[Chunk]:
+    """Yield the rows of metadata tables: the files that they name, with the other columns.
+
+    Files that no table names are not looked for; to be told of them, join the table with the
+    folder (`--labels metadata.csv --on relpath=file_name`).
+
+    Args:
+        place: The table, the folder that has it, or the folder of a folder for each split.
+
+    Yields:
+        One chunk with `path`, `split` if there are such folders, and the columns of the tables.
+        `objects` with `bbox` (xywh) and `categories` becomes `boxes` (xyxy) and `labels`; what
+        else they have is left out.
+
+    Raises:
+        MissingFileError: There is no such table.
+        ManifestError: It cannot be read, has no `file_name`, or names a file outside its folder.
+
+    Example:
+        >>> for chunk in read_metadata("pets"):  # doctest: +SKIP
+        ...     print(chunk.rows["path"])
+    """
+    tables = _tables(place)
+    root = os.path.dirname(os.path.abspath(place)) if os.path.isfile(place) else place
+    parts = []
+    for split, path in tables.items():
+        rows = _read(path)
+        if split:
+            names = pc.binary_join_element_wise(split, rows["path"].cast(pa.string()), "/")
+            rows = rows.set_column(rows.column_names.index("path"), "path", names)
+            rows = rows.append_column("split", pa.array([split] * len(rows), pa.string()))
+        parts.append(rows)
+    try:
+        table = pa.concat_tables(parts, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise ManifestError(f"The tables {', '.join(tables.values())} differ: {error}.") from None
+    boxed = "boxes" in table.column_names
+    labels: dict[str, Label] = {"boxes": {"box_format": "xyxy"}} if boxed else {}
+    yield Chunk(table, labels=labels, folder=os.path.abspath(root), total=len(table))
+
+
+def _tables(place: str) -> dict[str, str]:
+    """Return split -> its table; "" stands for no split."""
+    if os.path.isfile(place):
+        return {"": place}
+    if not os.path.isdir(place):
+        raise MissingFileError(f"There is no file or folder {place}. Looked in {os.getcwd()}.")
+    below = sorted(entry.name for entry in os.scandir(place) if entry.is_dir())
+    found = {}
+    for folder in ("", *below):
+        paths = [os.path.join(place, folder, name) for name in NAMES]
+        if there := [path for path in paths if os.path.isfile(path)]:
+            found[folder] = there
+    for folder, paths in found.items():
+        if len(paths) > 1 or ("" in found and folder):
+            both = sorted({*paths, *found.get("", [])})
+            raise ManifestError(f"{place} has {' and '.join(both)}: name the one that you mean.")
+    if not found:
+        raise MissingFileError(
+            f"{place} has no {', '.join(NAMES)}, neither in itself nor in a folder for each split."
+        )
+    return {folder: paths[0] for folder, paths in found.items()}
+
+
+def _read(path: str) -> pa.Table:
+    [chunk] = read_rows(path, ["file_name", "id"])
+    table = chunk.rows
+    if "file_name" not in table.column_names:
+        raise ManifestError(
+            f"{path} has no column file_name. Columns: {', '.join(table.column_names)}."
+            f"{did_you_mean('file_name', table.column_names)}"
+        )
+    if "path" in table.column_names:
+        raise ManifestError(f'{path} has a column "path" beside file_name. Rename it.')
+    table = table.rename_columns(
+        ["path" if name == "file_name" else name for name in table.column_names]
+    )
+    missing = table["path"].null_count
+    if missing:
+        raise ManifestError(f"{path} has {missing} rows without file_name. Fill them in.")
+    numbered = pa.table({"id": pa.array(range(len(table))), "path": table["path"]})
+    check_stored_paths(numbered, "its folder", path)
+    return _with_boxes(table, path)
+
+
+def _with_boxes(table: pa.Table, path: str) -> pa.Table:
+    """Make boxes and labels of the column `objects`, where it is one."""
+    if "objects" not in table.column_names or not pa.types.is_struct(table["objects"].type):
+        return table
+    objects = table["objects"].combine_chunks()
+    fields = [field.name for field in objects.type]
+    if "bbox" not in fields:
+        raise ManifestError(f"{path}: objects have {', '.join(fields)}, expected bbox, categories.")
+    lists = pc.struct_field(objects, "bbox")
+    shapes = lists.flatten()
+    if not pc.all(pc.equal(pc.list_value_length(shapes), 4)).as_py():
+        raise ManifestError(f"{path}: a bbox of objects is not x, y, width, height.")
+    boxes = shapes.flatten().to_numpy(zero_copy_only=False).astype(np.float64).reshape(-1, 4)
+    boxes[:, 2:] += boxes[:, :2]
+    lengths = pc.list_value_length(lists)
+    missing = lengths.is_null().to_numpy(zero_copy_only=False)
+    column = nest_boxes(boxes, lengths.fill_null(0).to_numpy(), missing)
+    table = table.drop_columns(["objects"]).append_column("boxes", column)
+    for name in ("categories", "category"):
+        if name in fields:
+            labels = pc.struct_field(objects, name)
+            return table.append_column("labels", labels)
+    raise ManifestError(f"{path}: objects have bbox, but no categories.")

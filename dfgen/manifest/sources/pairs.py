@@ -1,0 +1,116 @@
+"""Images in one tree and annotations in another: each finds its partner by its relative path."""
+
+import os
+import re
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dfgen.errors import ManifestError
+from dfgen.manifest.schema import count, quote
+from dfgen.manifest.unmatched import CAUSES, Cause, Side, Words, explain
+
+Pair = tuple[str | None, str | None]
+"""The paths of an image and of its annotation; None where there is no such file."""
+
+_SUFFIX = re.compile(r"\.[^./]*\Z")
+_CAUSES = (
+    *(cause for cause in CAUSES if cause.name in ("case", "Unicode form")),
+    Cause(
+        "directory",
+        "give the two folders below which the paths are the same",
+        lambda keys: pc.replace_substring_regex(keys, r"(?s)^.*/", ""),
+    ),
+)
+
+
+def pair(
+    images: list[str],
+    annotations: list[str],
+    folders: tuple[str, str],
+    unmatched: str,
+    bare: bool = False,
+) -> tuple[list[Pair], tuple[str, ...]]:
+    """Pair `a/b.jpg` with `a/b.xml`.
+
+    Args:
+        images: Relative paths.
+        annotations: Relative paths, all with the same extension.
+        folders: Those where the two start, for messages.
+        unmatched: `"error"`, `"keep"` or `"drop"` what has no partner.
+        bare: Images may be without annotation: there is nothing on them.
+
+    Returns:
+        Pairs in the order of the images, then the kept annotations without an image; and a note on
+        each thing that was kept or dropped.
+
+    Raises:
+        ManifestError: Two images differ by their extension only, or partners are missing.
+
+    Example:
+        >>> pair(["a.jpg"], ["a.xml"], ("images", "xml"), "error")
+        ([('a.jpg', 'a.xml')], ())
+    """
+    by_key = {without_suffix(path): path for path in annotations}
+    keys = [without_suffix(path) for path in images]
+    for noun, folder, paths in (
+        ("images", folders[0], images),
+        ("annotations", folders[1], annotations),
+    ):
+        _refuse_same_name(paths, noun, folder)
+    pairs: list[Pair] = [(path, by_key.get(key)) for path, key in zip(images, keys, strict=True)]
+    known = set(keys)
+    without_image = [path for key, path in by_key.items() if key not in known]
+    without_annotation = 0 if bare else sum(annotation is None for _, annotation in pairs)
+    suffix = os.path.splitext(annotations[0])[1] if annotations else "annotation"
+    if unmatched == "error" and (without_image or without_annotation):
+        raise ManifestError(_no_partner(keys, list(by_key), folders, suffix, bare))
+    if unmatched == "drop":
+        pairs = [both for both in pairs if bare or both[1] is not None]
+    else:
+        pairs += [(None, path) for path in without_image]
+    verb, ending = (
+        ("Left out", "") if unmatched == "drop" else ("Kept", ": labels are missing there")
+    )
+    notes = []
+    if without_annotation:
+        notes.append(f"{verb} {count(without_annotation, 'image')} without {suffix} file{ending}.")
+    if without_image:
+        ending = ending and ": the column problem says so"
+        notes.append(f"{verb} {count(len(without_image), suffix + ' file')} without image{ending}.")
+    return pairs, tuple(notes)
+
+
+def without_suffix(path: str) -> str:
+    """Return a path without the extension of its file."""
+    return _SUFFIX.sub("", path)
+
+
+def _refuse_same_name(paths: list[str], noun: str, folder: str) -> None:
+    seen: dict[str, str] = {}
+    for path in paths:
+        first = seen.setdefault(without_suffix(path), path)
+        if first != path:
+            raise ManifestError(
+                f"Two {noun} in {quote(folder)} have one name, {quote(first)} and {quote(path)}, "
+                "so that it cannot be told what belongs to which. Rename one, and its partner."
+            )
+
+
+def _no_partner(
+    keys: list[str], annotated: list[str], folders: tuple[str, str], suffix: str, bare: bool
+) -> str:
+    left, right = (pa.chunked_array([names], pa.string()) for names in (keys, annotated))
+    words = Words(
+        f"Images in {quote(folders[0])} and {suffix} files in {quote(folders[1])} do not match "
+        "by their relative paths.",
+        f"images have no {suffix} file",
+        f"{suffix} files have no image",
+    )
+    lonely = pc.and_(pc.invert(pc.is_in(left, value_set=right)), not bare)
+    return explain(
+        Side(left, lonely),
+        Side(right, pc.invert(pc.is_in(right, value_set=left))),
+        words,
+        _CAUSES,
+    )

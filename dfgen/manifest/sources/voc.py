@@ -1,0 +1,240 @@
+"""Source `voc`: Pascal VOC and ImageNet DET, a tree of XML files beside a tree of images.
+
+The smallest tree that shows it:
+
+    Annotations/2007/a.xml
+    JPEGImages/2007/a.jpg
+
+    <annotation>
+      <size><width>500</width><height>375</height></size>
+      <object>
+        <name>dog</name>
+        <bndbox><xmin>48</xmin><ymin>24</ymin><xmax>195</xmax><ymax>371</ymax></bndbox>
+      </object>
+    </annotation>
+
+Format: http://host.robots.ox.ac.uk/pascal/VOC/voc2012/devkit_doc.pdf, section 3.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from xml.etree.ElementTree import Element, ParseError
+
+import pyarrow as pa
+from defusedxml import DefusedXmlException
+from defusedxml.ElementTree import fromstring
+
+from dfgen.errors import ManifestError, MissingFileError, did_you_mean
+from dfgen.manifest.schema import Label, quote
+from dfgen.manifest.sources.chunk import Chunk
+from dfgen.manifest.sources.files import check_folder, list_files, read_files, text_column
+from dfgen.manifest.sources.nesting import ANNOTATED, BOXES, LABELS
+from dfgen.manifest.sources.pairs import Pair, pair, without_suffix
+
+CHUNK = 4096
+BACKGROUND = "background"
+_CORNERS = ("xmin", "ymin", "xmax", "ymax")
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """What an XML file says: the size of its image, and class and corners of each box."""
+
+    size: tuple[int | None, int | None]
+    names: list[str]
+    boxes: list[list[float]]
+
+
+def read_voc(
+    annotations: str,
+    images: str,
+    box_label: str = "largest",
+    class_names: Sequence[str] = (),
+    unmatched: str = "error",
+) -> Iterator[Chunk]:
+    """Yield images with the boxes of their XML files, some thousand at a time.
+
+    Args:
+        annotations: Folder of the XML files.
+        images: Folder of the images. `a/b.jpg` is annotated in `a/b.xml`, whatever the XML says.
+        box_label: What the column `label` holds. `"largest"`: the class of the largest box, or
+            `background` where there is none. `"first"`: of the first box. `"all"`: the list of all
+            classes on the image. `"each"`: there is one row a box, and its class.
+        class_names: The classes in the order of their numbers, without `background`. Default: the
+            names in the files, sorted.
+        unmatched: Images without an XML file and the reverse: `"error"`, `"keep"` or `"drop"`.
+
+    Yields:
+        Chunks with `path`, `label`, `boxes` (xyxy in pixels, as the XML has them), `labels` (their
+        classes) and the annotated size. With `"each"` also `id`, the path and `#0`, `#1`, ...
+
+    Raises:
+        MissingFileError: There is no such folder, or an XML file vanished.
+        ManifestError: Partners are missing, an XML file is broken (with the line), uses entities,
+            or has a class that is not among the class names.
+
+    Example:
+        >>> for chunk in read_voc("Annotations", "JPEGImages"):  # doctest: +SKIP
+        ...     print(chunk.rows["label"])
+    """
+    check_folder(annotations, "Give the folder of the XML files.")
+    found = list_files(annotations, (".xml",))
+    text_column(annotations, found)
+    paths, skipped = [], defaultdict[str, list[str]](list)
+    for chunk in read_files(images):
+        paths += chunk.rows["path"].to_pylist()
+        for reason in chunk.skipped.keys() - {".xml"}:
+            skipped[reason] += chunk.skipped[reason]
+    pairs, notes = pair(paths, found, (images, annotations), unmatched)
+    names, background = set[str](), False
+    yield Chunk(_table([], box_label), skipped, notes, total=len(pairs))
+    for start in range(0, len(pairs), CHUNK):
+        rows = []
+        for both in pairs[start : start + CHUNK]:
+            new = _rows(both, annotations, box_label)
+            _check_names(new, both, annotations, class_names)
+            names.update(name for row in new for name in row["labels"] or ())
+            background |= any(row["label"] == BACKGROUND for row in new)
+            rows += new
+        yield Chunk(_table(rows, box_label), total=len(pairs))
+    yield Chunk(_table([], box_label), labels=_labels(names, background, class_names, box_label))
+
+
+def _rows(both: Pair, folder: str, box_label: str) -> list[Row]:
+    """Return the rows of an image: one, or one a box."""
+    image, path = both
+    if path is None:
+        empty = dict.fromkeys(("label", "boxes", "labels", *ANNOTATED, "problem"))
+        return [{"id": image, "path": image, **empty}]
+    annotation = read_annotation(f"{folder}/{path}")
+    lost = None if image else f"no image for this annotation: {folder}/{path}"
+    row: Row = {"path": image or without_suffix(path), "problem": lost}
+    row |= dict(zip(ANNOTATED, annotation.size, strict=True))
+    names, boxes = annotation.names, annotation.boxes
+    if box_label == "each" and names:
+        return [
+            row | {"id": f"{row['path']}#{n}", "label": name, "boxes": [box], "labels": [name]}
+            for n, (name, box) in enumerate(zip(names, boxes, strict=True))
+        ]
+    if box_label == "all":
+        label: Any = sorted(set(names))
+    elif not names:
+        label = BACKGROUND
+    else:
+        first = box_label == "first"
+        label = names[0 if first else max(range(len(names)), key=lambda n: _area(boxes[n]))]
+    return [row | {"id": row["path"], "label": label, "boxes": boxes, "labels": names}]
+
+
+def _area(box: list[float]) -> float:
+    return (box[2] - box[0]) * (box[3] - box[1])
+
+
+def _table(rows: list[Row], box_label: str) -> pa.Table:
+    schema = pa.schema(
+        {
+            **({"id": pa.string()} if box_label == "each" else {}),
+            "path": pa.string(),
+            "label": LABELS if box_label == "all" else pa.string(),
+            "boxes": BOXES,
+            "labels": LABELS,
+            **dict.fromkeys(ANNOTATED, pa.int64()),
+            "problem": pa.string(),
+        }
+    )
+    return pa.Table.from_pylist(rows, schema)
+
+
+def _labels(
+    names: set[str], background: bool, given: Sequence[str], box_label: str
+) -> dict[str, Label]:
+    """Return the class names: those given, else sorted; `background` is number 0 of a label."""
+    known = list(given) or sorted(names - {BACKGROUND})
+    of_boxes = known if given or BACKGROUND not in names else [BACKGROUND, *known]
+    whole = background and box_label != "all" and BACKGROUND not in of_boxes
+    return {
+        "label": {"class_names": [BACKGROUND, *of_boxes] if whole else [*of_boxes]},
+        "boxes": {"box_format": "xyxy"},
+        "labels": {"class_names": [*of_boxes]},
+    }
+
+
+def _check_names(rows: list[Row], both: Pair, folder: str, class_names: Sequence[str]) -> None:
+    """Raise if a class is not among the class names, where these are given."""
+    for name in (name for row in rows for name in row["labels"] or ()):
+        if class_names and name not in class_names:
+            raise ManifestError(
+                f"{folder}/{both[1]} has a box of class {quote(name)}, which is not among "
+                f"class_names (--class-names).{did_you_mean(name, class_names)}"
+            )
+
+
+def read_annotation(path: str) -> Annotation:
+    """Read one XML file; entities are refused.
+
+    Raises:
+        MissingFileError: It vanished.
+        ManifestError: It is broken, or no annotation.
+    """
+    try:
+        with open(path, "rb") as file:
+            root = fromstring(file.read())
+    except FileNotFoundError:
+        raise MissingFileError(
+            f"{path} vanished while the folder was read. Build again when nothing changes it."
+        ) from None
+    except ParseError as error:
+        line, column = error.position
+        reason = str(error).partition(":")[0]
+        raise ManifestError(
+            f"{path}, line {line}, column {column + 1}: broken XML, {reason}. Mend or remove it."
+        ) from None
+    except DefusedXmlException as error:
+        raise ManifestError(
+            f"{path} declares entities or asks for other files: {error}. dfgen reads neither: "
+            "write its text in full."
+        ) from None
+    except (OSError, ValueError, LookupError) as error:  # no permission; an unknown encoding
+        raise ManifestError(f"{path} cannot be read: {error}.") from error
+    if root.tag != "annotation":
+        raise ManifestError(
+            f"{path} is no Pascal VOC annotation: its root is <{root.tag}>, expected <annotation>."
+        )
+    objects = root.findall("object")
+    where = [f"{path}, object {number}" for number in range(1, len(objects) + 1)]
+    return Annotation(
+        (_pixels(root, "width", path), _pixels(root, "height", path)),
+        [_text(item, "name", at) for item, at in zip(objects, where, strict=True)],
+        [
+            [_number(item, f"bndbox/{corner}", at) for corner in _CORNERS]
+            for item, at in zip(objects, where, strict=True)
+        ],
+    )
+
+
+def _pixels(root: Element, name: str, path: str) -> int | None:
+    known = root.find(f"size/{name}") is not None
+    return round(_number(root, f"size/{name}", path)) if known else None
+
+
+def _number(element: Element, name: str, where: str) -> float:
+    text = _text(element, name, where)
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ManifestError(f"{where}: <{name}> is {quote(text)}, expected a number of pixels.")
+    return number
+
+
+def _text(element: Element, name: str, where: str) -> str:
+    text = (element.findtext(name) or "").strip()
+    if not text:
+        raise ManifestError(f"{where} has no <{name}>, or an empty one.")
+    return text

@@ -1,0 +1,227 @@
+"""Source `yolo`: data sets of Ultralytics' YOLO, to detect, to segment or to classify.
+
+The smallest tree that shows it (to segment, a line is the class and x, y of each corner):
+
+    data.yaml               train: images/train
+                            names: [cat, dog]
+    images/train/a.jpg
+    labels/train/a.txt      1 0.5 0.5 0.25 0.75       class, x and y of the centre, width, height
+
+To classify there is no data.yaml; give the folder of `train/cat/a.jpg`, `val/dog/b.jpg`, ...
+
+Format: https://docs.ultralytics.com/datasets/detect and /segment, /classify.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import yaml
+
+from dfgen.errors import ManifestError, MissingFileError
+from dfgen.manifest.schema import Label, quote
+from dfgen.manifest.sources.chunk import Chunk
+from dfgen.manifest.sources.files import Skipped, list_files, read_files, text_column
+from dfgen.manifest.sources.nesting import BOXES, LABELS
+from dfgen.manifest.sources.pairs import Pair, pair, without_suffix
+from dfgen.manifest.sources.pattern import parse_pattern
+from dfgen.manifest.sources.yolo_labels import DataSet, read_objects
+
+CHUNK = 4096
+SPLITS = ("train", "val", "test")
+_SCHEMA = pa.schema(
+    {
+        "path": pa.string(),
+        "split": pa.string(),
+        "boxes": BOXES,
+        "labels": LABELS,
+        "polygons": BOXES,
+        "problem": pa.string(),
+    }
+)
+
+Row = dict[str, Any]
+
+
+def read_yolo(place: str, unmatched: str = "error") -> Iterator[Chunk]:
+    """Yield images with the boxes of their text files, some thousand at a time.
+
+    Args:
+        place: The data.yaml, or the folder of a classification set.
+        unmatched: Text files without an image: `"error"`, `"keep"` or `"drop"`. An image without a
+            text file has no boxes, as YOLO has it.
+
+    Yields:
+        Chunks with `path`, `split`, and `boxes` (rel_xyxy) and `labels` (their classes); polygons
+        have `polygons` (x, y of each corner, relative) and the boxes around them; classification
+        sets have `label` alone.
+
+    Raises:
+        MissingFileError: There is no such file or folder.
+        ManifestError: A data.yaml that says too little, a class out of range or a line of something
+            else (with file and line), two images of one name, text files without an image.
+
+    Example:
+        >>> for chunk in read_yolo("coco8/data.yaml"):  # doctest: +SKIP
+        ...     print(chunk.rows["boxes"])
+    """
+    if os.path.isdir(place):
+        yield from _classified(place)
+        return
+    data = read_data(place)
+    labels: dict[str, Label] = {
+        "split": {"class_names": [*data.places]},
+        "boxes": {"box_format": "rel_xyxy"},
+        "labels": {"class_names": [*data.class_names]},
+    }
+    pairs, notes, skipped = list[tuple[str, Pair]](), tuple[str, ...](), Skipped(list)
+    for split, places in data.places.items():
+        for images in places:
+            found, said = _found(images, data, unmatched, skipped, labelled=split != "test")
+            pairs += [(split, both) for both in found]
+            notes += said
+    root = os.path.commonpath([data.root, *(image or text or "" for _, (image, text) in pairs)])
+    for start in range(0, max(len(pairs), 1), CHUNK):
+        new = [_row(*both, root, data) for both in pairs[start : start + CHUNK]]
+        table = pa.Table.from_pylist(new, _SCHEMA)
+        yield Chunk(table, skipped, notes, labels, root, len(pairs))
+        notes, skipped = (), Skipped(list)
+
+
+def _classified(folder: str) -> Iterator[Chunk]:
+    for chunk in read_files(folder, parse_pattern("{split}/{label}/{name}")):
+        yield replace(chunk, rows=chunk.rows.drop_columns(["name"]), folder=os.path.abspath(folder))
+
+
+def read_data(file: str) -> DataSet:
+    """Read a data.yaml.
+
+    Raises:
+        MissingFileError: There is no such file, or no such folder of images.
+        ManifestError: It is no YAML, or says too little.
+    """
+    try:
+        with open(file, encoding="utf-8") as text:
+            content = yaml.safe_load(text)
+    except FileNotFoundError:
+        raise MissingFileError(f"There is no file {file}. Looked in {os.getcwd()}.") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ManifestError(f"{file} cannot be read as YAML: {error}") from error
+    if not isinstance(content, dict) or "names" not in content:
+        raise ManifestError(f"{file} has no names: the classes in the order of their numbers.")
+    if "kpt_shape" in content:
+        raise ManifestError(f"{file} is of poses (kpt_shape), which dfgen does not read yet.")
+    folder = os.path.dirname(os.path.abspath(file))
+    root = os.path.normpath(os.path.join(folder, str(content.get("path") or "")))
+    if not os.path.isdir(root):  # Ultralytics looks below a folder of its own settings then
+        root = folder
+    places = {
+        split: [_place(root, str(place), file) for place in _listed(content[split])]
+        for split in SPLITS
+        if content.get(split)
+    }
+    if not places:
+        raise ManifestError(f"{file} names no images: expected {', '.join(SPLITS)}.")
+    return DataSet(file, root, _class_names(content, file), places)
+
+
+def _class_names(content: dict[str, Any], file: str) -> list[str]:
+    names = content["names"]
+    numbered = names if isinstance(names, dict) else dict(enumerate(_listed(names)))
+    wanted = list(range(len(numbered)))
+    if sorted(numbered, key=str) != sorted(wanted, key=str):
+        raise ManifestError(f"{file}: names have the numbers {[*numbered]}, expected {wanted}.")
+    class_names = [str(numbered[number]) for number in wanted]
+    if len(set(class_names)) < len(class_names):
+        raise ManifestError(f"{file}: two classes have one name: {class_names}.")
+    if content.get("nc", len(class_names)) != len(class_names):
+        raise ManifestError(
+            f"{file}: nc is {content['nc']}, and there are {len(class_names)} names. Mend one."
+        )
+    return class_names
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _place(root: str, place: str, file: str) -> str:
+    """Return the absolute path of a folder or list of images."""
+    candidates = [os.path.normpath(os.path.join(root, place))]
+    if place.startswith("../"):  # Roboflow writes so what lies beside data.yaml, as others read it
+        candidates.append(os.path.normpath(os.path.join(root, place[3:])))
+    for candidate in candidates:
+        if os.path.exists(candidate):
+            return candidate
+    raise MissingFileError(f"{file} names images in {place}: there is no {candidates[0]}.")
+
+
+def _found(
+    place: str, data: DataSet, unmatched: str, skipped: Skipped, labelled: bool
+) -> tuple[list[Pair], tuple[str, ...]]:
+    """Return the absolute paths of images and of their text files, and notes; add to skipped."""
+    if not os.path.isdir(place):
+        return _listed_images(place, data), ()
+    images, texts = _folders(place)
+    below, paths = os.path.relpath(images, data.root).replace(os.sep, "/"), []
+    for chunk in read_files(images):
+        paths += chunk.rows["path"].to_pylist()
+        for reason in chunk.skipped.keys() - {".txt"}:
+            skipped[reason] += [f"{below}/{path}" for path in chunk.skipped[reason]]
+    if os.path.isdir(texts):
+        found = [text for text in list_files(texts, (".txt",)) if text != "classes.txt"]
+        text_column(texts, found)
+        pairs, notes = pair(paths, found, (images, texts), unmatched, bare=True)
+    elif labelled:
+        raise MissingFileError(
+            f"There is no folder {quote(texts)} of labels for the images in {quote(images)}. "
+            "Without boxes, leave the folder out; only test may have none."
+        )
+    else:
+        pairs, notes = [(path, None) for path in paths], ()
+    whole = [(a and f"{images}/{a}", b and f"{texts}/{b}") for a, b in pairs]
+    return whole, notes
+
+
+def _folders(place: str) -> tuple[str, str]:
+    """Return the folders of images and labels: the last `images` of the path becomes `labels`."""
+    head, found, tail = f"{place}/".replace(os.sep, "/").rpartition("/images/")
+    if found:
+        return place, f"{head}/labels/{tail}".rstrip("/")
+    if os.path.isdir(f"{place}/images"):
+        return f"{place}/images", f"{place}/labels"
+    return place, place
+
+
+def _listed_images(file: str, data: DataSet) -> list[Pair]:
+    """Return the images that a text file lists, with their labels where there are any."""
+    with open(file, encoding="utf-8") as text:
+        paths = [line for line in text.read().splitlines() if line.strip()]
+    pairs: list[Pair] = []
+    for number, path in enumerate(paths, 1):
+        if ".." in path.split("/") or "\0" in path:
+            raise ManifestError(
+                f'{file}, line {number}: {quote(path)} leaves the folder of the data set by "..".'
+            )
+        start = os.path.dirname(file) if path.startswith("./") else data.root
+        image = os.path.normpath(os.path.join(start, path))
+        folder, name = os.path.split(image)
+        labels = f"{_folders(folder)[1]}/{without_suffix(name)}.txt"
+        pairs.append((image, labels if os.path.exists(labels) else None))
+    return pairs
+
+
+def _row(split: str, both: Pair, root: str, data: DataSet) -> Row:
+    image, text = both
+    objects = [] if text is None else read_objects(text, data)
+    corners = [list(each.corners) for each in objects]
+    return {
+        "path": os.path.relpath(image or without_suffix(text or ""), root).replace(os.sep, "/"),
+        "split": split,
+        "boxes": [list(each.box) for each in objects],
+        "labels": [each.name for each in objects],
+        "polygons": corners if any(corners) else None,
+        "problem": None if image else f"no image for these labels: {text}",
+    }

@@ -1,0 +1,327 @@
+import os
+
+import annotated
+import pandas as pd
+import pytest
+from contracts import SourceContract
+
+import dfgen
+from dfgen.errors import ArgumentError, ManifestError, MissingFileError
+from dfgen.manifest.sources import SOURCES, voc
+
+
+class TestVoc(SourceContract):
+    size = {"annotated_width": 40, "annotated_height": 30, "problem": None}  # noqa: RUF012
+    expected = [  # noqa: RUF012
+        {
+            "path": "b.png", "label": "cat", "boxes": [[1, 2, 3, 4], [0, 0, 40, 30]],
+            "labels": ["dog", "cat"], **size,
+        },
+        {"path": "a/1.JPEG", "label": "background", "boxes": [], "labels": [], **size},
+    ]  # fmt: skip
+
+    def source(self, *arguments):
+        return SOURCES["voc"](*arguments)
+
+    def make(self, folder):
+        for name in ("b.png", "a/1.JPEG"):
+            annotated.image(folder / "images" / name)
+        annotated.xml(folder / "xml/b.xml", ("dog", 1, 2, 3, 4), ("cat", 0, 0, 40, 30))
+        annotated.xml(folder / "xml/a/1.xml")
+        return f"{folder}/xml", f"{folder}/images"
+
+    def missing(self, folder):
+        return f"{folder}/nowhere", f"{folder}/images"
+
+
+class TestVocOfEachBox(TestVoc):
+    expected = [  # noqa: RUF012
+        {
+            "id": "b.png#0", "path": "b.png", "label": "dog", "boxes": [[1, 2, 3, 4]],
+            "labels": ["dog"], **TestVoc.size,
+        },
+        {
+            "id": "b.png#1", "path": "b.png", "label": "cat", "boxes": [[0, 0, 40, 30]],
+            "labels": ["cat"], **TestVoc.size,
+        },
+        {
+            "id": "a/1.JPEG", "path": "a/1.JPEG", "label": "background", "boxes": [],
+            "labels": [], **TestVoc.size,
+        },
+    ]  # fmt: skip
+
+    def make(self, folder):
+        return (*super().make(folder), "each")
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    """Four images and their annotations, in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    for name in "abcd":
+        annotated.image(f"images/s/{name}.png")
+    annotated.xml("xml/s/a.xml", ("dog", 1, 2, 10, 12), ("cat", 0, 0, 40, 30), ("dog", 1, 1, 2, 2))
+    annotated.xml("xml/s/b.xml")
+    annotated.xml("xml/s/c.xml", ("ant", 5, 5, 30, 9))
+    annotated.xml("xml/s/d.xml", ("cat", 5, 5, 30, 9))
+    return tmp_path
+
+
+def build(**options):
+    return dfgen.build_manifest(voc="xml", images="images", **options)
+
+
+def refused(error, **options):
+    with pytest.raises(error) as caught:
+        build(**options)
+    return str(caught.value)
+
+
+def test_the_label_is_the_class_of_the_largest_box(data):
+    frame = build()
+    assert frame["id"].tolist() == ["s/a.png", "s/b.png", "s/c.png", "s/d.png"]
+    assert frame["label"].tolist() == ["cat", "background", "ant", "cat"]
+    assert list(frame["label"].cat.categories) == ["background", "ant", "cat", "dog"]
+    assert frame["problem"].isna().all()
+    labels = frame.attrs["dfgen"]["labels"]
+    assert labels["boxes"] == {"kind": "list", "box_format": "xyxy"}
+    assert labels["labels"] == {"kind": "list", "class_names": ["ant", "cat", "dog"]}
+
+
+@pytest.mark.parametrize("box_label", ["largest", "first", "all", "each"])
+def test_what_is_built_is_what_is_read(data, box_label):
+    frame = build(box_label=box_label, out="m.parquet")
+    back = dfgen.read_manifest("m.parquet")
+    pd.testing.assert_frame_equal(back, frame)
+    assert back.attrs == frame.attrs
+    dfgen.write_manifest(back[back["id"] != "s/b.png"], "part.parquet")
+    part = dfgen.read_manifest("part.parquet")
+    assert part.attrs["dfgen"]["labels"] == frame.attrs["dfgen"]["labels"]
+
+
+def test_other_rules_for_the_label(data):
+    assert build(box_label="first")["label"].tolist() == ["dog", "background", "ant", "cat"]
+    several = build(box_label="all")
+    assert [list(names) for names in several["label"]] == [["cat", "dog"], [], ["ant"], ["cat"]]
+    assert several.attrs["dfgen"]["labels"]["label"]["class_names"] == ["ant", "cat", "dog"]
+    each = build(box_label="each")
+    assert each["id"].tolist() == ["s/a.png#0", "s/a.png#1", "s/a.png#2", "s/b.png", "s/c.png#0",
+                                   "s/d.png#0"]  # fmt: skip
+    assert each["label"].tolist() == ["dog", "cat", "dog", "background", "ant", "cat"]
+    assert [[list(box) for box in boxes] for boxes in each["boxes"][:2]] == [
+        [[1, 2, 10, 12]], [[0, 0, 40, 30]],
+    ]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:Split")
+def test_the_boxes_of_an_image_stay_in_one_split(data):
+    for seed in range(5):
+        each = build(box_label="each", split={"a": 0.5, "b": 0.5}, seed=seed)
+        assert each.groupby("path")["split"].nunique().max() == 1
+
+
+def test_class_names_fix_the_numbers(data):
+    frame = build(class_names=["dog", "cat", "ant", "bee"])
+    names = ["background", "dog", "cat", "ant", "bee"]
+    assert list(frame["label"].cat.categories) == names
+    assert frame.attrs["dfgen"]["labels"]["labels"]["class_names"] == names[1:]
+    assert refused(ManifestError, class_names=["dogs", "cat", "ant"]) == (
+        'xml/s/a.xml has a box of class "dog", which is not among class_names (--class-names). '
+        'Did you mean "dogs"?'
+    )
+
+
+def test_class_names_that_repeat_are_refused(data):
+    assert refused(ArgumentError, class_names=["cat", "dog", "cat"]) == (
+        'class_names= (--class-names) has "cat" twice: a class has one number.'
+    )
+
+
+def test_a_sequence_trains_on_the_labels(data):
+    frame = build()
+    with dfgen.Sequence(frame, y="label", image_size=(4, 4), batch_size=4, shuffle=False) as seq:
+        assert seq.class_names == ["background", "ant", "cat", "dog"]
+        assert seq[0][1].tolist() == [2, 0, 1, 2]
+
+
+def test_missing_partners_are_errors_that_name_them(data):
+    os.rename("xml/s/c.xml", "xml/s/C.xml")
+    os.remove("xml/s/a.xml")
+    assert refused(ManifestError) == "\n".join(
+        [
+            'Images in "images" and .xml files in "xml" do not match by their relative paths.',
+            "2 of 4 images have no .xml file:",
+            '  "s/a", nearest: "s/d"',
+            '  "s/c", nearest: "s/C"',
+            "1 of 3 .xml files have no image:",
+            '  "s/C", nearest: "s/c"',
+            "Likely cause: case; 2 would match: write both in the same case.",
+            'Or go on with unmatched="keep" (missing labels, rows with a problem) or "drop" '
+            "(--unmatched keep|drop).",
+        ]
+    )
+
+
+def test_missing_partners_are_kept_or_dropped(data):
+    os.remove("xml/s/a.xml")
+    os.remove("images/s/d.png")
+    kept = build(unmatched="keep").set_index("id")
+    assert list(kept.index) == ["s/a.png", "s/b.png", "s/c.png", "s/d"]
+    assert pd.isna(kept.loc["s/a.png", "label"])
+    assert kept.loc["s/a.png", "boxes"] is None
+    assert kept["problem"].tolist()[3] == "no image for this annotation: xml/s/d.xml"
+    assert build(unmatched="drop")["id"].tolist() == ["s/b.png", "s/c.png"]
+    [chunk, *_] = SOURCES["voc"]("xml", "images", unmatched="drop")
+    assert chunk.notes == (
+        "Left out 1 image without .xml file.",
+        "Left out 1 .xml file without image.",
+    )
+
+
+def test_two_images_of_one_name_are_refused(data):
+    annotated.image("images/s/a.jpg")
+    assert refused(ManifestError) == (
+        'Two images in "images" have one name, "s/a.jpg" and "s/a.png", so that it cannot be told '
+        "what belongs to which. Rename one, and its partner."
+    )
+    os.remove("images/s/a.jpg")
+    annotated.xml("xml/s/a.XML")
+    assert refused(ManifestError) == (
+        'Two annotations in "xml" have one name, "s/a.XML" and "s/a.xml", so that it cannot be '
+        "told what belongs to which. Rename one, and its partner."
+    )
+
+
+BOMB = """<?xml version="1.0"?>
+<!DOCTYPE annotation [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]>
+<annotation><object><name>&b;</name></object></annotation>"""
+OUTSIDE = """<!DOCTYPE annotation [<!ENTITY a SYSTEM "file:///etc/passwd">]>
+<annotation><object><name>&a;</name></object></annotation>"""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("<annotation>\n<object>\n</annotation>",
+         "xml/s/c.xml, line 3, column 3: broken XML, mismatched tag. Mend or remove it."),
+        ("", "xml/s/c.xml, line 1, column 1: broken XML, no element found. Mend or remove it."),
+        (BOMB, "xml/s/c.xml declares entities or asks for other files: EntitiesForbidden(name='a', "
+         "system_id=None, public_id=None). dfgen reads neither: write its text in full."),
+        (OUTSIDE, "xml/s/c.xml declares entities or asks for other files: EntitiesForbidden("
+         "name='a', system_id='file:///etc/passwd', public_id=None). dfgen reads neither: write "
+         "its text in full."),
+        ("<svg/>", "xml/s/c.xml is no Pascal VOC annotation: its root is <svg>, expected "
+         "<annotation>."),
+        ("<annotation><object/></annotation>",
+         "xml/s/c.xml, object 1 has no <name>, or an empty one."),
+        ("<annotation><object><name>a</name><bndbox><xmin>1</xmin></bndbox></object></annotation>",
+         "xml/s/c.xml, object 1 has no <bndbox/ymin>, or an empty one."),
+        ("<annotation><object><name>a</name><bndbox><xmin>nan</xmin></bndbox></object>"
+         "</annotation>",
+         'xml/s/c.xml, object 1: <bndbox/xmin> is "nan", expected a number of pixels.'),
+    ],
+)  # fmt: skip
+def test_broken_annotations_are_refused_by_file_and_line(data, text, message):
+    (data / "xml/s/c.xml").write_text(text)
+    assert refused(ManifestError) == message
+
+
+def test_an_annotation_that_vanishes_is_named(data, monkeypatch):
+    listed = voc.list_files
+
+    def vanishing(folder, suffixes):
+        paths = listed(folder, suffixes)
+        os.remove(f"{folder}/{paths[-1]}")
+        return paths
+
+    monkeypatch.setattr(voc, "list_files", vanishing)
+    assert refused(MissingFileError) == (
+        "xml/s/d.xml vanished while the folder was read. Build again when nothing changes it."
+    )
+
+
+def test_boxes_that_cannot_be_are_problems_of_their_rows(data):
+    annotated.xml("xml/s/a.xml", ("dog", 1, 1, 2, 2), ("cat", 30, 5, 20, 9))
+    annotated.xml("xml/s/b.xml", ("dog", 1, 5, 9, 5))
+    annotated.xml("xml/s/c.xml", ("dog", 1, 5, 42, 9))
+    annotated.xml("xml/s/d.xml", ("dog", 1, 5, 41, 9), size=(80, 60))
+    frame = build()
+    assert frame["problem"].tolist() == [
+        "a box is inverted: cat (30, 5, 20, 9), the image is 40 x 30 pixels",
+        "a box is empty: dog (1, 5, 9, 5), the image is 40 x 30 pixels",
+        "a box is outside the image: dog (1, 5, 42, 9), the image is 40 x 30 pixels",
+        "annotated for another size: 80 x 60 pixels, the file is 40 x 30",
+    ]
+    assert build(facts="none")["problem"].isna().tolist() == [False, False, False, True]
+
+
+def test_links_in_circles_are_left_out_of_both_trees(data):
+    os.symlink("..", "xml/s/back")
+    os.symlink("..", "images/s/back")
+    with pytest.warns(UserWarning) as caught:
+        assert len(build()) == 4
+    assert [str(warning.message) for warning in caught] == [
+        "Left out: 1 path, link to a folder that it lies in: s/back\n"
+        "Move elsewhere what is no sample."
+    ]
+
+
+def test_a_name_that_is_not_utf8_is_refused(data):
+    try:
+        with open(b"xml/s/\xff.xml", "w"):
+            pass
+    except OSError:
+        pytest.skip("this file system allows UTF-8 names only")
+    assert refused(ManifestError) == (
+        "A file name in \"xml\" is not UTF-8: b's/\\xff.xml'. Rename the file."
+    )
+
+
+def test_annotations_may_lie_beside_their_images(tmp_path):
+    annotated.image(tmp_path / "a.png")
+    annotated.xml(tmp_path / "a.xml", ("cat", 1, 1, 5, 5))
+    frame = dfgen.build_manifest(voc=tmp_path, images=tmp_path)
+    assert frame["label"].tolist() == ["cat"]
+
+
+def test_arguments_that_do_not_go_with_voc_are_refused(data):
+    with pytest.raises(ArgumentError) as caught:
+        dfgen.build_manifest(voc="xml")
+    assert str(caught.value) == (
+        "voc= (--voc) needs images= (--images): the folder of the images, whose paths are those of "
+        "the XML files but for the extension."
+    )
+    with pytest.raises(ArgumentError) as caught:
+        dfgen.build_manifest("images", voc="xml", images="images")
+    assert str(caught.value) == (
+        "source= and voc= both say where the rows come from: give one of them. Build the others on "
+        "their own, and pandas.concat the frames."
+    )
+    with pytest.raises(ArgumentError) as caught:
+        dfgen.build_manifest("images", box_label="all")
+    assert str(caught.value) == (
+        "box_label= and class_names= (--box-label, --class-names) are for voc= (--voc): the other "
+        "sources number their classes themselves."
+    )
+    assert refused(ArgumentError, box_label="largst") == (
+        'box_label="largst": expected "largest" or "first" or "all" or "each". Did you mean '
+        '"largest"?'
+    )
+
+
+def test_more_labels_are_joined_by_path(data):
+    table = pd.DataFrame({"file": ["s/a.png", "s/b.png", "s/c.png", "s/d.png"], "age": range(4)})
+    frame = build(labels=table, on="relpath=file")
+    assert frame["age"].tolist() == [0, 1, 2, 3]
+
+
+def test_lists_hold_their_class_names_or_are_refused(data):
+    frame = build()
+    frame.at[2, "labels"] = ["lion"]
+    with pytest.raises(ManifestError) as caught:
+        dfgen.write_manifest(frame, "m.parquet")
+    assert str(caught.value) == (
+        'Column "labels" holds "lion" in row 2 (id "s/c.png"), not among its class names '
+        "['ant', 'cat', 'dog']. Mend the value, or the names: "
+        'df.attrs["dfgen"]["labels"]["labels"]["class_names"].'
+    )

@@ -1,0 +1,275 @@
+import os
+
+import annotated
+import pandas as pd
+import pytest
+from contracts import SourceContract
+
+import dfgen
+from dfgen.errors import ArgumentError, ManifestError, MissingFileError
+from dfgen.manifest.sources import SOURCES, yolo
+
+
+def write(path, text):
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    with open(path, "w") as file:
+        file.write(text)
+
+
+class TestYolo(SourceContract):
+    expected = [  # noqa: RUF012
+        {
+            "path": "images/train/a.png", "split": "train", "boxes": [[0.25, 0.125, 0.75, 0.375]],
+            "labels": ["dog"], "polygons": None, "problem": None,
+        },
+        {
+            "path": "images/train/b.png", "split": "train", "boxes": [], "labels": [],
+            "polygons": None, "problem": None,
+        },
+        {
+            "path": "images/val/c.png", "split": "val", "boxes": [[0, 0.25, 0.5, 1]],
+            "labels": ["cat"], "polygons": [[0, 0.25, 0.5, 0.5, 0.25, 1]], "problem": None,
+        },
+    ]  # fmt: skip
+
+    def source(self, *arguments):
+        return SOURCES["yolo"](*arguments)
+
+    def make(self, folder):
+        for row in self.expected:
+            annotated.image(folder / row["path"])
+        write(f"{folder}/labels/train/a.txt", "1 0.5 0.25 0.5 0.25\n\n")
+        write(f"{folder}/labels/val/c.txt", "0 0 0.25 0.5 0.5 0.25 1\n")
+        write(f"{folder}/labels/train/classes.txt", "cat\ndog\n")
+        write(f"{folder}/data.yaml", "train: images/train\nval: images/val\nnames: [cat, dog]\n")
+        return (f"{folder}/data.yaml",)
+
+    def missing(self, folder):
+        return (f"{folder}/nowhere.yaml",)
+
+
+class TestYoloToClassify(TestYolo):
+    expected = [  # noqa: RUF012
+        {"path": "train/cat/a.png", "split": "train", "label": "cat"},
+        {"path": "train/dog/b.png", "split": "train", "label": "dog"},
+        {"path": "val/dog/c.png", "split": "val", "label": "dog"},
+    ]
+
+    def make(self, folder):
+        for row in self.expected:
+            annotated.image(folder / row["path"])
+        return (str(folder),)
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    """Three images to detect on, in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    for path in ("images/train/a.png", "images/train/b.png", "images/val/c.png"):
+        annotated.image(path)
+    write("labels/train/a.txt", "1 0.5 0.5 0.5 0.5\n0 0.25 0.25 0.5 0.5\n")
+    write("labels/val/c.txt", "0 0.5 0.5 1 1\n")
+    write("data.yaml", "train: images/train\nval: images/val\nnc: 2\nnames: {0: cat, 1: dog}\n")
+    return tmp_path
+
+
+def refused(error, **options):
+    with pytest.raises(error) as caught:
+        dfgen.build_manifest(yolo="data.yaml", **options)
+    return str(caught.value)
+
+
+def test_boxes_become_pixels(data):
+    frame = dfgen.build_manifest(yolo="data.yaml", out="m.parquet")
+    assert frame["id"].tolist() == ["images/train/a.png", "images/train/b.png", "images/val/c.png"]
+    assert frame["split"].tolist() == ["train", "train", "val"]
+    boxes = [[box.tolist() for box in boxes] for boxes in frame["boxes"]]
+    assert boxes == [[[10, 7.5, 30, 22.5], [0, 0, 20, 15]], [], [[0, 0, 40, 30]]]
+    assert [list(names) for names in frame["labels"]] == [["dog", "cat"], [], ["cat"]]
+    assert "polygons" not in frame
+    assert frame.attrs["dfgen"]["labels"]["boxes"]["box_format"] == "xyxy"
+    assert frame.attrs["dfgen"]["labels"]["labels"]["class_names"] == ["cat", "dog"]
+    back = dfgen.read_manifest("m.parquet")
+    pd.testing.assert_frame_equal(back, frame)
+    assert back.attrs == frame.attrs
+
+
+def test_polygons_become_pixels_and_boxes_around_them(data):
+    write("labels/train/b.txt", "1 0.5 0.5 0.75 0.5 0.5 1\n0 0.5 0.5 0.5 0.5\n")
+    frame = dfgen.build_manifest(yolo="data.yaml")
+    assert [box.tolist() for box in frame["boxes"][1]] == [[20, 15, 30, 30], [10, 7.5, 30, 22.5]]
+    assert [list(corners) for corners in frame["polygons"][1]] == [[20, 15, 30, 15, 20, 30], []]
+    assert frame["polygons"][0] is None
+
+
+@pytest.mark.filterwarnings("ignore:Split")
+def test_a_set_to_classify_has_labels(data):
+    for path in ("train/cat/a.png", "val/dog/b.png"):
+        annotated.image(f"sorted/{path}")
+    frame = dfgen.build_manifest(yolo="sorted")
+    assert frame["label"].tolist() == ["cat", "dog"]
+    assert frame["split"].tolist() == ["train", "val"]
+
+
+def test_lists_of_images_and_folders_elsewhere(data):
+    write("lists/train.txt", "./../x\n")
+    write("data.yaml", "train: lists/train.txt\nnames: [cat, dog]\n")
+    assert refused(ManifestError) == (
+        f'{data}/lists/train.txt, line 1: "./../x" leaves the folder of the data set by "..".'
+    )
+    write("lists/train.txt", f"images/train/a.png\n\n{data}/images/val/c.png\n")
+    frame = dfgen.build_manifest(yolo="data.yaml")
+    assert frame["id"].tolist() == ["images/train/a.png", "images/val/c.png"]
+    assert [len(names) for names in frame["labels"]] == [2, 1]
+    write("sub/data.yaml", "path: ..\ntrain: [images/train, images/val]\nnames: [cat, dog]\n")
+    assert len(dfgen.build_manifest(yolo="sub/data.yaml")) == 3
+    write("data.yaml", "train: ../images/train\nnames: [cat, dog]\n")
+    assert len(dfgen.build_manifest(yolo="data.yaml")) == 2
+
+
+def test_labels_may_lie_beside_the_folder_of_images_or_the_images(data):
+    for folder, images, labels in (("x", "train/images", "train/labels"), ("y", "train", "train")):
+        annotated.image(f"{folder}/{images}/a.png")
+        write(f"{folder}/{labels}/a.txt", "1 0.5 0.5 0.5 0.5\n")
+        write(f"{folder}/data.yaml", "train: train\nnames: [cat, dog]\n")
+        frame = dfgen.build_manifest(yolo=f"{folder}/data.yaml")
+        assert [list(names) for names in frame["labels"]] == [["dog"]]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("2 0.5 0.5 0.5 0.5",
+         "class 2 is out of range. data.yaml has 2 names: 0 to 1."),
+        ("-1 0.5 0.5 0.5 0.5",
+         "class -1 is out of range. data.yaml has 2 names: 0 to 1."),
+        ("0.5 0.5 0.5 0.5 0.5",
+         "class 0.5 is out of range. data.yaml has 2 names: 0 to 1."),
+        *((text, f'is "{text}", expected a class, x and y of the centre, width and height; or a '
+           "class, and x and y of three corners or more.")
+          for text in ("cat 0.5 0.5 0.5 0.5", "0 0.5 0.5 0.5", "0 1 1 1 1 1 1 1", "0 nan 1 1 1")),
+    ],
+)  # fmt: skip
+def test_a_line_that_is_no_label_is_refused_with_its_number(data, line, message):
+    write("labels/train/b.txt", f"0 0.5 0.5 0.5 0.5\n{line}\n")
+    colon = ":" if message.startswith("class") else ""
+    assert refused(ManifestError) == f"{data}/labels/train/b.txt, line 2{colon} {message}"
+
+
+def test_labels_without_an_image_are_refused_kept_or_dropped(data):
+    write("labels/train/x.txt", "0 0.5 0.5 0.5 0.5\n")
+    assert refused(ManifestError) == "\n".join(
+        [
+            f'Images in "{data}/images/train" and .txt files in "{data}/labels/train" do not match '
+            "by their relative paths.",
+            "1 of 2 .txt files have no image:",
+            '  "x"',
+            'Or go on with unmatched="keep" (missing labels, rows with a problem) or "drop" '
+            "(--unmatched keep|drop).",
+        ]
+    )
+    kept = dfgen.build_manifest(yolo="data.yaml", unmatched="keep").set_index("id")
+    assert kept.loc["labels/train/x", "problem"] == (
+        f"no image for these labels: {data}/labels/train/x.txt"
+    )
+    assert len(dfgen.build_manifest(yolo="data.yaml", unmatched="drop")) == 3
+
+
+def test_other_files_among_the_images_are_left_out_and_named(data):
+    write("images/train/notes.md", "x")
+    with pytest.warns(UserWarning) as caught:
+        dfgen.build_manifest(yolo="data.yaml")
+    assert [str(warning.message) for warning in caught] == [
+        "Left out: 1 path, .md: images/train/notes.md\nMove elsewhere what is no sample."
+    ]
+
+
+def test_boxes_that_cannot_be_are_problems_of_their_rows(data):
+    write("labels/train/a.txt", "1 0.5 0.5 -0.5 0.5\n")
+    write("labels/val/c.txt", "1 0.9 0.5 0.5 0.5\n")
+    assert dfgen.build_manifest(yolo="data.yaml")["problem"].fillna("").tolist() == [
+        "a box is inverted: dog (30, 7.5, 10, 22.5), the image is 40 x 30 pixels",
+        "",
+        "a box is outside the image: dog (26, 7.5, 46, 22.5), the image is 40 x 30 pixels",
+    ]
+
+
+def test_boxes_of_a_broken_image_are_not_known(data):
+    write("images/train/a.png", "text")
+    frame = dfgen.build_manifest(yolo="data.yaml")
+    assert frame["problem"].notna().tolist() == [True, False, False]
+    assert frame["boxes"][0] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("train: images/train\n",
+         "data.yaml has no names: the classes in the order of their numbers."),
+        ("names: [a, a]\ntrain: images/train\n",
+         "data.yaml: two classes have one name: ['a', 'a']."),
+        ("names: {0: a, 2: b}\ntrain: images/train\n",
+         "data.yaml: names have the numbers [0, 2], expected [0, 1]."),
+        ("names: [a]\nnc: 2\ntrain: images/train\n",
+         "data.yaml: nc is 2, and there are 1 names. Mend one."),
+        ("names: [a]\n", "data.yaml names no images: expected train, val, test."),
+        ("names: [a]\nkpt_shape: [17, 3]\n",
+         "data.yaml is of poses (kpt_shape), which dfgen does not read yet."),
+    ],
+)  # fmt: skip
+def test_a_data_file_that_says_too_little_is_refused(data, text, message):
+    write("data.yaml", text)
+    assert refused(ManifestError) == message
+
+
+def test_broken_yaml_is_refused_with_its_line_and_runs_no_code(data):
+    write("data.yaml", "names: [a\ntrain: x\n")
+    message = refused(ManifestError)
+    assert message.startswith("data.yaml cannot be read as YAML: ")
+    assert "line 2" in message
+    write("data.yaml", "names: !!python/object/apply:os.getcwd []\n")
+    assert refused(ManifestError).startswith("data.yaml cannot be read as YAML: ")
+
+
+def test_missing_places_are_named(data):
+    write("data.yaml", "train: nowhere\nnames: [a]\n")
+    assert refused(MissingFileError) == (
+        f"data.yaml names images in nowhere: there is no {data}/nowhere."
+    )
+    annotated.image("images/new/a.png")
+    write("data.yaml", "train: images/new\nnames: [a]\n")
+    assert refused(MissingFileError) == (
+        f'There is no folder "{data}/labels/new" of labels for the images in "{data}/images/new". '
+        "Without boxes, leave the folder out; only test may have none."
+    )
+    write("data.yaml", "test: images/new\nnames: [a]\n")
+    assert dfgen.build_manifest(yolo="data.yaml")["split"].tolist() == ["test"]
+
+
+def test_labels_that_vanish_are_named(data, monkeypatch):
+    listed = yolo.list_files
+
+    def vanishing(folder, suffixes):
+        paths = listed(folder, suffixes)
+        os.remove(f"{folder}/{paths[-1]}")
+        return paths
+
+    monkeypatch.setattr(yolo, "list_files", vanishing)
+    assert refused(MissingFileError) == (
+        f"{data}/labels/train/a.txt vanished while the folder was read. Build again when nothing "
+        "changes it."
+    )
+
+
+def test_two_images_of_one_name_are_refused(data):
+    annotated.image("images/train/a.jpg")
+    assert refused(ManifestError).startswith(
+        f'Two images in "{data}/images/train" have one name, "a.jpg" and "a.png", '
+    )
+
+
+def test_boxes_need_the_size_of_their_images(data):
+    assert refused(ArgumentError, facts="none") == (
+        "YOLO's boxes are shares of the image: its size is needed to make pixels of them. Leave "
+        'facts="none" (--facts none) out.'
+    )
