@@ -433,9 +433,9 @@ def test_arrays_come_back(tmp_path, array):
     assert (read_header(str(path)).format, read_header(str(path)).width) == ("npy", None)
 
 
-def header_of(shape, descr="<f8"):
+def header_of(shape, descr="<f8", padded=117):
     text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}"
-    body = text.encode().ljust(117) + b"\n"
+    body = text.encode().ljust(padded) + b"\n"
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(body)) + body
 
 
@@ -452,6 +452,13 @@ def test_messages_of_broken_arrays():
          "truncated .npy file: float64 of shape (1000000, 1000000, 1000) takes "
          f"{size:,} bytes after the header, 0 are there"),
         (header_of("(-1, 3)") + bytes(24), "broken .npy header: float64 of shape (-1, 3)"),
+        (b"\x93NUMPY\2\0\xff\xff\xff\xff" + header_of("(3,)")[10:],
+         "broken .npy header: EOF: reading array header, expected 4294967295 bytes got 118"),
+        (header_of("(3,)", padded=20_000) + bytes(24),
+         "broken .npy header: Header info length (20001) is large and may not be safe to load "
+         "securely."),
+        (b"\x89HDF\r\n\x1a\n",
+         'an HDF5 file is read by rows: name their column, as in index="index"'),
     ]:  # fmt: skip
         with pytest.raises(DecodeError) as error:
             decode_array(data)

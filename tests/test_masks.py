@@ -205,6 +205,10 @@ def test_files_that_hold_no_classes(row):
         broken.write(file.getvalue()[:700])
     with pytest.raises(DecodeError, match="broken png file: truncated or damaged"):
         Mask("mask", like=IMAGE)(row)
+    for palette in (None, {0: 0}):
+        np.save(f"{row['mask']}.npy", CLASSES)
+        with pytest.raises(DecodeError, match=r"the mask is a \.npy array, not an image"):
+            Mask("mask", like=IMAGE, palette=palette)({**row, "mask": f"{row['mask']}.npy"})
     with pytest.raises(MissingFileError, match="the file does not exist"):
         Mask("mask", like=IMAGE)({**row, "mask": "gone.png"})
 

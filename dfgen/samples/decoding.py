@@ -21,11 +21,11 @@ from dfgen.samples.headers import (
     BITS_PER_SAMPLE,
     EXTRA_SAMPLES,
     PILLOW,
-    array_header,
     check_size,
     parse_header,
     sniff,
     tiff_tags,
+    whole_array,
 )
 
 Pixels = npt.NDArray[Any]
@@ -129,19 +129,13 @@ def decode_array(data: bytes) -> npt.NDArray[Any]:
     Raises:
         DecodeError: not a .npy file, one of objects, or one shorter than its header promises.
     """
+    if data.startswith(b"\x89HDF"):
+        raise DecodeError('an HDF5 file is read by rows: name their column, as in index="index"')
     if not data.startswith(b"\x93NUMPY"):
         raise DecodeError(f"not a .npy file: it begins with {data[:8]!r}")
     file = io.BytesIO(data)
-    shape, fortran, dtype = array_header(file)
-    start, count = file.tell(), math.prod(shape)
-    if min(shape, default=0) < 0 or dtype.itemsize == 0:
-        raise DecodeError(f"broken .npy header: {dtype} of shape {shape}")
-    if len(data) - start < count * dtype.itemsize:
-        raise DecodeError(
-            f"truncated .npy file: {dtype} of shape {shape} takes {count * dtype.itemsize:,} bytes "
-            f"after the header, {len(data) - start:,} are there"
-        )
-    array = np.frombuffer(data, dtype, count, start)
+    shape, fortran, dtype = whole_array(file)
+    array = np.frombuffer(data, dtype, math.prod(shape), file.tell())
     return array.reshape(shape, order="F" if fortran else "C")
 
 

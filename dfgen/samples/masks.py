@@ -121,6 +121,8 @@ class Mask:
             raise DecodeError(
                 "the mask is a JPEG, which does not keep the values of pixels: save masks as PNG"
             )
+        if format not in _READERS:
+            raise DecodeError(f"the mask is a .{format} array, not an image: save masks as PNG")
         if self.palette is None or isinstance(self.palette[0][0], int):
             levels = _levels(data, format)
             return levels if self.palette is None else levels.astype(np.int32) + 1
