@@ -33,6 +33,7 @@ def main() -> Findings:
                 threads.ratio("dfgen, NumPy", GATHER),
                 0.9,
                 "x bare gather",
+                limit=limit_of_drain(),
             ),
             Verdict(
                 "arrays in memory, TensorFlow's fit, empty step",
@@ -88,6 +89,16 @@ def limit_of_fit() -> str:
         f"`fit` over ready arrays: where they share all CPUs at most "
         f"{gathering / (gathering + fitting):.2f} x. Both at once take {together:.1f} ms, as they "
         f"also share caches and memory: {gathering / together:.2f} x"
+    )
+
+
+def limit_of_drain() -> str:
+    """Return what a batch costs all threads together, beside the bare gather."""
+    gathering = cpu_milliseconds(lambda: bare_gather(IN_FLIGHT // THREADS or 1))
+    draining = cpu_milliseconds(drained(Passes.get_numpy_iterator))
+    return (
+        f"a batch takes {draining:.2f} ms of processor time, the bare gather {gathering:.2f} ms: "
+        f"the rest is {THREADS} threads and their consumer taking turns on {THREADS} CPUs"
     )
 
 

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pandas as pd
 from corpus import large_photographs, photographs, small_images
+from in_memory import rest
 from measure import THREADS, Findings, Verdict, alternate, finish
 
 import dfgen
@@ -52,6 +53,22 @@ def sequence_pass(
     def drain() -> int:
         with dfgen.Sequence(frame, x=image, batch_size=batch, workers=THREADS) as sequence:
             return sum(len(images) for (images,) in sequence)
+
+    return drain
+
+
+def process_pass(paths: list[str], size: int, batch: int = BATCH) -> Callable[[], int]:
+    """Pass after pass of a Sequence with processes, which take seconds to start."""
+    frame = pd.DataFrame({"id": np.arange(len(paths)), "path": paths})
+    image = dfgen.Image("path", size=(size, size))
+    sequence = dfgen.Sequence(
+        frame, x=image, batch_size=batch, workers=THREADS, use_multiprocessing=True
+    )
+
+    def drain() -> int:
+        rows = sum(len(images) for (images,) in sequence)
+        rest(sequence._loader)
+        return rows
 
     return drain
 

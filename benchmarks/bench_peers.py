@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import cv2
 import peers
-from bench_loader import BARE, bare_loop, sequence_pass
+from bench_loader import BARE, bare_loop, process_pass, sequence_pass
 from corpus import large_photographs, photographs, small_images
 from measure import THREADS, Findings, Rates, Verdict, alternate, finish
 from peers import Drain, Job
@@ -12,6 +12,7 @@ from peers import Drain, Job
 from dfgen.samples.decoding import prepare_worker
 
 DFGEN, ALIASED = "dfgen", "dfgen, antialias=False"
+PROCESSES = "dfgen, use_multiprocessing=True"
 TF_DATA = "tf.data by hand"
 PILLOW = "torch DataLoader, Pillow"
 EIGHTH = "decode at 1/8 alone"
@@ -36,6 +37,7 @@ def main() -> Findings:
             *verdicts_of_photographs(of_photographs),
             verdict_of_large(of_large),
             faster(of_small, "PNG 32x32", DFGEN, TF_DATA, 1.3, aim=1.7),
+            faster(of_small, "PNG 32x32", PROCESSES, TF_DATA, 1.3, aim=1.7),
         ],
         rates,
     )
@@ -90,6 +92,7 @@ def candidates_of_large(job: Job) -> dict[str, Drain]:
 
 def candidates_of_small(job: Job) -> dict[str, Drain]:
     return {
+        PROCESSES: process_pass(list(job.paths), job.size, job.batch),
         TF_DATA: peers.tf_data(job, peers.tf_data_png),
         **peers.installed(
             {
@@ -142,7 +145,7 @@ def faster(
     rates: Rates, what: str, candidate: str, peer: str, target: float, aim: float | None = None
 ) -> Verdict:
     """Compare; the limit is what the same decode and resize make without a pipeline."""
-    bare = candidate.replace(DFGEN, BARE)
+    bare = BARE if candidate == PROCESSES else candidate.replace(DFGEN, BARE)
     limit = f"{bare} on {THREADS} threads, without a pipeline: {rates.ratio(bare, peer):.2f} x"
     ratio = rates.ratio(candidate, peer)
     return Verdict(f"{what}, {candidate}", ratio, target, f"x {peer}", aim=aim, limit=limit)

@@ -16,6 +16,7 @@ from dfgen.training.generations import Generations
 
 pytestmark = pytest.mark.backend
 BACKEND = keras.backend.backend()
+EAGERLY = False  # its tracing takes longer than all steps of a test
 
 
 class Stopped(Exception):
@@ -39,7 +40,7 @@ class Stopper(Killer):
 def fit(folder, place=None, act=None, *, sequence=None, model=None, backup=(), **options):
     """Train for three epochs, or until a place; return the model, the Sequence and the history."""
     sequence = make_sequence() if sequence is None else sequence
-    model = make_model() if model is None else model
+    model = make_model(run_eagerly=EAGERLY) if model is None else model
     settings = {"save_freq": 1, **dict(backup)}
     callbacks = [dfgen.BackupAndRestore(folder, sequence, **settings)]
     if place is not None:
@@ -229,7 +230,7 @@ def test_sigterm_saves_after_the_step_and_leaves_the_program(whole, tmp_path, pl
     _, epoch, step = place
     saved = Generations(tmp_path).load()
     assert (saved[1]["epoch"], saved[1]["step"]) == (epoch, step + 1)
-    assert f"dfgen: SIGTERM. Saved to {tmp_path}: the same program goes on\n" in (
+    assert f"dfgen: SIGTERM; saved to {tmp_path}, to go on from there\n" in (
         capsys.readouterr().out
     )
     assert_same_weights(fit(tmp_path)[0], whole[0])
@@ -271,7 +272,11 @@ def test_after_a_fit_that_failed_sigterm_does_what_it_did_before(tmp_path):
     with handler_of_sigterm(handler):
         interrupted(tmp_path, ("step", 0, 3))
         terminate()
-    assert called == [signal.SIGTERM]
+        assert called == [signal.SIGTERM]
+        with pytest.raises(SystemExit):
+            fit(tmp_path, ("step", 0, 7), terminate)
+        assert called == [signal.SIGTERM] * 2
+        assert signal.getsignal(signal.SIGTERM) == handler
 
 
 def test_without_on_sigterm_the_handler_is_left_alone(tmp_path):

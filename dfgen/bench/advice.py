@@ -137,8 +137,13 @@ def _limit_point(
     point = f"{_NAMES[found.stage]} takes the largest part, {found.share:.0%} of the time"
     if found.without > made * (1 + _NEGLIGIBLE):
         point += f"; without it there would be {shown(found.without)} images/s at most"
-    if found.stage in ("hand-over", "own work"):
+    if found.stage == "hand-over":
         return f"{point}. Larger batches could shorten it."
+    if found.stage == "own work":
+        return (
+            f"{point}. Larger batches could shorten it, or use_multiprocessing=True: Python "
+            "runs one thread at a time."
+        )
     helps = ["faster storage" if found.stage == "read" else "files no larger than the model needs"]
     if found.stage == "resize" and antialias:
         helps.append("--no-antialias, Image(antialias=False), which aliases")

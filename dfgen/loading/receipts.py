@@ -219,11 +219,12 @@ class Ledger:
         wrong = np.flatnonzero(self._counts != 1)
         if not wrong.size and not self._surplus:
             return 0, 0
-        surplus, lack = self._surplus, self._lack
+        surplus, lack = list(self._surplus), list(self._lack)
         for number in wrong.tolist():
             _, due = self._order.batch(self.place.epoch, self._start.step + number)
             count = int(self._counts[number])
-            surplus, lack = [*surplus, *[due] * (count - 1)], [*lack, *[due] * (1 - count)]
+            surplus.extend([due] * (count - 1))
+            lack.extend([due] * (1 - count))
         none = np.empty(0, np.int64)
         taken, due = np.concatenate([none, *surplus]), np.concatenate([none, *lack])
         signs = np.repeat([1, -1], [len(taken), len(due)])

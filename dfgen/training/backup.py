@@ -159,7 +159,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         self._due, self._unsaved = False, 0
         if self._sigterm.noticed:
             folder = self._backups.folder
-            print(f"\ndfgen: SIGTERM. Saved to {folder}: the same program goes on", flush=True)
+            print(f"\ndfgen: SIGTERM; saved to {folder}, to go on from there", flush=True)
             self._sigterm.end()
 
     def _go_on(self, path: str, facts: Mapping[str, Any], arrays: Arrays) -> None:
@@ -168,9 +168,9 @@ class BackupAndRestore(keras.callbacks.Callback):
             print(f"dfgen: {path} is of a run that has ended: this one begins anew", flush=True)
             return
         epoch, step, steps = facts["epoch"], facts["step"], self.params["steps"]
+        self._sequence.load_state_dict(facts["input"])
         build(self.model, self._sequence.specs)
         restore(self.model, arrays)
-        self._sequence.load_state_dict(facts["input"])
         if step >= steps:
             print(f"dfgen: the end of epoch {epoch + 1}, with its validation, was cut off")
             epoch, step = epoch + 1, 0

@@ -73,7 +73,8 @@ class Sequence(Passes):
             part of it) weigh batch / real. Keras's `metrics=` ignore weights: use
             `weighted_metrics=`.
         workers: threads; None = the CPUs this process may use; 0 = the calling thread.
-        use_multiprocessing: a process for each worker, for transforms that hold the GIL.
+        use_multiprocessing: a process for each worker, for transforms that hold the GIL, and for
+            files of a few kB, of which threads make hardly more than one alone.
         max_queue_size: batches ready or in the making.
         limits: `dfgen.Limits`: bytes of batches in flight, seconds for one read.
         root: folder where relative paths of a frame begin; None = the working folder.
