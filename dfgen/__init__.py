@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from dfgen.manifest.resplit import split as split
     from dfgen.manifest.verify import verify as verify
     from dfgen.samples.features import Array as Array
+    from dfgen.samples.features import Boxes as Boxes
     from dfgen.samples.features import Image as Image
+    from dfgen.samples.features import Mask as Mask
     from dfgen.samples.tabular import Category as Category
     from dfgen.samples.tabular import Number as Number
     from dfgen.training.backup import BackupAndRestore as BackupAndRestore
@@ -26,11 +28,13 @@ if TYPE_CHECKING:
 _HOME = {
     "Array": "dfgen.samples.features",
     "BackupAndRestore": "dfgen.training.backup",
+    "Boxes": "dfgen.samples.features",
     "Category": "dfgen.samples.tabular",
     "DfgenError": "dfgen.errors",
     "Image": "dfgen.samples.features",
     "InputMonitor": "dfgen.training.callbacks",
     "Limits": "dfgen.loading.limits",
+    "Mask": "dfgen.samples.features",
     "Number": "dfgen.samples.tabular",
     "Sequence": "dfgen.training.sequence",
     "build_manifest": "dfgen.manifest.build",
@@ -45,11 +49,13 @@ __version__ = "0.1.0"
 __all__ = [
     "Array",
     "BackupAndRestore",
+    "Boxes",
     "Category",
     "DfgenError",
     "Image",
     "InputMonitor",
     "Limits",
+    "Mask",
     "Number",
     "Sequence",
     "build_manifest",

@@ -193,9 +193,9 @@ def test_a_broken_exif_block_leaves_the_pixels_and_gives_no_warning():
 def test_a_jpeg_decoded_smaller(name, color_mode, reduced):
     """It shows the same: on a smooth picture, the means over blocks of pixels."""
     data = FILES[name][0]
-    pixels, size = decode_reduced(data, color_mode, lambda size: reduced)
+    pixels, size, fewer = decode_reduced(data, color_mode, lambda size: reduced)
     assert pixels.shape == (-(-23 // reduced), -(-37 // reduced), CHANNELS[color_mode])
-    assert size == (23 / reduced, 37 / reduced)
+    assert (size, fewer) == ((23, 37), reduced)
     rows, columns = 23 // reduced, 37 // reduced
     whole = decode(data, color_mode)[: rows * reduced, : columns * reduced].astype(float)
     means = whole.reshape(rows, reduced, columns, reduced, -1).mean((1, 3))
@@ -208,17 +208,17 @@ def test_a_jpeg_decoded_smaller_is_turned(orientation):
     exif[0x0112] = orientation
     data = encoded(SMOOTH, "JPEG", exif=exif.tobytes())
     sizes = []
-    pixels, size = decode_reduced(data, "rgb", lambda size: sizes.append(size) or 2)
+    pixels, size, fewer = decode_reduced(data, "rgb", lambda size: sizes.append(size) or 2)
     height, width, _ = decode(data).shape
-    assert sizes == [(height, width)] and size == (height / 2, width / 2)
+    assert sizes == [(height, width)] and (size, fewer) == ((height, width), 2)
     upright = cv2.resize(decode(data), (pixels.shape[1], pixels.shape[0]))
     np.testing.assert_allclose(pixels.astype(int), upright, atol=12)
 
 
 def test_only_jpegs_are_decoded_smaller():
     for name in ("png-rgb", "webp", "gif", "tiff"):
-        pixels, size = decode_reduced(FILES[name][0], "rgb", lambda size: 8)
-        assert (pixels.shape, size) == ((23, 37, 3), (23, 37))
+        pixels, size, fewer = decode_reduced(FILES[name][0], "rgb", lambda size: 8)
+        assert (pixels.shape, size, fewer) == ((23, 37, 3), (23, 37), 1)
 
 
 def test_a_truncated_jpeg_decoded_smaller_is_refused():
@@ -433,9 +433,9 @@ def test_arrays_come_back(tmp_path, array):
     assert (read_header(str(path)).format, read_header(str(path)).width) == ("npy", None)
 
 
-def header_of(shape, descr="<f8"):
+def header_of(shape, descr="<f8", padded=117):
     text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}"
-    body = text.encode().ljust(117) + b"\n"
+    body = text.encode().ljust(padded) + b"\n"
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(body)) + body
 
 
@@ -452,6 +452,13 @@ def test_messages_of_broken_arrays():
          "truncated .npy file: float64 of shape (1000000, 1000000, 1000) takes "
          f"{size:,} bytes after the header, 0 are there"),
         (header_of("(-1, 3)") + bytes(24), "broken .npy header: float64 of shape (-1, 3)"),
+        (b"\x93NUMPY\2\0\xff\xff\xff\xff" + header_of("(3,)")[10:],
+         "broken .npy header: EOF: reading array header, expected 4294967295 bytes got 118"),
+        (header_of("(3,)", padded=20_000) + bytes(24),
+         "broken .npy header: Header info length (20001) is large and may not be safe to load "
+         "securely."),
+        (b"\x89HDF\r\n\x1a\n",
+         'an HDF5 file is read by rows: name their column, as in index="index"'),
     ]:  # fmt: skip
         with pytest.raises(DecodeError) as error:
             decode_array(data)

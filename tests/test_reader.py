@@ -42,9 +42,7 @@ def reader(parts, transform=None, ids=None):
 
 
 def sample_of(reader, row, rng=None):
-    batch = {
-        part.name: np.full((1, *part.spec.shape), 99, part.spec.dtype) for part in reader.parts
-    }
+    batch = {name: np.full((1, *spec.shape), 99, spec.dtype) for name, spec in reader.specs.items()}
     reader.gather(np.array([row]), batch)
     out = {name: array[0, ...] for name, array in batch.items()}
     reader.read(row, out, rng)
@@ -63,11 +61,12 @@ def where(parts, row, name="b"):
 
 
 def test_specs_tell_shape_and_dtype(parts):
-    assert [(part.name, part.spec.shape, part.spec.dtype.name) for part in parts] == [
+    specs = reader(parts).specs.items()
+    assert [(name, spec.shape, spec.dtype.name) for name, spec in specs] == [
         ("image", SHAPE, "float32"), ("raw", SHAPE, "uint8"), ("array", (2,), "float32"),
         ("number", (), "float32"), ("label", (2,), "float32"),
     ]  # fmt: skip
-    assert Part("label", CATEGORY, np.array([], np.int32)).spec.shape == (2,)
+    assert Part("label", CATEGORY, np.array([], np.int32)).specs["label"].shape == (2,)
 
 
 @pytest.mark.parametrize("row", [0, 1, 2])
@@ -181,7 +180,7 @@ def test_errors_name_the_row_and_its_paths(parts, tmp_path):
 
 
 def test_what_a_decoder_should_never_raise_names_the_row_too(parts, monkeypatch):
-    def read(self, path, out, store, watch):
+    def read(self, path, out, store, watch, *draw):
         raise error
 
     monkeypatch.setattr(Image, "read", read)

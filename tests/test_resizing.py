@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
 from dfgen.samples.decoding import decode_reduced
+from dfgen.samples.geometry import place
 from dfgen.samples.resizing import reduction, resize
 
 RNG = np.random.default_rng(0)
@@ -22,7 +23,7 @@ def noise(height, width, channels=3):
 
 def resized(pixels, size, how="stretch", antialias=True):
     out = np.full((*size, pixels.shape[2]), 77, np.uint8)
-    resize(pixels, how, antialias, out)
+    resize(pixels, place(pixels.shape[:2], size, size, how), out, antialias=antialias)
     return out
 
 
@@ -81,12 +82,19 @@ def loaded(pixels, format, size, how="stretch", antialias=True):
     """Return a file as `Image` reads it, beside Pillow's pixels of the same file."""
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, format, quality=92)
+    return read(file, size, how, antialias)[0], np.asarray(Image.open(file))
+
+
+def read(file, size, how, antialias):
+    """Return the array, and the pixels as they were decoded."""
     out = np.empty((*size, 3), np.uint8)
-    decoded, shown = decode_reduced(
-        file.getvalue(), "rgb", lambda shown: reduction(shown, out.shape, how, antialias)
+    decoded, shown, reduced = decode_reduced(
+        file.getvalue(),
+        "rgb",
+        lambda shown: reduction(place(shown, size, size, how), antialias=antialias),
     )
-    resize(decoded, how, antialias, out, shown)
-    return out, np.asarray(Image.open(file))
+    resize(decoded, place(shown, size, size, how), out, antialias=antialias, reduced=reduced)
+    return out, decoded
 
 
 def distance(one, other):
@@ -137,7 +145,7 @@ def test_crop_and_pad_of_a_jpeg_decoded_smaller(how, antialias):
     ],
 )
 def test_reduction_leaves_enough_of_the_part_that_is_used(size, wanted, how, antialias, expected):
-    assert reduction(size, (*wanted, 3), how, antialias) == expected
+    assert reduction(place(size, wanted, wanted, how), antialias=antialias) == expected
 
 
 @pytest.mark.parametrize("how", ["stretch", "crop", "pad"])
@@ -147,11 +155,7 @@ def test_a_turned_jpeg_is_decoded_smaller_too(orientation, how):
     exif[0x0112] = orientation
     file = io.BytesIO()
     Image.fromarray(photograph(403, 611)).save(file, "JPEG", quality=92, exif=exif.tobytes())
-    out = np.empty((60, 40, 3), np.uint8)
-    decoded, shown = decode_reduced(
-        file.getvalue(), "rgb", lambda shown: reduction(shown, out.shape, how, True)
-    )
-    resize(decoded, how, True, out, shown)
+    out, decoded = read(file, (60, 40), how, antialias=True)
     assert max(decoded.shape) < 310
     upright = np.asarray(ImageOps.exif_transpose(Image.open(file)))
     assert distance(out, resized(upright, (60, 40), how)) < 4

@@ -334,7 +334,8 @@ COLUMNS = "Columns: id, path, label."
         ),
         (
             {"scale": "0-1"},
-            "scale must be one of (None, '0..1', '-1..1', 'standardize'), got '0-1'",
+            "scale must be one of (None, '0..1', '-1..1', 'standardize') or a pair of numbers "
+            "(scale, offset), got '0-1'",
         ),
         (
             {"label_mode": "sparse"},
@@ -372,8 +373,7 @@ COLUMNS = "Columns: id, path, label."
         (
             {"x": dfgen.Image("path"), "scale": "0..1"},
             "image_size, color_mode and scale are for a column given by its name, but x gives "
-            "features: write them into the feature, Image(column='path', size=(4, 4), "
-            "resize='stretch', color_mode='rgb', scale='0..1', antialias=True)",
+            "features: write them into the feature, Image(size=(4, 4), scale='0..1')",
         ),
         (
             {"y": dfgen.Category("label"), "label_mode": "binary"},

@@ -72,8 +72,8 @@ class Maker:
         if self.reader.reads_rows or chunk.known:
             made = self._read_rows(chunk, arrays, watch, cancelled, blanks)
         if blanks:
-            for array in arrays.values():
-                array[list(blanks)] = 0
+            for name, array in arrays.items():
+                array[list(blanks)] = self.reader.specs[name].blank
         watch.counts["samples"] += made - len(blanks)
         return blanks
 
@@ -106,6 +106,6 @@ class Maker:
         return len(chunk.rows)
 
     def _rng(self, epoch: int, row: int) -> np.random.Generator | None:
-        if self.reader.transform is None:
+        if not self.reader.is_random:
             return None
         return sample_rng(self.seed, epoch, self.reader.id(row))

@@ -85,7 +85,7 @@ class Loader:
         self.batch_size = batch_size
         self.shuffle = shuffle
         self.workers = usable_cpus() if workers is None else whole("workers", workers)
-        self.specs = {part.name: part.spec for part in reader.parts}
+        self.specs = reader.specs
         self.problems: dict[int, str] = dict(problems or {})
         self._known = set(self.problems)
         self._weights = np.ones(rows, np.float32) if weights is None and skip else weights

@@ -21,11 +21,11 @@ from dfgen.samples.headers import (
     BITS_PER_SAMPLE,
     EXTRA_SAMPLES,
     PILLOW,
-    array_header,
     check_size,
     parse_header,
     sniff,
     tiff_tags,
+    whole_array,
 )
 
 Pixels = npt.NDArray[Any]
@@ -42,6 +42,8 @@ _CONVERSIONS = {
     (4, "grayscale"): cv2.COLOR_BGRA2GRAY,
 }  # fmt: skip
 
+_AS_GRAY = cv2.IMREAD_GRAYSCALE | cv2.IMREAD_IGNORE_ORIENTATION
+_AS_RGB = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
 _REDUCED = {
     1: 0,  # RGB or gray at 1/n: the names with COLOR in them mean BGR
     2: cv2.IMREAD_REDUCED_GRAYSCALE_2,
@@ -52,7 +54,11 @@ _REDUCED = {
 # EXIF orientation -> how to flip, after transposing from 5 on: 0 top to bottom, 1 left to right
 _FLIPS = {2: 1, 3: -1, 4: 0, 6: 1, 7: -1, 8: 0}
 
-_PNG_SIZE = struct.Struct(">16xII")  # signature, length and name of the first chunk; width, height
+_PNG_START = struct.Struct(">16xII9xI4s")  # width, height; length and name of the second chunk
+_PNG_FRAME = 57  # bytes of a PNG beside those of its pixels, where these are in one chunk
+
+BROKEN = (cv2.error, OSError, ValueError, SyntaxError, EOFError, DecompressionBombError)
+"""What decoders raise over broken files."""
 
 _PILLOW_MODES = {"grayscale": "L", "rgb": "RGB", "rgba": "RGBA"}
 
@@ -83,7 +89,7 @@ def decode(data: bytes, color_mode: str = "rgb") -> Pixels:
 
 def decode_reduced(
     data: bytes, color_mode: str, reduction: Callable[[tuple[int, int]], int]
-) -> tuple[Pixels, tuple[float, float]]:
+) -> tuple[Pixels, tuple[int, int], int]:
     """Decode one image as `decode`, a JPEG at 1/2, 1/4 or 1/8 of its size where that will do.
 
     Args:
@@ -92,8 +98,8 @@ def decode_reduced(
         reduction: told a JPEG's (height, width), returns 1, 2, 4 or 8.
 
     Returns:
-        The pixels, and the image's (height, width) in such pixels: 375 rows at 1/2 are 187.5, the
-        last of the 188 decoded ones stands out by half.
+        The pixels, the image's upright (height, width), and by how much the pixels are fewer: 375
+        rows at 1/2 are 187.5, the last of the 188 decoded ones stands out by half.
 
     Raises:
         DecodeError: the bytes are no image, or a broken one.
@@ -110,13 +116,11 @@ def decode_reduced(
             pixels = _direct(data, color_mode, reduced)
         else:
             pixels = DECODERS[format](data, color_mode)
-    except (cv2.error, OSError, ValueError, SyntaxError, EOFError, DecompressionBombError) as error:
+    except BROKEN as error:
         raise DecodeError(f"broken {format} file: {getattr(error, 'err', error)}") from error
     if orientation > 1:
-        pixels = _turn(pixels, orientation)
-    if reduced == 1:
-        return pixels, pixels.shape[:2]
-    return pixels, (size[0] / reduced, size[1] / reduced)
+        pixels = turn(pixels, orientation)
+    return pixels, pixels.shape[:2] if reduced == 1 else size, reduced
 
 
 def decode_array(data: bytes) -> npt.NDArray[Any]:
@@ -125,19 +129,13 @@ def decode_array(data: bytes) -> npt.NDArray[Any]:
     Raises:
         DecodeError: not a .npy file, one of objects, or one shorter than its header promises.
     """
+    if data.startswith(b"\x89HDF"):
+        raise DecodeError('an HDF5 file is read by rows: name their column, as in index="index"')
     if not data.startswith(b"\x93NUMPY"):
         raise DecodeError(f"not a .npy file: it begins with {data[:8]!r}")
     file = io.BytesIO(data)
-    shape, fortran, dtype = array_header(file)
-    start, count = file.tell(), math.prod(shape)
-    if min(shape, default=0) < 0 or dtype.itemsize == 0:
-        raise DecodeError(f"broken .npy header: {dtype} of shape {shape}")
-    if len(data) - start < count * dtype.itemsize:
-        raise DecodeError(
-            f"truncated .npy file: {dtype} of shape {shape} takes {count * dtype.itemsize:,} bytes "
-            f"after the header, {len(data) - start:,} are there"
-        )
-    array = np.frombuffer(data, dtype, count, start)
+    shape, fortran, dtype = whole_array(file)
+    array = np.frombuffer(data, dtype, math.prod(shape), file.tell())
     return array.reshape(shape, order="F" if fortran else "C")
 
 
@@ -157,8 +155,7 @@ def _with_opencv(data: bytes, color_mode: str) -> Pixels:
 
 def _direct(data: bytes, color_mode: str, reduced: int = 1) -> Pixels:
     """8 bits a channel: the decoder itself can make the colours, and a JPEG smaller."""
-    flags = cv2.IMREAD_GRAYSCALE if color_mode == "grayscale" else cv2.IMREAD_COLOR_RGB
-    flags |= cv2.IMREAD_IGNORE_ORIENTATION | _REDUCED[reduced]
+    flags = (_AS_GRAY if color_mode == "grayscale" else _AS_RGB) | _REDUCED[reduced]
     pixels = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
     if pixels is None:
         raise ValueError("truncated or damaged")
@@ -214,17 +211,19 @@ def _geometry(data: bytes, format: str) -> tuple[tuple[int, int], int]:
     """
     if format == "webp" and b"EXIF" not in data:
         return (0, 0), 1  # no WebP is larger than MAX_PIXELS
-    if format == "png" and len(data) > _PNG_SIZE.size and b"eXIf" not in data:
-        width, height = _PNG_SIZE.unpack_from(data)
-        check_size(width, height)
-        return (height, width), 1
+    if format == "png" and len(data) > _PNG_START.size:
+        width, height, length, name = _PNG_START.unpack_from(data)
+        alone = name == b"IDAT" and length == len(data) - _PNG_FRAME
+        if alone or b"eXIf" not in data:
+            check_size(width, height)
+            return (height, width), 1
     header = parse_header(io.BytesIO(data), format)
     if format == "tiff":  # both TIFF decoders turn by themselves
         return header.size, 1
     return header.size, header.orientation
 
 
-def _turn(pixels: Pixels, orientation: int) -> Pixels:
+def turn(pixels: Pixels, orientation: int) -> Pixels:
     """Turn pixels upright, by the table of EXIF 2.32, section 4.6.4, tag 0x0112."""
     turned = cv2.transpose(pixels) if orientation >= 5 else pixels
     if orientation in _FLIPS:

@@ -5,6 +5,7 @@ broken EXIF block must give no warning. Pillow reads the others.
 """
 
 import io
+import math
 import struct
 import tokenize
 from collections.abc import Callable
@@ -169,16 +170,37 @@ def array_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]
     try:
         version = np.lib.format.read_magic(file)
         if version == (1, 0):
-            header = np.lib.format.read_array_header_1_0(file)
+            shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
         else:
-            header = np.lib.format.read_array_header_2_0(file)
+            shape, fortran, dtype = np.lib.format.read_array_header_2_0(file)
     except (ValueError, SyntaxError, tokenize.TokenError) as error:
-        raise DecodeError(f"broken .npy header: {error}") from error
-    if header[2].hasobject:
+        # NumPy goes on to say how to unpickle it all the same
+        raise DecodeError(f"broken .npy header: {str(error).partition(chr(10))[0]}") from error
+    if dtype.hasobject:
         raise DecodeError(
             "a .npy file of Python objects: dfgen never unpickles; save plain numbers"
         )
-    return header
+    if min(shape, default=0) < 0 or dtype.itemsize == 0:
+        raise DecodeError(f"broken .npy header: {dtype} of shape {shape}")
+    return shape, fortran, dtype
+
+
+def whole_array(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Read the header of a .npy file, which is left where the numbers begin.
+
+    Raises:
+        DecodeError: as of `array_header`, or the file is shorter than the header promises.
+    """
+    shape, fortran, dtype = array_header(file)
+    start, wanted = file.tell(), math.prod(shape) * dtype.itemsize
+    there = file.seek(0, io.SEEK_END) - start
+    file.seek(start)
+    if there < wanted:
+        raise DecodeError(
+            f"truncated .npy file: {dtype} of shape {shape} takes {wanted:,} bytes after the "
+            f"header, {there:,} are there"
+        )
+    return shape, fortran, dtype
 
 
 def tiff_tags(file: IO[bytes]) -> dict[int, int]:

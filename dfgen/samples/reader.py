@@ -1,6 +1,6 @@
 """SampleReader: one row of the manifest to the arrays of one sample."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -10,25 +10,37 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dfgen.errors import DecodeError, MissingFileError, TransformError
-from dfgen.samples.features import ColumnFeature, Feature, FileFeature, Spec, Watch, unwatched
+from dfgen.samples.boxes import Boxes, BoxRows
+from dfgen.samples.features import ColumnFeature, Feature, FileFeature
+from dfgen.samples.geometry import Draw
+from dfgen.samples.images import Image
+from dfgen.samples.masks import Mask
+from dfgen.samples.spec import Spec, Values, Watch, unwatched
 from dfgen.samples.storage.files import Files
+from dfgen.samples.transforms import Sample, Transform, transformed
 
-Values = npt.NDArray[Any]
-Sample = dict[str, Values]
-Transform = Callable[[Sample, np.random.Generator], Sample]
+
+def labels_of(boxes: str) -> str:
+    """Return the name of the array of labels that goes with an array of boxes."""
+    return "labels" if boxes == "boxes" else f"{boxes}_labels"
 
 
 @dataclass(frozen=True)
 class Part:
-    """One array of the batch: its name, its feature, and what each row holds for it.
+    """One array of the batch, or a pair: its name, its feature, what each row holds for it.
 
-    `values` are the encoded numbers of a column feature, or the Arrow paths of a file feature; of
-    rows of array files, structs of `path` and `index`.
+    Args:
+        name: of the array; of `Boxes` that of the boxes.
+        feature: how it is made.
+        values: of all rows: the Arrow paths of files (of rows of array files, structs of `path`
+            and `index`), else what the feature's `encode` returns.
+        like: the name of the image that a mask or boxes belong to.
     """
 
     name: str
     feature: Feature
-    values: Values | pa.Array
+    values: Any
+    like: str | None = None
 
     @property
     def paths(self) -> pa.Array:
@@ -38,12 +50,15 @@ class Part:
         return self.values
 
     @property
-    def spec(self) -> Spec:
-        """Shape and dtype of one sample of this part."""
-        if isinstance(self.feature, FileFeature):
-            return self.feature.spec
-        example = self.feature.gather(self.values[:1])
-        return Spec(example.shape[1:], example.dtype)
+    def specs(self) -> dict[str, Spec]:
+        """Name -> shape and dtype of one sample."""
+        feature = self.feature
+        if isinstance(feature, Boxes):
+            return dict(zip((self.name, labels_of(self.name)), feature.specs, strict=True))
+        if isinstance(feature, FileFeature | Mask):
+            return {self.name: feature.spec}
+        example = feature.gather(self.values[:1])
+        return {self.name: Spec(example.shape[1:], example.dtype)}
 
 
 @dataclass(frozen=True)
@@ -73,9 +88,27 @@ class SampleReader:
         return value.item() if isinstance(value, np.generic) else value
 
     @cached_property
+    def specs(self) -> dict[str, Spec]:
+        """Name -> shape and dtype of one sample, of every array of the batch."""
+        return {name: spec for part in self.parts for name, spec in part.specs.items()}
+
+    @cached_property
     def reads_rows(self) -> bool:
         """Whether there is anything to do row by row: files to read, or a transform."""
         return bool(self._files) or self.transform is not None
+
+    @cached_property
+    def is_random(self) -> bool:
+        """Whether samples need a random generator."""
+        return bool(self._random) or self.transform is not None
+
+    @cached_property
+    def _random(self) -> dict[str, Image]:
+        return {
+            part.name: part.feature
+            for part in self.parts
+            if isinstance(part.feature, Image) and part.feature.is_random
+        }
 
     @cached_property
     def _files(self) -> list[tuple[str, FileFeature, pa.Array, Spec | None]]:
@@ -89,9 +122,45 @@ class SampleReader:
             if isinstance(feature := part.feature, FileFeature)
         ]
 
-    def _between(self, feature: FileFeature) -> Spec | None:
-        straight = self.transform is None and feature.sample_spec == feature.spec
-        return None if straight else feature.sample_spec
+    @cached_property
+    def _masks(self) -> list[tuple[str, Mask, pa.Array, Spec | None, str | None]]:
+        """What follows an image: as of files, and the image's name."""
+        return [
+            (part.name, feature, part.values, self._between(feature), part.like)
+            for part in self.parts
+            if isinstance(feature := part.feature, Mask)
+        ]
+
+    @cached_property
+    def _boxes(self) -> list[tuple[Part, Boxes, BoxRows, str | None]]:
+        return [
+            (part, feature, part.values, part.like)
+            for part in self.parts
+            if isinstance(feature := part.feature, Boxes)
+        ]
+
+    @cached_property
+    def _is_straight(self) -> bool:
+        """Whether a row is done when its files are read."""
+        return not (self.transform or self._scaled or self._masks or self._boxes)
+
+    def _between(self, feature: FileFeature | Mask) -> Spec | None:
+        if self.transform is not None:
+            return feature.sample_spec
+        return None if feature.made_spec == feature.spec else feature.made_spec
+
+    @cached_property
+    def _changed(self) -> dict[str, Spec]:
+        """What a transform may give back of another shape than it got."""
+        changed = {
+            part.name: part.feature.made_spec
+            for part in self.parts
+            if isinstance(part.feature, FileFeature | Mask)
+            and part.feature.made_spec != part.feature.sample_spec
+        }
+        for part, boxes, _, _ in self._boxes:
+            changed |= zip((part.name, labels_of(part.name)), boxes.sample_specs, strict=True)
+        return changed
 
     @cached_property
     def _columns(self) -> list[tuple[str, ColumnFeature, Values]]:
@@ -119,66 +188,80 @@ class SampleReader:
         Args:
             row: which row.
             out: name -> the sample's slice of the batch; column features are there already.
-            rng: the sample's random generator; used by the transform only.
+            rng: the sample's random generator, where `is_random`: for random crops and flips, in
+                the order of the parts, then for the transform.
             watch: is told each stage as it begins.
 
         Raises:
             DfgenError: of the kind that fits, naming the row's id and path.
         """
-        sample: Sample = dict(out)
+        draws = self._draw(rng) if self._random else {}
+        sample: Any = out if self._is_straight else dict(out)
         try:
+            geometries = {}
             for name, feature, values, spec in self._files:
                 if spec is not None:
                     sample[name] = np.empty(spec.shape, spec.dtype)
-                feature.read(values[row].as_py(), sample[name], self.store, watch)
+                geometries[name] = feature.read(
+                    values[row].as_py(), sample[name], self.store, watch, *draws.get(name, ())
+                )
+            if not self._is_straight:
+                self._follow(row, sample, geometries, watch)
         except (DecodeError, MissingFileError) as error:
             raise type(error)(f"{self.where(row)}: {error}") from error
         except MemoryError:
             raise
         except Exception as error:  # a decoder that raises what it never should
             raise DecodeError(f"{self.where(row)}: {type(error).__name__}: {error}") from error
+        if self._is_straight:
+            return
         if self.transform is not None:
             watch("transform")
             sample = self._transformed(row, sample, rng)
             for name, _, _ in self._columns:
                 out[name][...] = sample[name]
-        for name, feature, _, spec in self._files:
-            if spec is not None:
-                feature.finish(sample[name], out[name])
+        self._finish(sample, out)
 
-    def _transformed(self, row: int, sample: Sample, rng: np.random.Generator | None) -> Sample:
-        """Run the user's transform, and check that it gives back what it was given."""
-        expected = {name: (value.shape, value.dtype) for name, value in sample.items()}
-        try:
-            result = self.transform(dict(sample), rng)  # type: ignore[misc, arg-type]
-        except Exception as error:
-            raise TransformError(
-                f"{self.where(row)}: the transform raised {type(error).__name__}: {error}"
-            ) from error
-        if not isinstance(result, dict) or result.keys() != expected.keys():
-            got = list(result) if isinstance(result, dict) else type(result).__name__
-            raise TransformError(
-                f"{self.where(row)}: the transform returned {got}, expected a dict with the keys "
-                f"{list(expected)}"
+    def _draw(self, rng: Any) -> dict[str, tuple[Draw]]:
+        return {name: (image.draw(rng),) for name, image in self._random.items()}
+
+    def _follow(self, row: int, sample: Sample, geometries: Any, watch: Watch) -> None:
+        """Make what lies on the images."""
+        for name, mask, values, spec, like in self._masks:
+            if spec is not None:
+                sample[name] = np.empty(spec.shape, spec.dtype)
+            mask.read(values[row].as_py(), sample[name], self.store, geometries[like], watch)
+        for part, boxes, rows, like in self._boxes:
+            sample[part.name], sample[labels_of(part.name)] = boxes.sample(
+                rows, row, geometries[like]
             )
+
+    @cached_property
+    def _scaled(self) -> list[tuple[str, FileFeature | Mask]]:
+        """What does not go straight into the batch."""
+        files = [(name, feature) for name, feature, _, spec in self._files if spec is not None]
+        masks = [(name, mask) for name, mask, _, spec, _ in self._masks if spec is not None]
+        return [*files, *masks]
+
+    def _finish(self, sample: Sample, out: Mapping[str, Values]) -> None:
+        """Bring the sample into the form that the batch has."""
+        for name, feature in self._scaled:
+            feature.finish(sample[name], out[name])
+        for part, boxes, _, _ in self._boxes:
+            names = part.name, labels_of(part.name)
+            boxes.finish(sample[names[0]], sample[names[1]], (out[names[0]], out[names[1]]))
+
+    def _transformed(self, row: int, sample: Sample, rng: Any) -> Sample:
         try:
-            arrays = {name: np.asarray(value) for name, value in result.items()}
-        except ValueError as error:
-            raise TransformError(
-                f"{self.where(row)}: the transform returned what is no array: {error}"
-            ) from error
-        for name, (shape, dtype) in expected.items():
-            value = arrays[name]
-            if value.shape != shape or value.dtype != dtype:
-                raise TransformError(
-                    f"{self.where(row)}: the transform returned {name!r} as {value.dtype} of shape "
-                    f"{value.shape}, expected {dtype} of shape {shape}"
-                )
-        return arrays
+            found = transformed(self.transform, sample, rng, self._changed)  # type: ignore[arg-type]
+            for part, boxes, _, _ in self._boxes:
+                boxes.check_transformed(found[part.name], found[labels_of(part.name)])
+        except TransformError as error:
+            raise TransformError(f"{self.where(row)}: {error}") from error
+        return found
 
     def where(self, row: int) -> str:
         """Return the id and paths of a row, for messages."""
-        paths = [
-            f"{feature.column}={values[row].as_py()!r}" for _, feature, values, _ in self._files
-        ]
+        files = [*self._files, *(mask[:4] for mask in self._masks)]
+        paths = [f"{feature.column}={values[row].as_py()!r}" for _, feature, values, _ in files]
         return ", ".join([f"row id={self.id(row)!r}", *paths])

@@ -1,4 +1,4 @@
-"""Geometry: pixels of any size into an array of one size.
+"""Pixels of any size into an array of one size.
 
 benchmarks/bench_decode.py measures speed and distance from Pillow, beside what was not chosen.
 """
@@ -11,8 +11,17 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from dfgen.samples.geometry import Geometry
+
 Pixels = npt.NDArray[Any]
 Size = tuple[float, float]
+
+INTERPOLATIONS = {
+    "bilinear": cv2.INTER_LINEAR,
+    "nearest": cv2.INTER_NEAREST_EXACT,  # the nearest centre, as everywhere but in INTER_NEAREST
+    "area": cv2.INTER_AREA,
+}
+"""Keras's names. Not `"bicubic"`: made smaller, OpenCV's is no nearer to Pillow's than bilinear."""
 
 # A JPEG may be decoded smaller as long as it stays so many times larger than what is wanted. With
 # no filter after it, decoding smaller is the only filter there is: it is nearer to the photograph
@@ -22,52 +31,93 @@ _MARGIN_ALIASED = 0.8
 _MARGIN_OF_BLOCKS = 2  # means over blocks alias where the decoder does not
 
 
-def reduction(size: Size, shape: tuple[int, ...], resize: str, antialias: bool) -> int:
+def reduction(geometry: Geometry, interpolation: str = "bilinear", antialias: bool = True) -> int:
     """Return by how much a JPEG should be decoded smaller: 1, 2, 4 or 8.
 
     Args:
-        size: (height, width) of the image, upright.
-        shape: of the array to fill, (height, width, channels).
-        resize: as in `resize`.
+        geometry: of the image.
+        interpolation: as in `resize`.
         antialias: as in `resize`.
     """
-    scales = size[0] / shape[0], size[1] / shape[1]
-    scale = max(scales) if resize == "pad" else min(scales)
-    margin = _MARGIN if antialias else _MARGIN_ALIASED
+    _, source, target, _, _ = geometry
+    scale = min(source.height / target.height, source.width / target.width)
+    if interpolation == "nearest":
+        return 1
+    margin = _MARGIN if antialias or interpolation == "area" else _MARGIN_ALIASED
     return next((number for number in (8, 4, 2) if scale >= margin * number), 1)
 
 
 def resize(
-    pixels: Pixels, resize: str, antialias: bool, out: Pixels, size: Size | None = None
+    pixels: Pixels,
+    geometry: Geometry,
+    out: Pixels,
+    interpolation: str = "bilinear",
+    antialias: bool = True,
+    *,
+    reduced: int = 1,
+    fill_value: int = 0,
 ) -> None:
-    """Fill `out` with the resized image.
+    """Fill `out` with the pixels of an image.
 
     Args:
-        pixels: uint8, (height, width, channels).
-        resize: `"stretch"` changes the aspect ratio; `"crop"` cuts the largest centred part that
-            has the aspect ratio of `out`; `"pad"` fits the whole image in, centred on zeros.
-        antialias: filter before shrinking, close to Pillow's triangle as wide as the reduction;
-            False samples four neighbours, as TensorFlow's resize does by default.
-        out: uint8, (new height, new width, channels), C-contiguous.
-        size: (height, width) of what the pixels show, in pixels: less than their shape where a
-            JPEG decoded smaller ends within its last row or column. Default: their shape.
+        pixels: (height, width, channels), of the whole image upright; uint8 unless nearest.
+        geometry: where they land.
+        out: (*geometry.size, channels), of the dtype of `pixels`, C-contiguous.
+        interpolation: `"bilinear"`, `"nearest"`, or `"area"`: means over what falls into a pixel.
+        antialias: filter before shrinking by `"bilinear"`, close to Pillow's triangle as wide as
+            the reduction; False samples four neighbours, as TensorFlow's resize does by default.
+        reduced: by how much the image was decoded smaller. Where that is no whole number of
+            pixels, the last row or column stands out of the image.
+        fill_value: what stands where the image leaves some of `out` free.
     """
-    size = size or pixels.shape[:2]
-    if resize == "crop":
-        pixels = pixels[: max(1, round(size[0])), : max(1, round(size[1]))]
-        pixels = _centre(pixels, *_fit(out.shape, pixels.shape))
-        size = pixels.shape[:2]
-    elif resize == "pad":
-        out[...] = 0
-        out = _centre(out, *_fit(size, out.shape))
+    _, source, target, size, flip = geometry
+    if source == target and pixels.shape == out.shape:  # then all of the image is all of `out`
+        out[...] = pixels if not flip else cv2.flip(pixels, 1).reshape(out.shape)
+        return
+    top, height = _span(source.top, source.height, reduced)
+    left, width = _span(source.left, source.width, reduced)
+    part = pixels[top : top + math.ceil(height), left : left + math.ceil(width)]
+    whole = (0, 0, *size)
+    if target != whole:
+        out[...] = fill_value
+    rows, columns = (
+        _seen(target.top, target.height, size[0]),
+        _seen(target.left, target.width, size[1]),
+    )
+    seen = out[rows, columns]
+    if seen.shape[:2] == target[2:]:
+        _sample(part, (height, width), seen, interpolation, antialias)
+    elif seen.size:
+        made = np.empty((*target[2:], out.shape[2]), out.dtype)
+        _sample(part, (height, width), made, interpolation, antialias)
+        seen[...] = made[_hidden(target.top, rows), _hidden(target.left, columns)]
+    if flip:
+        out[...] = cv2.flip(out, 1).reshape(out.shape)
+
+
+def _span(start: int, length: int, reduced: int) -> tuple[int, float]:
+    """Return where the source starts, and its length, in pixels of an image decoded smaller."""
+    return (start, length) if reduced == 1 else (round(start / reduced), length / reduced)
+
+
+def _seen(start: int, length: int, size: int) -> slice:
+    return slice(max(start, 0), max(0, min(start + length, size)))
+
+
+def _hidden(start: int, seen: slice) -> slice:
+    return slice(seen.start - start, seen.stop - start)
+
+
+def _sample(pixels: Pixels, size: Size, out: Pixels, interpolation: str, antialias: bool) -> None:
+    """Fill all of `out` with `size` of the pixels."""
     if pixels.shape == out.shape:
         out[...] = pixels
         return
-    if antialias:
+    if antialias and interpolation == "bilinear":
         pixels, size = _without_detail(pixels, size, out.shape)
     # scales instead of a size: the last row and column may be cut
     scale_y, scale_x = out.shape[0] / size[0], out.shape[1] / size[1]
-    resized = cv2.resize(pixels, None, out, scale_x, scale_y, cv2.INTER_LINEAR)
+    resized = cv2.resize(pixels, None, out, scale_x, scale_y, INTERPOLATIONS[interpolation])
     if resized is not out:
         out[...] = resized.reshape(*resized.shape[:2], -1)[: out.shape[0], : out.shape[1]]
 
@@ -108,15 +158,3 @@ def _kernel(scale: float) -> Pixels:
     three = np.array([side, 1 - 2 * side, side], np.float32)
     kernel: Pixels = reduce(np.convolve, [three] * times)
     return kernel
-
-
-def _fit(inner: tuple[float, ...], outer: tuple[int, ...]) -> tuple[int, int]:
-    """Return the largest (height, width) within `outer` that has the aspect ratio of `inner`."""
-    scale = min(outer[0] / inner[0], outer[1] / inner[1])
-    return max(1, round(inner[0] * scale)), max(1, round(inner[1] * scale))
-
-
-def _centre(pixels: Pixels, height: int, width: int) -> Pixels:
-    """Return a view of the middle of an image."""
-    top, left = (pixels.shape[0] - height) // 2, (pixels.shape[1] - width) // 2
-    return pixels[top : top + height, left : left + width]

@@ -149,13 +149,13 @@ class Category:
             return
         names = tuple(self.class_names) if isinstance(self.class_names, Iterable) else ()
         if not all(isinstance(name, Hashable) for name in names):
-            raise ArgumentError(_no_classes(self.column, _listed(names)))
+            raise ArgumentError(_no_classes(self.column, shown(names)))
         if isinstance(self.class_names, str) or not names or len(set(names)) < len(names):
             raise ArgumentError(f"class_names must be distinct names, got {self.class_names!r}")
         if self.label_mode == "binary" and len(names) != 2:
             raise ArgumentError(
                 f'label_mode="binary" needs two classes, column {self.column!r} has '
-                f'{len(names)}: {_listed(names)}. Use label_mode="int" or "categorical"'
+                f'{len(names)}: {shown(names)}. Use label_mode="int" or "categorical"'
             )
         object.__setattr__(self, "class_names", names)
 
@@ -178,8 +178,8 @@ class Category:
         if codes.null_count:
             stray = pc.unique(values.filter(codes.is_null())).to_pylist()
             raise ManifestError(
-                f"column {self.column!r} holds {_listed(stray)} in {codes.null_count:,} rows, not "
-                f"among its class names: {_listed(self.class_names or ())}"
+                f"column {self.column!r} holds {shown(stray)} in {codes.null_count:,} rows, not "
+                f"among its class names: {shown(self.class_names or ())}"
             )
         encoded: Values = codes.to_numpy(zero_copy_only=False).astype(np.int32)
         return encoded
@@ -216,14 +216,15 @@ def _names(feature: Category, type: pa.DataType) -> pa.Array:
         return pa.array(feature.class_names, type)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         raise ManifestError(
-            f"class_names of column {feature.column!r} are {_listed(feature.class_names or ())}, "
+            f"class_names of column {feature.column!r} are {shown(feature.class_names or ())}, "
             f"but the column holds {type}: give names of that type"
         ) from None
 
 
-def _listed(values: Iterable[object]) -> str:
-    shown = [repr(value) for value in values]
-    return ", ".join(shown[:10]) + (f", ... ({len(shown):,} in all)" if len(shown) > 10 else "")
+def shown(values: Iterable[object]) -> str:
+    """Return the first ten values, for messages, and how many there are."""
+    texts = [repr(value) for value in values]
+    return ", ".join(texts[:10]) + (f", ... ({len(texts):,} in all)" if len(texts) > 10 else "")
 
 
 def _scalar(row: Mapping[str, Any], column: str) -> object:

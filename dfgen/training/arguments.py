@@ -18,7 +18,7 @@ _OLD_ARGUMENTS = {
     "y_col": "y",
 }
 _NO_LONGER = {
-    "interpolation": "images are resized bilinearly",
+    "interpolation": 'it belongs to the image: x=dfgen.Image("path", interpolation="nearest")',
     "subset": 'a split is a column of the manifest: df[df.split == "train"]',
     "validate_filenames": "build_manifest looks at every file once",
     "validation_split": 'a split is a column of the manifest: df[df.split == "train"]',

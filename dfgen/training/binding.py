@@ -4,7 +4,7 @@ import os
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,14 +13,14 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError
 from dfgen.manifest.schema import is_text, label_columns
-from dfgen.samples.features import Array, Feature, FileFeature, Image
+from dfgen.samples.features import Array, Boxes, Feature, FileFeature, Image, Mask
 from dfgen.samples.headers import EXTENSIONS
-from dfgen.samples.reader import Part
+from dfgen.samples.lists import is_list
+from dfgen.samples.reader import Part, labels_of
 from dfgen.samples.tabular import Category, Number
 from dfgen.training.columns import Columns, paths_of, whole_numbers
-
-Tree = Any
-"""One leaf, a list of leaves, or a dict of leaves."""
+from dfgen.training.likes import like, placed
+from dfgen.training.trees import Tree, leaves, map_leaves, name_leaves
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,10 @@ def _by_dtype(columns: Columns, name: str, kind: pa.DataType, options: Options) 
     if pa.types.is_dictionary(kind) or pa.types.is_boolean(kind) or is_text(kind):
         mode = options.label_mode or "int"
         return _given(columns, "y", Category(name, mode, options.class_names))
+    hint = f". Are these boxes? dfgen.Boxes({name!r}, labels=...)" if is_list(kind) else ""
     raise ArgumentError(
         f"column {name!r} holds {kind}: no feature is known for it. Columns of classes, numbers "
-        "and paths of files can be used"
+        f"and paths of files can be used{hint}"
     )
 
 
@@ -98,23 +99,44 @@ def _given(columns: Columns, argument: str, feature: object) -> Feature:
             f"{argument} must be a column name, a feature such as dfgen.Image, or a list or dict "
             f"of these, got {feature!r}"
         )
-    name = columns.check(f"{type(feature).__name__}", feature.column)
-    if not isinstance(feature, Category) or feature.class_names is not None:
+    for name in columns_of(feature):
+        columns.check(f"{type(feature).__name__}", name)
+    if not isinstance(feature, Category | Boxes) or feature.class_names is not None:
         return feature
-    values = columns[name]
+    if isinstance(feature, Category):
+        before = f'Before splitting: df["{name}"] = df["{name}"].astype("category"), or give'
+        return replace(feature, class_names=_class_names(name, columns[name], before))
+    labels = columns[name]
+    labels = pc.list_flatten(labels) if is_list(labels.type) else labels[:0]
+    if not len(labels) or pa.types.is_integer(labels.type) or pa.types.is_floating(labels.type):
+        return feature
+    return replace(feature, class_names=_class_names(name, labels, "Give"))
+
+
+def columns_of(feature: Feature) -> tuple[str, ...]:
+    """Return the columns that a feature reads."""
+    if isinstance(feature, Boxes):
+        return feature.column, feature.labels
+    if isinstance(feature, Array) and feature.index is not None:
+        return feature.column, feature.index
+    return (feature.column,)
+
+
+def _class_names(name: str, values: pa.Array, advice: str) -> tuple[object, ...]:
+    """Return the classes of a column that is not told them."""
     if pa.types.is_boolean(values.type):
-        return replace(feature, class_names=(False, True))
+        return False, True
     if pa.types.is_dictionary(values.type):
-        return replace(feature, class_names=tuple(values.dictionary.to_pylist()))
+        return tuple(values.dictionary.to_pylist())
     found = pc.unique(values).drop_null()
     class_names = found.take(pc.sort_indices(found)).to_pylist()
     shown = ", ".join(map(repr, class_names[:10])) + (", ..." if len(class_names) > 10 else "")
     _warn(
         f"column {name!r} is not categorical, so its {len(class_names):,} classes are numbered by "
         f"the sorted values of this frame: {shown}. Another frame may number them otherwise. "
-        f'Before splitting: df["{name}"] = df["{name}"].astype("category"), or give class_names='
+        f"{advice} class_names="
     )
-    return replace(feature, class_names=tuple(class_names))
+    return tuple(class_names)
 
 
 def _warn(message: str) -> None:
@@ -136,52 +158,9 @@ def default_y(columns: Columns, used: set[str | None]) -> str | None:
     return names[0] if names else None
 
 
-def leaves(tree: Tree) -> Iterator[Any]:
-    """Return the leaves of a tree in order."""
-    if isinstance(tree, Mapping):
-        yield from tree.values()
-    elif isinstance(tree, list | tuple):
-        yield from tree
-    elif tree is not None:
-        yield tree
-
-
-def map_leaves(function: Callable[[Any], Any], tree: Tree) -> Tree:
-    """Return the tree with each leaf replaced; lists become tuples, as TensorFlow needs."""
-    if isinstance(tree, Mapping):
-        return {key: function(leaf) for key, leaf in tree.items()}
-    if isinstance(tree, list | tuple):
-        return tuple(function(leaf) for leaf in tree)
-    return None if tree is None else function(tree)
-
-
 def _suffix(paths: pa.Array) -> str:
     """Return the extension of the first path, in lower case."""
     return os.path.splitext(str(paths[0].as_py() or ""))[1].lower()
-
-
-def name_leaves(x: Tree, y: Tree) -> tuple[Tree, Tree]:
-    """Return both trees with features replaced by names: a dict's key, else the kind.
-
-    Kinds that occur more than once are numbered: `image_0`, `image_1`.
-    """
-    plain = [f.kind for tree in (x, y) if not isinstance(tree, Mapping) for f in leaves(tree)]
-    seen: Counter[str] = Counter()
-
-    def name(feature: Feature) -> str:
-        kind = feature.kind
-        seen[kind] += 1
-        return kind if plain.count(kind) == 1 else f"{kind}_{seen[kind] - 1}"
-
-    named = [
-        {key: key for key in tree} if isinstance(tree, Mapping) else map_leaves(name, tree)
-        for tree in (x, y)
-    ]
-    names = [*leaves(named[0]), *leaves(named[1])]
-    twice = [str(name) for name, count in Counter(names).items() if count > 1]
-    if twice:
-        raise ArgumentError(f"x and y both have an entry named {twice[0]!r}: rename one")
-    return named[0], named[1]
 
 
 def _check_used(given: tuple[Tree, Tree], bound: tuple[Tree, Tree], options: Options) -> None:
@@ -226,14 +205,23 @@ class Binding:
     def __getitem__(self, name: str) -> Part:
         return next(part for part in self.parts if part.name == name)
 
+    def arrays(self, tree: Tree) -> Tree:
+        """Return `x` or `y` with the names of arrays: two of them for boxes."""
+
+        def named(name: str) -> Tree:
+            boxes = isinstance(self[name].feature, Boxes)
+            return {"boxes": name, "labels": labels_of(name)} if boxes else name
+
+        return map_leaves(named, tree)
+
     @property
     def class_names(self) -> list[Any] | dict[str, list[Any]] | None:
         """The class names of y in the order of their numbers; by name where y has several."""
         features = {name: self[name].feature for name in leaves(self.y)}
         names = {
-            name: list(feature.class_names or ())
+            name: list(feature.class_names)
             for name, feature in features.items()
-            if isinstance(feature, Category)
+            if isinstance(feature, Category | Boxes) and feature.class_names is not None
         }
         return names.get(self.y) if isinstance(self.y, str) else names or None
 
@@ -261,8 +249,7 @@ def bind(
     given = (x, y)
     x = map_leaves(lambda leaf: x_feature(columns, leaf, options), x)
     if y is None and options.label_mode is not None:
-        indices = {feature.index for feature in leaves(x) if isinstance(feature, Array)}
-        y = default_y(columns, taken | indices | {feature.column for feature in leaves(x)})
+        y = default_y(columns, taken.union(*map(columns_of, leaves(x))))
         given = (given[0], y)
     y = map_leaves(lambda leaf: y_feature(columns, leaf, options), y)
     x_names, y_names = name_leaves(x, y)
@@ -270,17 +257,38 @@ def bind(
     if not any(True for _ in leaves(x)):
         raise ArgumentError(f"x={x!r} names no input: give a column, a feature, a list or a dict")
     _check_used(given, (x, y), options)
-    parts = [part(columns, *pair, root) for pair in zip(names, features, strict=True)]
-    return Binding(x_names, y_names, tuple(parts))
+    _check_names(names, features)
+    named = dict(zip(names, features, strict=True))
+    return Binding(x_names, y_names, tuple(part(columns, name, named, root) for name in names))
 
 
-def part(columns: Columns, name: str, feature: Feature, root: str | None) -> Part:
-    """Return the part of a sample that a feature makes, with its values."""
-    values = columns[feature.column]
-    if isinstance(feature, FileFeature):
-        paths = paths_of(values, feature.column, root)
+def part(columns: Columns, name: str, named: Mapping[str, Feature], root: str | None) -> Part:
+    """Return the part of a sample that a feature makes, with its values.
+
+    Args:
+        columns: of the manifest.
+        name: of the part.
+        named: name -> feature, of all parts.
+        root: where relative paths begin, or None.
+    """
+    feature = named[name]
+    image = like(named, feature)
+    if isinstance(feature, FileFeature | Mask):
+        values = paths_of(columns[feature.column], feature.column, root)
         if isinstance(feature, Array) and feature.index is not None:
             rows = whole_numbers(columns, feature.index)
-            paths = pa.StructArray.from_arrays([paths, rows], ["path", "index"])
-        return Part(name, feature, paths)
-    return Part(name, feature, feature.encode(values))
+            values = pa.StructArray.from_arrays([values, rows], ["path", "index"])
+    else:
+        values = feature.encode(*(columns[column] for column in columns_of(feature)))
+    return Part(name, placed(feature, named.get(image or "")), values, image)
+
+
+def _check_names(names: list[str], features: list[Feature]) -> None:
+    labels = [
+        labels_of(name)
+        for name, feature in zip(names, features, strict=True)
+        if isinstance(feature, Boxes)
+    ]
+    twice = [str(name) for name, count in Counter([*names, *labels]).items() if count > 1]
+    if twice:
+        raise ArgumentError(f"x and y both have an entry named {twice[0]!r}: rename one")

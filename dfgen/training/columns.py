@@ -3,7 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from dfgen.errors import ManifestError, did_you_mean
 from dfgen.manifest.io import read_table
 from dfgen.manifest.schema import is_text, validate
+from dfgen.samples.features import Boxes
 from dfgen.samples.reader import Part, SampleReader
 
 _BLOCK = 65_536  # ids made Python objects at once
@@ -77,16 +78,41 @@ def _to_arrow(values: "pd.Series[Any]") -> pa.Array:
     try:
         array = pa.array(values, from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
-        if not all(isinstance(value, str | os.PathLike) for value in values.dropna()):
-            kinds = sorted({type(value).__name__ for value in values.dropna()})
+        given = values.dropna()
+        if all(isinstance(value, str | os.PathLike) for value in given):
+            array = pa.array(values.map(os.fspath, na_action="ignore"), pa.large_string())
+        elif all(isinstance(value, list | tuple | np.ndarray) for value in given):
+            array = _lists_to_arrow(values)
+        else:
+            kinds = sorted({type(value).__name__ for value in given})
             raise ManifestError(
                 f"column {values.name!r} mixes {', '.join(kinds)}: give it one type, as with "
                 f"df[{values.name!r}] = df[{values.name!r}].astype(str)"
             ) from None
-        array = pa.array(values.map(os.fspath, na_action="ignore"), pa.large_string())
     if isinstance(array, pa.ChunkedArray):
         array = pa.concat_arrays(array.chunks)
     return array.cast(pa.large_string()) if is_text(array.type) else array
+
+
+def _lists_to_arrow(values: "pd.Series[Any]") -> pa.Array:
+    """Return lists that Arrow does not take as they are, such as arrays of boxes."""
+    try:
+        return pa.array(values.map(list, na_action="ignore"), from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        kinds = sorted({type(entry).__name__ for entry in _entries(values.dropna())})
+        raise ManifestError(
+            f"column {values.name!r} has lists that mix {', '.join(kinds)}: give all entries one "
+            "type"
+        ) from None
+
+
+def _entries(lists: Iterable[Any]) -> Iterator[Any]:
+    """Return what is in lists of lists."""
+    for entry in lists:
+        if isinstance(entry, list | tuple | np.ndarray):
+            yield from _entries(entry)
+        else:
+            yield entry
 
 
 def open_manifest(manifest: object, root: str | os.PathLike[str] | None) -> "Columns":
@@ -140,9 +166,15 @@ def labels_digest(parts: Iterable[Part]) -> str:
     """Return a digest of the targets of every row, 16 hexadecimal digits; files have no part."""
     digest = blake2b(digest_size=8)
     for part in parts:
-        if isinstance(part.values, np.ndarray):
-            digest.update(repr((part.name, part.feature, part.values.shape)).encode())
-            digest.update(np.ascontiguousarray(part.values).tobytes())
+        values: tuple[Any, ...] = (part.values,)
+        feature = part.feature
+        if isinstance(feature, Boxes):  # whichever image they are drawn on
+            values = part.values.offsets, part.values.boxes, part.values.labels
+            feature = replace(feature, like=None)
+        for array in values:
+            if isinstance(array, np.ndarray):
+                digest.update(repr((part.name, feature, array.shape)).encode())
+                digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
 
 

@@ -8,8 +8,9 @@ import keras
 import numpy as np
 
 from dfgen.loading.making import Batch
-from dfgen.samples.features import Image, Spec
-from dfgen.training.binding import Binding, map_leaves
+from dfgen.samples.features import Image, Mask, Spec
+from dfgen.training.binding import Binding
+from dfgen.training.trees import map_leaves
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,11 @@ class Layout:
 
     def _nest(self, named: Mapping[str, Any]) -> tuple[Any, ...]:
         trees = (self.x,) if self.y is None else (self.x, self.y)
-        return tuple(map_leaves(named.__getitem__, tree) for tree in trees)
+
+        def find(tree: Any) -> Any:
+            return named[tree] if isinstance(tree, str) else map_leaves(find, tree)
+
+        return tuple(map(find, trees))
 
     def _array(self, name: str, array: Any) -> Any:
         return np.ascontiguousarray(np.moveaxis(array, -1, 1)) if self._turns(name) else array
@@ -56,5 +61,6 @@ class Layout:
 
 def layout_of(binding: Binding, weighted: bool) -> Layout:
     """Return the layout of bound inputs and targets; weights are for targets alone."""
-    images = {part.name for part in binding.parts if isinstance(part.feature, Image)}
-    return Layout(binding.x, binding.y, frozenset(images), weighted and binding.y is not None)
+    images = {part.name for part in binding.parts if isinstance(part.feature, Image | Mask)}
+    x, y = binding.arrays(binding.x), binding.arrays(binding.y)
+    return Layout(x, y, frozenset(images), weighted and y is not None)

@@ -16,10 +16,11 @@ from dfgen.loading.order import whole
 from dfgen.loading.receipts import Receipt
 from dfgen.loading.state import State, check_state, ids_digest, make_state
 from dfgen.samples.features import Image
-from dfgen.samples.reader import SampleReader, Transform
+from dfgen.samples.reader import SampleReader
 from dfgen.samples.tabular import LABEL_MODES, one_of
+from dfgen.samples.transforms import Transform
 from dfgen.training.arguments import refuse_unknown
-from dfgen.training.binding import Options, Tree, bind, leaves
+from dfgen.training.binding import Options, bind
 from dfgen.training.columns import (
     ids_of,
     known_problems,
@@ -32,6 +33,7 @@ from dfgen.training.hosts import resolve_shard
 from dfgen.training.layout import layout_of
 from dfgen.training.passes import Passes
 from dfgen.training.progress import Progress
+from dfgen.training.trees import Tree, leaves
 from dfgen.training.weights import row_weights
 
 
@@ -57,14 +59,15 @@ class Sequence(Passes):
         label_mode: `"int"` (int32), `"categorical"` (one-hot float32), `"binary"` (float32 of shape
             (batch, 1)), or None: no targets.
         class_names: the classes in the order of their numbers; None takes the column's categories.
-        scale: None leaves images uint8 0..255; `"0..1"`, `"-1..1"` or `"standardize"` (each image)
-            gives float32.
+        scale: None leaves images uint8 0..255; `"0..1"`, `"-1..1"`, `"standardize"` (each image)
+            or a pair (scale, offset) gives float32.
         shuffle: another order each epoch.
         seed: of the order and of the transform's generators; None draws one.
         drop_remainder: leave out a short last batch.
         transform: `transform(sample, rng) -> sample`, in the workers, after resizing and before
             scaling. `sample` is a dict of arrays: by its key in a dict x or y, else `image`,
-            `array`, `number`, `label`, numbered (`image_0`) where there are several.
+            `mask`, `array`, `number`, `label`, numbered (`image_0`) where there are several; boxes
+            are `boxes` and `labels`, or `key` and `key_labels`.
         on_error: `"raise"`, or `"skip"`: a bad row keeps its place with zeros and weight 0, is
             listed in `problems`, and the real rows of its batch (with `shard`, of this process's
             part of it) weigh batch / real. Keras's `metrics=` ignore weights: use
@@ -108,7 +111,7 @@ class Sequence(Passes):
         color_mode: str = "rgb",
         label_mode: str | None = "int",
         class_names: list[Any] | tuple[Any, ...] | None = None,
-        scale: str | None = None,
+        scale: str | tuple[float, float] | None = None,
         shuffle: bool = True,
         seed: int | None = 0,
         drop_remainder: bool = False,

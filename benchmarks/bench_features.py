@@ -1,0 +1,110 @@
+"""What do masks, boxes, random crops and flips cost beside the decoding of their images?"""
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+import cv2
+import numpy as np
+import pandas as pd
+import PIL.Image
+from corpus import photographs
+from measure import Findings, Rates, Verdict, alternate, finish
+
+import dfgen
+from dfgen.loading.chunks import Chunk, Maker
+from dfgen.loading.metrics import Watch
+from dfgen.samples.decoding import prepare_worker
+
+SIZE, LOAD_SIZE = (224, 224), (256, 256)
+FILES = 240
+PALETTE = {(64 * number, 0, 255): number for number in range(4)}
+
+PLAIN = dfgen.Image(size=SIZE)
+CENTRE = dfgen.Image(size=SIZE, load_size=LOAD_SIZE)
+RANDOM = dfgen.Image(size=SIZE, load_size=LOAD_SIZE, crop="random", flip="horizontal")
+BOXES = dfgen.Boxes(class_names=("a", "b"))
+
+
+def main() -> Findings:
+    prepare_worker()
+    with tempfile.TemporaryDirectory() as folder:
+        frame = make_frame(photographs()[:FILES], Path(folder))
+        rates = alternate(
+            {
+                "image": filled(frame, PLAIN),
+                "centre of load_size": filled(frame, CENTRE),
+                "random crop and flip": filled(frame, RANDOM),
+                "boxes": filled(frame, PLAIN, BOXES),
+                "mask as an image": filled(frame, decoded("mask", "grayscale")),
+                "mask": filled(frame, PLAIN, dfgen.Mask("mask")),
+                "colours as an image": filled(frame, decoded("colours", "rgb")),
+                "mask in colours": filled(frame, PLAIN, dfgen.Mask("colours", palette=PALETTE)),
+            }
+        )
+    print("\nJPEG 500x375 -> 224 and its PNG mask, one thread", end="")
+    rates.show("rows", "image")
+    return finish(
+        [
+            cost("mask and image", rates, "mask", "mask as an image"),
+            cost("mask in colours and image", rates, "mask in colours", "colours as an image"),
+            share("random crop and flip", rates, "random crop and flip", "centre of load_size"),
+            share("random crop and flip, beside no crop", rates, "random crop and flip", "image"),
+            share("boxes", rates, "boxes", "image"),
+        ]
+    )
+
+
+def decoded(column: str, color_mode: str) -> dfgen.Image:
+    return dfgen.Image(column, size=SIZE, color_mode=color_mode, interpolation="nearest")
+
+
+def cost(what: str, rates: Rates, both: str, mask: str) -> Verdict:
+    """Compare the time of both with that of the two decodes one after the other."""
+    rounds = zip(*(rates.rounds[name] for name in (both, "image", mask)), strict=True)
+    time = median(1 / one / (1 / image + 1 / other) for one, image, other in rounds)
+    return Verdict(what, time, 1.1, "x time of two decodes", at_most=True)
+
+
+def share(what: str, rates: Rates, candidate: str, baseline: str) -> Verdict:
+    time = rates.ratio(baseline, candidate)
+    return Verdict(what, time, 1.05, f"x time of {baseline}", at_most=True)
+
+
+def filled(frame: pd.DataFrame, x: dfgen.Image, y: object = None) -> Callable[[], int]:
+    """Make all rows in this thread, into one buffer."""
+    mode = None if y is None else "int"
+    sequence = dfgen.Sequence(frame, x, y, label_mode=mode, workers=0)
+    reader = sequence._loader.reader
+    out = {name: np.empty((16, *spec.shape), spec.dtype) for name, spec in reader.specs.items()}
+    maker, watch = Maker(reader, seed=0, skip=False), Watch()
+
+    def run() -> int:
+        for first in range(0, len(frame), 16):
+            maker.fill(Chunk(0, np.arange(first, first + 16)), out, watch)
+        return len(frame)
+
+    return run
+
+
+def make_frame(files: list[Path], folder: Path) -> pd.DataFrame:
+    """Return images with masks of four classes as smooth as drawn ones, and four boxes each."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for number, file in enumerate(files):
+        with PIL.Image.open(file) as image:
+            width, height = image.size
+        coarse = rng.integers(0, 4, (6, 8), dtype=np.uint8)
+        classes = cv2.resize(coarse, (width, height), interpolation=cv2.INTER_NEAREST)
+        classes = cv2.medianBlur(classes, 31)
+        mask, colours = f"{folder}/{number}.png", f"{folder}/{number}_colours.png"
+        cv2.imwrite(mask, classes)
+        cv2.imwrite(colours, np.array(list(PALETTE), np.uint8)[classes][..., ::-1])
+        boxes = [[10 * n, 10, 10 * n + 50, 90] for n in range(4)]
+        rows.append((str(file), mask, colours, boxes, ["a", "b", "a", "b"]))
+    return pd.DataFrame(rows, columns=["path", "mask", "colours", "boxes", "labels"])
+
+
+if __name__ == "__main__":
+    main()

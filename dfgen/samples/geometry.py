@@ -1,0 +1,139 @@
+"""Geometry: where the pixels of an image land, and its boxes with them. No pixels here.
+
+Coordinates are continuous: a pixel is the square between two whole numbers, as in Keras's boxes.
+"""
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Size = tuple[int, int]
+Boxes = npt.NDArray[Any]
+
+RESIZE = ("stretch", "crop", "pad", "crop_or_pad")
+
+
+class Box(NamedTuple):
+    """A rectangle of whole pixels."""
+
+    top: int
+    left: int
+    height: int
+    width: int
+
+
+class Draw(NamedTuple):
+    """What chance has decided for one sample.
+
+    Args:
+        y, x: where a crop lies, from 0 (top, left) to 1 (bottom, right); None = the centre.
+        flip: whether left and right are exchanged.
+    """
+
+    y: float | None = None
+    x: float | None = None
+    flip: bool = False
+
+
+STILL = Draw()
+"""No chance: crops are centred, nothing is flipped."""
+
+
+class Geometry(NamedTuple):
+    """How an upright image becomes an array: `source` is resized to `target`, which is then seen.
+
+    Args:
+        image: (height, width) of the upright image.
+        source: the part of it that is used.
+        target: where that lands; it may stand out of the array.
+        size: (height, width) of the array; zeros where `target` leaves some of it free.
+        flip: whether left and right of the array are exchanged in the end.
+    """
+
+    image: Size
+    source: Box
+    target: Box
+    size: Size
+    flip: bool
+
+
+@lru_cache(maxsize=4096)  # 3 microseconds, which counts for images of 32x32
+def place(image: Size, size: Size, load_size: Size, resize: str, draw: Draw = STILL) -> Geometry:
+    """Return the geometry of one image.
+
+    A crop from `load_size` to `size` is taken in the image, rounded to its whole pixels, before it
+    is made smaller: the pixels that are not wanted need not be made. Where it is enlarged, whole
+    pixels are too coarse, and the crop is taken afterwards.
+
+    Args:
+        image: (height, width) of the upright image.
+        size: (height, width) of the array.
+        load_size: (height, width) that the image is resized to; `size` is cropped from it.
+        resize: `"stretch"`, `"crop"`, `"pad"` or `"crop_or_pad"`, as in `dfgen.Image`.
+        draw: what chance has decided.
+    """
+    used = filled = (min(image[0], load_size[0]), min(image[1], load_size[1]))
+    if resize != "crop_or_pad":
+        used = _fit(load_size, image) if resize == "crop" else image
+        filled = _fit(image, load_size) if resize == "pad" else load_size
+    top, height, first_row, rows = _along(
+        image[0], used[0], filled[0], load_size[0], size[0], draw.y
+    )
+    left, width, first_column, columns = _along(
+        image[1], used[1], filled[1], load_size[1], size[1], draw.x
+    )
+    source = Box(top, left, height, width)
+    return Geometry(image, source, Box(first_row, first_column, rows, columns), size, draw.flip)
+
+
+def move(boxes: Boxes, geometry: Geometry) -> tuple[Boxes, npt.NDArray[np.bool_]]:
+    """Return the boxes as they stand in the array, clipped to what is seen, and which are left.
+
+    Boxes without any area there are not left, as in `keras.utils.bounding_boxes`.
+
+    Args:
+        boxes: xyxy in pixels of the upright image, shape (boxes, 4).
+        geometry: of the image.
+    """
+    _, source, target, size, flip = geometry
+    scale = np.array([target.width / source.width, target.height / source.height] * 2)
+    from_source, to_target = [source.left, source.top] * 2, [target.left, target.top] * 2
+    moved = (_clip(boxes, geometry.image) - from_source) * scale + to_target
+    if flip:
+        moved[:, [0, 2]] = size[1] - moved[:, [2, 0]]
+    moved = _clip(moved, size)
+    return moved, np.all(moved[:, :2] < moved[:, 2:], axis=1)
+
+
+def _clip(boxes: Boxes, size: Size) -> Boxes:
+    return np.clip(boxes, 0, [size[1], size[0]] * 2)
+
+
+def _fit(inner: Size, outer: Size) -> Size:
+    """Return the largest (height, width) within `outer` that has the aspect ratio of `inner`."""
+    scale = min(outer[0] / inner[0], outer[1] / inner[1])
+    return max(1, round(inner[0] * scale)), max(1, round(inner[1] * scale))
+
+
+def _along(
+    length: int, used: int, filled: int, load: int, size: int, share: float | None
+) -> tuple[int, int, int, int]:
+    """Return start and length of the source, start and length of the target, along one axis.
+
+    `used` of the `length` pixels fill `filled` of the `load`; `size` of those are seen.
+    """
+    start = _start(length - used, share)
+    first = (load - filled) // 2 - _start(load - size, share)
+    begin, end = max(first, 0), min(first + filled, size)
+    scale = used / filled
+    if scale < 1 or begin >= end:
+        return start, used, first, filled
+    above, below = round((begin - first) * scale), round((end - first) * scale)
+    return start + above, max(1, below - above), begin, end - begin
+
+
+def _start(free: int, share: float | None) -> int:
+    """Return where something begins that leaves so many pixels free."""
+    return free // 2 if share is None else int(share * (free + 1))

@@ -1,0 +1,72 @@
+"""Columns of lists, one list a row: checked and taken apart by Arrow, without a loop over rows."""
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dfgen.errors import ManifestError
+
+Offsets = npt.NDArray[np.int64]
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether an Arrow type is one of lists."""
+    return bool(
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
+
+
+def offsets(column: str, values: pa.Array) -> Offsets:
+    """Return where the list of each row begins among all of them, and where the last one ends.
+
+    Raises:
+        ManifestError: the column holds no lists, or has none in some rows.
+    """
+    if not is_list(values.type):
+        raise ManifestError(f"column {column!r} holds {values.type}, expected a list in each row")
+    if values.null_count:
+        row = pc.indices_nonzero(pc.is_null(values))[0]
+        raise ManifestError(
+            f"column {column!r} has no list in {values.null_count:,} rows, the first is row {row}: "
+            "write [] where an image has no boxes"
+        )
+    counts = pc.list_value_length(values).to_numpy(zero_copy_only=False)
+    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+
+
+def place_of(offsets: Offsets, index: int) -> tuple[int, int]:
+    """Return (row, place in its list) of an entry."""
+    row = int(np.searchsorted(offsets, index, side="right")) - 1
+    return row, index - int(offsets[row])
+
+
+def quadruples(column: str, values: pa.Array, where: Offsets) -> npt.NDArray[np.float32]:
+    """Return the four numbers of all boxes of all rows, shape (boxes, 4).
+
+    Raises:
+        ManifestError: something else, told with its row.
+    """
+    boxes = pc.list_flatten(values)
+    if not len(boxes):
+        return np.empty((0, 4), np.float32)
+    if not is_list(boxes.type):
+        raise ManifestError(
+            f"column {column!r} holds lists of {boxes.type}, expected lists of boxes of four "
+            "numbers each, [[x1, y1, x2, y2], ...]"
+        )
+    lengths = pc.fill_null(pc.list_value_length(boxes), 0)
+    odd = pc.indices_nonzero(pc.not_equal(lengths, 4))
+    if len(odd):
+        row, place = place_of(where, odd[0].as_py())
+        raise ManifestError(
+            f"box {place} of row {row} in column {column!r} is {boxes[odd[0].as_py()].as_py()}, "
+            "expected four numbers"
+        )
+    numbers = pc.list_flatten(boxes)
+    if not (pa.types.is_integer(numbers.type) or pa.types.is_floating(numbers.type)):
+        raise ManifestError(f"column {column!r} holds boxes of {numbers.type}, expected numbers")
+    found: npt.NDArray[np.float32] = (
+        numbers.to_numpy(zero_copy_only=False).astype(np.float32).reshape(-1, 4)
+    )
+    return found

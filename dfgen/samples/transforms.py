@@ -1,0 +1,58 @@
+"""The user's transform of a sample, and what it must give back."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from dfgen.errors import TransformError
+from dfgen.samples.spec import Spec, Values
+
+Sample = dict[str, Values]
+Transform = Callable[[Sample, np.random.Generator], Sample]
+
+
+def transformed(
+    transform: Transform, sample: Sample, rng: Any, changed: Mapping[str, Spec]
+) -> Sample:
+    """Run a transform, and check that it gives back what it was given.
+
+    Args:
+        transform: the user's.
+        sample: what it gets; its dict is its own.
+        rng: the sample's random generator.
+        changed: what it gives back of another shape than it got.
+
+    Raises:
+        TransformError: it raised, or returned something else.
+    """
+    expected = {
+        name: changed.get(name) or Spec(value.shape, value.dtype) for name, value in sample.items()
+    }
+    try:
+        result = transform(dict(sample), rng)
+    except Exception as error:
+        raise TransformError(f"the transform raised {type(error).__name__}: {error}") from error
+    if not isinstance(result, dict) or result.keys() != expected.keys():
+        got = list(result) if isinstance(result, dict) else type(result).__name__
+        raise TransformError(
+            f"the transform returned {got}, expected a dict with the keys {list(expected)}"
+        )
+    try:
+        arrays = {name: np.asarray(value) for name, value in result.items()}
+    except ValueError as error:
+        raise TransformError(f"the transform returned what is no array: {error}") from error
+    for name, spec in expected.items():
+        value = arrays[name]
+        if not _fits(value.shape, spec.shape) or value.dtype != spec.dtype:
+            raise TransformError(
+                f"the transform returned {name!r} as {value.dtype} of shape {value.shape}, "
+                f"expected {spec.dtype} of shape {spec.shape}"
+            )
+    return arrays
+
+
+def _fits(shape: tuple[int, ...], expected: tuple[Any, ...]) -> bool:
+    if None not in expected:
+        return shape == expected
+    return len(shape) == len(expected) and shape[1:] == expected[1:]

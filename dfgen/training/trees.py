@@ -1,0 +1,49 @@
+"""Trees: how x and y are nested."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from dfgen.samples.features import Feature
+
+Tree = Any
+"""One leaf, a list of leaves, or a dict of leaves."""
+
+
+def leaves(tree: Tree) -> Iterator[Any]:
+    """Return the leaves of a tree in order."""
+    if isinstance(tree, Mapping):
+        yield from tree.values()
+    elif isinstance(tree, list | tuple):
+        yield from tree
+    elif tree is not None:
+        yield tree
+
+
+def map_leaves(function: Callable[[Any], Any], tree: Tree) -> Tree:
+    """Return the tree with each leaf replaced; lists become tuples, as TensorFlow needs."""
+    if isinstance(tree, Mapping):
+        return {key: function(leaf) for key, leaf in tree.items()}
+    if isinstance(tree, list | tuple):
+        return tuple(function(leaf) for leaf in tree)
+    return None if tree is None else function(tree)
+
+
+def name_leaves(x: Tree, y: Tree) -> tuple[Tree, Tree]:
+    """Return both trees with features replaced by names: a dict's key, else the kind.
+
+    Kinds that occur more than once are numbered: `image_0`, `image_1`.
+    """
+    plain = [f.kind for tree in (x, y) if not isinstance(tree, Mapping) for f in leaves(tree)]
+    seen: Counter[str] = Counter()
+
+    def name(feature: Feature) -> str:
+        kind = feature.kind
+        seen[kind] += 1
+        return kind if plain.count(kind) == 1 else f"{kind}_{seen[kind] - 1}"
+
+    named = [
+        {key: key for key in tree} if isinstance(tree, Mapping) else map_leaves(name, tree)
+        for tree in (x, y)
+    ]
+    return named[0], named[1]
