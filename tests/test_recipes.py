@@ -1,7 +1,9 @@
 import os
 import shutil
+import warnings
 from pathlib import Path
 
+import annotated
 import pandas as pd
 import pytest
 from hypothesis import given, settings
@@ -50,6 +52,58 @@ def test_the_recipe_of_a_listing_builds(data):
     frame = dfgen.build_manifest(data / "recipes/listing.toml")
     assert frame["path"].tolist() == [f"{data}/pets/{file}" for file in files]
     assert frame["split"].value_counts().to_dict() == {"train": 4, "val": 2}
+
+
+VOC_CLASSES = ["aeroplane", "dog", "tvmonitor"]
+
+
+def test_the_recipe_of_voc_builds_a_tree_like_that_of_voc(tmp_path):
+    root = tmp_path / "VOCdevkit/VOC2012"
+    for row in range(12):
+        annotated.image(root / f"JPEGImages/2007_{row:06}.jpg")
+        kind = VOC_CLASSES[row % 3]
+        annotated.xml(
+            root / f"Annotations/2007_{row:06}.xml", (kind, 1, 2, 30, 20), ("cat", 1, 2, 3, 4)
+        )
+    (tmp_path / "manifests").mkdir()
+    shutil.copy(SHIPPED / "voc.toml", tmp_path / "manifests")
+    with warnings.catch_warnings():  # four of a kind have no fifth to validate on
+        warnings.simplefilter("ignore")
+        frame = dfgen.build_manifest(tmp_path / "manifests/voc.toml", out=tmp_path / "voc.parquet")
+    assert frame["label"].tolist() == VOC_CLASSES * 4
+    assert len(frame["label"].cat.categories) == 20
+    assert frame["label"].cat.codes[:3].tolist() == [0, 11, 19]
+    assert frame["split"].value_counts().to_dict() == {"train": 9, "val": 3}
+    assert not frame["problem"].notna().any()
+
+
+def test_the_recipe_of_coco_builds_a_tree_like_that_of_coco(tmp_path):
+    for first, split in enumerate(("train", "val")):
+        names = {row: f"COCO_{split}2014_{row:012}.jpg" for row in (first + 1, first + 11)}
+        for name in names.values():
+            annotated.image(tmp_path / f"coco/{split}2014" / name)
+        boxes = [annotated.box(first + 1, 18, 1, 2, 3, 4)]
+        texts = [{"id": 1, "image_id": row, "caption": f"number {row}"} for row in names]
+        where = tmp_path / "coco/annotations"
+        annotated.coco(
+            where / f"instances_{split}2014.json", names, boxes, {1: "person", 18: "dog"}
+        )
+        annotated.coco(where / f"captions_{split}2014.json", names, texts)
+    (tmp_path / "manifests").mkdir()
+    shutil.copy(SHIPPED / "coco.toml", tmp_path / "manifests")
+    frame = dfgen.build_manifest(tmp_path / "manifests/coco.toml", out=tmp_path / "coco.parquet")
+    assert frame["split"].tolist() == ["train", "train", "val", "val"]
+    assert frame["id"].tolist() == [1, 11, 2, 12]
+    assert frame["captions"].map(list).tolist() == [[f"number {row}"] for row in (1, 11, 2, 12)]
+    assert frame["labels"].map(list).tolist() == [["dog"], [], ["dog"], []]
+    assert not frame["problem"].notna().any()
+
+
+@pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.toml")), ids=lambda path: path.name)
+def test_shipped_recipes_are_read(path):
+    arguments = resolve({"source": str(path)}).arguments()
+    assert to_toml(arguments, str(SHIPPED))
+    assert str(SHIPPED.parent) not in path.read_text()
 
 
 def test_paths_begin_at_the_folder_of_the_recipe(data, monkeypatch):
@@ -103,6 +157,14 @@ def test_a_written_recipe_rebuilds_the_same_bytes(data):
         ('label = "kind"', "{path}: label = 'kind': expected a list."),
         ("split = 3", "{path}: split = 3: expected a table."),
         ("pattern = 3", "{path}: pattern = 3: expected text."),
+        ("coco = 3", "{path}: coco = 3: expected text or a list or a table."),
+        ('coco = {train = ["a.json", 3]}', "{path}: coco holds 3: expected text."),
+        ("category = [3]", "{path}: category holds 3: expected text."),
+        ('source = "x"\nsplit = {train = 0.5}', "split: train=0.5 add up to 0.5."),
+        (
+            'voc = "x"\nyolo = "y"',
+            "voc= and yolo= both say where the rows come from: give one of them.",
+        ),
         ("seed = ", "{path} cannot be read as TOML: Invalid value (at end of document)."),
         (
             'unmatched = "kep"\nsource = "x"',

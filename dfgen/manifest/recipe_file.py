@@ -97,6 +97,9 @@ def check_recipe(arguments: Mapping[str, Any], where: str) -> None:
         if not isinstance(value, accepted) or isinstance(value, bool):
             expected = " or ".join(word for kind, word in _WORDS.items() if kind in accepted)
             raise ArgumentError(f"{where}: {name} = {value!r}: expected {expected}.")
+        odd = [] if name == "split" else [v for v in _parts(value) if not isinstance(v, str)]
+        if odd and isinstance(value, list | dict):
+            raise ArgumentError(f"{where}: {name} holds {odd[0]!r}: expected text.")
 
 
 def write_recipe(arguments: Mapping[str, Any] | None, path: str) -> None:
@@ -149,6 +152,13 @@ def _value(value: Any) -> str:
         return "[" + ", ".join(map(_value, value)) + "]"
     # JSON's escapes are TOML's, which alone wants one for DEL
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _parts(value: Any) -> list[Any]:
+    """Return what lists and tables hold, however deep."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [part for one in value for part in _parts(one)] if isinstance(value, list) else [value]
 
 
 def _kind(arguments: Mapping[str, Any]) -> str | None:

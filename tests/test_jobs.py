@@ -1,0 +1,197 @@
+"""The jobs that dfgen exists for, from the files to the trained model."""
+
+import gc
+import json
+import os
+import threading
+
+import annotated
+import cv2
+import keras
+import numpy as np
+import pandas as pd
+import pytest
+from killing import Killer
+
+import dfgen
+from dfgen.manifest.io import read_table
+
+IMAGES_OF_COCO = 82_783
+PICTURES = 100
+
+
+class Stopped(Exception):
+    pass
+
+
+class Stopper(Killer):
+    """Raises where a Killer kills."""
+
+    def pass_by(self, when, epoch, step):
+        if (when, epoch, step) == self.place:
+            raise Stopped
+
+
+@pytest.fixture(scope="module")
+def imagenet(tmp_path_factory):
+    """Twelve images in two folders of a tree like ImageNet DET's; pixels encode the row."""
+    folder = tmp_path_factory.mktemp("imagenet")
+    for row in range(12):
+        name = f"ILSVRC2013_train_{row // 6}/n{row:05}"
+        path = folder / f"Data/{name}.JPEG"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        width, height = ((500, 430), (300, 200))[row % 2]
+        shade = np.full((height, width, 3), 20 * row + 10, np.uint8)
+        shade[::2] = 0  # so that a standard deviation is there
+        assert cv2.imwrite(str(path), shade, [cv2.IMWRITE_JPEG_QUALITY, 100])
+        boxes = [
+            [],
+            [("dog", 1, 1, 200, 100), ("cat", 5, 5, 30, 30)],
+            [("dog", 5, 5, 30, 30), ("cat", 1, 1, 200, 100)],
+        ][row % 3]
+        annotated.xml(folder / f"Annotations/{name}.xml", *boxes, size=(width, height))
+    return folder
+
+
+def sequences(manifest):
+    """Training and validation of job B: from the same code."""
+    frame = dfgen.read_manifest(manifest)
+    image = dfgen.Image(
+        "path", size=(415, 482), resize="crop_or_pad", scale="standardize", dtype="float16"
+    )
+    label = dfgen.Category("label", label_mode="categorical")
+    return [
+        dfgen.Sequence(
+            frame[frame["split"] == split], image, label, batch_size=2, seed=1, shuffle=shuffle
+        )
+        for split, shuffle in {"train": True, "val": False}.items()
+    ]
+
+
+def classifier():
+    keras.utils.set_random_seed(1)
+    layers = [keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(3, activation="softmax")]
+    model = keras.Sequential(layers)
+    model.compile("adam", "categorical_crossentropy", run_eagerly=False, jit_compile=False)
+    return model
+
+
+def test_b_annotations_beside_images_become_one_hot_classes_of_fixed_numbers(imagenet, tmp_path):
+    out = tmp_path / "det.parquet"
+    dfgen.build_manifest(
+        voc=imagenet / "Annotations", images=imagenet / "Data",
+        split={"train": 0.75, "val": 0.25}, stratify="label", out=out,
+    )  # fmt: skip
+    known = read_table(out)[1]["labels"]["label"]["class_names"]
+    assert known == ["background", "cat", "dog"]
+    train, val = sequences(out)
+    assert train.class_names == val.class_names == known
+    assert (len(train.manifest), len(val.manifest)) == (9, 3)
+    for place, (images, labels) in enumerate(val[i] for i in range(len(val))):
+        rows = val.manifest.iloc[2 * place : 2 * place + 2]
+        assert (images.shape[1:], images.dtype) == ((415, 482, 3), "float16")
+        expected = np.eye(3)[[known.index(name) for name in rows["label"]]]
+        np.testing.assert_array_equal(labels, expected)
+        np.testing.assert_allclose(np.asarray(images, "f4").mean((1, 2, 3)), 0, atol=0.01)
+        np.testing.assert_allclose(np.asarray(images, "f4").std((1, 2, 3)), 1, atol=0.01)
+
+
+def test_b_images_are_cropped_or_padded_and_never_scaled(imagenet):
+    frame = dfgen.build_manifest(voc=imagenet / "Annotations", images=imagenet / "Data")
+    image = dfgen.Image("path", size=(415, 482), resize="crop_or_pad")
+    for _, row in frame.iterrows():
+        pixels = image(row)
+        stored = cv2.imread(row["path"])
+        if row["width"] == 500:
+            np.testing.assert_array_equal(pixels, stored[7:422, 9:491])
+        else:
+            np.testing.assert_array_equal(pixels[107:307, 91:391], stored)
+            assert not pixels[:107].any() and not pixels[:, :91].any()
+
+
+def test_b_a_run_that_stops_goes_on_where_it_was(imagenet, tmp_path):
+    out = tmp_path / "det.parquet"
+    dfgen.build_manifest(
+        voc=imagenet / "Annotations", images=imagenet / "Data",
+        split={"train": 0.75, "val": 0.25}, stratify="label", out=out,
+    )  # fmt: skip
+
+    def fit(folder, place=None):
+        train, val = sequences(out)
+        model, backup = classifier(), dfgen.BackupAndRestore(folder, train, save_freq=1)
+        callbacks = [backup, *([Stopper(train, place)] if place else [])]
+        model.fit(train, validation_data=val, epochs=2, callbacks=callbacks, verbose=0)
+        return model.get_weights(), train.receipt
+
+    weights, receipt = fit(tmp_path / "whole")
+    with pytest.raises(Stopped):
+        fit(tmp_path / "backup", ("step", 1, 2))
+    again, same = fit(tmp_path / "backup")
+    assert (same.digest, same.rows, same.missing) == (receipt.digest, 9, 0)
+    for one, other in zip(weights, again, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    "count", [828, pytest.param(IMAGES_OF_COCO, marks=[pytest.mark.slow, pytest.mark.timeout(600)])]
+)
+def test_c_a_list_of_files_behind_a_queue(tmp_path, count):
+    folder = tmp_path / "train2014"
+    write_pictures(folder, count)
+    document = {
+        "images": [
+            {"id": 3 * row, "file_name": f"{row:012}.png", "width": 8, "height": 6}
+            for row in range(count)
+        ],
+        "categories": [{"id": 90, "name": "dog"}, {"id": 17, "name": "cat"}],
+        "annotations": [
+            annotated.box(3 * row, (17, 90)[row % 2], 1, 1, 2, 2) for row in range(count)
+        ],
+    }
+    (tmp_path / "instances.json").write_text(json.dumps(document))
+    out = tmp_path / "coco.parquet"
+    dfgen.build_manifest(coco=tmp_path / "instances.json", images=folder, out=out)
+    frame = dfgen.read_manifest(out)
+    assert len(frame) == count
+    assert not frame["problem"].notna().any()
+    frame["number"] = np.arange(count, dtype=np.int32)
+    everything_comes_once(frame)
+    what_is_left_early_ends(frame)
+
+
+def write_pictures(folder, count):
+    """Write a hundred images, and give them as many names as are needed."""
+    folder.mkdir()
+    for row in range(PICTURES):
+        assert cv2.imwrite(str(folder / f"{row:012}.png"), np.full((6, 8, 3), row, np.uint8))
+    for row in range(PICTURES, count):
+        os.link(folder / f"{row % PICTURES:012}.png", folder / f"{row:012}.png")
+
+
+def everything_comes_once(frame):
+    image = dfgen.Image("path", size=(6, 8))
+    with dfgen.Sequence(frame, image, "number", batch_size=256, seed=0, workers=2) as seq:
+        seen = []
+        for images, numbers in seq:
+            numbers = np.asarray(numbers)
+            np.testing.assert_array_equal(np.asarray(images)[:, 0, 0, 0], numbers % PICTURES)
+            seen.append(numbers)
+    seen = np.concatenate(seen)
+    assert (np.sort(seen) == np.arange(len(frame))).all()
+    assert (seen != np.arange(len(frame))).mean() > 0.9  # a full shuffle
+
+
+def what_is_left_early_ends(frame):
+    """Leaving the loop and a bad file end all threads; the error names the row."""
+    before = set(threading.enumerate())
+    for _ in dfgen.Sequence(frame, label_mode=None, image_size=(6, 8), workers=4):
+        break
+    bad = pd.concat([frame[:50], frame[50:51].assign(path="/nowhere.png")])
+    name = f"{frame['id'][50]}.*/nowhere.png"
+    options = {"label_mode": None, "image_size": (6, 8), "batch_size": 8, "workers": 4}
+    with dfgen.Sequence(bad, **options) as seq, pytest.raises(dfgen.DfgenError, match=name):
+        list(seq)
+    gc.collect()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(10)
+        assert not thread.is_alive()
