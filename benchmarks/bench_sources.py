@@ -1,4 +1,4 @@
-"""How long do a million boxes of COCO take, and how many VOC files are read in a second?"""
+"""How long do a million boxes of COCO, a VOC file, and an update of 100,000 files take?"""
 
 import json
 import resource
@@ -6,11 +6,15 @@ import time
 import xml.etree.ElementTree
 from pathlib import Path
 
-from corpus import instances, voc_tree
+from corpus import instances, linked, voc_tree
 from measure import Findings, Verdict, alternate, finish, in_new_process
 
 import dfgen
+from dfgen.manifest.facts import stat_files
+from dfgen.manifest.sources.files import read_files
 from dfgen.manifest.sources.voc import read_voc
+
+PATTERN = "{kind}/{id}.png"
 
 
 def main() -> Findings:
@@ -32,14 +36,46 @@ def main() -> Findings:
         }
     )
     rates.show("files", "bare ElementTree")
+    growing = update_beside_scan()
     return finish(
         [
+            growing,
             Verdict("COCO, 10^6 boxes to a manifest on disk", seconds, 20, "s", at_most=True),
             Verdict("COCO, 10^6 boxes, memory at the peak", memory, 1.5, "GB", at_most=True),
             Verdict("COCO, time", seconds / figures[bare_json][0], 1, "x json.load", at_most=True),
             Verdict("VOC, one core", rates.median("dfgen VOC"), 2000, "files/s"),
         ]
     )
+
+
+def update_beside_scan() -> Verdict:
+    """Grow a manifest of which every hundredth file has changed."""
+    folder = linked()
+    old, new = f"{folder}.old.parquet", f"{folder}.new.parquet"
+    frame = dfgen.build_manifest(folder, pattern=PATTERN)
+    frame.loc[frame.index[::100], "mtime_ns"] -= 1
+    dfgen.write_manifest(frame, old)
+
+    def bare() -> int:
+        chunks = read_files(str(folder))
+        paths = [f"{folder}/{path}" for c in chunks for path in c.rows["path"].to_pylist()]
+        return len(stat_files(paths)[0])
+
+    def scan() -> int:
+        dfgen.build_manifest(folder, pattern=PATTERN, facts="none", out=new)
+        return len(stat_files(frame["path"].tolist())[0])
+
+    rates = alternate(
+        {
+            "list, stat": bare,
+            "manifest without facts, stat": scan,
+            "update, 1 % changed": lambda: len(dfgen.build_manifest(update=old, out=new)),
+            "build": lambda: len(dfgen.build_manifest(folder, pattern=PATTERN, out=new)),
+        }
+    )
+    rates.show("files", "update, 1 % changed")
+    ratio = 1 / rates.ratio("update, 1 % changed", "manifest without facts, stat")
+    return Verdict("update, 1 % changed, time", ratio, 1.3, "x scan to manifest", at_most=True)
 
 
 def measured(reader: object, path: str) -> tuple[float, float]:

@@ -61,6 +61,11 @@ def tree() -> Path:
     return _made("tree", _write_tree)
 
 
+def linked() -> Path:
+    """Return a folder of 100,000 names of the small images, a thousand in each of its folders."""
+    return _made("linked", partial(_write_links, small_images()))
+
+
 def manifest(rows: int) -> Path:
     """Return a manifest of distinct readable paths, all of the 1,500 photographs.
 
@@ -158,6 +163,13 @@ def _write_tree(folder: Path) -> None:
         below.mkdir(parents=True)
         for file in range(100):
             (below / f"{file:02d}_{number:03d}.jpg").touch()
+
+
+def _write_links(files: list[Path], folder: Path) -> None:
+    for number in range(100_000):
+        path = folder / f"{number // 1000:02d}" / f"{number:05d}.png"
+        path.parent.mkdir(exist_ok=True)
+        path.hardlink_to(files[number % len(files)])
 
 
 def _write_manifest(files: list[Path], rows: int, folder: Path) -> None:
