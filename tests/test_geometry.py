@@ -101,10 +101,11 @@ def test_the_rectangle_is_found_again(tmp_path, sizes, how, draw):
 @pytest.mark.parametrize("how", RESIZE)
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_boxes_and_masks_refer_to_the_upright_image(tmp_path, orientation, how):
-    image = Image(size=(90, 100), resize=how)
-    out = made(tmp_path, image, Draw(flip=True), orientation=orientation, suffix="jpg")
+    image = Image(size=(90, 100), resize=how, load_size=(110, 120))
+    draw = Draw(0.6, 0.2, flip=True)
+    out = made(tmp_path, image, draw, orientation=orientation, suffix="jpg")
     check(out)
-    upright = made(tmp_path, image, Draw(flip=True))
+    upright = made(tmp_path, image, draw)
     np.testing.assert_array_equal(out["mask"], upright["mask"])
     np.testing.assert_array_equal(out["boxes"], upright["boxes"])
 

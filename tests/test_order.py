@@ -1,5 +1,6 @@
 """The permutation, batches and hosts. All keys are fixed: a test that passes once always passes."""
 
+import pickle
 import tracemalloc
 from hashlib import blake2b
 from itertools import pairwise
@@ -253,6 +254,15 @@ class TestSampleRng:
         bits = sample_rng(5, 2, "cat-1", 3).bit_generator
         assert np.array_equal(bits.state["state"]["key"], words)
         assert bits.random_raw(3).tolist() == GOLDEN_BITS
+
+    def test_a_copy_goes_on_as_the_original(self):
+        rng = sample_rng(5, 2, "cat-1", 3)
+        rng.random(5)
+        assert pickle.loads(pickle.dumps(rng)).random() == rng.random()
+
+    def test_it_does_not_spawn_what_would_be_another_each_time(self):
+        with pytest.raises(TypeError, match="does not implement spawning"):
+            sample_rng(0, 0, "a").spawn(1)
 
     def test_each_part_of_the_key_counts(self):
         parts = [(0, 0, "a", 0), (1, 0, "a", 0), (0, 1, "a", 0), (0, 0, "b", 0), (0, 0, "a", 1)]

@@ -303,3 +303,39 @@ def test_keras_layers_take_a_batch_of_boxes(scenes):
     images = keras.ops.convert_to_tensor(batch["images"])
     flipped = layer({"images": images, "bounding_boxes": boxes}, training=True)
     assert flipped["bounding_boxes"]["boxes"].shape == (4, 2, 4)
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("scale", ["standardize", (1 / 255, -0.5)])
+def test_a_model_learns_from_float16_images_of_chance(scenes, scale):
+    options = {"resize": "crop_or_pad", "crop": "random", "flip": "horizontal"}
+    image = dfgen.Image(size=(32, 36), scale=scale, dtype="float16", **options)
+    shape = dfgen.Category("shape", class_names=("none", "flat", "tall"))
+    df = scenes.assign(shape=["none" if not names else names[0] for names in scenes["labels"]])
+    seq = sequence(df, image, shape)
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.layers.AveragePooling2D(4), keras.layers.Flatten(),
+                              keras.layers.Dense(16, "relu"), keras.layers.Dense(3)])  # fmt: skip
+    sparse = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(0.02), sparse)
+    losses = model.fit(seq, epochs=20, verbose=0).history["loss"]
+    assert losses[-1] < 0.8 * losses[0]
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("index", [None, "index"])
+def test_a_model_learns_from_arrays(tmp_path, index):
+    """Files of one sample each, and rows of one file."""
+    values = np.random.default_rng(0).normal(size=(12, 5)).astype("float32")
+    np.save(tmp_path / "all.npy", values)
+    for row, value in enumerate(values):
+        np.save(tmp_path / f"{row}.npy", value)
+    names = ["all" if index else row for row in range(12)]
+    paths = [f"{tmp_path}/{name}.npy" for name in names]
+    df = pd.DataFrame({"id": range(12), "path": paths, "sum": values.sum(axis=1)})
+    df = df.assign(index=range(12)) if index else df
+    seq = sequence(df, dfgen.Array("path", shape=(5,), index=index), "sum")
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile(keras.optimizers.Adam(0.1), "mse")
+    losses = model.fit(seq, epochs=30, verbose=0).history["loss"]
+    assert losses[-1] < losses[0] / 10

@@ -8,9 +8,11 @@ so the permutation uses integer arithmetic alone.
 from functools import lru_cache
 from hashlib import blake2b
 from math import isqrt
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numpy.random.bit_generator import ISeedSequence
 
 from dfgen.errors import ArgumentError
 
@@ -147,10 +149,10 @@ def whole(name: str, value: object, *, least: int = 0, most: int | None = None) 
 def sample_rng(seed: int, epoch: int, id: object, k: int = 0) -> np.random.Generator:
     """Return the random generator of one sample, the same in whichever worker makes it.
 
-    Use it for a sample's transform: 10 microseconds a call. Its key is the first 16 bytes of
-    BLAKE2b-512 of the text "dfgen/rng/1|{seed}|{epoch}|{id}|{k}", read as a little-endian integer
-    (to Philox: two little-endian uint64). NumPy promises the bits of Philox for good, the methods
-    of a Generator for one version of NumPy.
+    Use it for a sample's transform: 5 microseconds a call. It has no `spawn`. Its key is the first
+    16 bytes of BLAKE2b-512 of the text "dfgen/rng/1|{seed}|{epoch}|{id}|{k}", read as a
+    little-endian integer (to Philox: two little-endian uint64). NumPy promises the bits of Philox
+    for good, the methods of a Generator for one version of NumPy.
 
     Args:
         seed: The seed of the order.
@@ -163,7 +165,17 @@ def sample_rng(seed: int, epoch: int, id: object, k: int = 0) -> np.random.Gener
         True
     """
     digest = blake2b(f"dfgen/rng/1|{seed}|{epoch}|{id}|{k}".encode()).digest()
-    return np.random.Generator(np.random.Philox(key=int.from_bytes(digest[:16], "little")))
+    return np.random.Generator(np.random.Philox(_Key(digest[:16])))  # type: ignore[arg-type]
+
+
+class _Key(ISeedSequence):
+    """Gives a Philox its key; with `Philox(key=...)` entropy is drawn first, for nothing."""
+
+    def __init__(self, key: bytes) -> None:
+        self.key = key
+
+    def generate_state(self, n_words: int, dtype: Any = np.uint64) -> Any:
+        return np.frombuffer(self.key, "<u8", n_words).astype(dtype)
 
 
 def batch_count(n: int, batch_size: int, drop_remainder: bool = False) -> int:

@@ -92,7 +92,7 @@ def resize(
         _sample(part, (height, width), made, interpolation, antialias)
         seen[...] = made[_hidden(target.top, rows), _hidden(target.left, columns)]
     if flip:
-        out[...] = cv2.flip(out, 1).reshape(out.shape)
+        cv2.flip(out, 1, out)
 
 
 def _span(start: int, length: int, reduced: int) -> tuple[int, float]:
