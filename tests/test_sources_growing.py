@@ -227,6 +227,18 @@ def test_a_problem_of_the_labels_outlives_verify_and_update(tmp_path, monkeypatc
     assert dfgen.build_manifest(update="m.parquet")["problem"].isna().all()
 
 
+def test_a_new_split_keeps_the_boxes_of_an_image_together(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    build(of_boxes, 3)
+    for seed in range(9):
+        frame = dfgen.split("m.parquet", HALVES["split"], seed=seed, out="new.parquet")
+        assert (frame.groupby("path")["split"].nunique() == 1).all()
+        again = dfgen.build_manifest(update="new.parquet")
+        pd.testing.assert_frame_equal(again, frame)
+        again = dfgen.build_manifest(**again.attrs["dfgen"]["recipe"])
+        pd.testing.assert_frame_equal(again, frame)
+
+
 def test_a_recipe_holds_what_every_source_takes():
     arguments = {
         "coco": {"train": ["/d/a.json", "/d/b.json"], "val": "/d/c.json"},

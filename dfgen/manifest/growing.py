@@ -78,21 +78,28 @@ def grow(
     if "format" in together.column_names:
         together = _set(together, "format", to_category(together["format"].cast(pa.string())))
     together, kept = _keep(together, own, before)
-    if len(gone):
-        shown = ", ".join(map(quote, first(rest["path"].combine_chunks())))
-        warnings += (
-            f"Kept {count(len(gone), 'row')} of {old.name} that the source no longer gives: "
-            f"{shown}. Where the file is gone, the column problem says so.",
-        )
-    if kept.column_names:
-        warnings += (
-            f"Kept {', '.join(map(quote, kept.column_names))} of {old.name}: the recipe does not "
-            "make it, so new rows have none.",
-        )
+    warnings += _kept_notes(rest["path"], kept.column_names, old.name)
     for name in kept.column_names:
         together = together.append_column(name, kept[name])
     splits = own["split"].to_pandas() if "split" in own.column_names else None
     return Growth(together, describe_labels(together, known), splits, warnings)
+
+
+def _kept_notes(paths: pa.ChunkedArray, columns: list[str], where: str) -> tuple[str, ...]:
+    """Say which rows and columns the old manifest alone has."""
+    notes = tuple[str, ...]()
+    if len(paths):
+        shown = ", ".join(map(quote, first(paths.combine_chunks())))
+        notes += (
+            f"Kept {count(len(paths), 'row')} of {where} that the source no longer gives: "
+            f"{shown}. Where the file is gone, the column problem says so.",
+        )
+    if columns:
+        notes += (
+            f"Kept {', '.join(map(quote, columns))} of {where}: the recipe does not make it, so "
+            "new rows have none.",
+        )
+    return notes
 
 
 def _same_lists(

@@ -20,7 +20,7 @@ from dfgen.manifest.paths import is_url, stored_paths, tidy, with_paths
 from dfgen.manifest.recipe import Recipe
 from dfgen.manifest.rows import Rows, gather_rows
 from dfgen.manifest.schema import FACTS, Label, describe_labels, label_columns, validate
-from dfgen.manifest.splits import assign_splits, lacking_rows
+from dfgen.manifest.splits import assign_splits, lacking_rows, unit_of
 from dfgen.manifest.summary import Report
 
 ReadFacts = Callable[[pa.ChunkedArray], pa.Table]
@@ -154,8 +154,7 @@ def _split(frame: pd.DataFrame, recipe: Recipe, kept: pd.Series | None) -> pd.Ca
             'split= (--split) was given, and the rows have a column "split" already. Leave split '
             "out to use it, or rename it."
         )
-    # boxes of one image are no independent samples
-    group = "path" if recipe.group is None and recipe.box_label == "each" else recipe.group
+    group = unit_of(recipe.arguments())
     return assign_splits(
         frame["id"],
         recipe.split or {},

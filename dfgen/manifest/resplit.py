@@ -2,13 +2,14 @@
 
 import warnings
 from collections.abc import Mapping
+from typing import Any
 
 import pandas as pd
 
 from dfgen.errors import ArgumentError, did_you_mean
 from dfgen.manifest.io import Path, read_manifest, write_manifest
-from dfgen.manifest.schema import label_columns, quote
-from dfgen.manifest.splits import assign_splits, lacking_rows
+from dfgen.manifest.schema import FACTS, label_columns, quote
+from dfgen.manifest.splits import assign_splits, lacking_rows, unit_of
 
 
 def split(
@@ -68,29 +69,21 @@ def make_split(
                 f"{', '.join(frame.columns)}.{did_you_mean(name, frame.columns)}"
             )
     came_with_split = "split" in frame
+    known = frame.attrs.get("dfgen", {})
+    unit = group or unit_of(known.get("recipe") or {})
     codes = assign_splits(
         frame["id"],
         shares,
         seed=seed,
         stratify=None if stratify is None else frame[stratify],
-        group=None if group is None else frame[group],
+        group=None if unit is None else frame[unit],
     )
-    messages = tuple[str, ...]()
     names = [name for name in frame.columns if name != "split"]
-    place = 2 + len(label_columns(names))
+    place = len([name for name in names if name not in FACTS])
     frame = frame.drop(columns="split", errors="ignore")
-    frame.insert(min(place, len(names)), "split", pd.Series(codes, frame.index))
+    frame.insert(place, "split", pd.Series(codes, frame.index))
     asked = {"split": dict(shares), "stratify": stratify, "group": group, "seed": seed}
-    known = frame.attrs.get("dfgen", {})
-    recipe = known.get("recipe")
-    if recipe and came_with_split and "split" not in recipe:
-        recipe = None
-        messages = (
-            "The split came from the source, so the recipe cannot make this one: the manifest is "
-            "kept without its recipe.",
-        )
-    elif recipe:
-        recipe = {name: v for name, v in {**recipe, **asked}.items() if v is not None}
+    recipe, messages = _new_recipe(known.get("recipe"), asked, came_with_split)
     frame.attrs = {"dfgen": {**known, "recipe": recipe}} if known else {}
     classes = label_columns(names) if stratify is None else [stratify]
     units = "rows" if group is None else "groups"
@@ -100,3 +93,17 @@ def make_split(
     if out is not None:
         write_manifest(frame, out)
     return frame, messages
+
+
+def _new_recipe(
+    recipe: dict[str, Any] | None, asked: dict[str, Any], came_with_split: bool
+) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
+    """Return a recipe that makes the new split too, if one can, and what to say if none can."""
+    if recipe and came_with_split and "split" not in recipe:
+        return None, (
+            "The split came from the source, so the recipe cannot make this one: the manifest is "
+            "kept without its recipe.",
+        )
+    if recipe:
+        recipe = {name: v for name, v in {**recipe, **asked}.items() if v is not None}
+    return recipe, ()

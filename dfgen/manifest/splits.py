@@ -7,6 +7,7 @@ number behind each row is `uniform(key, seed)`; manifests/README.md specifies it
 import hashlib
 from collections.abc import Mapping, Sequence
 from numbers import Real
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -168,6 +169,18 @@ def lacking_rows(
                 + advice.format(column=name)
             )
     return tuple(messages)
+
+
+def unit_of(recipe: Mapping[str, Any]) -> str | None:
+    """Return the column whose rows stay together by a recipe: its group, or the image of boxes.
+
+    Example:
+        >>> unit_of({"voc": "xml", "box_label": "each"})
+        'path'
+    """
+    # boxes of one image are no independent samples
+    each = recipe.get("box_label") == "each"
+    return recipe.get("group") or ("path" if each else None)
 
 
 def _units(ids: pd.Series, group: pd.Series | None) -> tuple[Codes, list[object]]:
