@@ -196,6 +196,8 @@ def plain(column: Any) -> pa.Array:
     if isinstance(column, pa.ChunkedArray):  # of no rows
         column = pa.array([], column.type)
     kind = column.type
+    if pa.types.is_null(kind):  # what older pandas make of text that is missing in all rows
+        return column.cast(pa.string())
     if pa.types.is_dictionary(kind):
         return column.cast(kind.value_type)
     if is_list(kind):

@@ -103,7 +103,8 @@ def problems_now(rows: pa.Table, facts: pa.Table) -> pa.ChunkedArray:
     """
     if not {"problem", "format"} <= set(rows.column_names):
         return facts["problem"]
-    of_labels = pc.if_else(pc.is_valid(rows["format"]), rows["problem"], None)
+    known = rows["problem"].cast(pa.string())
+    of_labels = pc.if_else(pc.is_valid(rows["format"]), known, None)
     return pc.coalesce(facts["problem"], of_labels)
 
 
