@@ -23,9 +23,9 @@ import yaml
 from dfgen.errors import ManifestError, MissingFileError
 from dfgen.manifest.schema import Label, quote
 from dfgen.manifest.sources.chunk import Chunk
-from dfgen.manifest.sources.files import Skipped, list_files, read_files, text_column
+from dfgen.manifest.sources.files import Skipped, read_files
 from dfgen.manifest.sources.nesting import BOXES, LABELS
-from dfgen.manifest.sources.pairs import Pair, pair, without_suffix
+from dfgen.manifest.sources.pairs import Pair, list_pairs, pair, without_suffix
 from dfgen.manifest.sources.pattern import parse_pattern
 from dfgen.manifest.sources.yolo_labels import DataSet, read_objects
 
@@ -91,6 +91,11 @@ def read_yolo(place: str, unmatched: str = "error") -> Iterator[Chunk]:
 
 
 def _classified(folder: str) -> Iterator[Chunk]:
+    for name in ("data.yaml", "labels"):
+        if os.path.exists(f"{folder}/{name}"):
+            raise ManifestError(
+                f"{quote(folder)} has {name}, so it is no classification set: give its data.yaml."
+            )
     for chunk in read_files(folder, parse_pattern("{split}/{label}/{name}")):
         yield replace(chunk, rows=chunk.rows.drop_columns(["name"]), folder=os.path.abspath(folder))
 
@@ -109,7 +114,7 @@ def read_data(file: str) -> DataSet:
         raise MissingFileError(f"There is no file {file}. Looked in {os.getcwd()}.") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ManifestError(f"{file} cannot be read as YAML: {error}") from error
-    if not isinstance(content, dict) or "names" not in content:
+    if not isinstance(content, dict) or not content.get("names"):
         raise ManifestError(f"{file} has no names: the classes in the order of their numbers.")
     if "kpt_shape" in content:
         raise ManifestError(f"{file} is of poses (kpt_shape), which dfgen does not read yet.")
@@ -165,14 +170,9 @@ def _found(
     if not os.path.isdir(place):
         return _listed_images(place, data), ()
     images, texts = _folders(place)
-    below, paths = os.path.relpath(images, data.root).replace(os.sep, "/"), []
-    for chunk in read_files(images):
-        paths += chunk.rows["path"].to_pylist()
-        for reason in chunk.skipped.keys() - {".txt"}:
-            skipped[reason] += [f"{below}/{path}" for path in chunk.skipped[reason]]
     if os.path.isdir(texts):
-        found = [text for text in list_files(texts, (".txt",)) if text != "classes.txt"]
-        text_column(texts, found)
+        paths, found, others = list_pairs(images, texts, ".txt")
+        found = [text for text in found if text != "classes.txt"]
         pairs, notes = pair(paths, found, (images, texts), unmatched, bare=True)
     elif labelled:
         raise MissingFileError(
@@ -180,7 +180,10 @@ def _found(
             "Without boxes, leave the folder out; only test may have none."
         )
     else:
+        paths, _, others = list_pairs(images, images, ".txt")
         pairs, notes = [(path, None) for path in paths], ()
+    for reason, strangers in others.items():
+        skipped[reason] += [os.path.relpath(path, data.root) for path in strangers]
     whole = [(a and f"{images}/{a}", b and f"{texts}/{b}") for a, b in pairs]
     return whole, notes
 
@@ -197,10 +200,18 @@ def _folders(place: str) -> tuple[str, str]:
 
 def _listed_images(file: str, data: DataSet) -> list[Pair]:
     """Return the images that a text file lists, with their labels where there are any."""
-    with open(file, encoding="utf-8") as text:
-        paths = [line for line in text.read().splitlines() if line.strip()]
+    try:
+        with open(file, encoding="utf-8") as text:
+            lines = [line.strip() for line in text]
+    except (OSError, UnicodeDecodeError) as error:
+        raise ManifestError(
+            f"{file} cannot be read as a list of images, a path a line: {error}. {data.file} names "
+            "folders of images, or such lists."
+        ) from None
     pairs: list[Pair] = []
-    for number, path in enumerate(paths, 1):
+    for number, path in enumerate(lines, 1):
+        if not path:
+            continue
         if ".." in path.split("/") or "\0" in path:
             raise ManifestError(
                 f'{file}, line {number}: {quote(path)} leaves the folder of the data set by "..".'
