@@ -244,7 +244,9 @@ def test_missing_places_are_named(data):
         "Without boxes, leave the folder out; only test may have none."
     )
     write("data.yaml", "test: images/new\nnames: [a]\n")
-    assert dfgen.build_manifest(yolo="data.yaml")["split"].tolist() == ["test"]
+    frame = dfgen.build_manifest(yolo="data.yaml")
+    assert frame["split"].tolist() == ["test"]
+    assert frame["boxes"].isna().all() and frame["labels"].isna().all()  # nobody has looked
 
 
 def test_labels_that_vanish_are_named(data, monkeypatch):

@@ -51,7 +51,7 @@ def read_yolo(place: str, unmatched: str = "error") -> Iterator[Chunk]:
     Args:
         place: The data.yaml, or the folder of a classification set.
         unmatched: Text files without an image: `"error"`, `"keep"` or `"drop"`. An image without a
-            text file has no boxes, as YOLO has it.
+            text file has no boxes, as YOLO has it; null where test has no text files at all.
 
     Yields:
         Chunks with `path`, `split`, and `boxes` (rel_xyxy) and `labels` (their classes); polygons
@@ -76,13 +76,14 @@ def read_yolo(place: str, unmatched: str = "error") -> Iterator[Chunk]:
         "boxes": {"box_format": "rel_xyxy"},
         "labels": {"class_names": [*data.class_names]},
     }
-    pairs, notes, skipped = list[tuple[str, Pair]](), tuple[str, ...](), Skipped(list)
+    pairs, notes, skipped = list[tuple[str, bool, Pair]](), tuple[str, ...](), Skipped(list)
     for split, places in data.places.items():
         for images in places:
             found, said = _found(images, data, unmatched, skipped, labelled=split != "test")
-            pairs += [(split, both) for both in found]
+            looked = not os.path.isdir(images) or os.path.isdir(_folders(images)[1])
+            pairs += [(split, looked, both) for both in found]
             notes += said
-    root = os.path.commonpath([data.root, *(image or text or "" for _, (image, text) in pairs)])
+    root = os.path.commonpath([data.root, *(image or text or "" for _, _, (image, text) in pairs)])
     for start in range(0, max(len(pairs), 1), CHUNK):
         new = [_row(*both, root, data) for both in pairs[start : start + CHUNK]]
         table = pa.Table.from_pylist(new, _SCHEMA)
@@ -224,15 +225,15 @@ def _listed_images(file: str, data: DataSet) -> list[Pair]:
     return pairs
 
 
-def _row(split: str, both: Pair, root: str, data: DataSet) -> Row:
+def _row(split: str, looked: bool, both: Pair, root: str, data: DataSet) -> Row:
     image, text = both
     objects = [] if text is None else read_objects(text, data)
     corners = [list(each.corners) for each in objects]
     return {
         "path": os.path.relpath(image or without_suffix(text or ""), root).replace(os.sep, "/"),
         "split": split,
-        "boxes": [list(each.box) for each in objects],
-        "labels": [each.name for each in objects],
+        "boxes": [list(each.box) for each in objects] if looked else None,
+        "labels": [each.name for each in objects] if looked else None,
         "polygons": corners if any(corners) else None,
         "problem": None if image else f"no image for these labels: {text}",
     }
