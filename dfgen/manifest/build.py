@@ -44,7 +44,7 @@ def build_manifest(
     arrays: Path | Sequence[Path] | None = None,
     images: Path | Mapping[str, Path] | None = None,
     box_label: str = "largest",
-    class_names: Sequence[str] = (),
+    class_names: str | Sequence[str] = (),
     pattern: str | None = None,
     labels: Path | pd.DataFrame | None = None,
     on: str | None = None,
@@ -83,7 +83,7 @@ def build_manifest(
         box_label: What the column `label` of `voc` holds: the class of the `"largest"` box
             (`background` where there is none) or of the `"first"`, the list of `"all"` classes, or
             with `"each"` one row a box and its class.
-        class_names: Classes of `voc` in the order of their numbers; default: sorted.
+        class_names: Classes of `voc` in the order of their numbers, or one; default: sorted.
         pattern: What a path below the folder looks like, `"{kind}/{shard}/{id}.jpg"`: fields
             become columns, `{id:int}` a column of whole numbers. Files that it does not fit are
             left out with a warning, as are hidden files and those of other kinds.
@@ -132,7 +132,7 @@ def build_manifest(
         arrays=_texts(arrays),
         images=_texts(images),
         box_label=box_label,
-        class_names=tuple(class_names),
+        class_names=_names(class_names),
         pattern=pattern,
         labels=labels if isinstance(labels, pd.DataFrame) else _text(labels),
         on=on,
@@ -150,8 +150,9 @@ def build_manifest(
     )
     frame, report = build(recipe, _text(out), workers)
     if report.skipped:
-        widen = f"Widen the pattern {quote(pattern)}, or m" if NO_FIT in report.skipped else "M"
-        lines = [*left_out(report), f"{widen}ove elsewhere what is no sample."]
+        widen = pattern and NO_FIT in report.skipped
+        advice = f"Widen the pattern {quote(pattern)}, or move" if widen else "Move"
+        lines = [*left_out(report), f"{advice} elsewhere what is no sample."]
         warnings.warn("\n".join(lines), stacklevel=2)
     for warning in report.warnings:
         warnings.warn(warning, stacklevel=2)
@@ -175,8 +176,9 @@ def build(
         )
     if not len(rows.table):
         raise ManifestError(
-            "The manifest would have no rows: the label table is empty, or no file has a row in "
-            'it. Check labels= and on=, and see with unmatched="error" what does not match.'
+            "The manifest would have no rows: the source or the label table is empty, or no file "
+            "has a row in it. Check labels= and on=, and see with "
+            + "\n".join(['unmatched="error" what does not match.', *left_out(Report(rows.skipped))])
         )
     table = to_categories(rows.table, recipe.category, rows.labels)
     validate(table, "the manifest")
@@ -205,7 +207,7 @@ def _settle(rows: Rows, facts: pa.Table | None) -> pd.DataFrame:
     table = rows.table
     problems = [table["problem"]] if "problem" in table.column_names else []
     problems += [facts["problem"]] if facts else []
-    if "boxes" in table.column_names:
+    if "box_format" in rows.labels.get("boxes", {}):  # a column of the user's may be called so
         table, faults = place_boxes(table, facts, _are_relative(rows))
         problems.append(pa.chunked_array([faults]))
     frame: pd.DataFrame = table.to_pandas()

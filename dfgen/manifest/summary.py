@@ -76,8 +76,8 @@ def to_json(frame: pd.DataFrame, report: Report, out: str) -> str:
     problems: dict[str, list[str]] = {}
     if "problem" in frame:
         broken = frame[frame["problem"].notna()]
-        for kind, path in zip(broken["problem"].str.partition(":")[0], broken["path"], strict=True):
-            problems.setdefault(kind, []).append(path)
+        for problem, path in zip(broken["problem"], broken["path"], strict=True):
+            problems.setdefault(problem.partition(":")[0], []).append(path)
     summary = {
         "out": out,
         "rows": len(frame),
