@@ -164,3 +164,8 @@ def test_the_summary_as_json_is_for_scripts(data):
 )  # fmt: skip
 def test_options_that_cannot_be_are_refused(data, arguments, message):
     assert run("build-manifest", "--out", "m.parquet", *arguments).stderr == message
+
+
+def test_the_summary_as_json_of_rows_without_problems(data):
+    done = run("build-manifest", "imgs", "--out", "m.parquet", "--json")
+    assert json.loads(done.stdout)["problems"] == {}

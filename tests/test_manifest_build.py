@@ -412,8 +412,8 @@ def test_columns_that_dfgen_fills_are_refused(data):
 def test_a_manifest_without_rows_is_refused(data):
     labels = pd.DataFrame({"object_id": ["x"]})
     assert refused(ManifestError, data / "imgs", **JOINED, labels=labels, unmatched="drop") == (
-        "The manifest would have no rows: the label table is empty, or no file has a row in it. "
-        'Check labels= and on=, and see with unmatched="error" what does not match.'
+        "The manifest would have no rows: the source or the label table is empty, or no file has a "
+        'row in it. Check labels= and on=, and see with unmatched="error" what does not match.'
     )
 
 

@@ -327,9 +327,15 @@ def test_diff_exits_as_diff_does(data):
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[-1] == f"Wrote {n}"
     assert run("diff", m, m).returncode == 0
+    again = run("split", m, "--split", "val=0.5", "--split", "train=0.5", "--out", n, "--json")
+    sizes = dfgen.read_manifest(n)["split"].value_counts().to_dict()
+    assert json.loads(again.stdout)["splits"] == sizes
+    moved = dfgen.diff(m, n)
+    done = run("diff", m, n, "--json")
+    assert (done.returncode, len(json.loads(done.stdout)["rows"])) == (1, len(moved))
+    assert json.loads(done.stdout)["counts"]["moved"] == len(moved)
     done = run("diff", m, n)
     assert done.returncode == 1
-    moved = dfgen.diff(m, n)
     assert done.stdout.endswith(f"{len(moved)} moved\n")
     done = run("diff", m, data / "none.parquet")
     assert done.returncode == 2

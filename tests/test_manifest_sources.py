@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 from contracts import SourceContract
 
+import dfgen
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError
 from dfgen.manifest.sources import SOURCES, files
 from dfgen.manifest.sources.files import read_files
@@ -269,7 +270,8 @@ def test_tables_that_cannot_be_read_are_refused(tmp_path):
     )
     (tmp_path / "l.jsonl").write_text("[1]\n")
     assert refused(ManifestError, read_rows, f"{tmp_path}/l.jsonl").startswith(
-        f"{tmp_path}/l.jsonl cannot be read as .jsonl: every line must hold one JSON object. "
+        f"{tmp_path}/l.jsonl cannot be read as .jsonl: line 1 is no JSON object, and every "
+        "line must hold one. "
     )
     (tmp_path / "l.csv").write_text("a,a\n1,2\n")
     assert refused(ManifestError, read_rows, f"{tmp_path}/l.csv") == (
@@ -307,3 +309,35 @@ def test_the_index_of_a_frame_becomes_columns_unless_they_are_there_already():
         'The label table has "id" as a column and as its index. Drop one: '
         "labels.reset_index(drop=True) keeps the column."
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "place"),
+    [
+        ("l.csv", "a,b\n1,2\n1,2,3\n", "CSV parse error: Row #3: Expected 2 columns, got 3"),
+        ("l.jsonl", '{"a": 1}\n\n{"a" 2}\n', "line 3, column 6: Expecting ':' delimiter"),
+        ("l.jsonl", '{"a": 1}\n7\n', "line 2 is no JSON object, and every line must hold one"),
+    ],
+)
+def test_the_line_that_is_broken_is_named(tmp_path, name, content, place):
+    (tmp_path / name).write_text(content)
+    message = refused(ManifestError, read_rows, f"{tmp_path}/{name}")
+    assert message.startswith(f"{tmp_path}/{name} cannot be read as {name[1:]}: {place}")
+
+
+def test_names_that_are_not_utf8_and_left_out_can_be_printed(tmp_path):
+    (tmp_path / "a.png").touch()
+    try:
+        with open(os.fsencode(tmp_path) + b"/\xff.dat", "w"):
+            pass
+    except OSError:
+        pytest.skip("this file system allows UTF-8 names only")
+    [chunk] = read_files(str(tmp_path))
+    assert chunk.skipped == {".dat": ["\\xff.dat"]}
+
+
+@pytest.mark.parametrize("name", ["boxes", "keypoints", "annotated_width"])
+def test_a_label_may_be_called_as_a_column_of_boxes(tmp_path, name):
+    (tmp_path / "l.csv").write_text(f"file,{name}\na.png,3\n")
+    frame = dfgen.build_manifest(labels=tmp_path / "l.csv", path_column="file")
+    assert frame[name].tolist() == [3]

@@ -166,3 +166,12 @@ def test_classes_that_a_split_lacks_are_found():
     split = pd.Series(pd.Categorical(["train", "train", "val"], categories=["train", "val"]))
     assert missing_classes(split, series("cat", "dog", "cat")) == {"val": ["dog"]}
     assert missing_classes(split, series("cat", None, "cat")) == {}
+
+
+def test_lists_are_no_classes():
+    with pytest.raises(ManifestError) as caught:
+        assign_splits(pd.Series([1]), {"a": 1}, stratify=pd.Series([["x"]], name="labels"))
+    assert str(caught.value) == (
+        '"labels" holds lists, not classes: it cannot be stratified by. Make a column of one class '
+        "a row first."
+    )

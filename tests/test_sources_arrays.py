@@ -256,3 +256,19 @@ def test_files_that_are_no_arrays_are_refused(numbers):
         with pytest.raises(ManifestError) as caught:
             dfgen.build_manifest(arrays=name)
         assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("name", ["path", "index"])
+def test_label_arrays_called_as_what_dfgen_fills_are_refused(tmp_path, name):
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["x"], file[name] = np.zeros((3, 4)), [1, 2, 3]
+    with pytest.raises(ManifestError) as caught:
+        dfgen.build_manifest(arrays=tmp_path / "x.h5")
+    message = f"{tmp_path}/x.h5 has a label array '{name}', which dfgen fills. Rename it."
+    assert str(caught.value) == message
+
+
+def test_label_arrays_of_the_other_byte_order_are_read(tmp_path):
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["x"], file["y"] = np.zeros((3, 4)), np.array([1, 2, 3], ">i4")
+    assert dfgen.build_manifest(arrays=tmp_path / "x.h5")["y"].tolist() == [1, 2, 3]

@@ -226,3 +226,50 @@ def test_a_missing_file_is_named(data):
     assert refused(MissingFileError, coco="x.json") == (
         f"There is no file x.json. Looked in {data}."
     )
+
+
+@pytest.mark.parametrize("files", [{}, [], {"train": []}])
+def test_no_file_at_all_is_refused(data, files):
+    with pytest.raises(ArgumentError) as caught:
+        dfgen.build_manifest(coco=files)
+    assert str(caught.value) == "coco= (--coco) names no file, or none of a split."
+
+
+@pytest.mark.parametrize("images", [["images", "more"], {"train": ["images", "more"]}])
+def test_several_folders_of_the_same_images_are_refused(data, images):
+    with pytest.raises(ArgumentError) as caught:
+        dfgen.build_manifest(coco={"train": "c.json"}, images=images)
+    assert str(caught.value).startswith(
+        "images= (--images) names several folders for the same images: give one, or "
+    )
+
+
+def test_one_image_in_two_spellings_is_refused(data):
+    annotated.coco("c.json", {1: "a.png", 2: "./a.png"})
+    assert refused(ManifestError).startswith('c.json has two images of the file_name "a.png": ')
+
+
+def test_captions_alone_leave_no_size_behind(data):
+    annotated.coco("c.json", {1: "a.png"}, [{"image_id": 1, "caption": "a dog"}])
+    frame = dfgen.build_manifest(coco="c.json", facts="none")
+    assert frame.columns.tolist() == ["id", "path", "captions"]
+
+
+def test_crowd_flags_may_be_booleans(data):
+    crowd = [box(1, 18, 1, 1, 2, 2, iscrowd=flag) for flag in (True, False, 1)]
+    annotated.coco("c.json", {1: "a.png"}, crowd, CATS)
+    frame = dfgen.build_manifest(coco="c.json", facts="none")
+    assert frame["iscrowd"][0].tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'{"images": [\n{"id": 1,\n"file_name": "\\u00e9\xff.png"}\n]}',
+         "c.json, line 3: broken JSON, not UTF-8 (byte 43). Mend the file, or fetch it again."),
+        (b'{"x": ' + b"[" * 100_000, "c.json is nested too deep to be COCO's."),
+    ],
+)  # fmt: skip
+def test_text_that_is_not_utf8_and_nesting_without_end_are_refused(data, content, message):
+    (data / "c.json").write_bytes(content)
+    assert refused(ManifestError) == message

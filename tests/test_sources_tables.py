@@ -244,3 +244,81 @@ def test_listings_that_cannot_be_used_are_refused(data):
     assert refused(ManifestError, listing="l.csv").startswith(
         "l.csv: sizes or times are something else: "
     )
+
+
+@pytest.mark.parametrize(
+    ("objects", "message"),
+    [
+        ({"bbox": [[1, 2, 3, 4]], "categories": ["x", "y"]},
+         "the objects of row 1 have 1 bbox and 2 categories."),
+        ({"bbox": [None, [1, 2, 3, 4]], "categories": ["x", "y"]},
+         "a bbox of row 1 is not x, y, width, height."),
+        ({"bbox": [[1, 2, 3]], "categories": ["x"]},
+         "a bbox of row 1 is not x, y, width, height."),
+    ],
+)  # fmt: skip
+def test_objects_that_make_no_boxes_are_refused(tmp_path, objects, message):
+    rows = [{"bbox": [], "categories": []}, objects]
+    with open(tmp_path / "metadata.jsonl", "w") as file:
+        for number, row in enumerate(rows):
+            print(json.dumps({"file_name": f"{number}.png", "objects": row}), file=file)
+    with pytest.raises(ManifestError) as caught:
+        dfgen.build_manifest(metadata=tmp_path)
+    assert str(caught.value) == f"{tmp_path}/metadata.jsonl: {message}"
+
+
+def test_objects_of_one_flat_box_are_refused(tmp_path):
+    row = {"file_name": "a.png", "objects": {"bbox": [1, 2, 3, 4], "categories": ["x"]}}
+    (tmp_path / "metadata.jsonl").write_text(json.dumps(row))
+    with pytest.raises(ManifestError) as caught:
+        dfgen.build_manifest(metadata=tmp_path)
+    assert str(caught.value).startswith(
+        f"{tmp_path}/metadata.jsonl: objects are no lists of bbox and categories: "
+    )
+
+
+def test_objects_of_which_there_are_none_make_empty_boxes(tmp_path):
+    row = {"file_name": "a.png", "objects": {"bbox": [], "categories": []}}
+    (tmp_path / "metadata.jsonl").write_text(json.dumps(row))
+    frame = dfgen.build_manifest(metadata=tmp_path, out=tmp_path / "m.parquet", facts="none")
+    assert [len(frame[name][0]) for name in ("boxes", "labels")] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"not gzip", "cannot be read: Not a gzipped file (b'no'). Fetch it again."),
+        (gzip.compress(b"x" * 99)[:-9],
+         "cannot be read: Compressed file ended before the end-of-stream marker was reached. "
+         "Fetch it again."),
+        (gzip.compress(b'"pets","a.jpg"\n'),
+         "row 1 has 2 columns, expected 6: Bucket, Key, IsLatest, IsDeleteMarker, Size, "
+         "LastModifiedDate."),
+    ],
+)  # fmt: skip
+def test_broken_tables_of_an_inventory_are_named(tmp_path, content, message):
+    path = inventory(tmp_path)
+    (tmp_path / "data/1.csv.gz").write_bytes(content)
+    with pytest.raises(ManifestError) as caught:
+        dfgen.build_manifest(listing=path, facts="none")
+    said = str(caught.value).removeprefix(f"{tmp_path}/data/1.csv.gz")
+    assert said in (f" {message}", f", {message}")
+
+
+def test_an_empty_table_of_an_inventory_has_no_rows(tmp_path):
+    path = inventory(tmp_path)
+    (tmp_path / "data/1.csv.gz").write_bytes(gzip.compress(b""))
+    assert [len(chunk.rows) for chunk in SOURCES["listing"](path)] == [0]
+
+
+@pytest.mark.parametrize("files", [[], [{}]])
+def test_an_inventory_without_tables_is_refused(tmp_path, files):
+    path = inventory(tmp_path)
+    with open(path) as file:
+        content = json.load(file)
+    with open(path, "w") as file:
+        json.dump({**content, "files": files}, file)
+    with pytest.raises(ManifestError) as caught:
+        dfgen.build_manifest(listing=path, facts="none")
+    message = f"{path} names no tables of keys: files is empty, or has no key."
+    assert str(caught.value) == message

@@ -1,4 +1,5 @@
 import os
+import shutil
 
 import annotated
 import pandas as pd
@@ -227,14 +228,14 @@ def test_broken_annotations_are_refused_by_file_and_line(data, text, message):
 
 
 def test_an_annotation_that_vanishes_is_named(data, monkeypatch):
-    listed = voc.list_files
+    listed = voc.list_pairs
 
-    def vanishing(folder, suffixes):
-        paths = listed(folder, suffixes)
-        os.remove(f"{folder}/{paths[-1]}")
-        return paths
+    def vanishing(images, annotations, suffix):
+        found = listed(images, annotations, suffix)
+        os.remove(f"{annotations}/{found[1][-1]}")
+        return found
 
-    monkeypatch.setattr(voc, "list_files", vanishing)
+    monkeypatch.setattr(voc, "list_pairs", vanishing)
     assert refused(MissingFileError) == (
         "xml/s/d.xml vanished while the folder was read. Build again when nothing changes it."
     )
@@ -261,7 +262,7 @@ def test_links_in_circles_are_left_out_of_both_trees(data):
     with pytest.warns(UserWarning) as caught:
         assert len(build()) == 4
     assert [str(warning.message) for warning in caught] == [
-        "Left out: 1 path, link to a folder that it lies in: s/back\n"
+        "Left out: 2 paths, link to a folder that it lies in: images/s/back, xml/s/back\n"
         "Move elsewhere what is no sample."
     ]
 
@@ -325,3 +326,22 @@ def test_lists_hold_their_class_names_or_are_refused(data):
         "['ant', 'cat', 'dog']. Mend the value, or the names: "
         'df.attrs["dfgen"]["labels"]["labels"]["class_names"].'
     )
+
+
+def test_what_is_no_annotation_is_left_out_by_name(data):
+    for path in ("xml/s/a.json", "xml/s/.e.xml", "images/s/e.xml"):
+        (data / path).touch()
+    with pytest.warns(UserWarning) as caught:
+        assert len(build()) == 4
+    assert str(caught[0].message) == (
+        "Left out: 1 path, .json: xml/s/a.json\n"
+        "Left out: 1 path, .xml: images/s/e.xml\n"
+        "Left out: 1 path, hidden: xml/s/.e.xml\n"
+        "Move elsewhere what is no sample."
+    )
+
+
+def test_both_trees_may_be_one(data):
+    shutil.copytree("xml", "images", dirs_exist_ok=True)
+    frame = dfgen.build_manifest(voc="./images", images="images")
+    assert frame["id"].tolist() == [f"s/{name}.png" for name in "abcd"]

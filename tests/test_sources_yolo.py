@@ -1,6 +1,7 @@
 import os
 
 import annotated
+import numpy as np
 import pandas as pd
 import pytest
 from contracts import SourceContract
@@ -243,18 +244,20 @@ def test_missing_places_are_named(data):
         "Without boxes, leave the folder out; only test may have none."
     )
     write("data.yaml", "test: images/new\nnames: [a]\n")
-    assert dfgen.build_manifest(yolo="data.yaml")["split"].tolist() == ["test"]
+    frame = dfgen.build_manifest(yolo="data.yaml")
+    assert frame["split"].tolist() == ["test"]
+    assert frame["boxes"].isna().all() and frame["labels"].isna().all()  # nobody has looked
 
 
 def test_labels_that_vanish_are_named(data, monkeypatch):
-    listed = yolo.list_files
+    listed = yolo.list_pairs
 
-    def vanishing(folder, suffixes):
-        paths = listed(folder, suffixes)
-        os.remove(f"{folder}/{paths[-1]}")
-        return paths
+    def vanishing(images, annotations, suffix):
+        found = listed(images, annotations, suffix)
+        os.remove(f"{annotations}/{found[1][-1]}")
+        return found
 
-    monkeypatch.setattr(yolo, "list_files", vanishing)
+    monkeypatch.setattr(yolo, "list_pairs", vanishing)
     assert refused(MissingFileError) == (
         f"{data}/labels/train/a.txt vanished while the folder was read. Build again when nothing "
         "changes it."
@@ -273,3 +276,58 @@ def test_boxes_need_the_size_of_their_images(data):
         "YOLO's boxes are shares of the image: its size is needed to make pixels of them. Leave "
         'facts="none" (--facts none) out.'
     )
+
+
+def test_boxes_of_an_image_of_unknown_size_are_missing_and_those_beside_it_stay(data):
+    write("images/train/b.png", "no image")
+    write("labels/train/b.txt", "0 0.5 0.5 1 1\n1 0.5 0.5 0.5 0.5\n")
+    frame = dfgen.build_manifest(yolo="data.yaml")
+    assert [boxes is not None and np.stack(boxes).tolist() for boxes in frame["boxes"]] == [
+        [[10, 7.5, 30, 22.5], [0, 0, 20, 15]], False, [[0, 0, 40, 30]],
+    ]  # fmt: skip
+    assert frame["problem"].notna().tolist() == [False, True, False]
+
+
+def test_text_files_in_the_wrong_place_are_left_out_by_name(data):
+    for path in ("images/train/b.txt", "labels/train/b.json", "labels/val/classes.txt"):
+        write(path, "")
+    with pytest.warns(UserWarning) as caught:
+        dfgen.build_manifest(yolo="data.yaml")
+    assert str(caught[0].message) == (
+        "Left out: 1 path, .json: labels/train/b.json\n"
+        "Left out: 1 path, .txt: images/train/b.txt\n"
+        "Move elsewhere what is no sample."
+    )
+
+
+@pytest.mark.parametrize("names", ["", "[]"])
+def test_no_names_are_refused(data, names):
+    write("data.yaml", f"train: images/train\nnames: {names}\n")
+    message = "data.yaml has no names: the classes in the order of their numbers."
+    assert refused(ManifestError) == message
+
+
+def test_the_folder_of_a_set_to_detect_is_no_classification_set(data):
+    for name in ("data.yaml", "labels"):
+        with pytest.raises(ManifestError) as caught:
+            dfgen.build_manifest(yolo=".")
+        assert str(caught.value) == (
+            f'"." has {name}, so it is no classification set: give its data.yaml.'
+        )
+        if name == "data.yaml":
+            os.remove(name)
+
+
+def test_blanks_around_a_listed_image_are_no_part_of_its_path(data):
+    write("train.txt", " images/train/a.png \n\n")
+    write("data.yaml", "train: train.txt\nnames: [cat, dog]\n")
+    assert dfgen.build_manifest(yolo="data.yaml")["id"].tolist() == ["images/train/a.png"]
+
+
+def test_an_image_in_place_of_a_list_is_refused(data):
+    write("data.yaml", "train: images/train/a.png\nnames: [cat, dog]\n")
+    message = refused(ManifestError)
+    assert message.startswith(
+        f"{data}/images/train/a.png cannot be read as a list of images, a path a line: 'utf-8' "
+    )
+    assert message.endswith(". data.yaml names folders of images, or such lists.")

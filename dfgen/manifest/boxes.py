@@ -60,6 +60,8 @@ def place_boxes(
         if name not in table.column_names:
             continue
         column = table[name].combine_chunks()
+        if relative:  # of an image of unknown size
+            column = pc.if_else(pa.array(images.width == 0), pa.scalar(None, column.type), column)
         shapes = column.flatten()
         counts, sizes = _lengths(column), _lengths(shapes)
         rows = np.repeat(np.arange(len(table)), counts)
@@ -72,8 +74,6 @@ def place_boxes(
             placed, faults = _check(points.reshape(-1, 4), placed.reshape(-1, 4), rows, images)
             _name_faults(problems, faults, placed, rows, table, images)
         missing = column.is_null().to_numpy(zero_copy_only=False)
-        if relative:
-            missing |= images.width == 0
         inner = nest(pa.array(placed.astype(np.float32).ravel()), sizes)
         table = table.set_column(table.column_names.index(name), name, nest(inner, counts, missing))
     kept = [name for name in table.column_names if name not in ANNOTATED]

@@ -30,7 +30,7 @@ def build_manifest(
     arrays: Path | Sequence[Path] | None = None,
     images: Path | Mapping[str, Path] | None = None,
     box_label: str | None = None,
-    class_names: Sequence[str] = (),
+    class_names: str | Sequence[str] = (),
     pattern: str | None = None,
     labels: Path | pd.DataFrame | None = None,
     on: str | None = None,
@@ -71,7 +71,7 @@ def build_manifest(
         box_label: What the column `label` of `voc` holds: the class of the `"largest"` box
             (`background` where there is none; the default) or of the `"first"`, the list of
             `"all"` classes, or with `"each"` one row a box and its class.
-        class_names: Classes of `voc` in the order of their numbers; default: sorted.
+        class_names: Classes of `voc` in the order of their numbers, or one; default: sorted.
         pattern: What a path below the folder looks like, `"{kind}/{shard}/{id}.jpg"`: fields
             become columns, `{id:int}` a column of whole numbers. Files that it does not fit are
             left out with a warning, as are hidden files and those of other kinds.
@@ -124,7 +124,7 @@ def build_manifest(
         arrays=_texts(arrays),
         images=_texts(images),
         box_label=box_label,
-        class_names=tuple(class_names),
+        class_names=_names(class_names),
         pattern=pattern,
         labels=labels if isinstance(labels, pd.DataFrame) else _text(labels),
         on=on,
@@ -144,9 +144,9 @@ def build_manifest(
     recipe = resolve(given, old.recipe if old else None)
     frame, report = build(recipe, _text(out), workers, old)
     if report.skipped:
-        no_fit = NO_FIT in report.skipped
-        widen = f"Widen the pattern {quote(recipe.pattern)}, or m" if no_fit else "M"
-        lines = [*left_out(report), f"{widen}ove elsewhere what is no sample."]
+        widen = recipe.pattern and NO_FIT in report.skipped
+        advice = f"Widen the pattern {quote(recipe.pattern)}, or move" if widen else "Move"
+        lines = [*left_out(report), f"{advice} elsewhere what is no sample."]
         warnings.warn("\n".join(lines), stacklevel=2)
     for warning in report.warnings:
         warnings.warn(warning, stacklevel=2)

@@ -21,7 +21,7 @@ from dfgen.manifest.recipe import Recipe
 from dfgen.manifest.rows import Rows, gather_rows
 from dfgen.manifest.schema import FACTS, Label, describe_labels, label_columns, validate
 from dfgen.manifest.splits import assign_splits, lacking_rows, unit_of
-from dfgen.manifest.summary import Report
+from dfgen.manifest.summary import Report, left_out
 
 ReadFacts = Callable[[pa.ChunkedArray], pa.Table]
 
@@ -79,8 +79,9 @@ def _rows(recipe: Recipe) -> Rows:
         )
     if not len(rows.table):
         raise ManifestError(
-            "The manifest would have no rows: the label table is empty, or no file has a row in "
-            'it. Check labels= and on=, and see with unmatched="error" what does not match.'
+            "The manifest would have no rows: the source or the label table is empty, or no file "
+            "has a row in it. Check labels= and on=, and see with "
+            + "\n".join(['unmatched="error" what does not match.', *left_out(Report(rows.skipped))])
         )
     table = to_categories(rows.table, recipe.category, rows.labels)
     validate(table, "the manifest")
@@ -114,7 +115,7 @@ def _settle(rows: Rows, read: ReadFacts | None) -> pa.Table:
     facts = read(table["path"]) if read else None
     problems = [table["problem"]] if "problem" in table.column_names else []
     problems += [facts["problem"]] if facts else []
-    if "boxes" in table.column_names:
+    if "box_format" in rows.labels.get("boxes", {}):  # a column of the user's may be called so
         table, faults = place_boxes(table, facts, _are_relative(rows))
         problems.append(pa.chunked_array([faults]))
     if facts is not None:
@@ -134,7 +135,7 @@ def _are_relative(rows: Rows) -> bool:
 
 def _in_pixels(labels: dict[str, Label]) -> dict[str, Label]:
     """Return what is known of the labels after the boxes were placed."""
-    if "boxes" in labels:
+    if "box_format" in labels.get("boxes", {}):
         return {**labels, "boxes": {**labels["boxes"], "box_format": "xyxy"}}
     return labels
 

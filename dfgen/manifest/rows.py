@@ -65,8 +65,8 @@ def gather_rows(recipe: Recipe) -> Rows:
         rows = _read_source(recipe, pattern)
         known = [*rows.table.column_names, *labels.column_names]
         _check_names(recipe, [name for name in known if name not in ("path", *ANNOTATED)])
-        if recipe.kind == "metadata":
-            _refuse_facts(rows.table, recipe, str(recipe.metadata))
+        if recipe.kind in ("metadata", "arrays"):
+            _refuse_facts(rows.table, recipe, str(recipe.metadata or recipe.arrays))
     if recipe.on is not None:
         rows = _with_labels(rows, labels, recipe, pattern)
     table = rows.table

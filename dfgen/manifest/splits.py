@@ -204,6 +204,11 @@ def _class_values(stratify: pd.Series) -> pd.Series:
             f'"{stratify.name}" holds fractions, not classes: it cannot be stratified by. '
             f'Make classes first: df["age_band"] = pandas.cut(df["{stratify.name}"], 5).'
         )
+    if stratify.dtype == object and stratify.map(pd.api.types.is_list_like).any():
+        raise ManifestError(
+            f'"{stratify.name}" holds lists, not classes: it cannot be stratified by. '
+            "Make a column of one class a row first."
+        )
     return stratify.astype(object)
 
 

@@ -79,8 +79,8 @@ def figures(frame: pd.DataFrame, report: Report) -> dict[str, Any]:
     problems: dict[str, list[str]] = {}
     if "problem" in frame:
         broken = frame[frame["problem"].notna()]
-        for kind, path in zip(broken["problem"].str.partition(":")[0], broken["path"], strict=True):
-            problems.setdefault(kind, []).append(path)
+        for problem, path in zip(broken["problem"], broken["path"], strict=True):
+            problems.setdefault(problem.partition(":")[0], []).append(path)
     return {
         "rows": len(frame),
         "columns": list(frame.columns),

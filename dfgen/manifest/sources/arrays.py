@@ -81,6 +81,8 @@ def _describe(path: str) -> tuple[int, dict[str, pa.Array]]:
                 "belongs together into a file of its own."
             )
         labels = {name: _label(array) for name, array in arrays.items() if array.ndim == 1}
+        for name in labels.keys() & {"path", "index"}:
+            raise ManifestError(f"{path} has a label array {name!r}, which dfgen fills. Rename it.")
         return rows.pop(), labels
     except FileNotFoundError:
         raise MissingFileError(f"There is no file {path}. Looked in {os.getcwd()}.") from None
@@ -95,4 +97,4 @@ def _label(array: Any) -> pa.Array:
     values = array[:]
     if values.dtype.kind in "OS":
         return pa.array([value.decode() for value in values.tolist()], pa.string())
-    return pa.array(values)
+    return pa.array(values.astype(values.dtype.newbyteorder("=")))

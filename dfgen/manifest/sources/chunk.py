@@ -14,7 +14,7 @@ class Chunk:
 
     Args:
         rows: The rows; the same columns in every chunk.
-        skipped: Reason -> the paths that were left out for it.
+        skipped: Reason -> the paths that were left out for it, for people to read.
         notes: What was done with rows that did not match.
         labels: Column -> its class names or box format, where the source knows them.
         folder: Where relative paths start, if the source alone knows; absolute.

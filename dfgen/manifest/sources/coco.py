@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.manifest.paths import check_stored_paths
+from dfgen.manifest.paths import check_stored_paths, tidy
 from dfgen.manifest.schema import Label, quote
 from dfgen.manifest.sources.chunk import Chunk
 from dfgen.manifest.sources.coco_json import Annotation, Category, Id, Image, read_document
@@ -63,12 +63,18 @@ def read_coco(files: Files, images: str | Mapping[str, str] | None = None) -> It
         >>> for chunk in read_coco("instances_val.json", "val"):  # doctest: +SKIP
         ...     print(chunk.rows["labels"])
     """
-    splits = files if isinstance(files, Mapping) else {"": files}
+    by_split = files if isinstance(files, Mapping) else {"": files}
+    splits = {
+        split: [given] if isinstance(given, str) else list(given)
+        for split, given in by_split.items()
+    }
+    if not splits or not all(splits.values()):
+        raise ArgumentError("coco= (--coco) names no file, or none of a split.")
     folders = _folders(splits, images)
     root = os.path.commonpath(list(folders.values()))
     parts = []
     for split, given in splits.items():
-        part = _read_split([given] if isinstance(given, str) else list(given))
+        part = _read_split(given)
         prefix = os.path.relpath(folders[split], root).replace(os.sep, "/")
         paths = part.rows["path"]
         if prefix != ".":
@@ -80,6 +86,8 @@ def read_coco(files: Files, images: str | Mapping[str, str] | None = None) -> It
     table = pa.concat_tables([part.rows for part in parts], promote_options="default")
     if pc.count_distinct(table["id"]).as_py() < len(table):
         table = table.drop_columns(["id"])  # files that were numbered each on its own
+    if "boxes" not in table.column_names:  # nothing to place
+        table = table.drop_columns(list(ANNOTATED))
     labels = _labels(table, parts, list(splits))
     yield Chunk(table, labels=labels, folder=root, total=len(table))
 
@@ -93,9 +101,15 @@ def _labels(table: pa.Table, parts: list[Part], splits: list[str]) -> dict[str, 
 
 
 def _folders(
-    splits: Mapping[str, str | Sequence[str]], images: str | Mapping[str, str] | None
+    splits: Mapping[str, list[str]], images: str | Mapping[str, str] | None
 ) -> dict[str, str]:
     """Return split -> absolute folder of its images."""
+    given = list(images.values()) if isinstance(images, Mapping) else [images]
+    if any(not isinstance(folder, str | None) for folder in given):
+        raise ArgumentError(
+            "images= (--images) names several folders for the same images: give one, or "
+            '{"train": ..., "val": ...} (--images train=FOLDER --images val=FOLDER).'
+        )
     if isinstance(images, Mapping):
         if images.keys() != splits.keys():
             raise ArgumentError(
@@ -103,12 +117,9 @@ def _folders(
                 f"has {', '.join(filter(None, splits)) or 'none'}: name the same."
             )
         return {split: os.path.abspath(folder) for split, folder in images.items()}
-    first = {
-        split: files if isinstance(files, str) else files[0] for split, files in splits.items()
-    }
     return {
-        split: os.path.abspath(os.path.dirname(path) if images is None else images)
-        for split, path in first.items()
+        split: os.path.abspath(os.path.dirname(paths[0]) if images is None else images)
+        for split, paths in splits.items()
     }
 
 
@@ -163,14 +174,15 @@ def _images(images: list[Image], path: str) -> pa.Table:
             ANNOTATED[1]: pa.array([image.height for image in images], pa.int64()),
         }
     )
-    for name, key in (("id", "id"), ("path", "file_name")):
-        twice = _repeated(table[name].combine_chunks())
+    check_stored_paths(table, "the folder of the images", path)
+    paths = pc.utf8_slice_codeunits(tidy(table["path"], ""), 1)  # ./a.png is a.png
+    for key, values in (("id", table["id"]), ("file_name", paths)):
+        twice = _repeated(values)
         if twice is not None:
             raise ManifestError(
                 f"{path} has two images of the {key} {quote(twice)}: which of them do annotations "
                 "belong to? Mend the file."
             )
-    check_stored_paths(table, "the folder of the images", path)
     return table
 
 
@@ -185,7 +197,7 @@ def _ids(values: list[Id], what: str) -> pa.Array:
         raise ManifestError(f"{what} has a number beyond 64 bits: write ids as text.") from None
 
 
-def _repeated(values: pa.Array) -> object:
+def _repeated(values: pa.Array | pa.ChunkedArray) -> object:
     """Return a value that stands twice, or None."""
     counts = pc.value_counts(values)
     twice = counts.filter(pc.greater(counts.field("counts"), 1))

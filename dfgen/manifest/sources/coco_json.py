@@ -32,7 +32,7 @@ class Annotation(msgspec.Struct, gc=False):
     image_id: Id
     category_id: Id | None = None
     bbox: tuple[float, float, float, float] | None = None
-    iscrowd: int = 0
+    iscrowd: int | bool = 0
     caption: str | None = None
     keypoints: list[float] | None = None
 
@@ -61,8 +61,15 @@ def read_document(path: str) -> Document:
                     f"{path} is JSON, but not as COCO has it: {error}. Expected "
                     '{"images": [...], "annotations": [...], "categories": [...]}.'
                 ) from None
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                raise ManifestError(f"{path}{_place(data, str(error))}") from None
+            except UnicodeDecodeError:
+                place = _place(data, "not UTF-8", _not_utf8(data))
+                raise ManifestError(f"{path}{place}") from None
+            except msgspec.DecodeError as error:
+                text, _, byte = str(error).removesuffix(")").partition(" (byte ")
+                stop = int(byte) if byte.isdigit() else len(data)
+                raise ManifestError(f"{path}{_place(data, text, stop)}") from None
+            except RecursionError:
+                raise ManifestError(f"{path} is nested too deep to be COCO's.") from None
     except FileNotFoundError:
         raise MissingFileError(f"There is no file {path}. Looked in {os.getcwd()}.") from None
     except OSError as error:
@@ -76,11 +83,18 @@ def _bytes(descriptor: int) -> "mmap.mmap | memoryview":
     return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
 
 
-def _place(data: "mmap.mmap | memoryview", reason: str) -> str:
+def _not_utf8(data: "mmap.mmap | memoryview") -> int:
+    """Return where text of another encoding begins; msgspec counts from the start of a string."""
+    try:
+        str(data, "utf-8")
+    except UnicodeDecodeError as error:
+        return error.start
+    return len(data)
+
+
+def _place(data: "mmap.mmap | memoryview", reason: str, stop: int) -> str:
     """Return line and reason of broken JSON."""
-    text, _, byte = reason.removesuffix(")").partition(" (byte ")
-    stop = int(byte) if byte.isdigit() else len(data)
     line = 1 + sum(
         bytes(data[at : min(at + 2**24, stop)]).count(b"\n") for at in range(0, stop, 2**24)
     )
-    return f", line {line}: broken JSON, {text} (byte {stop}). Mend the file, or fetch it again."
+    return f", line {line}: broken JSON, {reason} (byte {stop}). Mend the file, or fetch it again."

@@ -60,9 +60,15 @@ def read_files(folder: str, pattern: Pattern | None = None) -> Iterator[Chunk]:
         raise ManifestError(_nothing_found(folder, pattern, misfits, chunk.skipped))
 
 
-def list_files(folder: str, suffixes: tuple[str, ...]) -> list[str]:
-    """Return the relative paths of the files below a folder that have one of these suffixes."""
-    return [path for paths, _ in _batches(folder, suffixes) for path in paths]
+def list_files(folder: str, suffix: str) -> tuple[list[str], Skipped]:
+    """Return the relative paths of the files below a folder with a suffix, and of the others."""
+    found, others = list[str](), Skipped(list)
+    for paths, skipped in _batches(folder, (suffix,)):
+        found += paths
+        for reason in skipped:
+            others[reason] += skipped[reason]
+    text_column(folder, found)
+    return found, others
 
 
 def check_folder(folder: str, advice: str) -> None:
@@ -96,7 +102,8 @@ def _walk(top: str, suffixes: tuple[str, ...], skipped: Skipped) -> Iterator[lis
         yield [prefix + name for name in names]
         for name in sorted(others):
             suffix = os.path.splitext(name)[1].lower() or "without extension"
-            skipped["hidden" if name[0] == "." else suffix].append(prefix + name)
+            shown = os.fsencode(prefix + name).decode(errors="backslashreplace")  # can be printed
+            skipped["hidden" if name[0] == "." else suffix].append(shown)
         for name in sorted(folders, reverse=True):
             identity = _identity(os.path.join(top, prefix + name))
             if identity in above:

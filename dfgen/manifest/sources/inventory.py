@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import os
+import zlib
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote_plus
@@ -45,7 +46,10 @@ def read_inventory(path: str) -> tuple[str, Iterator[pa.Table]]:
         )
     if content["fileFormat"] not in ("CSV", "Parquet"):
         raise ManifestError(f"{path}: {content['fileFormat']} is not read. Ask S3 for Parquet.")
-    tables = (_read(_near(path, entry["key"]), content) for entry in content["files"])
+    keys = [entry.get("key") for entry in content["files"]]
+    if not keys or None in keys:
+        raise ManifestError(f"{path} names no tables of keys: files is empty, or has no key.")
+    tables = (_read(_near(path, key), content) for key in keys)
     return content["sourceBucket"], tables
 
 
@@ -64,19 +68,37 @@ def _near(path: str, key: str) -> str:
 
 
 def _read(path: str, content: dict[str, Any]) -> pa.Table:
-    if content["fileFormat"] == "Parquet":
-        table = pq.ParquetFile(path).read()
-        table = table.rename_columns([name.lower() for name in table.column_names])
-    else:
-        names = [name.strip().lower() for name in content["fileSchema"].split(",")]
-        with gzip.open(path) as file:
-            rows = list(csv.reader(io.TextIOWrapper(file, "utf-8", newline="")))
-        columns = dict(zip(names, zip(*rows, strict=True), strict=True))
-        keys = [unquote_plus(key) for key in columns["key"]]  # S3 quotes them in CSV alone
-        table = pa.table({**columns, "key": keys})
+    try:
+        if content["fileFormat"] == "Parquet":
+            table = pq.ParquetFile(path).read()
+            table = table.rename_columns([name.lower() for name in table.column_names])
+        else:
+            table = _read_csv(path, content["fileSchema"])
+    except ManifestError:
+        raise
+    # Arrow's errors, and those of UTF-8, are ValueErrors
+    except (OSError, EOFError, ValueError, csv.Error, zlib.error) as error:
+        raise ManifestError(f"{path} cannot be read: {error}. Fetch it again.") from error
+    if "key" not in table.column_names:
+        raise ManifestError(f"{path} has no Key. Columns: {', '.join(table.column_names)}.")
     for name in table.column_names:
         plain = name.replace("_", "")
         if plain in ("islatest", "isdeletemarker"):
             said = pc.equal(pc.utf8_lower(table[name].cast(pa.string())), "true")
             table = table.filter(said if plain == "islatest" else pc.invert(said))
     return table.select([name for name in table.column_names if name in _KEPT])
+
+
+def _read_csv(path: str, schema: str) -> pa.Table:
+    names = [name.strip().lower() for name in schema.split(",")]
+    with gzip.open(path) as file:
+        rows = list(csv.reader(io.TextIOWrapper(file, "utf-8", newline="")))
+    for number, row in enumerate(rows, 1):
+        if len(row) != len(names):
+            raise ManifestError(
+                f"{path}, row {number} has {len(row)} columns, expected {len(names)}: {schema}."
+            )
+    columns = dict(zip(names, zip(*rows, strict=True), strict=True)) if rows else {}
+    if "key" in columns:  # S3 quotes keys in CSV alone
+        columns["key"] = tuple(unquote_plus(key) for key in columns["key"])
+    return pa.table({name: pa.array(columns.get(name, ()), pa.string()) for name in names})

@@ -12,7 +12,6 @@ Format: https://huggingface.co/docs/datasets/image_dataset#imagefolder.
 import os
 from collections.abc import Iterator
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,9 +19,10 @@ from dfgen.errors import ManifestError, MissingFileError, did_you_mean
 from dfgen.manifest.paths import check_stored_paths
 from dfgen.manifest.schema import Label
 from dfgen.manifest.sources.chunk import Chunk
-from dfgen.manifest.sources.nesting import nest_boxes
+from dfgen.manifest.sources.nesting import LABELS, nest_boxes
 from dfgen.manifest.sources.table import read_rows
 
+_BOXES = pa.list_(pa.list_(pa.float64()))
 NAMES = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 
 
@@ -50,9 +50,11 @@ def read_metadata(place: str) -> Iterator[Chunk]:
     """
     tables = _tables(place)
     root = os.path.dirname(os.path.abspath(place)) if os.path.isfile(place) else place
-    parts = []
+    parts, boxed = [], False
     for split, path in tables.items():
         rows = _read(path)
+        if "objects" in rows.column_names and pa.types.is_struct(rows["objects"].type):
+            rows, boxed = _with_boxes(rows, path), True
         if split:
             names = pc.binary_join_element_wise(split, rows["path"].cast(pa.string()), "/")
             rows = rows.set_column(rows.column_names.index("path"), "path", names)
@@ -62,7 +64,6 @@ def read_metadata(place: str) -> Iterator[Chunk]:
         table = pa.concat_tables(parts, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise ManifestError(f"The tables {', '.join(tables.values())} differ: {error}.") from None
-    boxed = "boxes" in table.column_names
     labels: dict[str, Label] = {"boxes": {"box_format": "xyxy"}} if boxed else {}
     yield Chunk(table, labels=labels, folder=os.path.abspath(root), total=len(table))
 
@@ -108,29 +109,45 @@ def _read(path: str) -> pa.Table:
         raise ManifestError(f"{path} has {missing} rows without file_name. Fill them in.")
     numbered = pa.table({"id": pa.array(range(len(table))), "path": table["path"]})
     check_stored_paths(numbered, "its folder", path)
-    return _with_boxes(table, path)
+    return table
 
 
 def _with_boxes(table: pa.Table, path: str) -> pa.Table:
-    """Make boxes and labels of the column `objects`, where it is one."""
-    if "objects" not in table.column_names or not pa.types.is_struct(table["objects"].type):
-        return table
-    objects = table["objects"].combine_chunks()
-    fields = [field.name for field in objects.type]
-    if "bbox" not in fields:
-        raise ManifestError(f"{path}: objects have {', '.join(fields)}, expected bbox, categories.")
-    lists = pc.struct_field(objects, "bbox")
-    shapes = lists.flatten()
-    if not pc.all(pc.equal(pc.list_value_length(shapes), 4)).as_py():
-        raise ManifestError(f"{path}: a bbox of objects is not x, y, width, height.")
-    boxes = shapes.flatten().to_numpy(zero_copy_only=False).astype(np.float64).reshape(-1, 4)
+    """Make boxes and labels of the column `objects`."""
+    lists, labels = _objects(table["objects"].combine_chunks(), path)
+    taken = {"boxes", "labels"} & {*table.column_names}
+    if taken:
+        raise ManifestError(f"{path} has a column {taken.pop()!r} beside objects. Rename it.")
+    shapes, lengths = lists.flatten(), pc.list_value_length(lists)
+    odd = pc.not_equal(pc.list_value_length(shapes).fill_null(0), 4)
+    if pc.any(odd).as_py():
+        row = pc.list_parent_indices(lists).filter(odd)[0]
+        raise ManifestError(f"{path}: a bbox of row {row} is not x, y, width, height.")
+    boxes = shapes.flatten().to_numpy(zero_copy_only=False).reshape(-1, 4).copy()
     boxes[:, 2:] += boxes[:, :2]
-    lengths = pc.list_value_length(lists)
     missing = lengths.is_null().to_numpy(zero_copy_only=False)
     column = nest_boxes(boxes, lengths.fill_null(0).to_numpy(), missing)
     table = table.drop_columns(["objects"]).append_column("boxes", column)
-    for name in ("categories", "category"):
-        if name in fields:
-            labels = pc.struct_field(objects, name)
-            return table.append_column("labels", labels)
-    raise ManifestError(f"{path}: objects have bbox, but no categories.")
+    return table.append_column("labels", labels)
+
+
+def _objects(objects: pa.Array, path: str) -> tuple[pa.Array, pa.Array]:
+    """Return bbox and categories of each row, as many of one as of the other."""
+    fields = [field.name for field in objects.type]
+    name = next((name for name in ("categories", "category") if name in fields), None)
+    if "bbox" not in fields or name is None:
+        raise ManifestError(f"{path}: objects have {', '.join(fields)}, expected bbox, categories.")
+    labels = pc.struct_field(objects, name)
+    try:
+        lists = pc.struct_field(objects, "bbox").cast(_BOXES)
+        if labels.type in (pa.null(), pa.list_(pa.null())):  # no row has any
+            labels = labels.cast(LABELS)
+        lengths, counts = (pc.list_value_length(each).fill_null(0) for each in (lists, labels))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise ManifestError(f"{path}: objects are no lists of bbox and {name}: {error}.") from None
+    row = pc.equal(lengths, counts).index(False).as_py()
+    if row >= 0:
+        raise ManifestError(
+            f"{path}: the objects of row {row} have {lengths[row]} bbox and {counts[row]} {name}."
+        )
+    return lists, labels

@@ -18,7 +18,7 @@ ANNOTATED = ("annotated_width", "annotated_height")
 
 
 def nest(values: pa.Array, lengths: Lengths, missing: npt.NDArray[np.bool_] | None = None) -> Any:
-    """Return lists of so many values each, one after the other; null where `missing`.
+    """Return lists of so many values each, one after the other; null where `missing` and 0 long.
 
     Example:
         >>> nest(pa.array([1, 2, 3]), np.array([2, 0, 1])).to_pylist()

@@ -2,12 +2,14 @@
 
 import os
 import re
+from collections.abc import Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
 from dfgen.manifest.schema import count, quote
+from dfgen.manifest.sources.files import Skipped, list_files, read_files
 from dfgen.manifest.unmatched import CAUSES, Cause, Side, Words, explain
 
 Pair = tuple[str | None, str | None]
@@ -22,6 +24,27 @@ _CAUSES = (
         lambda keys: pc.replace_substring_regex(keys, r"(?s)^.*/", ""),
     ),
 )
+
+
+def list_pairs(images: str, annotations: str, suffix: str) -> tuple[list[str], list[str], Skipped]:
+    """Return the relative paths of images and annotations, and what is neither, with its folder."""
+    paths, others = list[str](), dict[str, str]()
+    for chunk in read_files(images):
+        paths += chunk.rows["path"].to_pylist()
+        others |= _by_path(images, chunk.skipped)
+    found, strangers = list_files(annotations, suffix)
+    others |= _by_path(annotations, strangers)
+    for folder, names in ((images, paths), (annotations, found)):  # which may share one tree
+        for name in names:
+            others.pop(f"{folder}/{name}", None)
+    skipped = Skipped(list)
+    for path, reason in others.items():
+        skipped[reason].append(path)
+    return paths, found, skipped
+
+
+def _by_path(folder: str, skipped: Mapping[str, list[str]]) -> dict[str, str]:
+    return {f"{folder}/{path}": reason for reason, paths in skipped.items() for path in paths}
 
 
 def pair(

@@ -97,15 +97,15 @@ def _check_utf8(path: str) -> None:
 
 
 def _read_separated(path: str, text: Sequence[str], delimiter: str) -> pa.Table:
-    table = pa.csv.read_csv(
-        path,
-        parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-        convert_options=pa.csv.ConvertOptions(
-            column_types=dict.fromkeys(text, pa.string()),
-            null_values=[""],
-            strings_can_be_null=True,
-        ),
+    parse = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    convert = pa.csv.ConvertOptions(
+        column_types=dict.fromkeys(text, pa.string()), null_values=[""], strings_can_be_null=True
     )
+    try:
+        table = pa.csv.read_csv(path, parse_options=parse, convert_options=convert)
+    except pa.ArrowInvalid:  # one thread is slower, and names the row
+        one = pa.csv.ReadOptions(use_threads=False)
+        table = pa.csv.read_csv(path, one, parse, convert)
     columns = zip(table.column_names, table.schema.types, strict=True)  # names may raise too
     if any(pa.types.is_binary(kind) for _, kind in columns):
         raise ValueError("it is not UTF-8 text")
@@ -115,10 +115,18 @@ def _read_separated(path: str, text: Sequence[str], delimiter: str) -> pa.Table:
 def _read_json_lines(path: str, text: Sequence[str]) -> pa.Table:
     """Read line by line: pyarrow.json would turn text that looks like a date into a time."""
     with open(path, encoding="utf-8") as file:
-        rows = [json.loads(line) for line in file if line.strip()]
-    if not all(isinstance(row, dict) for row in rows):
-        raise ValueError("every line must hold one JSON object")
+        rows = [_object(line, number) for number, line in enumerate(file, 1) if line.strip()]
     return pa.Table.from_batches([pa.RecordBatch.from_struct_array(pa.array(rows))])
+
+
+def _object(line: str, number: int) -> dict[str, object]:
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"line {number}, column {error.colno}: {error.msg}") from None
+    if not isinstance(row, dict):
+        raise ValueError(f"line {number} is no JSON object, and every line must hold one")
+    return row
 
 
 _READERS: dict[str, Callable[[str, Sequence[str]], pa.Table]] = {

@@ -17,7 +17,7 @@ Format: http://host.robots.ox.ac.uk/pascal/VOC/voc2012/devkit_doc.pdf, section 3
 """
 
 import math
-from collections import defaultdict
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,9 +30,9 @@ from defusedxml.ElementTree import fromstring
 from dfgen.errors import ManifestError, MissingFileError, did_you_mean
 from dfgen.manifest.schema import Label, quote
 from dfgen.manifest.sources.chunk import Chunk
-from dfgen.manifest.sources.files import check_folder, list_files, read_files, text_column
+from dfgen.manifest.sources.files import check_folder
 from dfgen.manifest.sources.nesting import ANNOTATED, BOXES, LABELS
-from dfgen.manifest.sources.pairs import Pair, pair, without_suffix
+from dfgen.manifest.sources.pairs import Pair, list_pairs, pair, without_suffix
 
 CHUNK = 4096
 BACKGROUND = "background"
@@ -83,13 +83,8 @@ def read_voc(
         ...     print(chunk.rows["label"])
     """
     check_folder(annotations, "Give the folder of the XML files.")
-    found = list_files(annotations, (".xml",))
-    text_column(annotations, found)
-    paths, skipped = [], defaultdict[str, list[str]](list)
-    for chunk in read_files(images):
-        paths += chunk.rows["path"].to_pylist()
-        for reason in chunk.skipped.keys() - {".xml"}:
-            skipped[reason] += chunk.skipped[reason]
+    images, annotations = os.path.normpath(images), os.path.normpath(annotations)
+    paths, found, skipped = list_pairs(images, annotations, ".xml")
     pairs, notes = pair(paths, found, (images, annotations), unmatched)
     names, background = set[str](), False
     yield Chunk(_table([], box_label), skipped, notes, total=len(pairs))

@@ -23,9 +23,9 @@ import yaml
 from dfgen.errors import ManifestError, MissingFileError
 from dfgen.manifest.schema import Label, quote
 from dfgen.manifest.sources.chunk import Chunk
-from dfgen.manifest.sources.files import Skipped, list_files, read_files, text_column
+from dfgen.manifest.sources.files import Skipped, read_files
 from dfgen.manifest.sources.nesting import BOXES, LABELS
-from dfgen.manifest.sources.pairs import Pair, pair, without_suffix
+from dfgen.manifest.sources.pairs import Pair, list_pairs, pair, without_suffix
 from dfgen.manifest.sources.pattern import parse_pattern
 from dfgen.manifest.sources.yolo_labels import DataSet, read_objects
 
@@ -51,7 +51,7 @@ def read_yolo(place: str, unmatched: str = "error") -> Iterator[Chunk]:
     Args:
         place: The data.yaml, or the folder of a classification set.
         unmatched: Text files without an image: `"error"`, `"keep"` or `"drop"`. An image without a
-            text file has no boxes, as YOLO has it.
+            text file has no boxes, as YOLO has it; null where test has no text files at all.
 
     Yields:
         Chunks with `path`, `split`, and `boxes` (rel_xyxy) and `labels` (their classes); polygons
@@ -76,13 +76,14 @@ def read_yolo(place: str, unmatched: str = "error") -> Iterator[Chunk]:
         "boxes": {"box_format": "rel_xyxy"},
         "labels": {"class_names": [*data.class_names]},
     }
-    pairs, notes, skipped = list[tuple[str, Pair]](), tuple[str, ...](), Skipped(list)
+    pairs, notes, skipped = list[tuple[str, bool, Pair]](), tuple[str, ...](), Skipped(list)
     for split, places in data.places.items():
         for images in places:
             found, said = _found(images, data, unmatched, skipped, labelled=split != "test")
-            pairs += [(split, both) for both in found]
+            looked = not os.path.isdir(images) or os.path.isdir(_folders(images)[1])
+            pairs += [(split, looked, both) for both in found]
             notes += said
-    root = os.path.commonpath([data.root, *(image or text or "" for _, (image, text) in pairs)])
+    root = os.path.commonpath([data.root, *(image or text or "" for _, _, (image, text) in pairs)])
     for start in range(0, max(len(pairs), 1), CHUNK):
         new = [_row(*both, root, data) for both in pairs[start : start + CHUNK]]
         table = pa.Table.from_pylist(new, _SCHEMA)
@@ -91,6 +92,11 @@ def read_yolo(place: str, unmatched: str = "error") -> Iterator[Chunk]:
 
 
 def _classified(folder: str) -> Iterator[Chunk]:
+    for name in ("data.yaml", "labels"):
+        if os.path.exists(f"{folder}/{name}"):
+            raise ManifestError(
+                f"{quote(folder)} has {name}, so it is no classification set: give its data.yaml."
+            )
     for chunk in read_files(folder, parse_pattern("{split}/{label}/{name}")):
         yield replace(chunk, rows=chunk.rows.drop_columns(["name"]), folder=os.path.abspath(folder))
 
@@ -109,7 +115,7 @@ def read_data(file: str) -> DataSet:
         raise MissingFileError(f"There is no file {file}. Looked in {os.getcwd()}.") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ManifestError(f"{file} cannot be read as YAML: {error}") from error
-    if not isinstance(content, dict) or "names" not in content:
+    if not isinstance(content, dict) or not content.get("names"):
         raise ManifestError(f"{file} has no names: the classes in the order of their numbers.")
     if "kpt_shape" in content:
         raise ManifestError(f"{file} is of poses (kpt_shape), which dfgen does not read yet.")
@@ -165,14 +171,9 @@ def _found(
     if not os.path.isdir(place):
         return _listed_images(place, data), ()
     images, texts = _folders(place)
-    below, paths = os.path.relpath(images, data.root).replace(os.sep, "/"), []
-    for chunk in read_files(images):
-        paths += chunk.rows["path"].to_pylist()
-        for reason in chunk.skipped.keys() - {".txt"}:
-            skipped[reason] += [f"{below}/{path}" for path in chunk.skipped[reason]]
     if os.path.isdir(texts):
-        found = [text for text in list_files(texts, (".txt",)) if text != "classes.txt"]
-        text_column(texts, found)
+        paths, found, others = list_pairs(images, texts, ".txt")
+        found = [text for text in found if text != "classes.txt"]
         pairs, notes = pair(paths, found, (images, texts), unmatched, bare=True)
     elif labelled:
         raise MissingFileError(
@@ -180,7 +181,10 @@ def _found(
             "Without boxes, leave the folder out; only test may have none."
         )
     else:
+        paths, _, others = list_pairs(images, images, ".txt")
         pairs, notes = [(path, None) for path in paths], ()
+    for reason, strangers in others.items():
+        skipped[reason] += [os.path.relpath(path, data.root) for path in strangers]
     whole = [(a and f"{images}/{a}", b and f"{texts}/{b}") for a, b in pairs]
     return whole, notes
 
@@ -197,10 +201,18 @@ def _folders(place: str) -> tuple[str, str]:
 
 def _listed_images(file: str, data: DataSet) -> list[Pair]:
     """Return the images that a text file lists, with their labels where there are any."""
-    with open(file, encoding="utf-8") as text:
-        paths = [line for line in text.read().splitlines() if line.strip()]
+    try:
+        with open(file, encoding="utf-8") as text:
+            lines = [line.strip() for line in text]
+    except (OSError, UnicodeDecodeError) as error:
+        raise ManifestError(
+            f"{file} cannot be read as a list of images, a path a line: {error}. {data.file} names "
+            "folders of images, or such lists."
+        ) from None
     pairs: list[Pair] = []
-    for number, path in enumerate(paths, 1):
+    for number, path in enumerate(lines, 1):
+        if not path:
+            continue
         if ".." in path.split("/") or "\0" in path:
             raise ManifestError(
                 f'{file}, line {number}: {quote(path)} leaves the folder of the data set by "..".'
@@ -213,15 +225,15 @@ def _listed_images(file: str, data: DataSet) -> list[Pair]:
     return pairs
 
 
-def _row(split: str, both: Pair, root: str, data: DataSet) -> Row:
+def _row(split: str, looked: bool, both: Pair, root: str, data: DataSet) -> Row:
     image, text = both
     objects = [] if text is None else read_objects(text, data)
     corners = [list(each.corners) for each in objects]
     return {
         "path": os.path.relpath(image or without_suffix(text or ""), root).replace(os.sep, "/"),
         "split": split,
-        "boxes": [list(each.box) for each in objects],
-        "labels": [each.name for each in objects],
+        "boxes": [list(each.box) for each in objects] if looked else None,
+        "labels": [each.name for each in objects] if looked else None,
         "polygons": corners if any(corners) else None,
         "problem": None if image else f"no image for these labels: {text}",
     }
