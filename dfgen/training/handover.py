@@ -251,6 +251,8 @@ class TorchBatches:
         import torch
 
         def tensor(array: Any) -> Any:
+            if array.dtype.hasobject:  # torch has no strings
+                return array
             found = torch.from_numpy(array)
             return found.pin_memory().to("cuda", non_blocking=True) if on_gpu else found
 

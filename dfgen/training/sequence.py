@@ -20,7 +20,7 @@ from dfgen.samples.reader import SampleReader
 from dfgen.samples.tabular import LABEL_MODES, one_of
 from dfgen.samples.transforms import Transform
 from dfgen.training.arguments import refuse_unknown
-from dfgen.training.binding import Options, bind
+from dfgen.training.binding import Options, bind, columns_of
 from dfgen.training.columns import (
     ids_of,
     known_problems,
@@ -143,7 +143,7 @@ class Sequence(Passes):
         folder = os.fspath(root) if root and isinstance(manifest, pd.DataFrame) else None
         self._binding = bind(self._columns, x, y, options, taken, folder)
         files = self._binding.files
-        column, paths = (files.feature.column, files.paths) if files else (None, None)
+        column, paths = (columns_of(files.feature)[0], files.paths) if files else (None, None)
         reader = SampleReader(
             ids_of(self._columns, id, column, paths), self._binding.parts, transform
         )
