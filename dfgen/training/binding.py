@@ -98,8 +98,7 @@ def _by_dtype(columns: Columns, name: str, kind: pa.DataType, options: Options) 
     if is_list(kind) and is_text(kind.value_type) and options.label_mode in ("int", None):
         return _given(columns, "y", MultiLabel(name, options.class_names))
     raise ArgumentError(
-        f"column {name!r} holds {kind}: {_advice(name, kind)}. Columns of classes, numbers, paths "
-        "of files and lists of text are understood by their name"
+        f"column {name!r} holds {kind}, for which no feature is known: {_advice(name, kind)}"
     )
 
 

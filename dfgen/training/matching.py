@@ -8,13 +8,15 @@ import keras
 from dfgen.errors import ArgumentError, did_you_mean
 from dfgen.training.handover import Use
 
+_STEPS = {"fit": "train_step", "evaluate": "test_step", "predict": "predict_step"}
+
 
 def check_model(use: Use, element_spec: tuple[Any, ...]) -> None:
-    """Refuse a model with an input or output that a Sequence has nothing for.
+    """Refuse a model with an input or output that a Sequence has nothing for, or not one for one.
 
-    Names and numbers are compared, not shapes, since Keras has its own words for those. A model
-    that is not functional does not tell its inputs; one with a `train_step` or `compute_loss` of
-    its own may do with a batch what it likes.
+    Names and numbers are compared; for shapes Keras has words of its own. A model that is not
+    functional does not tell its inputs, and one with a step or `compute_loss` of its own may do
+    with a batch what it likes.
 
     Args:
         use: what Keras does with which model.
@@ -23,56 +25,68 @@ def check_model(use: Use, element_spec: tuple[Any, ...]) -> None:
     Raises:
         ArgumentError: naming the inputs or outputs.
     """
-    own = type(use.model)
-    if own.train_step is not keras.Model.train_step:
+    model, own = use.model, type(use.model)
+    step = _STEPS.get(use.driver, "call")
+    if getattr(own, step) is not getattr(keras.Model, step):
         return
     if keras.backend.backend() != "tensorflow":
         _refuse_strings(element_spec[0])
-    inputs = getattr(use.model, "inputs", None)
-    if not inputs:
+    if not getattr(model, "inputs", None) or isinstance(model, keras.Sequential):
         return
-    struct = getattr(use.model, "input", None)
-    names = list(struct) if isinstance(struct, Mapping) else [tensor.name for tensor in inputs]
-    _check("input", "x", names, names, element_spec[0])
-    if use.driver == "predict" or len(element_spec) == 1:
+    keyed = isinstance(model.input, Mapping)
+    names = list(model.input) if keyed else [tensor.name for tensor in model.inputs]
+    _check("input", "x", names, names, element_spec[0], keyed)
+    if use.driver == "predict" or len(element_spec) == 1 or model.loss is None:
         return
     if own.compute_loss is keras.Model.compute_loss:
-        names = _output_names(use.model)
-        _check("output", "y", names, _with_loss(use.model, names), element_spec[1])
+        keyed = isinstance(model.output, Mapping)
+        names = list(model.output) if keyed else list(model.output_names)
+        _check("output", "y", names, _with_loss(model.loss, names), element_spec[1], True)
 
 
-def _output_names(model: Any) -> list[str]:
-    outputs = getattr(model, "output", None)
-    return list(outputs) if isinstance(outputs, Mapping) else list(model.output_names)
-
-
-def _with_loss(model: Any, names: list[str]) -> list[str]:
+def _with_loss(loss: Any, names: list[str]) -> list[str]:
     """Return the outputs that have a loss, and so need a target."""
-    loss = model.loss
     if isinstance(loss, Mapping):
         return [name for name in names if loss.get(name) is not None]
     if isinstance(loss, list | tuple) and len(loss) == len(names):
         return [name for name, one in zip(names, loss, strict=True) if one is not None]
-    return names if loss is not None else []
+    return names
 
 
-def _check(what: str, argument: str, names: list[str], needed: list[str], given: Any) -> None:
-    """Compare the inputs or outputs of a model with what x or y has."""
-    if isinstance(given, Mapping):
-        missing = [name for name in needed if name not in given]
-        if missing:
-            hint = did_you_mean(missing[0], given)
+def _check(
+    what: str, argument: str, names: list[str], needed: list[str], given: Any, keyed: bool
+) -> None:
+    """Compare the inputs or outputs of a model with what x or y has.
+
+    Args:
+        what: input or output.
+        argument: x or y.
+        names: of all inputs or outputs.
+        needed: those of them that cannot do without.
+        given: x or y of the `element_spec`.
+        keyed: whether keys must not be left over: Keras would take the arrays of a dict that has
+            more of them in alphabetical order, and so each for another.
+    """
+    if not isinstance(given, Mapping):
+        count = len(given) if isinstance(given, list | tuple) else 1
+        if count not in (len(names), len(needed)):
             raise ArgumentError(
-                f"nothing feeds the model's {what} {_quoted(missing)}: {argument} has "
-                f"{_quoted(given)}. Give {argument} that key, or name the model's {what} "
-                f"otherwise.{hint}"
+                f"the model has {len(names)} {what}s, {_quoted(names)}, but {argument} gives "
+                f"{count}: write {argument}={{{names[0]!r}: ..., ...}}, a feature for each"
             )
         return
-    count = len(given) if isinstance(given, list | tuple) else 1
-    if count not in (len(names), len(needed)):
+    missing = [name for name in needed if name not in given]
+    if missing:
         raise ArgumentError(
-            f"the model has {len(names)} {what}s, {_quoted(names)}, but {argument} gives {count}: "
-            f"write {argument}={{{names[0]!r}: ..., ...}}, with a feature for each"
+            f"nothing feeds the {what} {_quoted(missing)} of the model: {argument} has "
+            f"{_quoted(given)}. Rename the key or the {what}, or add a feature to {argument}."
+            f"{did_you_mean(missing[0], given)}"
+        )
+    extra = [name for name in given if name not in names]
+    if extra and keyed:
+        raise ArgumentError(
+            f"{argument} has {_quoted(extra)}, which the model has no {what} for: its {what}s are "
+            f"{_quoted(names)}. Leave it out of {argument}.{did_you_mean(extra[0], names)}"
         )
 
 

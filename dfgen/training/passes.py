@@ -199,11 +199,6 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         return self._loader.metrics
 
     @property
-    def specs(self) -> Any:
-        """Shape and dtype of every array of a sample, nested as the batches are."""
-        return self._layout.specs(self._loader.specs)
-
-    @property
     def element_spec(self) -> Any:
         """Shape and dtype of every array of a batch, known without reading a file.
 
