@@ -39,7 +39,8 @@ def fill(what: str, array: Values, out: Values) -> None:
     """
     if array.shape != out.shape:
         raise DecodeError(f"{what} has shape {array.shape}, expected {out.shape}")
-    if not np.can_cast(array.dtype, out.dtype, "same_kind"):
+    whole = array.dtype.kind in "iu" and out.dtype.kind in "iu"  # whose range `cast` looks at
+    if not whole and not np.can_cast(array.dtype, out.dtype, "same_kind"):
         raise DecodeError(f"{what} is {array.dtype}, which {out.dtype} cannot hold")
     try:
         out[...] = cast(array, out.dtype)
