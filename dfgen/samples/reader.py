@@ -276,10 +276,10 @@ class SampleReader:
 
     def where(self, row: int) -> str:
         """Return the id and paths of a row, for messages."""
-        paths = [
+        paths = dict.fromkeys(
             f"{part.feature.column}={part.values[row].as_py()!r}"
             for kind in (FileFeature, Mask)
             for part in self.parts
             if isinstance(part.feature, kind) and part.paths is not None
-        ]
+        )
         return ", ".join([f"row id={self.id(row)!r}", *paths])
