@@ -39,15 +39,11 @@ def df(files, tmp_path):
     )
 
 
-def numbers(a, b):
-    return [a, b, a * b]
-
-
 X = {
     "image": dfgen.Image(size=(4, 4), scale="0..1"),
     "array": dfgen.Array("array", (2,)),
     "vector": dfgen.Number(["a", "b"]),
-    "made": dfgen.Column(["a", "b"], numbers, (3,)),
+    "made": dfgen.Column(["a", "b"], lambda a, b: [a, b, a * b], (3,)),
 }
 Y = {
     "kind": dfgen.Category("kind"),
@@ -65,7 +61,7 @@ def sequence(df, x=X, y=Y, **options):
     return dfgen.Sequence(df, x, y, **{"batch_size": 8, "workers": 2, **options})
 
 
-def model(shapes, heads=(("kind", 3), ("tags", 3), ("a", 1)), keyed=True, dtypes=()):
+def model(shapes, heads=(("kind", 3), ("tags", 3), ("a", 1)), keyed=True):
     keras.utils.set_random_seed(0)
     inputs = {name: keras.Input(shape, name=name) for name, shape in shapes.items()}
     flat = [keras.layers.Flatten()(tensor) for tensor in inputs.values()]
@@ -296,8 +292,9 @@ def test_a_model_with_a_step_of_its_own_may_do_what_it_likes(df):
     inputs = keras.Input((2,), name="other")
     made = Own(inputs, keras.layers.Dense(1)(inputs))
     made.compile("sgd", "mse", run_eagerly=True, jit_compile=False)
-    with sequence(df) as seq, pytest.raises(RuntimeError, match="reached"):
+    with sequence(df) as seq, pytest.raises((RuntimeError, ValueError)) as error:
         made.fit(seq, verbose=0)
+    assert not isinstance(error.value, dfgen.DfgenError)
 
 
 def test_a_sequential_model_takes_one_input(df):
