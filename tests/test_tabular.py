@@ -91,6 +91,33 @@ def test_number_of_one_row(make):
     assert (value, value.dtype) == (3, np.int64)
 
 
+def test_number_of_several_columns():
+    number = Number(["age", "height"])
+    columns = pa.array([3, 4, 5], pa.int8()), pa.array([0.5, 1.5, 2.5])
+    values = number.encode(*columns)
+    assert number.columns == ("age", "height") and values.dtype == np.float32
+    np.testing.assert_array_equal(number.gather(values, np.array([2, 0])), [[5, 2.5], [3, 0.5]])
+    whole = Number(["a", "b"]).encode(pa.array([True]), pa.array([7]))
+    assert (whole.tolist(), whole.dtype) == ([[1, 7]], np.int32)
+    assert Number(["age"], "float64").encode(pa.array([1, 2])).shape == (2, 1)
+    np.testing.assert_array_equal(number({"age": 41, "height": 1.5}), [41, 1.5])
+    message = refused(ManifestError, lambda: number.encode(columns[0], pa.array(["a"] * 3)))
+    assert message == (
+        "column 'height' holds string, Number needs numbers. For classes write "
+        "dfgen.Category('height')"
+    )
+    message = refused(ManifestError, lambda: number.encode(columns[0], pa.array([1.0, None, 2])))
+    assert message == (
+        "column 'height' has 1 missing values, the first in row 1; drop or fill them: "
+        "df = df[df['height'].notna()]"
+    )
+    for names in ([], ["a", 3], 3, ["a", "a"]):
+        message = refused(ArgumentError, lambda: Number(names))  # noqa: B023
+        assert message == (
+            f"expected the name of a column, or a list of different names, got {names!r}"
+        )
+
+
 NAMES = ("", "dog", "Kätzchen", "犬")
 
 

@@ -259,6 +259,10 @@ def test_an_input_or_head_that_nothing_feeds_is_named_before_a_file_is_read(df, 
         "the model has 3 outputs, 'kind', 'tags', 'a', but y gives 1: write y={'kind': ..., ...}, "
         "a feature for each"
     )
+    with sequence(df) as train:
+        validated = lambda seq: made.fit(train, validation_data=seq, verbose=0)  # noqa: E731
+        assert "'tags'" in refused(validated, df, X, without(Y, "tags"))
+        assert train.metrics.samples == 0
     with sequence(df, X, without(Y, "tags"), shuffle=False) as seq:
         made.predict(seq, verbose=0)  # which needs no targets
 

@@ -51,6 +51,9 @@ def column_names(given: object) -> tuple[str, ...]:
         not isinstance(names, tuple | list)
         or not names
         or not all(isinstance(name, str) for name in names)
+        or len(set(names)) < len(names)
     ):
-        raise ArgumentError(f"expected the name of a column, or a list of names, got {given!r}")
+        raise ArgumentError(
+            f"expected the name of a column, or a list of different names, got {given!r}"
+        )
     return tuple(names)

@@ -90,8 +90,8 @@ class Bytes:
     """The bytes of the files that a column names, or of a column of bytes, as they are.
 
     For models that decode by themselves, such as `tf.io.decode_raw` in a layer, and for loops of
-    your own: a batch is an array of Python `bytes`, of shape (batch,). Models on JAX and torch
-    cannot take it; there let `dfgen.Column` make numbers of them.
+    your own: a batch is an array of Python `bytes`, of shape (batch,), which `Limits(memory=...)`
+    does not count. Models on JAX and torch cannot take it; there let `dfgen.Column` make numbers.
 
     Args:
         column: a column of paths, or of bytes, without nulls.

@@ -184,6 +184,8 @@ class Passes(keras.utils.PyDataset, DataAdapter):
     def _divide(self, run: Run, use: Use) -> None:
         """Settle how a run's batches are divided over processes and devices."""
         check_model(use, self.element_spec)
+        if isinstance(use.validation, Passes):
+            check_model(replace(use, driver="evaluate"), use.validation.element_spec)
         weighable = self._layout.y is not None
         run.plan, divided = divide(
             self._loader.given, use, weighable=weighable, endless=self._endless

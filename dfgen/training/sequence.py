@@ -47,7 +47,7 @@ class Sequence(Passes):
         manifest: a DataFrame (copied: later changes do nothing), or the path of a manifest.
         x: the inputs: a column name, a feature, or a list or dict of those. The column `path`, and
             a text column of names of image files, becomes an `Image`; classes a `Category`;
-            numbers a `Number`.
+            numbers a `Number`; lists of text a `MultiLabel`.
         y: the targets, likewise. None takes the one column that is not id, path, split or a fact;
             with none left, batches hold inputs alone.
         id: the column that tells rows apart. None takes `id`, else the paths where unique.
@@ -66,8 +66,8 @@ class Sequence(Passes):
         drop_remainder: leave out a short last batch.
         transform: `transform(sample, rng) -> sample`, in the workers, after resizing and before
             scaling. `sample` is a dict of arrays: by its key in a dict x or y, else `image`,
-            `mask`, `array`, `number`, `label`, numbered (`image_0`) where there are several; boxes
-            are `boxes` and `labels`, or `key` and `key_labels`.
+            `mask`, `array`, `number`, `label`, `text`, `bytes`, `column`, numbered (`image_0`)
+            where there are several; boxes are `boxes` and `labels`, or `key` and `key_labels`.
         on_error: `"raise"`, or `"skip"`: a bad row keeps its place with zeros and weight 0, is
             listed in `problems`, and the real rows of its batch (with `shard`, of this process's
             part of it) weigh batch / real. Keras's `metrics=` ignore weights: use
