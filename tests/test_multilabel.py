@@ -130,7 +130,7 @@ def test_a_bare_column_of_lists_of_text_becomes_a_multi_label():
          "column 'tags' holds list<item: int64>, for which no feature is known: for labels write "
          "dfgen.MultiLabel('tags'), for numbers dfgen.Column('tags', np.array, shape=...)"),
         (LISTS, "tags", {"label_mode": "categorical"},
-         "lists of labels become zeros and ones by themselves, leave label_mode out"),
+         "no feature is known: leave label_mode out, or write dfgen.MultiLabel('tags')"),
         ([[], []], dfgen.MultiLabel("tags"), {},
          "column 'tags' has no label in any row: write dfgen.MultiLabel('tags', "
          "class_names=[...])"),

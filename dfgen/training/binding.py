@@ -109,7 +109,7 @@ def _advice(name: str, kind: pa.DataType) -> str:
     if is_list(kind.value_type):
         return f"are these boxes? dfgen.Boxes({name!r}, labels=...)"
     if is_text(kind.value_type):
-        return "lists of labels become zeros and ones by themselves, leave label_mode out"
+        return f"leave label_mode out, or write dfgen.MultiLabel({name!r})"
     return (
         f"for labels write dfgen.MultiLabel({name!r}), for numbers "
         f"dfgen.Column({name!r}, np.array, shape=...)"

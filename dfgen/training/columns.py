@@ -170,7 +170,10 @@ def plain_ids(ids: Any) -> Iterator[object]:
 
 
 def labels_digest(parts: Iterable[Part]) -> str:
-    """Return a digest of the targets of every row, 16 hexadecimal digits; files have no part."""
+    """Return a digest of the targets of every row, 16 hexadecimal digits.
+
+    Files, text and what functions make have no part in it.
+    """
     digest = blake2b(digest_size=8)
     for part in parts:
         values, feature = part.values, part.feature
