@@ -2,31 +2,33 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from math import prod
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import ArgumentError, ReadTimeoutError
+from dfgen.loading.balance import balance_of
 from dfgen.loading.buffers import Buffers
 from dfgen.loading.chunks import Chunk, Maker
 from dfgen.loading.limits import Limits
 from dfgen.loading.making import Batch, Making
 from dfgen.loading.metrics import Metrics, total
-from dfgen.loading.order import permutation, whole
+from dfgen.loading.order import whole
 from dfgen.loading.plan import Plan
 from dfgen.loading.processes import Process, pickled
 from dfgen.loading.receipts import Order
+from dfgen.loading.row_order import Blocks, RowOrder
 from dfgen.loading.stream import Stream
 from dfgen.loading.workers import CLOSED, Here, Threads, usable_cpus
 from dfgen.samples.reader import SampleReader
 
 Rows = npt.NDArray[np.int64]
 
-_BLOCK = 8192  # positions asked of the order at once: one by one they cost ten times as much
 _CHUNKS_PER_WORKER = 2  # of what is in the making, so that all workers have some until its end
 _CHUNK = 1 << 22  # bytes of a chunk made by a process, about: it has memory of its own for one
 
@@ -42,6 +44,7 @@ class Loader:
         batch_size: rows of a batch of all hosts; the last one of an epoch may have fewer.
         shuffle: another order each epoch, by `seed`; False keeps the order of the rows.
         seed: of the order and of the transform's random generators.
+        balance: class numbers of shape (rows,), to draw each class equally often; needs `shuffle`.
         drop_remainder: leave out a short last batch.
         shard: (index, count) of this host, which makes `batch_size / count` rows of each batch.
             With several, `plan` leaves out a short last batch.
@@ -65,6 +68,7 @@ class Loader:
         batch_size: int = 32,
         shuffle: bool = True,
         seed: int = 0,
+        balance: npt.NDArray[np.integer[Any]] | None = None,
         drop_remainder: bool = False,
         shard: tuple[int, int] = (0, 1),
         weights: npt.NDArray[np.float32] | None = None,
@@ -97,8 +101,13 @@ class Loader:
                 f"{rows:,} rows make no batch of batch_size={batch_size} with drop_remainder=True: "
                 "make the batches smaller, or keep the remainder"
             )
-        self._batches_per_block = max(1, _BLOCK // self.plan.size)
-        self._set_order(seed)
+        if balance is not None and not shuffle:
+            raise ArgumentError(
+                "balance draws rows by chance, which shuffle=False does not allow: leave out one "
+                "of them"
+            )
+        balanced = None if balance is None else balance_of(balance)
+        self._set_order(RowOrder(rows, seed if shuffle else None, balanced))
         self._buffers = Buffers(self.specs)
         self._spread, self._chunk = self._chunk_sizes(use_multiprocessing)
         self._threads = self._start_workers(use_multiprocessing)
@@ -148,7 +157,7 @@ class Loader:
     @property
     def order(self) -> Order:
         """The rows of every batch, worked out apart from what makes the batches."""
-        return Order(self.plan, self._maker.seed if self.shuffle else None, self.reader.ids)
+        return Order(self.plan, self.row_order, self.reader.ids)
 
     def reseed(self, seed: int) -> None:
         """Take the seed of a training that goes on, where none was asked for."""
@@ -156,15 +165,14 @@ class Loader:
         if self._threads is not None:
             self._threads.close()
         self._maker = replace(self._maker, seed=seed)
-        self._set_order(seed)
+        self._set_order(replace(self.row_order, seed=seed if self.shuffle else None))
         self._here = Here(self._maker)
         self._threads = self._start_workers(self._use_multiprocessing)
 
-    def _set_order(self, seed: int) -> None:
-        self._rows_at = partial(_rows_at, len(self.reader), seed if self.shuffle else None)
-        self._block = lru_cache(maxsize=4)(
-            partial(_block, self.plan, self._rows_at, self._batches_per_block)
-        )
+    def _set_order(self, order: RowOrder) -> None:
+        self.row_order = order
+        """Which row stands where in each epoch."""
+        self._blocks = Blocks(order, self.plan)
 
     @property
     def metrics(self) -> Metrics:
@@ -175,14 +183,8 @@ class Loader:
 
     def rows(self, epoch: int, step: int, plan: Plan | None = None) -> Rows:
         """Return the rows of one batch on this host: those at its positions of the order."""
-        plan = self.plan if plan is None else plan
-        if not 0 <= step < len(plan):
-            raise IndexError(f"batch {step} does not exist: an epoch has {len(plan)} batches")
-        block, place = divmod(step, self._batches_per_block)
-        rows = self._block(epoch, block)[place * plan.size : (place + 1) * plan.size]
-        if plan.tail != "pad" or len(rows) == plan.size:
-            return rows
-        return np.concatenate([rows, self._rows_at(epoch, plan.positions(step)[len(rows) :])])
+        rows: Rows = self._blocks.batch(epoch, step, self.plan if plan is None else plan)[0]
+        return rows
 
     def batch(self, epoch: int, step: int) -> Batch:
         """Return one batch, whatever else is under way."""
@@ -223,7 +225,7 @@ class Loader:
         if self._closed:
             raise ArgumentError(CLOSED)
         plan = self.plan if plan is None else plan
-        rows = self.rows(epoch, step, plan)
+        rows, earlier = self._blocks.batch(epoch, step, plan)
         weights = None if self._weights is None else self._weights[rows]
         padding = 0
         if (share := plan.weights(step)) is not None:
@@ -236,7 +238,7 @@ class Loader:
         for start in starts:
             part = slice(start, start + size)
             known = self._known.intersection(rows[part].tolist()) if self._known else ()
-            task = partial(making.run, Chunk(epoch, rows[part], known), part)
+            task = partial(making.run, Chunk(epoch, rows[part], earlier[part], known), part)
             if self._threads is None:
                 task(self._here)
             else:
@@ -286,14 +288,3 @@ class Loader:
         with self._lock:
             parked, self._parked = self._parked, stream
         return parked
-
-
-def _rows_at(n: int, seed: int | None, epoch: int, positions: Rows) -> Rows:
-    return positions if seed is None else permutation(positions, n, seed=seed, epoch=epoch)
-
-
-def _block(
-    plan: Plan, rows_at: Callable[[int, Rows], Rows], batches: int, epoch: int, block: int
-) -> Rows:
-    """Return the rows of a block of batches."""
-    return rows_at(epoch, plan.block(block * batches, batches))

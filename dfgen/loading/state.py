@@ -43,6 +43,7 @@ _KEYS = (
     "ids",
     "labels",
     "shuffle",
+    "balance",
     "window",
     "pack",
     "receipt",
@@ -117,6 +118,7 @@ def make_state(
     ids: str,
     labels: str = "",
     shuffle: bool = True,
+    balance: str | None = None,
     window: int | None = None,
     pack: str | None = None,
     receipt: int = 0,
@@ -134,6 +136,7 @@ def make_state(
         ids: Their `ids_digest`.
         labels: A digest of their labels.
         shuffle: Whether they are shuffled.
+        balance: By which classes they are balanced, None where they are not.
         window: Shards in a window, None for a full shuffle.
         pack: The fingerprint of the pack, None for loose files.
         receipt: The receipt of the rows that the model took of this epoch.
@@ -153,6 +156,7 @@ def make_state(
         "ids": ids,
         "labels": labels,
         "shuffle": shuffle,
+        "balance": balance,
         "window": window,
         "pack": pack,
         "receipt": f"{whole('receipt', receipt, most=2**128 - 1):032x}",
@@ -169,6 +173,7 @@ def check_state(
     ids: str,
     labels: str = "",
     shuffle: bool = True,
+    balance: str | None = None,
     window: int | None = None,
     pack: str | None = None,
 ) -> Place:
@@ -185,6 +190,7 @@ def check_state(
         ids: Their `ids_digest`.
         labels: A digest of their labels.
         shuffle: Whether they are shuffled.
+        balance: By which classes they are balanced, None where they are not.
         window: Shards in a window, None for a full shuffle.
         pack: The fingerprint of the pack, None for loose files.
 
@@ -193,7 +199,7 @@ def check_state(
     """
     _check_form(state)
     now: State = {"seed": seed, "shuffle": shuffle, "batch_size": batch_size, "rows": rows}
-    now |= {"window": window, "pack": pack}
+    now |= {"balance": balance, "window": window, "pack": pack}
     for name, value in now.items():
         if state[name] != value:
             raise ArgumentError(

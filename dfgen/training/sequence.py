@@ -7,6 +7,8 @@ from functools import cached_property, partial
 from secrets import randbits
 from typing import Any, Never
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from dfgen.errors import ArgumentError, ManifestError
@@ -34,7 +36,7 @@ from dfgen.training.layout import layout_of
 from dfgen.training.passes import Passes
 from dfgen.training.progress import Progress
 from dfgen.training.trees import Tree, leaves
-from dfgen.training.weights import row_weights
+from dfgen.training.weights import balanced_classes, row_weights
 
 
 class Sequence(Passes):
@@ -53,6 +55,10 @@ class Sequence(Passes):
         id: the column that tells rows apart. None takes `id`, else the paths where unique.
         sample_weight: a column of numbers, what each row counts in the loss.
         class_weight: class number or name -> weight, for one target of classes.
+        balance: a column of classes: each comes equally often in an epoch, which still has as many
+            rows. Of larger classes every epoch leaves other rows out; those of smaller ones come
+            several times, each time with another random crop, flip and transform; `row_counts`
+            tells how often. Needs `shuffle`; evaluate on a Sequence without it.
         batch_size: rows of a batch; with `shard`, of all processes together.
         image_size: (height, width) of images in pixels.
         color_mode: `"rgb"`, `"rgba"` or `"grayscale"`.
@@ -105,6 +111,7 @@ class Sequence(Passes):
         id: str | None = None,
         sample_weight: str | None = None,
         class_weight: Mapping[Any, float] | None = None,
+        balance: str | None = None,
         batch_size: int = 32,
         image_size: tuple[int, int] = (256, 256),
         color_mode: str = "rgb",
@@ -151,11 +158,13 @@ class Sequence(Passes):
         if problems and on_error == "raise":
             raise ManifestError(refusal(problems, reader))
         weights = row_weights(self._columns, self._binding, sample_weight, class_weight)
+        classes, self._balance = balanced_classes(self._columns, balance)
         loader = Loader(
             reader,
             batch_size=batch_size,
             shuffle=shuffle,
             seed=self.seed,
+            balance=classes,
             drop_remainder=drop_remainder,
             shard=resolve_shard(shard),
             weights=weights,
@@ -229,6 +238,15 @@ class Sequence(Passes):
         """Which rows were taken in the last epoch that was completed; None before."""
         return self.progress.receipt
 
+    def row_counts(self, epoch: int | None = None) -> npt.NDArray[np.int64]:
+        """Return how often each row of `manifest` comes in an epoch, None for that of now.
+
+        Other than 1 where classes are balanced, and 0 for rows that are left out. It is what the
+        order holds; that the model took them so is for `receipt` to say.
+        """
+        epoch = self.epoch if epoch is None else whole("epoch", epoch)
+        return self._loader.row_order.counts(epoch, len(self._columns) - self.left_out)
+
     def state_dict(self) -> State:
         """Return how far training has come, as a dict for JSON, under 1 kB.
 
@@ -273,6 +291,7 @@ class Sequence(Passes):
             "batch_size": self.batch_size,
             "rows": len(self._columns),
             "ids": ids_digest(plain_ids(self._loader.reader.ids)),
+            "balance": self._balance,
             "labels": labels_digest(self._binding[name] for name in leaves(self._binding.y)),
         }
 
