@@ -350,7 +350,7 @@ class TestFile:
             self.fit(tmp_path / "mine.parquet", sequence(frame(12)))
         assert str(refused.value) == (
             f"{tmp_path}/mine.parquet has the columns mine; receipts have epoch, rows, digest, "
-            "repeated, missing, skipped, left_out, counted. Name another file"
+            "repeated, missing, skipped, left_out, counted, draws. Name another file"
         )
         (tmp_path / "text").write_text("text")
         with pytest.raises(ValueError, match="text is no Parquet file of receipts"):

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from math import prod
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import ArgumentError, ReadTimeoutError
-from dfgen.loading.balance import balance_of
+from dfgen.loading.balance import Balance
 from dfgen.loading.buffers import Buffers
 from dfgen.loading.chunks import Chunk, Maker
 from dfgen.loading.limits import Limits
@@ -26,6 +25,7 @@ from dfgen.loading.row_order import Blocks, RowOrder
 from dfgen.loading.stream import Stream
 from dfgen.loading.workers import CLOSED, Here, Threads, usable_cpus
 from dfgen.samples.reader import SampleReader
+from dfgen.samples.spec import Spec
 
 Rows = npt.NDArray[np.int64]
 
@@ -44,7 +44,7 @@ class Loader:
         batch_size: rows of a batch of all hosts; the last one of an epoch may have fewer.
         shuffle: another order each epoch, by `seed`; False keeps the order of the rows.
         seed: of the order and of the transform's random generators.
-        balance: class numbers of shape (rows,), to draw each class equally often; needs `shuffle`.
+        balance: draws each class equally often, or None; needs `shuffle`.
         drop_remainder: leave out a short last batch.
         shard: (index, count) of this host, which makes `batch_size / count` rows of each batch.
             With several, `plan` leaves out a short last batch.
@@ -68,7 +68,7 @@ class Loader:
         batch_size: int = 32,
         shuffle: bool = True,
         seed: int = 0,
-        balance: npt.NDArray[np.integer[Any]] | None = None,
+        balance: Balance | None = None,
         drop_remainder: bool = False,
         shard: tuple[int, int] = (0, 1),
         weights: npt.NDArray[np.float32] | None = None,
@@ -90,6 +90,7 @@ class Loader:
         self.shuffle = shuffle
         self.workers = usable_cpus() if workers is None else whole("workers", workers)
         self.specs = reader.specs
+        self._largest = reader.padding.specs(slice(None), reader.specs)
         self.problems: dict[int, str] = dict(problems or {})
         self._known = set(self.problems)
         self._weights = np.ones(rows, np.float32) if weights is None and skip else weights
@@ -101,13 +102,7 @@ class Loader:
                 f"{rows:,} rows make no batch of batch_size={batch_size} with drop_remainder=True: "
                 "make the batches smaller, or keep the remainder"
             )
-        if balance is not None and not shuffle:
-            raise ArgumentError(
-                "balance draws rows by chance, which shuffle=False does not allow: leave out one "
-                "of them"
-            )
-        balanced = None if balance is None else balance_of(balance)
-        self._set_order(RowOrder(rows, seed if shuffle else None, balanced))
+        self._set_order(RowOrder(rows, seed if shuffle else None, balance))
         self._buffers = Buffers(self.specs)
         self._spread, self._chunk = self._chunk_sizes(use_multiprocessing)
         self._threads = self._start_workers(use_multiprocessing)
@@ -138,7 +133,7 @@ class Loader:
         return spread, max(spread, most)
 
     def _row_bytes(self) -> int:
-        return sum(prod(spec.shape) * spec.dtype.itemsize for spec in self.specs.values())
+        return sum(prod(spec.shape) * spec.dtype.itemsize for spec in self._largest.values())
 
     def _start_workers(self, use_multiprocessing: bool) -> Threads | None:
         if use_multiprocessing and not self.workers:
@@ -147,7 +142,7 @@ class Loader:
             return None
         if not use_multiprocessing:
             return Threads(self.workers, partial(Here, self._maker))
-        arguments = (self._maker, pickled(self._maker), self.specs, self._chunk)
+        arguments = (self._maker, pickled(self._maker), self._largest, self._chunk)
         return Threads(self.workers, partial(Process, *arguments))
 
     def __len__(self) -> int:
@@ -231,7 +226,8 @@ class Loader:
         if (share := plan.weights(step)) is not None:
             weights = share if weights is None else weights * share
             padding = int((share == 0).sum())
-        batch = Batch(self._buffers.batch(len(rows)), weights, rows, padding)
+        specs = self._specs_of(epoch, step, plan, rows)
+        batch = Batch(self._buffers.batch(len(rows), specs), weights, rows, padding)
         size = self._spread if spread else self._chunk
         starts = range(0, len(rows), size)
         making = Making(batch, (epoch, step), plan, pending=len(starts))
@@ -244,6 +240,14 @@ class Loader:
             else:
                 self._threads.submit(task)
         return making
+
+    def _specs_of(self, epoch: int, step: int, plan: Plan, rows: Rows) -> Mapping[str, Spec] | None:
+        """Return what a batch holds, where that depends on its rows: those of all hosts."""
+        if not self.reader.padding.sizes:
+            return None
+        if plan.shard[1] > 1:
+            rows = self.row_order.at(epoch, replace(plan, shard=(0, 1)).positions(step))[0]
+        return self.reader.padding.specs(rows, self.specs)
 
     def result(self, making: Making) -> Batch:
         """Wait for a batch in the making, and return it.

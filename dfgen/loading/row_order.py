@@ -6,6 +6,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from dfgen.errors import ArgumentError
 from dfgen.loading.balance import Balance
 from dfgen.loading.order import permutation
 from dfgen.loading.plan import Plan
@@ -24,11 +25,21 @@ class RowOrder:
         rows: the number of rows.
         seed: of the order, None where rows come in their own.
         balance: draws rows so that classes come equally often, or None; needs a seed.
+
+    Raises:
+        ArgumentError: there is no seed, but something that needs one.
     """
 
     rows: int
     seed: int | None
     balance: Balance | None = None
+
+    def __post_init__(self) -> None:
+        if self.balance is not None and self.seed is None:
+            raise ArgumentError(
+                "balance draws rows by chance, which shuffle=False does not allow: leave out one "
+                "of them"
+            )
 
     def at(self, epoch: int, positions: Rows) -> Rows:
         """Return int64 of shape (2, positions): the rows, and how often each came before."""

@@ -35,8 +35,9 @@ from dfgen.training.hosts import resolve_shard
 from dfgen.training.layout import layout_of
 from dfgen.training.passes import Passes
 from dfgen.training.progress import Progress
+from dfgen.training.sizes import with_sizes
 from dfgen.training.trees import Tree, leaves
-from dfgen.training.weights import balanced_classes, row_weights
+from dfgen.training.weights import balanced, row_weights
 
 
 class Sequence(Passes):
@@ -60,7 +61,8 @@ class Sequence(Passes):
             several times, each time with another random crop, flip and transform; `row_counts`
             tells how often. Needs `shuffle`; evaluate on a Sequence without it.
         batch_size: rows of a batch; with `shard`, of all processes together.
-        image_size: (height, width) of images in pixels.
+        image_size: (height, width) of images in pixels. None: every image keeps its own size, and
+            is padded with zeros to the largest of its batch; see `Image(size=None)`.
         color_mode: `"rgb"`, `"rgba"` or `"grayscale"`.
         label_mode: `"int"` (int32), `"categorical"` (one-hot float32), `"binary"` (float32 of shape
             (batch, 1)), or None: no targets.
@@ -113,7 +115,7 @@ class Sequence(Passes):
         class_weight: Mapping[Any, float] | None = None,
         balance: str | None = None,
         batch_size: int = 32,
-        image_size: tuple[int, int] = (256, 256),
+        image_size: tuple[int, int] | None = (256, 256),
         color_mode: str = "rgb",
         label_mode: str | None = "int",
         class_names: list[Any] | tuple[Any, ...] | None = None,
@@ -148,17 +150,18 @@ class Sequence(Passes):
         self._columns = open_manifest(manifest, root)
         taken = {id, sample_weight}
         folder = os.fspath(root) if root and isinstance(manifest, pd.DataFrame) else None
-        self._binding = bind(self._columns, x, y, options, taken, folder)
+        binding = bind(self._columns, x, y, options, taken, folder)
+        self._binding, unread = with_sizes(self._columns, binding)
         files = self._binding.files
         column, paths = (files.feature.column, files.paths) if files else (None, None)
         reader = SampleReader(
             ids_of(self._columns, id, column, paths), self._binding.parts, transform
         )
-        problems = known_problems(self._columns) if files else {}
+        problems = unread | known_problems(self._columns) if files else {}
         if problems and on_error == "raise":
             raise ManifestError(refusal(problems, reader))
         weights = row_weights(self._columns, self._binding, sample_weight, class_weight)
-        classes, self._balance = balanced_classes(self._columns, balance)
+        classes, self._balance = balanced(self._columns, balance)
         loader = Loader(
             reader,
             batch_size=batch_size,
@@ -307,7 +310,7 @@ class Sequence(Passes):
 
     def __repr__(self) -> str:
         arrays = ", ".join(
-            f"{name} {'x'.join(map(str, spec.shape)) or 'scalar'} {spec.dtype}"
+            f"{name} {'x'.join(map(str, spec.shape)).replace('None', '?') or 'scalar'} {spec.dtype}"
             for name, spec in self._loader.specs.items()
         )
         index, count = self.shard

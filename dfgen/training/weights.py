@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError
+from dfgen.loading.balance import Balance, balance_of
 from dfgen.manifest.schema import is_text
 from dfgen.samples.tabular import Category, Number
 from dfgen.training.binding import Binding
@@ -36,10 +37,8 @@ def row_weights(
     return weights
 
 
-def balanced_classes(
-    columns: Columns, balance: str | None
-) -> tuple[npt.NDArray[np.int64] | None, str | None]:
-    """Return the class number of each row of a column, and what tells these classes from others."""
+def balanced(columns: Columns, balance: str | None) -> tuple[Balance | None, str | None]:
+    """Return the Balance of a column's classes, and what tells these classes from others."""
     if balance is None:
         return None, None
     values = columns[columns.check("balance", balance)]
@@ -57,7 +56,7 @@ def balanced_classes(
     names = pc.unique(values.cast(kind))
     ranked = names.take(pc.sort_indices(names))
     numbers = pc.index_in(values.cast(kind), value_set=ranked).to_numpy().astype(np.int64)
-    return numbers, f"{balance} {blake2b(numbers.tobytes(), digest_size=8).hexdigest()}"
+    return balance_of(numbers), f"{balance} {blake2b(numbers.tobytes(), digest_size=8).hexdigest()}"
 
 
 def _class_weights(binding: Binding, class_weight: Mapping[Any, float]) -> npt.NDArray[np.float32]:

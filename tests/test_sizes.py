@@ -1,0 +1,349 @@
+"""Images of different sizes: padded to the batch's largest, the same for any workers and hosts."""
+
+import cv2
+import keras
+import numpy as np
+import pandas as pd
+import PIL.Image
+import pytest
+
+import dfgen
+from dfgen.errors import ArgumentError, DecodeError, ManifestError, TransformError
+from dfgen.loading.order import permutation
+
+ROWS = 30
+ROTATED = 4  # this row's file lies on its side, by EXIF orientation 6
+
+
+def size_of(row):
+    """(height, width) of an upright image."""
+    return 3 + row % 5, 4 + row % 7
+
+
+def pixels_of(row):
+    """Each pixel tells the row and where it stands, so that nothing could be exchanged."""
+    height, width = size_of(row)
+    down, across = np.mgrid[:height, :width]
+    return np.stack([np.full_like(down, 100 + row), 1 + down, 1 + across], axis=-1).astype(np.uint8)
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sizes")
+    (folder / "images").mkdir()
+    (folder / "masks").mkdir()
+    for row in range(ROWS):
+        image = PIL.Image.fromarray(pixels_of(row))
+        exif = PIL.Image.Exif()
+        if row == ROTATED:
+            image = image.transpose(PIL.Image.Transpose.ROTATE_90)
+            exif[0x0112] = 6
+        image.save(folder / "images" / f"{row:02}.png", exif=exif)
+        mask = np.full(size_of(row), row, np.uint8)
+        cv2.imwrite(f"{folder}/masks/{row:02}.png", mask)
+    return folder
+
+
+@pytest.fixture
+def manifest(folder):
+    """A manifest without facts."""
+    return pd.DataFrame(
+        {
+            "id": range(ROWS),
+            "path": [f"{folder}/images/{row:02}.png" for row in range(ROWS)],
+            "mask": [f"{folder}/masks/{row:02}.png" for row in range(ROWS)],
+            "label": pd.Categorical([("even", "odd")[row % 2] for row in range(ROWS)]),
+        }
+    )
+
+
+def with_facts(manifest, **changed):
+    stored = [size_of(row)[:: -1 if row == ROTATED else 1] for row in range(ROWS)]
+    facts = {
+        "height": [height for height, _ in stored],
+        "width": [width for _, width in stored],
+        "orientation": [6 if row == ROTATED else 1 for row in range(ROWS)],
+    }
+    return manifest.assign(**(facts | changed))
+
+
+def sequence(manifest, x=None, **options):
+    options = {"y": "label", "batch_size": 4, "workers": 2, **options}
+    if x is None:
+        return dfgen.Sequence(manifest, image_size=None, **options)
+    return dfgen.Sequence(manifest, x=x, **options)
+
+
+def rows_of(step, batch_size=4, epoch=0):
+    order = permutation(np.arange(ROWS), ROWS, seed=0, epoch=epoch)
+    return order[step * batch_size : (step + 1) * batch_size].tolist()
+
+
+def padded(rows, make=pixels_of, fill=0, largest=None):
+    height, width = np.max([size_of(row) for row in largest or rows], axis=0)
+    batch = np.full((len(rows), height, width, 3), fill, make(0).dtype)
+    for place, row in enumerate(rows):
+        batch[place, : size_of(row)[0], : size_of(row)[1]] = make(row)
+    return batch
+
+
+def equal(found, expected):
+    return found.dtype == expected.dtype and np.array_equal(found, expected)
+
+
+OPTIONS = [
+    {"workers": 0},
+    {"workers": 1},
+    {"workers": 7},
+    {"workers": 2, "use_multiprocessing": True},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_images_stand_top_left_in_zeros_up_to_the_largest_of_their_batch(manifest, options):
+    with sequence(with_facts(manifest), **options) as seq:
+        for step in range(len(seq)):
+            assert equal(seq[step][0], padded(rows_of(step)))
+
+
+def test_headers_are_read_where_there_are_no_facts(manifest):
+    assert equal(sequence(manifest)[0][0], padded(rows_of(0)))
+
+
+def test_headers_are_read_of_the_rows_whose_facts_are_missing(manifest):
+    some = with_facts(manifest)
+    some["height"] = some["height"].astype("Int32").where(some["id"] % 3 != 0)
+    seq = sequence(some)
+    assert all(equal(seq[step][0], padded(rows_of(step))) for step in range(len(seq)))
+
+
+def test_facts_of_a_built_manifest_serve(manifest, folder):
+    built = dfgen.build_manifest(folder / "images", pattern="{id:int}.png")
+    built["label"] = pd.Categorical(["a"] * len(built))
+    assert built["height"].notna().all()
+    assert equal(sequence(built)[0][0], padded(rows_of(0)))
+
+
+def test_a_file_of_another_size_than_its_facts_is_an_error_that_names_the_row(manifest):
+    wrong = with_facts(manifest)
+    wrong.loc[7, "height"] = 9
+    with pytest.raises(DecodeError) as caught:
+        sequence(wrong, shuffle=False)[1]
+    assert str(caught.value) == (
+        f"row id=7, path={wrong['path'][7]!r}: the image has 5 x 4 pixels (height x width, "
+        "upright), but its facts say 9 x 4: was it changed since? Build the manifest anew, or "
+        "leave out its columns width, height and orientation"
+    )
+
+
+def test_an_orientation_that_is_not_in_the_facts_is_found_out(manifest):
+    with pytest.raises(DecodeError, match=r"row id=4, .* 7 x 8 pixels .* facts say 8 x 7"):
+        sequence(with_facts(manifest, orientation=1), shuffle=False)[1]
+
+
+def test_files_that_are_missing_are_named_before_training_or_skipped(manifest):
+    manifest.loc[2, "path"] = "missing.png"
+    with pytest.raises(ManifestError, match=r"row id=2, path='missing.png': the file does not"):
+        sequence(manifest)
+    seq = sequence(manifest, on_error="skip", shuffle=False, batch_size=3)
+    x, _, weights = seq[0]
+    assert x.shape == padded([0, 1]).repeat(2, 0)[:3].shape
+    assert not x[2].any()
+    assert weights.tolist() == [1.5, 1.5, 0]
+    assert seq.problems["id"].tolist() == [2]
+
+
+def test_a_batch_without_any_image_is_a_pixel_high_and_wide(manifest):
+    manifest.loc[0, "path"] = "missing.png"
+    seq = sequence(manifest, on_error="skip", shuffle=False, batch_size=1)
+    assert seq[0][0].shape == (1, 1, 1, 3)
+
+
+class TestExtra:
+    def test_sizes(self, manifest):
+        x = sequence(manifest, dfgen.Image("path", size=None, extra="sizes"))[2][0]
+        assert equal(x["images"], padded(rows_of(2)))
+        assert equal(x["sizes"], np.array([size_of(row) for row in rows_of(2)], np.int32))
+
+    def test_padding_mask(self, manifest):
+        image = dfgen.Image("path", size=None, extra="padding_mask")
+        for options in OPTIONS:
+            with sequence(manifest, {"photo": image}, **options) as seq:
+                x = seq[2][0]["photo"]
+                assert equal(x["padding_mask"], padded(rows_of(2))[..., :1] > 0)
+                assert equal(x["images"], padded(rows_of(2)))
+
+    def test_a_transform_gets_and_gives_back_images_alone(self, manifest):
+        def check(sample, rng):
+            assert list(sample) == ["image", "label"]
+            return sample
+
+        image = dfgen.Image("path", size=None, extra="sizes")
+        assert sequence(manifest, image, transform=check)[0][0]["sizes"].shape == (4, 2)
+
+    def test_skipped_rows_have_no_size(self, manifest):
+        manifest.loc[0, "path"] = "missing.png"
+        image = dfgen.Image("path", size=None, extra="sizes")
+        seq = sequence(manifest, image, on_error="skip", shuffle=False)
+        assert seq[0][0]["sizes"][:2].tolist() == [[0, 0], [*size_of(1)]]
+
+
+@pytest.mark.parametrize(
+    ("options", "make"),
+    [
+        ({"scale": "0..1"}, lambda row: pixels_of(row) * np.float32(1 / 255)),
+        ({"scale": "-1..1"}, lambda row: pixels_of(row) * np.float32(1 / 127.5) - np.float32(1)),
+        ({"dtype": "float16"}, lambda row: pixels_of(row).astype(np.float16)),
+    ],
+    ids=str,
+)
+def test_pixels_are_scaled_and_the_padding_stays_0(manifest, options, make):
+    seq = sequence(manifest, dfgen.Image("path", size=None, **options))
+    assert equal(seq[1][0], padded(rows_of(1), make))
+
+
+def test_standardize_counts_the_image_alone(manifest):
+    x = sequence(manifest, dfgen.Image("path", size=None, scale="standardize"))[1][0]
+    for place, row in enumerate(rows_of(1)):
+        height, width = size_of(row)
+        own = x[place, :height, :width]
+        assert np.allclose([own.mean(), own.std()], [0, 1], atol=1e-5)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_a_transform_sees_the_image_in_its_own_size(manifest, options):
+    def mirrored(sample, rng):
+        return sample | {"image": sample["image"][::-1] + np.uint8(rng.integers(100))}
+
+    def expected(row):
+        number = dfgen.loading.order.sample_rng(0, 0, row).integers(100)
+        return pixels_of(row)[::-1] + np.uint8(number)
+
+    with sequence(manifest, transform=mirrored, **options) as seq:
+        for step in range(len(seq)):
+            assert equal(seq[step][0], padded(rows_of(step), expected))
+
+
+def test_a_transform_that_changes_the_size_is_refused(manifest):
+    def cut(sample, rng):
+        return sample | {"image": sample["image"][1:]}
+
+    with pytest.raises(TransformError) as caught:
+        sequence(manifest, transform=cut, shuffle=False)[0]
+    assert str(caught.value) == (
+        f"row id=0, path={manifest['path'][0]!r}: the transform returned 'image' as uint8 of shape "
+        "(2, 4, 3), expected uint8 of shape (3, 4, 3)"
+    )
+
+
+def test_flips_leave_the_padding_where_it_is(manifest):
+    x = sequence(manifest, dfgen.Image("path", size=None, flip="horizontal"))[0][0]
+    flips = 0
+    for place, row in enumerate(rows_of(0)):
+        height, width = size_of(row)
+        own = x[place, :height, :width]
+        assert np.array_equal(own[:, ::-1], pixels_of(row)) or np.array_equal(own, pixels_of(row))
+        flips += own[0, 0, 2] > 1
+        assert not x[place, height:].any() and not x[place, :, width:].any()
+    assert flips
+
+
+@pytest.mark.parametrize("palette", [None, {row: row for row in range(ROWS)}], ids=str)
+def test_masks_are_padded_with_their_fill_value(manifest, palette):
+    mask = dfgen.Mask("mask", fill_value=255, palette=palette)
+    seq = sequence(manifest, dfgen.Image("path", size=None), y=mask)
+    x, y = seq[3]
+    made = padded(rows_of(3), lambda row: np.full((*size_of(row), 3), row, np.uint8), 255)
+    assert equal(y, made[..., :1])
+    assert equal(x, padded(rows_of(3)))
+
+
+def test_boxes_keep_their_place(manifest):
+    manifest["boxes"] = [[[0.0, 0.0, 2.0, 3.0]]] * ROWS
+    manifest["labels"] = [[1]] * ROWS
+    image = dfgen.Image("path", size=None)
+    y = sequence(manifest, image, y=dfgen.Boxes("boxes", labels="labels", max_boxes=2))[0][1]
+    assert y["boxes"][:, 0].tolist() == [[0, 0, 2, 3]] * 4
+    relative = dfgen.Boxes("boxes", labels="labels", format="rel_xyxy")
+    with pytest.raises(ArgumentError) as caught:
+        sequence(manifest, image, y=relative)
+    assert str(caught.value) == (
+        f"{relative!r}: with size=None the size that boxes would be relative to differs by batch. "
+        'Take format="xyxy", or give the image a size'
+    )
+
+
+def test_by_hand_an_image_and_its_mask_have_their_own_size(manifest):
+    image = dfgen.Image("path", size=None)
+    assert equal(image(manifest.iloc[ROTATED]), pixels_of(ROTATED))
+    assert dfgen.Mask("mask", like=image)(manifest.iloc[3]).shape == (*size_of(3), 1)
+
+
+def test_hosts_pad_to_the_largest_of_the_global_batch(manifest):
+    hosts = [sequence(manifest, shard=(index, 2)) for index in range(2)]
+    for step in range(ROWS // 4):
+        rows = rows_of(step)
+        for host, own in zip(hosts, (rows[:2], rows[2:]), strict=True):
+            assert equal(host[step][0], padded(own, largest=rows))
+
+
+def test_what_has_no_use_is_refused():
+    for name, value in {"resize": "pad", "load_size": (8, 8), "interpolation": "nearest"}.items():
+        with pytest.raises(ArgumentError) as caught:
+            dfgen.Image("path", size=None, **{name: value})
+        assert str(caught.value) == (
+            f"size=None leaves every image as large as it is, so there is no use for "
+            f"{name}={value!r}: leave it out, or give a size"
+        )
+    with pytest.raises(ArgumentError) as caught:
+        dfgen.Image("path", extra="sizes")
+    assert str(caught.value) == (
+        "extra='sizes' is for images of different sizes, size=None: with size=(256, 256) there is "
+        "no padding to tell"
+    )
+
+
+def test_memory_is_bounded_by_the_largest_batch_that_could_be(manifest):
+    largest = 4 * (7 * 10 * 3 + 4)
+    assert sequence(manifest, limits=dfgen.Limits(memory=3 * largest + 1))._loader.depth == 3
+    with pytest.raises(ArgumentError, match=f"one batch takes {largest} bytes"):
+        sequence(manifest, limits=dfgen.Limits(memory=largest - 1))
+
+
+def test_the_repr_shows_what_differs_by_batch(manifest):
+    assert "image ?x?x3 uint8" in repr(sequence(manifest))
+
+
+@pytest.mark.backend
+class TestModel:
+    def model(self):
+        model = keras.Sequential(
+            [
+                keras.Input((None, None, 3)),
+                keras.layers.Rescaling(1 / 255),
+                keras.layers.GlobalAveragePooling2D(),
+                keras.layers.Dense(2),
+            ]
+        )
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile("sgd", loss)
+        return model
+
+    def test_trains_evaluates_and_predicts(self, manifest):
+        model = self.model()
+        val = sequence(manifest, shuffle=False)
+        history = model.fit(sequence(manifest), validation_data=val, epochs=2, verbose=0).history
+        assert np.isfinite(history["loss"] + history["val_loss"]).all()
+        found = model.predict(val, verbose=0)
+        single = [model.predict(padded(range(i, i + 4))[:1], verbose=0)[0] for i in (0, 4)]
+        assert np.allclose(found[[0, 4]], single, atol=1e-5)
+
+    def test_a_model_that_takes_the_sizes(self, manifest):
+        images = keras.Input((None, None, 3), name="images")
+        sizes = keras.Input((2,), dtype="int32", name="sizes")
+        total = keras.ops.sum(keras.ops.cast(images, "float32"), axis=(1, 2))
+        area = keras.ops.cast(keras.ops.prod(sizes, axis=1, keepdims=True), "float32")
+        model = keras.Model({"images": images, "sizes": sizes}, total / area)
+        image = dfgen.Image("path", size=None, extra="sizes")
+        found = model.predict(sequence(manifest, image, shuffle=False), verbose=0)
+        assert np.allclose(found[:, 0], 100 + np.arange(ROWS))
