@@ -234,7 +234,7 @@ def test_what_cannot_be_balanced_is_refused(skewed):
     with pytest.raises(ArgumentError) as caught:
         sequence(skewed(40), shuffle=False)
     assert str(caught.value) == (
-        "balance draws rows by chance, which shuffle=False does not allow: leave out one of them"
+        "balance takes rows by chance, which shuffle=False does not allow: leave out one of them"
     )
     with pytest.raises(
         ManifestError, match=r'balance="lable" is not a column.*Did you mean "label"'

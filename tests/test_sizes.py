@@ -1,102 +1,30 @@
 """Images of different sizes: padded to the batch's largest, the same for any workers and hosts."""
 
-import cv2
 import keras
 import numpy as np
 import pandas as pd
-import PIL.Image
 import pytest
+from sized import (
+    OPTIONS,
+    ROTATED,
+    ROWS,
+    equal,
+    manifest_of,
+    padded,
+    pixels_of,
+    rows_of,
+    sequence,
+    size_of,
+    with_facts,
+)
 
 import dfgen
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, TransformError
-from dfgen.loading.order import permutation
-
-ROWS = 30
-ROTATED = 4  # this row's file lies on its side, by EXIF orientation 6
-
-
-def size_of(row):
-    """(height, width) of an upright image."""
-    return 3 + row % 5, 4 + row % 7
-
-
-def pixels_of(row):
-    """Each pixel tells the row and where it stands, so that nothing could be exchanged."""
-    height, width = size_of(row)
-    down, across = np.mgrid[:height, :width]
-    return np.stack([np.full_like(down, 100 + row), 1 + down, 1 + across], axis=-1).astype(np.uint8)
-
-
-@pytest.fixture(scope="session")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("sizes")
-    (folder / "images").mkdir()
-    (folder / "masks").mkdir()
-    for row in range(ROWS):
-        image = PIL.Image.fromarray(pixels_of(row))
-        exif = PIL.Image.Exif()
-        if row == ROTATED:
-            image = image.transpose(PIL.Image.Transpose.ROTATE_90)
-            exif[0x0112] = 6
-        image.save(folder / "images" / f"{row:02}.png", exif=exif)
-        mask = np.full(size_of(row), row, np.uint8)
-        cv2.imwrite(f"{folder}/masks/{row:02}.png", mask)
-    return folder
 
 
 @pytest.fixture
-def manifest(folder):
-    """A manifest without facts."""
-    return pd.DataFrame(
-        {
-            "id": range(ROWS),
-            "path": [f"{folder}/images/{row:02}.png" for row in range(ROWS)],
-            "mask": [f"{folder}/masks/{row:02}.png" for row in range(ROWS)],
-            "label": pd.Categorical([("even", "odd")[row % 2] for row in range(ROWS)]),
-        }
-    )
-
-
-def with_facts(manifest, **changed):
-    stored = [size_of(row)[:: -1 if row == ROTATED else 1] for row in range(ROWS)]
-    facts = {
-        "height": [height for height, _ in stored],
-        "width": [width for _, width in stored],
-        "orientation": [6 if row == ROTATED else 1 for row in range(ROWS)],
-    }
-    return manifest.assign(**(facts | changed))
-
-
-def sequence(manifest, x=None, **options):
-    options = {"y": "label", "batch_size": 4, "workers": 2, **options}
-    if x is None:
-        return dfgen.Sequence(manifest, image_size=None, **options)
-    return dfgen.Sequence(manifest, x=x, **options)
-
-
-def rows_of(step, batch_size=4, epoch=0):
-    order = permutation(np.arange(ROWS), ROWS, seed=0, epoch=epoch)
-    return order[step * batch_size : (step + 1) * batch_size].tolist()
-
-
-def padded(rows, make=pixels_of, fill=0, largest=None):
-    height, width = np.max([size_of(row) for row in largest or rows], axis=0)
-    batch = np.full((len(rows), height, width, 3), fill, make(0).dtype)
-    for place, row in enumerate(rows):
-        batch[place, : size_of(row)[0], : size_of(row)[1]] = make(row)
-    return batch
-
-
-def equal(found, expected):
-    return found.dtype == expected.dtype and np.array_equal(found, expected)
-
-
-OPTIONS = [
-    {"workers": 0},
-    {"workers": 1},
-    {"workers": 7},
-    {"workers": 2, "use_multiprocessing": True},
-]
+def manifest(sized_folder):
+    return manifest_of(sized_folder)
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
@@ -117,8 +45,8 @@ def test_headers_are_read_of_the_rows_whose_facts_are_missing(manifest):
     assert all(equal(seq[step][0], padded(rows_of(step))) for step in range(len(seq)))
 
 
-def test_facts_of_a_built_manifest_serve(manifest, folder):
-    built = dfgen.build_manifest(folder / "images", pattern="{id:int}.png")
+def test_facts_of_a_built_manifest_serve(manifest, sized_folder):
+    built = dfgen.build_manifest(sized_folder / "images", pattern="{id:int}.png")
     built["label"] = pd.Categorical(["a"] * len(built))
     assert built["height"].notna().all()
     assert equal(sequence(built)[0][0], padded(rows_of(0)))

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from dfgen.errors import ArgumentError, ReadTimeoutError
 from dfgen.loading.balance import Balance
+from dfgen.loading.buckets import Buckets
 from dfgen.loading.buffers import Buffers
 from dfgen.loading.chunks import Chunk, Maker
 from dfgen.loading.limits import Limits
@@ -45,6 +46,7 @@ class Loader:
         shuffle: another order each epoch, by `seed`; False keeps the order of the rows.
         seed: of the order and of the transform's random generators.
         balance: draws each class equally often, or None; needs `shuffle`.
+        buckets: gathers rows of similar shapes, or None; needs `shuffle`.
         drop_remainder: leave out a short last batch.
         shard: (index, count) of this host, which makes `batch_size / count` rows of each batch.
             With several, `plan` leaves out a short last batch.
@@ -69,6 +71,7 @@ class Loader:
         shuffle: bool = True,
         seed: int = 0,
         balance: Balance | None = None,
+        buckets: Buckets | None = None,
         drop_remainder: bool = False,
         shard: tuple[int, int] = (0, 1),
         weights: npt.NDArray[np.float32] | None = None,
@@ -102,7 +105,7 @@ class Loader:
                 f"{rows:,} rows make no batch of batch_size={batch_size} with drop_remainder=True: "
                 "make the batches smaller, or keep the remainder"
             )
-        self._set_order(RowOrder(rows, seed if shuffle else None, balance))
+        self._set_order(RowOrder(rows, seed if shuffle else None, balance, buckets))
         self._buffers = Buffers(self.specs)
         self._spread, self._chunk = self._chunk_sizes(use_multiprocessing)
         self._threads = self._start_workers(use_multiprocessing)

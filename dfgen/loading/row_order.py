@@ -1,13 +1,16 @@
-"""Which row stands at each position of an epoch: shuffled or not, balanced or not."""
+"""Which row stands at each position of an epoch: shuffled, balanced, gathered by shape, or not."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import ArgumentError
 from dfgen.loading.balance import Balance
+from dfgen.loading.buckets import Buckets
 from dfgen.loading.order import permutation
 from dfgen.loading.plan import Plan
 
@@ -25,6 +28,7 @@ class RowOrder:
         rows: the number of rows.
         seed: of the order, None where rows come in their own.
         balance: draws rows so that classes come equally often, or None; needs a seed.
+        buckets: gathers rows of similar shapes into batches, or None; needs a seed.
 
     Raises:
         ArgumentError: there is no seed, but something that needs one.
@@ -33,16 +37,39 @@ class RowOrder:
     rows: int
     seed: int | None
     balance: Balance | None = None
+    buckets: Buckets | None = None
+    _window: Callable[[int, int], Rows] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.balance is not None and self.seed is None:
-            raise ArgumentError(
-                "balance draws rows by chance, which shuffle=False does not allow: leave out one "
-                "of them"
-            )
+        object.__setattr__(self, "_window", lru_cache(maxsize=2)(self._arranged))
+        for name in ("balance", "buckets"):
+            if getattr(self, name) is not None and self.seed is None:
+                argument = {"buckets": "bucket_by"}.get(name, name)
+                raise ArgumentError(
+                    f"{argument} takes rows by chance, which shuffle=False does not allow: leave "
+                    "out one of them"
+                )
 
     def at(self, epoch: int, positions: Rows) -> Rows:
         """Return int64 of shape (2, positions): the rows, and how often each came before."""
+        if self.buckets is None:
+            return self._drawn(epoch, positions)
+        windows, places = np.divmod(positions, self.buckets.rows)
+        found = np.empty((2, len(positions)), np.int64)
+        for window in np.unique(windows).tolist():
+            here = windows == window
+            found[:, here] = self._window(epoch, window)[:, places[here]]
+        return found
+
+    def _arranged(self, epoch: int, window: int) -> Rows:
+        """Return all rows of one window of the buckets."""
+        buckets: Any = self.buckets
+        start = window * buckets.rows
+        drawn = self._drawn(epoch, np.arange(start, min(start + buckets.rows, self.rows)))
+        arranged: Rows = buckets.arranged(drawn, window, seed=self.seed, epoch=epoch)
+        return arranged
+
+    def _drawn(self, epoch: int, positions: Rows) -> Rows:
         if self.seed is None:
             return np.stack([positions, np.zeros_like(positions)])
         places = permutation(positions, self.rows, seed=self.seed, epoch=epoch)

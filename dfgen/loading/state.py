@@ -44,6 +44,7 @@ _KEYS = (
     "labels",
     "shuffle",
     "balance",
+    "bucket_by",
     "window",
     "pack",
     "receipt",
@@ -119,6 +120,7 @@ def make_state(
     labels: str = "",
     shuffle: bool = True,
     balance: str | None = None,
+    bucket_by: str | None = None,
     window: int | None = None,
     pack: str | None = None,
     receipt: int = 0,
@@ -137,6 +139,7 @@ def make_state(
         labels: A digest of their labels.
         shuffle: Whether they are shuffled.
         balance: By which classes they are balanced, None where they are not.
+        bucket_by: By which shapes batches are gathered, None where they are not.
         window: Shards in a window, None for a full shuffle.
         pack: The fingerprint of the pack, None for loose files.
         receipt: The receipt of the rows that the model took of this epoch.
@@ -157,6 +160,7 @@ def make_state(
         "labels": labels,
         "shuffle": shuffle,
         "balance": balance,
+        "bucket_by": bucket_by,
         "window": window,
         "pack": pack,
         "receipt": f"{whole('receipt', receipt, most=2**128 - 1):032x}",
@@ -174,6 +178,7 @@ def check_state(
     labels: str = "",
     shuffle: bool = True,
     balance: str | None = None,
+    bucket_by: str | None = None,
     window: int | None = None,
     pack: str | None = None,
 ) -> Place:
@@ -191,6 +196,7 @@ def check_state(
         labels: A digest of their labels.
         shuffle: Whether they are shuffled.
         balance: By which classes they are balanced, None where they are not.
+        bucket_by: By which shapes batches are gathered, None where they are not.
         window: Shards in a window, None for a full shuffle.
         pack: The fingerprint of the pack, None for loose files.
 
@@ -199,7 +205,7 @@ def check_state(
     """
     _check_form(state)
     now: State = {"seed": seed, "shuffle": shuffle, "batch_size": batch_size, "rows": rows}
-    now |= {"balance": balance, "window": window, "pack": pack}
+    now |= {"balance": balance, "bucket_by": bucket_by, "window": window, "pack": pack}
     for name, value in now.items():
         if state[name] != value:
             raise ArgumentError(

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from dfgen.errors import ArgumentError, ManifestError
+from dfgen.loading.buckets import PaddingShare
 from dfgen.loading.limits import Limits
 from dfgen.loading.loader import Loader
 from dfgen.loading.order import whole
@@ -35,7 +36,7 @@ from dfgen.training.hosts import resolve_shard
 from dfgen.training.layout import layout_of
 from dfgen.training.passes import Passes
 from dfgen.training.progress import Progress
-from dfgen.training.sizes import with_sizes
+from dfgen.training.sizes import bucketed, padding_of_batches, with_sizes
 from dfgen.training.trees import Tree, leaves
 from dfgen.training.weights import balanced, row_weights
 
@@ -60,6 +61,9 @@ class Sequence(Passes):
             rows. Of larger classes every epoch leaves other rows out; those of smaller ones come
             several times, each time with another random crop, flip and transform; `row_counts`
             tells how often. Needs `shuffle`; evaluate on a Sequence without it.
+        bucket_by: `"shape"` puts images of similar sizes into the same batch, where they keep their
+            own (`image_size=None`): within 64 batches of the shuffled order, which then come in
+            another order. `padding` tells what it saves. Needs `shuffle`.
         batch_size: rows of a batch; with `shard`, of all processes together.
         image_size: (height, width) of images in pixels. None: every image keeps its own size, and
             is padded with zeros to the largest of its batch; see `Image(size=None)`.
@@ -114,6 +118,7 @@ class Sequence(Passes):
         sample_weight: str | None = None,
         class_weight: Mapping[Any, float] | None = None,
         balance: str | None = None,
+        bucket_by: str | None = None,
         batch_size: int = 32,
         image_size: tuple[int, int] | None = (256, 256),
         color_mode: str = "rgb",
@@ -162,12 +167,14 @@ class Sequence(Passes):
             raise ManifestError(refusal(problems, reader))
         weights = row_weights(self._columns, self._binding, sample_weight, class_weight)
         classes, self._balance = balanced(self._columns, balance)
+        buckets, self._buckets = bucketed(self._binding, bucket_by, batch_size)
         loader = Loader(
             reader,
             batch_size=batch_size,
             shuffle=shuffle,
             seed=self.seed,
             balance=classes,
+            buckets=buckets,
             drop_remainder=drop_remainder,
             shard=resolve_shard(shard),
             weights=weights,
@@ -241,6 +248,15 @@ class Sequence(Passes):
         """Which rows were taken in the last epoch that was completed; None before."""
         return self.progress.receipt
 
+    @cached_property
+    def padding(self) -> PaddingShare | None:
+        """How much of the batches of an epoch is padding; None where images have one size.
+
+        It is told by the sizes alone, of the first epoch, and of its first million rows. Where
+        several images keep their sizes, of the first of them.
+        """
+        return padding_of_batches(self._loader)
+
     def row_counts(self, epoch: int | None = None) -> npt.NDArray[np.int64]:
         """Return how often each row of `manifest` comes in an epoch, None for that of now.
 
@@ -295,6 +311,7 @@ class Sequence(Passes):
             "rows": len(self._columns),
             "ids": ids_digest(plain_ids(self._loader.reader.ids)),
             "balance": self._balance,
+            "bucket_by": self._buckets,
             "labels": labels_digest(self._binding[name] for name in leaves(self._binding.y)),
         }
 
@@ -316,6 +333,9 @@ class Sequence(Passes):
         index, count = self.shard
         part = f"; part {index} of {count}" if count > 1 else ""
         part += f"; {self.left_out:,} rows left out of each epoch" if self.left_out else ""
+        if self._buckets is not None and self.padding is not None:
+            saved, before = (f"{share:.1%}" for share in self.padding)
+            part += f"; {saved} of the pixels padding, {before} without bucket_by"
         place, counted = self.progress.ledger.place, self.progress.ledger.counted
         under_way = place.step and place.epoch == self.epoch
         step = f", {place.step:,} of its batches {counted}" if under_way else ""

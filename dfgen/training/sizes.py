@@ -1,18 +1,25 @@
 """Sizes of images that keep them, known before any is decoded."""
 
 from dataclasses import replace
+from hashlib import blake2b
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dfgen.errors import ArgumentError
+from dfgen.loading.buckets import Buckets, PaddingShare, padding_share
+from dfgen.loading.loader import Loader
+from dfgen.loading.order import whole
 from dfgen.manifest.facts import read_facts
 from dfgen.samples.features import Image
 from dfgen.samples.padding import Sizes
+from dfgen.samples.tabular import one_of
 from dfgen.training.binding import Binding
 from dfgen.training.columns import Columns
 
 _FACTS = ("height", "width", "orientation")
+_MANY = 10**6  # rows of which the padding is told
 
 
 def with_sizes(columns: Columns, binding: Binding) -> tuple[Binding, dict[int, str]]:
@@ -29,6 +36,37 @@ def with_sizes(columns: Columns, binding: Binding) -> tuple[Binding, dict[int, s
             parts[number] = replace(part, sizes=sizes)
             problems |= unread
     return replace(binding, parts=tuple(parts)), problems
+
+
+def bucketed(
+    binding: Binding, bucket_by: str | None, batch_size: int
+) -> tuple[Buckets | None, str | None]:
+    """Return the Buckets by the shape of the first such image, and what tells them from others."""
+    one_of("bucket_by", bucket_by, (None, "shape"))
+    if bucket_by is None:
+        return None, None
+    sizes = next((part.sizes for part in binding.parts if part.sizes is not None), None)
+    if sizes is None:
+        raise ArgumentError(
+            'bucket_by="shape" gathers images that keep their own sizes, but x has none: give '
+            'image_size=None, or dfgen.Image("path", size=None)'
+        )
+    buckets = Buckets(sizes, whole("batch_size", batch_size, least=1))
+    digest = blake2b(sizes.tobytes(), digest_size=8).hexdigest()
+    return buckets, f"{bucket_by} {buckets.window} {digest}"
+
+
+def padding_of_batches(loader: Loader) -> PaddingShare | None:
+    """Return how much of the first epoch is padding; None where images have one size."""
+    sizes = next(iter(loader.reader.padding.sizes.values()), None)
+    if sizes is None:
+        return None
+    order, first = loader.row_order, np.arange(min(len(sizes), _MANY))
+    share, unbucketed = (
+        padding_share(sizes[order.at(0, first)[0]], loader.batch_size)
+        for order in (order, replace(order, buckets=None))
+    )
+    return PaddingShare(share, unbucketed)
 
 
 def _known(columns: Columns) -> pa.Table | None:
