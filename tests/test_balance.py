@@ -66,6 +66,13 @@ class TestOrder:
         assert len(set.union(*taken)) > 98
         assert all(len(rows) == 60 for rows in taken)
 
+    @given(CLASSES)
+    def test_times_tells_how_many_rows_come_how_often(self, classes):
+        rows, _ = drawn(classes)
+        counts = np.bincount(rows, minlength=len(classes))
+        times = zip(*np.unique(counts, return_counts=True), strict=True)
+        assert balance_of(classes).times == tuple(times)
+
     def test_counts(self):
         classes = np.repeat([0, 1], [9, 3])
         order = RowOrder(12, 0, balance_of(classes))

@@ -44,6 +44,17 @@ class Balance:
         found = _permuted(within, sizes, laps * classes + numbers, classes, seed, epoch)
         return self.rows[self.starts[numbers] + found], laps
 
+    @property
+    def times(self) -> tuple[tuple[int, int], ...]:
+        """(times, rows): how many rows any epoch draws so many times."""
+        sizes = np.diff(self.starts)
+        share, rest = divmod(len(self.rows), len(sizes))
+        laps, more = np.divmod(share + (np.arange(len(sizes)) < rest), sizes)
+        times, which = np.unique([laps, laps + 1], return_inverse=True)
+        rows = np.bincount(which.ravel(), np.ravel([sizes - more, more])).astype(int)
+        pairs = zip(times.tolist(), rows.tolist(), strict=True)
+        return tuple((times, rows) for times, rows in pairs if rows)
+
 
 def balance_of(classes: npt.ArrayLike) -> Balance:
     """Return the Balance of rows with these class numbers; those without a row do not count.

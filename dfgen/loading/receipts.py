@@ -39,8 +39,8 @@ class Receipt:
         skipped: rows that could not be read and stood in their batch with weight 0.
         left_out: rows at the end of the order, which fill no batch, where those are left out.
         counted: `"taken"` by the model, or `"handed out"` where no callback of dfgen watched `fit`.
-        draws: where classes are balanced, (times, rows): how many rows were drawn so many times,
-            over all hosts, for example `((0, 700), (1, 200), (2, 50))`.
+        draws: where classes are balanced, (times, rows): how many rows the epoch draws so many
+            times, those left out at its end included, as in `((0, 700), (1, 200), (2, 50))`.
     """
 
     epoch: int
@@ -131,14 +131,6 @@ class Order:
             return 0
         return (step - 1) * len(self.plan.positions(0)) + len(self.plan.positions(step - 1))
 
-    def draws(self, epoch: int) -> tuple[tuple[int, int], ...]:
-        """Return `Receipt.draws`."""
-        if self.order.balance is None:
-            return ()
-        counts = self.order.counts(epoch, self.plan.rows - self.plan.left_out)
-        pairs = zip(*np.unique(counts, return_counts=True), strict=True)
-        return tuple((int(times), int(rows)) for times, rows in pairs)
-
     def names(self, rows: Rows) -> list[object]:
         """Return the ids of rows."""
         if isinstance(self.ids, pa.Array):
@@ -223,7 +215,7 @@ class Ledger:
             place.skipped,
             self._order.plan.left_out,
             self.counted,
-            self._order.draws(place.epoch),
+            () if self._order.order.balance is None else self._order.order.balance.times,
         )
 
     def _faults(self) -> tuple[int, int]:

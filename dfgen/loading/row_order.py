@@ -42,9 +42,8 @@ class RowOrder:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_window", lru_cache(maxsize=2)(self._arranged))
-        for name in ("balance", "buckets"):
-            if getattr(self, name) is not None and self.seed is None:
-                argument = {"buckets": "bucket_by"}.get(name, name)
+        for argument, given in (("balance", self.balance), ("bucket_by", self.buckets)):
+            if given is not None and self.seed is None:
                 raise ArgumentError(
                     f"{argument} takes rows by chance, which shuffle=False does not allow: leave "
                     "out one of them"

@@ -36,7 +36,8 @@ class Image:
         column: the column of paths.
         size: (height, width) in pixels. None: every image keeps its own size, and stands top left
             in an array as high and as wide as the highest and widest image of its batch, with zeros
-            below and to the right of it. A transform sees it without them.
+            below and to the right of it. A transform sees it without them. JAX compiles a step
+            anew for every new shape.
         resize: `"stretch"` (default) changes the aspect ratio, `"crop"` cuts the largest part of
             the right aspect ratio, `"pad"` fits the whole image in, centred on zeros,
             `"crop_or_pad"` does not scale at all.

@@ -164,7 +164,8 @@ class Sequence(Passes):
         )
         problems = unread | known_problems(self._columns) if files else {}
         if problems and on_error == "raise":
-            raise ManifestError(refusal(problems, reader))
+            known = "problem" in self._columns.names
+            raise ManifestError(refusal(problems, reader, known))
         weights = row_weights(self._columns, self._binding, sample_weight, class_weight)
         classes, self._balance = balanced(self._columns, balance)
         buckets, self._buckets = bucketed(self._binding, bucket_by, batch_size)
@@ -250,10 +251,10 @@ class Sequence(Passes):
 
     @cached_property
     def padding(self) -> PaddingShare | None:
-        """How much of the batches of an epoch is padding; None where images have one size.
+        """How much of the batches is padding, from 0 to 1; None where images have one size.
 
-        It is told by the sizes alone, of the first epoch, and of its first million rows. Where
-        several images keep their sizes, of the first of them.
+        Known before any image is read, by the sizes of the first 65,536 rows of the first epoch;
+        where a row has several such images, by the first of them.
         """
         return padding_of_batches(self._loader)
 

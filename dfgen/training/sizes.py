@@ -19,7 +19,7 @@ from dfgen.training.binding import Binding
 from dfgen.training.columns import Columns
 
 _FACTS = ("height", "width", "orientation")
-_MANY = 10**6  # rows of which the padding is told
+_MANY = 65_536  # rows of which the padding is told
 
 
 def with_sizes(columns: Columns, binding: Binding) -> tuple[Binding, dict[int, str]]:
