@@ -93,6 +93,16 @@ def test_a_batch_without_any_image_is_a_pixel_high_and_wide(manifest):
 
 
 class TestExtra:
+    def test_channels_first(self, manifest):
+        image = dfgen.Image("path", size=None, extra="padding_mask")
+        keras.config.set_image_data_format("channels_first")
+        try:
+            x = sequence(manifest, image)[0][0]
+        finally:
+            keras.config.set_image_data_format("channels_last")
+        assert equal(np.moveaxis(x["images"], 1, -1), padded(rows_of(0)))
+        assert equal(np.moveaxis(x["padding_mask"], 1, -1), padded(rows_of(0))[..., :1] > 0)
+
     def test_sizes(self, manifest):
         x = sequence(manifest, dfgen.Image("path", size=None, extra="sizes"))[2][0]
         assert equal(x["images"], padded(rows_of(2)))
@@ -271,12 +281,18 @@ class TestModel:
         single = [model.predict(padded(range(i, i + 4))[:1], verbose=0)[0] for i in (0, 4)]
         assert np.allclose(found[[0, 4]], single, atol=1e-5)
 
-    def test_a_model_that_takes_the_sizes(self, manifest):
+    @pytest.mark.parametrize("extra", ["sizes", "padding_mask"])
+    def test_a_model_that_takes_what_tells_the_image_from_the_padding(self, manifest, extra):
         images = keras.Input((None, None, 3), name="images")
-        sizes = keras.Input((2,), dtype="int32", name="sizes")
         total = keras.ops.sum(keras.ops.cast(images, "float32"), axis=(1, 2))
-        area = keras.ops.cast(keras.ops.prod(sizes, axis=1, keepdims=True), "float32")
-        model = keras.Model({"images": images, "sizes": sizes}, total / area)
-        image = dfgen.Image("path", size=None, extra="sizes")
+        if extra == "sizes":
+            told = keras.Input((2,), dtype="int32", name=extra)
+            area = keras.ops.prod(told, axis=1, keepdims=True)
+        else:
+            told = keras.Input((None, None, 1), dtype="bool", name=extra)
+            area = keras.ops.sum(keras.ops.cast(told, "int32"), axis=(1, 2))
+        means = total / keras.ops.cast(area, "float32")
+        model = keras.Model({"images": images, extra: told}, means)
+        image = dfgen.Image("path", size=None, extra=extra)
         found = model.predict(sequence(manifest, image, shuffle=False), verbose=0)
         assert np.allclose(found[:, 0], 100 + np.arange(ROWS))
