@@ -23,11 +23,13 @@ class Chunk:
     Args:
         epoch: of the batch.
         rows: which rows, int64.
+        earlier: how often each of them came before in this epoch, int64.
         known: those of them that are not to be read.
     """
 
     epoch: int
     rows: Rows
+    earlier: Rows
     known: Collection[int] = ()
 
 
@@ -88,7 +90,7 @@ class Maker:
         """Fill what needs files or the transform, note what stays blank; return the rows done."""
         rows = chunk.rows.tolist()
         # made together: between two decodes, out of the caches, each would take five times as long
-        rngs = [self._rng(chunk.epoch, row) for row in rows]
+        rngs = [self._rng(chunk, place) for place in range(len(rows))]
         try:
             for place, (row, rng) in enumerate(zip(rows, rngs, strict=True)):
                 if cancelled():
@@ -108,7 +110,8 @@ class Maker:
             watch(IDLE)
         return len(chunk.rows)
 
-    def _rng(self, epoch: int, row: int) -> np.random.Generator | None:
+    def _rng(self, chunk: Chunk, place: int) -> np.random.Generator | None:
         if not self.reader.is_random:
             return None
-        return sample_rng(self.seed, epoch, self.reader.id(row))
+        id = self.reader.id(int(chunk.rows[place]))
+        return sample_rng(self.seed, chunk.epoch, id, int(chunk.earlier[place]))

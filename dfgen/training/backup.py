@@ -169,7 +169,7 @@ class BackupAndRestore(keras.callbacks.Callback):
             return
         epoch, step, steps = facts["epoch"], facts["step"], self.params["steps"]
         self._sequence.load_state_dict(facts["input"])
-        build(self.model, self._sequence.specs)
+        build(self.model, self._sequence.element_spec)
         restore(self.model, arrays)
         if step >= steps:
             print(f"dfgen: the end of epoch {epoch + 1}, with its validation, was cut off")

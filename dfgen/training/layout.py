@@ -9,6 +9,7 @@ import numpy as np
 
 from dfgen.loading.making import Batch
 from dfgen.samples.features import Image, Mask, Spec
+from dfgen.samples.padding import extra_of
 from dfgen.training.binding import Binding
 from dfgen.training.trees import map_leaves
 
@@ -41,6 +42,15 @@ class Layout:
         nested = self._nest({name: self._spec(name, spec) for name, spec in specs.items()})
         return (*nested, Spec((), np.dtype(np.float32))) if self.weighted else nested
 
+    def element_spec(self, specs: Mapping[str, Spec]) -> tuple[Any, ...]:
+        """Return the KerasTensor of every array, nested as the batches are."""
+        names = {name: name for name in specs}
+        nested = (*self._nest(names), "sample_weight") if self.weighted else self._nest(names)
+        return tuple(
+            keras.tree.map_structure(_keras_tensor, tree, named)
+            for tree, named in zip(self.specs(specs), nested, strict=True)
+        )
+
     def _nest(self, named: Mapping[str, Any]) -> tuple[Any, ...]:
         trees = (self.x,) if self.y is None else (self.x, self.y)
 
@@ -59,8 +69,18 @@ class Layout:
         return name in self.images and keras.config.image_data_format() == "channels_first"
 
 
+def _keras_tensor(spec: Spec, name: str) -> keras.KerasTensor:
+    dtype = "string" if spec.dtype.hasobject else spec.dtype
+    return keras.KerasTensor((None, *spec.shape), dtype, name=name)
+
+
 def layout_of(binding: Binding, weighted: bool) -> Layout:
     """Return the layout of bound inputs and targets; weights are for targets alone."""
     images = {part.name for part in binding.parts if isinstance(part.feature, Image | Mask)}
+    images |= {
+        extra_of(part.name, part.feature.extra)
+        for part in binding.parts
+        if isinstance(part.feature, Image) and part.feature.extra == "padding_mask"
+    }
     x, y = binding.arrays(binding.x), binding.arrays(binding.y)
     return Layout(x, y, frozenset(images), weighted and y is not None)
