@@ -4,6 +4,7 @@ import gc
 import json
 import os
 import threading
+from pathlib import Path
 
 import annotated
 import cv2
@@ -143,7 +144,7 @@ def test_c_a_list_of_files_behind_a_queue(tmp_path, count):
             {"id": 3 * row, "file_name": f"{row:012}.png", "width": 8, "height": 6}
             for row in range(count)
         ],
-        "categories": [{"id": 90, "name": "dog"}, {"id": 17, "name": "cat"}],
+        "categories": [{"id": 90, "name": "cat"}, {"id": 17, "name": "dog"}],
         "annotations": [
             annotated.box(3 * row, (17, 90)[row % 2], 1, 1, 2, 2) for row in range(count)
         ],
@@ -154,7 +155,10 @@ def test_c_a_list_of_files_behind_a_queue(tmp_path, count):
     frame = dfgen.read_manifest(out)
     assert len(frame) == count
     assert not frame["problem"].notna().any()
+    of_file = dfgen.Sequence(out, dfgen.Bytes("path"), dfgen.MultiLabel("labels"))
+    assert of_file.class_names == ["dog", "cat"]
     frame["number"] = np.arange(count, dtype=np.int32)
+    files_come_whole(frame[:20])
     everything_comes_once(frame)
     what_is_left_early_ends(frame)
 
@@ -168,13 +172,22 @@ def write_pictures(folder, count):
         os.link(folder / f"{row % PICTURES:012}.png", folder / f"{row:012}.png")
 
 
+def files_come_whole(frame):
+    with dfgen.Sequence(frame, dfgen.Bytes("path"), label_mode=None, shuffle=False) as seq:
+        [files] = seq[0]
+    assert list(files) == [Path(path).read_bytes() for path in frame["path"]]
+
+
 def everything_comes_once(frame):
     image = dfgen.Image("path", size=(6, 8))
-    with dfgen.Sequence(frame, image, "number", batch_size=256, seed=0, workers=2) as seq:
+    y = {"number": "number", "classes": dfgen.MultiLabel("labels")}
+    with dfgen.Sequence(frame, image, y, batch_size=256, seed=0, workers=2) as seq:
+        assert seq.class_names["classes"] == ["dog", "cat"]  # as in the manifest: by category id
         seen = []
-        for images, numbers in seq:
-            numbers = np.asarray(numbers)
+        for images, labels in seq:
+            numbers = np.asarray(labels["number"])
             np.testing.assert_array_equal(np.asarray(images)[:, 0, 0, 0], numbers % PICTURES)
+            np.testing.assert_array_equal(np.asarray(labels["classes"]), np.eye(2)[numbers % 2])
             seen.append(numbers)
     seen = np.concatenate(seen)
     assert (np.sort(seen) == np.arange(len(frame))).all()

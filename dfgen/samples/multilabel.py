@@ -39,8 +39,8 @@ class MultiLabel:
 
     Args:
         column: a column of lists of text, integers or booleans, without nulls.
-        class_names: the classes in the order of their places. None (default) takes the sorted
-            distinct labels of the frame.
+        class_names: the classes in the order of their places. None (default) takes those of
+            the manifest (COCO, VOC, YOLO), else the sorted distinct labels of the frame.
 
     Raises:
         ArgumentError: class names that repeat.

@@ -1,4 +1,4 @@
-"""Class names of features that are not told them: those of the column."""
+"""Class names of features that are not told them: those of the manifest, or of the column."""
 
 import sys
 import warnings
@@ -27,6 +27,9 @@ def with_class_names(columns: Columns, feature: Feature) -> Feature:
     name = feature.labels if isinstance(feature, Boxes) else feature.column
     lists = columns[name]
     labels = pc.list_flatten(lists) if is_list(lists.type) else lists[:0]
+    known = columns.labels.get(name, {}).get("class_names")
+    if known and is_list(lists.type) and not are_numbers(labels.type):
+        return replace(feature, class_names=tuple(known))
     if isinstance(feature, Boxes):
         if not len(labels) or are_numbers(labels.type):
             return feature
@@ -64,6 +67,6 @@ def _class_names(name: str, values: pa.Array, advice: str) -> tuple[object, ...]
 def _warn(message: str) -> None:
     """Warn in the name of the caller's own line, however deep in dfgen it is noticed."""
     depth, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals["__name__"].startswith("dfgen."):
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("dfgen."):
         depth, frame = depth + 1, frame.f_back
     warnings.warn(message, stacklevel=depth)

@@ -3,7 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError, did_you_mean
 from dfgen.manifest.io import read_table
-from dfgen.manifest.schema import is_text, validate
+from dfgen.manifest.schema import Label, is_text, validate
 from dfgen.samples.boxes import BoxRows
 from dfgen.samples.features import Boxes
 from dfgen.samples.multilabel import LabelRows
@@ -30,9 +30,11 @@ class Columns:
 
     Args:
         source: a DataFrame that nobody else changes, or an Arrow table.
+        labels: what the manifest says of its label columns.
     """
 
     source: pd.DataFrame | pa.Table
+    labels: Mapping[str, Label] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         odd = [name for name in self.names if not isinstance(name, str)]
@@ -125,9 +127,10 @@ def _entries(lists: Iterable[Any]) -> Iterator[Any]:
 def open_manifest(manifest: object, root: str | os.PathLike[str] | None) -> "Columns":
     """Return the columns of a frame (copied) or of a manifest file."""
     if isinstance(manifest, pd.DataFrame):
-        return Columns(manifest.copy())
+        return Columns(manifest.copy(), manifest.attrs.get("dfgen", {}).get("labels", {}))
     if isinstance(manifest, str | os.PathLike):
-        return Columns(read_table(os.fspath(manifest), root)[0])
+        table, metadata = read_table(os.fspath(manifest), root)
+        return Columns(table, metadata["labels"])
     raise ManifestError(
         f"the manifest must be a DataFrame or the path of a manifest, got {type(manifest).__name__}"
     )
