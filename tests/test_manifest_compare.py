@@ -105,6 +105,14 @@ def test_another_order_of_classes_is_told(frame):
     ]
 
 
+def test_another_order_of_the_classes_of_a_list_is_told(frame):
+    one, other = (frame.assign(tags=[["cat"], ["dog"], []]) for _ in range(2))
+    for tagged, names in ((one, ["cat", "dog"]), (other, ["dog", "cat"])):
+        tagged.attrs = {"dfgen": {"labels": {"tags": {"kind": "list", "class_names": names}}}}
+    expected = [("classes", None, "tags", '["cat", "dog"]', '["dog", "cat"]')]
+    assert rows(dfgen.diff(one, other)) == expected
+
+
 def test_ids_of_another_type_are_compared_as_text(frame):
     assert len(dfgen.diff(frame, frame.assign(id=frame["id"].astype(str)))) == 0
 

@@ -1,7 +1,7 @@
 """What differs between two manifests."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,11 +15,13 @@ from dfgen.manifest.frames import to_table
 from dfgen.manifest.io import Path, read_table
 from dfgen.manifest.old import Old
 from dfgen.manifest.paths import stored_paths
-from dfgen.manifest.schema import FACTS, is_list, label_columns, validate
+from dfgen.manifest.schema import FACTS, Label, is_list, label_columns, validate
 
 DIFFERENCES = ("columns", "classes", "added", "removed", "changed", "relabelled", "moved")
 
 Mask = npt.NDArray[np.bool_]
+Side = tuple[pa.Table, Mapping[str, Label]]
+"""The rows of a manifest, and what its metadata says of the labels."""
 
 
 def diff(a: Path | pd.DataFrame, b: Path | pd.DataFrame) -> pd.DataFrame:
@@ -55,7 +57,8 @@ def diff(a: Path | pd.DataFrame, b: Path | pd.DataFrame) -> pd.DataFrame:
 
 def since(old: Old, frame: pd.DataFrame) -> pd.DataFrame:
     """List what differs between the manifest that grew, as it was read, and what it became."""
-    return _diff(_relative(old.table, old.metadata["root"]), _stored(frame))
+    table = _relative(old.table, old.metadata["root"])
+    return _diff((table, old.metadata["labels"]), _stored(frame))
 
 
 def tally(found: pd.DataFrame) -> dict[str, int]:
@@ -70,10 +73,11 @@ def tally(found: pd.DataFrame) -> dict[str, int]:
     return {str(change): int(n) for change, n in once["change"].value_counts(sort=False).items()}
 
 
-def _diff(old: pa.Table, new: pa.Table) -> pd.DataFrame:
+def _diff(*sides: Side) -> pd.DataFrame:
+    old, new = (table for table, _ in sides)
     if old["id"].type != new["id"].type:
         old, new = (_with_ids(table, as_text(table["id"])) for table in (old, new))
-    parts = [*_columns(old, new), *_classes(old, new)]
+    parts = [*_columns(old, new), *_classes(*sides)]
     places = pc.index_in(new["id"], value_set=old["id"])
     gone = pc.invert(pc.is_in(old["id"], value_set=new["id"]))
     parts.append(_listed("added", new["id"].filter(pc.is_null(places))))
@@ -96,15 +100,14 @@ def in_order(found: pa.Table, changes: tuple[str, ...]) -> pd.DataFrame:
     return frame.sort_values("change", kind="stable", ignore_index=True)
 
 
-def _stored(manifest: Path | pd.DataFrame) -> pa.Table:
+def _stored(manifest: Path | pd.DataFrame) -> Side:
     """Return a manifest with paths as stored and whole ids as int64."""
-    if isinstance(manifest, pd.DataFrame):
-        table, root = to_table(manifest), manifest.attrs.get("dfgen", {}).get("root")
-        validate(table, "the frame")
-    else:
+    if not isinstance(manifest, pd.DataFrame):
         table, metadata = read_table(manifest)
-        root = metadata["root"]
-    return _relative(table, root)
+        return _relative(table, metadata["root"]), metadata["labels"]
+    table, known = to_table(manifest), manifest.attrs.get("dfgen", {})
+    validate(table, "the frame")
+    return _relative(table, known.get("root")), known.get("labels", {})
 
 
 def _relative(table: pa.Table, root: str | None) -> pa.Table:
@@ -121,14 +124,23 @@ def _columns(old: pa.Table, new: pa.Table) -> Iterator[pa.Table]:
             yield _whole("columns", old["id"].type, name, *kinds)
 
 
-def _classes(old: pa.Table, new: pa.Table) -> Iterator[pa.Table]:
+def _classes(*sides: Side) -> Iterator[pa.Table]:
     """Yield the labels whose classes have other names or numbers."""
+    (old, _), (new, _) = sides
     for name in label_columns(old.column_names):
-        columns = [table[name] for table in (old, new) if name in table.column_names]
-        if len(columns) == 2 and all(pa.types.is_dictionary(c.type) for c in columns):
-            names = [json.dumps(class_names(c).to_pylist(), ensure_ascii=False) for c in columns]
-            if names[0] != names[1]:
+        if name in new.column_names:
+            names = [_class_names(table, labels, name) for table, labels in sides]
+            if None not in names and names[0] != names[1]:
                 yield _whole("classes", old["id"].type, name, *names)
+
+
+def _class_names(table: pa.Table, labels: Mapping[str, Label], name: str) -> str | None:
+    """Return the classes of a category, or those known of a list, as text."""
+    if pa.types.is_dictionary(table[name].type):
+        names = class_names(table[name]).to_pylist()
+    else:
+        names = labels.get(name, {}).get("class_names")
+    return None if names is None else json.dumps(names, ensure_ascii=False)
 
 
 def _whole(change: str, kind: pa.DataType, name: str, *values: str | None) -> pa.Table:

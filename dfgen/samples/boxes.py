@@ -67,8 +67,9 @@ class Boxes:
             `"xywh"` (left, top, width, height in pixels) or `"rel_xyxy"` (0 to 1).
         source_format: what the column holds, likewise; pixels are those of the whole image.
         max_boxes: how many the batch has room for; a row of more is an error.
-        class_names: the classes in the order of their numbers. None (default) takes the sorted
-            distinct labels of the frame, but whole numbers as they are.
+        class_names: the classes in the order of their numbers. None (default) takes those of
+            the manifest (COCO, VOC, YOLO), else the sorted distinct labels of the frame, but whole
+            numbers as they are.
 
     Raises:
         ArgumentError: a value that is none of the above.
