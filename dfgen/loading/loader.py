@@ -5,16 +5,16 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
-from math import prod
 
 import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import ArgumentError, ReadTimeoutError
+from dfgen.loading.batch_transforms import BatchTransform, batch_rng, tried
 from dfgen.loading.buffers import Buffers
-from dfgen.loading.chunks import Chunk, Maker
+from dfgen.loading.chunks import Chunk, Maker, chunk_sizes, row_bytes
 from dfgen.loading.limits import Limits
-from dfgen.loading.making import Batch, Making
+from dfgen.loading.making import Arrays, Batch, Making
 from dfgen.loading.metrics import Metrics, total
 from dfgen.loading.order import permutation, whole
 from dfgen.loading.plan import Plan
@@ -27,8 +27,6 @@ from dfgen.samples.reader import SampleReader
 Rows = npt.NDArray[np.int64]
 
 _BLOCK = 8192  # positions asked of the order at once: one by one they cost ten times as much
-_CHUNKS_PER_WORKER = 2  # of what is in the making, so that all workers have some until its end
-_CHUNK = 1 << 22  # bytes of a chunk made by a process, about: it has memory of its own for one
 
 
 class Loader:
@@ -46,6 +44,8 @@ class Loader:
         shard: (index, count) of this host, which makes `batch_size / count` rows of each batch.
             With several, `plan` leaves out a short last batch.
         weights: float32 of shape (rows,), what each row counts in the loss, or None.
+        batch_transform: `batch_transform(batch, rng) -> batch` of a dict of arrays, in the thread
+            that finishes the batch; tried once, when the loader is made, on blank images.
         on_error: `"raise"`, or `"skip"`: a bad row keeps its place with zeros and weight 0, and
             the real rows of its batch weigh batch / real.
         problems: row -> why it is not to be read at all; needs `on_error="skip"`.
@@ -68,6 +68,7 @@ class Loader:
         drop_remainder: bool = False,
         shard: tuple[int, int] = (0, 1),
         weights: npt.NDArray[np.float32] | None = None,
+        batch_transform: BatchTransform | None = None,
         on_error: str = "raise",
         problems: Mapping[int, str] | None = None,
         workers: int | None = None,
@@ -85,13 +86,11 @@ class Loader:
         self.batch_size = batch_size
         self.shuffle = shuffle
         self.workers = usable_cpus() if workers is None else whole("workers", workers)
-        self.specs = reader.specs
         self.problems: dict[int, str] = dict(problems or {})
         self._known = set(self.problems)
         self._weights = np.ones(rows, np.float32) if weights is None and skip else weights
         self._maker = Maker(reader, seed, skip)
         self._limits = limits or Limits()
-        self.depth = self._depth(whole("max_queue_size", max_queue_size, least=1))
         if not len(self.given):
             raise ArgumentError(
                 f"{rows:,} rows make no batch of batch_size={batch_size} with drop_remainder=True: "
@@ -99,8 +98,16 @@ class Loader:
             )
         self._batches_per_block = max(1, _BLOCK // self.plan.size)
         self._set_order(seed)
-        self._buffers = Buffers(self.specs)
-        self._spread, self._chunk = self._chunk_sizes(use_multiprocessing)
+        self._buffers = Buffers(reader.specs)
+        self._transform = None
+        if batch_transform is not None:
+            blank = self._buffers.batch(min(self.plan.size, rows))
+            self._transform = tried(batch_transform, reader, blank)
+        self.specs = self._transform.specs if self._transform else reader.specs
+        self.depth = self._depth(whole("max_queue_size", max_queue_size, least=1))
+        self._spread, self._chunk = chunk_sizes(
+            self.plan.size, self.depth, self.workers, row_bytes(reader.specs), use_multiprocessing
+        )
         self._threads = self._start_workers(use_multiprocessing)
         self._use_multiprocessing = use_multiprocessing
         self._here = Here(self._maker)
@@ -113,23 +120,11 @@ class Loader:
     def _depth(self, max_queue_size: int) -> int:
         if self._limits.read_timeout is not None and not self.workers:
             raise ArgumentError("limits.read_timeout needs workers: with workers=0 nobody watches")
-        depth = self._limits.depth(self._row_bytes() * self.plan.size, max_queue_size)
+        size = row_bytes(self.specs)
+        if self._transform is not None:
+            size += row_bytes(self.reader.specs)  # both are there while it runs
+        depth = self._limits.depth(size * self.plan.size, max_queue_size)
         return depth if self.workers else 1
-
-    def _chunk_sizes(self, use_multiprocessing: bool) -> tuple[int, int]:
-        """Return the rows of a chunk where all workers share a batch, and where many are under way.
-
-        The second is as large as it can be: of tiny images 16 rows take half as long again as 64.
-        """
-        chunks = max(1, self.workers * _CHUNKS_PER_WORKER)
-        spread = -(-self.plan.size // chunks)
-        most = min(self.plan.size, self.plan.size * self.depth // chunks)
-        if use_multiprocessing:
-            most = min(most, _CHUNK // max(1, self._row_bytes()))
-        return spread, max(spread, most)
-
-    def _row_bytes(self) -> int:
-        return sum(prod(spec.shape) * spec.dtype.itemsize for spec in self.specs.values())
 
     def _start_workers(self, use_multiprocessing: bool) -> Threads | None:
         if use_multiprocessing and not self.workers:
@@ -138,7 +133,7 @@ class Loader:
             return None
         if not use_multiprocessing:
             return Threads(self.workers, partial(Here, self._maker))
-        arguments = (self._maker, pickled(self._maker), self.specs, self._chunk)
+        arguments = (self._maker, pickled(self._maker), self.reader.specs, self._chunk)
         return Threads(self.workers, partial(Process, *arguments))
 
     def __len__(self) -> int:
@@ -232,7 +227,7 @@ class Loader:
         batch = Batch(self._buffers.batch(len(rows)), weights, rows, padding)
         size = self._spread if spread else self._chunk
         starts = range(0, len(rows), size)
-        making = Making(batch, (epoch, step), plan, pending=len(starts))
+        making = Making(batch, (epoch, step), plan, len(starts), self._transform_of(epoch, step))
         for start in starts:
             part = slice(start, start + size)
             known = self._known.intersection(rows[part].tolist()) if self._known else ()
@@ -242,6 +237,12 @@ class Loader:
             else:
                 self._threads.submit(task)
         return making
+
+    def _transform_of(self, epoch: int, step: int) -> Callable[[Arrays], Arrays] | None:
+        if self._transform is None:
+            return None
+        rng = batch_rng(self._maker.seed, epoch, step, self.plan.shard[0])
+        return partial(self._transform, rng=rng, where=f"batch {step} of epoch {epoch}")
 
     def result(self, making: Making) -> Batch:
         """Wait for a batch in the making, and return it.

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 import warnings
 from collections import Counter
@@ -77,6 +78,7 @@ class Process:
                 chunk = replace(chunk, known={*chunk.known, *deadly})
                 continue
             self.watch.add(seconds, counts)
+            self.watch.since = time.perf_counter()  # the process has measured what was before
             if error is not None:
                 raise error
             for name, array in arrays.items():

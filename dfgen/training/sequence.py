@@ -10,6 +10,7 @@ from typing import Any, Never
 import pandas as pd
 
 from dfgen.errors import ArgumentError, ManifestError
+from dfgen.loading.batch_transforms import BatchTransform
 from dfgen.loading.limits import Limits
 from dfgen.loading.loader import Loader
 from dfgen.loading.order import whole
@@ -68,6 +69,13 @@ class Sequence(Passes):
             scaling. `sample` is a dict of arrays: by its key in a dict x or y, else `image`,
             `mask`, `array`, `number`, `label`, numbered (`image_0`) where there are several; boxes
             are `boxes` and `labels`, or `key` and `key_labels`.
+        batch_transform: `batch_transform(batch, rng) -> batch`, in the worker thread that finishes
+            a batch: mixup, and whatever else needs several samples. `batch` is a dict of arrays
+            (batch, ...) by the names that `transform` sees, of what the model would get; weights
+            are left alone. dtypes and the shape of a sample may change: what comes out is learned
+            by one trial, before training, on blank images. `rng` depends on the seed, the epoch,
+            the step and the process of `shard`. It always runs in this process, and holds the GIL
+            where it is Python.
         on_error: `"raise"`, or `"skip"`: a bad row keeps its place with zeros and weight 0, is
             listed in `problems`, and the real rows of its batch (with `shard`, of this process's
             part of it) weigh batch / real. Keras's `metrics=` ignore weights: use
@@ -115,6 +123,7 @@ class Sequence(Passes):
         seed: int | None = 0,
         drop_remainder: bool = False,
         transform: Transform | None = None,
+        batch_transform: BatchTransform | None = None,
         on_error: str = "raise",
         workers: int | None = None,
         use_multiprocessing: bool = False,
@@ -159,6 +168,7 @@ class Sequence(Passes):
             drop_remainder=drop_remainder,
             shard=resolve_shard(shard),
             weights=weights,
+            batch_transform=batch_transform,
             on_error=on_error,
             problems=problems,
             workers=workers,
