@@ -16,6 +16,7 @@ from dfgen.loading.loader import Loader
 from dfgen.loading.order import whole
 from dfgen.loading.receipts import Receipt
 from dfgen.loading.state import State, check_state, ids_digest, make_state
+from dfgen.samples.albumentations import Augmentation
 from dfgen.samples.features import Image
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.tabular import LABEL_MODES, one_of
@@ -153,6 +154,8 @@ class Sequence(Passes):
         self._binding = bind(self._columns, x, y, options, taken, folder)
         files = self._binding.files
         column, paths = (files.feature.column, files.paths) if files else (None, None)
+        if isinstance(transform, Augmentation):
+            transform = transform.of(self._binding.parts)
         reader = SampleReader(
             ids_of(self._columns, id, column, paths), self._binding.parts, transform
         )
