@@ -247,3 +247,21 @@ def test_inputs_alone_and_numbers_alone_are_batches_too():
                         shuffle=False, batch_transform=lambda batch, rng: batch | {
                             "a": batch["a"] + batch["b"]}) as seq:  # fmt: skip
         assert [x["a"].tolist() for (x,) in seq] == [[0, 2, 4, 6], [8, 10, 12, 14], [16, 18]]
+
+
+def test_boxes_are_two_arrays_of_it_too(frame):
+    def mirrored(batch, rng):
+        assert sorted(batch) == ["boxes", "image", "labels"]
+        boxes, there = batch["boxes"], (batch["labels"] >= 0)[..., None]
+        batch["boxes"] = np.where(
+            there, [4, 0, 4, 0] + boxes[..., [2, 1, 0, 3]] * [-1, 1, -1, 1], -1
+        )
+        return batch | {"image": batch["image"][:, :, ::-1]}
+
+    df = frame(6).assign(boxes=[[[0, 1, 1, 3]]] * 6, labels=[[1]] * 6)
+    boxes = dfgen.Boxes(max_boxes=2)
+    image = dfgen.Image(size=(4, 4))
+    with dfgen.Sequence(df, image, boxes, batch_size=4, batch_transform=mirrored) as seq:
+        for _, y in seq:
+            assert (y["boxes"] == [[3, 1, 4, 3], [-1] * 4]).all()
+            assert (y["labels"] == [1, -1]).all()
