@@ -161,11 +161,11 @@ def test_the_trial_sees_labels_of_the_frame_and_reads_no_file(frame, tmp_path):
     assert batch["label"].tolist() == [0, 1] * 5
 
 
-def test_its_time_is_told_as_that_of_a_transform(frame):
+def test_its_time_is_told_as_a_stage_of_its_own(frame):
     for options in ({}, {"use_multiprocessing": True, "workers": 1}):
         with sequence(frame(32), mixup, **options) as seq:
             list(seq)
-            assert seq.metrics.seconds["transform"] > 0
+            assert seq.metrics.seconds["batch_transform"] > 0
 
 
 def test_memory_counts_what_it_makes_beside_what_it_gets(frame):

@@ -74,7 +74,7 @@ class Making:
     def _finish(self, worker: Worker) -> None:
         try:
             if self.transform is not None and not (self._errors or self.cancelled):
-                worker.watch("transform")
+                worker.watch("batch_transform")
                 self.batch = replace(self.batch, arrays=self.transform(self.batch.arrays))
                 worker.watch(IDLE)
         except BaseException as error:
