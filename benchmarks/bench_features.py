@@ -1,4 +1,4 @@
-"""What do masks, boxes, random crops and flips cost beside the decoding of their images?"""
+"""What do columns, masks, boxes, random crops and flips cost beside the decoding of images?"""
 
 import tempfile
 from collections.abc import Callable
@@ -25,6 +25,14 @@ PLAIN = dfgen.Image(size=SIZE)
 CENTRE = dfgen.Image(size=SIZE, load_size=LOAD_SIZE)
 RANDOM = dfgen.Image(size=SIZE, load_size=LOAD_SIZE, crop="random", flip="horizontal")
 BOXES = dfgen.Boxes(class_names=("a", "b"))
+TAGS = tuple(f"tag {number}" for number in range(80))
+COLUMNS = {
+    "Category": dfgen.Category("kind", "categorical", TAGS),
+    "Number": dfgen.Number(["width", "height"]),
+    "MultiLabel": dfgen.MultiLabel("tags", TAGS),
+    "Text": dfgen.Text("text"),
+    "Column": dfgen.Column(["width", "height"], lambda width, height: width / height),
+}
 
 
 def main() -> Findings:
@@ -41,6 +49,7 @@ def main() -> Findings:
                 "mask": filled(frame, PLAIN, dfgen.Mask("mask")),
                 "colours as an image": filled(frame, decoded("colours", "rgb")),
                 "mask in colours": filled(frame, PLAIN, dfgen.Mask("colours", palette=PALETTE)),
+                **{name: filled(frame, feature) for name, feature in COLUMNS.items()},
             }
         )
     print("\nJPEG 500x375 -> 224 and its PNG mask, one thread", end="")
@@ -52,6 +61,7 @@ def main() -> Findings:
             share("random crop and flip", rates, "random crop and flip", "centre of load_size"),
             share("random crop and flip, beside no crop", rates, "random crop and flip", "image"),
             share("boxes", rates, "boxes", "image"),
+            *(alone(f"{name} alone", rates, name) for name in COLUMNS),
         ]
     )
 
@@ -72,7 +82,12 @@ def share(what: str, rates: Rates, candidate: str, baseline: str) -> Verdict:
     return Verdict(what, time, 1.05, f"x time of {baseline}", at_most=True)
 
 
-def filled(frame: pd.DataFrame, x: dfgen.Image, y: object = None) -> Callable[[], int]:
+def alone(what: str, rates: Rates, column: str) -> Verdict:
+    """Compare the time of a column by itself: beside an image it would drown in the noise."""
+    return Verdict(what, rates.ratio("image", column), 0.02, "x time of image", at_most=True)
+
+
+def filled(frame: pd.DataFrame, x: object, y: object = None) -> Callable[[], int]:
     """Make all rows in this thread, into one buffer."""
     mode = None if y is None else "int"
     sequence = dfgen.Sequence(frame, x, y, label_mode=mode, workers=0)
@@ -102,8 +117,11 @@ def make_frame(files: list[Path], folder: Path) -> pd.DataFrame:
         cv2.imwrite(mask, classes)
         cv2.imwrite(colours, np.array(list(PALETTE), np.uint8)[classes][..., ::-1])
         boxes = [[10 * n, 10, 10 * n + 50, 90] for n in range(4)]
-        rows.append((str(file), mask, colours, boxes, ["a", "b", "a", "b"]))
-    return pd.DataFrame(rows, columns=["path", "mask", "colours", "boxes", "labels"])
+        rows.append((str(file), mask, colours, boxes, ["a", "b", "a", "b"], width, height))
+    names = ["path", "mask", "colours", "boxes", "labels", "width", "height"]
+    tags = [rng.choice(TAGS, number % 8).tolist() for number in range(len(rows))]
+    columns = {"id": range(len(rows)), "kind": TAGS * 3, "tags": tags, "text": "A caption. " * 5}
+    return pd.DataFrame(rows, columns=names).assign(**columns)
 
 
 if __name__ == "__main__":

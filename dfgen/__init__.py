@@ -15,8 +15,12 @@ if TYPE_CHECKING:
     from dfgen.samples.albumentations import albumentations as albumentations
     from dfgen.samples.features import Array as Array
     from dfgen.samples.features import Boxes as Boxes
+    from dfgen.samples.features import Bytes as Bytes
+    from dfgen.samples.features import Column as Column
     from dfgen.samples.features import Image as Image
     from dfgen.samples.features import Mask as Mask
+    from dfgen.samples.features import MultiLabel as MultiLabel
+    from dfgen.samples.features import Text as Text
     from dfgen.samples.tabular import Category as Category
     from dfgen.samples.tabular import Number as Number
     from dfgen.training.backup import BackupAndRestore as BackupAndRestore
@@ -27,14 +31,18 @@ _HOME = {
     "Array": "dfgen.samples.features",
     "BackupAndRestore": "dfgen.training.backup",
     "Boxes": "dfgen.samples.features",
+    "Bytes": "dfgen.samples.features",
     "Category": "dfgen.samples.tabular",
+    "Column": "dfgen.samples.features",
     "DfgenError": "dfgen.errors",
     "Image": "dfgen.samples.features",
     "InputMonitor": "dfgen.training.callbacks",
     "Limits": "dfgen.loading.limits",
     "Mask": "dfgen.samples.features",
+    "MultiLabel": "dfgen.samples.features",
     "Number": "dfgen.samples.tabular",
     "Sequence": "dfgen.training.sequence",
+    "Text": "dfgen.samples.features",
     "albumentations": "dfgen.samples.albumentations",
     "build_manifest": "dfgen.manifest.build",
     "read_manifest": "dfgen.manifest.io",
@@ -46,14 +54,18 @@ __all__ = [
     "Array",
     "BackupAndRestore",
     "Boxes",
+    "Bytes",
     "Category",
+    "Column",
     "DfgenError",
     "Image",
     "InputMonitor",
     "Limits",
     "Mask",
+    "MultiLabel",
     "Number",
     "Sequence",
+    "Text",
     "albumentations",
     "build_manifest",
     "read_manifest",

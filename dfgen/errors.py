@@ -6,7 +6,7 @@ DfgenError
 ├── ManifestError(ValueError)          a manifest, frame or label table that cannot be used
 ├── WriteError(OSError)                a file that cannot be written
 ├── MissingFileError(FileNotFoundError)  a file that is not there
-├── DecodeError(ValueError)            a file that is not what it should be
+├── DecodeError(ValueError)            a file or value that is not what it should be
 ├── ReadTimeoutError(TimeoutError)     a read that took longer than the limit
 ├── TransformError(RuntimeError)       a transform that raised, or returned something else
 └── WorkerError(RuntimeError)          a worker process that died again and again
@@ -44,7 +44,7 @@ class MissingFileError(DfgenError, FileNotFoundError):
 
 
 class DecodeError(DfgenError, ValueError):
-    """A file is not what it should be."""
+    """A file, or what a row's values make, is not what it should be."""
 
 
 class ReadTimeoutError(DfgenError, TimeoutError):

@@ -143,7 +143,7 @@ def refused(column, labels, **options):
          "[[x1, y1, x2, y2], ...]"),
         ([[["a"] * 4]], [["cat"]], {}, "column 'boxes' holds boxes of string, expected numbers"),
         ([XYXY], [["cat", "cow"]], {},
-         "column 'labels' holds 'cow' in 1 rows, not among its class names: 'cat', 'dog'"),
+         "column 'labels' holds 'cow' (1 in all), not among its class names: 'cat', 'dog'"),
         ([XYXY], [["cat", 1]], {},
          "column 'labels' has lists that mix int, str: give all entries one type"),
         ([[[1, 2, 3, "4"]]], [["cat"]], {},

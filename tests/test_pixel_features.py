@@ -196,9 +196,8 @@ def test_job_b_482x415_standardised_float16(scenes):
          "Mask('mask') lies on an image, but x and y have none: give x=dfgen.Image(...) as well"),
         ({"labels": dfgen.Image()}, BOXES, "x and y both have an entry named 'labels': rename one"),
         ("path", "boxes",
-         "column 'boxes' holds list<item: list<item: int64>>: no feature is known for it. Columns "
-         "of classes, numbers and paths of files can be used. Are these boxes? "
-         "dfgen.Boxes('boxes', labels=...)"),
+         "column 'boxes' holds list<item: list<item: int64>>, for which no feature is known: are "
+         "these boxes? dfgen.Boxes('boxes', labels=...)"),
         ("path", dfgen.Boxes("boxs"),
          'Boxes="boxs" is not a column of the manifest. Columns: id, path, mask, boxes, labels, '
          'kind. Did you mean "boxes"?'),

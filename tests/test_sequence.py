@@ -355,7 +355,7 @@ COLUMNS = "Columns: id, path, label."
         ),
         (
             {"class_names": ["even", "uneven"]},
-            "column 'label' holds 'odd' in 4 rows, not among its class names: 'even', 'uneven'",
+            "column 'label' holds 'odd' (4 in all), not among its class names: 'even', 'uneven'",
         ),
         (
             {"class_weight": {"odds": 2}},
@@ -457,8 +457,9 @@ def test_an_argument_that_never_was_is_a_type_error_with_a_hint(frame):
         ),
         (
             lambda df: df.assign(label=[[1]] * 8),
-            "column 'label' holds list<item: int64>: no feature is known for it. Columns of "
-            "classes, numbers and paths of files can be used",
+            "column 'label' holds list<item: int64>, for which no feature is known: for labels "
+            "write dfgen.MultiLabel('label'), for numbers dfgen.Column('label', np.array, "
+            "shape=...)",
         ),
         (
             lambda df: pd.concat([df, df["label"]], axis=1),
@@ -484,7 +485,8 @@ def test_a_wrong_frame_says_what_is_wrong_and_what_to_do(frame, change, message)
         (
             "photo-1",
             "x=\"file\" is text, and 'photo-1' has no suffix of an image. For files write "
-            'x=dfgen.Image("file"), for classes x=dfgen.Category("file")',
+            'x=dfgen.Image("file"), for classes x=dfgen.Category("file"), for strings '
+            'x=dfgen.Text("file")',
         ),
     ],
 )

@@ -37,7 +37,8 @@ def test_number(column, dtype, expected):
     values = Number("n", dtype).encode(column)
     np.testing.assert_array_equal(values, expected)
     assert values.dtype == expected.dtype
-    assert Number("n", dtype).gather(values) is values
+    rows = np.arange(len(values))[::-1]
+    np.testing.assert_array_equal(Number("n", dtype).gather(values, rows), expected[::-1])
 
 
 @pytest.mark.parametrize(
@@ -46,11 +47,14 @@ def test_number(column, dtype, expected):
         (pa.array(["a"]), None,
          "column 'n' holds string, Number needs numbers. For classes write dfgen.Category('n')"),
         (pa.array([1, None, None]), None,
-         "column 'n' has 2 missing values; drop or fill them: df = df[df['n'].notna()]"),
+         "column 'n' has 2 missing values, the first in row 1; drop or fill "
+         "them: df = df[df['n'].notna()]"),
         (pa.array([1.5, None, float("nan")]), None,
-         "column 'n' has 2 missing values; drop or fill them: df = df[df['n'].notna()]"),
+         "column 'n' has 2 missing values, the first in row 1; drop or fill "
+         "them: df = df[df['n'].notna()]"),
         (pa.array([True, None]), None,
-         "column 'n' has 1 missing values; drop or fill them: df = df[df['n'].notna()]"),
+         "column 'n' has 1 missing values, the first in row 1; drop or fill "
+         "them: df = df[df['n'].notna()]"),
         (pa.array([1, 2**40]), None,
          "column 'n' holds 1 to 1099511627776, more than int32 can hold: "
          "write dfgen.Number('n', dtype='int64')"),
@@ -61,7 +65,8 @@ def test_number(column, dtype, expected):
          "column 'n' holds 18446744073709551615 to 18446744073709551615, more than int64 can hold: "
          "write dfgen.Number('n', dtype='uint64')"),
         (pa.array([np.float16(1), None, np.float16("nan")]), None,
-         "column 'n' has 2 missing values; drop or fill them: df = df[df['n'].notna()]"),
+         "column 'n' has 2 missing values, the first in row 1; drop or fill "
+         "them: df = df[df['n'].notna()]"),
         (pa.array([1e300]), None,
          "column 'n' holds 1e+300 to 1e+300, more than float32 can hold: "
          "write dfgen.Number('n', dtype='float64')"),
@@ -84,6 +89,33 @@ def test_number_of_one_row(make):
     assert (value, value.dtype, value.shape) == (41.5, np.float32, ())
     value = Number("age", "int64")(make({"age": np.int16(3)}))
     assert (value, value.dtype) == (3, np.int64)
+
+
+def test_number_of_several_columns():
+    number = Number(["age", "height"])
+    columns = pa.array([3, 4, 5], pa.int8()), pa.array([0.5, 1.5, 2.5])
+    values = number.encode(*columns)
+    assert number.columns == ("age", "height") and values.dtype == np.float32
+    np.testing.assert_array_equal(number.gather(values, np.array([2, 0])), [[5, 2.5], [3, 0.5]])
+    whole = Number(["a", "b"]).encode(pa.array([True]), pa.array([7]))
+    assert (whole.tolist(), whole.dtype) == ([[1, 7]], np.int32)
+    assert Number(["age"], "float64").encode(pa.array([1, 2])).shape == (2, 1)
+    np.testing.assert_array_equal(number({"age": 41, "height": 1.5}), [41, 1.5])
+    message = refused(ManifestError, lambda: number.encode(columns[0], pa.array(["a"] * 3)))
+    assert message == (
+        "column 'height' holds string, Number needs numbers. For classes write "
+        "dfgen.Category('height')"
+    )
+    message = refused(ManifestError, lambda: number.encode(columns[0], pa.array([1.0, None, 2])))
+    assert message == (
+        "column 'height' has 1 missing values, the first in row 1; drop or fill them: "
+        "df = df[df['height'].notna()]"
+    )
+    for names in ([], ["a", 3], 3, ["a", "a"]):
+        message = refused(ArgumentError, lambda: Number(names))  # noqa: B023
+        assert message == (
+            f"expected the name of a column, or a list of different names, got {names!r}"
+        )
 
 
 NAMES = ("", "dog", "Kätzchen", "犬")
@@ -112,7 +144,7 @@ def test_category_of_pandas_keeps_unused_classes():
     values = category.encode(pa.Array.from_pandas(frame))
     assert values.tolist() == [1, 2]
     np.testing.assert_array_equal(
-        category.gather(values), np.array([[0, 1, 0], [0, 0, 1]], np.float32)
+        category.gather(values, np.arange(2)), np.array([[0, 1, 0], [0, 0, 1]], np.float32)
     )
 
 
@@ -126,7 +158,7 @@ def test_category_of_pandas_keeps_unused_classes():
 )
 def test_label_modes(mode, expected):
     category = Category("kind", mode, ("a", "b"))
-    batch = category.gather(category.encode(pa.array(["b", "a"])))
+    batch = category.gather(category.encode(pa.array(["b", "a"])), np.arange(2))
     np.testing.assert_array_equal(batch, expected)
     assert batch.dtype == expected.dtype
     for make in (dict, pd.Series):
@@ -143,9 +175,9 @@ def test_label_modes(mode, expected):
         (pa.array(["a", None]).dictionary_encode(), ("a", "b"),
          "column 'kind' has 1 rows without a class; drop them: df = df[df['kind'].notna()]"),
         (pa.array(["a", "x", "y", "x"]), ("a", "b"),
-         "column 'kind' holds 'x', 'y' in 3 rows, not among its class names: 'a', 'b'"),
+         "column 'kind' holds 'x', 'y' (3 in all), not among its class names: 'a', 'b'"),
         (pa.array([99]), tuple(range(12)),
-         "column 'kind' holds 99 in 1 rows, not among its class names: "
+         "column 'kind' holds 99 (1 in all), not among its class names: "
          "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ... (12 in all)"),
         (pa.array([1]), ("a", "b"),
          "class_names of column 'kind' are 'a', 'b', but the column holds int64: "

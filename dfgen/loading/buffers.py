@@ -42,6 +42,8 @@ class Buffers:
 
     def _array(self, name: str, size: int, spec: Spec) -> npt.NDArray[Any]:
         shape = (size, *spec.shape)
+        if spec.dtype.hasobject:
+            return np.empty(shape, spec.dtype)
         nbytes = prod(shape) * spec.dtype.itemsize
         free = self._free[name]
         try:

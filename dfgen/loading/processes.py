@@ -70,7 +70,7 @@ class Process:
         deadly: dict[int, str] = {}
         while not cancelled():
             try:
-                blanks, seconds, counts, error = self._ask(chunk)
+                blanks, seconds, counts, error, objects = self._ask(chunk)
             except (EOFError, OSError, pickle.UnpicklingError):
                 if self.abandoned:
                     raise ArgumentError(CLOSED) from None
@@ -82,7 +82,7 @@ class Process:
             if error is not None:
                 raise error
             for name, array in arrays.items():
-                array[...] = self._shared[name][: len(array)]
+                array[...] = objects.get(name, self._shared[name][: len(array)])
             rows = chunk.rows.tolist()
             return {place: why or deadly.get(rows[place]) for place, why in blanks.items()}
         return {}
@@ -210,8 +210,11 @@ def shared_arrays(
     memory: mmap.mmap, specs: Mapping[str, Spec], size: int
 ) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays of a chunk of `size` rows in shared memory."""
-    arrays, offset = {}, _HEADER
+    arrays, offset = dict[str, npt.NDArray[Any]](), _HEADER
     for name, spec in specs.items():
+        if spec.dtype.hasobject:  # pointers mean nothing elsewhere: these travel in the reply
+            arrays[name] = np.empty((size, *spec.shape), spec.dtype)
+            continue
         count = size * prod(spec.shape)
         flat = np.frombuffer(memory, spec.dtype, count, offset)
         arrays[name] = flat.reshape(size, *spec.shape)
@@ -228,23 +231,20 @@ def _aligned(nbytes: int) -> int:
 
 
 def pickled(maker: Maker) -> bytes:
-    """Return a Maker as bytes; functions of a notebook or script travel by value.
-
-    Raises:
-        ArgumentError: the transform cannot be pickled, or this platform lacks inherited memory.
-    """
+    """Return a Maker as bytes, functions of a notebook or script by value, or refuse it."""
     import cloudpickle
 
     if sys.platform == "win32":
         raise ArgumentError("use_multiprocessing=True is not to be had on Windows: use threads")
-    try:
-        cloudpickle.dumps(maker.reader.transform)
-        return cloudpickle.dumps(maker)  # type: ignore[no-any-return]
-    except Exception as error:
-        raise ArgumentError(
-            f"transform={maker.reader.transform!r} cannot be sent to a worker process: "
-            f"{type(error).__name__}: {error}. Make what it holds inside of it, or use threads"
-        ) from error
+    for name, function in maker.reader.functions.items():
+        try:
+            cloudpickle.dumps(function)
+        except Exception as error:
+            raise ArgumentError(
+                f"{name}={function!r} cannot be sent to a worker process: "
+                f"{type(error).__name__}: {error}. Make what it holds inside of it, or use threads"
+            ) from error
+    return cloudpickle.dumps(maker)  # type: ignore[no-any-return]
 
 
 def main() -> None:
@@ -265,14 +265,15 @@ def main() -> None:
             chunk: Chunk = pickle.load(requests)
         except EOFError:
             return
-        blanks, error = {}, None
+        blanks, error, objects = {}, None, {}
         try:
             watch("idle")
             views = {name: array[: len(chunk.rows)] for name, array in arrays.items()}
             blanks = maker.fill(chunk, views, watch)
+            objects = {name: array for name, array in views.items() if array.dtype.hasobject}
         except BaseException as raised:
             error = _portable(raised)
-        pickle.dump((blanks, *watch.take(), error), replies)
+        pickle.dump((blanks, *watch.take(), error, objects), replies)
         replies.flush()
 
 

@@ -17,6 +17,37 @@ Place = str | Mapping[str, Any]
 """A path; or the `path` of an array file and the `index` of a row in it."""
 
 
+def checked_shape(shape: object) -> tuple[int, ...]:
+    """Return the shape of an array as plain numbers, or refuse what is none."""
+    if not isinstance(shape, tuple | list) or not all(
+        isinstance(size, int | np.integer) and size > 0 for size in shape
+    ):
+        raise ArgumentError(f"shape must be a tuple of positive integers, got {shape!r}")
+    return tuple(int(size) for size in shape)
+
+
+def fill(what: str, array: Values, out: Values) -> None:
+    """Fill `out` with an array of its shape and of a dtype that it can hold.
+
+    Args:
+        what: the array is, for messages.
+        array: of numbers.
+        out: is filled.
+
+    Raises:
+        DecodeError: another shape, or numbers that `out` cannot hold.
+    """
+    if array.shape != out.shape:
+        raise DecodeError(f"{what} has shape {array.shape}, expected {out.shape}")
+    whole = array.dtype.kind in "iu" and out.dtype.kind in "iu"  # whose range `cast` looks at
+    if not whole and not np.can_cast(array.dtype, out.dtype, "same_kind"):
+        raise DecodeError(f"{what} is {array.dtype}, which {out.dtype} cannot hold")
+    try:
+        out[...] = cast(array, out.dtype)
+    except OverflowError as error:
+        raise DecodeError(f"{what} {error}") from None
+
+
 @dataclass(frozen=True)
 class Array:
     """Numbers of the .npy files that a column names, or of rows of large array files.
@@ -56,10 +87,7 @@ class Array:
                 f"dataset={self.dataset!r} is for rows of HDF5 files: name their column, as in "
                 'index="index"'
             )
-        whole = isinstance(self.shape, tuple | list)
-        if not whole or not all(isinstance(s, int | np.integer) and s > 0 for s in self.shape):
-            raise ArgumentError(f"shape must be a tuple of positive integers, got {self.shape!r}")
-        object.__setattr__(self, "shape", tuple(int(size) for size in self.shape))
+        object.__setattr__(self, "shape", checked_shape(self.shape))
         object.__setattr__(self, "dtype", number_dtype(self.dtype))
 
     @property
@@ -79,14 +107,7 @@ class Array:
         else:
             array = store.arrays.row(place["path"], place["index"], self.dataset)
             watch("decode", array.nbytes)
-        if array.shape != out.shape:
-            raise DecodeError(f"the array has shape {array.shape}, expected {out.shape}")
-        if not np.can_cast(array.dtype, out.dtype, "same_kind"):
-            raise DecodeError(f"the array is {array.dtype}, which {out.dtype} cannot hold")
-        try:
-            out[...] = cast(array, out.dtype)
-        except OverflowError as error:
-            raise DecodeError(f"the array {error}") from None
+        fill("the array", array, out)
 
     def finish(self, sample: Values, out: Values) -> None:
         """Copy a sample into `out`."""

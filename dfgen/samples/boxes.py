@@ -23,6 +23,7 @@ FORMATS = ("xyxy", "xywh", "rel_xyxy")
 PADDING = -1
 """What stands for no box, in coordinates and labels, as in KerasHub."""
 
+_NO_BOXES = "write [] where an image has no boxes"
 _FAR = 0.5  # how far relative coordinates may lie outside; further, they are surely pixels
 
 
@@ -119,7 +120,8 @@ class Boxes:
             ManifestError: no lists of boxes, more or fewer labels than boxes, more boxes than
                 there is room for, a box without area, an unknown label; with the row.
         """
-        where, labelled = offsets(self.column, boxes), offsets(self.labels, labels)
+        where = offsets(self.column, boxes, _NO_BOXES)
+        labelled = offsets(self.labels, labels, _NO_BOXES)
         odd = np.flatnonzero(np.diff(where) != np.diff(labelled))
         if len(odd):
             row = int(odd[0])

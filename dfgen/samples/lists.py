@@ -17,8 +17,13 @@ def is_list(kind: pa.DataType) -> bool:
     )
 
 
-def offsets(column: str, values: pa.Array) -> Offsets:
+def offsets(column: str, values: pa.Array, advice: str) -> Offsets:
     """Return where the list of each row begins among all of them, and where the last one ends.
+
+    Args:
+        column: its name.
+        values: of it.
+        advice: what to write in rows without a list.
 
     Raises:
         ManifestError: the column holds no lists, or has none in some rows.
@@ -29,7 +34,7 @@ def offsets(column: str, values: pa.Array) -> Offsets:
         row = pc.indices_nonzero(pc.is_null(values))[0]
         raise ManifestError(
             f"column {column!r} has no list in {values.null_count:,} rows, the first is row {row}: "
-            "write [] where an image has no boxes"
+            f"{advice}"
         )
     counts = pc.list_value_length(values).to_numpy(zero_copy_only=False)
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])

@@ -11,12 +11,13 @@ import pyarrow as pa
 
 from dfgen.errors import DecodeError, MissingFileError, TransformError
 from dfgen.samples.boxes import Boxes, BoxRows
-from dfgen.samples.features import ColumnFeature, Feature, FileFeature
+from dfgen.samples.features import Column, ColumnFeature, Feature, FileFeature, RowFeature
 from dfgen.samples.geometry import Draw
 from dfgen.samples.images import Image
 from dfgen.samples.masks import Mask
 from dfgen.samples.spec import Spec, Values, Watch, unwatched
 from dfgen.samples.storage.files import Files
+from dfgen.samples.strings import Text, is_binary
 from dfgen.samples.transforms import Sample, Transform, transformed
 
 
@@ -33,7 +34,8 @@ class Part:
         name: of the array; of `Boxes` that of the boxes.
         feature: how it is made.
         values: of all rows: the Arrow paths of files (of rows of array files, structs of `path`
-            and `index`), else what the feature's `encode` returns.
+            and `index`), structs of the columns of `Column`, else what the feature's `encode`
+            returns.
         like: the name of the image that a mask or boxes belong to.
     """
 
@@ -43,8 +45,10 @@ class Part:
     like: str | None = None
 
     @property
-    def paths(self) -> pa.Array:
-        """The paths of a file feature."""
+    def paths(self) -> pa.Array | None:
+        """The paths of what is read from files, else None."""
+        if not isinstance(self.feature, FileFeature | Mask) or is_binary(self.values.type):
+            return None
         if isinstance(self.values, pa.StructArray):
             return self.values.field("path")
         return self.values
@@ -55,10 +59,11 @@ class Part:
         feature = self.feature
         if isinstance(feature, Boxes):
             return dict(zip((self.name, labels_of(self.name)), feature.specs, strict=True))
-        if isinstance(feature, FileFeature | Mask):
+        if isinstance(feature, RowFeature | Mask):
             return {self.name: feature.spec}
-        example = feature.gather(self.values[:1])
-        return {self.name: Spec(example.shape[1:], example.dtype)}
+        example = feature.gather(self.values, np.arange(0))
+        blank = "" if isinstance(feature, Text) else 0
+        return {self.name: Spec(example.shape[1:], example.dtype, blank)}
 
 
 @dataclass(frozen=True)
@@ -94,13 +99,22 @@ class SampleReader:
 
     @cached_property
     def reads_rows(self) -> bool:
-        """Whether there is anything to do row by row: files to read, or a transform."""
-        return bool(self._files) or self.transform is not None
+        """Whether there is anything to do row by row: files to read, or functions to run."""
+        return bool(self._made) or self.transform is not None
 
     @cached_property
     def is_random(self) -> bool:
         """Whether samples need a random generator."""
         return bool(self._random) or self.transform is not None
+
+    @property
+    def functions(self) -> dict[str, object]:
+        """The user's own functions by what they are called."""
+        columns = (part.feature for part in self.parts if isinstance(part.feature, Column))
+        return {
+            "transform": self.transform,
+            **{f"fn of Column({c.names!r})": c.fn for c in columns},
+        }
 
     @cached_property
     def _random(self) -> dict[str, Image]:
@@ -111,15 +125,15 @@ class SampleReader:
         }
 
     @cached_property
-    def _files(self) -> list[tuple[str, FileFeature, pa.Array, Spec | None]]:
-        """What files are read for: name, feature, paths, and the spec of what comes in between.
+    def _made(self) -> list[tuple[str, RowFeature, pa.Array, Spec | None]]:
+        """What is made row by row: name, feature, values, and the spec of what comes in between.
 
         None: pixels go straight into the batch, where they are neither transformed nor scaled.
         """
         return [
             (part.name, feature, part.values, self._between(feature))
             for part in self.parts
-            if isinstance(feature := part.feature, FileFeature)
+            if isinstance(feature := part.feature, RowFeature)
         ]
 
     @cached_property
@@ -141,10 +155,10 @@ class SampleReader:
 
     @cached_property
     def _is_straight(self) -> bool:
-        """Whether a row is done when its files are read."""
+        """Whether a row is done when its files are read and its functions have run."""
         return not (self.transform or self._scaled or self._masks or self._boxes)
 
-    def _between(self, feature: FileFeature | Mask) -> Spec | None:
+    def _between(self, feature: RowFeature | Mask) -> Spec | None:
         if self.transform is not None:
             return feature.sample_spec
         return None if feature.made_spec == feature.spec else feature.made_spec
@@ -155,7 +169,7 @@ class SampleReader:
         changed = {
             part.name: part.feature.made_spec
             for part in self.parts
-            if isinstance(part.feature, FileFeature | Mask)
+            if isinstance(part.feature, RowFeature | Mask)
             and part.feature.made_spec != part.feature.sample_spec
         }
         for part, boxes, _, _ in self._boxes:
@@ -163,7 +177,7 @@ class SampleReader:
         return changed
 
     @cached_property
-    def _columns(self) -> list[tuple[str, ColumnFeature, Values]]:
+    def _columns(self) -> list[tuple[str, ColumnFeature, Any]]:
         """What the table alone knows: name, feature, encoded values."""
         return [
             (part.name, feature, part.values)
@@ -174,7 +188,7 @@ class SampleReader:
     def gather(self, rows: npt.NDArray[np.int64], out: Mapping[str, Values]) -> None:
         """Fill what the table alone knows, for all rows of a batch at once."""
         for name, feature, values in self._columns:
-            out[name][...] = feature.gather(values[rows])
+            out[name][...] = feature.gather(values, rows)
 
     def read(
         self,
@@ -183,7 +197,7 @@ class SampleReader:
         rng: np.random.Generator | None,
         watch: Watch = unwatched,
     ) -> None:
-        """Fill what a row's files hold, then transform the sample.
+        """Fill what a row's files hold and its functions return, then transform the sample.
 
         Args:
             row: which row.
@@ -199,7 +213,7 @@ class SampleReader:
         sample: Any = out if self._is_straight else dict(out)
         try:
             geometries = {}
-            for name, feature, values, spec in self._files:
+            for name, feature, values, spec in self._made:
                 if spec is not None:
                     sample[name] = np.empty(spec.shape, spec.dtype)
                 geometries[name] = feature.read(
@@ -237,11 +251,11 @@ class SampleReader:
             )
 
     @cached_property
-    def _scaled(self) -> list[tuple[str, FileFeature | Mask]]:
+    def _scaled(self) -> list[tuple[str, RowFeature | Mask]]:
         """What does not go straight into the batch."""
-        files = [(name, feature) for name, feature, _, spec in self._files if spec is not None]
+        made = [(name, feature) for name, feature, _, spec in self._made if spec is not None]
         masks = [(name, mask) for name, mask, _, spec, _ in self._masks if spec is not None]
-        return [*files, *masks]
+        return [*made, *masks]
 
     def _finish(self, sample: Sample, out: Mapping[str, Values]) -> None:
         """Bring the sample into the form that the batch has."""
@@ -262,6 +276,10 @@ class SampleReader:
 
     def where(self, row: int) -> str:
         """Return the id and paths of a row, for messages."""
-        files = [*self._files, *(mask[:4] for mask in self._masks)]
-        paths = [f"{feature.column}={values[row].as_py()!r}" for _, feature, values, _ in files]
+        paths = dict.fromkeys(
+            f"{part.feature.column}={part.values[row].as_py()!r}"
+            for kind in (FileFeature, Mask)
+            for part in self.parts
+            if isinstance(part.feature, kind) and part.paths is not None
+        )
         return ", ".join([f"row id={self.id(row)!r}", *paths])

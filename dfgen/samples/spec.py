@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dfgen.errors import ArgumentError
+
 Values = npt.NDArray[Any]
 
 Watch = Callable[..., None]
@@ -23,13 +25,13 @@ class Spec:
 
     Args:
         shape: of it; None where a transform may change a length.
-        dtype: of it.
+        dtype: of it; object for text and bytes of any length.
         blank: what fills it for a row that is skipped.
     """
 
     shape: tuple[Any, ...]
     dtype: np.dtype[Any]
-    blank: int = 0
+    blank: Any = 0
 
 
 def described(feature: Any) -> str:
@@ -40,3 +42,18 @@ def described(feature: Any) -> str:
         if getattr(feature, field.name) != field.default
     ]
     return f"{type(feature).__name__}({', '.join(given)})"
+
+
+def column_names(given: object) -> tuple[str, ...]:
+    """Return the names of one or several columns, or refuse what is none."""
+    names = (given,) if isinstance(given, str) else given
+    if (
+        not isinstance(names, tuple | list)
+        or not names
+        or not all(isinstance(name, str) for name in names)
+        or len(set(names)) < len(names)
+    ):
+        raise ArgumentError(
+            f"expected the name of a column, or a list of different names, got {given!r}"
+        )
+    return tuple(names)

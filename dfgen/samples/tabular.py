@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError
+from dfgen.samples.spec import Values, column_names
 
-Values = npt.NDArray[Any]
+Rows = npt.NDArray[np.int64]
 
 LABEL_MODES = ("int", "categorical", "binary")
 
@@ -55,68 +56,87 @@ def cast(numbers: Values, dtype: np.dtype[Any]) -> Values:
 
 @dataclass(frozen=True)
 class Number:
-    """A column of numbers as it is.
+    """Numbers as they are: a scalar of one column, a vector of several.
 
     Args:
-        column: an integer, float or boolean column without nulls.
-        dtype: default None: int32 for integers and booleans, float32 for floats.
+        column: an integer, float or boolean column without nulls; or a list of those, which gives
+            an array of shape (columns,).
+        dtype: default None: float32 where a column holds floats, else int32.
+
+    Raises:
+        ArgumentError: neither a name nor names, or a dtype that holds no numbers.
 
     Example:
         >>> Number("age")({"age": 41.5})
         array(41.5, dtype=float32)
+        >>> Number(["age", "height"])({"age": 41, "height": 1.7})
+        array([41. ,  1.7], dtype=float32)
     """
 
-    column: str
+    column: str | tuple[str, ...]
     dtype: str | None = None
     kind: ClassVar[str] = "number"
 
     def __post_init__(self) -> None:
+        names = column_names(self.column)
+        if not isinstance(self.column, str):
+            object.__setattr__(self, "column", names)
         if self.dtype is not None:
             object.__setattr__(self, "dtype", number_dtype(self.dtype))
 
-    def encode(self, values: pa.Array) -> Values:
-        """Return the whole column as numbers.
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of its columns."""
+        return column_names(self.column)
+
+    def encode(self, *values: pa.Array) -> Values:
+        """Return the whole columns as numbers.
 
         Raises:
             ManifestError: nulls, NaN, text, or numbers that the dtype cannot hold.
         """
-        kind = values.type
-        if not (
-            pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
-        ):
-            raise ManifestError(
-                f"column {self.column!r} holds {kind}, Number needs numbers. "
-                f"For classes write dfgen.Category({self.column!r})"
-            )
-        if pa.types.is_float16(kind):  # pyarrow 15 computes nothing with them
-            values = pa.array(values.to_numpy(zero_copy_only=False).astype("f4"), from_pandas=True)
-        missing = pc.sum(pc.is_null(values, nan_is_null=True)).as_py()
-        if missing:
-            raise ManifestError(
-                f"column {self.column!r} has {missing:,} missing values; drop or fill them: "
-                f"df = df[df[{self.column!r}].notna()]"
-            )
-        default = np.float32 if pa.types.is_floating(kind) else np.int32
-        dtype = np.dtype(self.dtype or default)
-        if pa.types.is_floating(kind) and dtype.kind != "f":
-            raise ManifestError(f"column {self.column!r} holds floats, {dtype} cannot hold them")
-        try:
-            return cast(values.to_numpy(zero_copy_only=False), dtype)
-        except OverflowError as error:
-            beyond = kind == pa.uint64() and pc.max(values).as_py() >= 2**63
-            wider = "float64" if dtype.kind == "f" else "uint64" if beyond else "int64"
-            raise ManifestError(
-                f"column {self.column!r} {error}: "
-                f"write dfgen.Number({self.column!r}, dtype={wider!r})"
-            ) from None
+        floats = any(pa.types.is_floating(array.type) for array in values)
+        dtype = np.dtype(self.dtype or (np.float32 if floats else np.int32))
+        arrays = [_numbers(*pair, dtype) for pair in zip(self.columns, values, strict=True)]
+        return arrays[0] if isinstance(self.column, str) else np.stack(arrays, axis=1)
 
-    def gather(self, values: Values) -> Values:
-        """Return the arrays of some rows from their encoded values."""
-        return values
+    def gather(self, values: Values, rows: Rows) -> Values:
+        """Return the arrays of some rows from the encoded values."""
+        found: Values = values[rows]
+        return found
 
     def __call__(self, row: Mapping[str, Any]) -> Values:
         """Return the array of one row, a mapping or a pandas Series."""
-        return np.asarray(self.encode(pa.array([_scalar(row, self.column)], from_pandas=True))[0])
+        values = (pa.array([_scalar(row, name)], from_pandas=True) for name in self.columns)
+        return np.asarray(self.encode(*values)[0])
+
+
+def _numbers(column: str, values: pa.Array, dtype: np.dtype[Any]) -> Values:
+    """Return one column as numbers of a dtype."""
+    kind = values.type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+        raise ManifestError(
+            f"column {column!r} holds {kind}, Number needs numbers. "
+            f"For classes write dfgen.Category({column!r})"
+        )
+    if pa.types.is_float16(kind):  # pyarrow 15 computes nothing with them
+        values = pa.array(values.to_numpy(zero_copy_only=False).astype("f4"), from_pandas=True)
+    missing = pc.indices_nonzero(pc.is_null(values, nan_is_null=True))
+    if len(missing):
+        raise ManifestError(
+            f"column {column!r} has {len(missing):,} missing values, the first in row "
+            f"{missing[0]}; drop or fill them: df = df[df[{column!r}].notna()]"
+        )
+    if pa.types.is_floating(kind) and dtype.kind != "f":
+        raise ManifestError(f"column {column!r} holds floats, {dtype} cannot hold them")
+    try:
+        return cast(values.to_numpy(zero_copy_only=False), dtype)
+    except OverflowError as error:
+        beyond = kind == pa.uint64() and pc.max(values).as_py() >= 2**63
+        wider = "float64" if dtype.kind == "f" else "uint64" if beyond else "int64"
+        raise ManifestError(
+            f"column {column!r} {error}: write dfgen.Number({column!r}, dtype={wider!r})"
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -178,19 +198,20 @@ class Category:
         if codes.null_count:
             stray = pc.unique(values.filter(codes.is_null())).to_pylist()
             raise ManifestError(
-                f"column {self.column!r} holds {shown(stray)} in {codes.null_count:,} rows, not "
+                f"column {self.column!r} holds {shown(stray)} ({codes.null_count:,} in all), not "
                 f"among its class names: {shown(self.class_names or ())}"
             )
         encoded: Values = codes.to_numpy(zero_copy_only=False).astype(np.int32)
         return encoded
 
-    def gather(self, values: Values) -> Values:
-        """Return the arrays of some rows from their encoded values."""
+    def gather(self, values: Values, rows: Rows) -> Values:
+        """Return the arrays of some rows from the encoded values."""
+        numbers: Values = values[rows]
         if self.label_mode == "int":
-            return values
+            return numbers
         if self.label_mode == "binary":
-            return values[:, None].astype(np.float32)
-        return np.eye(len(self.class_names or ()), dtype=np.float32)[values]
+            return numbers[:, None].astype(np.float32)
+        return np.eye(len(self.class_names or ()), dtype=np.float32)[numbers]
 
     def __call__(self, row: Mapping[str, Any]) -> Values:
         """Return the array of one row, a mapping or a pandas Series."""
@@ -199,9 +220,8 @@ class Category:
                 "one row does not tell the classes: write "
                 f"Category({self.column!r}, class_names=...)"
             )
-        return np.asarray(
-            self.gather(self.encode(pa.array([_scalar(row, self.column)], from_pandas=True)))[0]
-        )
+        encoded = self.encode(pa.array([_scalar(row, self.column)], from_pandas=True))
+        return np.asarray(self.gather(encoded, np.arange(1))[0])
 
 
 def _no_classes(column: str, held: str) -> str:

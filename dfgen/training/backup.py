@@ -168,7 +168,7 @@ class BackupAndRestore(keras.callbacks.Callback):
             print(f"dfgen: {path} is of a run that has ended: this one begins anew", flush=True)
             return
         epoch, step, steps = facts["epoch"], facts["step"], self.params["steps"]
-        build(self.model, self._sequence.specs)
+        build(self.model, self._sequence.element_spec)
         restore(self.model, arrays)
         self._sequence.load_state_dict(facts["input"])
         if step >= steps:

@@ -1,23 +1,32 @@
 """What x and y mean: which feature a column becomes, and the name of its array."""
 
 import os
-import sys
-import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError
 from dfgen.manifest.schema import is_text, label_columns
-from dfgen.samples.features import Array, Boxes, Feature, FileFeature, Image, Mask
+from dfgen.samples.features import (
+    Array,
+    Boxes,
+    Bytes,
+    Column,
+    Feature,
+    FileFeature,
+    Image,
+    Mask,
+    MultiLabel,
+)
 from dfgen.samples.headers import EXTENSIONS
 from dfgen.samples.lists import is_list
 from dfgen.samples.reader import Part, labels_of
+from dfgen.samples.strings import is_binary
 from dfgen.samples.tabular import Category, Number
+from dfgen.training.classes import Classed, are_numbers, with_class_names
 from dfgen.training.columns import Columns, paths_of, whole_numbers
 from dfgen.training.likes import like, placed
 from dfgen.training.trees import Tree, leaves, map_leaves, name_leaves
@@ -56,7 +65,8 @@ def x_feature(columns: Columns, leaf: object, options: Options) -> Feature:
             return options.image(name)
         raise ArgumentError(
             f'x="{name}" is text, and {example!r} has no suffix of an image. For files write '
-            f'x=dfgen.Image("{name}"), for classes x=dfgen.Category("{name}")'
+            f'x=dfgen.Image("{name}"), for classes x=dfgen.Category("{name}"), for strings '
+            f'x=dfgen.Text("{name}")'
         )
     return _by_dtype(
         columns, name, values.type, replace(options, label_mode="int", class_names=None)
@@ -72,7 +82,7 @@ def y_feature(columns: Columns, leaf: object, options: Options) -> Feature:
 
 
 def _by_dtype(columns: Columns, name: str, kind: pa.DataType, options: Options) -> Feature:
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+    if are_numbers(kind):
         if options.label_mode not in ("int", None) or options.class_names is not None:
             asked = f'label_mode="{options.label_mode}"'
             asked = "class_names" if options.label_mode in ("int", None) else asked
@@ -85,10 +95,24 @@ def _by_dtype(columns: Columns, name: str, kind: pa.DataType, options: Options) 
     if pa.types.is_dictionary(kind) or pa.types.is_boolean(kind) or is_text(kind):
         mode = options.label_mode or "int"
         return _given(columns, "y", Category(name, mode, options.class_names))
-    hint = f". Are these boxes? dfgen.Boxes({name!r}, labels=...)" if is_list(kind) else ""
+    if is_list(kind) and is_text(kind.value_type) and options.label_mode in ("int", None):
+        return _given(columns, "y", MultiLabel(name, options.class_names))
     raise ArgumentError(
-        f"column {name!r} holds {kind}: no feature is known for it. Columns of classes, numbers "
-        f"and paths of files can be used{hint}"
+        f"column {name!r} holds {kind}, for which no feature is known: {_advice(name, kind)}"
+    )
+
+
+def _advice(name: str, kind: pa.DataType) -> str:
+    """Return which feature a column may be meant for."""
+    if not is_list(kind):
+        return f"write dfgen.Column({name!r}, fn, shape=...)"
+    if is_list(kind.value_type):
+        return f"are these boxes? dfgen.Boxes({name!r}, labels=...)"
+    if is_text(kind.value_type):
+        return f"leave label_mode out, or write dfgen.MultiLabel({name!r})"
+    return (
+        f"for labels write dfgen.MultiLabel({name!r}), for numbers "
+        f"dfgen.Column({name!r}, np.array, shape=...)"
     )
 
 
@@ -101,50 +125,18 @@ def _given(columns: Columns, argument: str, feature: object) -> Feature:
         )
     for name in columns_of(feature):
         columns.check(f"{type(feature).__name__}", name)
-    if not isinstance(feature, Category | Boxes) or feature.class_names is not None:
-        return feature
-    if isinstance(feature, Category):
-        before = f'Before splitting: df["{name}"] = df["{name}"].astype("category"), or give'
-        return replace(feature, class_names=_class_names(name, columns[name], before))
-    labels = columns[name]
-    labels = pc.list_flatten(labels) if is_list(labels.type) else labels[:0]
-    if not len(labels) or pa.types.is_integer(labels.type) or pa.types.is_floating(labels.type):
-        return feature
-    return replace(feature, class_names=_class_names(name, labels, "Give"))
+    return with_class_names(columns, feature)
 
 
 def columns_of(feature: Feature) -> tuple[str, ...]:
     """Return the columns that a feature reads."""
+    if isinstance(feature, Number | Column):
+        return feature.columns
     if isinstance(feature, Boxes):
         return feature.column, feature.labels
     if isinstance(feature, Array) and feature.index is not None:
         return feature.column, feature.index
     return (feature.column,)
-
-
-def _class_names(name: str, values: pa.Array, advice: str) -> tuple[object, ...]:
-    """Return the classes of a column that is not told them."""
-    if pa.types.is_boolean(values.type):
-        return False, True
-    if pa.types.is_dictionary(values.type):
-        return tuple(values.dictionary.to_pylist())
-    found = pc.unique(values).drop_null()
-    class_names = found.take(pc.sort_indices(found)).to_pylist()
-    shown = ", ".join(map(repr, class_names[:10])) + (", ..." if len(class_names) > 10 else "")
-    _warn(
-        f"column {name!r} is not categorical, so its {len(class_names):,} classes are numbered by "
-        f"the sorted values of this frame: {shown}. Another frame may number them otherwise. "
-        f"{advice} class_names="
-    )
-    return tuple(class_names)
-
-
-def _warn(message: str) -> None:
-    """Warn in the name of the caller's own line, however deep in dfgen it is noticed."""
-    depth, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals["__name__"].startswith("dfgen."):
-        depth, frame = depth + 1, frame.f_back
-    warnings.warn(message, stacklevel=depth)
 
 
 def default_y(columns: Columns, used: set[str | None]) -> str | None:
@@ -181,7 +173,8 @@ def _check_used(given: tuple[Tree, Tree], bound: tuple[Tree, Tree], options: Opt
             "image_size, color_mode and scale are for a column given by its name, but x gives "
             f"features: write them into the feature, {chosen!r}"
         )
-    if (options.label_mode not in ("int", None) or options.class_names) and Category not in bare:
+    asked = options.label_mode not in ("int", None) or options.class_names
+    if asked and not bare & {Category, MultiLabel}:
         raise ArgumentError(
             "label_mode and class_names are for a column given by its name, but y gives features: "
             "write them into the feature, Category(column, label_mode=..., class_names=...)"
@@ -221,14 +214,15 @@ class Binding:
         names = {
             name: list(feature.class_names)
             for name, feature in features.items()
-            if isinstance(feature, Category | Boxes) and feature.class_names is not None
+            if isinstance(feature, Classed) and feature.class_names is not None
         }
         return names.get(self.y) if isinstance(self.y, str) else names or None
 
     @property
     def files(self) -> Part | None:
         """The first part that is read from files."""
-        return next((part for part in self.parts if isinstance(part.feature, FileFeature)), None)
+        found = (part for part in self.parts if isinstance(part.feature, FileFeature))
+        return next((part for part in found if part.paths is not None), None)
 
 
 def bind(
@@ -273,7 +267,13 @@ def part(columns: Columns, name: str, named: Mapping[str, Feature], root: str | 
     """
     feature = named[name]
     image = like(named, feature)
-    if isinstance(feature, FileFeature | Mask):
+    values: Any
+    if isinstance(feature, Column):
+        arrays = [columns[column] for column in feature.columns]
+        values = pa.StructArray.from_arrays(arrays, feature.columns)
+    elif isinstance(feature, Bytes) and is_binary(columns[feature.column].type):
+        values = feature.encode(columns[feature.column])
+    elif isinstance(feature, FileFeature | Mask):
         values = paths_of(columns[feature.column], feature.column, root)
         if isinstance(feature, Array) and feature.index is not None:
             rows = whole_numbers(columns, feature.index)

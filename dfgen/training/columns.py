@@ -15,8 +15,11 @@ import pyarrow.compute as pc
 from dfgen.errors import ManifestError, did_you_mean
 from dfgen.manifest.io import read_table
 from dfgen.manifest.schema import is_text, validate
+from dfgen.samples.boxes import BoxRows
 from dfgen.samples.features import Boxes
+from dfgen.samples.multilabel import LabelRows
 from dfgen.samples.reader import Part, SampleReader
+from dfgen.samples.strings import is_binary
 
 _BLOCK = 65_536  # ids made Python objects at once
 
@@ -59,6 +62,8 @@ class Columns:
             return _to_arrow(values)
         if is_text(values.type):
             values = values.cast(pa.large_string())  # one array may pass 2 GB
+        elif is_binary(values.type):
+            values = values.cast(pa.large_binary())
         elif pa.types.is_dictionary(values.type):
             values = values.unify_dictionaries()
         return pa.concat_arrays(values.chunks)
@@ -89,9 +94,11 @@ def _to_arrow(values: "pd.Series[Any]") -> pa.Array:
                 f"column {values.name!r} mixes {', '.join(kinds)}: give it one type, as with "
                 f"df[{values.name!r}] = df[{values.name!r}].astype(str)"
             ) from None
-    if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks)
-    return array.cast(pa.large_string()) if is_text(array.type) else array
+    if is_text(array.type):  # one array of them may pass 2 GB
+        array = array.cast(pa.large_string())
+    elif is_binary(array.type):
+        array = array.cast(pa.large_binary())
+    return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
 
 
 def _lists_to_arrow(values: "pd.Series[Any]") -> pa.Array:
@@ -163,15 +170,17 @@ def plain_ids(ids: Any) -> Iterator[object]:
 
 
 def labels_digest(parts: Iterable[Part]) -> str:
-    """Return a digest of the targets of every row, 16 hexadecimal digits; files have no part."""
+    """Return a digest of the targets of every row, 16 hexadecimal digits.
+
+    Files, text and what functions make have no part in it.
+    """
     digest = blake2b(digest_size=8)
     for part in parts:
-        values: tuple[Any, ...] = (part.values,)
-        feature = part.feature
+        values, feature = part.values, part.feature
         if isinstance(feature, Boxes):  # whichever image they are drawn on
-            values = part.values.offsets, part.values.boxes, part.values.labels
             feature = replace(feature, like=None)
-        for array in values:
+        lists = isinstance(values, BoxRows | LabelRows)
+        for array in vars(values).values() if lists else (values,):
             if isinstance(array, np.ndarray):
                 digest.update(repr((part.name, feature, array.shape)).encode())
                 digest.update(np.ascontiguousarray(array).tobytes())

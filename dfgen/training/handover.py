@@ -68,11 +68,13 @@ class Use:
         driver: fit, evaluate or predict; evaluate also for the validation data of fit.
         model: whose method that is.
         steps: how many batches were asked for, or None.
+        validation: the validation data of fit, which Keras looks at after the first epoch only.
     """
 
     driver: str
     model: Any
     steps: int | None
+    validation: Any = None
 
 
 def use_of(frame: FrameType) -> Use | None:
@@ -80,8 +82,11 @@ def use_of(frame: FrameType) -> Use | None:
     caller = _caller(frame)
     if not _makes_iterator(frame) or caller is None:
         return None
-    name = "evaluate" if _validates(frame) else _DRIVERS[caller.f_code.co_name]
-    return Use(name, caller.f_locals["self"], frame.f_locals.get("steps_per_epoch"))
+    model, steps = caller.f_locals["self"], frame.f_locals.get("steps_per_epoch")
+    if _validates(frame):
+        return Use("evaluate", model, steps)
+    validation = caller.f_locals.get("validation_data")
+    return Use(_DRIVERS[caller.f_code.co_name], model, steps, validation)
 
 
 def _makes_iterator(frame: FrameType) -> bool:
@@ -251,6 +256,8 @@ class TorchBatches:
         import torch
 
         def tensor(array: Any) -> Any:
+            if array.dtype.hasobject:  # torch has no strings
+                return array
             found = torch.from_numpy(array)
             return found.pin_memory().to("cuda", non_blocking=True) if on_gpu else found
 

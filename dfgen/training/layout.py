@@ -41,6 +41,15 @@ class Layout:
         nested = self._nest({name: self._spec(name, spec) for name, spec in specs.items()})
         return (*nested, Spec((), np.dtype(np.float32))) if self.weighted else nested
 
+    def element_spec(self, specs: Mapping[str, Spec]) -> tuple[Any, ...]:
+        """Return the KerasTensor of every array, nested as the batches are."""
+        names = {name: name for name in specs}
+        nested = (*self._nest(names), "sample_weight") if self.weighted else self._nest(names)
+        return tuple(
+            keras.tree.map_structure(_keras_tensor, tree, named)
+            for tree, named in zip(self.specs(specs), nested, strict=True)
+        )
+
     def _nest(self, named: Mapping[str, Any]) -> tuple[Any, ...]:
         trees = (self.x,) if self.y is None else (self.x, self.y)
 
@@ -57,6 +66,11 @@ class Layout:
 
     def _turns(self, name: str) -> bool:
         return name in self.images and keras.config.image_data_format() == "channels_first"
+
+
+def _keras_tensor(spec: Spec, name: str) -> keras.KerasTensor:
+    dtype = "string" if spec.dtype.hasobject else spec.dtype
+    return keras.KerasTensor((None, *spec.shape), dtype, name=name)
 
 
 def layout_of(binding: Binding, weighted: bool) -> Layout:

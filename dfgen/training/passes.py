@@ -37,6 +37,7 @@ from dfgen.training.handover import (
     use_of,
 )
 from dfgen.training.layout import Layout
+from dfgen.training.matching import check_model
 from dfgen.training.progress import Progress
 
 
@@ -182,6 +183,9 @@ class Passes(keras.utils.PyDataset, DataAdapter):
 
     def _divide(self, run: Run, use: Use) -> None:
         """Settle how a run's batches are divided over processes and devices."""
+        check_model(use, self.element_spec)
+        if isinstance(use.validation, Passes):
+            check_model(replace(use, driver="evaluate"), use.validation.element_spec)
         weighable = self._layout.y is not None
         run.plan, divided = divide(
             self._loader.given, use, weighable=weighable, endless=self._endless
@@ -197,9 +201,18 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         return self._loader.metrics
 
     @property
-    def specs(self) -> Any:
-        """Shape and dtype of every array of a sample, nested as the batches are."""
-        return self._layout.specs(self._loader.specs)
+    def element_spec(self) -> Any:
+        """Shape and dtype of every array of a batch, known without reading a file.
+
+        A `keras.KerasTensor` for each, nested as the batches are: (x,), (x, y) or (x, y, weights);
+        the batch axis is None, text and bytes are `string`. Called with them, a model is built, or
+        tells that they do not fit.
+
+        Example:
+            >>> model(seq.element_spec[0]).shape  # doctest: +SKIP
+            (None, 10)
+        """
+        return self._layout.element_spec(self._loader.specs)
 
     @property
     def batch_size(self) -> int:

@@ -22,7 +22,7 @@ from dfgen.samples.reader import SampleReader
 from dfgen.samples.tabular import LABEL_MODES, one_of
 from dfgen.samples.transforms import Transform
 from dfgen.training.arguments import refuse_unknown
-from dfgen.training.binding import Options, bind
+from dfgen.training.binding import Options, bind, columns_of
 from dfgen.training.columns import (
     ids_of,
     known_problems,
@@ -49,7 +49,7 @@ class Sequence(Passes):
         manifest: a DataFrame (copied: later changes do nothing), or the path of a manifest.
         x: the inputs: a column name, a feature, or a list or dict of those. The column `path`, and
             a text column of names of image files, becomes an `Image`; classes a `Category`;
-            numbers a `Number`.
+            numbers a `Number`; lists of text a `MultiLabel`.
         y: the targets, likewise. None takes the one column that is not id, path, split or a fact;
             with none left, batches hold inputs alone.
         id: the column that tells rows apart. None takes `id`, else the paths where unique.
@@ -68,8 +68,8 @@ class Sequence(Passes):
         drop_remainder: leave out a short last batch.
         transform: `transform(sample, rng) -> sample`, in the workers, after resizing and before
             scaling. `sample` is a dict of arrays: by its key in a dict x or y, else `image`,
-            `mask`, `array`, `number`, `label`, numbered (`image_0`) where there are several; boxes
-            are `boxes` and `labels`, or `key` and `key_labels`.
+            `mask`, `array`, `number`, `label`, `text`, `bytes`, `column`, numbered (`image_0`)
+            where there are several; boxes are `boxes` and `labels`, or `key` and `key_labels`.
         batch_transform: `batch_transform(batch, rng) -> batch`, in the worker thread that finishes
             a batch: mixup, and whatever else needs several samples. `batch` is a dict of arrays
             (batch, ...) by the names that `transform` sees, of what the model would get; weights
@@ -153,7 +153,7 @@ class Sequence(Passes):
         folder = os.fspath(root) if root and isinstance(manifest, pd.DataFrame) else None
         self._binding = bind(self._columns, x, y, options, taken, folder)
         files = self._binding.files
-        column, paths = (files.feature.column, files.paths) if files else (None, None)
+        column, paths = (columns_of(files.feature)[0], files.paths) if files else (None, None)
         if isinstance(transform, Augmentation):
             transform = transform.of(self._binding.parts)
         reader = SampleReader(

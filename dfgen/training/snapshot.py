@@ -14,7 +14,6 @@ import numpy.typing as npt
 from keras.src.backend.common.global_state import get_global_attribute
 
 from dfgen.errors import ArgumentError
-from dfgen.samples.features import Spec
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -64,17 +63,13 @@ def build(model: keras.Model, batch: Any) -> None:
 
     Args:
         model: compiled.
-        batch: nested Specs of a batch: (x,), (x, y) or (x, y, weights).
+        batch: the `element_spec` of what it is trained on.
 
     Raises:
         ArgumentError: the model cannot be built without being called.
     """
-
-    def symbolic(spec: Spec) -> Any:
-        return keras.KerasTensor((None, *spec.shape), keras.backend.standardize_dtype(spec.dtype))
-
     try:
-        model._symbolic_build(data_batch=keras.tree.map_structure(symbolic, batch))
+        model._symbolic_build(data_batch=batch)
         if model.optimizer is not None and not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
     except Exception as error:
