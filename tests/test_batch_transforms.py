@@ -265,3 +265,21 @@ def test_boxes_are_two_arrays_of_it_too(frame):
         for _, y in seq:
             assert (y["boxes"] == [[3, 1, 4, 3], [-1] * 4]).all()
             assert (y["labels"] == [1, -1]).all()
+
+
+def test_element_spec_tells_what_it_makes_and_text_passes(frame):
+    with dfgen.Sequence(
+        frame(20).assign(word=["abc"] * 20),
+        {"image": dfgen.Image(size=(4, 4)), "text": dfgen.Text("word")},
+        {"label": "label"},
+        batch_transform=mixup_images_alone,
+        batch_size=8,
+    ) as seq:
+        x, _ = seq[2]
+        assert (x["image"].dtype, x["text"].tolist()) == (np.float32, ["abc"] * 4)
+        inputs, _ = seq.element_spec
+        assert (inputs["image"].shape[1:], inputs["image"].dtype) == ((4, 4, 3), "float32")
+
+
+def mixup_images_alone(batch, rng):
+    return batch | {"image": batch["image"].astype(np.float32)}
