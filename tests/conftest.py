@@ -9,6 +9,7 @@ import cv2
 import numpy as np
 import pandas as pd
 import pytest
+from sized import write_images
 
 ROWS = 120
 
@@ -35,3 +36,9 @@ def frame(files):
         return pd.DataFrame({"id": range(rows), "path": files[:rows], "label": labels})
 
     return make
+
+
+@pytest.fixture(scope="session")
+def sized_folder(tmp_path_factory):
+    """A folder of images of different sizes and their masks."""
+    return write_images(tmp_path_factory.mktemp("sized"))

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pandas as pd
 import pytest
+import sized
 
 import dfgen
 from dfgen.errors import TransformError
@@ -283,3 +284,43 @@ def test_element_spec_tells_what_it_makes_and_text_passes(frame):
 
 def mixup_images_alone(batch, rng):
     return batch | {"image": batch["image"].astype(np.float32)}
+
+
+@pytest.fixture(scope="module")
+def sized_frame(tmp_path_factory):
+    return sized.manifest_of(sized.write_images(tmp_path_factory.mktemp("sized")))
+
+
+def test_batches_of_different_sizes_keep_what_is_different(sized_frame):
+    """Sizes that the images have are open in its specs, those that it makes itself are not."""
+
+    def thumbnails(batch, rng):
+        image = batch["image"][:, ::-1].astype(np.float32)
+        label = np.repeat(image.mean(axis=(1, 2)), 2, axis=1)
+        return batch | {"image": image, "label": label}
+
+    with (
+        sized.sequence(sized_frame, batch_transform=thumbnails) as seq,
+        sized.sequence(sized_frame) as plain,
+    ):
+        assert [(spec.shape, spec.dtype) for spec in seq.element_spec] == [
+            ((None, None, None, 3), "float32"),
+            ((None, 6), "float32"),
+        ]
+        for (x, _), (x0, _) in zip(seq, plain, strict=True):
+            np.testing.assert_array_equal(x, x0[:, ::-1])
+
+
+def test_sizes_and_masks_of_padding_go_through_it(sized_frame):
+    seen = []
+
+    def looks(batch, rng):
+        seen.append({name: array.shape for name, array in batch.items()})
+        return batch
+
+    image = dfgen.Image(size=None, extra="padding_mask")
+    with sized.sequence(sized_frame, image, batch_transform=looks) as seq:
+        x, _ = seq[0]
+    height, width = x["images"].shape[1:3]
+    assert seen[-1]["image_padding_mask"] == (4, height, width, 1)
+    assert len(seen) == 3  # two trials, and the batch

@@ -301,7 +301,7 @@ class TestElastic:
             rows = np.concatenate([part.batch(5, step).arrays["number"] for part in parts])
             start = step * batch_size
             assert rows.tolist() == order(n, 5)[start : start + batch_size]
-            positions = np.concatenate([part.positions(step) for part in parts])
+            positions = np.concatenate([part.plan.positions(step) for part in parts])
             assert positions.tolist() == list(range(start, start + batch_size))
 
     @fixed

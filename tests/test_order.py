@@ -67,16 +67,16 @@ def by_the_book(x, n, seed, epoch, tag):
 
 def many_orders(n, count, rounds=16):
     """The orders of n rows under `count` seeds, one a line, from the cipher that is shipped."""
-    keys = np.stack([order._round_keys.__wrapped__("rows", seed, 0) for seed in range(count)])
+    keys = np.stack([order.round_keys.__wrapped__("rows", seed, 0) for seed in range(count)])
     columns = keys.T[:, :, np.newaxis]
     a = isqrt(n - 1) + 1
     a, b = np.uint64(a), np.uint64(-(-n // a))
     start = np.tile(np.arange(n, dtype=np.uint64), (count, 1))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(order, "_ROUNDS", rounds)
-        found = order._encipher(start, a, b, columns)
+        patch.setattr(order, "ROUNDS", rounds)
+        found = order.encipher(start, a, b, columns)
         while (found >= n).any():
-            found = np.where(found >= n, order._encipher(found, a, b, columns), found)
+            found = np.where(found >= n, order.encipher(found, a, b, columns), found)
     return found.astype(np.int64)
 
 

@@ -36,6 +36,12 @@ class Job:
     batch_size: int
     workers: int
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """(height, width) of the images of a batch."""
+        height, width, _ = self.image.spec.shape
+        return height, width
+
 
 @dataclass(frozen=True)
 class InMemory(Files):

@@ -57,7 +57,7 @@ def _tf_data(job: Job) -> Candidates:
     import tensorflow as tf
 
     jpeg = all(_format(path) == "jpeg" for path in set(job.paths))
-    antialias, size = job.image.antialias, job.image.size
+    antialias, size = job.image.antialias, job.size
 
     def load(path: Any) -> Any:
         data = tf.io.read_file(path)
@@ -88,7 +88,7 @@ def _torch(job: Job) -> Candidates:
     from torch.utils.data import DataLoader
 
     loader = DataLoader(
-        _Files(job.paths, job.image.size),
+        _Files(job.paths, job.size),
         batch_size=job.batch_size,
         shuffle=True,
         num_workers=job.workers,
@@ -134,7 +134,7 @@ def _keras(job: Job) -> Candidates:
 
         def __getitem__(self, index: int) -> Any:
             paths = job.paths[index * job.batch_size : (index + 1) * job.batch_size]
-            load = partial(keras.utils.load_img, target_size=job.image.size)
+            load = partial(keras.utils.load_img, target_size=job.size)
             images = [np.asarray(load(path, interpolation="bilinear")) for path in paths]
             self.made.append(len(images))
             return (np.stack(images),)

@@ -52,7 +52,7 @@ def table(report: Report) -> str:
 
 
 def _head(report: Report) -> Iterator[str]:
-    job, sample, (height, width) = report.job, report.sample, report.job.image.size
+    job, sample, (height, width) = report.job, report.sample, report.job.size
     yield (
         f"{report.manifest}: {sample.usable + sample.known_problems:,} rows. Measured on "
         f"{len(sample.data):,} files chosen at random, {sample.mean_bytes / 1000:,.1f} kB on "
@@ -133,7 +133,7 @@ def as_json(report: Report) -> dict[str, Any]:
     return {
         "manifest": report.manifest,
         "setting": {
-            "image_size": list(job.image.size),
+            "image_size": list(job.size),
             "batch_size": job.batch_size,
             "workers": job.workers,
             "cpus": report.cpus,
@@ -211,7 +211,7 @@ def write_png(report: Report, file: str) -> None:
     axes.invert_yaxis()
     axes.grid(axis="x", alpha=0.3)
     axes.set_xlabel("images/s, median and lowest .. highest (logarithmic)")
-    height, width = report.job.image.size
+    height, width = report.job.size
     name = Path(report.manifest).name
     axes.set_title(f"{name} to {height}x{width}, {report.job.workers} workers")
     try:

@@ -1,7 +1,7 @@
 """The user's transform of a batch: one trial tells what it makes, and every batch keeps to it."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy.typing as npt
 from dfgen.errors import TransformError
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.spec import Spec
+from dfgen.samples.transforms import fits
 
 Arrays = dict[str, npt.NDArray[Any]]
 BatchTransform = Callable[[Arrays, np.random.Generator], Arrays]
@@ -37,10 +38,12 @@ class TriedTransform:
     Args:
         function: the user's.
         specs: name -> shape and dtype of one sample, afterwards.
+        row_bytes: of one sample's arrays at their largest, afterwards.
     """
 
     function: BatchTransform
     specs: dict[str, Spec]
+    row_bytes: int
 
     def __call__(self, arrays: Arrays, rng: np.random.Generator, where: str) -> Arrays:
         """Return a batch transformed.
@@ -52,7 +55,7 @@ class TriedTransform:
         size = len(next(iter(arrays.values())))
         for name, spec in self.specs.items():
             value, shape = found[name], (size, *spec.shape)
-            if value.shape != shape or value.dtype != spec.dtype:
+            if not fits(value.shape, shape) or value.dtype != spec.dtype:
                 raise TransformError(
                     f"{where}: the batch_transform returned {name!r} as {value.dtype} of shape "
                     f"{value.shape}, expected {spec.dtype} of shape {shape}, as it returned when "
@@ -61,20 +64,38 @@ class TriedTransform:
         return found
 
 
-def tried(function: BatchTransform, reader: SampleReader, arrays: Arrays) -> TriedTransform:
+def tried(
+    function: BatchTransform, reader: SampleReader, largest: Mapping[str, Spec], size: int
+) -> TriedTransform:
     """Try a transform on a batch whose files are blank, so that none need be read.
+
+    Where batches differ in size it is tried on two sizes, and what differs then depends on them.
 
     Args:
         function: the user's.
         reader: of the samples.
-        arrays: of a batch, to be overwritten.
+        largest: name -> what one sample is at its largest.
+        size: samples of the batch.
 
     Raises:
         TransformError: it raised, or returned something else than a batch.
     """
-    for name, array in arrays.items():
-        array[...] = reader.specs[name].blank
-    size = len(next(iter(arrays.values())))
+    found = _trial(function, reader, largest, size)
+    shapes = {name: array.shape[1:] for name, array in found.items()}
+    if reader.padding.sizes:
+        other = _trial(function, reader, _larger(reader.specs, largest), size)
+        shapes = {name: _common(shape, other[name].shape[1:]) for name, shape in shapes.items()}
+    specs = {name: Spec(shapes[name], found[name].dtype) for name in reader.specs}
+    nbytes = sum(array.nbytes for array in found.values())
+    return TriedTransform(function, specs, nbytes // size)
+
+
+def _trial(
+    function: BatchTransform, reader: SampleReader, specs: Mapping[str, Spec], size: int
+) -> Arrays:
+    arrays = {
+        name: np.full((size, *spec.shape), spec.blank, spec.dtype) for name, spec in specs.items()
+    }
     reader.gather(np.arange(size), arrays)
     where = "trying it before training, on the labels of the first rows and blank images"
     with np.errstate(all="ignore"):  # the mean of nothing, a deviation of 0
@@ -85,9 +106,24 @@ def tried(function: BatchTransform, reader: SampleReader, arrays: Arrays) -> Tri
                 f"{where}: the batch_transform returned {name!r} of shape {value.shape}, expected "
                 f"{size} samples, ({size}, ...)"
             )
-    return TriedTransform(
-        function, {name: Spec(found[name].shape[1:], found[name].dtype) for name in arrays}
-    )
+    return found
+
+
+def _larger(specs: Mapping[str, Spec], largest: Mapping[str, Spec]) -> dict[str, Spec]:
+    """Return what is larger still, where it may be of any size."""
+
+    def shape(name: str) -> tuple[int, ...]:
+        pairs = zip(specs[name].shape, largest[name].shape, strict=True)
+        return tuple(known + 32 * (given is None) for given, known in pairs)
+
+    return {name: replace(spec, shape=shape(name)) for name, spec in specs.items()}
+
+
+def _common(ones: tuple[int, ...], others: tuple[int, ...]) -> tuple[int | None, ...]:
+    """Return a shape with None where two differ."""
+    if len(ones) != len(others):
+        return ones
+    return tuple(one if one == other else None for one, other in zip(ones, others, strict=True))
 
 
 def _run(function: BatchTransform, arrays: Arrays, rng: Any, where: str) -> Arrays:

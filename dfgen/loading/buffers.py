@@ -2,6 +2,7 @@
 
 import weakref
 from collections import deque
+from collections.abc import Mapping
 from math import prod
 from typing import Any
 
@@ -33,12 +34,20 @@ class Buffers:
         self._specs = specs
         self._free: dict[str, deque[Raw]] = {name: deque(maxlen=_SPARE) for name in specs}
 
-    def batch(self, size: int) -> dict[str, npt.NDArray[Any]]:
+    def batch(
+        self, size: int, specs: Mapping[str, Spec] | None = None
+    ) -> dict[str, npt.NDArray[Any]]:
         """Return an array of shape (size, ...) for each spec, its values undefined.
 
         Each has memory of its own: one for all would keep images for as long as their labels.
+
+        Args:
+            size: rows.
+            specs: those of this batch, where shapes differ by batch.
         """
-        return {name: self._array(name, size, spec) for name, spec in self._specs.items()}
+        return {
+            name: self._array(name, size, spec) for name, spec in (specs or self._specs).items()
+        }
 
     def _array(self, name: str, size: int, spec: Spec) -> npt.NDArray[Any]:
         shape = (size, *spec.shape)

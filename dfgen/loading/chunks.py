@@ -28,11 +28,13 @@ class Chunk:
     Args:
         epoch: of the batch.
         rows: which rows, int64.
+        earlier: how often each of them came before in this epoch, int64.
         known: those of them that are not to be read.
     """
 
     epoch: int
     rows: Rows
+    earlier: Rows
     known: Collection[int] = ()
 
 
@@ -101,7 +103,7 @@ class Maker:
                 watch.row = row
                 out = {name: array[place, ...] for name, array in arrays.items()}
                 try:
-                    self.reader.read(row, out, self._rng(chunk.epoch, row), watch)
+                    self.reader.read(row, out, self._rng(chunk, place), watch)
                 except DfgenError as error:
                     if not self.skip or isinstance(error, TransformError):
                         raise  # a transform that fails is a mistake in the program, not in a file
@@ -110,10 +112,11 @@ class Maker:
             watch(IDLE)
         return len(chunk.rows)
 
-    def _rng(self, epoch: int, row: int) -> np.random.Generator | None:
+    def _rng(self, chunk: Chunk, place: int) -> np.random.Generator | None:
         if not self.reader.is_random:
             return None
-        return sample_rng(self.seed, epoch, self.reader.id(row))
+        id = self.reader.id(int(chunk.rows[place]))
+        return sample_rng(self.seed, chunk.epoch, id, int(chunk.earlier[place]))
 
 
 def chunk_sizes(batch: int, depth: int, workers: int, row: int, processes: bool) -> tuple[int, int]:

@@ -4,29 +4,31 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import ArgumentError, ReadTimeoutError
+from dfgen.loading.balance import Balance
 from dfgen.loading.batch_transforms import BatchTransform, batch_rng, tried
+from dfgen.loading.buckets import Buckets
 from dfgen.loading.buffers import Buffers
 from dfgen.loading.chunks import Chunk, Maker, chunk_sizes, row_bytes
 from dfgen.loading.limits import Limits
 from dfgen.loading.making import Arrays, Batch, Making
 from dfgen.loading.metrics import Metrics, total
-from dfgen.loading.order import permutation, whole
+from dfgen.loading.order import whole
 from dfgen.loading.plan import Plan
 from dfgen.loading.processes import Process, pickled
 from dfgen.loading.receipts import Order
+from dfgen.loading.row_order import Blocks, RowOrder
 from dfgen.loading.stream import Stream
 from dfgen.loading.workers import CLOSED, Here, Threads, usable_cpus
 from dfgen.samples.reader import SampleReader
+from dfgen.samples.spec import Spec
 
 Rows = npt.NDArray[np.int64]
-
-_BLOCK = 8192  # positions asked of the order at once: one by one they cost ten times as much
 
 
 class Loader:
@@ -40,6 +42,8 @@ class Loader:
         batch_size: rows of a batch of all hosts; the last one of an epoch may have fewer.
         shuffle: another order each epoch, by `seed`; False keeps the order of the rows.
         seed: of the order and of the transform's random generators.
+        balance: draws each class equally often, or None; needs `shuffle`.
+        buckets: gathers rows of similar shapes, or None; needs `shuffle`.
         drop_remainder: leave out a short last batch.
         shard: (index, count) of this host, which makes `batch_size / count` rows of each batch.
             With several, `plan` leaves out a short last batch.
@@ -65,6 +69,8 @@ class Loader:
         batch_size: int = 32,
         shuffle: bool = True,
         seed: int = 0,
+        balance: Balance | None = None,
+        buckets: Buckets | None = None,
         drop_remainder: bool = False,
         shard: tuple[int, int] = (0, 1),
         weights: npt.NDArray[np.float32] | None = None,
@@ -86,6 +92,7 @@ class Loader:
         self.batch_size = batch_size
         self.shuffle = shuffle
         self.workers = usable_cpus() if workers is None else whole("workers", workers)
+        self._largest = reader.padding.specs(slice(None), reader.specs)
         self.problems: dict[int, str] = dict(problems or {})
         self._known = set(self.problems)
         self._weights = np.ones(rows, np.float32) if weights is None and skip else weights
@@ -96,17 +103,16 @@ class Loader:
                 f"{rows:,} rows make no batch of batch_size={batch_size} with drop_remainder=True: "
                 "make the batches smaller, or keep the remainder"
             )
-        self._batches_per_block = max(1, _BLOCK // self.plan.size)
-        self._set_order(seed)
+        self._set_order(RowOrder(rows, seed if shuffle else None, balance, buckets))
         self._buffers = Buffers(reader.specs)
         self._transform = None
         if batch_transform is not None:
-            blank = self._buffers.batch(min(self.plan.size, rows))
-            self._transform = tried(batch_transform, reader, blank)
+            size = min(self.plan.size, rows)
+            self._transform = tried(batch_transform, reader, self._largest, size)
         self.specs = self._transform.specs if self._transform else reader.specs
         self.depth = self._depth(whole("max_queue_size", max_queue_size, least=1))
         self._spread, self._chunk = chunk_sizes(
-            self.plan.size, self.depth, self.workers, row_bytes(reader.specs), use_multiprocessing
+            self.plan.size, self.depth, self.workers, row_bytes(self._largest), use_multiprocessing
         )
         self._threads = self._start_workers(use_multiprocessing)
         self._use_multiprocessing = use_multiprocessing
@@ -120,9 +126,9 @@ class Loader:
     def _depth(self, max_queue_size: int) -> int:
         if self._limits.read_timeout is not None and not self.workers:
             raise ArgumentError("limits.read_timeout needs workers: with workers=0 nobody watches")
-        size = row_bytes(self.specs)
+        size = row_bytes(self._largest)
         if self._transform is not None:
-            size += row_bytes(self.reader.specs)  # both are there while it runs
+            size += self._transform.row_bytes  # both are there while it runs
         depth = self._limits.depth(size * self.plan.size, max_queue_size)
         return depth if self.workers else 1
 
@@ -133,7 +139,7 @@ class Loader:
             return None
         if not use_multiprocessing:
             return Threads(self.workers, partial(Here, self._maker))
-        arguments = (self._maker, pickled(self._maker), self.reader.specs, self._chunk)
+        arguments = (self._maker, pickled(self._maker), self._largest, self._chunk)
         return Threads(self.workers, partial(Process, *arguments))
 
     def __len__(self) -> int:
@@ -143,7 +149,7 @@ class Loader:
     @property
     def order(self) -> Order:
         """The rows of every batch, worked out apart from what makes the batches."""
-        return Order(self.plan, self._maker.seed if self.shuffle else None, self.reader.ids)
+        return Order(self.plan, self.row_order, self.reader.ids)
 
     def reseed(self, seed: int) -> None:
         """Take the seed of a training that goes on, where none was asked for."""
@@ -151,15 +157,14 @@ class Loader:
         if self._threads is not None:
             self._threads.close()
         self._maker = replace(self._maker, seed=seed)
-        self._set_order(seed)
+        self._set_order(replace(self.row_order, seed=seed if self.shuffle else None))
         self._here = Here(self._maker)
         self._threads = self._start_workers(self._use_multiprocessing)
 
-    def _set_order(self, seed: int) -> None:
-        self._rows_at = partial(_rows_at, len(self.reader), seed if self.shuffle else None)
-        self._block = lru_cache(maxsize=4)(
-            partial(_block, self.plan, self._rows_at, self._batches_per_block)
-        )
+    def _set_order(self, order: RowOrder) -> None:
+        self.row_order = order
+        """Which row stands where in each epoch."""
+        self._blocks = Blocks(order, self.plan)
 
     @property
     def metrics(self) -> Metrics:
@@ -170,14 +175,8 @@ class Loader:
 
     def rows(self, epoch: int, step: int, plan: Plan | None = None) -> Rows:
         """Return the rows of one batch on this host: those at its positions of the order."""
-        plan = self.plan if plan is None else plan
-        if not 0 <= step < len(plan):
-            raise IndexError(f"batch {step} does not exist: an epoch has {len(plan)} batches")
-        block, place = divmod(step, self._batches_per_block)
-        rows = self._block(epoch, block)[place * plan.size : (place + 1) * plan.size]
-        if plan.tail != "pad" or len(rows) == plan.size:
-            return rows
-        return np.concatenate([rows, self._rows_at(epoch, plan.positions(step)[len(rows) :])])
+        rows: Rows = self._blocks.batch(epoch, step, self.plan if plan is None else plan)[0]
+        return rows
 
     def batch(self, epoch: int, step: int) -> Batch:
         """Return one batch, whatever else is under way."""
@@ -218,20 +217,21 @@ class Loader:
         if self._closed:
             raise ArgumentError(CLOSED)
         plan = self.plan if plan is None else plan
-        rows = self.rows(epoch, step, plan)
+        rows, earlier = self._blocks.batch(epoch, step, plan)
         weights = None if self._weights is None else self._weights[rows]
         padding = 0
         if (share := plan.weights(step)) is not None:
             weights = share if weights is None else weights * share
             padding = int((share == 0).sum())
-        batch = Batch(self._buffers.batch(len(rows)), weights, rows, padding)
+        specs = self._specs_of(epoch, step, plan, rows)
+        batch = Batch(self._buffers.batch(len(rows), specs), weights, rows, padding)
         size = self._spread if spread else self._chunk
         starts = range(0, len(rows), size)
         making = Making(batch, (epoch, step), plan, len(starts), self._transform_of(epoch, step))
         for start in starts:
             part = slice(start, start + size)
             known = self._known.intersection(rows[part].tolist()) if self._known else ()
-            task = partial(making.run, Chunk(epoch, rows[part], known), part)
+            task = partial(making.run, Chunk(epoch, rows[part], earlier[part], known), part)
             if self._threads is None:
                 task(self._here)
             else:
@@ -243,6 +243,14 @@ class Loader:
             return None
         rng = batch_rng(self._maker.seed, epoch, step, self.plan.shard[0])
         return partial(self._transform, rng=rng, where=f"batch {step} of epoch {epoch}")
+
+    def _specs_of(self, epoch: int, step: int, plan: Plan, rows: Rows) -> Mapping[str, Spec] | None:
+        """Return what a batch holds, where that depends on its rows: those of all hosts."""
+        if not self.reader.padding.sizes:
+            return None
+        if plan.shard[1] > 1:
+            rows = self.row_order.at(epoch, replace(plan, shard=(0, 1)).positions(step))[0]
+        return self.reader.padding.specs(rows, self.reader.specs)
 
     def result(self, making: Making) -> Batch:
         """Wait for a batch in the making, and return it.
@@ -287,14 +295,3 @@ class Loader:
         with self._lock:
             parked, self._parked = self._parked, stream
         return parked
-
-
-def _rows_at(n: int, seed: int | None, epoch: int, positions: Rows) -> Rows:
-    return positions if seed is None else permutation(positions, n, seed=seed, epoch=epoch)
-
-
-def _block(
-    plan: Plan, rows_at: Callable[[int, Rows], Rows], batches: int, epoch: int, block: int
-) -> Rows:
-    """Return the rows of a block of batches."""
-    return rows_at(epoch, plan.block(block * batches, batches))

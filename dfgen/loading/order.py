@@ -16,8 +16,10 @@ from dfgen.errors import ArgumentError
 
 ORDER = "dfgen/perm/1"
 
+Half = np.uint64 | npt.NDArray[np.uint64]
+
 _LARGEST = 2**62 - 1  # the two halves of a position then stay below 2**32
-_ROUNDS = 16  # 4 fail ascents and successions at n = 50; 8 and 12 the count of all n!, n = 5, 6
+ROUNDS = 16  # 4 fail ascents and successions at n = 50; 8 and 12 the count of all n!, n = 5, 6
 _MULTIPLIERS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _27, _30, _31, _32 = (np.uint64(bits) for bits in (27, 30, 31, 32))
 
@@ -65,30 +67,30 @@ def permutation(
         return rows.astype(np.int64)
     size_a = isqrt(n - 1) + 1
     a, b = np.uint64(size_a), np.uint64(-(-n // size_a))
-    keys = _round_keys(tag, seed, epoch)
-    found = _encipher(rows.reshape(-1), a, b, keys)
+    keys = round_keys(tag, seed, epoch)
+    found = encipher(rows.reshape(-1), a, b, keys)
     outside = np.flatnonzero(found >= n)
     while outside.size:  # a * b - n < a: about one position in sqrt(n) walks on
-        found[outside] = _encipher(found[outside], a, b, keys)
+        found[outside] = encipher(found[outside], a, b, keys)
         outside = outside[found[outside] >= n]
     return found.view(np.int64).reshape(rows.shape)
 
 
 @lru_cache(maxsize=1024)
-def _round_keys(tag: str, seed: int, epoch: int) -> npt.NDArray[np.uint64]:
-    """The little-endian words of two BLAKE2b-512 digests: one key a round."""
-    texts = (f"{ORDER}|{tag}|{seed}|{epoch}|{j}" for j in range(_ROUNDS // 8))
+def round_keys(tag: str, seed: int, epoch: int) -> npt.NDArray[np.uint64]:
+    """Return the little-endian words of two BLAKE2b-512 digests: one key a round."""
+    texts = (f"{ORDER}|{tag}|{seed}|{epoch}|{j}" for j in range(ROUNDS // 8))
     words = np.frombuffer(b"".join(blake2b(text.encode()).digest() for text in texts), "<u8")
     return words.astype(np.uint64, copy=False)
 
 
-def _encipher(
-    x: npt.NDArray[np.uint64], a: np.uint64, b: np.uint64, keys: npt.NDArray[np.uint64]
+def encipher(
+    x: npt.NDArray[np.uint64], a: Half, b: Half, keys: npt.NDArray[np.uint64]
 ) -> npt.NDArray[np.uint64]:
-    """Map 0..a*b-1 onto itself."""
+    """Map 0..a*b-1 onto itself; `a`, `b` and each of the keys may be other ones for every x."""
     left, right = np.divmod(x, b)
     mixed, spare = np.empty_like(x), np.empty_like(x)
-    for even in range(0, _ROUNDS, 2):
+    for even in range(0, ROUNDS, 2):
         _round(left, right, a, keys[even], mixed, spare)
         _round(right, left, b, keys[even + 1], mixed, spare)
     left *= b
@@ -99,8 +101,8 @@ def _encipher(
 def _round(
     half: npt.NDArray[np.uint64],
     other: npt.NDArray[np.uint64],
-    size: np.uint64,
-    key: np.uint64,
+    size: Half,
+    key: Half,
     mixed: npt.NDArray[np.uint64],
     spare: npt.NDArray[np.uint64],
 ) -> None:

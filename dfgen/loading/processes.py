@@ -39,6 +39,9 @@ _FAREWELL = 1.0  # seconds that a process gets to end once nobody speaks to it
 _HEADER = 64  # bytes: the row, whether it is being read, and since when, each 8 bytes
 _READING, _ROW, _SINCE = 0, 1, 2
 
+Layout = dict[str, tuple[tuple[int, ...], np.dtype[Any]]]
+"""Name -> shape and dtype of an array of a chunk."""
+
 
 class Process:
     """Makes chunks in a process of its own, which is replaced when it dies.
@@ -46,7 +49,7 @@ class Process:
     Args:
         maker: makes chunks, in the process.
         payload: the same, pickled once for all processes.
-        specs: name -> what one sample is.
+        specs: name -> what one sample is; where shapes differ by batch, the largest.
         size: rows of a chunk at most.
     """
 
@@ -54,8 +57,7 @@ class Process:
         self._payload = payload
         self._where = maker.reader.where
         self._skip = maker.skip
-        self._specs = dict(specs)
-        self._size = size
+        self._memory_size = _HEADER + _size(specs, size)
         self._deaths: Counter[int] = Counter()
         self._child: subprocess.Popen[bytes] | None = None
         self._file: IO[bytes] | None = None
@@ -70,7 +72,7 @@ class Process:
         deadly: dict[int, str] = {}
         while not cancelled():
             try:
-                blanks, seconds, counts, error, objects = self._ask(chunk)
+                blanks, seconds, counts, error, objects = self._ask(chunk, arrays)
             except (EOFError, OSError, pickle.UnpicklingError):
                 if self.abandoned:
                     raise ArgumentError(CLOSED) from None
@@ -81,24 +83,23 @@ class Process:
             self.watch.since = time.perf_counter()  # the process has measured what was before
             if error is not None:
                 raise error
-            for name, array in arrays.items():
-                array[...] = objects.get(name, self._shared[name][: len(array)])
+            for name, shared in shared_arrays(self._memory, _layout(arrays)).items():
+                arrays[name][...] = objects.get(name, shared)
             rows = chunk.rows.tolist()
             return {place: why or deadly.get(rows[place]) for place, why in blanks.items()}
         return {}
 
-    def _ask(self, chunk: Chunk) -> tuple[Any, ...]:
+    def _ask(self, chunk: Chunk, arrays: Arrays) -> tuple[Any, ...]:
         child = self._child or self._start()
-        pickle.dump(chunk, child.stdin)  # type: ignore[arg-type]
+        pickle.dump((chunk, _layout(arrays)), child.stdin)  # type: ignore[arg-type]
         child.stdin.flush()  # type: ignore[union-attr]
         reply: tuple[Any, ...] = pickle.load(child.stdout)  # type: ignore[arg-type]
         return reply
 
     def _start(self) -> subprocess.Popen[bytes]:
         if self._file is None:
-            self._file, memory = shared_memory(_HEADER + _size(self._specs, self._size))
-            self._header = np.frombuffer(memory, np.float64, 3)
-            self._shared = shared_arrays(memory, self._specs, self._size)
+            self._file, self._memory = shared_memory(self._memory_size)
+            self._header = np.frombuffer(self._memory, np.float64, 3)
         self._header[_ROW] = -1
         path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
         self._child = subprocess.Popen(
@@ -108,7 +109,7 @@ class Process:
             pass_fds=[self._file.fileno()],
             env={**os.environ, "PYTHONPATH": path},
         )
-        hello = (self._payload, self._specs, self._size, os.getpid())
+        hello = (self._payload, self._memory_size, os.getpid())
         pickle.dump(hello, self._child.stdin)  # type: ignore[arg-type]
         return self._child
 
@@ -206,18 +207,19 @@ def shared_memory(size: int) -> tuple[IO[bytes], mmap.mmap]:
     return file, mmap.mmap(file.fileno(), size)
 
 
-def shared_arrays(
-    memory: mmap.mmap, specs: Mapping[str, Spec], size: int
-) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of a chunk of `size` rows in shared memory."""
+def _layout(arrays: Arrays) -> Layout:
+    return {name: (array.shape, array.dtype) for name, array in arrays.items()}
+
+
+def shared_arrays(memory: mmap.mmap, layout: Layout) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays of a chunk in shared memory."""
     arrays, offset = dict[str, npt.NDArray[Any]](), _HEADER
-    for name, spec in specs.items():
-        if spec.dtype.hasobject:  # pointers mean nothing elsewhere: these travel in the reply
-            arrays[name] = np.empty((size, *spec.shape), spec.dtype)
+    for name, (shape, dtype) in layout.items():
+        if dtype.hasobject:  # pointers mean nothing elsewhere: these travel in the reply
+            arrays[name] = np.empty(shape, dtype)
             continue
-        count = size * prod(spec.shape)
-        flat = np.frombuffer(memory, spec.dtype, count, offset)
-        arrays[name] = flat.reshape(size, *spec.shape)
+        flat = np.frombuffer(memory, dtype, prod(shape), offset)
+        arrays[name] = flat.reshape(shape)
         offset += _aligned(flat.nbytes)
     return arrays
 
@@ -253,24 +255,23 @@ def main() -> None:
     requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)  # what a transform prints must not come between replies
-    payload, specs, size, parent = pickle.load(requests)
+    payload, memory_size, parent = pickle.load(requests)
     _die_with(parent)
-    memory = mmap.mmap(int(sys.argv[1]), _HEADER + _size(specs, size))
+    memory = mmap.mmap(int(sys.argv[1]), memory_size)
     watch = _SharedWatch(np.frombuffer(memory, np.float64, 3))
-    arrays = shared_arrays(memory, specs, size)
     maker: Maker = pickle.loads(payload)
     prepare_worker()
     while True:
         try:
-            chunk: Chunk = pickle.load(requests)
+            chunk, layout = pickle.load(requests)
         except EOFError:
             return
         blanks, error, objects = {}, None, {}
         try:
             watch("idle")
-            views = {name: array[: len(chunk.rows)] for name, array in arrays.items()}
-            blanks = maker.fill(chunk, views, watch)
-            objects = {name: array for name, array in views.items() if array.dtype.hasobject}
+            arrays = shared_arrays(memory, layout)
+            blanks = maker.fill(chunk, arrays, watch)
+            objects = {name: array for name, array in arrays.items() if array.dtype.hasobject}
         except BaseException as raised:
             error = _portable(raised)
         pickle.dump((blanks, *watch.take(), error, objects), replies)

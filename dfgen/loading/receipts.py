@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dfgen.errors import ArgumentError
-from dfgen.loading.order import permutation
 from dfgen.loading.plan import Plan
+from dfgen.loading.row_order import RowOrder
 from dfgen.loading.state import Place, receipt
 
 Rows = npt.NDArray[np.int64]
@@ -25,18 +25,22 @@ class Receipt:
     """Which rows were taken in one epoch.
 
     Every row of the manifest is accounted for: `rows + skipped + missing - repeated + left_out` is
-    their number. Two runs took the same rows at the same places if their digests are equal,
-    whatever the number of workers, hosts and interruptions. Receipts of the hosts of a run add up.
+    their number. Where classes are balanced it is that of the draws, as many as rows: a row that
+    was drawn twice should be taken twice, and only a third time is `repeated`. Two runs took the
+    same rows at the same places if their digests are equal, whatever the number of workers, hosts
+    and interruptions. Receipts of the hosts of a run add up.
 
     Args:
         epoch: which epoch of the Sequence.
         rows: rows taken; one taken twice counts twice.
         digest: of rows and places, 32 hexadecimal digits: `dfgen.loading.state.receipt`.
-        repeated: how many of `rows` had been taken before.
+        repeated: how many of `rows` were taken more often than they should be.
         missing: rows that should have been taken, and were not.
         skipped: rows that could not be read and stood in their batch with weight 0.
         left_out: rows at the end of the order, which fill no batch, where those are left out.
         counted: `"taken"` by the model, or `"handed out"` where no callback of dfgen watched `fit`.
+        draws: where classes are balanced, (times, rows): how many rows the epoch draws so many
+            times, those left out at its end included, as in `((0, 700), (1, 200), (2, 50))`.
     """
 
     epoch: int
@@ -47,12 +51,13 @@ class Receipt:
     skipped: int = 0
     left_out: int = 0
     counted: str = "handed out"
+    draws: tuple[tuple[int, int], ...] = ()
 
     def __add__(self, other: "Receipt") -> "Receipt":
         """Return the receipt of both parts of an epoch, as two hosts have taken them."""
         if not isinstance(other, Receipt):
             return NotImplemented
-        for name in ("epoch", "left_out"):
+        for name in ("epoch", "left_out", "draws"):
             if getattr(self, name) != getattr(other, name):
                 raise ArgumentError(
                     f"receipts with {name}={getattr(self, name)} and {name}={getattr(other, name)} "
@@ -93,12 +98,12 @@ class Order:
 
     Args:
         plan: of an epoch.
-        seed: of the order, None where rows come in their own.
+        order: which row stands where.
         ids: the id of every row, NumPy or Arrow.
     """
 
     plan: Plan
-    seed: int | None
+    order: RowOrder
     ids: npt.NDArray[Any] | pa.Array
     _block: dict[tuple[int, int], tuple[Rows, Rows]] = field(
         default_factory=dict, compare=False, repr=False
@@ -115,9 +120,7 @@ class Order:
         """Return this batch and some that follow."""
         end = min(step + max(1, _BLOCK // self.plan.size), len(self.plan))
         positions = [self.plan.positions(step) for step in range(step, end)]
-        rows = together = np.concatenate(positions)
-        if self.seed is not None:
-            rows = permutation(together, self.plan.rows, seed=self.seed, epoch=epoch)
+        rows, _ = self.order.at(epoch, np.concatenate(positions))
         ends = np.cumsum([len(part) for part in positions])
         pairs = zip(positions, np.split(rows, ends[:-1]), strict=True)
         return {(epoch, step + number): pair for number, pair in enumerate(pairs)}
@@ -212,6 +215,7 @@ class Ledger:
             place.skipped,
             self._order.plan.left_out,
             self.counted,
+            () if self._order.order.balance is None else self._order.order.balance.times,
         )
 
     def _faults(self) -> tuple[int, int]:

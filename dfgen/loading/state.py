@@ -43,6 +43,8 @@ _KEYS = (
     "ids",
     "labels",
     "shuffle",
+    "balance",
+    "bucket_by",
     "window",
     "pack",
     "receipt",
@@ -117,6 +119,8 @@ def make_state(
     ids: str,
     labels: str = "",
     shuffle: bool = True,
+    balance: str | None = None,
+    bucket_by: str | None = None,
     window: int | None = None,
     pack: str | None = None,
     receipt: int = 0,
@@ -134,6 +138,8 @@ def make_state(
         ids: Their `ids_digest`.
         labels: A digest of their labels.
         shuffle: Whether they are shuffled.
+        balance: By which classes they are balanced, None where they are not.
+        bucket_by: By which shapes batches are gathered, None where they are not.
         window: Shards in a window, None for a full shuffle.
         pack: The fingerprint of the pack, None for loose files.
         receipt: The receipt of the rows that the model took of this epoch.
@@ -153,6 +159,8 @@ def make_state(
         "ids": ids,
         "labels": labels,
         "shuffle": shuffle,
+        "balance": balance,
+        "bucket_by": bucket_by,
         "window": window,
         "pack": pack,
         "receipt": f"{whole('receipt', receipt, most=2**128 - 1):032x}",
@@ -169,6 +177,8 @@ def check_state(
     ids: str,
     labels: str = "",
     shuffle: bool = True,
+    balance: str | None = None,
+    bucket_by: str | None = None,
     window: int | None = None,
     pack: str | None = None,
 ) -> Place:
@@ -185,6 +195,8 @@ def check_state(
         ids: Their `ids_digest`.
         labels: A digest of their labels.
         shuffle: Whether they are shuffled.
+        balance: By which classes they are balanced, None where they are not.
+        bucket_by: By which shapes batches are gathered, None where they are not.
         window: Shards in a window, None for a full shuffle.
         pack: The fingerprint of the pack, None for loose files.
 
@@ -193,7 +205,7 @@ def check_state(
     """
     _check_form(state)
     now: State = {"seed": seed, "shuffle": shuffle, "batch_size": batch_size, "rows": rows}
-    now |= {"window": window, "pack": pack}
+    now |= {"balance": balance, "bucket_by": bucket_by, "window": window, "pack": pack}
     for name, value in now.items():
         if state[name] != value:
             raise ArgumentError(

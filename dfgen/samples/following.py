@@ -28,4 +28,4 @@ def geometry_by_hand(
     """Return the geometry of the image of one row; nothing is decoded."""
     with naming_path(row, image.column) as path:
         size = read_header(path).size
-    return image.place(size, image.size, STILL if rng is None else image.draw(rng))
+    return image.place(size, image.size or size, STILL if rng is None else image.draw(rng))

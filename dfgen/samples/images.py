@@ -6,10 +6,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dfgen.errors import ArgumentError
+from dfgen.errors import ArgumentError, DecodeError
 from dfgen.samples.by_hand import naming_path
 from dfgen.samples.decoding import CHANNELS, decode_reduced
 from dfgen.samples.geometry import RESIZE, STILL, Draw, Geometry, Size, place
+from dfgen.samples.headers import read_header
 from dfgen.samples.resizing import INTERPOLATIONS, reduction, resize
 from dfgen.samples.spec import Spec, Values, Watch, described, unwatched
 from dfgen.samples.storage.files import Files
@@ -20,6 +21,10 @@ SCALE = {"0..1": (1 / 255, 0.0), "-1..1": (1 / 127.5, -1.0)}
 
 DTYPES = ("uint8", "float16", "float32")
 
+EXTRA = ("sizes", "padding_mask")
+
+_OF_RESIZING = ("resize", "load_size", "crop", "interpolation", "antialias")
+
 
 @dataclass(frozen=True)
 class Image:
@@ -29,7 +34,10 @@ class Image:
 
     Args:
         column: the column of paths.
-        size: (height, width) in pixels.
+        size: (height, width) in pixels. None: every image keeps its own size, and stands top left
+            in an array as high and as wide as the highest and widest image of its batch, with zeros
+            below and to the right of it. A transform sees it without them. JAX compiles a step
+            anew for every new shape.
         resize: `"stretch"` (default) changes the aspect ratio, `"crop"` cuts the largest part of
             the right aspect ratio, `"pad"` fits the whole image in, centred on zeros,
             `"crop_or_pad"` does not scale at all.
@@ -51,6 +59,9 @@ class Image:
             a pixel.
         dtype: what the model gets: `"uint8"` (default without `scale`), `"float32"` (default with
             it) or `"float16"`.
+        extra: with `size=None`, what tells the image from the zeros: a batch then holds `{"images",
+            "sizes"}`, (height, width) as int32 (batch, 2), or `{"images", "padding_mask"}`, True on
+            the image, bool (batch, height, width, 1). None (default): the images alone.
 
     Raises:
         ArgumentError: a value that is none of the above.
@@ -61,7 +72,7 @@ class Image:
     """
 
     column: str = "path"
-    size: Size = (256, 256)
+    size: Size | None = (256, 256)
     resize: str = "stretch"
     color_mode: str = "rgb"
     scale: str | tuple[float, float] | None = None
@@ -71,6 +82,7 @@ class Image:
     flip: str | None = None
     interpolation: str = "bilinear"
     dtype: str | None = None
+    extra: str | None = None
     kind: ClassVar[str] = "image"
 
     def __post_init__(self) -> None:
@@ -80,7 +92,9 @@ class Image:
         one_of("flip", self.flip, (None, "horizontal"))
         one_of("interpolation", self.interpolation, INTERPOLATIONS)
         one_of("dtype", self.dtype, (None, *DTYPES))
-        object.__setattr__(self, "size", _size("size", self.size))
+        one_of("extra", self.extra, (None, *EXTRA))
+        if self.size is not None:
+            object.__setattr__(self, "size", _size("size", self.size))
         object.__setattr__(self, "scale", _scale(self.scale))
         if self.load_size is not None:
             object.__setattr__(self, "load_size", _size("load_size", self.load_size))
@@ -88,7 +102,14 @@ class Image:
 
     def _check_use(self) -> None:
         """Refuse what contradicts itself, and what nothing would use."""
-        if self.load_size is not None and min(np.subtract(self.load_size, self.size)) < 0:
+        if self.size is None:
+            self._check_unresized()
+        elif self.extra is not None:
+            raise ArgumentError(
+                f"extra={self.extra!r} is for images of different sizes, size=None: with "
+                f"size={self.size} there is no padding to tell"
+            )
+        elif self.load_size is not None and min(np.subtract(self.load_size, self.size)) < 0:
             raise ArgumentError(
                 f"size={self.size} is cropped from load_size={self.load_size}, which is smaller: "
                 "load_size must be at least as high and as wide"
@@ -104,25 +125,41 @@ class Image:
                 'one of them out, or give dtype="float32"'
             )
 
+    def _check_unresized(self) -> None:
+        for name in _OF_RESIZING:
+            if getattr(self, name) != getattr(type(self), name):
+                raise ArgumentError(
+                    f"size=None leaves every image as large as it is, so there is no use for "
+                    f"{name}={getattr(self, name)!r}: leave it out, or give a size"
+                )
+
     def __repr__(self) -> str:
         return described(self)
 
     @property
     def sample_spec(self) -> Spec:
         """What a transform gets: 8-bit pixels, before `scale`."""
-        size = self.load_size if self.load_size and self.crop is None else self.size
-        return Spec((*size, CHANNELS[self.color_mode]), np.dtype(np.uint8))
+        if self.load_size is None or self.crop is not None:
+            return self.made_spec
+        return Spec((*self.load_size, CHANNELS[self.color_mode]), np.dtype(np.uint8))
 
     @property
     def made_spec(self) -> Spec:
         """What a transform gives back, and what is made where there is none."""
-        return Spec((*self.size, CHANNELS[self.color_mode]), np.dtype(np.uint8))
+        return Spec((*(self.size or (None, None)), CHANNELS[self.color_mode]), np.dtype(np.uint8))
 
     @property
     def spec(self) -> Spec:
         """What the model gets."""
         default = "uint8" if self.scale is None else "float32"
         return Spec(self.made_spec.shape, np.dtype(self.dtype or default))
+
+    @property
+    def extra_spec(self) -> Spec:
+        """What the model gets by `extra`."""
+        if self.extra == "sizes":
+            return Spec((2,), np.dtype(np.int32))
+        return Spec((None, None, 1), np.dtype(np.bool_))
 
     @property
     def is_random(self) -> bool:
@@ -159,6 +196,12 @@ class Image:
                 self.place(image, size, draw), self.interpolation, self.antialias
             ),
         )
+        if self.size is None and image != size:
+            raise DecodeError(
+                f"the image has {image[0]} x {image[1]} pixels (height x width, upright), but its "
+                f"facts say {size[0]} x {size[1]}: was it changed since? Build the manifest anew, "
+                "or leave out its columns width, height and orientation"
+            )
         watch("resize")
         geometry = place(image, size, self.load_size or size, self.resize, draw)
         resize(pixels, geometry, out, self.interpolation, self.antialias, reduced=reduced)
@@ -186,11 +229,12 @@ class Image:
             row: of the manifest.
             rng: for a random crop and flip; None crops the centre and does not flip.
         """
-        sample = np.empty(self.made_spec.shape, self.made_spec.dtype)
         draw = STILL if rng is None else self.draw(rng)
         with naming_path(row, self.column) as path:
+            size = read_header(path).size if self.size is None else self.size
+            sample = np.empty((*size, self.made_spec.shape[2]), self.made_spec.dtype)
             self.read(path, sample, Files(), draw=draw)
-        out = np.empty(self.spec.shape, self.spec.dtype)
+        out = np.empty(sample.shape, self.spec.dtype)
         self.finish(sample, out)
         return out
 

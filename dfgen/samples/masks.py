@@ -163,7 +163,7 @@ class Mask:
             rng: what its image gets; None for no chance.
         """
         geometry = geometry_by_hand(image_of(self), row, rng)
-        out = np.empty(self.spec.shape, self.spec.dtype)
+        out = np.empty((*geometry.size, 1), self.spec.dtype)
         with naming_path(row, self.column) as path:
             self.read(path, out, Files(), geometry)
         return out

@@ -15,6 +15,7 @@ from dfgen.samples.features import Column, ColumnFeature, Feature, FileFeature, 
 from dfgen.samples.geometry import Draw
 from dfgen.samples.images import Image
 from dfgen.samples.masks import Mask
+from dfgen.samples.padding import Padding, extra_of, padding_of
 from dfgen.samples.spec import Spec, Values, Watch, unwatched
 from dfgen.samples.storage.files import Files
 from dfgen.samples.strings import Text, is_binary
@@ -37,12 +38,14 @@ class Part:
             and `index`), structs of the columns of `Column`, else what the feature's `encode`
             returns.
         like: the name of the image that a mask or boxes belong to.
+        sizes: (height, width) of every row's image, int32 of shape (rows, 2), where it keeps them.
     """
 
     name: str
     feature: Feature
     values: Any
     like: str | None = None
+    sizes: npt.NDArray[np.int32] | None = None
 
     @property
     def paths(self) -> pa.Array | None:
@@ -59,6 +62,9 @@ class Part:
         feature = self.feature
         if isinstance(feature, Boxes):
             return dict(zip((self.name, labels_of(self.name)), feature.specs, strict=True))
+        if isinstance(feature, Image) and feature.extra is not None:
+            extra = extra_of(self.name, feature.extra)
+            return {self.name: feature.spec, extra: feature.extra_spec}
         if isinstance(feature, RowFeature | Mask):
             return {self.name: feature.spec}
         example = feature.gather(self.values, np.arange(0))
@@ -96,6 +102,11 @@ class SampleReader:
     def specs(self) -> dict[str, Spec]:
         """Name -> shape and dtype of one sample, of every array of the batch."""
         return {name: spec for part in self.parts for name, spec in part.specs.items()}
+
+    @cached_property
+    def padding(self) -> Padding:
+        """The arrays whose shape depends on the images of the batch."""
+        return padding_of(self.parts)
 
     @cached_property
     def reads_rows(self) -> bool:
@@ -189,6 +200,7 @@ class SampleReader:
         """Fill what the table alone knows, for all rows of a batch at once."""
         for name, feature, values in self._columns:
             out[name][...] = feature.gather(values, rows)
+        self.padding.gather(rows, out)
 
     def read(
         self,
@@ -210,17 +222,18 @@ class SampleReader:
             DfgenError: of the kind that fits, naming the row's id and path.
         """
         draws = self._draw(rng) if self._random else {}
+        out = self.padding.own(row, out) if self.padding.sizes else out
         sample: Any = out if self._is_straight else dict(out)
         try:
             geometries = {}
             for name, feature, values, spec in self._made:
                 if spec is not None:
-                    sample[name] = np.empty(spec.shape, spec.dtype)
+                    sample[name] = _between(spec, out[name])
                 geometries[name] = feature.read(
                     values[row].as_py(), sample[name], self.store, watch, *draws.get(name, ())
                 )
             if not self._is_straight:
-                self._follow(row, sample, geometries, watch)
+                self._follow(row, sample, out, geometries, watch)
         except (DecodeError, MissingFileError) as error:
             raise type(error)(f"{self.where(row)}: {error}") from error
         except MemoryError:
@@ -239,11 +252,13 @@ class SampleReader:
     def _draw(self, rng: Any) -> dict[str, tuple[Draw]]:
         return {name: (image.draw(rng),) for name, image in self._random.items()}
 
-    def _follow(self, row: int, sample: Sample, geometries: Any, watch: Watch) -> None:
+    def _follow(
+        self, row: int, sample: Sample, out: Mapping[str, Values], geometries: Any, watch: Watch
+    ) -> None:
         """Make what lies on the images."""
         for name, mask, values, spec, like in self._masks:
             if spec is not None:
-                sample[name] = np.empty(spec.shape, spec.dtype)
+                sample[name] = _between(spec, out[name])
             mask.read(values[row].as_py(), sample[name], self.store, geometries[like], watch)
         for part, boxes, rows, like in self._boxes:
             sample[part.name], sample[labels_of(part.name)] = boxes.sample(
@@ -283,3 +298,8 @@ class SampleReader:
             if isinstance(part.feature, kind) and part.paths is not None
         )
         return ", ".join([f"row id={self.id(row)!r}", *paths])
+
+
+def _between(spec: Spec, out: Values) -> Values:
+    """Return an array for what comes before `out`; a size that is None is that of `out`."""
+    return np.empty(out.shape if None in spec.shape else spec.shape, spec.dtype)

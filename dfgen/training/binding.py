@@ -23,6 +23,7 @@ from dfgen.samples.features import (
 )
 from dfgen.samples.headers import EXTENSIONS
 from dfgen.samples.lists import is_list
+from dfgen.samples.padding import extra_of
 from dfgen.samples.reader import Part, labels_of
 from dfgen.samples.strings import is_binary
 from dfgen.samples.tabular import Category, Number
@@ -199,11 +200,15 @@ class Binding:
         return next(part for part in self.parts if part.name == name)
 
     def arrays(self, tree: Tree) -> Tree:
-        """Return `x` or `y` with the names of arrays: two of them for boxes."""
+        """Return `x` or `y` with the names of arrays: two of them for some features."""
 
         def named(name: str) -> Tree:
-            boxes = isinstance(self[name].feature, Boxes)
-            return {"boxes": name, "labels": labels_of(name)} if boxes else name
+            feature = self[name].feature
+            if isinstance(feature, Boxes):
+                return {"boxes": name, "labels": labels_of(name)}
+            if isinstance(feature, Image) and feature.extra is not None:
+                return {"images": name, feature.extra: extra_of(name, feature.extra)}
+            return name
 
         return map_leaves(named, tree)
 
@@ -284,11 +289,10 @@ def part(columns: Columns, name: str, named: Mapping[str, Feature], root: str | 
 
 
 def _check_names(names: list[str], features: list[Feature]) -> None:
-    labels = [
-        labels_of(name)
-        for name, feature in zip(names, features, strict=True)
-        if isinstance(feature, Boxes)
-    ]
-    twice = [str(name) for name, count in Counter([*names, *labels]).items() if count > 1]
+    both = list(zip(names, features, strict=True))
+    labels = [labels_of(name) for name, feature in both if isinstance(feature, Boxes)]
+    extras = [extra_of(name, f.extra) for name, f in both if isinstance(f, Image) and f.extra]
+    counts = Counter([*names, *labels, *extras])
+    twice = [str(name) for name, count in counts.items() if count > 1]
     if twice:
         raise ArgumentError(f"x and y both have an entry named {twice[0]!r}: rename one")

@@ -229,13 +229,15 @@ def known_problems(columns: Columns) -> dict[int, str]:
     return {row: problems[row].as_py() for row in rows}
 
 
-def refusal(problems: Mapping[int, str], reader: SampleReader) -> str:
-    """Return why a Sequence refuses rows whose files the manifest's facts say are bad."""
+def refusal(problems: Mapping[int, str], reader: SampleReader, known: bool = True) -> str:
+    """Return why a Sequence refuses rows whose files are bad by the manifest's facts, or else."""
+    source = "the facts of the manifest" if known else "the headers of their files"
+    without = 'df = df[df["problem"].isna()], ' if known else ""
     shown = "".join(f"\n  {reader.where(row)}: {why}" for row, why in list(problems.items())[:10])
     more = f"\n  ... and {len(problems) - 10:,} more" if len(problems) > 10 else ""
     return (
-        f"{len(problems):,} of {len(reader):,} rows have a problem, by the facts of the manifest:"
-        f'{shown}{more}\nLeave them out, df = df[df["problem"].isna()], or train on the others '
+        f"{len(problems):,} of {len(reader):,} rows have a problem, by {source}:"
+        f"{shown}{more}\nLeave them out, {without}or train on the others "
         'with on_error="skip"'
     )
 

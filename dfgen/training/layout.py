@@ -9,6 +9,7 @@ import numpy as np
 
 from dfgen.loading.making import Batch
 from dfgen.samples.features import Image, Mask, Spec
+from dfgen.samples.padding import extra_of
 from dfgen.training.binding import Binding
 from dfgen.training.trees import map_leaves
 
@@ -76,5 +77,10 @@ def _keras_tensor(spec: Spec, name: str) -> keras.KerasTensor:
 def layout_of(binding: Binding, weighted: bool) -> Layout:
     """Return the layout of bound inputs and targets; weights are for targets alone."""
     images = {part.name for part in binding.parts if isinstance(part.feature, Image | Mask)}
+    images |= {
+        extra_of(part.name, part.feature.extra)
+        for part in binding.parts
+        if isinstance(part.feature, Image) and part.feature.extra == "padding_mask"
+    }
     x, y = binding.arrays(binding.x), binding.arrays(binding.y)
     return Layout(x, y, frozenset(images), weighted and y is not None)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from dfgen.errors import ArgumentError, did_you_mean
-from dfgen.samples.features import Feature, Image, ImageFollower
+from dfgen.samples.features import Boxes, Feature, Image, ImageFollower
 
 
 def like(named: Mapping[str, Feature], feature: Feature) -> str | None:
@@ -46,6 +46,12 @@ def like(named: Mapping[str, Feature], feature: Feature) -> str | None:
 
 def placed(feature: Feature, image: Feature | None) -> Feature:
     """Return a feature that knows its image."""
+    relative = isinstance(feature, Boxes) and feature.format == "rel_xyxy"
+    if relative and isinstance(image, Image) and image.size is None:
+        raise ArgumentError(
+            f"{feature!r}: with size=None the size that boxes would be relative to differs by "
+            'batch. Take format="xyxy", or give the image a size'
+        )
     if isinstance(feature, ImageFollower) and isinstance(image, Image):
         return replace(feature, like=image)
     return feature

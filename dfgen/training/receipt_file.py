@@ -22,6 +22,7 @@ _COLUMNS = pa.schema(
         pa.field("skipped", pa.int64(), nullable=False),
         pa.field("left_out", pa.int64(), nullable=False),
         pa.field("counted", pa.string(), nullable=False),
+        pa.field("draws", pa.map_(pa.int64(), pa.int64()), nullable=False),
     ]
 )
 

@@ -7,10 +7,13 @@ from functools import cached_property, partial
 from secrets import randbits
 from typing import Any, Never
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.loading.batch_transforms import BatchTransform
+from dfgen.loading.buckets import PaddingShare
 from dfgen.loading.limits import Limits
 from dfgen.loading.loader import Loader
 from dfgen.loading.order import whole
@@ -35,8 +38,9 @@ from dfgen.training.hosts import resolve_shard
 from dfgen.training.layout import layout_of
 from dfgen.training.passes import Passes
 from dfgen.training.progress import Progress
+from dfgen.training.sizes import bucketed, padding_of_batches, with_sizes
 from dfgen.training.trees import Tree, leaves
-from dfgen.training.weights import row_weights
+from dfgen.training.weights import balanced, row_weights
 
 
 class Sequence(Passes):
@@ -55,8 +59,16 @@ class Sequence(Passes):
         id: the column that tells rows apart. None takes `id`, else the paths where unique.
         sample_weight: a column of numbers, what each row counts in the loss.
         class_weight: class number or name -> weight, for one target of classes.
+        balance: a column of classes: each comes equally often in an epoch, which still has as many
+            rows. Of larger classes every epoch leaves other rows out; those of smaller ones come
+            several times, each time with another random crop, flip and transform; `row_counts`
+            tells how often. Needs `shuffle`; evaluate on a Sequence without it.
+        bucket_by: `"shape"` puts images of similar sizes into the same batch, where they keep their
+            own (`image_size=None`): within 64 batches of the shuffled order, which then come in
+            another order. `padding` tells what it saves. Needs `shuffle`.
         batch_size: rows of a batch; with `shard`, of all processes together.
-        image_size: (height, width) of images in pixels.
+        image_size: (height, width) of images in pixels. None: every image keeps its own size, and
+            is padded with zeros to the largest of its batch; see `Image(size=None)`.
         color_mode: `"rgb"`, `"rgba"` or `"grayscale"`.
         label_mode: `"int"` (int32), `"categorical"` (one-hot float32), `"binary"` (float32 of shape
             (batch, 1)), or None: no targets.
@@ -114,8 +126,10 @@ class Sequence(Passes):
         id: str | None = None,
         sample_weight: str | None = None,
         class_weight: Mapping[Any, float] | None = None,
+        balance: str | None = None,
+        bucket_by: str | None = None,
         batch_size: int = 32,
-        image_size: tuple[int, int] = (256, 256),
+        image_size: tuple[int, int] | None = (256, 256),
         color_mode: str = "rgb",
         label_mode: str | None = "int",
         class_names: list[Any] | tuple[Any, ...] | None = None,
@@ -151,7 +165,8 @@ class Sequence(Passes):
         self._columns = open_manifest(manifest, root)
         taken = {id, sample_weight}
         folder = os.fspath(root) if root and isinstance(manifest, pd.DataFrame) else None
-        self._binding = bind(self._columns, x, y, options, taken, folder)
+        binding = bind(self._columns, x, y, options, taken, folder)
+        self._binding, unread = with_sizes(self._columns, binding)
         files = self._binding.files
         column, paths = (columns_of(files.feature)[0], files.paths) if files else (None, None)
         if isinstance(transform, Augmentation):
@@ -159,15 +174,20 @@ class Sequence(Passes):
         reader = SampleReader(
             ids_of(self._columns, id, column, paths), self._binding.parts, transform
         )
-        problems = known_problems(self._columns) if files else {}
+        problems = unread | known_problems(self._columns) if files else {}
         if problems and on_error == "raise":
-            raise ManifestError(refusal(problems, reader))
+            known = "problem" in self._columns.names
+            raise ManifestError(refusal(problems, reader, known))
         weights = row_weights(self._columns, self._binding, sample_weight, class_weight)
+        classes, self._balance = balanced(self._columns, balance)
+        buckets, self._buckets = bucketed(self._binding, bucket_by, batch_size)
         loader = Loader(
             reader,
             batch_size=batch_size,
             shuffle=shuffle,
             seed=self.seed,
+            balance=classes,
+            buckets=buckets,
             drop_remainder=drop_remainder,
             shard=resolve_shard(shard),
             weights=weights,
@@ -242,6 +262,24 @@ class Sequence(Passes):
         """Which rows were taken in the last epoch that was completed; None before."""
         return self.progress.receipt
 
+    @cached_property
+    def padding(self) -> PaddingShare | None:
+        """How much of the batches is padding, from 0 to 1; None where images have one size.
+
+        Known before any image is read, by the sizes of the first 65,536 rows of the first epoch;
+        where a row has several such images, by the first of them.
+        """
+        return padding_of_batches(self._loader)
+
+    def row_counts(self, epoch: int | None = None) -> npt.NDArray[np.int64]:
+        """Return how often each row of `manifest` comes in an epoch, None for that of now.
+
+        Other than 1 where classes are balanced, and 0 for rows that are left out. It is what the
+        order holds; that the model took them so is for `receipt` to say.
+        """
+        epoch = self.epoch if epoch is None else whole("epoch", epoch)
+        return self._loader.row_order.counts(epoch, len(self._columns) - self.left_out)
+
     def state_dict(self) -> State:
         """Return how far training has come, as a dict for JSON, under 1 kB.
 
@@ -286,6 +324,8 @@ class Sequence(Passes):
             "batch_size": self.batch_size,
             "rows": len(self._columns),
             "ids": ids_digest(plain_ids(self._loader.reader.ids)),
+            "balance": self._balance,
+            "bucket_by": self._buckets,
             "labels": labels_digest(self._binding[name] for name in leaves(self._binding.y)),
         }
 
@@ -301,12 +341,15 @@ class Sequence(Passes):
 
     def __repr__(self) -> str:
         arrays = ", ".join(
-            f"{name} {'x'.join(map(str, spec.shape)) or 'scalar'} {spec.dtype}"
+            f"{name} {'x'.join(map(str, spec.shape)).replace('None', '?') or 'scalar'} {spec.dtype}"
             for name, spec in self._loader.specs.items()
         )
         index, count = self.shard
         part = f"; part {index} of {count}" if count > 1 else ""
         part += f"; {self.left_out:,} rows left out of each epoch" if self.left_out else ""
+        if self._buckets is not None and self.padding is not None:
+            saved, before = (f"{share:.1%}" for share in self.padding)
+            part += f"; {saved} of the pixels padding, {before} without bucket_by"
         place, counted = self.progress.ledger.place, self.progress.ledger.counted
         under_way = place.step and place.epoch == self.epoch
         step = f", {place.step:,} of its batches {counted}" if under_way else ""

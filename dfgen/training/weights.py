@@ -1,12 +1,17 @@
-"""What each row counts in the loss."""
+"""What each row counts in the loss, and which class it is drawn for."""
 
 from collections.abc import Mapping
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from dfgen.errors import ArgumentError
+from dfgen.errors import ArgumentError, ManifestError
+from dfgen.loading.balance import Balance, balance_of
+from dfgen.manifest.schema import is_text
 from dfgen.samples.tabular import Category, Number
 from dfgen.training.binding import Binding
 from dfgen.training.columns import Columns
@@ -30,6 +35,28 @@ def row_weights(
     if class_weight is not None:
         weights *= _class_weights(binding, class_weight)
     return weights
+
+
+def balanced(columns: Columns, balance: str | None) -> tuple[Balance | None, str | None]:
+    """Return the Balance of a column's classes, and what tells these classes from others."""
+    if balance is None:
+        return None, None
+    values = columns[columns.check("balance", balance)]
+    kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+    if not (is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
+        raise ManifestError(
+            f'balance="{balance}": the column holds {kind}, expected one class in each row, as '
+            "text, whole numbers or booleans"
+        )
+    if values.null_count:
+        raise ManifestError(
+            f'balance="{balance}": {values.null_count:,} rows have no class; drop them: '
+            f"df = df[df[{balance!r}].notna()]"
+        )
+    names = pc.unique(values.cast(kind))
+    ranked = names.take(pc.sort_indices(names))
+    numbers = pc.index_in(values.cast(kind), value_set=ranked).to_numpy().astype(np.int64)
+    return balance_of(numbers), f"{balance} {blake2b(numbers.tobytes(), digest_size=8).hexdigest()}"
 
 
 def _class_weights(binding: Binding, class_weight: Mapping[Any, float]) -> npt.NDArray[np.float32]:

@@ -1,0 +1,87 @@
+"""Padding: images that keep their own sizes, in arrays as large as the largest of their batch."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dfgen.samples.images import Image
+from dfgen.samples.masks import Mask
+from dfgen.samples.spec import Spec, Values
+
+if TYPE_CHECKING:
+    from dfgen.samples.reader import Part
+
+Sizes = npt.NDArray[np.int32]
+"""(height, width) of the upright image of every row, shape (rows, 2)."""
+
+
+def extra_of(image: str, extra: str) -> str:
+    """Return the name of the array that goes with an array of images."""
+    return f"{image}_{extra}"
+
+
+@dataclass(frozen=True, eq=False)
+class Padding:
+    """Which arrays of a batch are padded, and how; empty where all images have one size.
+
+    Args:
+        sizes: name of an array -> what it holds of every row.
+        fills: name of the same -> what stands outside of the image.
+        told: name of an array that tells these sizes -> sizes.
+        masks: name of an array that is True on the image -> sizes.
+    """
+
+    sizes: dict[str, Sizes] = field(default_factory=dict)
+    fills: dict[str, int] = field(default_factory=dict)
+    told: dict[str, Sizes] = field(default_factory=dict)
+    masks: dict[str, Sizes] = field(default_factory=dict)
+
+    def specs(self, rows: Any, specs: Mapping[str, Spec]) -> dict[str, Spec]:
+        """Return the Specs of arrays with the height and width that a batch of these rows has."""
+        found = dict(specs)
+        for name, sizes in (self.sizes | self.masks).items():
+            largest = sizes[rows].max(axis=0, initial=1).tolist()
+            found[name] = replace(specs[name], shape=(*largest, *specs[name].shape[2:]))
+        return found
+
+    def gather(self, rows: npt.NDArray[np.int64], out: Mapping[str, Values]) -> None:
+        """Fill what tells the sizes, for all rows of a batch at once."""
+        for name, sizes in self.told.items():
+            out[name][...] = sizes[rows]
+        for name, sizes in self.masks.items():
+            _, height, width, _ = out[name].shape
+            heights, widths = sizes[rows].T[:, :, None]
+            down, across = np.arange(height) < heights, np.arange(width) < widths
+            np.logical_and(down[:, :, None, None], across[:, None, :, None], out=out[name])
+
+    def own(self, row: int, out: Mapping[str, Values]) -> dict[str, Values]:
+        """Return a row's arrays, those padded cut down to its own image; fill the rest of them."""
+        arrays = {name: array for name, array in out.items() if name not in self._telling}
+        for name, sizes in self.sizes.items():
+            height, width = sizes[row].tolist()
+            out[name][height:] = out[name][:height, width:] = self.fills[name]
+            arrays[name] = out[name][:height, :width]
+        return arrays
+
+    @property
+    def _telling(self) -> set[str]:
+        return self.told.keys() | self.masks.keys()
+
+
+def padding_of(parts: "Iterable[Part]") -> Padding:
+    """Return the padding of images that keep their sizes, and of their masks."""
+    padding = Padding()
+    images = {part.name: part.sizes for part in parts if part.sizes is not None}
+    for part in parts:
+        sizes, feature = images.get(part.like or part.name), part.feature
+        if sizes is None or not isinstance(feature, Image | Mask):
+            continue
+        padding.sizes[part.name] = sizes
+        padding.fills[part.name] = feature.fill_value if isinstance(feature, Mask) else 0
+        if isinstance(feature, Image) and feature.extra is not None:
+            telling = padding.told if feature.extra == "sizes" else padding.masks
+            telling[extra_of(part.name, feature.extra)] = sizes
+    return padding
