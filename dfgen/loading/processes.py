@@ -218,9 +218,8 @@ def shared_arrays(memory: mmap.mmap, layout: Layout) -> dict[str, npt.NDArray[An
         if dtype.hasobject:  # pointers mean nothing elsewhere: these travel in the reply
             arrays[name] = np.empty(shape, dtype)
             continue
-        flat = np.frombuffer(memory, dtype, prod(shape), offset)
-        arrays[name] = flat.reshape(shape)
-        offset += _aligned(flat.nbytes)
+        arrays[name] = np.frombuffer(memory, dtype, prod(shape), offset).reshape(shape)
+        offset += _aligned(arrays[name].nbytes)
     return arrays
 
 
