@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from dfgen.manifest.build import build_manifest as build_manifest
     from dfgen.manifest.io import read_manifest as read_manifest
     from dfgen.manifest.io import write_manifest as write_manifest
+    from dfgen.samples.albumentations import albumentations as albumentations
     from dfgen.samples.features import Array as Array
     from dfgen.samples.features import Boxes as Boxes
     from dfgen.samples.features import Bytes as Bytes
@@ -42,6 +43,7 @@ _HOME = {
     "Number": "dfgen.samples.tabular",
     "Sequence": "dfgen.training.sequence",
     "Text": "dfgen.samples.features",
+    "albumentations": "dfgen.samples.albumentations",
     "build_manifest": "dfgen.manifest.build",
     "read_manifest": "dfgen.manifest.io",
     "write_manifest": "dfgen.manifest.io",
@@ -64,6 +66,7 @@ __all__ = [
     "Number",
     "Sequence",
     "Text",
+    "albumentations",
     "build_manifest",
     "read_manifest",
     "write_manifest",
