@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dfgen.manifest.io import write_manifest as write_manifest
     from dfgen.manifest.resplit import split as split
     from dfgen.manifest.verify import verify as verify
+    from dfgen.samples.albumentations import albumentations as albumentations
     from dfgen.samples.features import Array as Array
     from dfgen.samples.features import Boxes as Boxes
     from dfgen.samples.features import Bytes as Bytes
@@ -45,6 +46,7 @@ _HOME = {
     "Number": "dfgen.samples.tabular",
     "Sequence": "dfgen.training.sequence",
     "Text": "dfgen.samples.features",
+    "albumentations": "dfgen.samples.albumentations",
     "build_manifest": "dfgen.manifest.build",
     "diff": "dfgen.manifest.compare",
     "read_manifest": "dfgen.manifest.io",
@@ -70,6 +72,7 @@ __all__ = [
     "Number",
     "Sequence",
     "Text",
+    "albumentations",
     "build_manifest",
     "diff",
     "read_manifest",

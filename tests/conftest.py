@@ -3,6 +3,7 @@
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ["NO_ALBUMENTATIONS_UPDATE"] = "1"  # or it asks the network for a newer version
 
 import cv2
 import numpy as np

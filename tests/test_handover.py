@@ -9,7 +9,7 @@ import pytest
 from watching import watcher
 
 import dfgen
-from dfgen.loading.metrics import Metrics
+from dfgen.loading.metrics import STAGES, Metrics
 from dfgen.training.callbacks import verdict
 
 pytestmark = pytest.mark.backend
@@ -119,7 +119,7 @@ def test_input_monitor_needs_a_sequence(frame):
 
 
 def metrics(**seconds):
-    stages = dict.fromkeys(("read", "decode", "resize", "transform", "consumer_wait"), 0.0)
+    stages = dict.fromkeys((*STAGES, "consumer_wait"), 0.0)
     return Metrics(stages | seconds, 0, 0, 0)
 
 

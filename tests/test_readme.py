@@ -31,7 +31,11 @@ def write_pets(folder):
         other.parent.mkdir(parents=True, exist_ok=True)
         cv2.imwrite(str(one), generator.integers(0, 256, (60, 80, 3), np.uint8))
         shutil.copy(one, other)
+        mask = folder / "masks" / f"{id}.png"
+        mask.parent.mkdir(exist_ok=True)
+        cv2.imwrite(str(mask), generator.integers(0, 3, (60, 80), np.uint8))
     labels = pd.DataFrame({"object_id": ids, "kind": kinds, "age": np.arange(40) / 4})
+    labels["weight"] = labels["age"] * 3
     labels.to_csv(folder / "labels.csv", index=False)
     files = [f"{kind}/{id}.jpg" for id, kind in zip(ids, kinds, strict=True)]
     pd.DataFrame({"file": files, "kind": kinds}).to_csv(folder / "listing.csv", index=False)

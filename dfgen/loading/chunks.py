@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,10 @@ from dfgen.errors import DfgenError, TransformError
 from dfgen.loading.metrics import IDLE, Watch
 from dfgen.loading.order import sample_rng
 from dfgen.samples.reader import SampleReader
+from dfgen.samples.spec import Spec
+
+_CHUNKS_PER_WORKER = 2  # of what is in the making, so that all workers have some until its end
+_CHUNK = 1 << 22  # bytes of a chunk made by a process, about: it has memory of its own for one
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 Rows = npt.NDArray[np.int64]
@@ -115,3 +120,28 @@ class Maker:
             return None
         id = self.reader.id(int(chunk.rows[place]))
         return sample_rng(self.seed, chunk.epoch, id, int(chunk.earlier[place]))
+
+
+def chunk_sizes(batch: int, depth: int, workers: int, row: int, processes: bool) -> tuple[int, int]:
+    """Return the rows of a chunk where all workers share a batch, and where many are under way.
+
+    The second is as large as it can be: of tiny images 16 rows take half as long again as 64.
+
+    Args:
+        batch: rows of a batch.
+        depth: how many are in the making.
+        workers: how many make them.
+        row: bytes of one.
+        processes: whether the workers are processes.
+    """
+    chunks = max(1, workers * _CHUNKS_PER_WORKER)
+    spread = -(-batch // chunks)
+    most = min(batch, batch * depth // chunks)
+    if processes:
+        most = min(most, _CHUNK // max(1, row))
+    return spread, max(spread, most)
+
+
+def row_bytes(specs: Mapping[str, Spec]) -> int:
+    """Return the bytes of one sample's arrays."""
+    return sum(prod(spec.shape) * spec.dtype.itemsize for spec in specs.values())

@@ -2,21 +2,21 @@
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from math import prod
 
 import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import ArgumentError, ReadTimeoutError
 from dfgen.loading.balance import Balance
+from dfgen.loading.batch_transforms import BatchTransform, batch_rng, tried
 from dfgen.loading.buckets import Buckets
 from dfgen.loading.buffers import Buffers
-from dfgen.loading.chunks import Chunk, Maker
+from dfgen.loading.chunks import Chunk, Maker, chunk_sizes, row_bytes
 from dfgen.loading.limits import Limits
-from dfgen.loading.making import Batch, Making
+from dfgen.loading.making import Arrays, Batch, Making
 from dfgen.loading.metrics import Metrics, total
 from dfgen.loading.order import whole
 from dfgen.loading.plan import Plan
@@ -29,9 +29,6 @@ from dfgen.samples.reader import SampleReader
 from dfgen.samples.spec import Spec
 
 Rows = npt.NDArray[np.int64]
-
-_CHUNKS_PER_WORKER = 2  # of what is in the making, so that all workers have some until its end
-_CHUNK = 1 << 22  # bytes of a chunk made by a process, about: it has memory of its own for one
 
 
 class Loader:
@@ -51,6 +48,8 @@ class Loader:
         shard: (index, count) of this host, which makes `batch_size / count` rows of each batch.
             With several, `plan` leaves out a short last batch.
         weights: float32 of shape (rows,), what each row counts in the loss, or None.
+        batch_transform: `batch_transform(batch, rng) -> batch` of a dict of arrays, in the thread
+            that finishes the batch; tried once, when the loader is made, on blank images.
         on_error: `"raise"`, or `"skip"`: a bad row keeps its place with zeros and weight 0, and
             the real rows of its batch weigh batch / real.
         problems: row -> why it is not to be read at all; needs `on_error="skip"`.
@@ -75,6 +74,7 @@ class Loader:
         drop_remainder: bool = False,
         shard: tuple[int, int] = (0, 1),
         weights: npt.NDArray[np.float32] | None = None,
+        batch_transform: BatchTransform | None = None,
         on_error: str = "raise",
         problems: Mapping[int, str] | None = None,
         workers: int | None = None,
@@ -92,22 +92,28 @@ class Loader:
         self.batch_size = batch_size
         self.shuffle = shuffle
         self.workers = usable_cpus() if workers is None else whole("workers", workers)
-        self.specs = reader.specs
         self._largest = reader.padding.specs(slice(None), reader.specs)
         self.problems: dict[int, str] = dict(problems or {})
         self._known = set(self.problems)
         self._weights = np.ones(rows, np.float32) if weights is None and skip else weights
         self._maker = Maker(reader, seed, skip)
         self._limits = limits or Limits()
-        self.depth = self._depth(whole("max_queue_size", max_queue_size, least=1))
         if not len(self.given):
             raise ArgumentError(
                 f"{rows:,} rows make no batch of batch_size={batch_size} with drop_remainder=True: "
                 "make the batches smaller, or keep the remainder"
             )
         self._set_order(RowOrder(rows, seed if shuffle else None, balance, buckets))
-        self._buffers = Buffers(self.specs)
-        self._spread, self._chunk = self._chunk_sizes(use_multiprocessing)
+        self._buffers = Buffers(reader.specs)
+        self._transform = None
+        if batch_transform is not None:
+            size = min(self.plan.size, rows)
+            self._transform = tried(batch_transform, reader, self._largest, size)
+        self.specs = self._transform.specs if self._transform else reader.specs
+        self.depth = self._depth(whole("max_queue_size", max_queue_size, least=1))
+        self._spread, self._chunk = chunk_sizes(
+            self.plan.size, self.depth, self.workers, row_bytes(self._largest), use_multiprocessing
+        )
         self._threads = self._start_workers(use_multiprocessing)
         self._use_multiprocessing = use_multiprocessing
         self._here = Here(self._maker)
@@ -120,23 +126,11 @@ class Loader:
     def _depth(self, max_queue_size: int) -> int:
         if self._limits.read_timeout is not None and not self.workers:
             raise ArgumentError("limits.read_timeout needs workers: with workers=0 nobody watches")
-        depth = self._limits.depth(self._row_bytes() * self.plan.size, max_queue_size)
+        size = row_bytes(self._largest)
+        if self._transform is not None:
+            size += self._transform.row_bytes  # both are there while it runs
+        depth = self._limits.depth(size * self.plan.size, max_queue_size)
         return depth if self.workers else 1
-
-    def _chunk_sizes(self, use_multiprocessing: bool) -> tuple[int, int]:
-        """Return the rows of a chunk where all workers share a batch, and where many are under way.
-
-        The second is as large as it can be: of tiny images 16 rows take half as long again as 64.
-        """
-        chunks = max(1, self.workers * _CHUNKS_PER_WORKER)
-        spread = -(-self.plan.size // chunks)
-        most = min(self.plan.size, self.plan.size * self.depth // chunks)
-        if use_multiprocessing:
-            most = min(most, _CHUNK // max(1, self._row_bytes()))
-        return spread, max(spread, most)
-
-    def _row_bytes(self) -> int:
-        return sum(prod(spec.shape) * spec.dtype.itemsize for spec in self._largest.values())
 
     def _start_workers(self, use_multiprocessing: bool) -> Threads | None:
         if use_multiprocessing and not self.workers:
@@ -233,7 +227,7 @@ class Loader:
         batch = Batch(self._buffers.batch(len(rows), specs), weights, rows, padding)
         size = self._spread if spread else self._chunk
         starts = range(0, len(rows), size)
-        making = Making(batch, (epoch, step), plan, pending=len(starts))
+        making = Making(batch, (epoch, step), plan, len(starts), self._transform_of(epoch, step))
         for start in starts:
             part = slice(start, start + size)
             known = self._known.intersection(rows[part].tolist()) if self._known else ()
@@ -244,13 +238,19 @@ class Loader:
                 self._threads.submit(task)
         return making
 
+    def _transform_of(self, epoch: int, step: int) -> Callable[[Arrays], Arrays] | None:
+        if self._transform is None:
+            return None
+        rng = batch_rng(self._maker.seed, epoch, step, self.plan.shard[0])
+        return partial(self._transform, rng=rng, where=f"batch {step} of epoch {epoch}")
+
     def _specs_of(self, epoch: int, step: int, plan: Plan, rows: Rows) -> Mapping[str, Spec] | None:
         """Return what a batch holds, where that depends on its rows: those of all hosts."""
         if not self.reader.padding.sizes:
             return None
         if plan.shard[1] > 1:
             rows = self.row_order.at(epoch, replace(plan, shard=(0, 1)).positions(step))[0]
-        return self.reader.padding.specs(rows, self.specs)
+        return self.reader.padding.specs(rows, self.reader.specs)
 
     def result(self, making: Making) -> Batch:
         """Wait for a batch in the making, and return it.

@@ -1,6 +1,7 @@
 """A batch, and a batch in the making."""
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -8,9 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.loading.chunks import Chunk
+from dfgen.loading.metrics import IDLE
 from dfgen.loading.plan import Plan
 from dfgen.loading.workers import Worker
 
+Arrays = dict[str, npt.NDArray[Any]]
 Position = tuple[int, int]
 """(epoch, step)"""
 
@@ -27,7 +30,7 @@ class Batch:
         skipped: places of samples that could not be made, and hold zeros.
     """
 
-    arrays: dict[str, npt.NDArray[Any]]
+    arrays: Arrays
     weights: npt.NDArray[np.float32] | None
     rows: npt.NDArray[np.int64]
     padding: int = 0
@@ -36,12 +39,16 @@ class Batch:
 
 @dataclass(eq=False)
 class Making:
-    """A batch in the making: `pending` chunks of it are still to be run."""
+    """A batch in the making: `pending` chunks of it are still to be run.
+
+    `transform`, if there is one, is run by whoever runs the last of them.
+    """
 
     batch: Batch
     position: Position
     plan: Plan
     pending: int
+    transform: Callable[[Arrays], Arrays] | None = None
     cancelled: bool = False
     _problems: dict[int, str] = field(default_factory=dict)
     _blanks: list[int] = field(default_factory=list)
@@ -60,8 +67,20 @@ class Making:
         worker.busy_with = None
         with self._lock:
             self.pending -= 1
-            if not self.pending:
-                self._done.set()
+            is_last = not self.pending
+        if is_last:
+            self._finish(worker)
+
+    def _finish(self, worker: Worker) -> None:
+        try:
+            if self.transform is not None and not (self._errors or self.cancelled):
+                worker.watch("batch_transform")
+                self.batch = replace(self.batch, arrays=self.transform(self.batch.arrays))
+                worker.watch(IDLE)
+        except BaseException as error:
+            worker.watch(IDLE)
+            self._errors[0] = error
+        self._done.set()
 
     def _run(self, chunk: Chunk, part: slice, worker: Worker) -> None:
         arrays = {name: array[part] for name, array in self.batch.arrays.items()}

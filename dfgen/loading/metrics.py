@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-STAGES = ("read", "decode", "resize", "transform")
-"""What a worker does with a row; a feature tells when a stage begins."""
+STAGES = ("read", "decode", "resize", "transform", "batch_transform")
+"""What a worker does with a row, or a batch; a feature tells when a stage begins."""
 
 IDLE = "idle"
 
@@ -45,9 +45,9 @@ class Metrics:
     """Totals since the Sequence was made.
 
     Args:
-        seconds: of all workers together, by stage: `read`, `decode`, `resize`, `transform`, and
-            `idle`, when the look-ahead was full; and `consumer_wait`, how long batches were waited
-            for.
+        seconds: of all workers together, by stage: `read`, `decode`, `resize`, `transform`,
+            `batch_transform`, and `idle`, when the look-ahead was full; and `consumer_wait`, how
+            long batches were waited for.
         samples: made.
         batches: handed out.
         bytes: read from files.

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 import warnings
 from collections import Counter
@@ -79,6 +80,7 @@ class Process:
                 chunk = replace(chunk, known={*chunk.known, *deadly})
                 continue
             self.watch.add(seconds, counts)
+            self.watch.since = time.perf_counter()  # the process has measured what was before
             if error is not None:
                 raise error
             for name, shared in shared_arrays(self._memory, _layout(arrays)).items():
@@ -216,9 +218,8 @@ def shared_arrays(memory: mmap.mmap, layout: Layout) -> dict[str, npt.NDArray[An
         if dtype.hasobject:  # pointers mean nothing elsewhere: these travel in the reply
             arrays[name] = np.empty(shape, dtype)
             continue
-        flat = np.frombuffer(memory, dtype, prod(shape), offset)
-        arrays[name] = flat.reshape(shape)
-        offset += _aligned(flat.nbytes)
+        arrays[name] = np.frombuffer(memory, dtype, prod(shape), offset).reshape(shape)
+        offset += _aligned(arrays[name].nbytes)
     return arrays
 
 
@@ -267,9 +268,9 @@ def main() -> None:
         blanks, error, objects = {}, None, {}
         try:
             watch("idle")
-            views = shared_arrays(memory, layout)
-            blanks = maker.fill(chunk, views, watch)
-            objects = {name: array for name, array in views.items() if array.dtype.hasobject}
+            arrays = shared_arrays(memory, layout)
+            blanks = maker.fill(chunk, arrays, watch)
+            objects = {name: array for name, array in arrays.items() if array.dtype.hasobject}
         except BaseException as raised:
             error = _portable(raised)
         pickle.dump((blanks, *watch.take(), error, objects), replies)

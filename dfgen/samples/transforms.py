@@ -44,7 +44,7 @@ def transformed(
         raise TransformError(f"the transform returned what is no array: {error}") from error
     for name, spec in expected.items():
         value = arrays[name]
-        if not _fits(value.shape, spec.shape) or value.dtype != spec.dtype:
+        if not fits(value.shape, spec.shape) or value.dtype != spec.dtype:
             raise TransformError(
                 f"the transform returned {name!r} as {value.dtype} of shape {value.shape}, "
                 f"expected {spec.dtype} of shape {spec.shape}"
@@ -57,7 +57,8 @@ def _as_array(value: object, spec: Spec) -> Values:
     return np.asarray(value, dtype=object if spec.dtype.hasobject else None)
 
 
-def _fits(shape: tuple[int, ...], expected: tuple[Any, ...]) -> bool:
-    if None not in expected:
-        return shape == expected
-    return len(shape) == len(expected) and shape[1:] == expected[1:]
+def fits(shape: tuple[int, ...], expected: tuple[Any, ...]) -> bool:
+    """Return whether a shape is the expected one, in which None stands for any length."""
+    return len(shape) == len(expected) and all(
+        wanted in (None, length) for length, wanted in zip(shape, expected, strict=True)
+    )

@@ -63,7 +63,7 @@ class Layout:
         return np.ascontiguousarray(np.moveaxis(array, -1, 1)) if self._turns(name) else array
 
     def _spec(self, name: str, spec: Spec) -> Spec:
-        return Spec((spec.shape[2], *spec.shape[:2]), spec.dtype) if self._turns(name) else spec
+        return Spec((spec.shape[-1], *spec.shape[:-1]), spec.dtype) if self._turns(name) else spec
 
     def _turns(self, name: str) -> bool:
         return name in self.images and keras.config.image_data_format() == "channels_first"

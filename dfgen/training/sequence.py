@@ -12,12 +12,14 @@ import numpy.typing as npt
 import pandas as pd
 
 from dfgen.errors import ArgumentError, ManifestError
+from dfgen.loading.batch_transforms import BatchTransform
 from dfgen.loading.buckets import PaddingShare
 from dfgen.loading.limits import Limits
 from dfgen.loading.loader import Loader
 from dfgen.loading.order import whole
 from dfgen.loading.receipts import Receipt
 from dfgen.loading.state import State, check_state, ids_digest, make_state
+from dfgen.samples.albumentations import Augmentation
 from dfgen.samples.features import Image
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.tabular import LABEL_MODES, one_of
@@ -80,6 +82,13 @@ class Sequence(Passes):
             scaling. `sample` is a dict of arrays: by its key in a dict x or y, else `image`,
             `mask`, `array`, `number`, `label`, `text`, `bytes`, `column`, numbered (`image_0`)
             where there are several; boxes are `boxes` and `labels`, or `key` and `key_labels`.
+        batch_transform: `batch_transform(batch, rng) -> batch`, in the worker thread that finishes
+            a batch: mixup, and whatever else needs several samples. `batch` is a dict of arrays
+            (batch, ...) by the names that `transform` sees, of what the model would get; weights
+            are left alone. dtypes and the shape of a sample may change: what comes out is learned
+            by one trial, before training, on blank images. `rng` depends on the seed, the epoch,
+            the step and the process of `shard`. It always runs in this process, and holds the GIL
+            where it is Python.
         on_error: `"raise"`, or `"skip"`: a bad row keeps its place with zeros and weight 0, is
             listed in `problems`, and the real rows of its batch (with `shard`, of this process's
             part of it) weigh batch / real. Keras's `metrics=` ignore weights: use
@@ -130,6 +139,7 @@ class Sequence(Passes):
         seed: int | None = 0,
         drop_remainder: bool = False,
         transform: Transform | None = None,
+        batch_transform: BatchTransform | None = None,
         on_error: str = "raise",
         workers: int | None = None,
         use_multiprocessing: bool = False,
@@ -160,6 +170,8 @@ class Sequence(Passes):
         self._binding, unread = with_sizes(self._columns, binding)
         files = self._binding.files
         column, paths = (columns_of(files.feature)[0], files.paths) if files else (None, None)
+        if isinstance(transform, Augmentation):
+            transform = transform.of(self._binding.parts)
         reader = SampleReader(
             ids_of(self._columns, id, column, paths), self._binding.parts, transform
         )
@@ -180,6 +192,7 @@ class Sequence(Passes):
             drop_remainder=drop_remainder,
             shard=resolve_shard(shard),
             weights=weights,
+            batch_transform=batch_transform,
             on_error=on_error,
             problems=problems,
             workers=workers,

@@ -1,0 +1,157 @@
+"""The user's transform of a batch: one trial tells what it makes, and every batch keeps to it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dfgen.errors import TransformError
+from dfgen.samples.reader import SampleReader
+from dfgen.samples.spec import Spec
+from dfgen.samples.transforms import fits
+
+Arrays = dict[str, npt.NDArray[Any]]
+BatchTransform = Callable[[Arrays, np.random.Generator], Arrays]
+
+
+def batch_rng(seed: int, epoch: int, step: int, host: int = 0) -> np.random.Generator:
+    """Return the random generator of one batch of one host, the same in whichever thread.
+
+    Its key is the first 16 bytes of BLAKE2b-512 of the text
+    "dfgen/batch-rng/1|{seed}|{epoch}|{step}|{host}", read as that of a sample is.
+
+    Example:
+        >>> batch_rng(0, 1, 2).random() == batch_rng(0, 1, 2).random()
+        True
+    """
+    digest = blake2b(f"dfgen/batch-rng/1|{seed}|{epoch}|{step}|{host}".encode()).digest()
+    return np.random.Generator(np.random.Philox(key=int.from_bytes(digest[:16], "little")))
+
+
+@dataclass(frozen=True)
+class TriedTransform:
+    """A batch transform, and what it gives back.
+
+    Args:
+        function: the user's.
+        specs: name -> shape and dtype of one sample, afterwards.
+        row_bytes: of one sample's arrays at their largest, afterwards.
+    """
+
+    function: BatchTransform
+    specs: dict[str, Spec]
+    row_bytes: int
+
+    def __call__(self, arrays: Arrays, rng: np.random.Generator, where: str) -> Arrays:
+        """Return a batch transformed.
+
+        Raises:
+            TransformError: it raised, or returned something else than at its trial.
+        """
+        found = _run(self.function, arrays, rng, where)
+        size = len(next(iter(arrays.values())))
+        for name, spec in self.specs.items():
+            value, shape = found[name], (size, *spec.shape)
+            if not fits(value.shape, shape) or value.dtype != spec.dtype:
+                raise TransformError(
+                    f"{where}: the batch_transform returned {name!r} as {value.dtype} of shape "
+                    f"{value.shape}, expected {spec.dtype} of shape {shape}, as it returned when "
+                    "it was tried before training"
+                )
+        return found
+
+
+def tried(
+    function: BatchTransform, reader: SampleReader, largest: Mapping[str, Spec], size: int
+) -> TriedTransform:
+    """Try a transform on a batch whose files are blank, so that none need be read.
+
+    Where batches differ in size it is tried on two sizes, and what differs then depends on them.
+
+    Args:
+        function: the user's.
+        reader: of the samples.
+        largest: name -> what one sample is at its largest.
+        size: samples of the batch.
+
+    Raises:
+        TransformError: it raised, or returned something else than a batch.
+    """
+    found = _trial(function, reader, largest, size)
+    shapes = {name: array.shape[1:] for name, array in found.items()}
+    if reader.padding.sizes:
+        other = _trial(function, reader, _larger(reader.specs, largest), size)
+        shapes = {name: _common(shape, other[name].shape[1:]) for name, shape in shapes.items()}
+    specs = {name: Spec(shapes[name], found[name].dtype) for name in reader.specs}
+    nbytes = sum(array.nbytes for array in found.values())
+    return TriedTransform(function, specs, nbytes // size)
+
+
+def _trial(
+    function: BatchTransform, reader: SampleReader, specs: Mapping[str, Spec], size: int
+) -> Arrays:
+    arrays = {
+        name: np.full((size, *spec.shape), spec.blank, spec.dtype) for name, spec in specs.items()
+    }
+    reader.gather(np.arange(size), arrays)
+    where = "trying it before training, on the labels of the first rows and blank images"
+    with np.errstate(all="ignore"):  # the mean of nothing, a deviation of 0
+        found = _run(function, arrays, batch_rng(0, 0, 0), where)
+    for name, value in found.items():
+        if value.shape[:1] != (size,):
+            raise TransformError(
+                f"{where}: the batch_transform returned {name!r} of shape {value.shape}, expected "
+                f"{size} samples, ({size}, ...)"
+            )
+    return found
+
+
+def _larger(specs: Mapping[str, Spec], largest: Mapping[str, Spec]) -> dict[str, Spec]:
+    """Return what is larger still, where it may be of any size."""
+
+    def shape(name: str) -> tuple[int, ...]:
+        pairs = zip(specs[name].shape, largest[name].shape, strict=True)
+        return tuple(known + 32 * (given is None) for given, known in pairs)
+
+    return {name: replace(spec, shape=shape(name)) for name, spec in specs.items()}
+
+
+def _common(ones: tuple[int, ...], others: tuple[int, ...]) -> tuple[int | None, ...]:
+    """Return a shape with None where two differ."""
+    if len(ones) != len(others):
+        return ones
+    return tuple(one if one == other else None for one, other in zip(ones, others, strict=True))
+
+
+def _run(function: BatchTransform, arrays: Arrays, rng: Any, where: str) -> Arrays:
+    try:
+        result = function(dict(arrays), rng)
+    except Exception as error:
+        raise TransformError(
+            f"{where}: the batch_transform raised {type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(result, dict) or result.keys() != arrays.keys():
+        got = list(result) if isinstance(result, dict) else type(result).__name__
+        raise TransformError(
+            f"{where}: the batch_transform returned {got}, expected a dict with the keys "
+            f"{list(arrays)}"
+        )
+    return {name: _array(name, value, arrays[name], where) for name, value in result.items()}
+
+
+def _array(name: str, value: Any, given: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
+    """Return an array that every backend can take: in one piece, and writable."""
+    try:
+        array = np.require(value, requirements=["C", "W", "E"])
+    except ValueError as error:
+        raise TransformError(
+            f"{where}: the batch_transform returned {name!r}, which is no array: {error}"
+        ) from error
+    if array.dtype != given.dtype and array.dtype.kind not in "biuf":
+        raise TransformError(
+            f"{where}: the batch_transform returned {name!r} as {array.dtype}, expected numbers"
+        )
+    return array

@@ -1,0 +1,199 @@
+"""Albumentations pipelines as transforms. That library is never imported from here."""
+
+import copy
+import os
+import pickle
+import random
+import threading
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dfgen.errors import ArgumentError
+from dfgen.samples.features import Boxes, Image, Mask
+from dfgen.samples.reader import Part, labels_of
+from dfgen.samples.transforms import Sample, Transform
+
+_KINDS = {"image": "image", "mask": "mask", "boxes": "bboxes"}
+"""dfgen's name of what a pipeline takes -> Albumentations's."""
+
+_BOXES = {"xyxy": "pascal_voc", "xywh": "coco", "rel_xyxy": "albumentations"}
+
+
+def albumentations(pipeline: Any) -> Transform:
+    """Return an Albumentations pipeline as a `transform` of a Sequence.
+
+    Use it for augmentation that Keras's layers do not have, and where masks and boxes must move
+    with their image. Every `Image`, `Mask` and `Boxes` goes through the pipeline together; all else
+    is left alone. The same row draws the same in the same epoch, for any workers: each thread or
+    process has a copy of the pipeline, which draws from the sample's `rng`, so a seed of the
+    pipeline itself is not used.
+
+    An image must come out as uint8, in the size of its `Image(size=...)`; what goes in is its
+    `load_size`, if it has one. Boxes need `bbox_params=A.BboxParams(...)`, whose limits apply
+    (`min_area`, ...); its format and label fields are set here. A box that is lost takes its label
+    with it. Where a pipeline moves beyond an image, masks get its `fill_mask`, 0 unless told.
+
+    Set NO_ALBUMENTATIONS_UPDATE=1 in the environment before you import Albumentations, or it asks
+    the network for a newer version. Worker processes are told so anyhow.
+
+    Args:
+        pipeline: an `albumentations.Compose` (`pip install "dfgen[albumentations]"`).
+
+    Raises:
+        ArgumentError: it is no such pipeline.
+
+    Example:
+        >>> pipeline = A.Compose([A.RandomCrop(224, 224), A.HorizontalFlip()])  # doctest: +SKIP
+        >>> image = dfgen.Image(size=(224, 224), load_size=(256, 256))
+        >>> dfgen.Sequence(df, x=image, transform=dfgen.albumentations(pipeline))
+    """
+    methods = all(callable(getattr(pipeline, name, None)) for name in _NEEDED)
+    if isinstance(pipeline, type) or not methods:
+        raise ArgumentError(
+            "pipeline must be an albumentations.Compose([...]) of version 2.0.8 or later, got "
+            f"{pipeline!r}"
+        )
+    return Augmentation(pipeline)
+
+
+_NEEDED = ("__call__", "set_random_state", "add_targets")
+
+
+@dataclass(frozen=True)
+class _Target:
+    """An array of the sample, and what it is to a pipeline.
+
+    Args:
+        name: of the array.
+        kind: `"image"`, `"mask"` or `"bboxes"`.
+        key: its name in the pipeline, which wants one of each kind to have the kind's name.
+        format: of boxes.
+    """
+
+    name: str
+    kind: str
+    key: str
+    format: str
+
+    def given(self, sample: Sample) -> Any:
+        """Return what the pipeline gets; behind its coordinates each box has its number."""
+        value = sample[self.name]
+        if self.kind == "bboxes":
+            return np.column_stack([value, np.arange(len(value))])
+        return value[..., 0] if self.kind == "mask" else value
+
+    def put(self, made: Any, sample: Sample) -> None:
+        """Put what the pipeline has made into the sample."""
+        if self.kind == "bboxes":
+            made = np.reshape(made, (-1, 5)) if len(made) else np.empty((0, 5))
+            sample[self.name] = made[:, :4].astype(np.float32)
+            labels = labels_of(self.name)
+            sample[labels] = sample[labels][made[:, 4].astype(int)]
+        else:
+            sample[self.name] = made if np.ndim(made) == 3 else np.asarray(made)[..., None]
+
+
+class Augmentation:
+    """A pipeline as a transform; `albumentations` makes it.
+
+    Args:
+        pipeline: of Albumentations. It is never run itself: each thread runs a copy.
+        targets: the arrays that go through it; by their names where it is not told.
+    """
+
+    def __init__(self, pipeline: Any, targets: tuple[_Target, ...] = ()) -> None:
+        self._pipeline = pipeline
+        self._targets = targets
+        self._local = threading.local()
+
+    def of(self, parts: Iterable[Part]) -> "Augmentation":
+        """Return the same for samples of these parts.
+
+        Raises:
+            ArgumentError: the pipeline cannot take them.
+        """
+        kinds = {Image: "image", Mask: "mask", Boxes: "boxes"}
+        features = [(part.name, part.feature) for part in parts if type(part.feature) in kinds]
+        targets = _targets(
+            (name, kinds[type(feature)], getattr(feature, "format", ""))
+            for name, feature in features
+        )
+        return self._told(targets)
+
+    def _told(self, targets: tuple[_Target, ...]) -> "Augmentation":
+        return Augmentation(_prepared(self._pipeline, targets), targets)
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        """Run the pipeline on one sample."""
+        own = self._local
+        if not self._targets:  # a transform of the user's own calls it
+            if not hasattr(own, "told"):
+                own.told = self._told(_targets((name, name, "xyxy") for name in sample))
+            return own.told(sample, rng)  # type: ignore[no-any-return]
+        if not hasattr(own, "pipeline"):
+            own.pipeline = copy.deepcopy(self._pipeline)
+        # one stream for all: seeds would have each transform of the pipeline draw the same
+        own.pipeline.set_random_state(rng, random.Random(int(rng.integers(2**63))))
+        made = own.pipeline(**{target.key: target.given(sample) for target in self._targets})
+        for target in self._targets:
+            target.put(made[target.key], sample)
+        return sample
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        import cloudpickle
+
+        return _restored, (cloudpickle.dumps(self._pipeline), self._targets)
+
+    def __repr__(self) -> str:
+        return f"dfgen.albumentations({self._pipeline!r})"
+
+
+def _restored(pipeline: bytes, targets: tuple[_Target, ...]) -> Augmentation:
+    """Unpickle, which imports Albumentations, without having it ask the network for its version."""
+    os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
+    return Augmentation(pickle.loads(pipeline), targets)
+
+
+def _targets(named: Iterable[tuple[str, str, str]]) -> tuple[_Target, ...]:
+    """Return the targets among arrays: their names, kinds (maybe numbered), and formats."""
+    found: list[_Target] = []
+    for name, kind, format in named:
+        kind = _KINDS.get(kind.rstrip("0123456789").rstrip("_"), "")
+        if kind:
+            is_first = all(target.kind != kind for target in found)
+            found.append(_Target(name, kind, kind if is_first else name, format))
+    return tuple(found)
+
+
+def _prepared(pipeline: Any, targets: tuple[_Target, ...]) -> Any:
+    """Return a copy of a pipeline that takes the targets.
+
+    Raises:
+        ArgumentError: it cannot take them.
+    """
+    if not any(target.kind == "image" for target in targets):
+        raise ArgumentError(
+            "dfgen.albumentations(...) needs an image among x and y; called from another "
+            "transform, one that is named image, image_0, ..."
+        )
+    pipeline = copy.deepcopy(pipeline)
+    boxes = {target.name: target.format for target in targets if target.kind == "bboxes"}
+    if len(set(boxes.values())) > 1:
+        raise ArgumentError(f"dfgen.albumentations(...) needs all boxes in one format, got {boxes}")
+    processor = pipeline.processors.get("bboxes")
+    if boxes and processor is None:
+        raise ArgumentError(
+            f"{next(iter(boxes))!r} are boxes, which the Albumentations pipeline does not take: "
+            'write A.Compose([...], bbox_params=A.BboxParams("pascal_voc"))'
+        )
+    if processor is not None:
+        processor.params.label_fields = None
+        processor.params.format = _BOXES[next(iter(boxes.values()), "xyxy")]
+    with warnings.catch_warnings():  # within a OneOf of pixels alone, that it moves no boxes
+        warnings.simplefilter("ignore", UserWarning)
+        pipeline.add_targets({t.key: t.kind for t in targets if t.key != t.kind})
+    return pipeline

@@ -1,0 +1,326 @@
+"""batch_transform: the same batches whoever makes them, and what it may give back."""
+
+import keras
+import numpy as np
+import pandas as pd
+import pytest
+import sized
+
+import dfgen
+from dfgen.errors import TransformError
+from dfgen.loading.batch_transforms import batch_rng
+
+TRIED = "trying it before training, on the labels of the first rows and blank images: "
+
+
+def sequence(df, batch_transform, **options):
+    given = {"image_size": (4, 4), "batch_size": 16, "workers": 2, **options}
+    return dfgen.Sequence(df, batch_transform=batch_transform, **given)
+
+
+def mixup(batch, rng):
+    """Labels become soft, images float16."""
+    share, other = rng.beta(0.4, 0.4), rng.permutation(len(batch["label"]))
+    soft = np.eye(2, dtype=np.float32)[batch["label"]]
+    image = batch["image"].astype(np.float16)
+    return {
+        "image": share * image + (1 - share) * image[other],
+        "label": share * soft + (1 - share) * soft[other],
+    }
+
+
+def draw(batch, rng):
+    """Labels become what was drawn, one number a sample."""
+    return batch | {"label": rng.integers(2**40, size=len(batch["label"]))}
+
+
+def same(ones, others):
+    ones, others = list(ones), list(others)
+    assert len(ones) == len(others)
+    for one, other in zip(ones, others, strict=True):
+        for a, b in zip(keras.tree.flatten(one), keras.tree.flatten(other), strict=True):
+            assert a.dtype == b.dtype
+            np.testing.assert_array_equal(a, b)
+
+
+def drawn(seq):
+    return [y[0] for _, y in seq]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"workers": 1}, {"workers": 7}, {"workers": 2, "use_multiprocessing": True}],
+    ids=["1 thread", "7 threads", "2 processes"],
+)
+def test_batches_are_the_same_for_any_workers(frame, options):
+    with sequence(frame(120), mixup, workers=0) as one, sequence(frame(120), mixup, **options) as b:
+        for _ in range(2):
+            same(one, b)
+
+
+def test_a_batch_asked_for_by_itself_is_that_of_the_pass(frame):
+    with sequence(frame(40), mixup) as seq:
+        batches = list(sequence(frame(40), mixup))
+        same((seq[i] for i in (2, 0, 1)), (batches[i] for i in (2, 0, 1)))
+
+
+def test_each_batch_epoch_seed_and_process_draws_for_itself(frame):
+    with sequence(frame(40), draw) as seq:
+        found = drawn(seq) + drawn(seq)
+    for options in ({"seed": 1}, {"shard": (0, 2)}, {"shard": (1, 2)}):
+        with sequence(frame(40), draw, **options) as seq:
+            found += [seq[0][1][0]]
+    assert len(set(found)) == len(found) - 1  # the first of two processes draws as one alone would
+
+
+def test_the_generator_is_the_one_documented():
+    assert batch_rng(0, 1, 2).random() == 0.681419085003446
+    assert batch_rng(0, 1, 2, 3).random() == 0.13683477013215206
+
+
+def test_after_a_resume_the_batches_are_those_that_were_to_come(frame):
+    with sequence(frame(64), mixup) as whole, sequence(frame(64), mixup) as resumed:
+        passes = iter(whole)
+        next(passes)
+        state = whole.state_dict()
+        resumed.load_state_dict(state)
+        same(passes, resumed)
+
+
+def test_dtypes_and_shapes_of_samples_may_change(frame):
+    with sequence(frame(40), mixup) as seq:
+        x, y = seq[2]
+        assert (x.shape, x.dtype, y.shape, y.dtype) == (
+            (8, 4, 4, 3),
+            np.float16,
+            (8, 2),
+            np.float32,
+        )
+        assert "image 4x4x3 float16, label 2 float32" in repr(seq)
+        tensor, _ = seq.get_tf_dataset().element_spec
+        assert (tensor.shape.as_list(), tensor.dtype.name) == ([None, 4, 4, 3], "float16")
+
+
+def test_a_model_trains_on_soft_labels_with_weights(frame):
+    df = frame(40).assign(weight=np.arange(40) / 40)
+    model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(2, "softmax")])
+    model.compile("sgd", "categorical_crossentropy", weighted_metrics=["accuracy"])
+    with sequence(df, mixup, y="label", sample_weight="weight") as seq:
+        history = model.fit(seq, epochs=2, verbose=0)
+        _, _, weights = seq[0]
+    assert np.isfinite(history.history["loss"]).all()
+    assert len(set(weights.tolist())) == 16
+
+
+def test_what_it_makes_is_in_one_piece_and_writable(frame):
+    def turned(batch, rng):
+        label = np.broadcast_to(np.float32(1), batch["label"].shape)
+        return {"image": batch["image"][:, ::-1], "label": label}
+
+    with sequence(frame(16), turned) as seq:
+        for array in seq[0]:
+            assert array.flags.c_contiguous
+            assert array.flags.writeable
+
+
+@pytest.mark.parametrize("size", [4, 64])
+def test_batches_that_are_kept_stay_as_they_were(frame, size):
+    def in_place(batch, rng):
+        batch["image"] += np.uint8(1)
+        return batch
+
+    with sequence(frame(120), in_place, image_size=(size, size), shuffle=False) as seq:
+        kept = [x[:, 0, 0] for x, _ in seq]  # red is the row, green row // 256, blue 0
+        for _ in range(2):
+            same(seq, [(x, y) for x, y in seq])
+    np.testing.assert_array_equal(np.concatenate(kept)[:, 0], np.arange(120) + 1)
+    np.testing.assert_array_equal(np.concatenate(kept)[:, 1:], np.ones((120, 2)))
+
+
+def test_a_skipped_row_keeps_its_weight_of_0(frame, tmp_path):
+    df = frame(32)
+    df.loc[3, "path"] = str(tmp_path / "missing.png")
+    with sequence(df, mixup, on_error="skip", shuffle=False) as seq:
+        _, y, weights = seq[0]
+    assert weights[3] == 0
+    np.testing.assert_allclose(np.delete(weights, 3), 16 / 15)
+    assert y.shape == (16, 2)
+
+
+def test_the_trial_sees_labels_of_the_frame_and_reads_no_file(frame, tmp_path):
+    seen = []
+
+    def looks(batch, rng):
+        seen.append({name: array.copy() for name, array in batch.items()})
+        return batch
+
+    df = frame(10).assign(path=[f"{tmp_path}/{row}.png" for row in range(10)])
+    with dfgen.Sequence(df, {"one": dfgen.Image(size=(4, 4))}, batch_transform=looks):
+        (batch,) = seen
+    assert batch["one"].shape == (10, 4, 4, 3)
+    assert not batch["one"].any()
+    assert batch["label"].tolist() == [0, 1] * 5
+
+
+def test_its_time_is_told_as_a_stage_of_its_own(frame):
+    for options in ({}, {"use_multiprocessing": True, "workers": 1}):
+        with sequence(frame(32), mixup, **options) as seq:
+            list(seq)
+            assert seq.metrics.seconds["batch_transform"] > 0
+
+
+def test_memory_counts_what_it_makes_beside_what_it_gets(frame):
+    def float64(batch, rng):
+        return batch | {"image": batch["image"].astype(float)}
+
+    limits = dfgen.Limits(memory=16 * (48 + 4) * 2)
+    sequence(frame(32), lambda batch, rng: batch, limits=limits).close()
+    with pytest.raises(dfgen.DfgenError, match=r"^one batch takes 7,040 bytes, more than"):
+        sequence(frame(32), float64, limits=limits)
+
+
+def broken(batch, rng):
+    raise KeyError("no such thing")
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (broken, "raised KeyError: 'no such thing'"),
+        (lambda batch, rng: None, "returned NoneType, expected a dict with the keys "
+         "['image', 'label']"),
+        (lambda batch, rng: {"image": batch["image"]}, "returned ['image'], expected a dict with "
+         "the keys ['image', 'label']"),
+        (lambda batch, rng: batch | {"label": [[1], [1, 2]]}, "returned 'label', which is no "
+         "array: setting an array element with a sequence. The requested array has an "
+         "inhomogeneous shape after 1 dimensions. The detected shape was (2,) + inhomogeneous "
+         "part."),
+        (lambda batch, rng: batch | {"label": None}, "returned 'label' as object, expected "
+         "numbers"),
+        (lambda batch, rng: batch | {"label": batch["label"][1:]}, "returned 'label' of shape "
+         "(15,), expected 16 samples, (16, ...)"),
+        (lambda batch, rng: batch | {"label": np.float32(1)}, "returned 'label' of shape (), "
+         "expected 16 samples, (16, ...)"),
+    ],
+)  # fmt: skip
+def test_a_wrong_one_is_refused_before_training(frame, function, message):
+    with pytest.raises(TransformError) as error:
+        sequence(frame(32), function)
+    assert str(error.value) == f"{TRIED}the batch_transform {message}"
+
+
+def later(change):
+    """A transform that is right at its trial and wrong where there are pixels."""
+    return lambda batch, rng: change(batch) if batch["image"].any() else batch
+
+
+@pytest.mark.parametrize("options", [{"workers": 0}, {}, {"use_multiprocessing": True}])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda batch: broken(batch, None), "raised KeyError: 'no such thing'"),
+        (lambda batch: {}, "returned [], expected a dict with the keys ['image', 'label']"),
+        (lambda batch: batch | {"label": np.ones(16)}, "returned 'label' as float64 of shape "
+         "(16,), expected int32 of shape (16,), as it returned when it was tried before training"),
+        (lambda batch: batch | {"image": batch["image"][:, 1:]}, "returned 'image' as uint8 of "
+         "shape (16, 3, 4, 3), expected uint8 of shape (16, 4, 4, 3), as it returned when it was "
+         "tried before training"),
+    ],
+)  # fmt: skip
+def test_one_that_goes_wrong_later_names_the_batch(frame, options, change, message):
+    seq = sequence(frame(32), later(change), shuffle=False, **options)
+    with seq, pytest.raises(TransformError) as error:
+        seq[1]
+    assert str(error.value) == f"batch 1 of epoch 0: the batch_transform {message}"
+
+
+def test_a_trial_of_numbers_warns_of_nothing(frame):
+    def standardized(batch, rng):
+        pixels = batch["image"].astype(np.float32)
+        return batch | {"image": (pixels - pixels.mean()) / pixels.std()}
+
+    sequence(frame(16), standardized).close()
+
+
+def test_inputs_alone_and_numbers_alone_are_batches_too():
+    df = pd.DataFrame({"id": range(10), "number": np.arange(10.0), "other": np.arange(10.0)})
+    with dfgen.Sequence(df, {"a": "number", "b": "other"}, label_mode=None, batch_size=4,
+                        shuffle=False, batch_transform=lambda batch, rng: batch | {
+                            "a": batch["a"] + batch["b"]}) as seq:  # fmt: skip
+        assert [x["a"].tolist() for (x,) in seq] == [[0, 2, 4, 6], [8, 10, 12, 14], [16, 18]]
+
+
+def test_boxes_are_two_arrays_of_it_too(frame):
+    def mirrored(batch, rng):
+        assert sorted(batch) == ["boxes", "image", "labels"]
+        boxes, there = batch["boxes"], (batch["labels"] >= 0)[..., None]
+        batch["boxes"] = np.where(
+            there, [4, 0, 4, 0] + boxes[..., [2, 1, 0, 3]] * [-1, 1, -1, 1], -1
+        )
+        return batch | {"image": batch["image"][:, :, ::-1]}
+
+    df = frame(6).assign(boxes=[[[0, 1, 1, 3]]] * 6, labels=[[1]] * 6)
+    boxes = dfgen.Boxes(max_boxes=2)
+    image = dfgen.Image(size=(4, 4))
+    with dfgen.Sequence(df, image, boxes, batch_size=4, batch_transform=mirrored) as seq:
+        for _, y in seq:
+            assert (y["boxes"] == [[3, 1, 4, 3], [-1] * 4]).all()
+            assert (y["labels"] == [1, -1]).all()
+
+
+def test_element_spec_tells_what_it_makes_and_text_passes(frame):
+    with dfgen.Sequence(
+        frame(20).assign(word=["abc"] * 20),
+        {"image": dfgen.Image(size=(4, 4)), "text": dfgen.Text("word")},
+        {"label": "label"},
+        batch_transform=mixup_images_alone,
+        batch_size=8,
+    ) as seq:
+        x, _ = seq[2]
+        assert (x["image"].dtype, x["text"].tolist()) == (np.float32, ["abc"] * 4)
+        inputs, _ = seq.element_spec
+        assert (inputs["image"].shape[1:], inputs["image"].dtype) == ((4, 4, 3), "float32")
+
+
+def mixup_images_alone(batch, rng):
+    return batch | {"image": batch["image"].astype(np.float32)}
+
+
+@pytest.fixture(scope="module")
+def sized_frame(tmp_path_factory):
+    return sized.manifest_of(sized.write_images(tmp_path_factory.mktemp("sized")))
+
+
+def test_batches_of_different_sizes_keep_what_is_different(sized_frame):
+    """Sizes that the images have are open in its specs, those that it makes itself are not."""
+
+    def thumbnails(batch, rng):
+        image = batch["image"][:, ::-1].astype(np.float32)
+        label = np.repeat(image.mean(axis=(1, 2)), 2, axis=1)
+        return batch | {"image": image, "label": label}
+
+    with (
+        sized.sequence(sized_frame, batch_transform=thumbnails) as seq,
+        sized.sequence(sized_frame) as plain,
+    ):
+        assert [(spec.shape, spec.dtype) for spec in seq.element_spec] == [
+            ((None, None, None, 3), "float32"),
+            ((None, 6), "float32"),
+        ]
+        for (x, _), (x0, _) in zip(seq, plain, strict=True):
+            np.testing.assert_array_equal(x, x0[:, ::-1])
+
+
+def test_sizes_and_masks_of_padding_go_through_it(sized_frame):
+    seen = []
+
+    def looks(batch, rng):
+        seen.append({name: array.shape for name, array in batch.items()})
+        return batch
+
+    image = dfgen.Image(size=None, extra="padding_mask")
+    with sized.sequence(sized_frame, image, batch_transform=looks) as seq:
+        x, _ = seq[0]
+    height, width = x["images"].shape[1:3]
+    assert seen[-1]["image_padding_mask"] == (4, height, width, 1)
+    assert len(seen) == 3  # two trials, and the batch
