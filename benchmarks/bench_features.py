@@ -96,7 +96,8 @@ def filled(frame: pd.DataFrame, x: object, y: object = None) -> Callable[[], int
     reader = sequence._loader.reader
     out = {name: np.empty((16, *spec.shape), spec.dtype) for name, spec in reader.specs.items()}
     maker, watch = Maker(reader, seed=0, skip=False), Watch()
-    chunks = cycle([Chunk(0, rows) for rows in np.arange(len(frame)).reshape(-1, 16)])
+    batches = np.arange(len(frame)).reshape(-1, 16)
+    chunks = cycle([Chunk(0, rows, np.zeros_like(rows)) for rows in batches])
 
     def run() -> int:
         for chunk in islice(chunks, CHUNKS):
