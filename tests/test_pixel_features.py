@@ -161,8 +161,9 @@ def test_a_row_that_is_skipped_has_no_boxes(scenes, tmp_path):
     df = scenes.copy()
     df.loc[3, "mask"] = f"{tmp_path}/gone.png"
     seq = sequence(df, IMAGE, [MASK, BOXES], on_error="skip", shuffle=False)
-    x, (mask, boxes), weights = seq[0]
-    assert weights.tolist() == pytest.approx([4 / 3] * 3 + [0])
+    x, (mask, boxes), (of_pixels, of_boxes) = seq[0]
+    assert of_pixels.shape == (4, 1, 1) and of_boxes["boxes"].shape == (4, 1)
+    assert of_pixels.ravel().tolist() == pytest.approx([4 / 3] * 3 + [0])
     assert not x[3].any() and not mask[3].any()
     assert (boxes["boxes"][3] == -1).all() and (boxes["labels"][3] == -1).all()
     assert seq.problems["problem"].tolist() == [

@@ -302,6 +302,14 @@ def test_rows_whose_facts_name_a_problem_are_refused_or_skipped(frame):
     assert seq.problems["id"].tolist() == [2, 3]
 
 
+def test_a_sample_weight_that_is_not_finite_is_refused(frame):
+    df = frame(8).assign(w=1.0)
+    df.loc[3, "w"] = np.inf
+    with pytest.raises(dfgen.errors.ManifestError) as error:
+        dfgen.Sequence(df, y="label", sample_weight="w")
+    assert str(error.value) == 'sample_weight="w" is inf in row 3: expected finite numbers'
+
+
 # -- wrong input -------------------------------------------------------------------------------
 
 COLUMNS = "Columns: id, path, label."
@@ -316,6 +324,17 @@ COLUMNS = "Columns: id, path, label."
         ),
         ({"x": "file"}, f'x="file" is not a column of the manifest. {COLUMNS}'),
         ({"sample_weight": "w"}, f'sample_weight="w" is not a column of the manifest. {COLUMNS}'),
+        (
+            {"sample_weight": [1.0]},
+            f"sample_weight=[1.0] is not a column of the manifest. {COLUMNS}",
+        ),
+        ({"id": ["id"]}, f"id=['id'] is not a column of the manifest. {COLUMNS}"),
+        ({"class_names": "ab"}, "class_names must be distinct names, got 'ab'"),
+        (
+            {"class_names": {"odd": 0, "even": 1}},
+            "class_names must be a list, whose order gives the classes their numbers, got "
+            "{'odd': 0, 'even': 1}",
+        ),
         ({"id": "idd"}, f'id="idd" is not a column of the manifest. {COLUMNS} Did you mean "id"?'),
         (
             {"y": 3},

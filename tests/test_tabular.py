@@ -215,6 +215,10 @@ def test_a_missing_class_of_one_row(missing):
          "label_mode must be one of ('int', 'categorical', 'binary'), got 'onehot'"),
         ({"class_names": "ab"}, "class_names must be distinct names, got 'ab'"),
         ({"class_names": ("a", "a")}, "class_names must be distinct names, got ('a', 'a')"),
+        (
+            {"class_names": {"a"}},
+            "class_names must be a list, whose order gives the classes their numbers, got {'a'}",
+        ),
         ({"class_names": ()}, "class_names must be distinct names, got ()"),
         ({"class_names": [{"left": 1}]},
          "column 'kind' holds {'left': 1}, Category needs text, numbers or booleans: "

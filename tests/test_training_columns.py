@@ -306,3 +306,57 @@ def test_a_sequential_model_takes_one_input(df):
     made.compile("sgd", LOSS["kind"])
     with sequence(df, X["vector"], "kind") as seq:
         made.fit(seq, verbose=0)
+
+
+def of_pixels(df, **options):
+    """Return a Sequence of masks and classes, whose rows weigh as `df` says, and its model."""
+    y = {"mask": dfgen.Mask("mask"), "kind": "kind"}
+    seq = dfgen.Sequence(df, X["image"], y, batch_size=4, shuffle=False, workers=0, **options)
+    keras.utils.set_random_seed(0)
+    pixels = keras.Input((4, 4, 3))
+    dense = keras.layers.Dense(3)(keras.layers.Flatten()(pixels))
+    heads = {"mask": keras.layers.Dense(3)(pixels), "kind": dense}
+    made = keras.Model(pixels, heads)
+    losses = dict.fromkeys(heads, LOSS["kind"])
+    made.compile("sgd", losses, weighted_metrics={name: ["accuracy"] for name in heads})
+    return seq, made
+
+
+def test_rows_weigh_in_a_loss_of_pixels_as_in_any_other(df):
+    """Batches are as long as images are wide: NumPy would take one for the other."""
+    seq, made = of_pixels(df.assign(weight=[0.0, 0.0, 0.0, 4.0] * 8), sample_weight="weight")
+    assert [spec.shape for spec in seq.element_spec[2].values()] == [(None, 1, 1), (None,)]
+    assert {name: w.shape for name, w in seq[0][2].items()} == {"mask": (4, 1, 1), "kind": (4,)}
+    only, same = of_pixels(df.iloc[3::4])
+    weighed = made.evaluate(seq, verbose=0, return_dict=True)
+    for name, value in same.evaluate(only, verbose=0, return_dict=True).items():
+        assert weighed[name] == pytest.approx(value, rel=1e-5), name
+
+
+def test_a_bad_row_does_not_count_in_a_loss_of_pixels(df):
+    df = df.iloc[:4].assign(path=["gone.png", *df["path"][1:4]])
+    seq, made = of_pixels(df, on_error="skip")
+    only, same = of_pixels(df.iloc[1:])
+    found, expected = (m.evaluate(s, verbose=0) for m, s in ((made, seq), (same, only)))
+    assert found == pytest.approx(expected, rel=1e-5)
+
+
+def test_weights_of_pixels_alone_are_not_nested(df):
+    boxes = dfgen.Boxes(max_boxes=3)
+    for y, shape in ((dfgen.Mask("mask"), (8, 1, 1)), ({"m": dfgen.Mask("mask")}, (8, 1, 1)),
+                     (boxes, (8, 1)), (["kind", "a"], (8,))):  # fmt: skip
+        assert sequence(df, X["image"], y, on_error="skip")[0][2].shape == shape
+
+
+def test_weights_that_keras_would_not_find_are_refused(df):
+    seq, made = of_pixels(df, sample_weight="weight")
+    listed = keras.Model(made.input, [made.output["mask"], made.output["kind"]])
+    listed.output_names = ["mask", "kind"]
+    listed.compile("sgd", [LOSS["kind"]] * 2)
+    with pytest.raises(dfgen.errors.ArgumentError) as error:
+        listed.fit(seq, verbose=0)
+    assert str(error.value) == (
+        "each target has weights of its own here, as pixels and rows weigh in different shapes, "
+        "and Keras finds them only where y and the outputs of the model are both dicts or both "
+        "lists: the outputs are a list"
+    )

@@ -23,6 +23,18 @@ def one_of(name: str, value: object, allowed: Iterable[object]) -> None:
         raise ArgumentError(f"{name} must be one of {tuple(allowed)}, got {value!r}")
 
 
+def in_order(class_names: Any) -> tuple[object, ...]:
+    """Return class names as a tuple; refuse what has no order, or is no names."""
+    if isinstance(class_names, set | frozenset | Mapping):
+        raise ArgumentError(
+            "class_names must be a list, whose order gives the classes their numbers, got "
+            f"{class_names!r}"
+        )
+    if isinstance(class_names, str) or not isinstance(class_names, Iterable):
+        raise ArgumentError(f"class_names must be distinct names, got {class_names!r}")
+    return tuple(class_names)
+
+
 def number_dtype(dtype: object) -> str:
     """Return the name of a NumPy dtype of numbers, or refuse it."""
     try:
@@ -167,10 +179,10 @@ class Category:
         one_of("label_mode", self.label_mode, LABEL_MODES)
         if self.class_names is None:
             return
-        names = tuple(self.class_names) if isinstance(self.class_names, Iterable) else ()
+        names = in_order(self.class_names)
         if not all(isinstance(name, Hashable) for name in names):
             raise ArgumentError(_no_classes(self.column, shown(names)))
-        if isinstance(self.class_names, str) or not names or len(set(names)) < len(names):
+        if not names or len(set(names)) < len(names):
             raise ArgumentError(f"class_names must be distinct names, got {self.class_names!r}")
         if self.label_mode == "binary" and len(names) != 2:
             raise ArgumentError(

@@ -140,7 +140,7 @@ def columns_of(feature: Feature) -> tuple[str, ...]:
     return (feature.column,)
 
 
-def default_y(columns: Columns, used: set[str | None]) -> str | None:
+def default_y(columns: Columns, used: set[str]) -> str | None:
     """Return the one column that can only be the label, or None where there is none."""
     names = [name for name in label_columns(columns.names) if name not in used]
     if len(names) > 1:
@@ -231,7 +231,7 @@ class Binding:
 
 
 def bind(
-    columns: Columns, x: Tree, y: Tree, options: Options, taken: set[str | None], root: str | None
+    columns: Columns, x: Tree, y: Tree, options: Options, taken: set[str], root: str | None
 ) -> Binding:
     """Turn x and y as a user gives them into features with the values of every row.
 

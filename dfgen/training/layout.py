@@ -1,6 +1,6 @@
 """How the arrays of a batch are nested for a model."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,10 +8,11 @@ import keras
 import numpy as np
 
 from dfgen.loading.making import Batch
-from dfgen.samples.features import Image, Mask, Spec
+from dfgen.samples.features import Boxes, Image, Mask, Spec
 from dfgen.samples.padding import extra_of
+from dfgen.samples.reader import Part
 from dfgen.training.binding import Binding
-from dfgen.training.trees import map_leaves
+from dfgen.training.trees import leaves, map_leaves
 
 
 @dataclass(frozen=True)
@@ -22,12 +23,14 @@ class Layout:
         x, y: names of arrays, nested as the model's inputs and targets; y may be None.
         images: names of the arrays that follow `keras.config.image_data_format()`.
         weighted: whether every batch has weights.
+        loss_axes: name of an array of y -> the axes that its loss has beside that of the batch.
     """
 
     x: Any
     y: Any
     images: frozenset[str]
     weighted: bool
+    loss_axes: Mapping[str, int]
 
     def batch(self, batch: Batch) -> tuple[Any, ...]:
         """Return (x,), (x, y) or (x, y, weights), always the same of them."""
@@ -35,17 +38,21 @@ class Layout:
         if not self.weighted:
             return nested
         weights = batch.weights
-        return *nested, np.ones(len(batch.rows), np.float32) if weights is None else weights
+        weights = np.ones(len(batch.rows), np.float32) if weights is None else weights
+        return *nested, self._weights(lambda axes: weights.reshape(-1, *[1] * axes))
 
     def specs(self, specs: Mapping[str, Spec]) -> tuple[Any, ...]:
         """Return the Spec of every array, nested as the batches are."""
         nested = self._nest({name: self._spec(name, spec) for name, spec in specs.items()})
-        return (*nested, Spec((), np.dtype(np.float32))) if self.weighted else nested
+        if not self.weighted:
+            return nested
+        return *nested, self._weights(lambda axes: Spec((1,) * axes, np.dtype(np.float32)))
 
     def element_spec(self, specs: Mapping[str, Spec]) -> tuple[Any, ...]:
         """Return the KerasTensor of every array, nested as the batches are."""
         names = {name: name for name in specs}
-        nested = (*self._nest(names), "sample_weight") if self.weighted else self._nest(names)
+        nested = self._nest(names)
+        nested = (*nested, self._weights(lambda axes: "sample_weight")) if self.weighted else nested
         return tuple(
             keras.tree.map_structure(_keras_tensor, tree, named)
             for tree, named in zip(self.specs(specs), nested, strict=True)
@@ -58,6 +65,24 @@ class Layout:
             return named[tree] if isinstance(tree, str) else map_leaves(find, tree)
 
         return tuple(map(find, trees))
+
+    def _weights(self, of: Callable[[int], Any]) -> Any:
+        """Return the weights for Keras, which multiplies losses by them as NumPy multiplies.
+
+        A loss of pixels, (batch, height, width), needs them as (batch, 1, 1). Where losses differ
+        in that, each target has its own, nested as y.
+
+        Args:
+            of: axes behind that of the batch -> weights.
+        """
+        axes = set(self.loss_axes.values())
+        if len(axes) == 1:
+            return of(axes.pop())
+
+        def find(tree: Any) -> Any:
+            return of(self.loss_axes[tree]) if isinstance(tree, str) else map_leaves(find, tree)
+
+        return find(self.y)
 
     def _array(self, name: str, array: Any) -> Any:
         return np.ascontiguousarray(np.moveaxis(array, -1, 1)) if self._turns(name) else array
@@ -83,4 +108,15 @@ def layout_of(binding: Binding, weighted: bool) -> Layout:
         if isinstance(part.feature, Image) and part.feature.extra == "padding_mask"
     }
     x, y = binding.arrays(binding.x), binding.arrays(binding.y)
-    return Layout(x, y, frozenset(images), weighted and y is not None)
+    loss_axes = {
+        name: axes for target in leaves(binding.y) for name, axes in _loss_axes(binding[target])
+    }
+    return Layout(x, y, frozenset(images), weighted and y is not None, loss_axes)
+
+
+def _loss_axes(part: Part) -> list[tuple[str, int]]:
+    """Return the axes of the losses of a target: its own less the last, and one for each box."""
+    return [
+        (name, 1 if isinstance(part.feature, Boxes) else max(0, len(spec.shape) - 1))
+        for name, spec in part.specs.items()
+    ]

@@ -42,6 +42,18 @@ def check_model(use: Use, element_spec: tuple[Any, ...]) -> None:
         keyed = isinstance(model.output, Mapping)
         names = list(model.output) if keyed else list(model.output_names)
         _check("output", "y", names, _with_loss(model.loss, names), element_spec[1], True)
+        _check_weights(element_spec[2:], isinstance(model.output, Mapping))
+
+
+def _check_weights(weights: Iterable[Any], keyed: bool) -> None:
+    """Refuse weights that Keras would not find: it looks for them as the outputs are nested."""
+    for tree in weights:
+        if isinstance(tree, Mapping | tuple) and isinstance(tree, Mapping) != keyed:
+            raise ArgumentError(
+                "each target has weights of its own here, as pixels and rows weigh in different "
+                f"shapes, and Keras finds them only where y and the outputs of the model are both "
+                f"dicts or both lists: the outputs are a {'dict' if keyed else 'list'}"
+            )
 
 
 def _with_loss(loss: Any, names: list[str]) -> list[str]:

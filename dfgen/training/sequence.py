@@ -22,7 +22,7 @@ from dfgen.loading.state import State, check_state, ids_digest, make_state
 from dfgen.samples.albumentations import Augmentation
 from dfgen.samples.features import Image
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.tabular import LABEL_MODES, one_of
+from dfgen.samples.tabular import LABEL_MODES, in_order, one_of
 from dfgen.samples.transforms import Transform
 from dfgen.training.arguments import refuse_unknown
 from dfgen.training.binding import Options, bind, columns_of
@@ -57,7 +57,8 @@ class Sequence(Passes):
         y: the targets, likewise. None takes the one column that is not id, path, split or a fact;
             with none left, batches hold inputs alone.
         id: the column that tells rows apart. None takes `id`, else the paths where unique.
-        sample_weight: a column of numbers, what each row counts in the loss.
+        sample_weight: a column of numbers, what each row counts in the loss. Batches hold weights
+            of shape (batch,), for masks (batch, 1, 1), nested as y where targets differ in that.
         class_weight: class number or name -> weight, for one target of classes.
         balance: a column of classes: each comes equally often in an epoch, which still has as many
             rows. Of larger classes every epoch leaves other rows out; those of smaller ones come
@@ -161,10 +162,10 @@ class Sequence(Passes):
         options = Options(
             image=partial(Image, size=image_size, color_mode=color_mode, scale=scale),
             label_mode=label_mode,
-            class_names=None if class_names is None else tuple(class_names),
+            class_names=None if class_names is None else in_order(class_names),
         )
         self._columns = open_manifest(manifest, root)
-        taken = {id, sample_weight}
+        taken = {name for name in (id, sample_weight) if isinstance(name, str)}
         folder = os.fspath(root) if root and isinstance(manifest, pd.DataFrame) else None
         binding = bind(self._columns, x, y, options, taken, folder)
         self._binding, unread = with_sizes(self._columns, binding)

@@ -32,6 +32,11 @@ def row_weights(
     if sample_weight is not None:
         name = columns.check("sample_weight", sample_weight)
         weights *= Number(name, dtype="float32").encode(columns[name])
+        if not np.isfinite(weights).all():
+            row = int(np.isfinite(weights).argmin())
+            raise ManifestError(
+                f'sample_weight="{name}" is {weights[row]} in row {row}: expected finite numbers'
+            )
     if class_weight is not None:
         weights *= _class_weights(binding, class_weight)
     return weights
