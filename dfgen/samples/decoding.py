@@ -25,8 +25,8 @@ from dfgen.samples.headers import (
     parse_header,
     sniff,
     tiff_tags,
-    whole_array,
 )
+from dfgen.samples.npy import whole_array
 
 Pixels = npt.NDArray[Any]
 

@@ -5,14 +5,11 @@ broken EXIF block must give no warning. Pillow reads the others.
 """
 
 import io
-import math
 import struct
-import tokenize
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO
 
-import numpy as np
 import PIL.BmpImagePlugin
 import PIL.GifImagePlugin
 import PIL.Image
@@ -22,6 +19,7 @@ import PIL.TiffImagePlugin
 import PIL.WebPImagePlugin
 
 from dfgen.errors import DecodeError, MissingFileError
+from dfgen.samples.npy import array_header
 
 EXTENSIONS: dict[str, str] = {
     ".jpg": "jpeg", ".jpeg": "jpeg", ".jpe": "jpeg", ".jfif": "jpeg",
@@ -159,48 +157,6 @@ def check_size(width: int, height: int) -> None:
             f"the image is {width} x {height}: more than {MAX_PIXELS:,} pixels are not decoded. "
             "Cut it into tiles first, or drop this row"
         )
-
-
-def array_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Read shape, Fortran order and dtype of a .npy file.
-
-    Raises:
-        DecodeError: the header is broken, or the array holds Python objects.
-    """
-    try:
-        version = np.lib.format.read_magic(file)
-        if version == (1, 0):
-            shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-        else:
-            shape, fortran, dtype = np.lib.format.read_array_header_2_0(file)
-    except (ValueError, SyntaxError, tokenize.TokenError) as error:
-        # NumPy goes on to say how to unpickle it all the same
-        raise DecodeError(f"broken .npy header: {str(error).partition(chr(10))[0]}") from error
-    if dtype.hasobject:
-        raise DecodeError(
-            "a .npy file of Python objects: dfgen never unpickles; save plain numbers"
-        )
-    if min(shape, default=0) < 0 or dtype.itemsize == 0:
-        raise DecodeError(f"broken .npy header: {dtype} of shape {shape}")
-    return shape, fortran, dtype
-
-
-def whole_array(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Read the header of a .npy file, which is left where the numbers begin.
-
-    Raises:
-        DecodeError: as of `array_header`, or the file is shorter than the header promises.
-    """
-    shape, fortran, dtype = array_header(file)
-    start, wanted = file.tell(), math.prod(shape) * dtype.itemsize
-    there = file.seek(0, io.SEEK_END) - start
-    file.seek(start)
-    if there < wanted:
-        raise DecodeError(
-            f"truncated .npy file: {dtype} of shape {shape} takes {wanted:,} bytes after the "
-            f"header, {there:,} are there"
-        )
-    return shape, fortran, dtype
 
 
 def tiff_tags(file: IO[bytes]) -> dict[int, int]:

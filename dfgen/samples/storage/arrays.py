@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import DecodeError, MissingFileError
-from dfgen.samples.headers import whole_array
+from dfgen.samples.npy import whole_array
 
 HDF5 = b"\x89HDF\r\n\x1a\n"
 
@@ -85,11 +85,11 @@ def open_rows(path: str, dataset: str | None = None) -> Rows:
         if dataset is not None:
             raise DecodeError(f"dataset={dataset!r} is for HDF5 files, this is a .npy file")
         file.seek(0)
-        whole_array(file)  # refuses Python objects, and what is not all there
-    rows = np.load(path, mmap_mode="r", allow_pickle=False)
-    if rows.ndim == 0:
-        raise DecodeError("the array is a single number: it has no rows")
-    return rows
+        shape, fortran, dtype = whole_array(file)  # refuses what is not all there
+        if not shape:
+            raise DecodeError("the array is a single number: it has no rows")
+        order = "F" if fortran else "C"
+        return np.memmap(path, dtype, "r", file.tell(), shape, order)  # type: ignore[call-overload]
 
 
 def open_hdf5(path: str) -> dict[str, Rows]:

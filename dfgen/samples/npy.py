@@ -1,0 +1,94 @@
+"""Headers of .npy files, read without Python's compiler.
+
+NumPy compiles them (`ast.literal_eval`), which in CPython 3.11 now and then fails in threads:
+"SystemError: AST constructor recursion depth mismatch", of perfectly good files.
+"""
+
+import io
+import math
+import re
+import tokenize
+from typing import IO, Any
+
+import numpy as np
+
+from dfgen.errors import DecodeError
+
+ArrayHeader = tuple[tuple[int, ...], bool, np.dtype[Any]]
+"""Shape, Fortran order and dtype."""
+
+_LONGEST = 1000  # bytes of a plain one, far more than they have
+_PLAIN = re.compile(
+    rb"\{'descr': '([<>|][biufc]\d+)', 'fortran_order': (False|True), "
+    rb"'shape': \((|\d+,|\d+(?:, \d+)+)\), \}\s*"
+)
+"""What `numpy.save` writes of plain numbers."""
+
+
+def array_header(file: IO[bytes]) -> ArrayHeader:
+    """Read shape, Fortran order and dtype of a .npy file.
+
+    Raises:
+        DecodeError: the header is broken, or the array holds Python objects.
+    """
+    try:
+        version = np.lib.format.read_magic(file)
+        shape, fortran, dtype = _plain(file, version) or _any(file, version)
+    except (ValueError, SyntaxError, tokenize.TokenError) as error:
+        # NumPy goes on to say how to unpickle it all the same
+        raise DecodeError(f"broken .npy header: {str(error).partition(chr(10))[0]}") from error
+    if dtype.hasobject:
+        raise DecodeError(
+            "a .npy file of Python objects: dfgen never unpickles; save plain numbers"
+        )
+    if min(shape, default=0) < 0 or dtype.itemsize == 0:
+        raise DecodeError(f"broken .npy header: {dtype} of shape {shape}")
+    return shape, fortran, dtype
+
+
+def _plain(file: IO[bytes], version: tuple[int, int]) -> ArrayHeader | None:
+    """Read a header of plain numbers; leave the file where it was if it is another."""
+    start, bytes_of_length = file.tell(), 2 if version == (1, 0) else 4
+    length = int.from_bytes(file.read(bytes_of_length), "little")
+    found = _PLAIN.fullmatch(file.read(length)) if length <= _LONGEST else None
+    try:
+        if found is not None:
+            descr, fortran, shape = (group.decode() for group in found.groups())
+            numbers = tuple(int(number) for number in shape.split(",") if number)
+            return numbers, fortran == "True", np.dtype(descr)
+    except TypeError:
+        pass  # no dtype: NumPy says so
+    file.seek(start)
+    return None
+
+
+def _any(file: IO[bytes], version: tuple[int, int]) -> ArrayHeader:
+    """Have NumPy read a header; again where a thread came in between."""
+    start = file.tell()
+    read = np.lib.format.read_array_header_2_0
+    if version == (1, 0):
+        read = np.lib.format.read_array_header_1_0
+    for _ in range(100):
+        try:
+            return read(file)
+        except SystemError:
+            file.seek(start)
+    return read(file)
+
+
+def whole_array(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Read the header of a .npy file, which is left where the numbers begin.
+
+    Raises:
+        DecodeError: as of `array_header`, or the file is shorter than the header promises.
+    """
+    shape, fortran, dtype = array_header(file)
+    start, wanted = file.tell(), math.prod(shape) * dtype.itemsize
+    there = file.seek(0, io.SEEK_END) - start
+    file.seek(start)
+    if there < wanted:
+        raise DecodeError(
+            f"truncated .npy file: {dtype} of shape {shape} takes {wanted:,} bytes after the "
+            f"header, {there:,} are there"
+        )
+    return shape, fortran, dtype
