@@ -1,10 +1,13 @@
 """Sequence by itself: what it makes of a frame, its own passes, and every wrong input."""
 
+import gc
 import json
 import threading
 import warnings
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
+import keras
 import numpy as np
 import pandas as pd
 import pytest
@@ -50,6 +53,34 @@ def test_any_batch_in_any_order_from_any_thread(frame):
     expected = order(48, 0)
     assert found == [expected[4 * index : 4 * index + 4] for index in indices]
     assert rows_of(seq[-1]) == expected[-4:]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"y": {"label": "label", "pixels": dfgen.Image(size=(4, 4))}, "sample_weight": "weight"},
+        {"transform": lambda sample, rng: sample, "batch_transform": lambda batch, rng: batch},
+        {"image_size": None, "bucket_by": "shape"},
+        {"balance": "label"},
+        {"use_multiprocessing": True},
+    ],
+    ids=["plain", "several targets", "transforms", "own sizes", "balance", "processes"],
+)
+def test_a_batch_that_nobody_holds_is_freed_at_once(frame, options):
+    """Not when Python looks for garbage, until when memory would grow."""
+    df = frame(24).assign(weight=1.0)
+    with sequence(df, **{"y": "label", **options}) as seq:
+        assert len(seq) == 6
+        gc.collect()
+        gc.disable()
+        try:
+            left = [[weakref.ref(a) for a in keras.tree.flatten(batch)] for batch in seq][:-1]
+            assert [reference() for batch in left for reference in batch] == [None] * sum(
+                map(len, left)
+            )
+        finally:
+            gc.enable()
 
 
 def test_an_index_past_the_epoch_is_an_index_error(frame):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import keras
@@ -60,11 +61,7 @@ class Layout:
 
     def _nest(self, named: Mapping[str, Any]) -> tuple[Any, ...]:
         trees = (self.x,) if self.y is None else (self.x, self.y)
-
-        def find(tree: Any) -> Any:
-            return named[tree] if isinstance(tree, str) else map_leaves(find, tree)
-
-        return tuple(map(find, trees))
+        return tuple(_replaced(tree, named.__getitem__) for tree in trees)
 
     def _weights(self, of: Callable[[int], Any]) -> Any:
         """Return the weights for Keras, which multiplies losses by them as NumPy multiplies.
@@ -78,11 +75,7 @@ class Layout:
         axes = set(self.loss_axes.values())
         if len(axes) == 1:
             return of(axes.pop())
-
-        def find(tree: Any) -> Any:
-            return of(self.loss_axes[tree]) if isinstance(tree, str) else map_leaves(find, tree)
-
-        return find(self.y)
+        return _replaced(self.y, lambda name: of(self.loss_axes[name]))
 
     def _array(self, name: str, array: Any) -> Any:
         return np.ascontiguousarray(np.moveaxis(array, -1, 1)) if self._turns(name) else array
@@ -97,6 +90,15 @@ class Layout:
 def _keras_tensor(spec: Spec, name: str) -> keras.KerasTensor:
     dtype = "string" if spec.dtype.hasobject else spec.dtype
     return keras.KerasTensor((None, *spec.shape), dtype, name=name)
+
+
+def _replaced(tree: Any, of: Callable[[str], Any]) -> Any:
+    """Return a tree with its names replaced.
+
+    No function within `_nest` that calls itself: such a one is a cycle, which would keep the arrays
+    of a batch until Python looks for garbage.
+    """
+    return of(tree) if isinstance(tree, str) else map_leaves(partial(_replaced, of=of), tree)
 
 
 def layout_of(binding: Binding, weighted: bool) -> Layout:
