@@ -14,7 +14,8 @@ from measure import THREADS
 
 from dfgen import Image
 from dfgen.loading.loader import Loader
-from dfgen.samples.reader import Part, SampleReader
+from dfgen.samples.parts import Part
+from dfgen.samples.reader import SampleReader
 from dfgen.samples.transforms import Transform
 
 SIZE = 224

@@ -11,7 +11,8 @@ from PIL import Image as Pillow
 
 from dfgen.samples.features import Boxes, Image, Mask
 from dfgen.samples.geometry import RESIZE, STILL, Draw, move, place
-from dfgen.samples.reader import Part, SampleReader
+from dfgen.samples.parts import Part
+from dfgen.samples.reader import SampleReader
 
 HEIGHT, WIDTH = 120, 170
 BOX = 50, 30, 101, 78  # x1, y1, x2, y2 of the rectangle, in the upright picture

@@ -23,7 +23,8 @@ import dfgen
 from dfgen.errors import ArgumentError
 from dfgen.loading.loader import Loader
 from dfgen.loading.plan import Plan
-from dfgen.samples.reader import Part, SampleReader
+from dfgen.samples.parts import Part
+from dfgen.samples.reader import SampleReader
 from dfgen.samples.tabular import Number
 from dfgen.training import division
 

@@ -17,7 +17,8 @@ from dfgen.loading.loader import Loader
 from dfgen.loading.order import permutation
 from dfgen.loading.workers import Here, Threads, usable_cpus
 from dfgen.samples.features import Spec
-from dfgen.samples.reader import Part, SampleReader
+from dfgen.samples.parts import Part
+from dfgen.samples.reader import SampleReader
 from dfgen.samples.tabular import Number
 
 
@@ -181,7 +182,8 @@ import sys
 import numpy as np, pyarrow as pa
 from dfgen.loading.loader import Loader
 from dfgen.samples.features import Image
-from dfgen.samples.reader import Part, SampleReader
+from dfgen.samples.parts import Part
+from dfgen.samples.reader import SampleReader
 part = Part("image", Image(size=(64, 64)), pa.array([sys.argv[1]] * 400))
 stream = Loader(SampleReader(np.arange(400), (part,)), batch_size=4, workers=3).stream(0)
 next(stream)

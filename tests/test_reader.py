@@ -9,7 +9,8 @@ from PIL import Image as Pillow
 
 from dfgen.errors import DecodeError, MissingFileError, TransformError
 from dfgen.samples.features import Array, Image
-from dfgen.samples.reader import Part, SampleReader
+from dfgen.samples.parts import Part
+from dfgen.samples.reader import SampleReader
 from dfgen.samples.tabular import Category, Number
 
 SHAPE = (4, 5, 3)

@@ -7,13 +7,13 @@ import warnings
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 
-import keras
 import numpy as np
 import pandas as pd
 import pytest
 from watching import order, orders
 
 import dfgen
+from dfgen.training.trees import leaves
 
 
 def sequence(df, **options):
@@ -75,10 +75,8 @@ def test_a_batch_that_nobody_holds_is_freed_at_once(frame, options):
         gc.collect()
         gc.disable()
         try:
-            left = [[weakref.ref(a) for a in keras.tree.flatten(batch)] for batch in seq][:-1]
-            assert [reference() for batch in left for reference in batch] == [None] * sum(
-                map(len, left)
-            )
+            left = [[weakref.ref(a) for part in batch for a in leaves(part)] for batch in seq][:-1]
+            assert all(reference() is None for batch in left for reference in batch)
         finally:
             gc.enable()
 
@@ -543,6 +541,24 @@ def test_a_wrong_frame_says_what_is_wrong_and_what_to_do(frame, change, message)
 def test_a_text_column_that_names_no_images_is_not_guessed_at(frame, name, message):
     with pytest.raises(ValueError) as caught:
         sequence(frame(8).assign(file=name), x="file", y="label")
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("a.npy", 'y="file" names .npy files: write y=dfgen.Array("file", shape=...)'),
+        (
+            "a.png",
+            'y="file" names image files. For masks write y=dfgen.Mask("file"), for images '
+            'y=dfgen.Image("file"), for classes y=dfgen.Category("file")',
+        ),
+    ],
+)
+@pytest.mark.parametrize("y", ["file", None])
+def test_a_column_that_names_files_does_not_become_classes(frame, name, message, y):
+    with pytest.raises(ValueError) as caught:
+        sequence(frame(8).drop(columns="label").assign(file=name), y=y)
     assert str(caught.value) == message
 
 

@@ -341,6 +341,25 @@ def test_a_bad_row_does_not_count_in_a_loss_of_pixels(df):
     assert found == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.parametrize("loss", ["sparse_categorical_crossentropy", "mse"])
+def test_rows_weigh_in_a_loss_of_each_number(df, loss):
+    """Batches have as many rows as targets have numbers: NumPy would take one for the other."""
+    numbers = dfgen.Column("id", lambda id: [id % 3, (id + 1) % 3, 1, 2], (4,), "int32")
+    head = [keras.layers.Dense(12), keras.layers.Reshape((4, 3)), keras.layers.Softmax()]
+    head = [keras.layers.Dense(4)] if loss == "mse" else head
+
+    def evaluated(df, **options):
+        keras.utils.set_random_seed(0)
+        made = keras.Sequential([keras.Input((2,)), *head])
+        made.compile("sgd", loss, weighted_metrics=[loss])
+        with sequence(df, X["vector"], numbers, batch_size=4, shuffle=False, **options) as seq:
+            return made.evaluate(seq, verbose=0)
+
+    df["weight"] = [0.0, 0.0, 0.0, 4.0] * 8
+    found, expected = evaluated(df, sample_weight="weight"), evaluated(df[3::4])
+    assert found == pytest.approx(expected, rel=1e-5)
+
+
 def test_weights_of_pixels_alone_are_not_nested(df):
     boxes = dfgen.Boxes(max_boxes=3)
     for y, shape in ((dfgen.Mask("mask"), (8, 1, 1)), ({"m": dfgen.Mask("mask")}, (8, 1, 1)),

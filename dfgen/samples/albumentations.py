@@ -14,7 +14,7 @@ import numpy as np
 
 from dfgen.errors import ArgumentError
 from dfgen.samples.features import Boxes, Image, Mask
-from dfgen.samples.reader import Part, labels_of
+from dfgen.samples.parts import Part, labels_of
 from dfgen.samples.transforms import Sample, Transform
 
 _KINDS = {"image": "image", "mask": "mask", "boxes": "bboxes"}

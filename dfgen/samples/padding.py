@@ -2,25 +2,18 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dfgen.samples.images import Image
 from dfgen.samples.masks import Mask
+from dfgen.samples.parts import Part, extra_of
 from dfgen.samples.spec import Spec, Values
-
-if TYPE_CHECKING:
-    from dfgen.samples.reader import Part
 
 Sizes = npt.NDArray[np.int32]
 """(height, width) of the upright image of every row, shape (rows, 2)."""
-
-
-def extra_of(image: str, extra: str) -> str:
-    """Return the name of the array that goes with an array of images."""
-    return f"{image}_{extra}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +64,7 @@ class Padding:
         return self.told.keys() | self.masks.keys()
 
 
-def padding_of(parts: "Iterable[Part]") -> Padding:
+def padding_of(parts: Iterable[Part]) -> Padding:
     """Return the padding of images that keep their sizes, and of their masks."""
     padding = Padding()
     images = {part.name: part.sizes for part in parts if part.sizes is not None}

@@ -11,65 +11,15 @@ import pyarrow as pa
 
 from dfgen.errors import DecodeError, MissingFileError, TransformError
 from dfgen.samples.boxes import Boxes, BoxRows
-from dfgen.samples.features import Column, ColumnFeature, Feature, FileFeature, RowFeature
+from dfgen.samples.features import Column, ColumnFeature, FileFeature, RowFeature
 from dfgen.samples.geometry import Draw
 from dfgen.samples.images import Image
 from dfgen.samples.masks import Mask
-from dfgen.samples.padding import Padding, extra_of, padding_of
+from dfgen.samples.padding import Padding, padding_of
+from dfgen.samples.parts import Part, labels_of
 from dfgen.samples.spec import Spec, Values, Watch, unwatched
 from dfgen.samples.storage.files import Files
-from dfgen.samples.strings import Text, is_binary
 from dfgen.samples.transforms import Sample, Transform, transformed
-
-
-def labels_of(boxes: str) -> str:
-    """Return the name of the array of labels that goes with an array of boxes."""
-    return "labels" if boxes == "boxes" else f"{boxes}_labels"
-
-
-@dataclass(frozen=True)
-class Part:
-    """One array of the batch, or a pair: its name, its feature, what each row holds for it.
-
-    Args:
-        name: of the array; of `Boxes` that of the boxes.
-        feature: how it is made.
-        values: of all rows: the Arrow paths of files (of rows of array files, structs of `path`
-            and `index`), structs of the columns of `Column`, else what the feature's `encode`
-            returns.
-        like: the name of the image that a mask or boxes belong to.
-        sizes: (height, width) of every row's image, int32 of shape (rows, 2), where it keeps them.
-    """
-
-    name: str
-    feature: Feature
-    values: Any
-    like: str | None = None
-    sizes: npt.NDArray[np.int32] | None = None
-
-    @property
-    def paths(self) -> pa.Array | None:
-        """The paths of what is read from files, else None."""
-        if not isinstance(self.feature, FileFeature | Mask) or is_binary(self.values.type):
-            return None
-        if isinstance(self.values, pa.StructArray):
-            return self.values.field("path")
-        return self.values
-
-    @property
-    def specs(self) -> dict[str, Spec]:
-        """Name -> shape and dtype of one sample."""
-        feature = self.feature
-        if isinstance(feature, Boxes):
-            return dict(zip((self.name, labels_of(self.name)), feature.specs, strict=True))
-        if isinstance(feature, Image) and feature.extra is not None:
-            extra = extra_of(self.name, feature.extra)
-            return {self.name: feature.spec, extra: feature.extra_spec}
-        if isinstance(feature, RowFeature | Mask):
-            return {self.name: feature.spec}
-        example = feature.gather(self.values, np.arange(0))
-        blank = "" if isinstance(feature, Text) else 0
-        return {self.name: Spec(example.shape[1:], example.dtype, blank)}
 
 
 @dataclass(frozen=True)

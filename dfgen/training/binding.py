@@ -23,8 +23,7 @@ from dfgen.samples.features import (
 )
 from dfgen.samples.headers import EXTENSIONS
 from dfgen.samples.lists import is_list
-from dfgen.samples.padding import extra_of
-from dfgen.samples.reader import Part, labels_of
+from dfgen.samples.parts import Part, extra_of, labels_of
 from dfgen.samples.strings import is_binary
 from dfgen.samples.tabular import Category, Number
 from dfgen.training.classes import Classed, are_numbers, with_class_names
@@ -57,12 +56,7 @@ def x_feature(columns: Columns, leaf: object, options: Options) -> Feature:
     values = columns[name]
     if is_text(values.type):
         example = values[0].as_py() or ""
-        suffix = _suffix(values)
-        if suffix == ".npy":
-            raise ArgumentError(
-                f'x="{name}" names .npy files: write x=dfgen.Array("{name}", shape=...)'
-            )
-        if suffix in EXTENSIONS:
+        if _names_images("x", name, values):
             return options.image(name)
         raise ArgumentError(
             f'x="{name}" is text, and {example!r} has no suffix of an image. For files write '
@@ -79,7 +73,13 @@ def y_feature(columns: Columns, leaf: object, options: Options) -> Feature:
     if not isinstance(leaf, str):
         return _given(columns, "y", leaf)
     name = columns.check("y", leaf)
-    return _by_dtype(columns, name, columns[name].type, options)
+    values = columns[name]
+    if is_text(values.type) and _names_images("y", name, values):
+        raise ArgumentError(
+            f'y="{name}" names image files. For masks write y=dfgen.Mask("{name}"), for images '
+            f'y=dfgen.Image("{name}"), for classes y=dfgen.Category("{name}")'
+        )
+    return _by_dtype(columns, name, values.type, options)
 
 
 def _by_dtype(columns: Columns, name: str, kind: pa.DataType, options: Options) -> Feature:
@@ -149,6 +149,17 @@ def default_y(columns: Columns, used: set[str]) -> str | None:
             f'Name one, y="{names[0]}", several, y={names[:2]!r}, or none, label_mode=None'
         )
     return names[0] if names else None
+
+
+def _names_images(argument: str, name: str, values: pa.Array) -> bool:
+    """Whether text names image files; an error where it names .npy files."""
+    suffix = _suffix(values)
+    if suffix == ".npy":
+        raise ArgumentError(
+            f'{argument}="{name}" names .npy files: write '
+            f'{argument}=dfgen.Array("{name}", shape=...)'
+        )
+    return suffix in EXTENSIONS
 
 
 def _suffix(paths: pa.Array) -> str:

@@ -18,7 +18,8 @@ from dfgen.manifest.schema import Label, is_text, validate
 from dfgen.samples.boxes import BoxRows
 from dfgen.samples.features import Boxes
 from dfgen.samples.multilabel import LabelRows
-from dfgen.samples.reader import Part, SampleReader
+from dfgen.samples.parts import Part
+from dfgen.samples.reader import SampleReader
 from dfgen.samples.strings import is_binary
 
 _BLOCK = 65_536  # ids made Python objects at once

@@ -9,9 +9,8 @@ import keras
 import numpy as np
 
 from dfgen.loading.making import Batch
-from dfgen.samples.features import Boxes, Image, Mask, Spec
-from dfgen.samples.padding import extra_of
-from dfgen.samples.reader import Part
+from dfgen.samples.features import Array, Boxes, Column, Feature, Image, Mask, Spec
+from dfgen.samples.parts import extra_of
 from dfgen.training.binding import Binding
 from dfgen.training.trees import leaves, map_leaves
 
@@ -111,14 +110,22 @@ def layout_of(binding: Binding, weighted: bool) -> Layout:
     }
     x, y = binding.arrays(binding.x), binding.arrays(binding.y)
     loss_axes = {
-        name: axes for target in leaves(binding.y) for name, axes in _loss_axes(binding[target])
+        name: _loss_axes(part.feature, spec)
+        for part in map(binding.__getitem__, leaves(binding.y))
+        for name, spec in part.specs.items()
     }
     return Layout(x, y, frozenset(images), weighted and y is not None, loss_axes)
 
 
-def _loss_axes(part: Part) -> list[tuple[str, int]]:
-    """Return the axes of the losses of a target: its own less the last, and one for each box."""
-    return [
-        (name, 1 if isinstance(part.feature, Boxes) else max(0, len(spec.shape) - 1))
-        for name, spec in part.specs.items()
-    ]
+def _loss_axes(feature: Feature, spec: Spec) -> int:
+    """Return the axes that the loss of a target has beside that of the batch.
+
+    It has those of the target less the last, and one for each box. Whole numbers of `Array` and
+    `Column` may each be a class, with a loss of its own; where they are not, Keras drops an axis of
+    weights that is one too many.
+    """
+    if isinstance(feature, Boxes):
+        return 1
+    if isinstance(feature, Array | Column) and spec.dtype.kind in "iu":
+        return len(spec.shape)
+    return max(0, len(spec.shape) - 1)

@@ -58,7 +58,8 @@ class Sequence(Passes):
             with none left, batches hold inputs alone.
         id: the column that tells rows apart. None takes `id`, else the paths where unique.
         sample_weight: a column of numbers, what each row counts in the loss. Batches hold weights
-            of shape (batch,), for masks (batch, 1, 1), nested as y where targets differ in that.
+            of shape (batch,), with axes of 1 for a loss that has more, as (batch, 1, 1) for masks,
+            nested as y where targets differ in that.
         class_weight: class number or name -> weight, for one target of classes.
         balance: a column of classes: each comes equally often in an epoch, which still has as many
             rows. Of larger classes every epoch leaves other rows out; those of smaller ones come
