@@ -1,4 +1,4 @@
-"""The exceptions of dfgen, and the one helper their messages share.
+"""The exceptions of dfgen, and the helpers that their messages share.
 
 DfgenError
 ├── ArgumentError(ValueError)          an argument has a value that it cannot have
@@ -57,6 +57,14 @@ class TransformError(DfgenError, RuntimeError):
 
 class WorkerError(DfgenError, RuntimeError):
     """A worker process died again and again."""
+
+
+def unreadable(error: OSError | ValueError) -> DfgenError:
+    """Return what to raise for what reading a file raised; ValueError: a path with NUL."""
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return MissingFileError("the file does not exist")
+    reason = getattr(error, "strerror", None) or error
+    return DecodeError(f"the file cannot be read: {reason}")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

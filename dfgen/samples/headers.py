@@ -18,7 +18,7 @@ import PIL.PpmImagePlugin
 import PIL.TiffImagePlugin
 import PIL.WebPImagePlugin
 
-from dfgen.errors import DecodeError, MissingFileError
+from dfgen.errors import DecodeError, unreadable
 from dfgen.samples.npy import array_header
 
 EXTENSIONS: dict[str, str] = {
@@ -116,13 +116,10 @@ def read_header(path: str) -> Header:
             if not head:
                 raise DecodeError("the file is empty (0 bytes)")
             return parse_header(file, sniff(head))
-    except (FileNotFoundError, NotADirectoryError):
-        raise MissingFileError("the file does not exist") from None
     except DecodeError:
         raise
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise DecodeError(f"the file cannot be read: {reason}") from error
+        raise unreadable(error) from error
 
 
 def parse_header(file: IO[bytes], format: str) -> Header:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.errors import DecodeError, MissingFileError
+from dfgen.errors import DecodeError, unreadable
 from dfgen.samples.npy import whole_array
 
 HDF5 = b"\x89HDF\r\n\x1a\n"
@@ -50,13 +50,10 @@ class Arrays:
             if not 0 <= index < len(rows):
                 raise DecodeError(f"the array has {len(rows):,} rows, there is no row {index}")
             return np.asarray(rows[index])
-        except (FileNotFoundError, NotADirectoryError):
-            raise MissingFileError("the file does not exist") from None
         except DecodeError:
             raise
         except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise DecodeError(f"the file cannot be read: {reason}") from error
+            raise unreadable(error) from error
 
     def __reduce__(self) -> tuple[type["Arrays"], tuple[()]]:
         return Arrays, ()

@@ -3,7 +3,7 @@
 import os
 from dataclasses import dataclass, field
 
-from dfgen.errors import DecodeError, MissingFileError
+from dfgen.errors import DecodeError, unreadable
 from dfgen.samples.storage.arrays import Arrays
 
 _FIRST = 1 << 17  # bytes asked for at once: most files come whole, before their size is known
@@ -24,11 +24,8 @@ class Files:
         """
         try:
             data = _read(path)
-        except (FileNotFoundError, NotADirectoryError):
-            raise MissingFileError("the file does not exist") from None
-        except (OSError, ValueError) as error:  # ValueError: a path with NUL
-            reason = getattr(error, "strerror", None) or error
-            raise DecodeError(f"the file cannot be read: {reason}") from error
+        except (OSError, ValueError) as error:
+            raise unreadable(error) from error
         if not data:
             raise DecodeError("the file is empty (0 bytes)")
         return data
