@@ -18,7 +18,7 @@ from dfgen.samples.headers import read_header
 
 TASK = 256
 STATS = 512
-SLOW = 50e-6  # seconds to stat a file, ten times what a disk of this machine takes
+SLOW = 50e-6  # seconds to stat a file, ten times what a local disk takes
 
 # Whole numbers that may be missing are pandas's nullable types: a float is no count of bytes.
 SCHEMA = pa.schema(
@@ -133,8 +133,8 @@ def _refreshed(paths: pa.ChunkedArray, known: pa.Table, workers: int | None) -> 
 def stat_files(paths: list[str], workers: int | None = None) -> tuple[pa.Array, pa.Array]:
     """Return size and time of the last change of each file; -1 where there is none.
 
-    Threads begin where a file takes long, as behind a network. On a disk of this machine they only
-    wait for each other: two take a third longer than one, twelve twice as long.
+    Threads begin where a file takes long, as behind a network. On a local disk they only wait for
+    each other: two take a quarter longer than one, twelve twice as long.
     """
     tasks = iter([paths[start : start + STATS] for start in range(0, len(paths), STATS)])
     parts = [np.empty((0, 2), np.int64)]

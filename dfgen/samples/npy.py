@@ -76,7 +76,7 @@ def _any(file: IO[bytes], version: tuple[int, int]) -> ArrayHeader:
     return read(file)
 
 
-def whole_array(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def whole_array(file: IO[bytes]) -> ArrayHeader:
     """Read the header of a .npy file, which is left where the numbers begin.
 
     Raises:

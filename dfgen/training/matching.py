@@ -42,7 +42,7 @@ def check_model(use: Use, element_spec: tuple[Any, ...]) -> None:
         keyed = isinstance(model.output, Mapping)
         names = list(model.output) if keyed else list(model.output_names)
         _check("output", "y", names, _with_loss(model.loss, names), element_spec[1], True)
-        _check_weights(element_spec[2:], isinstance(model.output, Mapping))
+        _check_weights(element_spec[2:], keyed)
 
 
 def _check_weights(weights: Iterable[Any], keyed: bool) -> None:

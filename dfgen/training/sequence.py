@@ -25,7 +25,8 @@ from dfgen.samples.reader import SampleReader
 from dfgen.samples.tabular import LABEL_MODES, in_order, one_of
 from dfgen.samples.transforms import Transform
 from dfgen.training.arguments import refuse_unknown
-from dfgen.training.binding import Options, bind, columns_of
+from dfgen.training.binding import bind
+from dfgen.training.choosing import Options, columns_of
 from dfgen.training.columns import (
     ids_of,
     known_problems,
