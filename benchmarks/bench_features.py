@@ -14,9 +14,9 @@ from corpus import photographs
 from measure import Findings, Rates, Verdict, alternate, finish
 
 import dfgen
-from dfgen.loading.chunks import Chunk, Maker
 from dfgen.loading.metrics import Watch
-from dfgen.samples.decoding import prepare_worker
+from dfgen.loading.workers.chunks import Chunk, Maker
+from dfgen.samples.pixels.decoding import prepare_worker
 
 SIZE, LOAD_SIZE = (224, 224), (256, 256)
 FILES, CHUNKS, ROUNDS = 240, 3, 40  # short rounds: a few per cent are looked for

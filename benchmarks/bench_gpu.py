@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from bench_model import show, trained
 from measure import Findings, finish, in_new_process
 
-from dfgen.training.headroom import Headroom
+from dfgen.bench.headroom import Headroom
 
 BATCH, SIZE, ROUNDS = 128, 224, 5
 

@@ -6,7 +6,7 @@ from corpus import photographs
 from measure import Findings, Verdict, finish
 
 import dfgen
-from dfgen.training.headroom import Headroom, application, headroom
+from dfgen.bench.headroom import Headroom, application, headroom
 
 SIZE, CLASSES = 224, 1000
 

@@ -11,9 +11,9 @@ from unittest import mock
 import numpy as np
 from measure import Findings, Verdict, finish, in_new_process
 
-from dfgen.loading.plan import Plan
+from dfgen.loading.order.plan import Plan
+from dfgen.loading.order.row_order import RowOrder
 from dfgen.loading.receipts import Handed, Ledger, Order
-from dfgen.loading.row_order import RowOrder
 from dfgen.loading.state import Place
 
 ROUNDS = 7

@@ -8,8 +8,8 @@ import PIL.Image
 from corpus import large_photographs, photographs, small_images, tree
 from measure import THREADS, Findings, Verdict, alternate, finish
 
-from dfgen.manifest.facts import read_facts
-from dfgen.manifest.sources.files import read_files
+from dfgen.manifest.building.facts import read_facts
+from dfgen.manifest.sources.folder import read_files
 
 
 def main() -> Findings:

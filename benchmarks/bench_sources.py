@@ -10,8 +10,8 @@ from corpus import instances, linked, voc_tree
 from measure import Findings, Verdict, alternate, finish, in_new_process
 
 import dfgen
-from dfgen.manifest.facts import stat_files
-from dfgen.manifest.sources.files import read_files
+from dfgen.manifest.building.facts import stat_files
+from dfgen.manifest.sources.folder import read_files
 from dfgen.manifest.sources.voc import read_voc
 
 PATTERN = "{kind}/{id}.png"

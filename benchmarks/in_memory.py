@@ -14,7 +14,7 @@ from measure import THREADS
 
 from dfgen import Image
 from dfgen.loading.loader import Loader
-from dfgen.samples.parts import Part
+from dfgen.samples.bound_feature import Part
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.transforms import Transform
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dfgen.errors import DfgenError as DfgenError
     from dfgen.loading.limits import Limits as Limits
-    from dfgen.manifest.build import build_manifest as build_manifest
-    from dfgen.manifest.compare import diff as diff
+    from dfgen.manifest.building.build import build_manifest as build_manifest
+    from dfgen.manifest.diff import diff as diff
     from dfgen.manifest.io import read_manifest as read_manifest
     from dfgen.manifest.io import write_manifest as write_manifest
     from dfgen.manifest.resplit import split as split
@@ -24,31 +24,31 @@ if TYPE_CHECKING:
     from dfgen.samples.features import Mask as Mask
     from dfgen.samples.features import MultiLabel as MultiLabel
     from dfgen.samples.features import Text as Text
-    from dfgen.samples.tabular import Category as Category
-    from dfgen.samples.tabular import Number as Number
-    from dfgen.training.backup import BackupAndRestore as BackupAndRestore
-    from dfgen.training.callbacks import InputMonitor as InputMonitor
+    from dfgen.samples.features.category import Category as Category
+    from dfgen.samples.features.category import Number as Number
+    from dfgen.training.callbacks.backup import BackupAndRestore as BackupAndRestore
+    from dfgen.training.callbacks.monitor import InputMonitor as InputMonitor
     from dfgen.training.sequence import Sequence as Sequence
 
 _HOME = {
     "Array": "dfgen.samples.features",
-    "BackupAndRestore": "dfgen.training.backup",
+    "BackupAndRestore": "dfgen.training.callbacks.backup",
     "Boxes": "dfgen.samples.features",
     "Bytes": "dfgen.samples.features",
-    "Category": "dfgen.samples.tabular",
+    "Category": "dfgen.samples.features.category",
     "Column": "dfgen.samples.features",
     "DfgenError": "dfgen.errors",
     "Image": "dfgen.samples.features",
-    "InputMonitor": "dfgen.training.callbacks",
+    "InputMonitor": "dfgen.training.callbacks.monitor",
     "Limits": "dfgen.loading.limits",
     "Mask": "dfgen.samples.features",
     "MultiLabel": "dfgen.samples.features",
-    "Number": "dfgen.samples.tabular",
+    "Number": "dfgen.samples.features.category",
     "Sequence": "dfgen.training.sequence",
     "Text": "dfgen.samples.features",
     "albumentations": "dfgen.samples.albumentations",
-    "build_manifest": "dfgen.manifest.build",
-    "diff": "dfgen.manifest.compare",
+    "build_manifest": "dfgen.manifest.building.build",
+    "diff": "dfgen.manifest.diff",
     "read_manifest": "dfgen.manifest.io",
     "split": "dfgen.manifest.resplit",
     "verify": "dfgen.manifest.verify",

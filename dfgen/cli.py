@@ -7,12 +7,13 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 import typer.core
 
-from dfgen.commands.build import build_manifest
+from dfgen.commands.build_manifest import build_manifest
 from dfgen.commands.manifests import diff, recipe, split, verify
 from dfgen.errors import ArgumentError, DfgenError
 
@@ -60,7 +61,7 @@ def demo(
     with _silence():  # while it loads, TensorFlow logs at any level
         from dfgen.demo import run
 
-    if not run(keep):
+    if not run(partial(app, standalone_mode=False), keep):
         raise typer.Exit(1)
 
 

@@ -18,9 +18,9 @@ import pandas as pd
 from PIL import Image
 
 import dfgen
-from dfgen.cli import app
 from dfgen.errors import WriteError
 
+Command = Callable[[list[str]], object]
 Train = Callable[[pd.DataFrame, int], keras.callbacks.History]
 
 TARGET = 0.97
@@ -128,10 +128,11 @@ def train_on_both(df: pd.DataFrame, epochs: int) -> keras.callbacks.History:
     return model.fit(train, validation_data=val, epochs=epochs, verbose=0)
 
 
-def run(keep: str | None = None) -> bool:
+def run(command: Command, keep: str | None = None) -> bool:
     """Write the digits, build their manifest, train three models, and print all of it.
 
     Args:
+        command: runs `dfgen` with the words of a command line; returns an exit code or None.
         keep: a folder for the files; None takes a temporary one.
 
     Returns:
@@ -148,7 +149,7 @@ def run(keep: str | None = None) -> bool:
         print(labels.head(3).to_csv(index=False))
         print(f"$ cd {folder}")
         stack.enter_context(contextlib.chdir(folder))
-        accuracies = _build_and_train(EPOCHS)
+        accuracies = _build_and_train(command, EPOCHS)
     print(f"The files are in {keep}" if keep else "The files are gone; --keep DIR keeps them")
     missed = [accuracy for accuracy in accuracies if accuracy < TARGET]
     if missed:
@@ -156,10 +157,10 @@ def run(keep: str | None = None) -> bool:
     return not missed
 
 
-def _build_and_train(epochs: int) -> list[float]:
+def _build_and_train(command: Command, epochs: int) -> list[float]:
     """Return the accuracies of the three models, trained on the data set of the current folder."""
     print(f"$ {BUILD}")
-    if app(shlex.split(BUILD.replace("\\\n", ""))[1:], standalone_mode=False):
+    if command(shlex.split(BUILD.replace("\\\n", ""))[1:]):
         raise SystemExit(1)  # the command has said why
     print("\n>>> import dfgen, keras, pandas as pd\n>>> keras.utils.set_random_seed(0)")
     keras.utils.set_random_seed(0)

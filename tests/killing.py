@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 import dfgen
-from dfgen.training import generations
+from dfgen.training.callbacks import backup_files as generations
 
 ROWS, STEPS, EPOCHS = 45, 12, 3
 

@@ -12,7 +12,7 @@ import pytest
 from killing import EPOCHS, STEPS, Killer, make_model, make_sequence
 
 import dfgen
-from dfgen.training.generations import Generations
+from dfgen.training.callbacks.backup_files import Generations
 
 pytestmark = pytest.mark.backend
 BACKEND = keras.backend.backend()
@@ -374,7 +374,7 @@ def test_a_backup_of_another_sequence_is_refused(tmp_path, options, message):
 
 
 def test_a_backup_of_a_newer_dfgen_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("dfgen.training.generations.FORMAT", 2)
+    monkeypatch.setattr("dfgen.training.callbacks.backup_files.FORMAT", 2)
     interrupted(tmp_path, ("step", 0, 1))
     monkeypatch.undo()
     with pytest.raises(ValueError, match="has format 2") as refused:

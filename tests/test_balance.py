@@ -11,9 +11,9 @@ from watching import watcher
 
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.loading.balance import balance_of
-from dfgen.loading.order import permutation, sample_rng
-from dfgen.loading.row_order import RowOrder
+from dfgen.loading.order.balance import balance_of
+from dfgen.loading.order.permutation import permutation, sample_rng
+from dfgen.loading.order.row_order import RowOrder
 
 CLASSES = st.lists(st.integers(0, 6), min_size=1, max_size=120)
 

@@ -14,15 +14,14 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import dfgen
-from dfgen.bench import job, peers, rates, report, run
+from dfgen.bench import headroom, job, peers, rates, report, run
 from dfgen.bench.advice import advise, limit
+from dfgen.bench.headroom import Headroom
 from dfgen.bench.rates import Rates, alternate
 from dfgen.bench.stages import BACKEND, DECODE, HAND_OVER, NUMPY, ONE, READ, RESIZE
 from dfgen.cli import app
 from dfgen.demo import write_digits
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.training import headroom
-from dfgen.training.headroom import Headroom
 
 RATE = st.floats(1, 1e7)
 

@@ -8,7 +8,7 @@ import pytest
 
 import dfgen
 from dfgen.errors import ArgumentError, DecodeError
-from dfgen.samples.column import Column
+from dfgen.samples.features.column import Column
 
 
 def frame(rows=6):

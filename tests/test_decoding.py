@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
 from dfgen.errors import DecodeError, MissingFileError
-from dfgen.samples.decoding import (
+from dfgen.samples.pixels.decoding import (
     CHANNELS,
     decode,
     decode_array,
     decode_reduced,
     prepare_worker,
 )
-from dfgen.samples.headers import EXTENSIONS, MAX_PIXELS, read_header
-from dfgen.samples.npy import array_header
+from dfgen.samples.pixels.headers import EXTENSIONS, MAX_PIXELS, read_header
+from dfgen.samples.storage.npy import array_header
 
 Y, X = np.mgrid[0:23, 0:37]
 SMOOTH = np.stack([Y * 8 + 20, X * 5 + 20, Y * 3 + X * 3 + 10], -1).astype(np.uint8)

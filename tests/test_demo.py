@@ -1,6 +1,7 @@
 """The demo: its data, the files it makes of them, their manifest, and the whole of it."""
 
 import shutil
+from functools import partial
 from pathlib import Path
 
 import cv2
@@ -123,5 +124,5 @@ def test_example_manifest_is_the_one_that_the_demo_makes(kept):
 
 @pytest.mark.slow
 def test_demo_reaches_its_accuracies(capsys):
-    assert demo.run()
+    assert demo.run(partial(app, standalone_mode=False))
     assert "FAILED" not in capsys.readouterr().out

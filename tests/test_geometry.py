@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image as Pillow
 
+from dfgen.samples.bound_feature import Part
 from dfgen.samples.features import Boxes, Image, Mask
-from dfgen.samples.geometry import RESIZE, STILL, Draw, move, place
-from dfgen.samples.parts import Part
+from dfgen.samples.pixels.geometry import RESIZE, STILL, Draw, move, place
 from dfgen.samples.reader import SampleReader
 
 HEIGHT, WIDTH = 120, 170

@@ -10,7 +10,7 @@ from watching import watcher
 
 import dfgen
 from dfgen.loading.metrics import STAGES, Metrics
-from dfgen.training.callbacks import verdict
+from dfgen.training.callbacks.monitor import verdict
 
 pytestmark = pytest.mark.backend
 BACKEND = keras.backend.backend()

@@ -22,10 +22,10 @@ from watching import order
 import dfgen
 from dfgen.errors import ArgumentError
 from dfgen.loading.loader import Loader
-from dfgen.loading.plan import Plan
-from dfgen.samples.parts import Part
+from dfgen.loading.order.plan import Plan
+from dfgen.samples.bound_feature import Part
+from dfgen.samples.features.category import Number
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.tabular import Number
 from dfgen.training import division
 
 FULL = ROWS // BATCH_SIZE

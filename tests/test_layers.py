@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from importlib.util import resolve_name
 from pathlib import Path
 
@@ -17,10 +18,12 @@ HEAVY = {"keras", "tensorflow", "jax", "torch", "matplotlib"}
 # What each room may import of dfgen. Rooms not named here sit on top and may import all.
 LAYERS = {
     "errors": set(),
-    "samples": {"errors"},
-    "loading": {"errors", "samples"},
-    "manifest": {"errors", "samples"},
-    "training": {"errors", "samples", "loading", "manifest"},
+    "system": {"errors"},
+    "samples": {"errors", "system"},
+    "loading": {"errors", "system", "samples"},
+    "manifest": {"errors", "system", "samples"},
+    "binding": {"errors", "system", "samples", "loading", "manifest"},
+    "training": {"errors", "system", "samples", "loading", "manifest", "binding"},
 }
 # The only rooms that may import a library.
 ROOMS_OF = {
@@ -30,10 +33,12 @@ ROOMS_OF = {
     "torch": {"training", "bench"},
     "matplotlib": {"explore", "bench"},
 }
-NO_PANDAS = {"errors", "samples", "loading"}
+NO_PANDAS = {"errors", "system", "samples", "loading"}
 
 MODULES = {
-    ".".join(["dfgen", *path.relative_to(PACKAGE).with_suffix("").parts]): path
+    ".".join(["dfgen", *path.relative_to(PACKAGE).with_suffix("").parts]).removesuffix(
+        ".__init__"
+    ): path
     for path in sorted(PACKAGE.rglob("*.py"))
     if path != PACKAGE / "__init__.py"
 }
@@ -55,6 +60,13 @@ def room(name: str) -> str:
     return f"{name}.".split(".")[1]
 
 
+def module_of(name: str) -> str | None:
+    """Return the module of dfgen that a full name is, or belongs to."""
+    while name and name not in MODULES:
+        name = name.rpartition(".")[0]
+    return name or None
+
+
 def loaded_by(code: str) -> set[str]:
     """Return the packages that a fresh Python has loaded after running `code`."""
     code += "\nimport sys; print('\\n', *{name.partition('.')[0] for name in sys.modules})"
@@ -69,6 +81,12 @@ def test_imports_point_back_only(name: str) -> None:
     allowed = LAYERS[room(name)] | {room(name), "__version__"}
     ours = {target for target in imports(name) if target.partition(".")[0] == "dfgen"}
     assert {target for target in ours if room(target) not in allowed} == set()
+
+
+def test_no_circle_of_imports() -> None:
+    """Neither of modules nor, below the top, through imports within functions."""
+    ours = {name: sorted(filter(None, map(module_of, imports(name)))) for name in MODULES}
+    TopologicalSorter(ours).prepare()  # raises CycleError, which shows the circle
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -90,8 +108,9 @@ def test_workers_load_neither_pandas_nor_a_framework() -> None:
     assert loaded_by(code) & (HEAVY | {"pandas"}) == set()
 
 
-def test_manifests_need_no_framework() -> None:
-    code = "\n".join(f"import {name}" for name in MODULES if room(name) == "manifest")
+def test_manifests_and_binding_need_no_framework() -> None:
+    rooms = {"manifest", "binding"}
+    code = "\n".join(f"import {name}" for name in MODULES if room(name) in rooms)
     assert loaded_by(code) & HEAVY == set()
 
 

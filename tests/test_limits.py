@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import dfgen
-from dfgen.samples.cpus import _cgroup_cpus
 from dfgen.samples.storage.files import Files
+from dfgen.system import _cgroup_cpus
 
 pytestmark = pytest.mark.timeout(60)
 

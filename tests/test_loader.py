@@ -14,12 +14,12 @@ import pytest
 from dfgen.errors import ArgumentError, DfgenError
 from dfgen.loading.buffers import Buffers
 from dfgen.loading.loader import Loader
-from dfgen.loading.order import permutation
-from dfgen.loading.workers import Here, Threads, usable_cpus
+from dfgen.loading.order.permutation import permutation
+from dfgen.loading.workers.threads import Here, Threads, usable_cpus
+from dfgen.samples.bound_feature import Part
 from dfgen.samples.features import Spec
-from dfgen.samples.parts import Part
+from dfgen.samples.features.category import Number
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.tabular import Number
 
 
 def loader(rows, **options):
@@ -182,7 +182,7 @@ import sys
 import numpy as np, pyarrow as pa
 from dfgen.loading.loader import Loader
 from dfgen.samples.features import Image
-from dfgen.samples.parts import Part
+from dfgen.samples.bound_feature import Part
 from dfgen.samples.reader import SampleReader
 part = Part("image", Image(size=(64, 64)), pa.array([sys.argv[1]] * 400))
 stream = Loader(SampleReader(np.arange(400), (part,)), batch_size=4, workers=3).stream(0)

@@ -8,8 +8,8 @@ import pytest
 from PIL import Image
 
 import dfgen
-from dfgen.manifest.boxes import place_boxes
-from dfgen.samples.decoding import decode
+from dfgen.manifest.building.box_columns import place_boxes
+from dfgen.samples.pixels.decoding import decode
 
 STORED = (8, 12, 24, 20)  # a white box on black, on the pixels as stored
 

@@ -7,9 +7,9 @@ from PIL import Image
 
 import dfgen
 from dfgen.errors import ArgumentError, DfgenError, ManifestError, WriteError
-from dfgen.manifest.pipeline import build
-from dfgen.manifest.recipe import Recipe
-from dfgen.manifest.summary import summarize
+from dfgen.manifest.building.pipeline import build
+from dfgen.manifest.building.recipe import Recipe
+from dfgen.manifest.building.summary import summarize
 
 KINDS = ("cat", "dog")
 

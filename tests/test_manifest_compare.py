@@ -12,7 +12,7 @@ from PIL import Image
 
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError
-from dfgen.manifest.compare import tally
+from dfgen.manifest.diff import tally
 
 
 def draw(path, width=4):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dfgen.manifest.facts import read_facts
+from dfgen.manifest.building.facts import read_facts
 
 PROBLEMS = {
     "missing.jpg": "the file does not exist",

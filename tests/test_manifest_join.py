@@ -3,7 +3,7 @@ import pyarrow as pa
 import pytest
 
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.manifest.join import join, split_on
+from dfgen.manifest.building.join import join, split_on
 from dfgen.manifest.sources.pattern import parse_pattern
 
 GO_ON = (

@@ -7,7 +7,7 @@ import pytest
 
 from dfgen.errors import ManifestError
 from dfgen.manifest.fingerprint import fingerprint
-from dfgen.manifest.frames import to_table
+from dfgen.manifest.from_pandas import to_table
 from dfgen.manifest.schema import describe_labels, validate
 
 

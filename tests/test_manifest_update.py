@@ -9,11 +9,11 @@ from PIL import Image
 
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.manifest import facts
-from dfgen.manifest.old import read_old
-from dfgen.manifest.pipeline import build
-from dfgen.manifest.recipe import Recipe
-from dfgen.manifest.sources import files
+from dfgen.manifest.building import facts
+from dfgen.manifest.building.pipeline import build
+from dfgen.manifest.building.recipe import Recipe
+from dfgen.manifest.building.update.previous import read_old
+from dfgen.manifest.sources import folder as files
 
 SPLIT = {"train": 0.5, "val": 0.5}
 

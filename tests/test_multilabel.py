@@ -7,7 +7,7 @@ import pytest
 
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.samples.multilabel import MultiLabel
+from dfgen.samples.features.multilabel import MultiLabel
 
 NAMES = ("", "dog", "Kätzchen", "犬")
 

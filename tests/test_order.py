@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dfgen.errors import ArgumentError
-from dfgen.loading import order
-from dfgen.loading.order import (
+from dfgen.loading.order import permutation as order
+from dfgen.loading.order.permutation import (
     batch_count,
     batch_positions,
     left_out,

@@ -105,7 +105,7 @@ def test_chance_comes_before_the_transforms_and_leaves_it_a_generator(scenes):
     )
     for expected, found in zip(plain, transformed, strict=True):
         keras.tree.map_structure(np.testing.assert_array_equal, expected, found)
-    rng = dfgen.loading.order.sample_rng(0, 0, transformed._loader.rows(0, 0)[0])
+    rng = dfgen.loading.order.permutation.sample_rng(0, 0, transformed._loader.rows(0, 0)[0])
     assert draws[0] == rng.random(4)[3]
 
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import dfgen
-from dfgen.loading import processes
-from dfgen.loading.processes import shared_memory
+from dfgen.loading.workers.processes import shared_memory
+from dfgen.loading.workers.threads import processes
 
 pytestmark = pytest.mark.timeout(120)
 

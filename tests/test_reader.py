@@ -8,10 +8,10 @@ import pytest
 from PIL import Image as Pillow
 
 from dfgen.errors import DecodeError, MissingFileError, TransformError
+from dfgen.samples.bound_feature import Part
 from dfgen.samples.features import Array, Image
-from dfgen.samples.parts import Part
+from dfgen.samples.features.category import Category, Number
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.tabular import Category, Number
 
 SHAPE = (4, 5, 3)
 CATEGORY = Category("kind", "categorical", ("cat", "dog"))

@@ -13,11 +13,10 @@ from watching import watcher
 
 import dfgen
 from dfgen.errors import ArgumentError
-from dfgen.loading import row_order
-from dfgen.loading.order import permutation
-from dfgen.loading.plan import Plan
+from dfgen.loading.order.permutation import permutation, row_order
+from dfgen.loading.order.plan import Plan
+from dfgen.loading.order.row_order import RowOrder
 from dfgen.loading.receipts import Handed, Ledger, Order, Receipt
-from dfgen.loading.row_order import RowOrder
 from dfgen.loading.state import Place, receipt
 
 ROWS, BATCH = 10, 3

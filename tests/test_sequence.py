@@ -13,7 +13,7 @@ import pytest
 from watching import order, orders
 
 import dfgen
-from dfgen.training.trees import leaves
+from dfgen.binding.nested import leaves
 
 
 def sequence(df, **options):

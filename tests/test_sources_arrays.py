@@ -13,7 +13,7 @@ from contracts import SourceContract
 import dfgen
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, MissingFileError
 from dfgen.manifest.sources import SOURCES
-from dfgen.samples.storage.arrays import Arrays
+from dfgen.samples.storage.array_files import Arrays
 
 ROWS = 100
 

@@ -12,8 +12,8 @@ from annotated import box
 
 import dfgen
 from dfgen.errors import ManifestError
-from dfgen.manifest import facts
-from dfgen.manifest.recipe_file import to_toml, write_recipe
+from dfgen.manifest.building import facts
+from dfgen.manifest.building.recipe_file import to_toml, write_recipe
 
 pytestmark = pytest.mark.filterwarnings("ignore:Split")  # they are too small
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dfgen.errors import ArgumentError
-from dfgen.loading.order import batch_count, batch_positions, permutation
+from dfgen.loading.order.permutation import batch_count, batch_positions, permutation
 from dfgen.loading.state import check_state, ids_digest, make_state, receipt
 
 N, BATCH_SIZE = 50, 12

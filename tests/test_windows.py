@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dfgen.errors import ArgumentError
-from dfgen.loading.order import batch_positions, permutation
+from dfgen.loading.order.permutation import batch_positions, permutation
 from dfgen.loading.windows import window_order
 
 shard_sizes = st.lists(st.integers(0, 30), max_size=12)

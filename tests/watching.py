@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 
-from dfgen.loading.order import permutation
+from dfgen.loading.order.permutation import permutation
 
 CAPACITY = 4000
 

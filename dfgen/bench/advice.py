@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 
+from dfgen.bench.headroom import Headroom
 from dfgen.bench.rates import Rates, shown
 from dfgen.bench.stages import BACKEND, DECODE, HAND_OVER, NUMPY, ONE, OURS, READ, RESIZE
-from dfgen.training.headroom import Headroom
 
 _NEGLIGIBLE = 0.02  # of the time of an epoch, and of a rate
 

@@ -12,11 +12,11 @@ from typing import Any
 import keras
 
 from dfgen import __version__
+from dfgen.bench.headroom import Headroom
 from dfgen.bench.job import Job, Sample
 from dfgen.bench.rates import Rates, shown
 from dfgen.bench.stages import DECODE, HAND_OVER, NUMPY, READ, RESIZE
 from dfgen.errors import ArgumentError, WriteError
-from dfgen.training.headroom import Headroom
 
 _PACKAGES = ("numpy", "opencv-python-headless", "pillow", "keras")
 _SHOWN = 5  # of the rows that were left out

@@ -3,15 +3,15 @@
 from tqdm import tqdm
 
 from dfgen.bench.advice import advise
+from dfgen.bench.headroom import application, headroom
 from dfgen.bench.job import Job, choose
 from dfgen.bench.peers import check_against, peers
 from dfgen.bench.rates import ROUNDS, alternate
 from dfgen.bench.report import Report
 from dfgen.bench.stages import sequence, stages, together
-from dfgen.loading.order import whole
-from dfgen.loading.workers import usable_cpus
+from dfgen.loading.order.permutation import whole
+from dfgen.loading.workers.threads import usable_cpus
 from dfgen.samples.features import Image
-from dfgen.training.headroom import application, headroom
 
 
 def bench(

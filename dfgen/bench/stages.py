@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 
 import dfgen
+from dfgen.bench.headroom import arrive, replay, steady_rate
 from dfgen.bench.job import InMemory, Job, in_threads
 from dfgen.bench.rates import timed
 from dfgen.samples.storage.files import Files
-from dfgen.training.headroom import arrive, replay, steady_rate
 
 READ, DECODE, RESIZE = "read", "decode", "decode and resize"
 HAND_OVER = "hand-over to the backend"

@@ -31,7 +31,7 @@ def verify(
 
     Exit code: 0 if they agree, 1 if not, 2 if they cannot be compared.
     """
-    from dfgen.manifest.compare import tally
+    from dfgen.manifest.diff import tally
     from dfgen.manifest.verify import check
 
     found, notes = check(manifest, root=root, write=write, workers=workers)
@@ -52,7 +52,7 @@ def diff(
 
     Exit code: 0 if the manifests agree, 1 if not, 2 if they cannot be compared.
     """
-    from dfgen.manifest.compare import diff, tally
+    from dfgen.manifest.diff import diff, tally
 
     found = diff(a, b)
     _show(found, tally(found), as_json)
@@ -76,8 +76,8 @@ def split(
     as_json: Json = False,
 ) -> None:
     """Give all rows of a manifest a new split."""
+    from dfgen.manifest.building.summary import Report, figures, summarize
     from dfgen.manifest.resplit import make_split
-    from dfgen.manifest.summary import Report, figures, summarize
 
     out = out or manifest
     frame, warnings = make_split(manifest, shares_of(shares), stratify, group, seed, out)
@@ -97,8 +97,8 @@ def recipe(
     ] = None,
 ) -> None:
     """Write the recipe that built a manifest as a TOML file that builds it again."""
+    from dfgen.manifest.building.recipe_file import to_toml, write_recipe
     from dfgen.manifest.io import read_table
-    from dfgen.manifest.recipe_file import to_toml, write_recipe
 
     arguments = read_table(manifest)[1]["recipe"]
     if out is None:

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import TransformError
+from dfgen.samples.features.base import Spec
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.spec import Spec
 from dfgen.samples.transforms import fits
 
 Arrays = dict[str, npt.NDArray[Any]]

@@ -10,23 +10,23 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import ArgumentError, ReadTimeoutError
-from dfgen.loading.balance import Balance
 from dfgen.loading.batch_transforms import BatchTransform, batch_rng, tried
-from dfgen.loading.buckets import Buckets
 from dfgen.loading.buffers import Buffers
-from dfgen.loading.chunks import Chunk, Maker, chunk_sizes, row_bytes
 from dfgen.loading.limits import Limits
-from dfgen.loading.making import Arrays, Batch, Making
+from dfgen.loading.lookahead import Stream
 from dfgen.loading.metrics import Metrics, total
-from dfgen.loading.order import whole
-from dfgen.loading.plan import Plan
-from dfgen.loading.processes import Process, pickled
+from dfgen.loading.order.balance import Balance
+from dfgen.loading.order.buckets import Buckets
+from dfgen.loading.order.permutation import whole
+from dfgen.loading.order.plan import Plan
+from dfgen.loading.order.row_order import Blocks, RowOrder
+from dfgen.loading.pending_batch import Arrays, Batch, Making
 from dfgen.loading.receipts import Order
-from dfgen.loading.row_order import Blocks, RowOrder
-from dfgen.loading.stream import Stream
-from dfgen.loading.workers import CLOSED, Here, Threads, usable_cpus
+from dfgen.loading.workers.chunks import Chunk, Maker, chunk_sizes, row_bytes
+from dfgen.loading.workers.processes import Process, pickled
+from dfgen.loading.workers.threads import CLOSED, Here, Threads, usable_cpus
+from dfgen.samples.features.base import Spec
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.spec import Spec
 
 Rows = npt.NDArray[np.int64]
 

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dfgen.errors import ArgumentError
-from dfgen.loading.plan import Plan
-from dfgen.loading.row_order import RowOrder
+from dfgen.loading.order.plan import Plan
+from dfgen.loading.order.row_order import RowOrder
 from dfgen.loading.state import Place, receipt
 
 Rows = npt.NDArray[np.int64]

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import ArgumentError
-from dfgen.loading.order import checked_positions, permutation, whole
+from dfgen.loading.order.permutation import checked_positions, permutation, whole
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from dfgen import __version__
 from dfgen.errors import ManifestError, MissingFileError, WriteError, did_you_mean
 from dfgen.manifest.fingerprint import fingerprint
-from dfgen.manifest.frames import to_table
+from dfgen.manifest.from_pandas import to_table
 from dfgen.manifest.paths import (
     absolute_paths,
     absolute_recipe,

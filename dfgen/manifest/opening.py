@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from dfgen.manifest.recipe import Recipe
+from dfgen.manifest.building.recipe import Recipe
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.chunk import Chunk
 from dfgen.manifest.sources.pattern import Pattern

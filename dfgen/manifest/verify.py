@@ -11,15 +11,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, DfgenError, ManifestError
-from dfgen.manifest.compare import as_text, differ, in_order, plain
-from dfgen.manifest.facts import PANDAS_TYPES, SCHEMA, problems_now, refresh_facts
-from dfgen.manifest.frames import to_table
+from dfgen.manifest.building.facts import PANDAS_TYPES, SCHEMA, problems_now, refresh_facts
+from dfgen.manifest.building.gather import gather_rows
+from dfgen.manifest.building.recipe import Recipe
+from dfgen.manifest.building.recipe_file import resolve
+from dfgen.manifest.building.update.match import match
+from dfgen.manifest.diff import as_text, differ, in_order, plain
+from dfgen.manifest.from_pandas import to_table
 from dfgen.manifest.io import Path, read_manifest, write_manifest
-from dfgen.manifest.matching import match
 from dfgen.manifest.paths import A_FRAME, is_url, tidy, with_paths
-from dfgen.manifest.recipe import Recipe
-from dfgen.manifest.recipe_file import resolve
-from dfgen.manifest.rows import gather_rows
 from dfgen.manifest.schema import rows_where, validate
 
 FINDINGS = ("missing", "broken", "changed", "new")

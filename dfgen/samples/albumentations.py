@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from dfgen.errors import ArgumentError
+from dfgen.samples.bound_feature import Part, labels_of
 from dfgen.samples.features import Boxes, Image, Mask
-from dfgen.samples.parts import Part, labels_of
 from dfgen.samples.transforms import Sample, Transform
 
 _KINDS = {"image": "image", "mask": "mask", "boxes": "bboxes"}

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.samples.images import Image
-from dfgen.samples.masks import Mask
-from dfgen.samples.parts import Part, extra_of
-from dfgen.samples.spec import Spec, Values
+from dfgen.samples.bound_feature import Part, extra_of
+from dfgen.samples.features.base import Spec, Values
+from dfgen.samples.features.image import Image
+from dfgen.samples.features.mask import Mask
 
 Sizes = npt.NDArray[np.int32]
 """(height, width) of the upright image of every row, shape (rows, 2)."""

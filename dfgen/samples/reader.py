@@ -10,14 +10,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dfgen.errors import DecodeError, MissingFileError, TransformError
-from dfgen.samples.boxes import Boxes, BoxRows
+from dfgen.samples.bound_feature import Part, labels_of
 from dfgen.samples.features import Column, ColumnFeature, FileFeature, RowFeature
-from dfgen.samples.geometry import Draw
-from dfgen.samples.images import Image
-from dfgen.samples.masks import Mask
+from dfgen.samples.features.base import Spec, Values, Watch, unwatched
+from dfgen.samples.features.boxes import Boxes, BoxRows
+from dfgen.samples.features.image import Image
+from dfgen.samples.features.mask import Mask
 from dfgen.samples.padding import Padding, padding_of
-from dfgen.samples.parts import Part, labels_of
-from dfgen.samples.spec import Spec, Values, Watch, unwatched
+from dfgen.samples.pixels.geometry import Draw
 from dfgen.samples.storage.files import Files
 from dfgen.samples.transforms import Sample, Transform, transformed
 

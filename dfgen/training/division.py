@@ -12,8 +12,8 @@ import keras
 import numpy as np
 
 from dfgen.errors import ArgumentError
-from dfgen.loading.plan import Plan
-from dfgen.training.handover import Use
+from dfgen.loading.order.plan import Plan
+from dfgen.training.backends import Use
 
 Shard = tuple[int, int]
 """(index, count)"""

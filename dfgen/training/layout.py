@@ -8,11 +8,11 @@ from typing import Any
 import keras
 import numpy as np
 
-from dfgen.loading.making import Batch
+from dfgen.binding.bind import Binding
+from dfgen.binding.nested import leaves, map_leaves
+from dfgen.loading.pending_batch import Batch
+from dfgen.samples.bound_feature import extra_of
 from dfgen.samples.features import Array, Boxes, Column, Feature, Image, Mask, Spec
-from dfgen.samples.parts import extra_of
-from dfgen.training.binding import Binding
-from dfgen.training.trees import leaves, map_leaves
 
 
 @dataclass(frozen=True)

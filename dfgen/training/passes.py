@@ -18,13 +18,12 @@ from typing import Any
 import keras
 
 from dfgen.loading.loader import Loader
+from dfgen.loading.lookahead import Stream
 from dfgen.loading.metrics import Metrics
-from dfgen.loading.plan import Plan
+from dfgen.loading.order.plan import Plan
 from dfgen.loading.receipts import Handed
 from dfgen.loading.state import Place
-from dfgen.loading.stream import Stream
-from dfgen.training.division import check_not_empty, divide
-from dfgen.training.handover import (
+from dfgen.training.backends import (
     DataAdapter,
     TorchBatches,
     Use,
@@ -36,8 +35,9 @@ from dfgen.training.handover import (
     tensorflow_dataset,
     use_of,
 )
+from dfgen.training.division import check_not_empty, divide
 from dfgen.training.layout import Layout
-from dfgen.training.matching import check_model
+from dfgen.training.model_check import check_model
 from dfgen.training.progress import Progress
 
 

@@ -11,23 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dfgen.errors import ArgumentError, ManifestError
-from dfgen.loading.batch_transforms import BatchTransform
-from dfgen.loading.buckets import PaddingShare
-from dfgen.loading.limits import Limits
-from dfgen.loading.loader import Loader
-from dfgen.loading.order import whole
-from dfgen.loading.receipts import Receipt
-from dfgen.loading.state import State, check_state, ids_digest, make_state
-from dfgen.samples.albumentations import Augmentation
-from dfgen.samples.features import Image
-from dfgen.samples.reader import SampleReader
-from dfgen.samples.tabular import LABEL_MODES, in_order, one_of
-from dfgen.samples.transforms import Transform
-from dfgen.training.arguments import refuse_unknown
-from dfgen.training.binding import bind
-from dfgen.training.choosing import Options, columns_of
-from dfgen.training.columns import (
+from dfgen.binding.bind import bind
+from dfgen.binding.default_features import Options, columns_of
+from dfgen.binding.frame_columns import (
     ids_of,
     known_problems,
     labels_digest,
@@ -35,13 +21,27 @@ from dfgen.training.columns import (
     plain_ids,
     refusal,
 )
-from dfgen.training.hosts import resolve_shard
+from dfgen.binding.image_sizes import bucketed, padding_of_batches, with_sizes
+from dfgen.binding.nested import Tree, leaves
+from dfgen.binding.weights import balanced, row_weights
+from dfgen.errors import ArgumentError, ManifestError
+from dfgen.loading.batch_transforms import BatchTransform
+from dfgen.loading.limits import Limits
+from dfgen.loading.loader import Loader
+from dfgen.loading.order.buckets import PaddingShare
+from dfgen.loading.order.permutation import whole
+from dfgen.loading.receipts import Receipt
+from dfgen.loading.state import State, check_state, ids_digest, make_state
+from dfgen.samples.albumentations import Augmentation
+from dfgen.samples.features import Image
+from dfgen.samples.features.category import LABEL_MODES, in_order, one_of
+from dfgen.samples.reader import SampleReader
+from dfgen.samples.transforms import Transform
 from dfgen.training.layout import layout_of
 from dfgen.training.passes import Passes
 from dfgen.training.progress import Progress
-from dfgen.training.sizes import bucketed, padding_of_batches, with_sizes
-from dfgen.training.trees import Tree, leaves
-from dfgen.training.weights import balanced, row_weights
+from dfgen.training.renamed_arguments import refuse_unknown
+from dfgen.training.shards import resolve_shard
 
 
 class Sequence(Passes):

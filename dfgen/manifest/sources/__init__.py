@@ -7,10 +7,10 @@ To add one: write its file, add its line to `SOURCES`, and let its test inherit 
 
 from collections.abc import Callable, Iterator
 
-from dfgen.manifest.sources.arrays import read_arrays
+from dfgen.manifest.sources.array_rows import read_arrays
 from dfgen.manifest.sources.chunk import Chunk
 from dfgen.manifest.sources.coco import read_coco
-from dfgen.manifest.sources.files import read_files
+from dfgen.manifest.sources.folder import read_files
 from dfgen.manifest.sources.listing import read_listing
 from dfgen.manifest.sources.metadata import read_metadata
 from dfgen.manifest.sources.table import read_rows

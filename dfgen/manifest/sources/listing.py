@@ -22,11 +22,11 @@ import pyarrow.csv
 from dfgen.errors import ManifestError, did_you_mean
 from dfgen.manifest.paths import check_stored_paths, is_url
 from dfgen.manifest.sources.chunk import Chunk
-from dfgen.manifest.sources.files import Skipped, fit
+from dfgen.manifest.sources.folder import Skipped, fit
 from dfgen.manifest.sources.inventory import read_inventory
 from dfgen.manifest.sources.pattern import Pattern
 from dfgen.manifest.sources.table import read_rows
-from dfgen.samples.headers import EXTENSIONS
+from dfgen.samples.pixels.headers import EXTENSIONS
 
 PATHS = ("path", "key", "file", "file_name", "filename")
 SIZES = ("bytes", "size", "size_bytes")

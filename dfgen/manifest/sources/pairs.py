@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
+from dfgen.manifest.building.join_mismatch import CAUSES, Cause, Side, Words, explain
 from dfgen.manifest.schema import count, quote
-from dfgen.manifest.sources.files import Skipped, list_files, read_files
-from dfgen.manifest.unmatched import CAUSES, Cause, Side, Words, explain
+from dfgen.manifest.sources.folder import Skipped, list_files, read_files
 
 Pair = tuple[str | None, str | None]
 """The paths of an image and of its annotation; None where there is no such file."""

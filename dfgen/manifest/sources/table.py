@@ -10,7 +10,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from dfgen.errors import ManifestError, MissingFileError
-from dfgen.manifest.frames import to_table
+from dfgen.manifest.from_pandas import to_table
 from dfgen.manifest.schema import check_names, quote
 from dfgen.manifest.sources.chunk import Chunk
 

@@ -30,7 +30,7 @@ from defusedxml.ElementTree import fromstring
 from dfgen.errors import ManifestError, MissingFileError, did_you_mean
 from dfgen.manifest.schema import Label, quote
 from dfgen.manifest.sources.chunk import Chunk
-from dfgen.manifest.sources.files import check_folder
+from dfgen.manifest.sources.folder import check_folder
 from dfgen.manifest.sources.nesting import ANNOTATED, BOXES, LABELS
 from dfgen.manifest.sources.pairs import Pair, list_pairs, pair, without_suffix
 

@@ -23,7 +23,7 @@ import yaml
 from dfgen.errors import ManifestError, MissingFileError
 from dfgen.manifest.schema import Label, quote
 from dfgen.manifest.sources.chunk import Chunk
-from dfgen.manifest.sources.files import Skipped, read_files
+from dfgen.manifest.sources.folder import Skipped, read_files
 from dfgen.manifest.sources.nesting import BOXES, LABELS
 from dfgen.manifest.sources.pairs import Pair, list_pairs, pair, without_suffix
 from dfgen.manifest.sources.pattern import parse_pattern

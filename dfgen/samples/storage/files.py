@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass, field
 
 from dfgen.errors import DecodeError, unreadable
-from dfgen.samples.storage.arrays import Arrays
+from dfgen.samples.storage.array_files import Arrays
 
 _FIRST = 1 << 17  # bytes asked for at once: most files come whole, before their size is known
 

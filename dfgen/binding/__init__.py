@@ -1,0 +1,1 @@
+"""A frame, x and y become a SampleReader, weights and class names; no Keras."""

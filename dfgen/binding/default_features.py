@@ -1,0 +1,151 @@
+"""Which feature a column becomes that is given by its name alone."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from dfgen.binding.class_names import are_numbers, with_class_names
+from dfgen.binding.frame_columns import Columns
+from dfgen.errors import ArgumentError
+from dfgen.manifest.schema import is_text, label_columns
+from dfgen.samples.arrow_types import is_list
+from dfgen.samples.features import Array, Boxes, Column, Feature, Image, MultiLabel
+from dfgen.samples.features.category import Category, Number
+from dfgen.samples.pixels.headers import EXTENSIONS
+
+
+@dataclass(frozen=True)
+class Options:
+    """What turns a bare column name into a feature: the arguments of Sequence."""
+
+    image: Callable[[str], Image]
+    label_mode: str | None
+    class_names: tuple[object, ...] | None
+
+
+def x_feature(columns: Columns, leaf: object, options: Options) -> Feature:
+    """Return the feature of one input."""
+    if not isinstance(leaf, str):
+        return _given(columns, "x", leaf)
+    name = columns.check("x", leaf)
+    if name == "path":
+        if "index" in columns.names and _suffix(columns[name]) in (".npy", ".h5", ".hdf5"):
+            raise ArgumentError(
+                'x="path" and the column index are rows of array files: write '
+                'x=dfgen.Array("path", shape=..., index="index")'
+            )
+        return options.image(name)
+    values = columns[name]
+    if is_text(values.type):
+        example = values[0].as_py() or ""
+        if _names_images("x", name, values):
+            return options.image(name)
+        raise ArgumentError(
+            f'x="{name}" is text, and {example!r} has no suffix of an image. For files write '
+            f'x=dfgen.Image("{name}"), for classes x=dfgen.Category("{name}"), for strings '
+            f'x=dfgen.Text("{name}")'
+        )
+    return _by_dtype(
+        columns, name, values.type, replace(options, label_mode="int", class_names=None)
+    )
+
+
+def y_feature(columns: Columns, leaf: object, options: Options) -> Feature:
+    """Return the feature of one target."""
+    if not isinstance(leaf, str):
+        return _given(columns, "y", leaf)
+    name = columns.check("y", leaf)
+    values = columns[name]
+    if is_text(values.type) and _names_images("y", name, values):
+        raise ArgumentError(
+            f'y="{name}" names image files. For masks write y=dfgen.Mask("{name}"), for images '
+            f'y=dfgen.Image("{name}"), for classes y=dfgen.Category("{name}")'
+        )
+    return _by_dtype(columns, name, values.type, options)
+
+
+def _by_dtype(columns: Columns, name: str, kind: pa.DataType, options: Options) -> Feature:
+    if are_numbers(kind):
+        if options.label_mode not in ("int", None) or options.class_names is not None:
+            asked = f'label_mode="{options.label_mode}"'
+            asked = "class_names" if options.label_mode in ("int", None) else asked
+            raise ArgumentError(
+                f"{asked} needs classes, but column {name!r} holds numbers ({kind}). "
+                f'Write dfgen.Category("{name}", class_names=[...]), or '
+                f'df["{name}"] = df["{name}"].astype("category")'
+            )
+        return Number(name)
+    if pa.types.is_dictionary(kind) or pa.types.is_boolean(kind) or is_text(kind):
+        mode = options.label_mode or "int"
+        return _given(columns, "y", Category(name, mode, options.class_names))
+    if is_list(kind) and is_text(kind.value_type) and options.label_mode in ("int", None):
+        return _given(columns, "y", MultiLabel(name, options.class_names))
+    raise ArgumentError(
+        f"column {name!r} holds {kind}, for which no feature is known: {_advice(name, kind)}"
+    )
+
+
+def _advice(name: str, kind: pa.DataType) -> str:
+    """Return which feature a column may be meant for."""
+    if not is_list(kind):
+        return f"write dfgen.Column({name!r}, fn, shape=...)"
+    if is_list(kind.value_type):
+        return f"are these boxes? dfgen.Boxes({name!r}, labels=...)"
+    if is_text(kind.value_type):
+        return f"leave label_mode out, or write dfgen.MultiLabel({name!r})"
+    return (
+        f"for labels write dfgen.MultiLabel({name!r}), for numbers "
+        f"dfgen.Column({name!r}, np.array, shape=...)"
+    )
+
+
+def _given(columns: Columns, argument: str, feature: object) -> Feature:
+    """Check a feature's column; give a Category its class names."""
+    if not isinstance(feature, Feature):
+        raise ArgumentError(
+            f"{argument} must be a column name, a feature such as dfgen.Image, or a list or dict "
+            f"of these, got {feature!r}"
+        )
+    for name in columns_of(feature):
+        columns.check(f"{type(feature).__name__}", name)
+    return with_class_names(columns, feature)
+
+
+def columns_of(feature: Feature) -> tuple[str, ...]:
+    """Return the columns that a feature reads."""
+    if isinstance(feature, Number | Column):
+        return feature.columns
+    if isinstance(feature, Boxes):
+        return feature.column, feature.labels
+    if isinstance(feature, Array) and feature.index is not None:
+        return feature.column, feature.index
+    return (feature.column,)
+
+
+def default_y(columns: Columns, used: set[str]) -> str | None:
+    """Return the one column that can only be the label, or None where there is none."""
+    names = [name for name in label_columns(columns.names) if name not in used]
+    if len(names) > 1:
+        raise ArgumentError(
+            f"y=None, and several columns could be the label: {', '.join(names)}. "
+            f'Name one, y="{names[0]}", several, y={names[:2]!r}, or none, label_mode=None'
+        )
+    return names[0] if names else None
+
+
+def _names_images(argument: str, name: str, values: pa.Array) -> bool:
+    """Whether text names image files; an error where it names .npy files."""
+    suffix = _suffix(values)
+    if suffix == ".npy":
+        raise ArgumentError(
+            f'{argument}="{name}" names .npy files: write '
+            f'{argument}=dfgen.Array("{name}", shape=...)'
+        )
+    return suffix in EXTENSIONS
+
+
+def _suffix(paths: pa.Array) -> str:
+    """Return the extension of the first path, in lower case."""
+    return os.path.splitext(str(paths[0].as_py() or ""))[1].lower()

@@ -1,0 +1,98 @@
+"""Sizes of images that keep them, known before any is decoded."""
+
+from dataclasses import replace
+from hashlib import blake2b
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dfgen.binding.bind import Binding
+from dfgen.binding.frame_columns import Columns
+from dfgen.errors import ArgumentError
+from dfgen.loading.loader import Loader
+from dfgen.loading.order.buckets import Buckets, PaddingShare, padding_share
+from dfgen.loading.order.permutation import whole
+from dfgen.manifest.building.facts import read_facts
+from dfgen.samples.features import Image
+from dfgen.samples.features.category import one_of
+from dfgen.samples.padding import Sizes
+
+_FACTS = ("height", "width", "orientation")
+_MANY = 65_536  # rows of which the padding is told
+
+
+def with_sizes(columns: Columns, binding: Binding) -> tuple[Binding, dict[int, str]]:
+    """Return the binding with the sizes of images of `size=None`, and row -> why one has none.
+
+    They are the facts of the manifest, of the column `path`. Where these are not known, the headers
+    of the files are read, once, in threads.
+    """
+    parts, problems = list(binding.parts), dict[int, str]()
+    for number, part in enumerate(parts):
+        if isinstance(part.feature, Image) and part.feature.size is None:
+            facts = _known(columns) if part.feature.column == "path" else None
+            sizes, unread = _sizes(facts, part.paths)
+            parts[number] = replace(part, sizes=sizes)
+            problems |= unread
+    return replace(binding, parts=tuple(parts)), problems
+
+
+def bucketed(
+    binding: Binding, bucket_by: str | None, batch_size: int
+) -> tuple[Buckets | None, str | None]:
+    """Return the Buckets by the shape of the first such image, and what tells them from others."""
+    one_of("bucket_by", bucket_by, (None, "shape"))
+    if bucket_by is None:
+        return None, None
+    sizes = next((part.sizes for part in binding.parts if part.sizes is not None), None)
+    if sizes is None:
+        raise ArgumentError(
+            'bucket_by="shape" gathers images that keep their own sizes, but x has none: give '
+            'image_size=None, or dfgen.Image("path", size=None)'
+        )
+    buckets = Buckets(sizes, whole("batch_size", batch_size, least=1))
+    digest = blake2b(sizes.tobytes(), digest_size=8).hexdigest()
+    return buckets, f"{bucket_by} {buckets.window} {digest}"
+
+
+def padding_of_batches(loader: Loader) -> PaddingShare | None:
+    """Return how much of the first epoch is padding; None where images have one size."""
+    sizes = next(iter(loader.reader.padding.sizes.values()), None)
+    if sizes is None:
+        return None
+    order, first = loader.row_order, np.arange(min(len(sizes), _MANY))
+    share, unbucketed = (
+        padding_share(sizes[order.at(0, first)[0]], loader.batch_size)
+        for order in (order, replace(order, buckets=None))
+    )
+    return PaddingShare(share, unbucketed)
+
+
+def _known(columns: Columns) -> pa.Table | None:
+    """Return the facts of the manifest, as far as they tell sizes."""
+    if not all(name in columns.names for name in _FACTS):
+        return None
+    facts = pa.table({name: columns[name] for name in _FACTS})
+    return facts if all(map(pa.types.is_integer, facts.schema.types)) else None
+
+
+def _sizes(known: pa.Table | None, paths: pa.Array) -> tuple[Sizes, dict[int, str]]:
+    sizes = np.zeros((len(paths), 2), np.int32) if known is None else _upright(known)
+    missing = np.flatnonzero(~sizes.all(axis=1))
+    if not missing.size:
+        return sizes, {}
+    facts = read_facts(paths.take(pa.array(missing)).to_pylist())
+    sizes[missing] = _upright(facts)
+    broken = pc.indices_nonzero(pc.is_valid(facts["problem"])).to_pylist()
+    return sizes, {int(missing[place]): facts["problem"][place].as_py() for place in broken}
+
+
+def _upright(facts: pa.Table) -> Sizes:
+    """Return (height, width) when turned upright, 0 where one of the facts is missing."""
+    stored = [pc.fill_null(facts[name], 0).to_numpy() for name in _FACTS]
+    height, width, orientation = stored
+    turned = orientation >= 5
+    sizes = np.where(turned, (width, height), (height, width)).T.astype(np.int32)
+    sizes[orientation < 1] = 0
+    return sizes

@@ -1,0 +1,106 @@
+"""What each row counts in the loss, and which class it is drawn for."""
+
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dfgen.binding.bind import Binding
+from dfgen.binding.frame_columns import Columns
+from dfgen.errors import ArgumentError, ManifestError
+from dfgen.loading.order.balance import Balance, balance_of
+from dfgen.manifest.schema import is_text
+from dfgen.samples.features.category import Category, Number
+
+
+def row_weights(
+    columns: Columns,
+    binding: Binding,
+    sample_weight: str | None,
+    class_weight: Mapping[Any, float] | None,
+) -> npt.NDArray[np.float32] | None:
+    """Return what each row counts in the loss: its own weight times that of its class."""
+    if sample_weight is None and class_weight is None:
+        return None
+    if binding.y is None:
+        raise ArgumentError("sample_weight and class_weight weigh a loss, but there is no y")
+    weights = np.ones(len(columns), np.float32)
+    if sample_weight is not None:
+        name = columns.check("sample_weight", sample_weight)
+        weights *= Number(name, dtype="float32").encode(columns[name])
+        if not np.isfinite(weights).all():
+            row = int(np.isfinite(weights).argmin())
+            raise ManifestError(
+                f'sample_weight="{name}" is {weights[row]} in row {row}: expected finite numbers'
+            )
+    if class_weight is not None:
+        weights *= _class_weights(binding, class_weight)
+    return weights
+
+
+def balanced(columns: Columns, balance: str | None) -> tuple[Balance | None, str | None]:
+    """Return the Balance of a column's classes, and what tells these classes from others."""
+    if balance is None:
+        return None, None
+    values = columns[columns.check("balance", balance)]
+    kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+    if not (is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
+        raise ManifestError(
+            f'balance="{balance}": the column holds {kind}, expected one class in each row, as '
+            "text, whole numbers or booleans"
+        )
+    if values.null_count:
+        raise ManifestError(
+            f'balance="{balance}": {values.null_count:,} rows have no class; drop them: '
+            f"df = df[df[{balance!r}].notna()]"
+        )
+    names = pc.unique(values.cast(kind))
+    ranked = names.take(pc.sort_indices(names))
+    numbers = pc.index_in(values.cast(kind), value_set=ranked).to_numpy().astype(np.int64)
+    return balance_of(numbers), f"{balance} {blake2b(numbers.tobytes(), digest_size=8).hexdigest()}"
+
+
+def _class_weights(binding: Binding, class_weight: Mapping[Any, float]) -> npt.NDArray[np.float32]:
+    target = binding[binding.y] if isinstance(binding.y, str) else None
+    if target is None or not isinstance(target.feature, Category):
+        raise ArgumentError(
+            "class_weight needs y to be one column of classes. For other targets give "
+            "sample_weight, a column of weights"
+        )
+    weights = np.ones(len(target.feature.class_names or ()), np.float32)
+    for number, weight in _numbered(target.feature.class_names or (), class_weight).items():
+        if not (isinstance(weight, int | float | np.number) and 0 <= weight < float("inf")):
+            raise ArgumentError(
+                f"class_weight gives class {number} the weight {weight!r}: expected a number of 0 "
+                "or more"
+            )
+        weights[number] = weight
+    found: npt.NDArray[np.float32] = weights[np.asarray(target.values)]
+    return found
+
+
+def _numbered(class_names: tuple[Any, ...], class_weight: Mapping[Any, Any]) -> dict[int, Any]:
+    """Return class number -> weight, of keys that are all class names or all class numbers."""
+    known = f"Classes: {', '.join(map(repr, class_names))}, or 0 to {len(class_names) - 1}"
+    if not isinstance(class_weight, Mapping):
+        raise ArgumentError(f"class_weight must be class -> weight, got {class_weight!r}. {known}")
+    number_of = {str(name): number for number, name in enumerate(class_names)}
+    stray = [key for key in class_weight if str(key) not in number_of]
+    names = None if stray else {number_of[str(key)]: w for key, w in class_weight.items()}
+    places = range(len(class_names))
+    numbers = None
+    if all(isinstance(key, int | np.integer) and key in places for key in class_weight):
+        numbers = {int(key): weight for key, weight in class_weight.items()}
+    if names is not None and numbers is not None and names != numbers:
+        raise ArgumentError(
+            f"class_weight has the keys {list(class_weight)}, which could be names or numbers of "
+            f"classes. {known}. Rename the classes, or give sample_weight, a column of weights"
+        )
+    found = numbers if names is None else names
+    if found is None:
+        raise ArgumentError(f"class_weight names the class {stray[0]!r}. {known}")
+    return found

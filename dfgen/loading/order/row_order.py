@@ -1,0 +1,112 @@
+"""Which row stands at each position of an epoch: shuffled, balanced, gathered by shape, or not."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dfgen.errors import ArgumentError
+from dfgen.loading.order.balance import Balance
+from dfgen.loading.order.buckets import Buckets
+from dfgen.loading.order.permutation import permutation
+from dfgen.loading.order.plan import Plan
+
+Rows = npt.NDArray[np.int64]
+
+_BLOCK = 65_536  # positions counted at once
+_BATCHES = 8192  # positions of the batches asked for at once
+
+
+@dataclass(frozen=True, eq=False)
+class RowOrder:
+    """The rows of every epoch: a pure function of the epoch and the positions.
+
+    Args:
+        rows: the number of rows.
+        seed: of the order, None where rows come in their own.
+        balance: draws rows so that classes come equally often, or None; needs a seed.
+        buckets: gathers rows of similar shapes into batches, or None; needs a seed.
+
+    Raises:
+        ArgumentError: there is no seed, but something that needs one.
+    """
+
+    rows: int
+    seed: int | None
+    balance: Balance | None = None
+    buckets: Buckets | None = None
+    _window: Callable[[int, int], Rows] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_window", lru_cache(maxsize=2)(self._arranged))
+        for argument, given in (("balance", self.balance), ("bucket_by", self.buckets)):
+            if given is not None and self.seed is None:
+                raise ArgumentError(
+                    f"{argument} takes rows by chance, which shuffle=False does not allow: leave "
+                    "out one of them"
+                )
+
+    def at(self, epoch: int, positions: Rows) -> Rows:
+        """Return int64 of shape (2, positions): the rows, and how often each came before."""
+        if self.buckets is None:
+            return self._drawn(epoch, positions)
+        windows, places = np.divmod(positions, self.buckets.rows)
+        found = np.empty((2, len(positions)), np.int64)
+        for window in np.unique(windows).tolist():
+            here = windows == window
+            found[:, here] = self._window(epoch, window)[:, places[here]]
+        return found
+
+    def _arranged(self, epoch: int, window: int) -> Rows:
+        """Return all rows of one window of the buckets."""
+        buckets: Any = self.buckets
+        start = window * buckets.rows
+        drawn = self._drawn(epoch, np.arange(start, min(start + buckets.rows, self.rows)))
+        arranged: Rows = buckets.arranged(drawn, window, seed=self.seed, epoch=epoch)
+        return arranged
+
+    def _drawn(self, epoch: int, positions: Rows) -> Rows:
+        if self.seed is None:
+            return np.stack([positions, np.zeros_like(positions)])
+        places = permutation(positions, self.rows, seed=self.seed, epoch=epoch)
+        if self.balance is None:
+            return np.stack([places, np.zeros_like(places)])
+        return np.stack(self.balance.draw(places, seed=self.seed, epoch=epoch))
+
+    def counts(self, epoch: int, positions: int) -> Rows:
+        """Return how often each row stands at the first so many positions of an epoch."""
+        counts = np.zeros(self.rows, np.int64)
+        for start in range(0, positions, _BLOCK):
+            block = np.arange(start, min(start + _BLOCK, positions))
+            np.add.at(counts, self.at(epoch, block)[0], 1)
+        return counts
+
+
+class Blocks:
+    """The rows of batches, asked of the order in blocks: one by one they cost ten times as much.
+
+    Args:
+        order: of the rows.
+        plan: which positions make up the batches of this host.
+    """
+
+    def __init__(self, order: RowOrder, plan: Plan) -> None:
+        self._order = order
+        self._batches = batches = max(1, _BATCHES // plan.size)
+        self._block = lru_cache(maxsize=4)(
+            lambda epoch, block: order.at(epoch, plan.block(block * batches, batches))
+        )
+
+    def batch(self, epoch: int, step: int, plan: Plan) -> Rows:
+        """Return what `RowOrder.at` does for one batch; plans may differ in their tail."""
+        if not 0 <= step < len(plan):
+            raise IndexError(f"batch {step} does not exist: an epoch has {len(plan)} batches")
+        block, place = divmod(step, self._batches)
+        drawn = self._block(epoch, block)[:, place * plan.size : (place + 1) * plan.size]
+        if plan.tail != "pad" or drawn.shape[1] == plan.size:
+            return drawn
+        rest = self._order.at(epoch, plan.positions(step)[drawn.shape[1] :])
+        return np.concatenate([drawn, rest], axis=1)

@@ -1,0 +1,1 @@
+"""Those who make samples: threads, and processes behind threads."""

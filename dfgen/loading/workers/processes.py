@@ -1,0 +1,306 @@
+"""Worker processes, for transforms that hold the GIL: `python -m dfgen.loading.workers.processes`.
+
+Never `multiprocessing.Process`, which would run the user's script again in each child. A thread of
+the parent owns each process: it sends a chunk through the process's standard input, waits at its
+standard output, and copies the arrays out of memory that the two share. A process that dies closes
+its output, which the thread sees at once; what was lost is made again by another process.
+"""
+
+import contextlib
+import ctypes
+import mmap
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from math import prod
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dfgen.errors import ArgumentError, WorkerError
+from dfgen.loading.metrics import Watch
+from dfgen.loading.workers.chunks import Arrays, Chunk, Maker
+from dfgen.loading.workers.threads import CLOSED
+from dfgen.samples.features import Spec
+from dfgen.samples.pixels.decoding import prepare_worker
+
+_DEATHS = 3  # on one row: then it is the row
+_FAREWELL = 1.0  # seconds that a process gets to end once nobody speaks to it
+_HEADER = 64  # bytes: the row, whether it is being read, and since when, each 8 bytes
+_READING, _ROW, _SINCE = 0, 1, 2
+
+Layout = dict[str, tuple[tuple[int, ...], np.dtype[Any]]]
+"""Name -> shape and dtype of an array of a chunk."""
+
+
+class Process:
+    """Makes chunks in a process of its own, which is replaced when it dies.
+
+    Args:
+        maker: makes chunks, in the process.
+        payload: the same, pickled once for all processes.
+        specs: name -> what one sample is; where shapes differ by batch, the largest.
+        size: rows of a chunk at most.
+    """
+
+    def __init__(self, maker: Maker, payload: bytes, specs: Mapping[str, Spec], size: int) -> None:
+        self._payload = payload
+        self._where = maker.reader.where
+        self._skip = maker.skip
+        self._memory_size = _HEADER + _size(specs, size)
+        self._deaths: Counter[int] = Counter()
+        self._child: subprocess.Popen[bytes] | None = None
+        self._file: IO[bytes] | None = None
+        self.watch = Watch()
+        self.abandoned = False
+        self.busy_with: object = None
+
+    def fill(
+        self, chunk: Chunk, arrays: Arrays, cancelled: Callable[[], bool]
+    ) -> dict[int, str | None]:
+        """Fill the arrays of a chunk, as `Maker.fill`."""
+        deadly: dict[int, str] = {}
+        while not cancelled():
+            try:
+                blanks, seconds, counts, error, objects = self._ask(chunk, arrays)
+            except (EOFError, OSError, pickle.UnpicklingError):
+                if self.abandoned:
+                    raise ArgumentError(CLOSED) from None
+                deadly |= self._bury()
+                chunk = replace(chunk, known={*chunk.known, *deadly})
+                continue
+            self.watch.add(seconds, counts)
+            self.watch.since = time.perf_counter()  # the process has measured what was before
+            if error is not None:
+                raise error
+            for name, shared in shared_arrays(self._memory, _layout(arrays)).items():
+                arrays[name][...] = objects.get(name, shared)
+            rows = chunk.rows.tolist()
+            return {place: why or deadly.get(rows[place]) for place, why in blanks.items()}
+        return {}
+
+    def _ask(self, chunk: Chunk, arrays: Arrays) -> tuple[Any, ...]:
+        child = self._child or self._start()
+        pickle.dump((chunk, _layout(arrays)), child.stdin)  # type: ignore[arg-type]
+        child.stdin.flush()  # type: ignore[union-attr]
+        reply: tuple[Any, ...] = pickle.load(child.stdout)  # type: ignore[arg-type]
+        return reply
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        if self._file is None:
+            self._file, self._memory = shared_memory(self._memory_size)
+            self._header = np.frombuffer(self._memory, np.float64, 3)
+        self._header[_ROW] = -1
+        path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+        self._child = subprocess.Popen(
+            [
+                sys.executable,
+                "-P",
+                "-m",
+                "dfgen.loading.workers.processes",
+                str(self._file.fileno()),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            pass_fds=[self._file.fileno()],
+            env={**os.environ, "PYTHONPATH": path},
+        )
+        hello = (self._payload, self._memory_size, os.getpid())
+        pickle.dump(hello, self._child.stdin)  # type: ignore[arg-type]
+        return self._child
+
+    def _bury(self) -> dict[int, str]:
+        """Note which row the process died on; three times are too many.
+
+        Returns:
+            Row -> what is wrong with it, if it is to be skipped from now on.
+        """
+        row, code = int(self._header[_ROW]), self._end()
+        self._deaths[row] += 1
+        if self._deaths[row] < _DEATHS:
+            return {}
+        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        if row < 0:
+            raise WorkerError(f"a worker process cannot start ({how}): see what it printed")
+        error = WorkerError(
+            f"{self._where(row)}: {_DEATHS} worker processes died on this row (the last: {how})"
+        )
+        if not self._skip:
+            raise error
+        return {row: str(error)}
+
+    def _end(self) -> int:
+        child, self._child = self._child, None
+        if child is None:
+            return 0
+        for pipe in (child.stdin, child.stdout):
+            with contextlib.suppress(OSError):  # what was not sent yet cannot be
+                pipe.close()  # type: ignore[union-attr]
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return child.wait(_FAREWELL)  # it may have ended by itself, and then knows why
+        child.kill()
+        return child.wait()
+
+    def reading(self) -> tuple[int, float] | None:
+        """Return the row that is being read and since when."""
+        if self._file is None or not self._header[_READING]:
+            return None
+        return int(self._header[_ROW]), float(self._header[_SINCE])
+
+    def abandon(self) -> None:
+        """End the process, stuck as it may be; its thread then ends too."""
+        self.abandoned = True
+        child = self._child
+        if child is not None:
+            child.kill()
+
+    def close(self) -> None:
+        """End the process and give back its memory."""
+        self._end()
+        if self._file is not None:
+            self._file.close()
+
+
+class _SharedWatch(Watch):
+    """A Watch that the parent can look at while the process is busy."""
+
+    def __init__(self, header: npt.NDArray[np.float64]) -> None:
+        self._header = header
+        super().__init__()
+
+    def __call__(self, stage: str, nbytes: int = 0) -> None:
+        super().__call__(stage, nbytes)
+        self._header[_READING] = 0
+        self._header[_ROW], self._header[_SINCE] = self.row, self.since
+        self._header[_READING] = stage == "read"
+
+    def take(self) -> tuple[dict[str, float], Counter[str]]:
+        """Return what was measured since the last time."""
+        taken = self.seconds, self.counts
+        self.seconds, self.counts = dict.fromkeys(self.seconds, 0.0), Counter()
+        return taken
+
+
+def shared_memory(size: int) -> tuple[IO[bytes], mmap.mmap]:
+    """Return memory without a name, that a child may inherit: nothing stays behind after a kill.
+
+    It is reserved now, since memory that turns out not to be there kills whoever writes to it.
+    """
+    if hasattr(os, "memfd_create"):
+        file: IO[bytes] = os.fdopen(os.memfd_create("dfgen"), "r+b", buffering=0)
+        try:
+            os.posix_fallocate(file.fileno(), 0, size)
+            return file, mmap.mmap(file.fileno(), size)
+        except OSError as error:
+            file.close()
+            warnings.warn(
+                f"{size:,} bytes of shared memory cannot be had ({error.strerror}): workers use a "
+                f"temporary file in {tempfile.gettempdir()}",
+                stacklevel=2,
+            )
+    file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - as long as the process
+    file.truncate(size)
+    return file, mmap.mmap(file.fileno(), size)
+
+
+def _layout(arrays: Arrays) -> Layout:
+    return {name: (array.shape, array.dtype) for name, array in arrays.items()}
+
+
+def shared_arrays(memory: mmap.mmap, layout: Layout) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays of a chunk in shared memory."""
+    arrays, offset = dict[str, npt.NDArray[Any]](), _HEADER
+    for name, (shape, dtype) in layout.items():
+        if dtype.hasobject:  # pointers mean nothing elsewhere: these travel in the reply
+            arrays[name] = np.empty(shape, dtype)
+            continue
+        arrays[name] = np.frombuffer(memory, dtype, prod(shape), offset).reshape(shape)
+        offset += _aligned(arrays[name].nbytes)
+    return arrays
+
+
+def _size(specs: Mapping[str, Spec], size: int) -> int:
+    return sum(_aligned(size * prod(s.shape) * s.dtype.itemsize) for s in specs.values())
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // 64) * 64
+
+
+def pickled(maker: Maker) -> bytes:
+    """Return a Maker as bytes, functions of a notebook or script by value, or refuse it."""
+    import cloudpickle
+
+    if sys.platform == "win32":
+        raise ArgumentError("use_multiprocessing=True is not to be had on Windows: use threads")
+    for name, function in maker.reader.functions.items():
+        try:
+            cloudpickle.dumps(function)
+        except Exception as error:
+            raise ArgumentError(
+                f"{name}={function!r} cannot be sent to a worker process: "
+                f"{type(error).__name__}: {error}. Make what it holds inside of it, or use threads"
+            ) from error
+    return cloudpickle.dumps(maker)  # type: ignore[no-any-return]
+
+
+def main() -> None:
+    """Serve chunks until the parent ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
+    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)  # what a transform prints must not come between replies
+    payload, memory_size, parent = pickle.load(requests)
+    _die_with(parent)
+    memory = mmap.mmap(int(sys.argv[1]), memory_size)
+    watch = _SharedWatch(np.frombuffer(memory, np.float64, 3))
+    maker: Maker = pickle.loads(payload)
+    prepare_worker()
+    while True:
+        try:
+            chunk, layout = pickle.load(requests)
+        except EOFError:
+            return
+        blanks, error, objects = {}, None, {}
+        try:
+            watch("idle")
+            arrays = shared_arrays(memory, layout)
+            blanks = maker.fill(chunk, arrays, watch)
+            objects = {name: array for name, array in arrays.items() if array.dtype.hasobject}
+        except BaseException as raised:
+            error = _portable(raised)
+        pickle.dump((blanks, *watch.take(), error, objects), replies)
+        replies.flush()
+
+
+def _portable(error: BaseException) -> BaseException:
+    """Return an error that can be sent, with its traceback as a note."""
+    text = "".join(traceback.format_exception(error))
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        error = WorkerError(f"{type(error).__name__}: {error}")
+    error.add_note(f"In the worker process:\n{text}")
+    return error
+
+
+def _die_with(parent: int) -> None:
+    """Have Linux end this process with the thread that started it, busy as it may be."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:
+        sys.exit()
+
+
+if __name__ == "__main__":
+    main()

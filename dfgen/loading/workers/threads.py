@@ -1,0 +1,169 @@
+"""Decode threads: OpenCV, Pillow, NumPy and file reads release the GIL."""
+
+import contextlib
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import Any, Protocol
+
+from dfgen.errors import ArgumentError
+from dfgen.loading.metrics import Watch
+from dfgen.loading.workers.chunks import Arrays, Chunk, Maker
+from dfgen.samples.pixels.decoding import prepare_worker
+from dfgen.system import usable_cpus as usable_cpus
+
+
+class Worker(Protocol):
+    """Makes chunks for one thread, which owns it."""
+
+    watch: Watch
+    abandoned: bool
+    busy_with: object
+
+    def fill(
+        self, chunk: Chunk, arrays: Arrays, cancelled: Callable[[], bool]
+    ) -> dict[int, str | None]:
+        """Fill the arrays of a chunk, as `Maker.fill`."""
+
+    def reading(self) -> tuple[int, float] | None:
+        """Return the row that is being read and since when, by `time.perf_counter`."""
+
+    def abandon(self) -> None:
+        """Give up a worker that may never come back."""
+
+    def close(self) -> None:
+        """Give back what the worker holds."""
+
+
+class Here:
+    """Makes chunks in the thread itself."""
+
+    def __init__(self, maker: Maker) -> None:
+        self._maker = maker
+        self.watch = Watch()
+        self.abandoned = False
+        self.busy_with: object = None
+
+    def fill(
+        self, chunk: Chunk, arrays: Arrays, cancelled: Callable[[], bool]
+    ) -> dict[int, str | None]:
+        """Fill the arrays of a chunk, as `Maker.fill`."""
+        blanks = self._maker.fill(chunk, arrays, self.watch, lambda: cancelled() or self.abandoned)
+        if self.abandoned:
+            raise ArgumentError(CLOSED)
+        return blanks
+
+    def reading(self) -> tuple[int, float] | None:
+        """Return the row that is being read and since when."""
+        since, row = self.watch.since, self.watch.row
+        return (row, since) if self.watch.stage == "read" else None
+
+    def abandon(self) -> None:
+        """Let the thread end when its read comes back."""
+        self.abandoned = True
+
+    def close(self) -> None:
+        """Hold nothing."""
+
+
+class _Nobody(Here):
+    """Stands for the workers of what was closed, so that nobody waits for ever."""
+
+    def __init__(self) -> None:
+        self.abandoned = True
+
+    def fill(
+        self, chunk: Chunk, arrays: Arrays, cancelled: Callable[[], bool]
+    ) -> dict[int, str | None]:
+        """Refuse."""
+        raise ArgumentError(CLOSED)
+
+
+Task = Callable[[Worker], None]
+CLOSED = "this Sequence was closed: make a new one"
+_PATIENCE = 2.0  # seconds that closing waits for threads, one of which may be stuck in a read
+
+
+class Threads:
+    """Runs tasks in order of submission on daemon threads of its own.
+
+    Not a `ThreadPoolExecutor`, which is joined when the interpreter exits and so would wait there
+    for every batch still in the making. Threads start with the first task. They end when nobody
+    holds this object any more, since they hold its queue only, and before the interpreter does: a
+    daemon thread that it stops inside of OpenCV would abort the process.
+
+    Args:
+        count: number of threads, at least 1.
+        make_worker: makes the worker of a thread.
+    """
+
+    def __init__(self, count: int, make_worker: Callable[[], Worker]) -> None:
+        self._count = count
+        self._make_worker = make_worker
+        self._tasks: SimpleQueue[Task | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
+        self.workers: list[Worker] = []
+        """In the order in which they started; also those abandoned."""
+        self._finalizer = weakref.finalize(self, _stop, self._tasks, self.workers, self._threads)
+
+    def submit(self, task: Task) -> None:
+        """Run a task, which must not raise, as soon as a thread is free."""
+        with self._lock:
+            if not self._finalizer.alive:
+                raise ArgumentError(CLOSED)
+            while len(self.workers) < self._count:
+                self._start()
+            self._tasks.put(task)
+
+    def replace(self, worker: Worker) -> None:
+        """Abandon a worker that is stuck, and start another."""
+        with self._lock:
+            if not worker.abandoned:
+                worker.abandon()
+                self._count += 1
+                self._start()
+
+    def close(self) -> None:
+        """End the threads; tasks not begun are refused, and what is being made is given up."""
+        with self._lock:
+            self._finalizer()
+
+    def _start(self) -> None:
+        worker = self._make_worker()
+        name = f"dfgen-{len(self.workers)}"
+        self.workers.append(worker)
+        arguments: Any = (self._tasks, worker)
+        thread = threading.Thread(target=_run, args=arguments, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+
+def _run(tasks: "SimpleQueue[Task | None]", worker: Worker) -> None:
+    prepare_worker()
+    try:
+        while not worker.abandoned and (task := tasks.get()) is not None:
+            task(worker)
+            del task  # or the thread would keep the batch until its next task
+    finally:
+        worker.close()
+
+
+def _stop(
+    tasks: "SimpleQueue[Task | None]", workers: list[Worker], threads: list[threading.Thread]
+) -> None:
+    nobody = _Nobody()
+    for worker in workers:
+        worker.abandon()
+    with contextlib.suppress(Empty):
+        while True:
+            if (task := tasks.get_nowait()) is not None:
+                task(nobody)
+    for _ in threads:
+        tasks.put(None)
+    end = time.monotonic() + _PATIENCE
+    for thread in threads:
+        if thread is not threading.current_thread():
+            thread.join(max(0.0, end - time.monotonic()))

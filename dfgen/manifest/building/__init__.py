@@ -1,0 +1,1 @@
+"""From a source to a manifest: gather, join, facts, split."""

@@ -1,0 +1,170 @@
+"""Build a manifest: what callers give, and what they are told; `pipeline` does it."""
+
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from dfgen.manifest.building.pipeline import build
+from dfgen.manifest.building.recipe_file import resolve
+from dfgen.manifest.building.summary import left_out
+from dfgen.manifest.building.update.previous import read_old
+from dfgen.manifest.io import Path
+from dfgen.manifest.schema import quote
+from dfgen.manifest.sources.folder import NO_FIT
+
+Files = Path | Sequence[Path] | Mapping[str, Path | Sequence[Path]]
+"""One file, several, or those of each split."""
+
+
+def build_manifest(
+    source: Path | None = None,
+    *,
+    voc: Path | None = None,
+    coco: Files | None = None,
+    yolo: Path | None = None,
+    metadata: Path | None = None,
+    listing: Path | None = None,
+    arrays: Path | Sequence[Path] | None = None,
+    images: Path | Mapping[str, Path] | None = None,
+    box_label: str | None = None,
+    class_names: str | Sequence[str] = (),
+    pattern: str | None = None,
+    labels: Path | pd.DataFrame | None = None,
+    on: str | None = None,
+    path_column: str | None = None,
+    root: Path | None = None,
+    id: str | None = None,
+    category: str | Sequence[str] = (),
+    label: str | Sequence[str] = (),
+    unmatched: str | None = None,
+    facts: str | None = None,
+    split: Mapping[str, float] | None = None,
+    stratify: str | None = None,
+    group: str | None = None,
+    seed: int | None = None,
+    update: Path | None = None,
+    out: Path | None = None,
+    workers: int | None = None,
+) -> pd.DataFrame:
+    """Build a manifest from a folder of files, a table of labels, or annotations.
+
+    Use it once for a data set, then `read_manifest` what it wrote. `dfgen build-manifest` does the
+    same job. manifests/README.md shows the smallest tree of each source.
+
+    Args:
+        source: A folder; every image or array below it becomes a row. Or a recipe, a .toml file
+            that holds such arguments: those given here replace its own. Or, instead, one of:
+        voc: Folder of Pascal VOC's or ImageNet's XML files; needs `images`.
+        coco: A JSON file of COCO; several of the same images in a list; those of each split as
+            `{"train": ..., "val": ...}`.
+        yolo: The data.yaml of Ultralytics, or the folder of a classification set.
+        metadata: Hugging Face's metadata.csv, .jsonl or .parquet, or the folder that has one, or
+            one in the folder of each split.
+        listing: A table of paths and sizes, or the manifest.json of an S3 Inventory, in place of
+            a folder: nothing is listed again.
+        arrays: A .npy or HDF5 file, or several; each row along the first axis becomes a row.
+        images: The folder of the images of `voc` or `coco`; of `coco` also one a split. Default
+            for `coco`: the folder of the JSON file.
+        box_label: What the column `label` of `voc` holds: the class of the `"largest"` box
+            (`background` where there is none; the default) or of the `"first"`, the list of
+            `"all"` classes, or with `"each"` one row a box and its class.
+        class_names: Classes of `voc` in the order of their numbers, or one; default: sorted.
+        pattern: What a path below the folder looks like, `"{kind}/{shard}/{id}.jpg"`: fields
+            become columns, `{id:int}` a column of whole numbers. Files that it does not fit are
+            left out with a warning, as are hidden files and those of other kinds.
+        labels: A label table: a DataFrame, or a .csv, .tsv, .jsonl or .parquet file.
+        on: `"FIELD=COLUMN"`, how files find their row of labels. FIELD is a field of the pattern,
+            `name` (a.jpg), `stem` (a) or `relpath` (cats/a.jpg); COLUMN is the table's, by default
+            of the same name. Both are compared as text.
+        path_column: The column of the label table that names the files, instead of a folder.
+        root: Folder where relative paths start: of the path column (default: the table's folder),
+            and of the paths as the manifest stores them (default: the source).
+        id: The column of unique ids. Default: the pattern's `{id}`, else the table's `id`, else
+            the path below the folder, with its extension.
+        category: The columns of whole numbers that are classes, or one. Text and booleans are by
+            themselves.
+        label: The columns to keep as labels, or one; default: all.
+        unmatched: Files without labels or annotation, and the reverse: `"error"`, `"keep"` or
+            `"drop"`. Default: `"error"`.
+        facts: `"header"` (the default) reads size, time and header of every file; `"none"` reads
+            nothing.
+        split: Split -> share, as in `{"train": 0.8, "val": 0.2}`.
+        stratify: The column whose classes get exactly these shares.
+        group: The column whose groups stay whole.
+        seed: Another seed gives another split; default: 0.
+        update: An older manifest that grows: only new or changed files are opened, old rows keep
+            id, split and class numbers, new rows follow. Arguments left out are those of its
+            recipe, unless the source is of another kind.
+        out: Also write the manifest to this file.
+        workers: Threads that read headers; None: as many as this process may use CPUs.
+
+    Returns:
+        One row a file: `id`, `path` (absolute), labels, `split`, facts. A file with a fault keeps
+        its row, and `problem` says what is wrong.
+
+    Raises:
+        ArgumentError: Arguments that cannot be together.
+        MissingFileError: No such folder or table.
+        ManifestError: Files and labels do not match, ids are repeated, ...
+        WriteError: `out` cannot be written.
+
+    Example:
+        >>> df = build_manifest("imgs", pattern="{kind}/{id}.jpg")  # doctest: +SKIP
+    """
+    given = dict(
+        source=_text(source),
+        voc=_text(voc),
+        coco=_texts(coco),
+        yolo=_text(yolo),
+        metadata=_text(metadata),
+        listing=_text(listing),
+        arrays=_texts(arrays),
+        images=_texts(images),
+        box_label=box_label,
+        class_names=_names(class_names),
+        pattern=pattern,
+        labels=labels if isinstance(labels, pd.DataFrame) else _text(labels),
+        on=on,
+        path_column=path_column,
+        root=_text(root),
+        id=id,
+        category=_names(category),
+        label=_names(label),
+        unmatched=unmatched,
+        facts=facts,
+        split=split,
+        stratify=stratify,
+        group=group,
+        seed=seed,
+    )
+    old = None if update is None else read_old(update)
+    recipe = resolve(given, old.recipe if old else None)
+    frame, report = build(recipe, _text(out), workers, old)
+    if report.skipped:
+        widen = recipe.pattern and NO_FIT in report.skipped
+        advice = f"Widen the pattern {quote(recipe.pattern)}, or move" if widen else "Move"
+        lines = [*left_out(report), f"{advice} elsewhere what is no sample."]
+        warnings.warn("\n".join(lines), stacklevel=2)
+    for warning in report.warnings:
+        warnings.warn(warning, stacklevel=2)
+    return frame
+
+
+def _texts(paths: Files | None) -> Any:
+    """Return paths, or lists or dicts of them, as text."""
+    if isinstance(paths, Mapping):
+        return {name: _texts(value) for name, value in paths.items()}
+    if paths is None or isinstance(paths, str | os.PathLike):
+        return _text(paths)
+    return [os.fspath(path) for path in paths]
+
+
+def _names(names: str | Sequence[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else os.fspath(path)

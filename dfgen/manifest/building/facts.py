@@ -1,0 +1,189 @@
+"""File facts: what every file says of itself, read before anything is trained on it."""
+
+import os
+import stat
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from tqdm import tqdm
+
+from dfgen.errors import DfgenError
+from dfgen.samples.pixels.headers import read_header
+from dfgen.system import usable_cpus
+
+TASK = 256
+STATS = 512
+SLOW = 50e-6  # seconds to stat a file, ten times what a local disk takes
+
+# Whole numbers that may be missing are pandas's nullable types: a float is no count of bytes.
+SCHEMA = pa.schema(
+    {
+        "bytes": pa.int64(),
+        "mtime_ns": pa.int64(),
+        "format": pa.string(),
+        "width": pa.int32(),
+        "height": pa.int32(),
+        "channels": pa.int16(),
+        "orientation": pa.int8(),
+        "problem": pa.string(),
+    }
+)
+PANDAS_TYPES = {
+    pa.int64(): pd.Int64Dtype(),
+    pa.int32(): pd.Int32Dtype(),
+    pa.int16(): pd.Int16Dtype(),
+    pa.int8(): pd.Int8Dtype(),
+}
+
+Fact = tuple[
+    int | None, int | None, str | None, int | None, int | None, int | None, int | None, str | None
+]
+
+
+def read_facts(paths: list[str], workers: int | None = None) -> pa.Table:
+    """Read size, time and header of each file, in threads.
+
+    Use it to know of broken files before training. A file with a fault keeps its row: `problem`
+    says what is wrong, in the form `kind` or `kind: details`.
+
+    Args:
+        paths: Absolute paths.
+        workers: Threads; None: as many as this process may use CPUs.
+
+    Returns:
+        One row a path in the same order: `bytes`, `mtime_ns`, `format`, `width`, `height` (as
+        stored), `channels`, `orientation` (EXIF, 1..8) and `problem`, null where unknown.
+
+    Example:
+        >>> read_facts(["missing.jpg"])["problem"].to_pylist()
+        ['the file does not exist']
+    """
+    tasks = [paths[start : start + TASK] for start in range(0, len(paths), TASK)]
+    parts = []
+    with (
+        ThreadPoolExecutor(workers or usable_cpus()) as pool,
+        tqdm(total=len(paths), desc="Reading headers", unit=" files", disable=None) as bar,
+    ):
+        for facts in pool.map(_read_many, tasks):
+            parts.append(facts)
+            bar.update(len(facts))
+    return pa.Table.from_batches(parts, SCHEMA)
+
+
+def refresh_facts(
+    paths: pa.ChunkedArray, known: pa.Table | None = None, workers: int | None = None
+) -> pa.Table:
+    """Read the facts of files, opening only those that are new or changed since they were known.
+
+    A file is unchanged if size and time of the last change are. Files that had a problem are
+    opened again.
+
+    Args:
+        paths: Absolute paths.
+        known: Rows of an older manifest with absolute paths; None: all files are opened.
+        workers: As of `read_facts`.
+
+    Returns:
+        What `read_facts` returns.
+    """
+    paths = paths.combine_chunks().dictionary_encode()  # several rows may share a file
+    names, codes = pa.chunked_array([paths.dictionary]), paths.indices
+    if known is None or not set(SCHEMA.names) <= set(known.column_names):
+        return read_facts(names.to_pylist(), workers).take(codes)
+    facts = _refreshed(names, known, workers)
+    return facts if len(names) == len(paths) else facts.take(codes)
+
+
+def problems_now(rows: pa.Table, facts: pa.Table) -> pa.ChunkedArray:
+    """Return the problem of each row: that of its file now, else the known one of its labels.
+
+    A problem of a row whose header could be read was not one of the file.
+    """
+    if not {"problem", "format"} <= set(rows.column_names):
+        return facts["problem"]
+    known = rows["problem"].cast(pa.string())
+    of_labels = pc.if_else(pc.is_valid(rows["format"]), known, None)
+    return pc.coalesce(facts["problem"], of_labels)
+
+
+def _refreshed(paths: pa.ChunkedArray, known: pa.Table, workers: int | None) -> pa.Table:
+    """Return the facts of different paths, opening only files that are not as `known`."""
+    readable = pc.or_(pc.is_null(known["problem"]), pc.is_valid(known["format"]))
+    known = known.select(["path", *SCHEMA.names]).filter(readable)
+    places = pc.index_in(paths, value_set=known["path"].cast(paths.type))
+    known = known.drop_columns(["path", "problem"]).append_column(
+        "problem", pa.nulls(len(known), pa.string())
+    )
+    known = known.cast(SCHEMA).take(places)
+    sizes, times = stat_files(paths.to_pylist(), workers)
+    same = pc.and_(pc.equal(known["bytes"], sizes), pc.equal(known["mtime_ns"], times))
+    changed = pc.invert(pc.fill_null(same, False)).to_numpy()
+    order = np.argsort(changed, kind="stable")  # the unchanged first
+    places = np.empty_like(order)
+    places[order] = np.arange(len(order))
+    read = read_facts(paths.filter(pa.array(changed)).to_pylist(), workers)
+    return pa.concat_tables([known.filter(pa.array(~changed)), read]).take(pa.array(places))
+
+
+def stat_files(paths: list[str], workers: int | None = None) -> tuple[pa.Array, pa.Array]:
+    """Return size and time of the last change of each file; -1 where there is none.
+
+    Threads begin where a file takes long, as behind a network. On a local disk they only wait for
+    each other: two take a quarter longer than one, twelve twice as long.
+    """
+    tasks = iter([paths[start : start + STATS] for start in range(0, len(paths), STATS)])
+    parts = [np.empty((0, 2), np.int64)]
+    with (
+        ThreadPoolExecutor(workers or usable_cpus()) as pool,
+        tqdm(total=len(paths), desc="Comparing files", unit=" files", disable=None) as bar,
+    ):
+        for task in tasks:
+            start = time.perf_counter()
+            parts.append(_stat_many(task))
+            bar.update(len(task))
+            if time.perf_counter() - start > SLOW * len(task):
+                break
+        for part in pool.map(_stat_many, tasks):
+            parts.append(part)
+            bar.update(len(part))
+    both = np.concatenate(parts)
+    return pa.array(both[:, 0]), pa.array(both[:, 1])
+
+
+def _stat_many(paths: list[str]) -> npt.NDArray[np.int64]:
+    return np.array(list(map(_stat, paths)), np.int64).reshape(-1, 2)
+
+
+def _stat(path: str) -> tuple[int, int]:
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return -1, -1
+    return status.st_size, status.st_mtime_ns
+
+
+def _read_many(paths: list[str]) -> pa.RecordBatch:
+    columns = zip(*map(_read, paths), strict=True)
+    arrays = [pa.array(*column) for column in zip(columns, SCHEMA.types, strict=True)]
+    return pa.record_batch(arrays, schema=SCHEMA)
+
+
+def _read(path: str) -> Fact:
+    size = time = None
+    unknown = (None, None, None, None, None)
+    try:
+        status = os.stat(path)
+        size, time = status.st_size, status.st_mtime_ns
+        if not stat.S_ISREG(status.st_mode):
+            return size, time, *unknown, "not a regular file"  # a pipe would be waited for
+        head = read_header(path)
+    except (FileNotFoundError, NotADirectoryError):  # dfgen's MissingFileError is one too
+        return size, time, *unknown, "the file does not exist"
+    except (DfgenError, OSError, ValueError) as error:
+        return size, time, *unknown, str(error)
+    return size, time, head.format, head.width, head.height, head.channels, head.orientation, None

@@ -1,0 +1,204 @@
+"""From a recipe to rows: scan the source, join the labels, settle the id."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from tqdm import tqdm
+
+from dfgen.errors import ArgumentError, ManifestError, did_you_mean
+from dfgen.manifest.building.facts import SCHEMA
+from dfgen.manifest.building.join import as_text, join, split_on
+from dfgen.manifest.building.recipe import Recipe
+from dfgen.manifest.opening import open_source
+from dfgen.manifest.schema import Label, quote
+from dfgen.manifest.sources import SOURCES
+from dfgen.manifest.sources.nesting import ANNOTATED
+from dfgen.manifest.sources.pattern import Pattern, parse_pattern
+from dfgen.manifest.sources.table import table_name
+
+_PLAIN_INTEGER = r"\A(?:0|-?[1-9][0-9]{0,17})\z"
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows with `id`, `path` and labels, and what the source and the join did on the way.
+
+    Args:
+        table: The rows.
+        folder: Where relative paths start.
+        skipped: Reason -> paths that were left out for it.
+        notes: What was done with rows that did not match.
+        labels: Column -> class names or box format, where the source knows them.
+    """
+
+    table: pa.Table
+    folder: str
+    skipped: Mapping[str, list[str]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    labels: Mapping[str, Label] = field(default_factory=dict)
+
+
+def gather_rows(recipe: Recipe) -> Rows:
+    """Return the rows that a recipe describes, with paths as the source gives them.
+
+    Raises:
+        ArgumentError: A column that the recipe names does not exist.
+        MissingFileError: No such folder or table.
+        ManifestError: Files and labels do not match.
+    """
+    pattern = parse_pattern(recipe.pattern) if recipe.pattern is not None else None
+    fields = pattern.fields if pattern else ()
+    labels = pa.table({}) if recipe.labels is None else _read_labels(recipe)
+    if recipe.kind in ("files", "table"):  # whose columns are known before the work
+        _check_names(recipe, [*fields, *labels.column_names])
+    labels = _wanted(labels, recipe)
+    if recipe.labels is not None:
+        _refuse_facts(labels, recipe, _name(recipe))
+    if recipe.kind == "table":
+        rows = Rows(_with_paths_of_table(labels, recipe), recipe.folder)
+    else:
+        rows = _read_source(recipe, pattern)
+        known = [*rows.table.column_names, *labels.column_names]
+        _check_names(recipe, [name for name in known if name not in ("path", *ANNOTATED)])
+        if recipe.kind in ("metadata", "arrays"):
+            _refuse_facts(rows.table, recipe, str(recipe.metadata or recipe.arrays))
+    if recipe.on is not None:
+        rows = _with_labels(rows, labels, recipe, pattern)
+    table = rows.table
+    for name in ("problem", "polygons"):  # which a source does not know beforehand
+        if name in table.column_names and table[name].null_count == len(table):
+            table = table.drop_columns([name])
+    if pattern is not None:
+        for name in pattern.integers:
+            place = table.column_names.index(name)
+            table = table.set_column(place, name, pattern.convert(name, table[name]))
+    return replace(rows, table=_with_id(table, recipe, fields))
+
+
+def _name(recipe: Recipe) -> str:
+    return table_name(cast(str | pd.DataFrame, recipe.labels))
+
+
+def _key(recipe: Recipe) -> str:
+    """Return the column of the label table that names files."""
+    return split_on(recipe.on)[1] if recipe.on is not None else recipe.path_column or ""
+
+
+def _read_labels(recipe: Recipe) -> pa.Table:
+    text = [_key(recipe), recipe.id or "id"]
+    return pa.concat_tables(chunk.rows for chunk in SOURCES["table"](recipe.labels, text))
+
+
+def _check_names(recipe: Recipe, known: list[str]) -> None:
+    """Check that every column that the recipe names exists."""
+    asked: list[tuple[str, str | None]] = [("label", name) for name in recipe.label]
+    asked += [("category", name) for name in recipe.category]
+    asked += [("id", recipe.id)]
+    asked += [("path_column", recipe.path_column)] * (recipe.kind == "table")
+    asked += [("stratify", recipe.stratify), ("group", recipe.group)]
+    for argument, name in asked:
+        if name is not None and name not in known:
+            raise ArgumentError(
+                f"{argument}={quote(name)} is not a column. Columns: "
+                f"{', '.join(known) or 'none; a pattern or a label table makes some'}."
+                f"{did_you_mean(name, known)}"
+            )
+
+
+def _wanted(labels: pa.Table, recipe: Recipe) -> pa.Table:
+    """Return the columns of the table that the recipe names, or all if it names no labels."""
+    if recipe.label:
+        wanted = {*_named(recipe), _key(recipe), "split"}
+        labels = labels.select([name for name in labels.column_names if name in wanted])
+    return labels
+
+
+def _refuse_facts(table: pa.Table, recipe: Recipe, where: str) -> None:
+    """Raise if a column is one that the files fill."""
+    filled = [name for name in table.column_names if name in SCHEMA.names and name != "problem"]
+    if filled and recipe.facts != "none":
+        raise ManifestError(
+            f'The column "{filled[0]}" of {where} is one that dfgen fills from the files. '
+            "Rename it, name the columns that you want with label= (--label), or let dfgen fill "
+            'none with facts="none" (--facts none).'
+        )
+
+
+def _named(recipe: Recipe) -> set[str | None]:
+    """Return the columns that the recipe names for more than a join."""
+    names = {recipe.id or "id", recipe.stratify, recipe.group}
+    return names | set(recipe.label) | set(recipe.category)
+
+
+def _with_paths_of_table(labels: pa.Table, recipe: Recipe) -> pa.Table:
+    """Return a label table that names its files with these in the column `path`."""
+    name = recipe.path_column or ""
+    paths = as_text(labels[name], name, _name(recipe))
+    labels = labels.drop_columns([name])
+    if "path" in labels.column_names:
+        raise ManifestError(
+            f"path_column={quote(name)} (--path-column), but {_name(recipe)} also has a column "
+            '"path". Rename that one, or leave it out with label= (--label).'
+        )
+    return labels.append_column("path", paths)
+
+
+def _read_source(recipe: Recipe, pattern: Pattern | None) -> Rows:
+    """Gather the chunks of the source, telling how far it is."""
+    parts, skipped, notes = [], defaultdict[str, list[str]](list), tuple[str, ...]()
+    labels, folder = dict[str, Label](), recipe.folder
+    with tqdm(desc="Reading rows", unit=" rows", disable=None) as bar:
+        for chunk in open_source(recipe, pattern):
+            parts.append(chunk.rows)
+            for reason, paths in chunk.skipped.items():
+                skipped[reason] += paths
+            notes += chunk.notes
+            labels |= chunk.labels
+            folder = chunk.folder or folder
+            bar.total = chunk.total
+            bar.update(len(chunk.rows))
+    return Rows(pa.concat_tables(parts), folder, dict(skipped), notes, labels)
+
+
+def _with_labels(files: Rows, labels: pa.Table, recipe: Recipe, pattern: Pattern | None) -> Rows:
+    joined = join(
+        files.table,
+        labels,
+        recipe.on or "",
+        pattern=pattern,
+        unmatched=recipe.unmatched,
+        keep_key=_key(recipe) in _named(recipe),
+        table=_name(recipe),
+    )
+    return replace(files, table=joined.rows, notes=files.notes + joined.notes)
+
+
+def _with_id(table: pa.Table, recipe: Recipe, fields: tuple[str, ...]) -> pa.Table:
+    """Put the id first: the column asked for, else `id`, else the path."""
+    name = recipe.id or ("id" if "id" in table.column_names else "path")
+    ids = table[name]
+    if name != "path":
+        table = table.drop_columns([name])
+    if "id" in table.column_names:
+        raise ManifestError(
+            f'id={quote(name)} (--id), but there is a column "id" as well. Rename that one, or '
+            "leave id out."
+        )
+    if pa.types.is_dictionary(ids.type):
+        ids = ids.cast(ids.type.value_type)
+    if name not in (*fields, "path", _key(recipe)):
+        ids = _whole_if_plain(ids)
+    return table.add_column(0, "id", ids)
+
+
+def _whole_if_plain(ids: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return ids that were read as text as int64 if no digit is lost by it."""
+    if not pa.types.is_string(ids.type):
+        return ids
+    plain = pc.all(pc.match_substring_regex(ids, _PLAIN_INTEGER)).as_py()
+    return ids.cast(pa.int64()) if plain and not ids.null_count else ids

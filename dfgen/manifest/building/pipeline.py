@@ -1,0 +1,183 @@
+"""From a recipe to a manifest: source, join, facts, boxes, old rows, split, write."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dfgen.errors import ArgumentError, ManifestError
+from dfgen.manifest.building.box_columns import place_boxes
+from dfgen.manifest.building.categories import to_categories, to_category
+from dfgen.manifest.building.facts import PANDAS_TYPES, SCHEMA, refresh_facts
+from dfgen.manifest.building.gather import Rows, gather_rows
+from dfgen.manifest.building.recipe import Recipe
+from dfgen.manifest.building.summary import Report, left_out
+from dfgen.manifest.building.update.match import rebase
+from dfgen.manifest.building.update.merge import Growth, grow
+from dfgen.manifest.building.update.previous import Old, changed_recipe
+from dfgen.manifest.io import attributes, check_folder, write_manifest
+from dfgen.manifest.paths import is_url, stored_paths, tidy, with_paths
+from dfgen.manifest.schema import FACTS, Label, describe_labels, label_columns, validate
+from dfgen.manifest.splits import assign_splits, lacking_rows, unit_of
+
+ReadFacts = Callable[[pa.ChunkedArray], pa.Table]
+
+
+def build(
+    recipe: Recipe, out: str | None = None, workers: int | None = None, old: Old | None = None
+) -> tuple[pd.DataFrame, Report]:
+    """Build the manifest of a recipe; return it with a report of what was left out or is amiss.
+
+    `build_manifest` turns the warnings of the report into Python's, the command prints them.
+
+    Args:
+        recipe: What to build.
+        out: Also write it to this file.
+        workers: Threads that read headers.
+        old: The manifest that grows; only files that are new or changed since are opened.
+    """
+    if out is not None:
+        check_folder(out)
+    rows = _rows(recipe)
+    labels = describe_labels(rows.table, rows.labels)
+    _, root = stored_paths(rows.table, recipe.root, rows.folder)
+    warnings = () if old is None else changed_recipe(old, recipe)
+    if old is not None:
+        old, moved = rebase(old, rows.table["path"], root)
+        warnings += moved
+    read = _reader(recipe, old, workers)
+    grown = Growth(_settle(rows, read), labels)
+    if old is not None:
+        grown = grow(grown.table, labels, old, read)
+        warnings += grown.warnings
+    frame = _to_frame(grown.table)
+    if recipe.split is not None:
+        frame["split"] = _split(frame, recipe, grown.splits)
+    elif grown.splits is not None and "split" not in frame:
+        frame["split"] = grown.splits
+    ordered = _order(list(frame.columns), recipe)
+    kept = {name: grown.labels[name] for name in label_columns(ordered)}
+    if "split" in frame:
+        warnings += _lacking(frame, list(kept), recipe)
+    frame = frame[ordered]
+    frame.attrs = {"dfgen": attributes(root, _in_pixels(kept), recipe.arguments())}
+    if out is not None:
+        write_manifest(frame, out, recipe.root)
+    return frame, Report(rows.skipped, rows.notes, warnings)
+
+
+def _rows(recipe: Recipe) -> Rows:
+    """Return the rows of the source with absolute paths and labels as categories."""
+    rows = gather_rows(recipe)
+    if _are_relative(rows) and recipe.facts == "none":
+        raise ArgumentError(
+            "YOLO's boxes are shares of the image: its size is needed to make pixels of them. "
+            'Leave facts="none" (--facts none) out.'
+        )
+    if not len(rows.table):
+        raise ManifestError(
+            "The manifest would have no rows: the source or the label table is empty, or no file "
+            "has a row in it. Check labels= and on=, and see with "
+            + "\n".join(['unmatched="error" what does not match.', *left_out(Report(rows.skipped))])
+        )
+    table = to_categories(rows.table, recipe.category, rows.labels)
+    validate(table, "the manifest")
+    paths = tidy(table["path"].cast(pa.string()), rows.folder)
+    return replace(rows, table=with_paths(table, paths))
+
+
+def _reader(recipe: Recipe, old: Old | None, workers: int | None) -> ReadFacts | None:
+    """Return what reads the facts of paths, if the recipe asks for facts."""
+    if recipe.facts == "none":
+        return None
+    return partial(_read_facts, known=old.table if old else None, workers=workers)
+
+
+def _read_facts(paths: pa.ChunkedArray, known: pa.Table | None, workers: int | None) -> pa.Table:
+    addresses = paths.filter(is_url(paths))
+    if len(addresses):
+        raise ArgumentError(
+            f"{addresses[0]} is an address, which dfgen does not open to read headers. Give "
+            'facts="none" (--facts none), or with root= (--root) the folder where the files are '
+            "mounted."
+        )
+    facts = refresh_facts(paths, known, workers)
+    place = facts.column_names.index("format")
+    return facts.set_column(place, "format", to_category(facts["format"]))
+
+
+def _settle(rows: Rows, read: ReadFacts | None) -> pa.Table:
+    """Add the facts, place the boxes, and gather what is wrong with each row."""
+    table = rows.table
+    facts = read(table["path"]) if read else None
+    problems = [table["problem"]] if "problem" in table.column_names else []
+    problems += [facts["problem"]] if facts else []
+    if "box_format" in rows.labels.get("boxes", {}):  # a column of the user's may be called so
+        table, faults = place_boxes(table, facts, _are_relative(rows))
+        problems.append(pa.chunked_array([faults]))
+    if facts is not None:
+        table = table.select([name for name in table.column_names if name not in SCHEMA.names])
+        for name in facts.column_names:
+            table = table.append_column(name, facts[name])
+    if facts is not None or any(len(part) > part.null_count for part in problems):
+        table = table.select([name for name in table.column_names if name != "problem"])
+        table = table.append_column("problem", pc.coalesce(*problems))
+    return table
+
+
+def _are_relative(rows: Rows) -> bool:
+    """Say whether the source gives boxes relative to the size of the image."""
+    return rows.labels.get("boxes", {}).get("box_format") == "rel_xyxy"
+
+
+def _in_pixels(labels: dict[str, Label]) -> dict[str, Label]:
+    """Return what is known of the labels after the boxes were placed."""
+    if "box_format" in labels.get("boxes", {}):
+        return {**labels, "boxes": {**labels["boxes"], "box_format": "xyxy"}}
+    return labels
+
+
+def _to_frame(table: pa.Table) -> pd.DataFrame:
+    """Return a frame; whole numbers among the facts may be missing and stay whole."""
+    facts = [name for name in table.column_names if name in SCHEMA.names]
+    labels = table.drop_columns(facts).replace_schema_metadata()
+    typed = table.select(facts).replace_schema_metadata().to_pandas(types_mapper=PANDAS_TYPES.get)
+    frame: pd.DataFrame = pd.concat([labels.to_pandas(), typed], axis=1)
+    return frame
+
+
+def _split(frame: pd.DataFrame, recipe: Recipe, kept: pd.Series | None) -> pd.Categorical:
+    if "split" in frame:
+        raise ManifestError(
+            'split= (--split) was given, and the rows have a column "split" already. Leave split '
+            "out to use it, or rename it."
+        )
+    group = unit_of(recipe.arguments())
+    return assign_splits(
+        frame["id"],
+        recipe.split or {},
+        seed=recipe.seed,
+        stratify=None if recipe.stratify is None else frame[recipe.stratify],
+        group=None if group is None else frame[group],
+        kept=kept,
+    )
+
+
+def _lacking(frame: pd.DataFrame, labels: list[str], recipe: Recipe) -> tuple[str, ...]:
+    """Return what is to be said of rows and classes that splits lack."""
+    if recipe.stratify is not None:
+        labels = [recipe.stratify]
+    units = "" if recipe.split is None else "rows" if recipe.group is None else "groups"
+    ungrouped = [name for name in labels if name != recipe.group or name == recipe.stratify]
+    return lacking_rows(frame, ungrouped, recipe.stratify is not None, units)
+
+
+def _order(names: list[str], recipe: Recipe) -> list[str]:
+    """Return the columns in the order of a manifest: id, path, labels, split, facts."""
+    labels = label_columns(names)
+    if recipe.label:
+        labels = [name for name in labels if name in (*recipe.label, *recipe.category)]
+    return [name for name in ("id", "path", "index", *labels, "split", *FACTS) if name in names]

@@ -1,0 +1,174 @@
+"""Recipes as TOML files, and which arguments win: those given, then those of a recipe.
+
+manifests/README.md specifies the file for other programs.
+"""
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import fields
+from types import UnionType
+from typing import Any, get_args, get_origin
+
+from dfgen.errors import ArgumentError, MissingFileError, WriteError, did_you_mean
+from dfgen.manifest.building.recipe import SOURCE_FIELDS, Recipe
+from dfgen.manifest.paths import A_FRAME, absolute_recipe, portable_recipe
+from dfgen.manifest.schema import quote
+
+SUFFIX = ".toml"
+_WORDS = {str: "text", int: "a whole number", list: "a list", dict: "a table"}
+
+
+def resolve(given: Mapping[str, Any], known: Mapping[str, Any] | None = None) -> Recipe:
+    """Return the recipe of the arguments given, completed by a recipe file or an older recipe.
+
+    Args:
+        given: The arguments of `build_manifest`; None or () where left out. A source that ends in
+            .toml is the recipe file that completes them.
+        known: The recipe of the manifest that is updated; used where no recipe file is given. A
+            source of another kind than its own replaces it as a whole.
+
+    Raises:
+        ArgumentError: Unknown or impossible arguments.
+        MissingFileError: There is no such recipe file.
+    """
+    given = {
+        name: value
+        for name, value in given.items()
+        if value is not None and not (isinstance(value, tuple) and not value)
+    }
+    file = given.get("source")
+    if isinstance(file, str) and file.endswith(SUFFIX):
+        known = read_recipe(file)
+        del given["source"]
+    base = dict(known or {})
+    if _kind(given) not in (None, _kind(base)):
+        base = {}
+    if known == {} and _kind(given) is None:
+        raise ArgumentError(
+            "The manifest was made by hand: it has no recipe. Say what it grows from: a folder, "
+            "or another source."
+        )
+    if base.get("labels") == A_FRAME and "labels" not in given:
+        raise ArgumentError(
+            "The recipe has a DataFrame of labels, which no file holds: give labels= again, or "
+            "write the labels to a .csv or .parquet file and give that (--labels)."
+        )
+    arguments: dict[str, Any] = {**base, **given}
+    tuples = {field.name for field in fields(Recipe) if get_origin(field.type) is tuple}
+    arguments |= {name: tuple(arguments[name]) for name in tuples & arguments.keys()}
+    return Recipe(**arguments)
+
+
+def read_recipe(path: str) -> dict[str, Any]:
+    """Return the arguments of a recipe file, with absolute paths.
+
+    Raises:
+        MissingFileError: There is no such file.
+        ArgumentError: It is no TOML, or has an unknown key or a value of a wrong type.
+    """
+    try:
+        with open(path, "rb") as file:
+            arguments = tomllib.load(file)
+    except FileNotFoundError:
+        raise MissingFileError(f"There is no recipe {path}. Looked in {os.getcwd()}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise ArgumentError(f"{path} cannot be read as TOML: {error}.") from error
+    check_recipe(arguments, path)
+    return absolute_recipe(arguments, os.path.dirname(os.path.abspath(path))) or {}
+
+
+def check_recipe(arguments: Mapping[str, Any], where: str) -> None:
+    """Raise if arguments have a name or a type that a recipe does not know.
+
+    Example:
+        >>> check_recipe({"source": "imgs", "seed": 3}, "pets.toml")
+    """
+    known = {field.name: field.type for field in fields(Recipe)}
+    for name, value in arguments.items():
+        if name not in known:
+            raise ArgumentError(
+                f"{where} has the unknown key {quote(name)}.{did_you_mean(name, known)} "
+                f"Keys: {', '.join(known)}."
+            )
+        accepted = _accepted(known[name])
+        if not isinstance(value, accepted) or isinstance(value, bool):
+            expected = " or ".join(word for kind, word in _WORDS.items() if kind in accepted)
+            raise ArgumentError(f"{where}: {name} = {value!r}: expected {expected}.")
+        odd = [] if name == "split" else [v for v in _parts(value) if not isinstance(v, str)]
+        if odd and isinstance(value, list | dict):
+            raise ArgumentError(f"{where}: {name} holds {odd[0]!r}: expected text.")
+
+
+def write_recipe(arguments: Mapping[str, Any] | None, path: str) -> None:
+    """Write the recipe of a manifest, `df.attrs["dfgen"]["recipe"]`, as a file that rebuilds it.
+
+    Raises:
+        ArgumentError: The manifest has no recipe, or one with a DataFrame.
+        WriteError: The file cannot be written.
+    """
+    text = to_toml(arguments, os.path.dirname(os.path.abspath(path)))
+    try:
+        with open(path, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+    except OSError as error:
+        raise WriteError(f"{path} cannot be written: {error}.") from error
+
+
+def to_toml(arguments: Mapping[str, Any] | None, folder: str) -> str:
+    """Return the recipe of a manifest as TOML, with paths relative to the folder of the file.
+
+    Example:
+        >>> print(to_toml({"source": "/data/imgs", "split": {"train": 0.8}}, "/data"), end="")
+        source = "imgs"
+        split = {train = 0.8}
+    """
+    if arguments is None:
+        raise ArgumentError(
+            "The manifest has no recipe: it was made by hand. A recipe is the arguments of "
+            "build_manifest (dfgen build-manifest)."
+        )
+    if arguments.get("labels") == A_FRAME:
+        raise ArgumentError(
+            "The labels of the manifest came from a DataFrame, which no recipe can name. Write "
+            "them to a .csv or .parquet file, and build the manifest with that."
+        )
+    stored = portable_recipe(dict(arguments), folder) or {}
+    return "".join(f"{_key(name)} = {_value(value)}\n" for name, value in stored.items())
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _value(name)
+
+
+def _value(value: Any) -> str:
+    """Return text, a number, a list or a dict as TOML on one line."""
+    if isinstance(value, Mapping):
+        pairs = (f"{_key(name)} = {_value(part)}" for name, part in value.items())
+        return "{" + ", ".join(pairs) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_value, value)) + "]"
+    # JSON's escapes are TOML's, which alone wants one for DEL
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _parts(value: Any) -> list[Any]:
+    """Return what lists and tables hold, however deep."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [part for one in value for part in _parts(one)] if isinstance(value, list) else [value]
+
+
+def _kind(arguments: Mapping[str, Any]) -> str | None:
+    """Return which kind of source the arguments name, if any."""
+    names = [name for name in (*SOURCE_FIELDS, "path_column") if name in arguments]
+    return names[0] if names else None
+
+
+def _accepted(kind: Any) -> tuple[type, ...]:
+    """Return what TOML makes of the values of a field of `Recipe`."""
+    parts = get_args(kind) if isinstance(kind, UnionType) else (kind,)
+    plain = {tuple: list, Mapping: dict}
+    return tuple(plain.get(get_origin(part) or part, get_origin(part) or part) for part in parts)

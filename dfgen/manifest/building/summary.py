@@ -1,0 +1,170 @@
+"""What was built, in words: rows, classes, splits, problems, and what was left out."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from dfgen.manifest.schema import NOT_LABELS, count
+from dfgen.samples.pixels.headers import EXTENSIONS
+
+CLASSES = 20
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a build did besides making rows.
+
+    Args:
+        skipped: Reason -> paths that were left out for it.
+        notes: What was done with rows that did not match.
+        warnings: What the user should look at.
+    """
+
+    skipped: Mapping[str, list[str]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def summarize(frame: pd.DataFrame, report: Report | None = None) -> str:
+    """Describe a manifest in a few lines of text.
+
+    Args:
+        frame: A manifest.
+        report: What its build left out, kept and warned of.
+
+    Example:
+        >>> print(summarize(pd.DataFrame({"id": [1], "path": ["a.png"], "kind": ["cat"]})))
+        1 row
+        kind: 1 class
+          cat  1
+    """
+    report = report or Report()
+    lines = [count(len(frame), "row")]
+    if "split" in frame:
+        sizes = frame["split"].value_counts(sort=False)
+        lines[0] += ": " + ", ".join(
+            f"{size} {name} ({size / len(frame):.1%})" for name, size in sizes.items()
+        )
+    for name in frame.columns:
+        if name not in NOT_LABELS:
+            lines += _label_lines(frame, name)
+    lines += _problem_lines(frame) + _extension_lines(frame)
+    lines += [*left_out(report), *report.notes]
+    lines += [f"Warning: {warning}" for warning in report.warnings]
+    return "\n".join(lines)
+
+
+def figures(frame: pd.DataFrame, report: Report) -> dict[str, Any]:
+    """Describe a manifest for scripts, in plain JSON types.
+
+    `labels` has the rows of each class, `problems` those of each kind, with the paths; null where
+    there are no splits.
+
+    Args:
+        frame: A manifest.
+        report: What its build left out, kept and warned of.
+
+    Example:
+        >>> figures(pd.DataFrame({"id": [1], "path": ["a.png"]}), Report())["rows"]
+        1
+    """
+    counted = {
+        name: {str(key): int(rows) for key, rows in frame[name].value_counts(sort=False).items()}
+        for name in frame.columns
+        if isinstance(frame[name].dtype, pd.CategoricalDtype) and name != "format"
+    }
+    problems: dict[str, list[str]] = {}
+    if "problem" in frame:
+        broken = frame[frame["problem"].notna()]
+        for problem, path in zip(broken["problem"], broken["path"], strict=True):
+            problems.setdefault(problem.partition(":")[0], []).append(path)
+    return {
+        "rows": len(frame),
+        "columns": list(frame.columns),
+        "splits": counted.pop("split", None),
+        "labels": counted,
+        "problems": problems,
+        "left_out": dict(report.skipped),
+        "notes": list(report.notes),
+        "warnings": list(report.warnings),
+    }
+
+
+def left_out(report: Report) -> list[str]:
+    """Return one line a reason for which paths were left out."""
+    return [
+        f"Left out: {count(len(paths), 'path')}, {reason}: {_some(paths)}"
+        for reason, paths in sorted(report.skipped.items())
+    ]
+
+
+def _label_lines(frame: pd.DataFrame, name: str) -> list[str]:
+    column = frame[name]
+    missing = int(column.isna().sum())
+    lack = f", {count(missing, 'row')} without" if missing else ""
+    if isinstance(column.dtype, pd.CategoricalDtype) or pd.api.types.is_string_dtype(column):
+        lines = _class_lines(frame, name)
+        classes = len(lines) - ("split" in frame)
+        if classes > CLASSES:
+            lines[CLASSES + ("split" in frame) :] = [f"and {classes - CLASSES} more"]
+        return [f"{name}: {count(classes, 'class')}{lack}", *(f"  {line}" for line in lines)]
+    if pd.api.types.is_numeric_dtype(column):
+        return [f"{name}: {column.min():g} to {column.max():g}, mean {column.mean():g}{lack}"]
+    if column.map(pd.api.types.is_list_like, na_action="ignore").all():
+        return [f"{name}: {int(column.str.len().sum())} in {count(len(column) - missing, 'row')}"]
+    return [f"{name}: {column.dtype}{lack}"]
+
+
+def _class_lines(frame: pd.DataFrame, name: str) -> list[str]:
+    """Return one line a class with its rows, by split if there are splits, which head them then."""
+    rows = frame[name].value_counts(sort=False).sort_index().rename("").to_frame()
+    if "split" in frame:
+        rows = frame.groupby([name, "split"], observed=False).size().unstack(fill_value=0)
+    names = [str(value) for value in rows.index]
+    cells = [[str(value) for value in row] for row in rows.to_numpy().tolist()]
+    if "split" in frame:
+        names, cells = ["", *names], [[str(column) for column in rows.columns], *cells]
+    wide = max(map(len, names), default=0)
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return [
+        "  ".join([name.ljust(wide), *(cell.rjust(w) for cell, w in zip(row, widths, strict=True))])
+        for name, row in zip(names, cells, strict=True)
+    ]
+
+
+def _problem_lines(frame: pd.DataFrame) -> list[str]:
+    if "problem" not in frame or not frame["problem"].notna().any():
+        return []
+    broken = frame[frame["problem"].notna()]
+    kinds = broken["problem"].str.partition(":")[0]
+    lines = [f"{count(len(broken), 'problem')}:"]
+    for kind, rows in broken.groupby(kinds, sort=True):
+        lines.append(f"  {len(rows)}  {kind}: {_some(rows['path'].tolist())}")
+    return lines
+
+
+def _extension_lines(frame: pd.DataFrame) -> list[str]:
+    """Name files whose content has another format than their extension promises."""
+    if "format" not in frame:
+        return []
+    suffixes = frame["path"].str.extract(r"(\.[^./]*)$", expand=False).str.lower()
+    promised = suffixes.map(EXTENSIONS)
+    formats = frame["format"].astype(object)
+    odd = frame[promised.notna() & formats.notna() & (promised != formats)]
+    if not len(odd):
+        return []
+    shown = _some(
+        [f"{path} is {found}" for path, found in zip(odd["path"], odd["format"], strict=True)]
+    )
+    return [
+        f"{count(len(odd), 'file')} of another format than the extension says, which is no fault: "
+        + shown
+    ]
+
+
+def _some(names: list[str], most: int = 3) -> str:
+    shown = ", ".join(os.fspath(name) for name in names[:most])
+    return shown + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -1,0 +1,1 @@
+"""A manifest built anew beside the one before."""

@@ -1,0 +1,82 @@
+"""Match the rows of a source with those of an older manifest."""
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dfgen.errors import ManifestError
+from dfgen.manifest.building.update.previous import Old
+from dfgen.manifest.paths import with_paths
+
+Places = npt.NDArray[np.int64]
+"""A row number for each row, or -1."""
+
+
+def rebase(old: Old, paths: pa.ChunkedArray, root: str | None) -> tuple[Old, tuple[str, ...]]:
+    """Look for the old files below a new root, if that is where the source has them now.
+
+    So it is if none of the old paths is among those of the source, as when a data set was moved.
+    """
+    before = old.metadata["root"]
+    if before is None or root is None or before == root:
+        return old, ()
+    if pc.any(pc.is_in(old.table["path"], value_set=paths)).as_py():
+        return old, ()
+    below = pc.utf8_slice_codeunits(old.table["path"], len(before.rstrip("/")))
+    moved = pc.binary_join_element_wise(root.rstrip("/"), below, "")
+    if not pc.any(pc.is_in(moved, value_set=paths)).as_py():
+        return old, ()
+    note = f"{old.name} has its files in {before}; they are looked for in {root} from now on."
+    return Old(old.name, with_paths(old.table, moved), old.metadata), (note,)
+
+
+def match(old: pa.Table, fresh: pa.Table, where: str) -> tuple[pa.Table, Places]:
+    """Return the fresh rows with ids of the old type, and the old row of each, or -1.
+
+    The same id is the same row; so is the same path, where no other row of either has it.
+
+    Raises:
+        ManifestError: The fresh ids cannot be of the old type.
+    """
+    kind = old["id"].type
+    try:
+        ids = fresh["id"].cast(kind)
+    except pa.ArrowInvalid as error:
+        raise ManifestError(
+            f"{where} has ids of type {kind}, and the source gives other ones: {error}. Give the "
+            "arguments that make ids of that type (pattern=, id=), or build the manifest anew, "
+            "without update= (--update)."
+        ) from None
+    fresh = with_paths(
+        fresh.set_column(fresh.column_names.index("id"), "id", ids), fresh["path"].cast(pa.string())
+    )
+    places = _places(pc.index_in(ids, value_set=old["id"]))
+    lonely = np.flatnonzero(places < 0)
+    in_use = taken(len(old), places)
+    if len(lonely) and not in_use.all():
+        free = old["path"].filter(pa.array(~in_use))
+        by_path = _places(pc.index_in(fresh["path"].take(pa.array(lonely)), value_set=free))
+        by_path[by_path >= 0] = np.flatnonzero(~in_use)[by_path[by_path >= 0]]
+        alone = _alone(old["path"])[by_path] & _alone(fresh["path"])[lonely]
+        places[lonely] = np.where(alone, by_path, -1)
+    return fresh, places
+
+
+def taken(rows: int, places: Places) -> npt.NDArray[np.bool_]:
+    """Say of each old row whether it has a place."""
+    found = np.zeros(rows, bool)
+    found[places[places >= 0]] = True
+    return found
+
+
+def _places(found: pa.ChunkedArray) -> Places:
+    places: Places = pc.fill_null(found, -1).to_numpy().astype(np.int64)
+    return places
+
+
+def _alone(paths: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+    """Say for each path whether it stands in one row only."""
+    codes = paths.combine_chunks().dictionary_encode().indices.to_numpy()
+    alone: npt.NDArray[np.bool_] = (np.bincount(codes) == 1)[codes]
+    return alone

@@ -1,0 +1,205 @@
+"""Grow a manifest: what the source gives now, with the ids, splits and class numbers of before.
+
+Rows are matched by id, then by path. The old rows stay in their order and the new ones follow. An
+old row that the source no longer gives stays too: its file may be gone, which `problem` then says.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dfgen.errors import ManifestError
+from dfgen.manifest.building.categories import class_names, to_category, with_classes
+from dfgen.manifest.building.facts import problems_now
+from dfgen.manifest.building.update.match import match, taken
+from dfgen.manifest.building.update.previous import Old
+from dfgen.manifest.schema import (
+    EXAMPLES,
+    FACTS,
+    Label,
+    count,
+    describe_labels,
+    first,
+    is_text,
+    quote,
+)
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Grown rows, what is known of their labels, the splits of the old ones, and what to say."""
+
+    table: pa.Table
+    labels: dict[str, Label]
+    splits: pd.Series | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def grow(
+    table: pa.Table,
+    labels: Mapping[str, Label],
+    old: Old,
+    read: Callable[[pa.ChunkedArray], pa.Table] | None,
+) -> Growth:
+    """Return the rows of the source with what is kept of the old manifest.
+
+    Args:
+        table: What the source gives now: id, path, labels, facts.
+        labels: What the source knows of the labels.
+        old: The manifest that grows.
+        read: Reads the facts of old files that the source no longer gives; None: they stay.
+
+    Raises:
+        ManifestError: None of the old rows is in the source, or ids or columns changed their type.
+    """
+    fresh, places = match(old.table, table, old.name)
+    if (places < 0).all():
+        raise ManifestError(
+            f"None of the {count(len(old.table), 'row')} of {old.name} is in the source, neither "
+            "by id nor by path: it is the manifest of other files, below "
+            f"{old.metadata['root'] or 'several folders'}. Check the source, or build the "
+            "manifest anew, without update= (--update)."
+        )
+    gone = np.flatnonzero(~taken(len(old.table), places))
+    before, fresh, warnings = _same_classes(old.table, fresh)
+    known, of_lists = _same_lists(old.metadata["labels"], labels)
+    warnings += of_lists
+    rest = before.take(pa.array(gone))
+    rest = _with_facts(rest, read(rest["path"])) if read and len(gone) else rest
+    together = pa.concat_tables([fresh, _align(rest, fresh.schema, old.name)])
+    places = np.concatenate([places, gone])
+    order = np.argsort(np.where(places < 0, len(places), places), kind="stable")
+    together = together.combine_chunks().take(pa.array(order))
+    own = before.take(pa.array(places[order], mask=places[order] < 0))
+    if "format" in together.column_names:
+        together = _set(together, "format", to_category(together["format"].cast(pa.string())))
+    together, kept = _keep(together, own, before)
+    warnings += _kept_notes(rest["path"], kept.column_names, old.name)
+    for name in kept.column_names:
+        together = together.append_column(name, kept[name])
+    splits = own["split"].to_pandas() if "split" in own.column_names else None
+    return Growth(together, describe_labels(together, known), splits, warnings)
+
+
+def _kept_notes(paths: pa.ChunkedArray, columns: list[str], where: str) -> tuple[str, ...]:
+    """Say which rows and columns the old manifest alone has."""
+    notes = tuple[str, ...]()
+    if len(paths):
+        shown = ", ".join(map(quote, first(paths.combine_chunks())))
+        notes += (
+            f"Kept {count(len(paths), 'row')} of {where} that the source no longer gives: "
+            f"{shown}. Where the file is gone, the column problem says so.",
+        )
+    if columns:
+        notes += (
+            f"Kept {', '.join(map(quote, columns))} of {where}: the recipe does not make it, so "
+            "new rows have none.",
+        )
+    return notes
+
+
+def _same_lists(
+    before: Mapping[str, Label], labels: Mapping[str, Label]
+) -> tuple[dict[str, Label], tuple[str, ...]]:
+    """Give the classes of lists the numbers that they had; new ones follow."""
+    known, warnings = {**before, **labels}, tuple[str, ...]()
+    for name in before.keys() & labels.keys():
+        if known[name]["kind"] != "list" or "class_names" not in labels[name]:
+            continue
+        old = before[name].get("class_names", [])
+        new = [value for value in labels[name]["class_names"] if value not in old]
+        known[name] = {**labels[name], "class_names": [*old, *new]}
+        warnings += _new_classes(name, len(old), new)
+    return known, warnings
+
+
+def _new_classes(name: str, old: int, new: Sequence[object]) -> tuple[str, ...]:
+    if not new:
+        return ()
+    shown = ", ".join(map(quote, new[:EXAMPLES]))
+    return (f"{name} has new classes, numbered after the {old} old ones: {shown}.",)
+
+
+def _same_classes(before: pa.Table, fresh: pa.Table) -> tuple[pa.Table, pa.Table, tuple[str, ...]]:
+    """Give class names the numbers that they had; new names follow."""
+    warnings = tuple[str, ...]()
+    for name in fresh.column_names:
+        kind = fresh[name].type
+        if not pa.types.is_dictionary(kind):
+            continue
+        names = class_names(fresh[name])
+        if name in before.column_names:
+            known = class_names(before[name]).cast(names.type)
+            new = names.filter(pc.invert(pc.is_in(names, value_set=known)))
+            names = pa.concat_arrays([known, new])
+            before = _set(before, name, with_classes(before[name], names, kind.ordered))
+            if name != "format":
+                warnings += _new_classes(name, len(known), new.to_pylist())
+        fresh = _set(fresh, name, with_classes(fresh[name], names, kind.ordered))
+    return before, fresh, warnings
+
+
+def _with_facts(rows: pa.Table, facts: pa.Table) -> pa.Table:
+    facts = _set(facts, "problem", problems_now(rows, facts))
+    for name in facts.column_names:
+        if name in rows.column_names:
+            rows = rows.drop_columns([name])
+        rows = rows.append_column(name, facts[name])
+    return rows
+
+
+def _align(rows: pa.Table, schema: pa.Schema, where: str) -> pa.Table:
+    """Return old rows with the columns and types of the fresh ones, missing where they lack one."""
+    columns = []
+    for field in schema:
+        if field.name not in rows.column_names:
+            columns.append(pa.nulls(len(rows), field.type))
+            continue
+        column = rows[field.name]
+        try:
+            if pa.types.is_dictionary(field.type) and is_text(column.type):
+                column = with_classes(column, class_names(column), field.type.ordered)
+            columns.append(column.cast(field.type))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise ManifestError(
+                f'Column "{field.name}" of {where} has type {column.type}, and the source now '
+                f"gives {field.type}: rows that it no longer gives cannot be kept beside the "
+                f"others ({error}). Build the manifest anew, without update= (--update)."
+            ) from None
+    return pa.table(columns, schema=schema)
+
+
+def _keep(together: pa.Table, own: pa.Table, before: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Give old rows their ids, and their paths if theirs is lost; return columns of theirs alone.
+
+    Args:
+        together: All rows.
+        own: The old row of each, all null for new ones.
+        before: The old rows, for their columns.
+    """
+    together = _set(together, "id", pc.coalesce(own["id"], together["id"]))
+    changed = pa.array(np.zeros(len(together), bool))
+    if "bytes" in together.column_names:
+        lost = pc.is_null(together["bytes"])
+        paths = pc.if_else(lost, pc.coalesce(own["path"], together["path"]), together["path"])
+        together = _set(together, "path", paths)
+        if {"bytes", "mtime_ns"} <= {*own.column_names} & {*together.column_names}:
+            changed = pc.or_(
+                pc.not_equal(own["bytes"], together["bytes"]),
+                pc.not_equal(own["mtime_ns"], together["mtime_ns"]),
+            )
+    rest = [n for n in before.column_names if n not in (*together.column_names, "split")]
+    kept = own.select(rest)
+    for name in rest:
+        if name in FACTS:  # a digest of other bytes
+            stale = pc.fill_null(changed, True)
+            kept = _set(kept, name, pc.if_else(stale, None, kept[name]))
+    return together, kept
+
+
+def _set(table: pa.Table, name: str, column: pa.ChunkedArray) -> pa.Table:
+    return table.set_column(table.column_names.index(name), name, column)

@@ -1,0 +1,47 @@
+"""The manifest that grows, as it was."""
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from dfgen.manifest.building.recipe import Recipe
+from dfgen.manifest.io import Path, read_table
+from dfgen.manifest.paths import absolute_recipe, with_paths
+from dfgen.manifest.schema import Metadata, quote
+
+
+@dataclass(frozen=True)
+class Old:
+    """The manifest that grows: its file, its rows with absolute paths, its metadata."""
+
+    name: str
+    table: pa.Table
+    metadata: Metadata
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """The arguments that built it, with absolute paths; empty if it was made by hand."""
+        return self.metadata["recipe"] or {}
+
+
+def read_old(path: Path) -> Old:
+    """Read the manifest that grows; the errors are those of `read_manifest`."""
+    table, metadata = read_table(path)
+    return Old(os.fspath(path), with_paths(table, table["path"].cast(pa.string())), metadata)
+
+
+def changed_recipe(old: Old, recipe: Recipe) -> tuple[str, ...]:
+    """Return what to say if the manifest grows by other arguments than those that built it."""
+    new = absolute_recipe(recipe.arguments(), os.getcwd()) or {}
+    names = [name for name in {**old.recipe, **new} if old.recipe.get(name) != new.get(name)]
+    if not old.recipe or not names:
+        return ()
+    changes = "; ".join(
+        f"{name} was {quote(old.recipe.get(name))}, is {quote(new.get(name))}" for name in names
+    )
+    return (
+        f"The recipe is not that of {old.name}: {changes}. Old rows keep their id, split and class "
+        "numbers, and the facts of files that did not change; labels are those of the new recipe.",
+    )

@@ -1,0 +1,229 @@
+"""What differs between two manifests."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dfgen.manifest.building.categories import class_names
+from dfgen.manifest.building.update.previous import Old
+from dfgen.manifest.from_pandas import to_table
+from dfgen.manifest.io import Path, read_table
+from dfgen.manifest.paths import stored_paths
+from dfgen.manifest.schema import FACTS, Label, is_list, label_columns, validate
+
+DIFFERENCES = ("columns", "classes", "added", "removed", "changed", "relabelled", "moved")
+
+Mask = npt.NDArray[np.bool_]
+Side = tuple[pa.Table, Mapping[str, Label]]
+"""The rows of a manifest, and what its metadata says of the labels."""
+
+
+def diff(a: Path | pd.DataFrame, b: Path | pd.DataFrame) -> pd.DataFrame:
+    """List what differs between two manifests, rows being compared by their id.
+
+    Use it to see what an update, a new split or another recipe did. The order of the rows does not
+    matter. Paths are compared below the root of each, so a data set that moved as a whole is the
+    same.
+
+    Args:
+        a: The older manifest: a file, or a frame.
+        b: The newer one.
+
+    Returns:
+        One row a difference: `change`, `id`, `column`, and the `old` and `new` value as text,
+        missing where there is none. `change` is "added" or "removed" (a row), "changed" (its path
+        or a fact of its file), "relabelled", "moved" (to another split), "columns" (a column that
+        one of them lacks), or "classes" (other class names or another order of them). No rows: the
+        manifests agree.
+
+    Raises:
+        MissingFileError: There is no such file.
+        ManifestError: One of them is no manifest.
+
+    Example:
+        >>> old = pd.DataFrame({"id": [1, 2], "path": ["a.png", "b.png"], "kind": ["cat", "dog"]})
+        >>> diff(old, old.assign(kind="cat"))
+               change  id column  old  new
+        0  relabelled   2   kind  dog  cat
+    """
+    return _diff(_stored(a), _stored(b))
+
+
+def since(old: Old, frame: pd.DataFrame) -> pd.DataFrame:
+    """List what differs between the manifest that grew, as it was read, and what it became."""
+    table = _relative(old.table, old.metadata["root"])
+    return _diff((table, old.metadata["labels"]), _stored(frame))
+
+
+def tally(found: pd.DataFrame) -> dict[str, int]:
+    """Return how many rows changed in each way: change -> rows.
+
+    Example:
+        >>> old = pd.DataFrame({"id": [1, 2], "path": ["a.png", "b.png"]})
+        >>> {change: rows for change, rows in tally(diff(old, old[:1])).items() if rows}
+        {'removed': 1}
+    """
+    once = found[found["id"].isna() | ~found.duplicated(["change", "id"])]
+    return {str(change): int(n) for change, n in once["change"].value_counts(sort=False).items()}
+
+
+def _diff(*sides: Side) -> pd.DataFrame:
+    old, new = (table for table, _ in sides)
+    if old["id"].type != new["id"].type:
+        old, new = (_with_ids(table, as_text(table["id"])) for table in (old, new))
+    parts = [*_columns(old, new), *_classes(*sides)]
+    places = pc.index_in(new["id"], value_set=old["id"])
+    gone = pc.invert(pc.is_in(old["id"], value_set=new["id"]))
+    parts.append(_listed("added", new["id"].filter(pc.is_null(places))))
+    parts.append(_listed("removed", old["id"].filter(gone)))
+    new = new.filter(pc.is_valid(places))
+    old = old.take(places.drop_null())
+    for name in old.column_names:
+        if name != "id" and name in new.column_names:
+            mask = pa.array(differ(old[name], new[name]))
+            one, other = (table.filter(mask) for table in (old, new))
+            values = as_text(one[name]), as_text(other[name])
+            parts.append(_listed(_change(name), one["id"], name, *values))
+    return in_order(pa.concat_tables(parts), DIFFERENCES)
+
+
+def in_order(found: pa.Table, changes: tuple[str, ...]) -> pd.DataFrame:
+    """Return a list of changes as a frame, sorted by kind."""
+    frame: pd.DataFrame = found.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
+    frame["change"] = pd.Categorical(frame["change"], categories=changes)
+    return frame.sort_values("change", kind="stable", ignore_index=True)
+
+
+def _stored(manifest: Path | pd.DataFrame) -> Side:
+    """Return a manifest with paths as stored and whole ids as int64."""
+    if not isinstance(manifest, pd.DataFrame):
+        table, metadata = read_table(manifest)
+        return _relative(table, metadata["root"]), metadata["labels"]
+    table, known = to_table(manifest), manifest.attrs.get("dfgen", {})
+    validate(table, "the frame")
+    return _relative(table, known.get("root")), known.get("labels", {})
+
+
+def _relative(table: pa.Table, root: str | None) -> pa.Table:
+    kind = pa.int64() if pa.types.is_integer(table["id"].type) else pa.string()
+    table = _with_ids(table, table["id"].cast(kind))
+    return stored_paths(table, None, root)[0] if len(table) else table
+
+
+def _columns(old: pa.Table, new: pa.Table) -> Iterator[pa.Table]:
+    """Yield the columns that only one of them has."""
+    for name in dict.fromkeys([*old.column_names, *new.column_names]):
+        kinds = [str(t[name].type) if name in t.column_names else None for t in (old, new)]
+        if None in kinds:
+            yield _whole("columns", old["id"].type, name, *kinds)
+
+
+def _classes(*sides: Side) -> Iterator[pa.Table]:
+    """Yield the labels whose classes have other names or numbers."""
+    (old, _), (new, _) = sides
+    for name in label_columns(old.column_names):
+        if name in new.column_names:
+            names = [_class_names(table, labels, name) for table, labels in sides]
+            if None not in names and names[0] != names[1]:
+                yield _whole("classes", old["id"].type, name, *names)
+
+
+def _class_names(table: pa.Table, labels: Mapping[str, Label], name: str) -> str | None:
+    """Return the classes of a category, or those known of a list, as text."""
+    if pa.types.is_dictionary(table[name].type):
+        names = class_names(table[name]).to_pylist()
+    else:
+        names = labels.get(name, {}).get("class_names")
+    return None if names is None else json.dumps(names, ensure_ascii=False)
+
+
+def _whole(change: str, kind: pa.DataType, name: str, *values: str | None) -> pa.Table:
+    """Return a difference that is of no row."""
+    old, new = (pa.array([value], pa.string()) for value in values)
+    return _listed(change, pa.nulls(1, kind), name, old, new)
+
+
+def _listed(
+    change: str,
+    ids: pa.ChunkedArray | pa.Array,
+    column: str | None = None,
+    old: pa.Array | None = None,
+    new: pa.Array | None = None,
+) -> pa.Table:
+    nothing = pa.nulls(len(ids), pa.string())
+    columns = {"change": pa.repeat(change, len(ids)), "id": ids}
+    columns["column"] = nothing if column is None else pa.repeat(column, len(ids))
+    columns |= {"old": nothing if old is None else old, "new": nothing if new is None else new}
+    return pa.table(columns)
+
+
+def _with_ids(table: pa.Table, ids: pa.Array) -> pa.Table:
+    return table.set_column(table.column_names.index("id"), "id", ids)
+
+
+def _change(name: str) -> str:
+    if name in ("path", "index", *FACTS):
+        return "changed"
+    return "moved" if name == "split" else "relabelled"
+
+
+def differ(one: Any, other: Any) -> Mask:
+    """Say for each row whether two columns differ; missing is equal to missing alone."""
+    one, other = plain(one), plain(other)
+    if is_list(one.type) and is_list(other.type):
+        return _lists_differ(one, other)
+    if one.type != other.type:
+        kinds = (one.type, other.type)
+        numbers = all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in kinds)
+        one, other = (c.cast(pa.float64()) if numbers else as_text(c) for c in (one, other))
+    if pa.types.is_nested(one.type):
+        pairs = zip(one.to_pylist(), other.to_pylist(), strict=True)
+        return np.fromiter((a != b for a, b in pairs), bool, len(one))
+    missing = pc.is_null(one), pc.is_null(other)
+    unequal = pc.fill_null(pc.not_equal(one, other), False)
+    mask: Mask = pc.or_(unequal, pc.xor(*missing)).to_numpy(zero_copy_only=False)
+    return mask
+
+
+def _lists_differ(one: pa.Array, other: pa.Array) -> Mask:
+    lengths = [pc.fill_null(pc.list_value_length(c), -1).to_numpy(False) for c in (one, other)]
+    mask: Mask = lengths[0] != lengths[1]
+    rows = np.flatnonzero(~mask & (lengths[0] > 0))
+    one, other = one.take(pa.array(rows)), other.take(pa.array(rows))
+    inner = differ(one.flatten(), other.flatten())
+    mask[rows[pc.list_parent_indices(one).to_numpy()[inner]]] = True
+    return mask
+
+
+def plain(column: Any) -> pa.Array:
+    """Return one array without dictionary, NaN and the several kinds of lists."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if isinstance(column, pa.ChunkedArray):  # of no rows
+        column = pa.array([], column.type)
+    kind = column.type
+    if pa.types.is_null(kind):  # what older pandas make of text that is missing in all rows
+        return column.cast(pa.string())
+    if pa.types.is_dictionary(kind):
+        return column.cast(kind.value_type)
+    if is_list(kind):
+        return column.cast(pa.large_list(kind.value_type))
+    if pa.types.is_floating(kind):
+        column = column.cast(pa.float64())
+        return pc.if_else(pc.is_nan(column), None, column)
+    return column
+
+
+def as_text(column: Any) -> pa.Array:
+    """Return the values of a column as messages show them."""
+    values = plain(column)
+    if pa.types.is_nested(values.type):
+        lists = (None if v is None else json.dumps(v, default=str) for v in values.to_pylist())
+        return pa.array(lists, pa.string())
+    return values.cast(pa.string())

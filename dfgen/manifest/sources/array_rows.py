@@ -1,0 +1,100 @@
+"""Source `arrays`: large .npy and HDF5 files, each row of the first axis a row of the manifest.
+
+The smallest one that shows it:
+
+    numpy.save("x.npy", numpy.zeros((89_820, 128, 128), "float32"))
+
+`path` names the file and `index` the row: `dfgen.Array("path", shape=(128, 128), index="index")`
+reads it. In HDF5, arrays of one axis beside it become label columns.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dfgen.errors import ManifestError, MissingFileError
+from dfgen.manifest.sources.chunk import Chunk
+from dfgen.samples.storage.array_files import HDF5, open_hdf5, open_rows
+
+
+def read_arrays(files: str | Sequence[str]) -> Iterator[Chunk]:
+    """Yield the rows of array files, one chunk a file. Of the arrays, headers alone are read.
+
+    Args:
+        files: A .npy or HDF5 file, or several whose rows follow each other.
+
+    Yields:
+        Chunks with `id` (the index, or the name of the file and `#index` of several), `path`,
+        `index`, and the arrays of HDF5 that have one axis: numbers, booleans or text.
+
+    Raises:
+        MissingFileError: There is no such file.
+        ManifestError: It is neither .npy nor HDF5, arrays in one file differ in length, or files in
+            their label arrays.
+
+    Example:
+        >>> [chunk] = read_arrays("x.npy")  # doctest: +SKIP
+    """
+    paths = [os.path.abspath(path) for path in ([files] if isinstance(files, str) else files)]
+    if not paths:
+        raise ManifestError("arrays= (--arrays) names no file.")
+    folder = os.path.dirname(paths[0])
+    if len(paths) > 1:
+        folder = os.path.commonpath([os.path.dirname(path) for path in paths])
+    schema = None
+    for path, given in zip(paths, [files] if isinstance(files, str) else files, strict=True):
+        name = os.path.relpath(path, folder).replace(os.sep, "/")
+        rows, labels = _describe(given)
+        index = pa.array(np.arange(rows))
+        ids = index if len(paths) == 1 else pa.array([f"{name}#{row}" for row in range(rows)])
+        place = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), [name])
+        table = pa.table({"id": ids, "path": place.cast(pa.string()), "index": index, **labels})
+        schema = schema or table.schema
+        if table.schema != schema:
+            raise ManifestError(
+                f"{given} has the label arrays {_shown(table.schema)}, {paths[0]} has "
+                f"{_shown(schema)}. Build files that differ on their own, and pandas.concat them."
+            )
+        yield Chunk(table, folder=folder)
+
+
+def _shown(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} ({field.type})" for field in list(schema)[3:]) or "none"
+
+
+def _describe(path: str) -> tuple[int, dict[str, pa.Array]]:
+    """Return how many rows a file has, and its label arrays."""
+    try:
+        with open(path, "rb") as file:
+            is_hdf5 = file.read(8) == HDF5
+        if not is_hdf5:
+            return len(open_rows(path)), {}
+        arrays = open_hdf5(path)
+        rows = {len(array) for array in arrays.values()}
+        if len(rows) != 1:
+            shown = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
+            raise ManifestError(
+                f"{path} holds {shown or 'no array'}: expected arrays of one length. Write what "
+                "belongs together into a file of its own."
+            )
+        labels = {name: _label(array) for name, array in arrays.items() if array.ndim == 1}
+        for name in labels.keys() & {"path", "index"}:
+            raise ManifestError(f"{path} has a label array {name!r}, which dfgen fills. Rename it.")
+        return rows.pop(), labels
+    except FileNotFoundError:
+        raise MissingFileError(f"There is no file {path}. Looked in {os.getcwd()}.") from None
+    except ManifestError:
+        raise
+    except (OSError, ValueError, pa.ArrowException) as error:  # DecodeError is a ValueError
+        raise ManifestError(f"{path} cannot be read: {error}.") from error
+
+
+def _label(array: Any) -> pa.Array:
+    """Return a label array; HDF5 holds text as bytes."""
+    values = array[:]
+    if values.dtype.kind in "OS":
+        return pa.array([value.decode() for value in values.tolist()], pa.string())
+    return pa.array(values.astype(values.dtype.newbyteorder("=")))

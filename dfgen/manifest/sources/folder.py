@@ -1,0 +1,197 @@
+"""Source `files`: every file below a folder that a decoder opens."""
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dfgen.errors import ManifestError, MissingFileError
+from dfgen.manifest.schema import EXAMPLES, quote
+from dfgen.manifest.sources.chunk import Chunk
+from dfgen.manifest.sources.pattern import Pattern
+from dfgen.samples.pixels.headers import EXTENSIONS
+
+CHUNK = 65_536
+NO_FIT = "not of the pattern"
+_SUFFIXES = tuple(EXTENSIONS)
+
+Skipped = defaultdict[str, list[str]]
+
+
+def read_files(folder: str, pattern: Pattern | None = None) -> Iterator[Chunk]:
+    """Yield the files below a folder, a few ten thousand at a time.
+
+    Use it for a tree of images, with or without meaning in its folder names. The files of a folder
+    come first, sorted by name, then its subfolders. Links to folders are followed, except into a
+    folder that they lie in. Hidden files and folders (`.ipynb_checkpoints`) and files of other
+    kinds are left out and named.
+
+    Args:
+        folder: Where to look.
+        pattern: What paths below `folder` look like; files that it does not fit are left out and
+            named. None: every file.
+
+    Yields:
+        Chunks with the text column `path`, relative to `folder` and `/`-separated, and one text
+        column for each field of the pattern.
+
+    Raises:
+        MissingFileError: There is no such folder.
+        ManifestError: It is a file, a folder cannot be read, a file name is not UTF-8, no file can
+            be opened, or none fits the pattern.
+
+    Example:
+        >>> for chunk in read_files("imgs"):  # doctest: +SKIP
+        ...     print(chunk.rows["path"])
+    """
+    check_folder(
+        folder, "Give the folder of the images; a table of labels goes into labels= (--labels)."
+    )
+    found = False
+    misfits: list[str] = []
+    for paths, skipped in _batches(folder, _SUFFIXES):
+        chunk = fit(pa.table({"path": text_column(folder, paths)}), skipped, pattern)
+        found |= len(chunk.rows) > 0
+        misfits += chunk.skipped.get(NO_FIT, [])[: EXAMPLES - len(misfits)]
+        yield chunk
+    if not found:
+        raise ManifestError(_nothing_found(folder, pattern, misfits, chunk.skipped))
+
+
+def list_files(folder: str, suffix: str) -> tuple[list[str], Skipped]:
+    """Return the relative paths of the files below a folder with a suffix, and of the others."""
+    found, others = list[str](), Skipped(list)
+    for paths, skipped in _batches(folder, (suffix,)):
+        found += paths
+        for reason in skipped:
+            others[reason] += skipped[reason]
+    text_column(folder, found)
+    return found, others
+
+
+def check_folder(folder: str, advice: str) -> None:
+    """Raise if there is no such folder."""
+    if not os.path.exists(folder):
+        raise MissingFileError(f"There is no folder {quote(folder)}. Looked in {os.getcwd()}.")
+    if not os.path.isdir(folder):
+        raise ManifestError(f"{quote(folder)} is a file. {advice}")
+
+
+def _batches(folder: str, suffixes: tuple[str, ...]) -> Iterator[tuple[list[str], Skipped]]:
+    paths: list[str] = []
+    skipped = Skipped(list)
+    for files in _walk(folder, suffixes, skipped):
+        paths += files
+        if len(paths) >= CHUNK:
+            yield paths, skipped.copy()
+            paths = []
+            skipped.clear()
+    yield paths, skipped
+
+
+def _walk(top: str, suffixes: tuple[str, ...], skipped: Skipped) -> Iterator[list[str]]:
+    """Yield the relative paths of the files of one folder after the other."""
+    pending: list[tuple[str, tuple[tuple[int, int], ...]]] = [("", (_identity(top),))]
+    while pending:
+        below, above = pending.pop()
+        prefix = f"{below}/" if below else ""
+        names, folders, others = _list(os.path.join(top, below), suffixes)
+        names.sort()
+        yield [prefix + name for name in names]
+        for name in sorted(others):
+            suffix = os.path.splitext(name)[1].lower() or "without extension"
+            shown = os.fsencode(prefix + name).decode(errors="backslashreplace")  # can be printed
+            skipped["hidden" if name[0] == "." else suffix].append(shown)
+        for name in sorted(folders, reverse=True):
+            identity = _identity(os.path.join(top, prefix + name))
+            if identity in above:
+                skipped["link to a folder that it lies in"].append(prefix + name)
+            else:
+                pending.append((prefix + name, (*above, identity)))
+
+
+def _list(folder: str, suffixes: tuple[str, ...]) -> tuple[list[str], list[str], list[str]]:
+    """Return the names of files with these suffixes, of folders, and of what is left out."""
+    names: list[str] = []
+    folders: list[str] = []
+    others: list[str] = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:  # the loop that all scanning time goes into
+                name = entry.name
+                try:
+                    is_folder = entry.is_dir()
+                except OSError:  # a link to itself: a row, whose problem facts will name
+                    is_folder = False
+                if name[0] == ".":
+                    others.append(name)
+                elif is_folder:
+                    folders.append(name)
+                elif name.endswith(suffixes):
+                    names.append(name)
+                else:
+                    (names if name.lower().endswith(suffixes) else others).append(name)
+    except OSError as error:
+        raise _unreadable(folder, error) from error
+    return names, folders, others
+
+
+def _identity(folder: str) -> tuple[int, int]:
+    """Return what is the same for a folder and a link to it."""
+    try:
+        status = os.stat(folder)
+    except OSError as error:  # it vanished since its folder was listed
+        raise _unreadable(folder, error) from error
+    return status.st_dev, status.st_ino
+
+
+def _unreadable(folder: str, error: OSError) -> ManifestError:
+    return ManifestError(
+        f"The folder {quote(folder)} cannot be read: {error}. Nothing is left out in silence: "
+        "mend it, or move it elsewhere."
+    )
+
+
+def text_column(folder: str, paths: list[str]) -> pa.Array:
+    """Return paths as Arrow text, or raise with the name that is no UTF-8."""
+    try:
+        return pa.array(paths, pa.string())
+    except UnicodeEncodeError:
+        odd = next(path for path in paths if path.encode(errors="ignore") != os.fsencode(path))
+        raise ManifestError(
+            f"A file name in {quote(folder)} is not UTF-8: {os.fsencode(odd)!r}. Rename the file."
+        ) from None
+
+
+def fit(files: pa.Table, skipped: Skipped, pattern: Pattern | None) -> Chunk:
+    """Return the files that fit the pattern, with its fields; the others are added to skipped."""
+    if pattern is None:
+        return Chunk(files, dict(skipped))
+    fields = pattern.extract(files["path"].combine_chunks())
+    fits = fields.is_valid()
+    misfits = files["path"].filter(pc.invert(fits)).to_pylist()
+    if misfits:
+        skipped[NO_FIT] += misfits
+    files = files.filter(fits)
+    for name, column in zip(pattern.fields, fields.filter(fits).flatten(), strict=True):
+        files = files.append_column(name, column)
+    return Chunk(files, dict(skipped))
+
+
+def _nothing_found(
+    folder: str, pattern: Pattern | None, misfits: list[str], skipped: Mapping[str, list[str]]
+) -> str:
+    if pattern is not None and misfits:
+        return (
+            f"No file in {quote(folder)} is of the pattern {quote(pattern.text)}, which stands for "
+            f"the whole path below the folder. Files there: {', '.join(map(quote, misfits))}. "
+            "Write a field in braces for each part that changes, and the rest as it is."
+        )
+    others = ", ".join(f"{len(paths)} {reason}" for reason, paths in sorted(skipped.items()))
+    return (
+        f"No file in {quote(folder)} can be opened as an image or array. "
+        f"Left out: {others or 'nothing, the folder is empty'}. "
+        f"Extensions that are opened: {', '.join(EXTENSIONS)}."
+    )

@@ -1,0 +1,243 @@
+"""Boxes: what is where on an image."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dfgen.errors import ArgumentError, DecodeError, ManifestError, TransformError
+from dfgen.samples.arrow_types import Offsets, offsets, place_of, quadruples
+from dfgen.samples.features.base import Spec, Values, described
+from dfgen.samples.features.by_hand import naming_path
+from dfgen.samples.features.category import Category, one_of
+from dfgen.samples.features.following import geometry_by_hand, image_of
+from dfgen.samples.features.image import Image
+from dfgen.samples.pixels.geometry import Geometry, move
+
+FORMATS = ("xyxy", "xywh", "rel_xyxy")
+
+PADDING = -1
+"""What stands for no box, in coordinates and labels, as in KerasHub."""
+
+_NO_BOXES = "write [] where an image has no boxes"
+_FAR = 0.5  # how far relative coordinates may lie outside; further, they are surely pixels
+
+
+@dataclass(frozen=True)
+class BoxRows:
+    """The boxes of every row: those of row i stand at `offsets[i]` to `offsets[i + 1]`.
+
+    Args:
+        offsets: int64, one more than rows.
+        boxes: float32 of shape (all boxes, 4), xyxy; in pixels, or relative where they were.
+        labels: int32 of shape (all boxes,).
+    """
+
+    offsets: Offsets
+    boxes: npt.NDArray[np.float32]
+    labels: npt.NDArray[np.int32]
+
+    def row(self, row: int) -> tuple[Values, Values]:
+        """Return the boxes and the labels of one row."""
+        part = slice(self.offsets[row], self.offsets[row + 1])
+        return self.boxes[part], self.labels[part]
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """What is where on an image, from columns that hold a list in each row.
+
+    A batch holds `{"boxes": float32 (batch, max_boxes, 4), "labels": int32 (batch, max_boxes)}`,
+    filled up with -1, as KerasHub's detectors and Keras's preprocessing layers take it. Stored
+    boxes refer to the upright image, as EXIF orientation has it. They follow the resizing, crop and
+    flip of their image; what lies outside of it afterwards is cut off, and boxes of which nothing
+    is left are dropped, as by `keras.utils.bounding_boxes.clip_to_image_size`. A transform gets
+    them without the -1, any number of them, and may give back another number.
+
+    Args:
+        column: the column of boxes: a list of four numbers for each box, [] where there is none.
+        labels: the column of their classes: a list in each row, as long as that of the boxes.
+        like: which image they belong to, where there are several: the name of its array, or of its
+            column. By hand, on one row: the `Image`.
+        format: what the model gets: `"xyxy"` (default; left, top, right, bottom in pixels),
+            `"xywh"` (left, top, width, height in pixels) or `"rel_xyxy"` (0 to 1).
+        source_format: what the column holds, likewise; pixels are those of the whole image.
+        max_boxes: how many the batch has room for; a row of more is an error.
+        class_names: the classes in the order of their numbers. None (default) takes those of
+            the manifest (COCO, VOC, YOLO), else the sorted distinct labels of the frame, but whole
+            numbers as they are.
+
+    Raises:
+        ArgumentError: a value that is none of the above.
+
+    Example:
+        >>> image = dfgen.Image(size=(512, 512), resize="pad")  # doctest: +SKIP
+        >>> dfgen.Sequence(df, x=image, y=dfgen.Boxes("boxes", labels="labels"))
+    """
+
+    column: str = "boxes"
+    labels: str = "labels"
+    like: str | Image | None = None
+    format: str = "xyxy"
+    source_format: str = "xyxy"
+    max_boxes: int = 100
+    class_names: tuple[object, ...] | None = None
+    kind: ClassVar[str] = "boxes"
+
+    def __post_init__(self) -> None:
+        one_of("format", self.format, FORMATS)
+        one_of("source_format", self.source_format, FORMATS)
+        if not isinstance(self.max_boxes, int | np.integer) or self.max_boxes < 1:
+            raise ArgumentError(f"max_boxes must be a number of boxes, got {self.max_boxes!r}")
+        if self.class_names is not None:
+            names = Category(self.labels, class_names=self.class_names).class_names
+            object.__setattr__(self, "class_names", names)
+
+    def __repr__(self) -> str:
+        return described(self)
+
+    @property
+    def sample_specs(self) -> tuple[Spec, Spec]:
+        """What a transform gets and gives back: any number of boxes, and of labels."""
+        return Spec((None, 4), np.dtype(np.float32)), Spec((None,), np.dtype(np.int32))
+
+    @property
+    def specs(self) -> tuple[Spec, Spec]:
+        """What the model gets: boxes and labels."""
+        boxes, labels = self.sample_specs
+        return (
+            Spec((self.max_boxes, 4), boxes.dtype, PADDING),
+            Spec((self.max_boxes,), labels.dtype, PADDING),
+        )
+
+    def encode(self, boxes: pa.Array, labels: pa.Array) -> BoxRows:
+        """Return the boxes of every row.
+
+        Raises:
+            ManifestError: no lists of boxes, more or fewer labels than boxes, more boxes than
+                there is room for, a box without area, an unknown label; with the row.
+        """
+        where = offsets(self.column, boxes, _NO_BOXES)
+        labelled = offsets(self.labels, labels, _NO_BOXES)
+        odd = np.flatnonzero(np.diff(where) != np.diff(labelled))
+        if len(odd):
+            row = int(odd[0])
+            raise ManifestError(
+                f"row {row} has {np.diff(where)[row]:,} boxes in column {self.column!r}, but "
+                f"{np.diff(labelled)[row]:,} labels in column {self.labels!r} ({len(odd):,} such "
+                "rows)"
+            )
+        most = int(np.diff(where).max(initial=0))
+        if most > self.max_boxes:
+            raise ManifestError(
+                f"row {np.diff(where).argmax()} has {most:,} boxes, more than max_boxes="
+                f"{self.max_boxes}: write dfgen.Boxes({self.column!r}, max_boxes={most})"
+            )
+        corners = quadruples(self.column, boxes, where)
+        self._check(corners, where)
+        if self.source_format == "xywh":
+            corners[:, 2:] += corners[:, :2]
+        return BoxRows(where, corners, self._numbers(pc.list_flatten(labels), where))
+
+    def _check(self, boxes: Values, where: Offsets) -> None:
+        """Refuse boxes that are none."""
+        with np.errstate(invalid="ignore"):  # infinity minus infinity
+            sides = boxes[:, 2:] - (0 if self.source_format == "xywh" else boxes[:, :2])
+        wrong = ~(np.isfinite(boxes).all(axis=1) & (sides > 0).all(axis=1))
+        why = "its width and height" if self.source_format == "xywh" else "x2 - x1 and y2 - y1"
+        why = f"{why} must be larger than 0"
+        if self.source_format == "rel_xyxy" and not wrong.any():
+            wrong = ((boxes < -_FAR) | (boxes > 1 + _FAR)).any(axis=1)
+            why = 'relative coordinates go from 0 to 1. For pixels write source_format="xyxy"'
+        if wrong.any():
+            row, place = place_of(where, int(wrong.argmax()))
+            box = ", ".join(f"{number:g}" for number in boxes[wrong.argmax()])
+            raise ManifestError(
+                f"box {place} of row {row} in column {self.column!r} is ({box}) as "
+                f"{self.source_format} ({wrong.sum():,} such boxes): {why}"
+            )
+
+    def _numbers(self, labels: pa.Array, where: Offsets) -> npt.NDArray[np.int32]:
+        """Return the class numbers of all boxes."""
+        if not len(labels):
+            return np.empty(0, np.int32)
+        if labels.null_count:
+            row, place = place_of(where, pc.indices_nonzero(pc.is_null(labels))[0].as_py())
+            raise ManifestError(f"label {place} of row {row} in column {self.labels!r} is missing")
+        if self.class_names is not None:
+            numbers: npt.NDArray[np.int32] = Category(
+                self.labels, class_names=self.class_names
+            ).encode(labels)
+            return numbers
+        if not pa.types.is_integer(labels.type):
+            raise ManifestError(
+                f"column {self.labels!r} holds lists of {labels.type}: write "
+                f"dfgen.Boxes(..., labels={self.labels!r}, class_names=[...])"
+            )
+        low, high = (pc.min_max(labels)[side].as_py() for side in ("min", "max"))
+        if low < 0 or high >= 2**31:
+            raise ManifestError(
+                f"column {self.labels!r} holds the numbers {low} to {high}: classes go from 0 on"
+            )
+        numbers = labels.to_numpy(zero_copy_only=False).astype(np.int32)
+        return numbers
+
+    def sample(self, values: BoxRows, row: int, geometry: Geometry) -> tuple[Values, Values]:
+        """Return what a transform gets: boxes in `format` and labels of one row."""
+        boxes, labels = values.row(row)
+        height, width = geometry.image
+        if self.source_format == "rel_xyxy":
+            boxes = boxes * np.array([width, height] * 2, np.float32)
+        outside = (boxes[:, :2] >= (width, height)).any(1) | (boxes[:, 2:] <= 0).any(1)
+        if outside.any():
+            box = ", ".join(f"{number:g}" for number in boxes[outside.argmax()])
+            raise DecodeError(
+                f"box {outside.argmax()} of column {self.column!r} is ({box}) as xyxy, outside of "
+                f"the image, which is {width} x {height} pixels (width x height, upright)"
+            )
+        moved, left = move(boxes, geometry)
+        moved = moved[left].astype(np.float32)
+        if self.format == "xywh":
+            moved[:, 2:] -= moved[:, :2]
+        elif self.format == "rel_xyxy":
+            moved /= np.array([geometry.size[1], geometry.size[0]] * 2, np.float32)
+        return moved, labels[left]
+
+    def check_transformed(self, boxes: Values, labels: Values) -> None:
+        """Refuse what a transform has made of boxes."""
+        if len(boxes) != len(labels):
+            raise TransformError(
+                f"the transform returned {len(boxes):,} boxes, but {len(labels):,} labels for them"
+            )
+        if len(boxes) > self.max_boxes:
+            raise TransformError(
+                f"the transform returned {len(boxes):,} boxes, more than max_boxes={self.max_boxes}"
+            )
+
+    def finish(self, boxes: Values, labels: Values, out: tuple[Values, Values]) -> None:
+        """Fill the arrays of the batch with a sample's boxes and labels, the rest with -1."""
+        for given, into in zip((boxes, labels), out, strict=True):
+            into[: len(given)] = given
+            into[len(given) :] = PADDING
+
+    def __call__(
+        self, row: Mapping[str, Any], rng: np.random.Generator | None = None
+    ) -> dict[str, Values]:
+        """Return the arrays of one row, a mapping or a pandas Series; `like` must be an `Image`.
+
+        Args:
+            row: of the manifest.
+            rng: what its image gets; None for no chance.
+        """
+        image = image_of(self)
+        lists = (pa.array([list(row[name])]) for name in (self.column, self.labels))
+        values = self.encode(*lists)
+        geometry = geometry_by_hand(image, row, rng)
+        out = tuple(np.empty(spec.shape, spec.dtype) for spec in self.specs)
+        with naming_path(row, image.column):
+            self.finish(*self.sample(values, 0, geometry), (out[0], out[1]))
+        return {"boxes": out[0], "labels": out[1]}

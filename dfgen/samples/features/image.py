@@ -1,0 +1,261 @@
+"""Image: pixels of image files."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dfgen.errors import ArgumentError, DecodeError
+from dfgen.samples.features.base import Spec, Values, Watch, described, unwatched
+from dfgen.samples.features.by_hand import naming_path
+from dfgen.samples.features.category import one_of
+from dfgen.samples.pixels.decoding import CHANNELS, decode_reduced
+from dfgen.samples.pixels.geometry import RESIZE, STILL, Draw, Geometry, Size, place
+from dfgen.samples.pixels.headers import read_header
+from dfgen.samples.pixels.resizing import INTERPOLATIONS, reduction, resize
+from dfgen.samples.storage.files import Files
+
+SCALE = {"0..1": (1 / 255, 0.0), "-1..1": (1 / 127.5, -1.0)}
+"""Names of the factor that pixels are multiplied by, and of what is added then."""
+
+DTYPES = ("uint8", "float16", "float32")
+
+EXTRA = ("sizes", "padding_mask")
+
+_OF_RESIZING = ("resize", "load_size", "crop", "interpolation", "antialias")
+
+
+@dataclass(frozen=True)
+class Image:
+    """Pixels of the image files that a column names.
+
+    Use it instead of a bare column name to choose the geometry, or for a second image of a row.
+
+    Args:
+        column: the column of paths.
+        size: (height, width) in pixels. None: every image keeps its own size, and stands top left
+            in an array as high and as wide as the highest and widest image of its batch, with zeros
+            below and to the right of it. A transform sees it without them. JAX compiles a step
+            anew for every new shape.
+        resize: `"stretch"` (default) changes the aspect ratio, `"crop"` cuts the largest part of
+            the right aspect ratio, `"pad"` fits the whole image in, centred on zeros,
+            `"crop_or_pad"` does not scale at all.
+        color_mode: `"rgb"` (default), `"rgba"` or `"grayscale"`.
+        scale: None (default) leaves 0..255; `"0..1"`, `"-1..1"`, a pair (scale, offset) as of
+            `keras.layers.Rescaling`, or `"standardize"` (mean 0, standard deviation 1 for each
+            image, as `tf.image.per_image_standardization`).
+        antialias: filter before shrinking (default), within a grey level of Pillow on most
+            photographs; False aliases, as TensorFlow's resize does by default. Either way JPEGs
+            are decoded at 1/2, 1/4 or 1/8 of their size where that comes as near. It is for
+            `interpolation="bilinear"`.
+        load_size: (height, width) that the image is resized to, of which `size` is a crop. With
+            `crop=None` a transform gets `load_size` and gives back `size`; without a transform it
+            is the centre.
+        crop: where crops are taken, those to `size` and those of `resize`: `"center"`, or
+            `"random"`, drawn anew each epoch. None (default) is the centre.
+        flip: None (default), or `"horizontal"`: every second one, by chance.
+        interpolation: `"bilinear"` (default), `"nearest"`, or `"area"`, means over what falls into
+            a pixel.
+        dtype: what the model gets: `"uint8"` (default without `scale`), `"float32"` (default with
+            it) or `"float16"`.
+        extra: with `size=None`, what tells the image from the zeros: a batch then holds `{"images",
+            "sizes"}`, (height, width) as int32 (batch, 2), or `{"images", "padding_mask"}`, True on
+            the image, bool (batch, height, width, 1). None (default): the images alone.
+
+    Raises:
+        ArgumentError: a value that is none of the above.
+
+    Example:
+        >>> Image("path", size=(224, 224), resize="crop")(df.iloc[0]).shape  # doctest: +SKIP
+        (224, 224, 3)
+    """
+
+    column: str = "path"
+    size: Size | None = (256, 256)
+    resize: str = "stretch"
+    color_mode: str = "rgb"
+    scale: str | tuple[float, float] | None = None
+    antialias: bool = True
+    load_size: Size | None = None
+    crop: str | None = None
+    flip: str | None = None
+    interpolation: str = "bilinear"
+    dtype: str | None = None
+    extra: str | None = None
+    kind: ClassVar[str] = "image"
+
+    def __post_init__(self) -> None:
+        one_of("resize", self.resize, RESIZE)
+        one_of("color_mode", self.color_mode, CHANNELS)
+        one_of("crop", self.crop, (None, "center", "random"))
+        one_of("flip", self.flip, (None, "horizontal"))
+        one_of("interpolation", self.interpolation, INTERPOLATIONS)
+        one_of("dtype", self.dtype, (None, *DTYPES))
+        one_of("extra", self.extra, (None, *EXTRA))
+        if self.size is not None:
+            object.__setattr__(self, "size", _size("size", self.size))
+        object.__setattr__(self, "scale", _scale(self.scale))
+        if self.load_size is not None:
+            object.__setattr__(self, "load_size", _size("load_size", self.load_size))
+        self._check_use()
+
+    def _check_use(self) -> None:
+        """Refuse what contradicts itself, and what nothing would use."""
+        if self.size is None:
+            self._check_unresized()
+        elif self.extra is not None:
+            raise ArgumentError(
+                f"extra={self.extra!r} is for images of different sizes, size=None: with "
+                f"size={self.size} there is no padding to tell"
+            )
+        elif self.load_size is not None and min(np.subtract(self.load_size, self.size)) < 0:
+            raise ArgumentError(
+                f"size={self.size} is cropped from load_size={self.load_size}, which is smaller: "
+                "load_size must be at least as high and as wide"
+            )
+        if self.crop and self.load_size is None and self.resize not in ("crop", "crop_or_pad"):
+            raise ArgumentError(
+                f"crop={self.crop!r}, but resize={self.resize!r} crops nothing: give load_size=, "
+                'a size larger than size= to crop from, or resize="crop"'
+            )
+        if self.dtype == "uint8" and self.scale is not None:
+            raise ArgumentError(
+                f'scale={self.scale!r} gives fractions, which dtype="uint8" cannot hold: leave '
+                'one of them out, or give dtype="float32"'
+            )
+
+    def _check_unresized(self) -> None:
+        for name in _OF_RESIZING:
+            if getattr(self, name) != getattr(type(self), name):
+                raise ArgumentError(
+                    f"size=None leaves every image as large as it is, so there is no use for "
+                    f"{name}={getattr(self, name)!r}: leave it out, or give a size"
+                )
+
+    def __repr__(self) -> str:
+        return described(self)
+
+    @property
+    def sample_spec(self) -> Spec:
+        """What a transform gets: 8-bit pixels, before `scale`."""
+        if self.load_size is None or self.crop is not None:
+            return self.made_spec
+        return Spec((*self.load_size, CHANNELS[self.color_mode]), np.dtype(np.uint8))
+
+    @property
+    def made_spec(self) -> Spec:
+        """What a transform gives back, and what is made where there is none."""
+        return Spec((*(self.size or (None, None)), CHANNELS[self.color_mode]), np.dtype(np.uint8))
+
+    @property
+    def spec(self) -> Spec:
+        """What the model gets."""
+        default = "uint8" if self.scale is None else "float32"
+        return Spec(self.made_spec.shape, np.dtype(self.dtype or default))
+
+    @property
+    def extra_spec(self) -> Spec:
+        """What the model gets by `extra`."""
+        if self.extra == "sizes":
+            return Spec((2,), np.dtype(np.int32))
+        return Spec((None, None, 1), np.dtype(np.bool_))
+
+    @property
+    def is_random(self) -> bool:
+        """Whether chance has a part in it."""
+        return self.crop == "random" or self.flip is not None
+
+    def draw(self, rng: np.random.Generator) -> Draw:
+        """Return what chance decides for one sample; always three numbers are drawn."""
+        y, x, flip = rng.random(3).tolist()
+        flips = self.flip is not None and flip < 0.5
+        return Draw(y, x, flips) if self.crop == "random" else Draw(flip=flips)
+
+    def place(self, image: Size, size: Size, draw: Draw = STILL) -> Geometry:
+        """Return the geometry of an upright image of a size, into an array of `size`."""
+        return place(image, size, self.load_size or size, self.resize, draw)
+
+    def read(
+        self,
+        path: str,
+        out: Values,
+        store: Files,
+        watch: Watch = unwatched,
+        draw: Draw = STILL,
+    ) -> Geometry:
+        """Fill `out` (`sample_spec` or `made_spec`) with the pixels of one file."""
+        watch("read")
+        data = store.read(path)
+        watch("decode", len(data))
+        size = out.shape[:2]
+        pixels, image, reduced = decode_reduced(
+            data,
+            self.color_mode,
+            lambda image: reduction(
+                self.place(image, size, draw), self.interpolation, self.antialias
+            ),
+        )
+        if self.size is None and image != size:
+            raise DecodeError(
+                f"the image has {image[0]} x {image[1]} pixels (height x width, upright), but its "
+                f"facts say {size[0]} x {size[1]}: was it changed since? Build the manifest anew, "
+                "or leave out its columns width, height and orientation"
+            )
+        watch("resize")
+        geometry = place(image, size, self.load_size or size, self.resize, draw)
+        resize(pixels, geometry, out, self.interpolation, self.antialias, reduced=reduced)
+        return geometry
+
+    def finish(self, sample: Values, out: Values) -> None:
+        """Scale a sample (`made_spec`) into `out` (`spec`)."""
+        if self.scale is None:
+            out[...] = sample
+        elif self.scale == "standardize":
+            pixels = sample.astype(np.float32)
+            deviation = max(float(pixels.std()), 1 / np.sqrt(pixels.size))
+            np.divide(pixels - pixels.mean(), np.float32(deviation), out=out, casting="same_kind")
+        else:
+            factor, offset = SCALE[self.scale] if isinstance(self.scale, str) else self.scale
+            scaled = out if out.dtype == np.float32 else np.empty(out.shape, np.float32)
+            np.multiply(sample, np.float32(factor), out=scaled)
+            if offset or scaled is not out:
+                np.add(scaled, np.float32(offset), out=out, casting="same_kind")
+
+    def __call__(self, row: Mapping[str, Any], rng: np.random.Generator | None = None) -> Values:
+        """Return the array of one row, a mapping or a pandas Series.
+
+        Args:
+            row: of the manifest.
+            rng: for a random crop and flip; None crops the centre and does not flip.
+        """
+        draw = STILL if rng is None else self.draw(rng)
+        with naming_path(row, self.column) as path:
+            size = read_header(path).size if self.size is None else self.size
+            sample = np.empty((*size, self.made_spec.shape[2]), self.made_spec.dtype)
+            self.read(path, sample, Files(), draw=draw)
+        out = np.empty(sample.shape, self.spec.dtype)
+        self.finish(sample, out)
+        return out
+
+
+def _size(name: str, given: object) -> Size:
+    size = tuple(given) if isinstance(given, tuple | list) else given
+    whole = isinstance(size, tuple) and all(isinstance(s, int | np.integer) for s in size)
+    if not (whole and isinstance(size, tuple) and len(size) == 2 and min(size) > 0):
+        raise ArgumentError(f"{name} must be (height, width) in pixels, got {given!r}")
+    return int(size[0]), int(size[1])
+
+
+def _scale(given: Any) -> str | tuple[float, float] | None:
+    if given is None or given == "standardize" or (isinstance(given, str) and given in SCALE):
+        return given  # type: ignore[no-any-return]
+    numbers = given if isinstance(given, tuple | list) else ()
+    if len(numbers) == 2 and all(
+        isinstance(number, int | float | np.number) and np.isfinite(number) for number in numbers
+    ):
+        return float(numbers[0]), float(numbers[1])
+    raise ArgumentError(
+        f"scale must be one of {(None, *SCALE, 'standardize')} or a pair of numbers "
+        f"(scale, offset), got {given!r}"
+    )

@@ -1,0 +1,262 @@
+"""Mask: the class of every pixel of an image."""
+
+import io
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import cv2
+import numpy as np
+import PIL.PngImagePlugin
+
+from dfgen.errors import ArgumentError, DecodeError
+from dfgen.samples.features.base import Spec, Values, Watch, described, unwatched
+from dfgen.samples.features.by_hand import naming_path
+from dfgen.samples.features.category import one_of, shown
+from dfgen.samples.features.following import geometry_by_hand, image_of
+from dfgen.samples.features.image import Image
+from dfgen.samples.pixels.decoding import BROKEN, decode, turn
+from dfgen.samples.pixels.geometry import Geometry
+from dfgen.samples.pixels.headers import PILLOW, parse_header, sniff
+from dfgen.samples.pixels.resizing import resize
+from dfgen.samples.storage.files import Files
+
+DTYPES = ("uint8", "int32")
+
+_READERS = {"png": PIL.PngImagePlugin.PngImageFile, **PILLOW}
+_UNSEEN = 0  # the code of what lies outside of an image; no colour and no value has it
+
+
+@dataclass(frozen=True)
+class Mask:
+    """The class of every pixel, from the mask files that a column names.
+
+    It gets the geometry of its image: the same size, crop and flip, by the nearest pixel. Its
+    shape (height, width, 1) is what Keras's losses and metrics take for outputs of shape (height,
+    width, classes) and (height, width, 1), and what its preprocessing layers take as masks.
+
+    Args:
+        column: the column of paths. The files are of the size of their image, in a format that
+            keeps every value, as PNG. Without `palette` their values are the classes: gray levels,
+            or the indices of indexed colours, as in Pascal VOC.
+        like: which image it belongs to, where there are several: the name of its array, or of its
+            column. By hand, on one row: the `Image`.
+        palette: what else stands for a class: {(red, green, blue): class} or {gray level: class}.
+        dtype: `"uint8"` (default), or `"int32"` for classes above 255.
+        fill_value: the class of what lies outside of the image, as of `resize="pad"`. Leave it
+            out of the loss: `SparseCategoricalCrossentropy(ignore_class=255)`.
+
+    Raises:
+        ArgumentError: a value that is none of the above.
+
+    Example:
+        >>> image = Image("path", size=(224, 224))
+        >>> Mask("mask", like=image)(df.iloc[0]).shape  # doctest: +SKIP
+        (224, 224, 1)
+    """
+
+    column: str
+    like: str | Image | None = None
+    palette: Any = None
+    dtype: str = "uint8"
+    fill_value: int = 0
+    kind: ClassVar[str] = "mask"
+
+    def __post_init__(self) -> None:
+        one_of("dtype", self.dtype, DTYPES)
+        _check_class("fill_value", self.fill_value, self.dtype)
+        if self.palette is not None:
+            object.__setattr__(self, "palette", _palette(self.palette, self.dtype))
+
+    def __repr__(self) -> str:
+        return described(self)
+
+    @property
+    def sample_spec(self) -> Spec:
+        """What a transform gets."""
+        return self._spec(image_of(self).sample_spec)
+
+    @property
+    def made_spec(self) -> Spec:
+        """What a transform gives back, and the model gets."""
+        return self._spec(image_of(self).made_spec)
+
+    spec = made_spec
+
+    def _spec(self, image: Spec) -> Spec:
+        return Spec((*image.shape[:2], 1), np.dtype(self.dtype))
+
+    def read(
+        self,
+        path: str,
+        out: Values,
+        store: Files,
+        geometry: Geometry,
+        watch: Watch = unwatched,
+    ) -> None:
+        """Fill `out` with the classes of one file, by the geometry of its image."""
+        watch("read")
+        data = store.read(path)
+        watch("decode", len(data))
+        pixels = self._decode(data)
+        watch("resize")
+        _check_size(pixels.shape, geometry.image)
+        if self.palette is None:
+            self._copy(pixels, geometry, out)
+            return
+        codes = np.empty(out.shape, np.int32)
+        resize(pixels, geometry, codes, "nearest", fill_value=_UNSEEN)
+        flat = codes.ravel()
+        starts = np.append(0, np.flatnonzero(flat[1:] != flat[:-1]) + 1)
+        firsts = flat[starts]  # of runs, not of each pixel: three times quicker in drawn masks
+        known, classes = self._table
+        places = np.searchsorted(known, firsts).clip(max=len(known) - 1)
+        strange = known[places] != firsts
+        if strange.any():
+            raise DecodeError(_unlabelled(pixels, firsts[strange][0], self.palette))
+        runs = np.diff(starts, append=flat.size)
+        out[...] = np.repeat(classes[places], runs).reshape(out.shape)
+
+    def _decode(self, data: bytes) -> Values:
+        """Return classes, or the codes of what stands for them, (height, width, 1), upright."""
+        format = sniff(data[:16])
+        if format == "jpeg":
+            raise DecodeError(
+                "the mask is a JPEG, which does not keep the values of pixels: save masks as PNG"
+            )
+        if format not in _READERS:
+            raise DecodeError(f"the mask is a .{format} array, not an image: save masks as PNG")
+        if self.palette is None or isinstance(self.palette[0][0], int):
+            levels = _levels(data, format)
+            return levels if self.palette is None else levels.astype(np.int32) + 1
+        return _codes(decode(data))
+
+    def _copy(self, levels: Values, geometry: Geometry, out: Values) -> None:
+        if levels.dtype == out.dtype:
+            resize(levels, geometry, out, "nearest", fill_value=self.fill_value)
+            return
+        low, high = levels.min(), levels.max()
+        if low < 0 or high > np.iinfo(out.dtype).max:
+            raise DecodeError(
+                f"the mask holds the classes {low} to {high}, more than {out.dtype} can hold"
+                + (f': write dfgen.Mask({self.column!r}, dtype="int32")' if low >= 0 else "")
+            )
+        resize(levels.astype(out.dtype), geometry, out, "nearest", fill_value=self.fill_value)
+
+    @cached_property
+    def _table(self) -> tuple[Values, Values]:
+        """Codes in ascending order, and their classes."""
+        keys = [key for key, _ in self.palette]
+        if isinstance(keys[0], int):
+            codes = np.array(keys, np.int32) + 1
+        else:
+            codes = _codes(np.array(keys, np.uint8)[None]).ravel()
+        codes = np.append(codes, np.int32(_UNSEEN))
+        classes = np.array([*(number for _, number in self.palette), self.fill_value], self.dtype)
+        order = np.argsort(codes)
+        return codes[order], classes[order]
+
+    def finish(self, sample: Values, out: Values) -> None:
+        """Copy a sample into `out`."""
+        out[...] = sample
+
+    def __call__(self, row: Mapping[str, Any], rng: np.random.Generator | None = None) -> Values:
+        """Return the array of one row, a mapping or a pandas Series; `like` must be an `Image`.
+
+        Args:
+            row: of the manifest.
+            rng: what its image gets; None for no chance.
+        """
+        geometry = geometry_by_hand(image_of(self), row, rng)
+        out = np.empty((*geometry.size, 1), self.spec.dtype)
+        with naming_path(row, self.column) as path:
+            self.read(path, out, Files(), geometry)
+        return out
+
+
+def _levels(data: bytes, format: str) -> Values:
+    """Return gray levels or indices of colours, (height, width, 1), upright."""
+    header = parse_header(io.BytesIO(data), format)
+    try:
+        levels = _gray(data) if format == "png" else None
+        levels = _indexed(data, format) if levels is None else levels
+    except DecodeError:
+        raise
+    except BROKEN as error:
+        raise DecodeError(f"broken {format} file: {error}") from error
+    return turn(levels[..., None], header.orientation)
+
+
+def _gray(data: bytes) -> Values | None:
+    """Return the levels of a gray PNG; fewer than 8 bits are stretched to 255, and undone here."""
+    bits, kind = data[24], data[25]
+    if kind != 0:
+        return None
+    levels: Values | None = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
+    if levels is None:
+        raise ValueError("truncated or damaged")
+    return levels if bits >= 8 else levels // (255 // (2**bits - 1))
+
+
+def _indexed(data: bytes, format: str) -> Values:
+    image = _READERS[format](io.BytesIO(data))
+    if image.mode not in ("L", "P", "1") and not image.mode.startswith("I"):
+        raise DecodeError(
+            f"the mask is in colours ({image.mode}), whose classes are not known: give palette="
+            "{(red, green, blue): class, ...}, or save it in gray levels"
+        )
+    return np.array(image, np.uint8) if image.mode == "1" else np.asarray(image)
+
+
+def _codes(pixels: Values) -> Values:
+    """Return a number for each RGB colour, none of them _UNSEEN, as the fourth byte is 255."""
+    coded: Values = cv2.cvtColor(pixels, cv2.COLOR_RGB2RGBA).view(np.int32)
+    return coded
+
+
+def _check_size(shape: tuple[int, ...], image: tuple[int, int]) -> None:
+    if shape[:2] == image:
+        return
+    turned = image[0] != image[1] and shape[:2] == image[::-1]
+    hint = ": it lies as its image does before EXIF orientation turns that" if turned else ""
+    raise DecodeError(
+        f"the mask has {shape[0]} x {shape[1]} pixels (height x width), its image "
+        f"{image[0]} x {image[1]}{hint}"
+    )
+
+
+def _unlabelled(pixels: Values, code: np.int32, palette: tuple[tuple[Any, int], ...]) -> str:
+    y, x = np.argwhere(pixels[..., 0] == code)[0].tolist()
+    gray = isinstance(palette[0][0], int)
+    colour = int(code) - 1 if gray else tuple(np.array([code]).view(np.uint8)[:3].tolist())
+    return (
+        f"the mask has the {'value' if gray else 'colour'} {colour} at row {y}, column {x} of its "
+        f"pixels, which stands for no class. The palette: {shown(key for key, _ in palette)}"
+    )
+
+
+def _check_class(name: str, given: object, dtype: str) -> int:
+    most = np.iinfo(dtype).max
+    if not isinstance(given, int | np.integer) or not 0 <= given <= most:
+        raise ArgumentError(f"{name} must be a class from 0 to {most} ({dtype}), got {given!r}")
+    return int(given)
+
+
+def _palette(given: Any, dtype: str) -> tuple[tuple[Any, int], ...]:
+    pairs = dict(given).items() if isinstance(given, Mapping | tuple) else ()
+    found = tuple((_colour(key), _check_class("palette", value, dtype)) for key, value in pairs)
+    if not found or len({type(key) for key, _ in found}) > 1 or found[0][0] is None:
+        raise ArgumentError(
+            "palette must be {(red, green, blue): class, ...} with 0 to 255 each, or {gray level: "
+            f"class, ...}}, got {given!r}"
+        )
+    return found
+
+
+def _colour(key: Any) -> int | tuple[int, ...] | None:
+    if isinstance(key, int | np.integer) and 0 <= key < 2**16:
+        return int(key)
+    numbers = tuple(key) if isinstance(key, Iterable) and not isinstance(key, str) else ()
+    whole = all(isinstance(n, int | np.integer) and 0 <= n <= 255 for n in numbers)
+    return tuple(map(int, numbers)) if len(numbers) == 3 and whole else None

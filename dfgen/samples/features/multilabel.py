@@ -1,0 +1,105 @@
+"""MultiLabel: lists of labels as vectors of zeros and ones."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dfgen.errors import ArgumentError, ManifestError
+from dfgen.samples.arrow_types import Offsets, offsets, place_of
+from dfgen.samples.features.base import Values
+from dfgen.samples.features.category import Category, Rows
+
+
+@dataclass(frozen=True)
+class LabelRows:
+    """The labels of every row: those of row i stand at `offsets[i]` to `offsets[i + 1]`.
+
+    A vector of zeros and ones for every row would take `rows * classes * 4` bytes.
+
+    Args:
+        offsets: int64, one more than rows.
+        numbers: int32, class numbers of shape (all labels,).
+    """
+
+    offsets: Offsets
+    numbers: npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class MultiLabel:
+    """Which of the classes a row has: float32 of shape (classes,), 1 for those in its list.
+
+    Use it with a sigmoid output and binary cross-entropy, where a row may have several labels or
+    none. An empty list gives zeros; a label that is repeated counts once.
+
+    Args:
+        column: a column of lists of text, integers or booleans, without nulls.
+        class_names: the classes in the order of their places. None (default) takes those of
+            the manifest (COCO, VOC, YOLO), else the sorted distinct labels of the frame.
+
+    Raises:
+        ArgumentError: class names that repeat.
+
+    Example:
+        >>> MultiLabel("tags", class_names=["cat", "dog", "owl"])({"tags": ["owl", "cat"]})
+        array([1., 0., 1.], dtype=float32)
+    """
+
+    column: str
+    class_names: tuple[object, ...] | None = None
+    kind: ClassVar[str] = "label"
+
+    def __post_init__(self) -> None:
+        if self.class_names is not None:
+            names = Category(self.column, class_names=self.class_names).class_names
+            object.__setattr__(self, "class_names", names)
+
+    def encode(self, values: pa.Array) -> LabelRows:
+        """Return the class numbers of every row.
+
+        Raises:
+            ManifestError: no lists, rows or labels that are missing, or are no class name.
+        """
+        where = offsets(self.column, values, "write [] where a row has no labels")
+        labels = pc.list_flatten(values)
+        if pa.types.is_nested(labels.type):
+            raise ManifestError(
+                f"column {self.column!r} holds lists of {labels.type}, MultiLabel needs lists of "
+                "text, integers or booleans"
+            )
+        if labels.null_count:
+            row, place = place_of(where, pc.indices_nonzero(pc.is_null(labels))[0].as_py())
+            raise ManifestError(
+                f"label {place} of row {row} in column {self.column!r} is missing "
+                f"({labels.null_count:,} such labels): leave it out of its list"
+            )
+        if not len(labels):  # whose type is that of nothing
+            return LabelRows(where, np.empty(0, np.int32))
+        category = Category(self.column, class_names=self.class_names)
+        return LabelRows(where, category.encode(labels))
+
+    def gather(self, values: LabelRows, rows: Rows) -> Values:
+        """Return the arrays of some rows from the encoded values."""
+        starts = values.offsets[rows]
+        counts = values.offsets[rows + 1] - starts
+        samples = np.repeat(np.arange(len(rows)), counts)
+        first = np.cumsum(counts) - counts  # of each row among all labels that are gathered
+        labels = np.arange(len(samples)) + np.repeat(starts - first, counts)
+        found = np.zeros((len(rows), len(self.class_names or ())), np.float32)
+        found[samples, values.numbers[labels]] = 1
+        return found
+
+    def __call__(self, row: Mapping[str, Any]) -> Values:
+        """Return the array of one row, a mapping or a pandas Series."""
+        if self.class_names is None:
+            raise ArgumentError(
+                "one row does not tell the classes: write "
+                f"MultiLabel({self.column!r}, class_names=...)"
+            )
+        encoded = self.encode(pa.array([list(row[self.column])]))
+        return np.asarray(self.gather(encoded, np.arange(1))[0])

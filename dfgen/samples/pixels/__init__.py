@@ -1,0 +1,1 @@
+"""Bytes of image files to pixels, and where pixels go."""

@@ -1,0 +1,248 @@
+"""What a file says of itself: its format by the first bytes, its size and orientation.
+
+JPEG, PNG and TIFF headers are read here: every decode asks for them, so they must be quick, and a
+broken EXIF block must give no warning. Pillow reads the others.
+"""
+
+import io
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import IO
+
+import PIL.BmpImagePlugin
+import PIL.GifImagePlugin
+import PIL.Image
+import PIL.ImageFile
+import PIL.PpmImagePlugin
+import PIL.TiffImagePlugin
+import PIL.WebPImagePlugin
+
+from dfgen.errors import DecodeError, unreadable
+from dfgen.samples.storage.npy import array_header
+
+EXTENSIONS: dict[str, str] = {
+    ".jpg": "jpeg", ".jpeg": "jpeg", ".jpe": "jpeg", ".jfif": "jpeg",
+    ".png": "png", ".webp": "webp", ".bmp": "bmp", ".gif": "gif",
+    ".tif": "tiff", ".tiff": "tiff",
+    ".ppm": "pnm", ".pgm": "pnm", ".pbm": "pnm", ".pnm": "pnm",
+    ".npy": "npy",
+}  # fmt: skip
+"""Suffix, in lower case -> the format it promises."""
+
+MAX_PIXELS = 2**28
+"""The largest image that is decoded, 16384 x 16384: 0.8 GB as RGB. A tiny file can claim it."""
+
+PILLOW: dict[str, Callable[[IO[bytes]], PIL.ImageFile.ImageFile]] = {
+    "webp": PIL.WebPImagePlugin.WebPImageFile,
+    "bmp": PIL.BmpImagePlugin.BmpImageFile,
+    "tiff": PIL.TiffImagePlugin.TiffImageFile,
+    "pnm": PIL.PpmImagePlugin.PpmImageFile,
+    "gif": PIL.GifImagePlugin.GifImageFile,
+}
+"""Format -> Pillow's reader. `PIL.Image.open` would try others, and warns of large images."""
+
+BITS_PER_SAMPLE, EXTRA_SAMPLES = 0x0102, 0x0152
+_WIDTH, _HEIGHT, _PHOTOMETRIC = 0x0100, 0x0101, 0x0106
+_ORIENTATION, _SAMPLES_PER_PIXEL = 0x0112, 0x0115
+_TIFF_NUMBERS = {1: "B", 3: "H", 4: "I"}
+_PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}  # colour type -> channels; a palette is RGB
+_JPEG_FRAMES = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a file says of itself before it is decoded.
+
+    Width, height and channels are as stored; `orientation` (EXIF, 1..8) tells how to turn them.
+    Arrays have neither width, height nor channels.
+    """
+
+    format: str
+    width: int | None = None
+    height: int | None = None
+    channels: int | None = None
+    orientation: int = 1
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(height, width) of the image when it is turned upright."""
+        size = (self.height or 0, self.width or 0)
+        return size[::-1] if self.orientation >= 5 else size
+
+
+def sniff(head: bytes) -> str:
+    """Return the format that the first 16 bytes of a file announce.
+
+    Raises:
+        DecodeError: no decoder knows them.
+    """
+    if head.startswith(b"\xff\xd8\xff"):
+        return "jpeg"
+    if head.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "png"
+    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
+        return "webp"
+    if head.startswith((b"GIF87a", b"GIF89a")):
+        return "gif"
+    if head.startswith((b"II*\0", b"MM\0*")):
+        return "tiff"
+    if head.startswith(b"\x93NUMPY"):
+        return "npy"
+    if head.startswith(b"\x89HDF\r\n\x1a\n"):
+        return "hdf5"
+    if head[:1] == b"P" and head[1:2] in (b"1", b"2", b"3", b"4", b"5", b"6") and (
+        head[2:3].isspace()
+    ):  # fmt: skip
+        return "pnm"
+    if head.startswith(b"BM"):
+        return "bmp"
+    raise DecodeError(
+        f"not an image or array that dfgen opens: the file begins with {head[:8]!r}. "
+        f"Formats: {', '.join(sorted(set(EXTENSIONS.values())))}"
+    )
+
+
+def read_header(path: str) -> Header:
+    """Read what a file says of itself, without decoding it.
+
+    Raises:
+        MissingFileError: there is no such file.
+        DecodeError: it is empty, no decoder knows it, or its header is broken.
+    """
+    try:
+        with open(path, "rb") as file:
+            head = file.read(16)
+            if not head:
+                raise DecodeError("the file is empty (0 bytes)")
+            return parse_header(file, sniff(head))
+    except DecodeError:
+        raise
+    except (OSError, ValueError) as error:
+        raise unreadable(error) from error
+
+
+def parse_header(file: IO[bytes], format: str) -> Header:
+    """Read the header of an open file whose format is known.
+
+    Raises:
+        DecodeError: the header is broken, or promises more than MAX_PIXELS.
+    """
+    file.seek(0)
+    if format == "npy":
+        array_header(file)
+    if format in ("npy", "hdf5"):
+        return Header(format)
+    try:
+        header = {"jpeg": _jpeg, "png": _png, "tiff": _tiff}.get(format, _pillow)(file, format)
+    except (struct.error, KeyError) as error:
+        raise DecodeError(f"broken {format} header: cut short, or not {format} at all") from error
+    except (OSError, ValueError, SyntaxError, PIL.Image.DecompressionBombError) as error:
+        raise DecodeError(f"broken {format} header: {error}") from error
+    check_size(header.width or 0, header.height or 0)
+    return header
+
+
+def check_size(width: int, height: int) -> None:
+    """Refuse an image of more than MAX_PIXELS.
+
+    Raises:
+        DecodeError: it is.
+    """
+    if width * height > MAX_PIXELS:
+        raise DecodeError(
+            f"the image is {width} x {height}: more than {MAX_PIXELS:,} pixels are not decoded. "
+            "Cut it into tiles first, or drop this row"
+        )
+
+
+def tiff_tags(file: IO[bytes]) -> dict[int, int]:
+    """Return the whole numbers, or the first of several, in the first directory of a TIFF file.
+
+    An EXIF block is one. Source: TIFF 6.0, section 2.
+    """
+    file.seek(0)
+    order = ">" if file.read(2) == b"MM" else "<"
+    (start,) = struct.unpack(order + "2xI", file.read(6))
+    file.seek(start)
+    (count,) = struct.unpack(order + "H", file.read(2))
+    tags = {}
+    for tag, kind, many, value in struct.iter_unpack(order + "HHI4s", file.read(12 * count)):
+        if tag == BITS_PER_SAMPLE and many > 2:  # the only one wanted that is kept elsewhere
+            file.seek(*struct.unpack(order + "I", value))
+            value = file.read(4)
+        if kind in _TIFF_NUMBERS:
+            tags[tag] = struct.unpack_from(order + _TIFF_NUMBERS[kind], value)[0]
+    return tags
+
+
+def _jpeg(file: IO[bytes], format: str) -> Header:
+    """Walk the segments up to the frame (ITU-T T.81, annex B)."""
+    exif = b""
+    file.seek(2)
+    while byte := file.read(1):
+        if byte != b"\xff":
+            continue  # libjpeg skips stray bytes too
+        marker = file.read(1)
+        if marker == b"\xff":  # a fill byte: the marker is still to come
+            file.seek(-1, io.SEEK_CUR)
+        if marker in (b"", b"\0", b"\xff"):
+            continue
+        length = max(0, int.from_bytes(file.read(2), "big") - 2)
+        if marker[0] in _JPEG_FRAMES:
+            _, height, width, channels = struct.unpack(">BHHB", file.read(6))
+            return Header(format, width, height, channels, _orientation(exif))
+        if marker == b"\xe1" and not exif:
+            block = file.read(length)
+            exif = block[6:] if block.startswith(b"Exif\0\0") else b""
+        else:
+            file.seek(length, io.SEEK_CUR)
+    raise ValueError("it ends before the image begins")
+
+
+def _png(file: IO[bytes], format: str) -> Header:
+    """Walk the chunks up to the pixels (PNG, third edition, section 5)."""
+    file.seek(16)
+    width, height, _, color = struct.unpack(">IIBB3x", file.read(13))
+    channels, orientation = _PNG_CHANNELS.get(color, 0), 1
+    while True:
+        file.seek(4, io.SEEK_CUR)  # the checksum of the chunk before
+        length, kind = struct.unpack(">I4s", file.read(8))
+        if kind in (b"IDAT", b"IEND"):
+            return Header(format, width, height, channels, orientation)
+        if kind == b"eXIf":
+            orientation = _orientation(file.read(length))
+            continue
+        if kind == b"tRNS" and color == 3:
+            channels = 4
+        file.seek(length, io.SEEK_CUR)
+
+
+def _tiff(file: IO[bytes], format: str) -> Header:
+    tags = tiff_tags(file)
+    channels = 3 if tags.get(_PHOTOMETRIC) == 3 else tags.get(_SAMPLES_PER_PIXEL, 1)
+    orientation = _known(tags.get(_ORIENTATION, 1))
+    return Header(format, tags[_WIDTH], tags[_HEIGHT], channels, orientation)
+
+
+def _pillow(file: IO[bytes], format: str) -> Header:
+    image = PILLOW[format](file)
+    orientation = _orientation(image.info.get("exif", b""))
+    return Header(format, *image.size, _channels(image), orientation)
+
+
+def _channels(image: PIL.Image.Image) -> int:
+    if image.mode == "P":
+        return 4 if "transparency" in image.info else 3
+    return 1 if image.mode.startswith("I") else len(image.getbands())
+
+
+def _orientation(exif: bytes) -> int:
+    try:
+        return _known(tiff_tags(io.BytesIO(exif.removeprefix(b"Exif\0\0"))).get(_ORIENTATION, 1))
+    except struct.error:
+        return 1  # no EXIF, or a broken block: the pixels stay as they are
+
+
+def _known(orientation: int) -> int:
+    return orientation if 1 <= orientation <= 8 else 1

@@ -1,0 +1,160 @@
+"""Pixels of any size into an array of one size.
+
+benchmarks/bench_decode.py measures speed and distance from Pillow, beside what was not chosen.
+"""
+
+import math
+from functools import reduce
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from dfgen.samples.pixels.geometry import Geometry
+
+Pixels = npt.NDArray[Any]
+Size = tuple[float, float]
+
+INTERPOLATIONS = {
+    "bilinear": cv2.INTER_LINEAR,
+    "nearest": cv2.INTER_NEAREST_EXACT,  # the nearest centre, as everywhere but in INTER_NEAREST
+    "area": cv2.INTER_AREA,
+}
+"""Keras's names. Not `"bicubic"`: made smaller, OpenCV's is no nearer to Pillow's than bilinear."""
+
+# A JPEG may be decoded smaller as long as it stays so many times larger than what is wanted. With
+# no filter after it, decoding smaller is the only filter there is: it is nearer to the photograph
+# even if it falls a little short.
+_MARGIN = 1.5
+_MARGIN_ALIASED = 0.8
+_MARGIN_OF_BLOCKS = 2  # means over blocks alias where the decoder does not
+
+
+def reduction(geometry: Geometry, interpolation: str = "bilinear", antialias: bool = True) -> int:
+    """Return by how much a JPEG should be decoded smaller: 1, 2, 4 or 8.
+
+    Args:
+        geometry: of the image.
+        interpolation: as in `resize`.
+        antialias: as in `resize`.
+    """
+    _, source, target, _, _ = geometry
+    scale = min(source.height / target.height, source.width / target.width)
+    if interpolation == "nearest":
+        return 1
+    margin = _MARGIN if antialias or interpolation == "area" else _MARGIN_ALIASED
+    return next((number for number in (8, 4, 2) if scale >= margin * number), 1)
+
+
+def resize(
+    pixels: Pixels,
+    geometry: Geometry,
+    out: Pixels,
+    interpolation: str = "bilinear",
+    antialias: bool = True,
+    *,
+    reduced: int = 1,
+    fill_value: int = 0,
+) -> None:
+    """Fill `out` with the pixels of an image.
+
+    Args:
+        pixels: (height, width, channels), of the whole image upright; uint8 unless nearest.
+        geometry: where they land.
+        out: (*geometry.size, channels), of the dtype of `pixels`, C-contiguous.
+        interpolation: `"bilinear"`, `"nearest"`, or `"area"`: means over what falls into a pixel.
+        antialias: filter before shrinking by `"bilinear"`, close to Pillow's triangle as wide as
+            the reduction; False samples four neighbours, as TensorFlow's resize does by default.
+        reduced: by how much the image was decoded smaller. Where that is no whole number of
+            pixels, the last row or column stands out of the image.
+        fill_value: what stands where the image leaves some of `out` free.
+    """
+    _, source, target, size, flip = geometry
+    if source == target and pixels.shape == out.shape:  # then all of the image is all of `out`
+        out[...] = pixels if not flip else cv2.flip(pixels, 1).reshape(out.shape)
+        return
+    top, height = _span(source.top, source.height, reduced)
+    left, width = _span(source.left, source.width, reduced)
+    part = pixels[top : top + math.ceil(height), left : left + math.ceil(width)]
+    whole = (0, 0, *size)
+    if target != whole:
+        out[...] = fill_value
+    rows, columns = (
+        _seen(target.top, target.height, size[0]),
+        _seen(target.left, target.width, size[1]),
+    )
+    seen = out[rows, columns]
+    if seen.shape[:2] == target[2:]:
+        _sample(part, (height, width), seen, interpolation, antialias)
+    elif seen.size:
+        made = np.empty((*target[2:], out.shape[2]), out.dtype)
+        _sample(part, (height, width), made, interpolation, antialias)
+        seen[...] = made[_hidden(target.top, rows), _hidden(target.left, columns)]
+    if flip:
+        cv2.flip(out, 1, out)
+
+
+def _span(start: int, length: int, reduced: int) -> tuple[int, float]:
+    """Return where the source starts, and its length, in pixels of an image decoded smaller."""
+    return (start, length) if reduced == 1 else (round(start / reduced), length / reduced)
+
+
+def _seen(start: int, length: int, size: int) -> slice:
+    return slice(max(start, 0), max(0, min(start + length, size)))
+
+
+def _hidden(start: int, seen: slice) -> slice:
+    return slice(seen.start - start, seen.stop - start)
+
+
+def _sample(pixels: Pixels, size: Size, out: Pixels, interpolation: str, antialias: bool) -> None:
+    """Fill all of `out` with `size` of the pixels."""
+    if pixels.shape == out.shape:
+        out[...] = pixels
+        return
+    if antialias and interpolation == "bilinear":
+        pixels, size = _without_detail(pixels, size, out.shape)
+    # scales instead of a size: the last row and column may be cut
+    scale_y, scale_x = out.shape[0] / size[0], out.shape[1] / size[1]
+    resized = cv2.resize(pixels, None, out, scale_x, scale_y, INTERPOLATIONS[interpolation])
+    if resized is not out:
+        out[...] = resized.reshape(*resized.shape[:2], -1)[: out.shape[0], : out.shape[1]]
+
+
+def _without_detail(pixels: Pixels, size: Size, shape: tuple[int, ...]) -> tuple[Pixels, Size]:
+    """Take away what sampling at the new size would alias."""
+    scales = size[0] / shape[0], size[1] / shape[1]
+    down, across = (max(1, int(scale / _MARGIN_OF_BLOCKS)) for scale in scales)
+    if down > 1 or across > 1:
+        pixels = _block_means(pixels, down, across)
+    vertical, horizontal = _kernel(scales[0] / down), _kernel(scales[1] / across)
+    if len(vertical) > 1 or len(horizontal) > 1:
+        pixels = cv2.sepFilter2D(pixels, -1, horizontal, vertical, borderType=cv2.BORDER_REPLICATE)
+    return pixels, (size[0] / down, size[1] / across)
+
+
+def _block_means(pixels: Pixels, down: int, across: int) -> Pixels:
+    height, width = pixels.shape[:2]
+    below, right = -height % down, -width % across
+    if below or right:  # blocks that are not whole take a path that is ten times slower
+        pixels = cv2.copyMakeBorder(pixels, 0, below, 0, right, cv2.BORDER_REPLICATE)
+    size = ((width + right) // across, (height + below) // down)
+    means: Pixels = cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
+    return means
+
+
+def _kernel(scale: float) -> Pixels:
+    """Return the blur after which bilinear sampling acts as a triangle filter `scale` pixels wide.
+
+    Its variance is the triangle's, scale^2 / 6, less that of the sampling itself, 1 / 6; a tenth
+    more is nearest to Pillow.
+    """
+    variance = 1.1 * (scale**2 - 1) / 6
+    if variance < 0.02:
+        return np.ones(1, np.float32)
+    times = math.ceil(variance / 0.7)  # kernels of three, one after the other, add up
+    side = variance / times / 2
+    three = np.array([side, 1 - 2 * side, side], np.float32)
+    kernel: Pixels = reduce(np.convolve, [three] * times)
+    return kernel

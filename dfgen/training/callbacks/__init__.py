@@ -1,0 +1,1 @@
+"""What watches and saves a fit."""

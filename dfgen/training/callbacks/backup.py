@@ -1,0 +1,190 @@
+"""BackupAndRestore: a training that was stopped goes on at the next step."""
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+
+from dfgen.errors import ArgumentError
+from dfgen.training.backends import input_of_fit
+from dfgen.training.callbacks.backup_files import Arrays, Generations
+from dfgen.training.callbacks.model_state import build, restore, restore_metrics, snapshot
+from dfgen.training.callbacks.sigterm import Sigterm
+from dfgen.training.passes import Passes
+from dfgen.training.sequence import Sequence
+
+
+class BackupAndRestore(keras.callbacks.Callback):
+    """Backs up a training, and lets it go on at the next step after whatever has stopped it.
+
+    Run the same program again: `fit` goes on in the middle of its epoch, trains on every other row
+    of it once, and ends with the weights, bit for bit on a CPU, that it would have had. Later
+    epochs have their full length. One line says where it goes on.
+
+    A backup holds weights, optimizer, running metrics, seed generators, torch's generators, and
+    where the Sequence stands. It appears whole or not at all, and is checked when it is read; the
+    one before is kept, and used where the newer is damaged. It is deleted when `fit` returns.
+
+    Not in it, as with Keras's own callback of this name: what other callbacks count (`patience` of
+    EarlyStopping and ReduceLROnPlateau, the best value of ModelCheckpoint), and what the generators
+    of Python and NumPy would draw. `History` and the progress bar begin with the epoch where it
+    goes on.
+
+    Of several processes that train together (`shard`) the first one saves, and all go on from what
+    it saved, so they must see the same folder. Its receipts stay exact; on the others that of the
+    epoch in which training goes on has the digest of the first one's rows until there.
+
+    Args:
+        backup_dir: a folder for these backups alone; made if it is not there.
+        sequence: the `dfgen.Sequence` that `fit` trains on, itself or as `repeat()`.
+        save_freq: `"epoch"` saves after each epoch and what callbacks do at its end; a number saves
+            after so many steps, and where an epoch's last step is due, with the end of the epoch.
+        on_sigterm: on SIGTERM, with which schedulers announce the end of a job, save after the step
+            that is running, and leave the program by `SystemExit(143)`; a handler that the program
+            has set is called before. Needs `fit` to run in the main thread.
+        delete_checkpoint: False keeps the last backup of a run that has ended; it is not resumed.
+
+    Raises:
+        ArgumentError: `fit` is given something else than `sequence`, or a backup is of another
+            model, another Sequence or a newer dfgen.
+        WriteError: a backup cannot be written; those before stay.
+
+    Example:
+        >>> backup = dfgen.BackupAndRestore("backup", seq, save_freq=100)  # doctest: +SKIP
+        >>> model.fit(seq, epochs=10, callbacks=[backup])  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        backup_dir: str | os.PathLike[str],
+        sequence: Sequence,
+        save_freq: str | int = "epoch",
+        on_sigterm: bool = True,
+        delete_checkpoint: bool = True,
+    ) -> None:
+        super().__init__()
+        if not isinstance(sequence, Sequence):
+            raise ArgumentError(
+                f"sequence must be the dfgen.Sequence itself, got {type(sequence).__name__}"
+            )
+        if save_freq != "epoch" and (type(save_freq) is not int or save_freq < 1):
+            raise ArgumentError(
+                f'save_freq={save_freq!r} must be "epoch" or a number of steps, 1 or more'
+            )
+        if not backup_dir:
+            raise ArgumentError("backup_dir is empty: name a folder")
+        self._sequence = sequence
+        self._save_freq = save_freq
+        self._delete = delete_checkpoint
+        self._backups = Generations(backup_dir)
+        self._on_sigterm = on_sigterm
+        self._sigterm = Sigterm(lambda frame: self._is_input(input_of_fit(frame)))
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Go on from the newest backup, if there is one."""
+        found = input_of_fit(sys._getframe(1))
+        if not self._is_input(found):
+            raise ArgumentError(
+                "BackupAndRestore was made for another Sequence than the one that fit was given "
+                f"({found!r})"
+            )
+        self._progress = self._sequence.progress
+        self._epoch = self._step = self._unsaved = 0
+        self._due = False
+        self._metrics: Arrays | None = None
+        self._initial_epoch = self.model._initial_epoch
+        self._progress.count_taken()
+        if (backup := self._backups.load()) is not None:
+            self._go_on(*backup)
+        if self._on_sigterm:
+            self._sigterm.watch()
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Save what is due since the epoch before: now all callbacks have ended that."""
+        self.model._initial_epoch = self._initial_epoch
+        if self._metrics is not None:
+            restore_metrics(self.model, self._metrics)
+            self._metrics = None
+        else:
+            self._step = 0
+        self._epoch = epoch
+        self._before = self._step
+        if self._due:
+            self._save()
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Save if it is time."""
+        self._progress.taken(batch)
+        step = min(self._before + batch + 1, self.params["steps"])
+        self._unsaved += step - self._step
+        self._step = step
+        if self._save_freq != "epoch" and self._unsaved >= int(self._save_freq):
+            self._due = True
+        if self._sigterm.noticed or (self._due and step < self.params["steps"]):
+            self._save()
+
+    def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Do not wait for the end of a validation if the process is to end."""
+        if self._sigterm.noticed:
+            self._save()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Have it saved as soon as all callbacks have ended the epoch."""
+        self._epoch, self._step = epoch + 1, 0
+        self._due = self._due or self._save_freq == "epoch"
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Delete the backups, for the run has ended."""
+        self._sigterm.unwatch()
+        self.model._initial_epoch = self._initial_epoch
+        if self._sigterm.noticed:
+            self._save()
+        elif not self._delete:
+            self._save(ended=True)
+        elif self._is_first:
+            self._backups.delete()
+
+    def _save(self, ended: bool = False) -> None:
+        facts = {
+            "epoch": self._epoch,
+            "step": self._step,
+            "ended": ended,
+            "input": self._sequence.state_dict(),
+        }
+        arrays = snapshot(self.model)
+        if self._is_first:
+            self._backups.save(facts, arrays)
+        self._due, self._unsaved = False, 0
+        if self._sigterm.noticed:
+            folder = self._backups.folder
+            print(f"\ndfgen: SIGTERM; saved to {folder}, to go on from there", flush=True)
+            self._sigterm.end()
+
+    def _go_on(self, path: str, facts: Mapping[str, Any], arrays: Arrays) -> None:
+        """Put everything back."""
+        if facts["ended"]:
+            print(f"dfgen: {path} is of a run that has ended: this one begins anew", flush=True)
+            return
+        epoch, step, steps = facts["epoch"], facts["step"], self.params["steps"]
+        self._sequence.load_state_dict(facts["input"])
+        build(self.model, self._sequence.element_spec)
+        restore(self.model, arrays)
+        if step >= steps:
+            print(f"dfgen: the end of epoch {epoch + 1}, with its validation, was cut off")
+            epoch, step = epoch + 1, 0
+        self._metrics = arrays if step else None
+        self.model._initial_epoch = epoch
+        self._step = self._progress.steps_done = step
+        after = f" after {step} of {steps} steps" if step else ""
+        print(f"dfgen: going on in epoch {epoch + 1}{after}, from {path}", flush=True)
+
+    @property
+    def _is_first(self) -> bool:
+        """Whether this is the first of the processes that train together."""
+        return self._sequence.shard[0] == 0
+
+    def _is_input(self, found: Any) -> bool:
+        """Whether this is the Sequence, or its `repeat()`."""
+        return isinstance(found, Passes) and found.progress is self._sequence.progress

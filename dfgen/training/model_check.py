@@ -1,0 +1,116 @@
+"""Does a Sequence feed what a model asks for? Told before the first step, not in its middle."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import keras
+
+from dfgen.errors import ArgumentError, did_you_mean
+from dfgen.training.backends import Use
+
+_STEPS = {"fit": "train_step", "evaluate": "test_step", "predict": "predict_step"}
+
+
+def check_model(use: Use, element_spec: tuple[Any, ...]) -> None:
+    """Refuse a model with an input or output that a Sequence has nothing for, or not one for one.
+
+    Names and numbers are compared; for shapes Keras has words of its own. A model that is not
+    functional does not tell its inputs, and one with a step or `compute_loss` of its own may do
+    with a batch what it likes.
+
+    Args:
+        use: what Keras does with which model.
+        element_spec: of the Sequence.
+
+    Raises:
+        ArgumentError: naming the inputs or outputs.
+    """
+    model, own = use.model, type(use.model)
+    step = _STEPS.get(use.driver, "call")
+    if getattr(own, step) is not getattr(keras.Model, step):
+        return
+    if keras.backend.backend() != "tensorflow":
+        _refuse_strings(element_spec[0])
+    if not getattr(model, "inputs", None) or isinstance(model, keras.Sequential):
+        return
+    keyed = isinstance(model.input, Mapping)
+    names = list(model.input) if keyed else [tensor.name for tensor in model.inputs]
+    _check("input", "x", names, names, element_spec[0], keyed)
+    if use.driver == "predict" or len(element_spec) == 1 or model.loss is None:
+        return
+    if own.compute_loss is keras.Model.compute_loss:
+        keyed = isinstance(model.output, Mapping)
+        names = list(model.output) if keyed else list(model.output_names)
+        _check("output", "y", names, _with_loss(model.loss, names), element_spec[1], True)
+        _check_weights(element_spec[2:], keyed)
+
+
+def _check_weights(weights: Iterable[Any], keyed: bool) -> None:
+    """Refuse weights that Keras would not find: it looks for them as the outputs are nested."""
+    for tree in weights:
+        if isinstance(tree, Mapping | tuple) and isinstance(tree, Mapping) != keyed:
+            raise ArgumentError(
+                "each target has weights of its own here, as pixels and rows weigh in different "
+                f"shapes, and Keras finds them only where y and the outputs of the model are both "
+                f"dicts or both lists: the outputs are a {'dict' if keyed else 'list'}"
+            )
+
+
+def _with_loss(loss: Any, names: list[str]) -> list[str]:
+    """Return the outputs that have a loss, and so need a target."""
+    if isinstance(loss, Mapping):
+        return [name for name in names if loss.get(name) is not None]
+    if isinstance(loss, list | tuple) and len(loss) == len(names):
+        return [name for name, one in zip(names, loss, strict=True) if one is not None]
+    return names
+
+
+def _check(
+    what: str, argument: str, names: list[str], needed: list[str], given: Any, keyed: bool
+) -> None:
+    """Compare the inputs or outputs of a model with what x or y has.
+
+    Args:
+        what: input or output.
+        argument: x or y.
+        names: of all inputs or outputs.
+        needed: those of them that cannot do without.
+        given: x or y of the `element_spec`.
+        keyed: whether keys must not be left over: Keras would take the arrays of a dict that has
+            more of them in alphabetical order, and so each for another.
+    """
+    if not isinstance(given, Mapping):
+        count = len(given) if isinstance(given, list | tuple) else 1
+        if count not in (len(names), len(needed)):
+            raise ArgumentError(
+                f"the model has {len(names)} {what}s, {_quoted(names)}, but {argument} gives "
+                f"{count}: write {argument}={{{names[0]!r}: ..., ...}}, a feature for each"
+            )
+        return
+    missing = [name for name in needed if name not in given]
+    if missing:
+        raise ArgumentError(
+            f"nothing feeds the {what} {_quoted(missing)} of the model: {argument} has "
+            f"{_quoted(given)}. Rename the key or the {what}, or add a feature to {argument}."
+            f"{did_you_mean(missing[0], given)}"
+        )
+    extra = [name for name in given if name not in names]
+    if extra and keyed:
+        raise ArgumentError(
+            f"{argument} has {_quoted(extra)}, which the model has no {what} for: its {what}s are "
+            f"{_quoted(names)}. Leave it out of {argument}.{did_you_mean(extra[0], names)}"
+        )
+
+
+def _refuse_strings(x: Any) -> None:
+    strings = [spec.name for spec in keras.tree.flatten(x) if spec.dtype == "string"]
+    if strings:
+        raise ArgumentError(
+            f"x has text or bytes, {_quoted(strings)}, which models on "
+            f"{keras.backend.backend()} cannot take: make numbers of them before, with "
+            "dfgen.Column, or train on TensorFlow (KERAS_BACKEND=tensorflow)"
+        )
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names))
