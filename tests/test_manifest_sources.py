@@ -6,7 +6,8 @@ from contracts import SourceContract
 
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError
-from dfgen.manifest.sources import SOURCES, files
+from dfgen.manifest.sources import SOURCES
+from dfgen.manifest.sources import folder as files
 from dfgen.manifest.sources.folder import read_files
 from dfgen.manifest.sources.pattern import parse_pattern
 from dfgen.manifest.sources.table import read_rows
