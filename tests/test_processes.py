@@ -14,7 +14,7 @@ import pytest
 
 import dfgen
 from dfgen.loading.workers.processes import shared_memory
-from dfgen.loading.workers.threads import processes
+from dfgen.loading.workers import processes
 
 pytestmark = pytest.mark.timeout(120)
 
