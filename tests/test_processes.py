@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import dfgen
-from dfgen.loading.workers.processes import shared_memory
 from dfgen.loading.workers import processes
+from dfgen.loading.workers.processes import shared_memory
 
 pytestmark = pytest.mark.timeout(120)
 

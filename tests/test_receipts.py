@@ -13,7 +13,8 @@ from watching import watcher
 
 import dfgen
 from dfgen.errors import ArgumentError
-from dfgen.loading.order.permutation import permutation, row_order
+from dfgen.loading.order import row_order
+from dfgen.loading.order.permutation import permutation
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.row_order import RowOrder
 from dfgen.loading.receipts import Handed, Ledger, Order, Receipt
