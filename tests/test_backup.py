@@ -10,12 +10,12 @@ import keras
 import numpy as np
 import pytest
 from killing import EPOCHS, STEPS, Killer, make_model, make_sequence
+from watching import SEVERAL_STEPS
 
 import dfgen
 from dfgen.training.callbacks.backup_files import Generations
 
 pytestmark = pytest.mark.backend
-BACKEND = keras.backend.backend()
 EAGERLY = False  # its tracing takes longer than all steps of a test
 
 
@@ -133,10 +133,8 @@ def test_steps_per_epoch_short_of_the_length_goes_on(tmp_path):
     assert sequence.epoch == 2
 
 
+@SEVERAL_STEPS
 def test_several_steps_per_execution(tmp_path):
-    if BACKEND == "torch":
-        return  # Keras refuses it there
-
     def run(folder, place=None):
         return fit(folder, place, model=make_model(steps_per_execution=5))
 

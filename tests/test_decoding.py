@@ -1,6 +1,5 @@
 """Pixels and headers of each format against Pillow, or against the array that was encoded."""
 
-import contextlib
 import io
 import struct
 import zlib
@@ -8,7 +7,7 @@ import zlib
 import cv2
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
@@ -284,15 +283,18 @@ def test_a_truncated_file_is_refused(name):
 @pytest.mark.parametrize("name", ["jpeg", "png-rgb", "webp", "bmp", "tiff", "pgm", "gif"])
 def test_damaged_bytes_never_raise_anything_else(tmp_path, name):
     data, rng = FILES[name][0], np.random.default_rng(0)
-    path = tmp_path / "image"
+    path, refused = tmp_path / "image", 0
     for _ in range(150):
         damaged = bytearray(data)
         for at in rng.integers(0, min(len(data), 200), 3):
             damaged[at] = rng.integers(256)
         path.write_bytes(damaged)
         for read in (lambda: decode(bytes(damaged)), lambda: read_header(str(path))):  # noqa: B023
-            with contextlib.suppress(DecodeError):
+            try:
                 read()
+            except DecodeError:
+                refused += 1
+    assert 0 < refused < 300
 
 
 def test_messages_of_files_that_are_no_images(tmp_path):
@@ -471,7 +473,6 @@ def test_messages_of_broken_arrays():
             decode_array(data)
 
 
-@settings(derandomize=True, deadline=None)
 @given(
     st.sampled_from(["<f4", ">f8", "|u1", "<i8", "|b1", "<c16", "<M8[ns]", [("a", "<f4")]]),
     st.lists(st.integers(0, 4), max_size=4),

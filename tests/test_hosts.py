@@ -274,7 +274,7 @@ def loader(rows, shard=(0, 1), **options):
     return Loader(SampleReader(np.arange(rows), (numbers,)), shard=shard, **options)
 
 
-fixed = settings(derandomize=True, deadline=None, max_examples=60)
+fixed = settings(max_examples=60)
 
 
 @st.composite

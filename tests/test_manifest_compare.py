@@ -127,7 +127,7 @@ def test_a_data_set_that_moved_as_a_whole_is_the_same(data):
 IDS = st.sets(st.integers(0, 20), min_size=1)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(old=IDS, new=IDS, relabelled=IDS, moved=IDS)
 def test_diff_finds_what_was_done(old, new, relabelled, moved):
     def make(ids):

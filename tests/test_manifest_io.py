@@ -78,7 +78,7 @@ def frames(draw):
     )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(frame=frames())
 def test_what_is_written_is_read_back(tmp_path, frame):
     dfgen.write_manifest(frame, tmp_path / "m.parquet")

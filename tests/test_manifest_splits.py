@@ -3,7 +3,7 @@ import hashlib
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dfgen.errors import ArgumentError, ManifestError
@@ -44,7 +44,6 @@ def test_shares_come_out_roughly_and_differ_by_seed():
         assert all(abs(counts[name] - share) < 0.02 for name, share in SHARES.items())
 
 
-@settings(deadline=None)
 @given(
     classes=st.lists(st.sampled_from(["a", "b", "c", None]), min_size=1, max_size=60),
     seed=st.integers(0, 5),
@@ -67,7 +66,6 @@ def test_stratified_splits_do_not_depend_on_the_order_of_rows():
 
 @pytest.mark.parametrize("stratified", [False, True])
 @given(groups=st.lists(st.sampled_from("pqrstuvw"), min_size=1, max_size=60))
-@settings(deadline=None)
 def test_groups_stay_whole(stratified, groups):
     frame = pd.DataFrame({"id": range(len(groups)), "group": groups})
     stratify = frame["id"] % 3 if stratified else None
@@ -76,7 +74,6 @@ def test_groups_stay_whole(stratified, groups):
 
 
 @given(sizes=st.lists(st.integers(1, 9), min_size=1, max_size=30))
-@settings(deadline=None)
 def test_dealt_groups_come_within_one_group_of_their_shares(sizes):
     group = pd.Series(np.repeat(np.arange(len(sizes)), sizes))
     shares = {"train": 0.8, "val": 0.2}

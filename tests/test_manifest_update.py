@@ -297,7 +297,7 @@ def test_a_name_that_is_not_utf8_is_named(data):
         update(data)
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, suppress_health_check=list(HealthCheck))
 @given(steps=st.lists(st.sets(st.integers(0, 30), min_size=1), min_size=2, max_size=4))
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_no_row_is_ever_lost_moved_or_split_anew(tmp_path, steps):

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from watching import watcher
 
@@ -131,7 +131,6 @@ class TestLedger:
         found = [ledger.take(handed(step)) for step in range(3)][-1]
         assert (found.rows, found.missing, found.left_out) == (9, 0, 1)
 
-    @settings(derandomize=True, deadline=None)
     @given(
         st.lists(
             st.tuples(

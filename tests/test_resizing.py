@@ -238,7 +238,7 @@ def test_pixels_of_any_strides(how, antialias):
     )
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(
     st.tuples(st.integers(1, 70), st.integers(1, 70)),
     st.tuples(st.integers(1, 40), st.integers(1, 40)),

@@ -5,7 +5,7 @@ import json
 import keras
 import numpy as np
 import pytest
-from watching import order, orders, watcher
+from watching import SEVERAL_STEPS, order, orders, watcher
 
 import dfgen
 
@@ -190,7 +190,7 @@ def test_a_state_of_another_sequence_is_refused(frame, options, name, was, now):
         f"The state was saved with {name}={was}, this training has {name}={now}: rows would be "
         f"repeated and missed. Go on with {name}={was}, or start anew without the state."
     )
-    assert len(rest(seq)) == now if name == "rows" else 46
+    assert len(rest(seq)) == (now if name == "rows" else 46)
 
 
 def test_a_state_of_other_rows_or_of_another_order_of_rows_is_refused(frame):
@@ -290,10 +290,9 @@ def test_validation_and_evaluate_after_a_resume_are_whole(frame):
 
 
 @pytest.mark.backend
+@SEVERAL_STEPS
 @pytest.mark.parametrize("rows", [45, 48])
 def test_several_steps_per_execution_count_all_their_batches(frame, rows):
-    if keras.backend.backend() == "torch":
-        return  # Keras refuses it there
     seq, model = sequence(frame(rows)), watcher(steps_per_execution=5)
     model.fit(seq, epochs=2, verbose=0, callbacks=[dfgen.InputMonitor(), StopAt(1, 4)])
     assert seq.state_dict()["step"] == 5

@@ -5,7 +5,7 @@ from hashlib import blake2b
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dfgen.errors import ArgumentError
@@ -20,14 +20,12 @@ def located(order):
     return list(zip(shards.tolist(), rows.tolist(), strict=True))
 
 
-@settings(derandomize=True, deadline=None)
 @given(shard_sizes, st.integers(1, 15), st.integers(0, 5))
 def test_every_row_of_every_shard_comes_exactly_once(sizes, window, epoch):
     found = located(window_order(sizes, window, seed=0, epoch=epoch))
     assert sorted(found) == [(s, row) for s, count in enumerate(sizes) for row in range(count)]
 
 
-@settings(derandomize=True, deadline=None)
 @given(shard_sizes, st.integers(1, 15))
 def test_a_window_holds_the_rows_of_so_many_shards(sizes, window):
     order = window_order(sizes, window, seed=0, epoch=0)
