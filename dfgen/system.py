@@ -1,6 +1,26 @@
-"""How many CPUs this process may use."""
+"""CPUs of this process, and checks of arguments."""
 
 import os
+from collections.abc import Iterable
+from numbers import Integral
+
+from dfgen.errors import ArgumentError
+
+
+def whole(name: str, value: object, *, least: int = 0, most: int | None = None) -> int:
+    """Return the value as an int, or raise an ArgumentError that says what was expected."""
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        number = int(value)
+        if least <= number and (most is None or number <= most):
+            return number
+    limits = f"of {least} or more" if most is None else f"from {least} to {most}"
+    raise ArgumentError(f"{name}={value!r} is not a whole number {limits}")
+
+
+def one_of(name: str, value: object, allowed: Iterable[object]) -> None:
+    """Refuse a value that is not among the allowed ones."""
+    if value not in tuple(allowed):
+        raise ArgumentError(f"{name} must be one of {tuple(allowed)}, got {value!r}")
 
 
 def usable_cpus() -> int:

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import ArgumentError
-from dfgen.loading.order.permutation import ORDER, batch_count, whole
+from dfgen.loading.order.permutation import ORDER, batch_count
+from dfgen.system import whole
 
 State = dict[str, int | str | None]
 
