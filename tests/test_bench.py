@@ -190,7 +190,7 @@ def test_what_is_not_installed_is_named(monkeypatch):
         report.check_outputs("a.png", None)
     assert str(caught.value) == (
         "--png needs matplotlib, which is not installed. It is in the extra named bench: "
-        'pip install "dfgen[bench]"'
+        'pip install "keras-dfgen[bench]"'
     )
     with pytest.raises(ArgumentError) as caught:
         peers.check_against(["torch"])

@@ -152,12 +152,12 @@ class TestState:
             (
                 {"version": 2},
                 "The state has version=2; this dfgen reads version=1. "
-                "If it was saved by a newer dfgen: pip install --upgrade dfgen.",
+                "If it was saved by a newer dfgen: pip install --upgrade keras-dfgen.",
             ),
             (
                 {"order": "dfgen/perm/2"},
                 "The state has order='dfgen/perm/2'; this dfgen reads order='dfgen/perm/1'. "
-                "If it was saved by a newer dfgen: pip install --upgrade dfgen.",
+                "If it was saved by a newer dfgen: pip install --upgrade keras-dfgen.",
             ),
             ({"epoch": -1}, "epoch of the state=-1 is not a whole number of 0 or more"),
             ({"step": 6}, "step of the state=6 is not a whole number from 0 to 5"),

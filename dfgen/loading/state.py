@@ -250,5 +250,5 @@ def _check_form(state: Mapping[str, object]) -> None:
         if state[name] != known:
             raise ArgumentError(
                 f"The state has {name}={state[name]!r}; this dfgen reads {name}={known!r}. "
-                "If it was saved by a newer dfgen: pip install --upgrade dfgen."
+                "If it was saved by a newer dfgen: pip install --upgrade keras-dfgen."
             )
