@@ -1,12 +1,29 @@
-"""The machine: CPUs of this process, and files written whole or not at all."""
+"""CPUs of this process, files written whole or not at all, and checks of arguments."""
 
 import contextlib
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from numbers import Integral
 from typing import BinaryIO
 
-from dfgen.errors import WriteError
+from dfgen.errors import ArgumentError, WriteError
+
+
+def whole(name: str, value: object, *, least: int = 0, most: int | None = None) -> int:
+    """Return the value as an int, or raise an ArgumentError that says what was expected."""
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        number = int(value)
+        if least <= number and (most is None or number <= most):
+            return number
+    limits = f"of {least} or more" if most is None else f"from {least} to {most}"
+    raise ArgumentError(f"{name}={value!r} is not a whole number {limits}")
+
+
+def one_of(name: str, value: object, allowed: Iterable[object]) -> None:
+    """Refuse a value that is not among the allowed ones."""
+    if value not in tuple(allowed):
+        raise ArgumentError(f"{name} must be one of {tuple(allowed)}, got {value!r}")
 
 
 def usable_cpus() -> int:

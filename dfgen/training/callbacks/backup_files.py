@@ -81,7 +81,7 @@ class Generations:
             if facts["format"] != FORMAT:
                 raise ArgumentError(
                     f"{path} has format {facts['format']}; this dfgen reads {FORMAT}. If it was "
-                    "saved by a newer dfgen: pip install --upgrade dfgen."
+                    "saved by a newer dfgen: pip install --upgrade keras-dfgen."
                 )
             return path, facts, arrays
         if numbers:
