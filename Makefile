@@ -1,5 +1,5 @@
 # Everything runs in .venv, which each target fills with what it needs, once:
-# the empty file .venv/with-test says that dfgen[test] is installed there.
+# the empty file .venv/with-test says that keras-dfgen[test] is installed there.
 .PHONY: demo test test-all test-backends test-lowest lint notebooks bench clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
@@ -60,7 +60,7 @@ clean:                              ## removes all that was installed, built or 
 	touch $@
 
 .venv/with-%: .venv/with-core
-	@echo 'Installing dfgen[$*] into .venv'
+	@echo 'Installing keras-dfgen[$*] into .venv'
 	.venv/bin/python $(INSTALL) --editable '.[$*]'
 	touch $@
 
@@ -71,6 +71,6 @@ clean:                              ## removes all that was installed, built or 
 
 .venv-lowest/with-test: .venv-lowest/made pyproject.toml
 	.venv-lowest/bin/python .ci/lowest.py > .venv-lowest/lowest.txt
-	@echo 'Installing dfgen[test] with the lowest versions into .venv-lowest: minutes, once'
+	@echo 'Installing keras-dfgen[test] with the lowest versions into .venv-lowest: minutes, once'
 	.venv-lowest/bin/python $(INSTALL) --constraint .venv-lowest/lowest.txt --editable '.[test]'
 	touch $@

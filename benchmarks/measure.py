@@ -10,7 +10,7 @@ from statistics import median
 from typing import TypeVar
 from unittest import mock
 
-from dfgen.loading.workers.threads import usable_cpus
+from dfgen.system import usable_cpus
 
 THREADS = usable_cpus()
 Result = TypeVar("Result")

@@ -67,6 +67,12 @@ def unreadable(error: OSError | ValueError) -> DfgenError:
     return DecodeError(f"the file cannot be read: {reason}")
 
 
+def listed(values: Iterable[object]) -> str:
+    """Return the first ten values, for messages, and how many there are."""
+    texts = [repr(value) for value in values]
+    return ", ".join(texts[:10]) + (f", ... ({len(texts):,} in all)" if len(texts) > 10 else "")
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return `' Did you mean "label"?'` for the nearest of the known words, or nothing."""
     near = get_close_matches(word, list(known), n=1, cutoff=0.6)

@@ -379,7 +379,7 @@ def test_a_backup_of_a_newer_dfgen_is_refused(tmp_path, monkeypatch):
         fit(tmp_path)
     assert str(refused.value) == (
         f"{tmp_path}/backup-00000000.dfgen has format 2; this dfgen reads 1. If it was saved by a "
-        "newer dfgen: pip install --upgrade dfgen."
+        "newer dfgen: pip install --upgrade keras-dfgen."
     )
 
 

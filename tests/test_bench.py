@@ -176,7 +176,7 @@ def test_what_cannot_be_measured_is_refused_before_it_is(photos, tmp_path):
     assert refusal(photos, "--model", "MobileNetV2", "--image-size", "8,8").startswith(
         "dfgen: MobileNetV2 does not take images of 8x8: Input size must be at least 32x32"
     )
-    assert refusal(photos, "--rows", "0") == "dfgen: rows=0 is not a whole number of 1 or more.\n"
+    assert refusal(photos, "--rows", "0") == "dfgen: rows=0 is not a whole number of 1 or more\n"
     missing = tmp_path / "missing"
     assert refusal(photos, "--json", missing / "a.json") == (
         f"dfgen: --json {missing}/a.json: there is no folder {missing}\n"
@@ -190,7 +190,7 @@ def test_what_is_not_installed_is_named(monkeypatch):
         report.check_outputs("a.png", None)
     assert str(caught.value) == (
         "--png needs matplotlib, which is not installed. It is in the extra named bench: "
-        'pip install "dfgen[bench]"'
+        'pip install "keras-dfgen[bench]"'
     )
     with pytest.raises(ArgumentError) as caught:
         peers.check_against(["torch"])

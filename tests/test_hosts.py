@@ -509,15 +509,15 @@ class TestShard:
         )
         task = {"type": "worker", "index": 1}
         self.set("TF_CONFIG", json.dumps({"cluster": cluster, "task": task}))
-        self.refuses(frame, "index of TF_CONFIG=1 is not a whole number from 0 to 0.")
+        self.refuses(frame, "index of TF_CONFIG=1 is not a whole number from 0 to 0")
 
     @pytest.mark.parametrize(
         ("shard", "message"),
         [
-            ((3, 3), "index in shard=(index, count)=3 is not a whole number from 0 to 2."),
-            ((-1, 3), "index in shard=(index, count)=-1 is not a whole number from 0 to 2."),
-            ((0, 0), "count in shard=(index, count)=0 is not a whole number of 1 or more."),
-            ((0, 1.5), "count in shard=(index, count)=1.5 is not a whole number of 1 or more."),
+            ((3, 3), "index in shard=(index, count)=3 is not a whole number from 0 to 2"),
+            ((-1, 3), "index in shard=(index, count)=-1 is not a whole number from 0 to 2"),
+            ((0, 0), "count in shard=(index, count)=0 is not a whole number of 1 or more"),
+            ((0, 1.5), "count in shard=(index, count)=1.5 is not a whole number of 1 or more"),
             ((0, 5), "batch_size=12 cannot be split over 5 hosts: expected a multiple of 5."),
             (
                 2,

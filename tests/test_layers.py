@@ -29,7 +29,7 @@ LAYERS = {
 ROOMS_OF = {
     "keras": {"training", "demo", "bench"},  # the demo trains models, as its user would
     "tensorflow": {"training", "bench"},  # bench measures the loaders of these three as peers
-    "jax": {"training"},
+    "jax": {"training", "bench"},
     "torch": {"training", "bench"},
     "matplotlib": {"explore", "bench"},
 }

@@ -15,11 +15,12 @@ from dfgen.errors import ArgumentError, DfgenError
 from dfgen.loading.buffers import Buffers
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.permutation import permutation
-from dfgen.loading.workers.threads import Here, Threads, usable_cpus
+from dfgen.loading.workers.threads import Here, Threads
 from dfgen.samples.bound_feature import Part
 from dfgen.samples.features import Spec
 from dfgen.samples.features.category import Number
 from dfgen.samples.reader import SampleReader
+from dfgen.system import usable_cpus
 
 
 def loader(rows, **options):

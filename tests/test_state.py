@@ -150,16 +150,16 @@ class TestState:
             (
                 {"version": 2},
                 "The state has version=2; this dfgen reads version=1. "
-                "If it was saved by a newer dfgen: pip install --upgrade dfgen.",
+                "If it was saved by a newer dfgen: pip install --upgrade keras-dfgen.",
             ),
             (
                 {"order": "dfgen/perm/2"},
                 "The state has order='dfgen/perm/2'; this dfgen reads order='dfgen/perm/1'. "
-                "If it was saved by a newer dfgen: pip install --upgrade dfgen.",
+                "If it was saved by a newer dfgen: pip install --upgrade keras-dfgen.",
             ),
-            ({"epoch": -1}, "epoch of the state=-1 is not a whole number of 0 or more."),
-            ({"step": 6}, "step of the state=6 is not a whole number from 0 to 5."),
-            ({"step": "1"}, "step of the state='1' is not a whole number from 0 to 5."),
+            ({"epoch": -1}, "epoch of the state=-1 is not a whole number of 0 or more"),
+            ({"step": 6}, "step of the state=6 is not a whole number from 0 to 5"),
+            ({"step": "1"}, "step of the state='1' is not a whole number from 0 to 5"),
             ({"receipt": "xyz"}, "receipt of the state='xyz' is not a hexadecimal number."),
         ],
     )
@@ -189,4 +189,4 @@ class TestState:
     def test_is_not_made_of_negative_numbers(self):
         with pytest.raises(ArgumentError) as refusal:
             make_state(**NOW, epoch=0, step=-1)
-        assert str(refusal.value) == "step=-1 is not a whole number of 0 or more."
+        assert str(refusal.value) == "step=-1 is not a whole number of 0 or more"

@@ -96,9 +96,9 @@ def test_rows_permuted_when_packed_mix_like_a_full_shuffle(window, in_label_orde
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"window": 0}, "window=0 is not a whole number of 1 or more."),
-        ({"seed": -1}, "seed=-1 is not a whole number of 0 or more."),
-        ({"epoch": 0.5}, "epoch=0.5 is not a whole number of 0 or more."),
+        ({"window": 0}, "window=0 is not a whole number of 1 or more"),
+        ({"seed": -1}, "seed=-1 is not a whole number of 0 or more"),
+        ({"epoch": 0.5}, "epoch=0.5 is not a whole number of 0 or more"),
         (
             {"shard_rows": [3, -1]},
             "shard_rows=[3, -1]: expected a list of whole numbers, one for each shard.",

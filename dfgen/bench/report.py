@@ -173,7 +173,7 @@ def check_outputs(png: str | None, json_file: str | None) -> None:
     if png and not find_spec("matplotlib"):
         raise ArgumentError(
             "--png needs matplotlib, which is not installed. It is in the extra named bench: "
-            'pip install "dfgen[bench]"'
+            'pip install "keras-dfgen[bench]"'
         )
     for option, file in (("--png", png), ("--json", json_file)):
         if file and not Path(file).absolute().parent.is_dir():

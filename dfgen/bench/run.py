@@ -9,9 +9,8 @@ from dfgen.bench.peers import check_against, peers
 from dfgen.bench.rates import ROUNDS, alternate
 from dfgen.bench.report import Report
 from dfgen.bench.stages import sequence, stages, together
-from dfgen.loading.order.permutation import whole
-from dfgen.loading.workers.threads import usable_cpus
 from dfgen.samples.features import Image
+from dfgen.system import usable_cpus, whole
 
 
 def bench(

@@ -12,11 +12,10 @@ from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ArgumentError
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.buckets import Buckets, PaddingShare, padding_share
-from dfgen.loading.order.permutation import whole
 from dfgen.manifest.building.facts import read_facts
 from dfgen.samples.features import Image
-from dfgen.samples.features.category import one_of
 from dfgen.samples.padding import Sizes
+from dfgen.system import one_of, whole
 
 _FACTS = ("height", "width", "orientation")
 _MANY = 65_536  # rows of which the padding is told

@@ -17,16 +17,16 @@ from dfgen.loading.lookahead import Stream
 from dfgen.loading.metrics import Metrics, total
 from dfgen.loading.order.balance import Balance
 from dfgen.loading.order.buckets import Buckets
-from dfgen.loading.order.permutation import whole
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.row_order import Blocks, RowOrder
 from dfgen.loading.pending_batch import Arrays, Batch, Making
 from dfgen.loading.receipts import Order
 from dfgen.loading.workers.chunks import Chunk, Maker, chunk_sizes, row_bytes
 from dfgen.loading.workers.processes import Process, pickled
-from dfgen.loading.workers.threads import CLOSED, Here, Threads, usable_cpus
+from dfgen.loading.workers.threads import CLOSED, Here, Threads
 from dfgen.samples.features.base import Spec
 from dfgen.samples.reader import SampleReader
+from dfgen.system import usable_cpus, whole
 
 Rows = npt.NDArray[np.int64]
 

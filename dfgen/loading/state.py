@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import ArgumentError
-from dfgen.loading.order.permutation import ORDER, batch_count, whole
+from dfgen.loading.order.permutation import ORDER, batch_count
+from dfgen.system import whole
 
 State = dict[str, int | str | None]
 
@@ -249,5 +250,5 @@ def _check_form(state: Mapping[str, object]) -> None:
         if state[name] != known:
             raise ArgumentError(
                 f"The state has {name}={state[name]!r}; this dfgen reads {name}={known!r}. "
-                "If it was saved by a newer dfgen: pip install --upgrade dfgen."
+                "If it was saved by a newer dfgen: pip install --upgrade keras-dfgen."
             )

@@ -6,7 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import ArgumentError
-from dfgen.loading.order.permutation import checked_positions, permutation, whole
+from dfgen.loading.order.permutation import checked_positions, permutation
+from dfgen.system import whole
 
 
 @dataclass(frozen=True, eq=False)

@@ -41,7 +41,7 @@ def albumentations(pipeline: Any) -> Transform:
     the network for a newer version. Worker processes are told so anyhow.
 
     Args:
-        pipeline: an `albumentations.Compose` (`pip install "dfgen[albumentations]"`).
+        pipeline: an `albumentations.Compose` (`pip install "keras-dfgen[albumentations]"`).
 
     Raises:
         ArgumentError: it is no such pipeline.

@@ -29,14 +29,14 @@ from dfgen.loading.batch_transforms import BatchTransform
 from dfgen.loading.limits import Limits
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.buckets import PaddingShare
-from dfgen.loading.order.permutation import whole
 from dfgen.loading.receipts import Receipt
 from dfgen.loading.state import State, check_state, ids_digest, make_state
 from dfgen.samples.albumentations import Augmentation
 from dfgen.samples.features import Image
-from dfgen.samples.features.category import LABEL_MODES, in_order, one_of
+from dfgen.samples.features.category import LABEL_MODES, in_order
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.transforms import Transform
+from dfgen.system import one_of, whole
 from dfgen.training.layout import layout_of
 from dfgen.training.passes import Passes
 from dfgen.training.progress import Progress

@@ -5,7 +5,7 @@ import os
 import sys
 
 from dfgen.errors import ArgumentError
-from dfgen.loading.order.permutation import whole
+from dfgen.system import whole
 from dfgen.training.division import Shard, jax_division, jax_processes
 
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from numpy.random.bit_generator import ISeedSequence
 
 from dfgen.errors import ArgumentError
+from dfgen.system import whole
 
 ORDER = "dfgen/perm/1"
 
@@ -136,16 +137,6 @@ def checked_positions(positions: npt.ArrayLike, n: int) -> npt.NDArray[np.uint64
             f"positions hold {given[bad].flat[0]}; expected integers from 0 to n - 1, and n={n}."
         )
     return given.astype(np.uint64)
-
-
-def whole(name: str, value: object, *, least: int = 0, most: int | None = None) -> int:
-    """Return the value as an int, or raise an ArgumentError that says what was expected."""
-    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
-        number = int(value)
-        if least <= number and (most is None or number <= most):
-            return number
-    limits = f"of {least} or more" if most is None else f"from {least} to {most}"
-    raise ArgumentError(f"{name}={value!r} is not a whole number {limits}.")
 
 
 def sample_rng(seed: int, epoch: int, id: object, k: int = 0) -> np.random.Generator:

@@ -11,8 +11,8 @@ from dfgen.loading.order.permutation import (
     checked_shard,
     left_out,
     padded_batch,
-    whole,
 )
+from dfgen.system import whole
 
 
 @dataclass(frozen=True)

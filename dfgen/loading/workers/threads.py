@@ -12,7 +12,6 @@ from dfgen.errors import ArgumentError
 from dfgen.loading.metrics import Watch
 from dfgen.loading.workers.chunks import Arrays, Chunk, Maker
 from dfgen.samples.pixels.decoding import prepare_worker
-from dfgen.system import usable_cpus as usable_cpus
 
 
 class Worker(Protocol):

@@ -13,10 +13,11 @@ from dfgen.errors import ArgumentError, DecodeError, ManifestError, TransformErr
 from dfgen.samples.arrow_types import Offsets, offsets, place_of, quadruples
 from dfgen.samples.features.base import Spec, Values, described
 from dfgen.samples.features.by_hand import naming_path
-from dfgen.samples.features.category import Category, one_of
+from dfgen.samples.features.category import Category
 from dfgen.samples.features.following import geometry_by_hand, image_of
 from dfgen.samples.features.image import Image
 from dfgen.samples.pixels.geometry import Geometry, move
+from dfgen.system import one_of
 
 FORMATS = ("xyxy", "xywh", "rel_xyxy")
 

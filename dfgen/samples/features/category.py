@@ -9,18 +9,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import ArgumentError, ManifestError
+from dfgen.errors import ArgumentError, ManifestError, listed
 from dfgen.samples.features.base import Values, column_names
+from dfgen.system import one_of
 
 Rows = npt.NDArray[np.int64]
 
 LABEL_MODES = ("int", "categorical", "binary")
-
-
-def one_of(name: str, value: object, allowed: Iterable[object]) -> None:
-    """Refuse a value that is not among the allowed ones."""
-    if value not in tuple(allowed):
-        raise ArgumentError(f"{name} must be one of {tuple(allowed)}, got {value!r}")
 
 
 def in_order(class_names: Any) -> tuple[object, ...]:
@@ -181,13 +176,13 @@ class Category:
             return
         names = in_order(self.class_names)
         if not all(isinstance(name, Hashable) for name in names):
-            raise ArgumentError(_no_classes(self.column, shown(names)))
+            raise ArgumentError(_no_classes(self.column, listed(names)))
         if not names or len(set(names)) < len(names):
             raise ArgumentError(f"class_names must be distinct names, got {self.class_names!r}")
         if self.label_mode == "binary" and len(names) != 2:
             raise ArgumentError(
                 f'label_mode="binary" needs two classes, column {self.column!r} has '
-                f'{len(names)}: {shown(names)}. Use label_mode="int" or "categorical"'
+                f'{len(names)}: {listed(names)}. Use label_mode="int" or "categorical"'
             )
         object.__setattr__(self, "class_names", names)
 
@@ -210,8 +205,8 @@ class Category:
         if codes.null_count:
             stray = pc.unique(values.filter(codes.is_null())).to_pylist()
             raise ManifestError(
-                f"column {self.column!r} holds {shown(stray)} ({codes.null_count:,} in all), not "
-                f"among its class names: {shown(self.class_names or ())}"
+                f"column {self.column!r} holds {listed(stray)} ({codes.null_count:,} in all), not "
+                f"among its class names: {listed(self.class_names or ())}"
             )
         encoded: Values = codes.to_numpy(zero_copy_only=False).astype(np.int32)
         return encoded
@@ -248,15 +243,9 @@ def _names(feature: Category, type: pa.DataType) -> pa.Array:
         return pa.array(feature.class_names, type)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         raise ManifestError(
-            f"class_names of column {feature.column!r} are {shown(feature.class_names or ())}, "
+            f"class_names of column {feature.column!r} are {listed(feature.class_names or ())}, "
             f"but the column holds {type}: give names of that type"
         ) from None
-
-
-def shown(values: Iterable[object]) -> str:
-    """Return the first ten values, for messages, and how many there are."""
-    texts = [repr(value) for value in values]
-    return ", ".join(texts[:10]) + (f", ... ({len(texts):,} in all)" if len(texts) > 10 else "")
 
 
 def _scalar(row: Mapping[str, Any], column: str) -> object:

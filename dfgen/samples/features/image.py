@@ -9,12 +9,12 @@ import numpy as np
 from dfgen.errors import ArgumentError, DecodeError
 from dfgen.samples.features.base import Spec, Values, Watch, described, unwatched
 from dfgen.samples.features.by_hand import naming_path
-from dfgen.samples.features.category import one_of
 from dfgen.samples.pixels.decoding import CHANNELS, decode_reduced
 from dfgen.samples.pixels.geometry import RESIZE, STILL, Draw, Geometry, Size, place
 from dfgen.samples.pixels.headers import read_header
 from dfgen.samples.pixels.resizing import INTERPOLATIONS, reduction, resize
 from dfgen.samples.storage.files import Files
+from dfgen.system import one_of
 
 SCALE = {"0..1": (1 / 255, 0.0), "-1..1": (1 / 127.5, -1.0)}
 """Names of the factor that pixels are multiplied by, and of what is added then."""

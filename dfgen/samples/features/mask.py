@@ -10,10 +10,9 @@ import cv2
 import numpy as np
 import PIL.PngImagePlugin
 
-from dfgen.errors import ArgumentError, DecodeError
+from dfgen.errors import ArgumentError, DecodeError, listed
 from dfgen.samples.features.base import Spec, Values, Watch, described, unwatched
 from dfgen.samples.features.by_hand import naming_path
-from dfgen.samples.features.category import one_of, shown
 from dfgen.samples.features.following import geometry_by_hand, image_of
 from dfgen.samples.features.image import Image
 from dfgen.samples.pixels.decoding import BROKEN, decode, turn
@@ -21,6 +20,7 @@ from dfgen.samples.pixels.geometry import Geometry
 from dfgen.samples.pixels.headers import PILLOW, parse_header, sniff
 from dfgen.samples.pixels.resizing import resize
 from dfgen.samples.storage.files import Files
+from dfgen.system import one_of
 
 DTYPES = ("uint8", "int32")
 
@@ -232,7 +232,7 @@ def _unlabelled(pixels: Values, code: np.int32, palette: tuple[tuple[Any, int], 
     colour = int(code) - 1 if gray else tuple(np.array([code]).view(np.uint8)[:3].tolist())
     return (
         f"the mask has the {'value' if gray else 'colour'} {colour} at row {y}, column {x} of its "
-        f"pixels, which stands for no class. The palette: {shown(key for key, _ in palette)}"
+        f"pixels, which stands for no class. The palette: {listed(key for key, _ in palette)}"
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import ArgumentError, WriteError
-from dfgen.manifest.io import write_whole
+from dfgen.system import write_whole
 
 Arrays = dict[str, npt.NDArray[Any]]
 Facts = dict[str, Any]
@@ -81,7 +81,7 @@ class Generations:
             if facts["format"] != FORMAT:
                 raise ArgumentError(
                     f"{path} has format {facts['format']}; this dfgen reads {FORMAT}. If it was "
-                    "saved by a newer dfgen: pip install --upgrade dfgen."
+                    "saved by a newer dfgen: pip install --upgrade keras-dfgen."
                 )
             return path, facts, arrays
         if numbers:
