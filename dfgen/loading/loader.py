@@ -110,12 +110,13 @@ class Loader:
             size = min(self.plan.size, rows)
             self._transform = tried(batch_transform, reader, self._largest, size)
         self.specs = self._transform.specs if self._transform else reader.specs
-        self.depth = self._depth(whole("max_queue_size", max_queue_size, least=1))
+        self.max_queue_size = whole("max_queue_size", max_queue_size, least=1)
+        self.depth = self._depth(self.max_queue_size)
         self._spread, self._chunk = chunk_sizes(
             self.plan.size, self.depth, self.workers, row_bytes(self._largest), use_multiprocessing
         )
         self._threads = self._start_workers(use_multiprocessing)
-        self._use_multiprocessing = use_multiprocessing
+        self.use_multiprocessing = use_multiprocessing
         self._here = Here(self._maker)
         self._lock = threading.Lock()
         self._parked: Stream | None = None
@@ -159,7 +160,7 @@ class Loader:
         self._maker = replace(self._maker, seed=seed)
         self._set_order(replace(self.row_order, seed=seed if self.shuffle else None))
         self._here = Here(self._maker)
-        self._threads = self._start_workers(self._use_multiprocessing)
+        self._threads = self._start_workers(self.use_multiprocessing)
 
     def _set_order(self, order: RowOrder) -> None:
         self.row_order = order
