@@ -209,16 +209,16 @@ FORMATS: dict[str, Format] = {
         decode=with_opencv,
         glance=webp_size,
     ),
+    "bmp": replace(
+        pillow_format((".bmp",), rb"BM", PIL.BmpImagePlugin.BmpImageFile), decode=with_opencv
+    ),
+    # OpenCV opens GIF only in newer versions, and of PNM ignores the maximum that a header gives
+    "gif": pillow_format((".gif",), rb"GIF8[79]a", PIL.GifImagePlugin.GifImageFile),
     "tiff": replace(
         pillow_format((".tif", ".tiff"), rb"II\*\0|MM\0\*", PIL.TiffImagePlugin.TiffImageFile),
         header=tiff_header,
         decode=decode_tiff,
         turns=True,
-    ),
-    # OpenCV opens GIF only in newer versions, and of PNM ignores the maximum that a header gives
-    "gif": pillow_format((".gif",), rb"GIF8[79]a", PIL.GifImagePlugin.GifImageFile),
-    "bmp": replace(
-        pillow_format((".bmp",), rb"BM", PIL.BmpImagePlugin.BmpImageFile), decode=with_opencv
     ),
     "pnm": pillow_format(
         (".ppm", ".pgm", ".pbm", ".pnm"), rb"P[1-6]\s", PIL.PpmImagePlugin.PpmImageFile
