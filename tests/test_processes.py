@@ -270,7 +270,7 @@ def test_without_shared_memory_workers_use_a_temporary_file_and_say_so(frame, mo
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(processes.os, "posix_fallocate", full)
-    with pytest.warns(UserWarning, match="bytes of shared memory cannot be had"):
+    with pytest.warns(UserWarning, match="bytes of shared memory are not available"):
         file, memory = shared_memory(1000)
     memory[:5] = b"dfgen"
     assert file.read(5) == b"dfgen"
