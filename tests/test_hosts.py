@@ -519,7 +519,7 @@ class TestShard:
             ((-1, 3), "index in shard=(index, count)=-1 is not a whole number from 0 to 2"),
             ((0, 0), "count in shard=(index, count)=0 is not a whole number of 1 or more"),
             ((0, 1.5), "count in shard=(index, count)=1.5 is not a whole number of 1 or more"),
-            ((0, 5), "batch_size=12 cannot be split over 5 hosts: expected a multiple of 5."),
+            ((0, 5), "batch_size=12 cannot be split over 5 hosts: expected a multiple of 5"),
             (
                 2,
                 'shard must be (index, count), such as (0, 4) on the first of 4, "auto" or None, '

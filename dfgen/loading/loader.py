@@ -158,7 +158,8 @@ class Loader:
     @property
     def metrics(self) -> Metrics:
         """What the workers have done since the loader was made, and how long it took them."""
-        return total(self._pool.stopwatches, self._waited, self._handed_out)
+        stopwatches = (worker.stopwatch for worker in self._pool.workers)
+        return total(stopwatches, self._waited, self._handed_out)
 
     def rows(self, epoch: int, step: int, plan: Plan | None = None) -> Integers:
         """Return the rows of one batch on this host: those at its positions of the order."""

@@ -1,12 +1,11 @@
 """The workers of a Loader: threads, processes, or the calling thread alone."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from dfgen.errors import ArgumentError
-from dfgen.loading.metrics import Stopwatch
 from dfgen.loading.workers.chunks import ChunkMaker
 from dfgen.loading.workers.processes import ProcessWorker, pickled
 from dfgen.loading.workers.threads import Task, Threads, ThreadWorker, Worker
@@ -53,10 +52,9 @@ class Pool:
         return Pool(maker, *self._arguments[1:])
 
     @property
-    def stopwatches(self) -> Iterable[Stopwatch]:
-        """What the workers have measured."""
-        workers = [self._caller] if self._threads is None else self._threads.workers
-        return [worker.stopwatch for worker in workers]
+    def workers(self) -> Sequence[Worker]:
+        """Those that have started, also the abandoned ones; else what the calling thread has."""
+        return [self._caller] if self._threads is None else self._threads.workers
 
     def run(self, task: Task) -> None:
         """Run a task, which must not raise, as soon as a worker is free."""
@@ -67,7 +65,7 @@ class Pool:
 
     def late(self, pending: object, timeout: float) -> tuple[Worker, int] | None:
         """Return a worker that reads a row of a batch for too long, and the row."""
-        for worker in self._threads.workers if self._threads is not None else ():
+        for worker in self.workers:
             row, since = worker.reading() or (-1, 0.0)
             late = row >= 0 and time.perf_counter() - since > timeout
             if late and worker.busy_with is pending:
