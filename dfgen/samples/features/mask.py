@@ -178,6 +178,7 @@ class Mask:
 def _levels(data: bytes, format: str) -> Values:
     """Return gray levels or indices of colours, (height, width, 1), upright."""
     header = parse_header(io.BytesIO(data), format)
+    orientation = 1 if format == "tiff" else header.orientation  # Pillow turns those by itself
     try:
         levels = _gray(data) if format == "png" else None
         levels = _indexed(data, format) if levels is None else levels
@@ -185,7 +186,7 @@ def _levels(data: bytes, format: str) -> Values:
         raise
     except BROKEN as error:
         raise DecodeError(f"broken {format} file: {error}") from error
-    return turn(levels[..., None], header.orientation)
+    return turn(levels[..., None], orientation)
 
 
 def _gray(data: bytes) -> Values | None:
