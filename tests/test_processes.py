@@ -95,7 +95,7 @@ def test_a_process_that_is_killed_is_replaced_and_its_batch_made_again(frame, tm
             os.kill(os.getpid(), signal.SIGKILL)
         return sample
 
-    with sequence(frame(40), transform=die_twice, shuffle=False) as seq:
+    with sequence(frame(40), transform=die_twice, workers=1, shuffle=False) as seq:
         rows = [int(v) for x, _ in seq for v in x[:, 0, 0, 0]]
     assert rows == [*range(40)]
     assert len(list(flags.iterdir())) == 2
