@@ -1,10 +1,13 @@
-"""CPUs of this process, and checks of arguments."""
+"""CPUs of this process, files written whole or not at all, and checks of arguments."""
 
+import contextlib
 import os
-from collections.abc import Iterable
+import secrets
+from collections.abc import Callable, Iterable
 from numbers import Integral
+from typing import BinaryIO
 
-from dfgen.errors import ArgumentError
+from dfgen.errors import ArgumentError, WriteError
 
 
 def whole(name: str, value: object, *, least: int = 0, most: int | None = None) -> int:
@@ -46,3 +49,70 @@ def _cgroup_cpus(folder: str) -> int | None:
     if not quota.isdigit() or not period.isdigit() or not int(period):
         return None  # "max" or -1: no limit
     return -(-int(quota) // int(period))
+
+
+def check_writable(path: str) -> None:
+    """Raise if the file `path` cannot be made for want of its folder.
+
+    Raises:
+        WriteError: it cannot.
+    """
+    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(path):
+        raise WriteError(f"{path} is a folder: give the name of a file, such as pets.parquet")
+    if not os.path.isdir(folder):
+        what = "is a file" if os.path.exists(folder) else "does not exist"
+        raise WriteError(
+            f"{path} cannot be written: its folder {folder} {what}. "
+            "Create the folder first, or choose another place"
+        )
+    if not os.access(folder, os.W_OK):
+        raise WriteError(
+            f"{path} cannot be written: no permission to write into {folder}. "
+            "Change the permission, or choose another place"
+        )
+
+
+def write_whole(path: str, write: Callable[[BinaryIO], object]) -> None:
+    """Have a file written beside `path`, flush it to the disk, rename it, and flush the folder.
+
+    Args:
+        path: absolute; what was there is replaced.
+        write: is given the file, open for writing.
+
+    Raises:
+        WriteError: it cannot be written, and what was there stays; or it was, but the disk may
+            not know yet.
+    """
+    folder, name = os.path.split(path)
+    beside = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with open(beside, "xb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except BaseException as error:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(beside)
+        if isinstance(error, OSError):
+            raise WriteError(f"{path} cannot be written: {error}. Nothing was changed") from error
+        raise
+    try:
+        _flush_folder(folder)
+    except OSError as error:
+        raise WriteError(
+            f"{path} was written, but its folder could not be flushed to the disk: {error}. "
+            "After a loss of power it may be missing, or be what it was before: write it again"
+        ) from error
+
+
+def _flush_folder(folder: str) -> None:
+    """Have the disk know the names in a folder; only POSIX systems can open one."""
+    if os.name != "posix":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -9,9 +9,14 @@ import cv2
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import settings
 from sized import write_images
 
 ROWS = 120
+
+# Each run tries the same examples, however slow the machine.
+settings.register_profile("dfgen", deadline=None, derandomize=True)
+settings.load_profile("dfgen")
 
 
 @pytest.fixture(scope="session")

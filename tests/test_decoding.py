@@ -1,6 +1,5 @@
 """Pixels and headers of each format against Pillow, or against the array that was encoded."""
 
-import contextlib
 import io
 import struct
 import zlib
@@ -8,19 +7,14 @@ import zlib
 import cv2
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
 from dfgen.errors import DecodeError, MissingFileError
-from dfgen.samples.pixels.decoding import (
-    CHANNELS,
-    decode,
-    decode_array,
-    decode_reduced,
-    prepare_worker,
-)
-from dfgen.samples.pixels.headers import EXTENSIONS, MAX_PIXELS, read_header
+from dfgen.samples.pixels.decoding import decode, decode_array, decode_reduced, prepare_worker
+from dfgen.samples.pixels.formats import CHANNELS, formats_by_suffix, read_header
+from dfgen.samples.pixels.headers import MAX_PIXELS
 from dfgen.samples.storage.npy import array_header
 
 Y, X = np.mgrid[0:23, 0:37]
@@ -265,7 +259,7 @@ def test_header_tells_what_is_decoded(tmp_path, name):
     assert (header.height, header.width, header.channels) == (height, width, channels)
     format = "pnm" if name[0] == "p" and name[1] != "n" else name.split("-")[0]
     assert (header.format, header.orientation) == (format, 1)
-    assert header.format in EXTENSIONS.values()
+    assert header.format in formats_by_suffix().values()
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -284,15 +278,18 @@ def test_a_truncated_file_is_refused(name):
 @pytest.mark.parametrize("name", ["jpeg", "png-rgb", "webp", "bmp", "tiff", "pgm", "gif"])
 def test_damaged_bytes_never_raise_anything_else(tmp_path, name):
     data, rng = FILES[name][0], np.random.default_rng(0)
-    path = tmp_path / "image"
+    path, refused = tmp_path / "image", 0
     for _ in range(150):
         damaged = bytearray(data)
         for at in rng.integers(0, min(len(data), 200), 3):
             damaged[at] = rng.integers(256)
         path.write_bytes(damaged)
         for read in (lambda: decode(bytes(damaged)), lambda: read_header(str(path))):  # noqa: B023
-            with contextlib.suppress(DecodeError):
+            try:
                 read()
+            except DecodeError:
+                refused += 1
+    assert 0 < refused < 300
 
 
 def test_messages_of_files_that_are_no_images(tmp_path):
@@ -471,7 +468,6 @@ def test_messages_of_broken_arrays():
             decode_array(data)
 
 
-@settings(derandomize=True, deadline=None)
 @given(
     st.sampled_from(["<f4", ">f8", "|u1", "<i8", "|b1", "<c16", "<M8[ns]", [("a", "<f4")]]),
     st.lists(st.integers(0, 4), max_size=4),

@@ -92,7 +92,7 @@ def test_one_epoch_trains_all_three_models(kept):
 
 
 def test_missed_accuracy_is_told_and_is_exit_code_1(monkeypatch):
-    monkeypatch.setattr(demo, "_build_and_train", lambda epochs: [0.99, 0.961])
+    monkeypatch.setattr(demo, "_build_and_train", lambda *_: [0.99, 0.961])
     result = CliRunner().invoke(app, ["demo"])
     assert result.exit_code == 1
     assert result.output.endswith(

@@ -41,7 +41,7 @@ def imagenet(tmp_path_factory):
         name = f"ILSVRC2013_train_{row // 6}/n{row:05}"
         path = folder / f"Data/{name}.JPEG"
         path.parent.mkdir(parents=True, exist_ok=True)
-        width, height = ((500, 430), (300, 200))[row % 2]
+        width, height = ((430, 500), (300, 200))[row % 2]
         shade = np.full((height, width, 3), 20 * row + 10, np.uint8)
         shade[::2] = 0  # so that a standard deviation is there
         assert cv2.imwrite(str(path), shade, [cv2.IMWRITE_JPEG_QUALITY, 100])
@@ -58,7 +58,7 @@ def sequences(manifest):
     """Training and validation of job B: from the same code."""
     frame = dfgen.read_manifest(manifest)
     image = dfgen.Image(
-        "path", size=(415, 482), resize="crop_or_pad", scale="standardize", dtype="float16"
+        "path", size=(482, 415), resize="crop_or_pad", scale="standardize", dtype="float16"
     )
     label = dfgen.Category("label", label_mode="categorical")
     return [
@@ -90,7 +90,7 @@ def test_b_annotations_beside_images_become_one_hot_classes_of_fixed_numbers(ima
     assert (len(train.manifest), len(val.manifest)) == (9, 3)
     for place, (images, labels) in enumerate(val[i] for i in range(len(val))):
         rows = val.manifest.iloc[2 * place : 2 * place + 2]
-        assert (images.shape[1:], images.dtype) == ((415, 482, 3), "float16")
+        assert (images.shape[1:], images.dtype) == ((482, 415, 3), "float16")
         expected = np.eye(3)[[known.index(name) for name in rows["label"]]]
         np.testing.assert_array_equal(labels, expected)
         np.testing.assert_allclose(np.asarray(images, "f4").mean((1, 2, 3)), 0, atol=0.01)
@@ -99,15 +99,15 @@ def test_b_annotations_beside_images_become_one_hot_classes_of_fixed_numbers(ima
 
 def test_b_images_are_cropped_or_padded_and_never_scaled(imagenet):
     frame = dfgen.build_manifest(voc=imagenet / "Annotations", images=imagenet / "Data")
-    image = dfgen.Image("path", size=(415, 482), resize="crop_or_pad")
+    image = dfgen.Image("path", size=(482, 415), resize="crop_or_pad")
     for _, row in frame.iterrows():
         pixels = image(row)
         stored = cv2.imread(row["path"])
-        if row["width"] == 500:
-            np.testing.assert_array_equal(pixels, stored[7:422, 9:491])
+        if row["width"] == 430:
+            np.testing.assert_array_equal(pixels, stored[9:491, 7:422])
         else:
-            np.testing.assert_array_equal(pixels[107:307, 91:391], stored)
-            assert not pixels[:107].any() and not pixels[:, :91].any()
+            np.testing.assert_array_equal(pixels[141:341, 57:357], stored)
+            assert not pixels[:141].any() and not pixels[:, :57].any()
 
 
 def test_b_a_run_that_stops_goes_on_where_it_was(imagenet, tmp_path):

@@ -86,7 +86,7 @@ def test_imports_point_back_only(name: str) -> None:
 def test_no_circle_of_imports() -> None:
     """Neither of modules nor, below the top, through imports within functions."""
     ours = {name: sorted(filter(None, map(module_of, imports(name)))) for name in MODULES}
-    TopologicalSorter(ours).prepare()  # raises CycleError, which shows the circle
+    assert set(TopologicalSorter(ours).static_order()) >= set(MODULES)  # CycleError shows a circle
 
 
 @pytest.mark.parametrize("name", MODULES)

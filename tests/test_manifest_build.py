@@ -437,7 +437,7 @@ def test_a_float_column_is_no_category(data):
 def test_a_bad_output_is_refused_before_the_work(data):
     assert refused(WriteError, "not even a folder", out=data / "labels.csv" / "m.parquet") == (
         f"{data}/labels.csv/m.parquet cannot be written: its folder {data}/labels.csv is a file. "
-        "Create the folder first, or choose another place."
+        "Create the folder first, or choose another place"
     )
 
 

@@ -3,7 +3,7 @@ import hashlib
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dfgen.errors import ArgumentError, ManifestError
@@ -44,7 +44,6 @@ def test_shares_come_out_roughly_and_differ_by_seed():
         assert all(abs(counts[name] - share) < 0.02 for name, share in SHARES.items())
 
 
-@settings(deadline=None)
 @given(
     classes=st.lists(st.sampled_from(["a", "b", "c", None]), min_size=1, max_size=60),
     seed=st.integers(0, 5),
@@ -67,7 +66,6 @@ def test_stratified_splits_do_not_depend_on_the_order_of_rows():
 
 @pytest.mark.parametrize("stratified", [False, True])
 @given(groups=st.lists(st.sampled_from("pqrstuvw"), min_size=1, max_size=60))
-@settings(deadline=None)
 def test_groups_stay_whole(stratified, groups):
     frame = pd.DataFrame({"id": range(len(groups)), "group": groups})
     stratify = frame["id"] % 3 if stratified else None
@@ -76,7 +74,6 @@ def test_groups_stay_whole(stratified, groups):
 
 
 @given(sizes=st.lists(st.integers(1, 9), min_size=1, max_size=30))
-@settings(deadline=None)
 def test_dealt_groups_come_within_one_group_of_their_shares(sizes):
     group = pd.Series(np.repeat(np.arange(len(sizes)), sizes))
     shares = {"train": 0.8, "val": 0.2}
@@ -84,6 +81,33 @@ def test_dealt_groups_come_within_one_group_of_their_shares(sizes):
     split = assign_splits(pd.Series(range(len(group))), shares, stratify=one_class, group=group)
     for name, share in shares.items():
         assert abs((split == name).sum() - share * len(group)) <= max(sizes)
+
+
+@given(
+    groups=st.lists(st.tuples(st.integers(1, 9), st.sampled_from("abc")), min_size=1, max_size=40),
+    seed=st.integers(0, 5),
+)
+def test_dealt_groups_come_within_one_group_of_their_shares_in_every_class(groups, seed):
+    sizes = [size for size, _ in groups]
+    group = pd.Series(np.repeat(np.arange(len(sizes)), sizes))
+    stratify = pd.Series(np.repeat([name for _, name in groups], sizes))
+    ids = group.index.to_series()
+    split = assign_splits(ids, SHARES, seed=seed, stratify=stratify, group=group)
+    for name in set(stratify):
+        largest = max(size for size, its in groups if its == name)
+        for part, share in SHARES.items():
+            found = ((split == part) & (stratify == name)).sum()
+            assert abs(found - share * (stratify == name).sum()) <= largest
+
+
+def test_groups_of_several_classes_are_dealt_so_that_each_class_has_its_shares():
+    rng = np.random.default_rng(0)
+    group = pd.Series(np.repeat(np.arange(300), rng.integers(1, 6, 300)))
+    stratify = pd.Series(rng.choice(list("aab"), len(group)))
+    split = assign_splits(group.index.to_series(), SHARES, stratify=stratify, group=group)
+    for name in "ab":
+        shares = pd.Series(split)[stratify == name].value_counts(normalize=True)
+        assert shares.to_dict() == pytest.approx(SHARES, abs=0.005)
 
 
 def test_new_groups_move_no_old_ones():

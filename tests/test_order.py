@@ -8,7 +8,7 @@ from math import comb, factorial, isqrt
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dfgen.errors import ArgumentError
@@ -275,11 +275,7 @@ def splits(draw):
     return draw(st.integers(0, 300)), hosts * draw(st.integers(1, 12)), hosts
 
 
-fixed = settings(derandomize=True, deadline=None)
-
-
 class TestBatches:
-    @fixed
     @given(splits())
     def test_slices_of_the_hosts_make_the_global_batch(self, split):
         n, batch_size, hosts = split
@@ -297,7 +293,6 @@ class TestBatches:
             taken.append(batch)
         assert np.concatenate([*taken, []]).tolist() == list(range(n))
 
-    @fixed
     @given(splits())
     def test_left_out_rows_and_whole_batches_are_all_rows(self, split):
         n, batch_size, hosts = split
@@ -308,7 +303,6 @@ class TestBatches:
         assert {taken + plan.left_out for plan in plans} == {n}
         assert Plan(n, batch_size).left_out == Plan(n, batch_size, tail="pad").left_out == 0
 
-    @fixed
     @given(splits())
     def test_padded_batches_are_full_on_every_host_and_weigh_each_row_once(self, split):
         n, batch_size, hosts = split

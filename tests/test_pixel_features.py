@@ -171,7 +171,7 @@ def test_a_row_that_is_skipped_has_no_boxes(scenes, tmp_path):
     ]
 
 
-def test_job_b_482x415_standardised_float16(scenes):
+def test_job_b_of_height_482_and_width_415_standardised_float16(scenes):
     """Cropped or padded without scaling, as in ImageNet DET; labels one-hot."""
     image = dfgen.Image(size=(482, 415), resize="crop_or_pad", scale="standardize", dtype="float16")
     kind = dfgen.Category("kind", "categorical", ("a", "b"))

@@ -197,7 +197,7 @@ def test_what_no_recipe_can_say_is_refused():
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     pattern=TEXT,
     category=st.lists(TEXT),

@@ -5,7 +5,7 @@ import json
 import keras
 import numpy as np
 import pytest
-from watching import order, orders, watcher
+from watching import SEVERAL_STEPS, order, orders, watcher
 
 import dfgen
 
@@ -35,6 +35,10 @@ def state_after(df, steps, **options):
     seq = sequence(df, **options)
     take(iter(seq), steps)
     return through_json(seq.state_dict())
+
+
+def shift(sample, rng):
+    return {**sample, "image": sample["image"] + rng.integers(100, dtype=np.uint8)}
 
 
 class StopAt(keras.callbacks.Callback):
@@ -137,9 +141,6 @@ def test_without_shuffle(frame):
 
 @pytest.mark.parametrize("options", [{"workers": 0}, {"workers": 2, "use_multiprocessing": True}])
 def test_a_sample_draws_the_same_before_and_after_a_resume(frame, options):
-    def shift(sample, rng):
-        return {**sample, "image": sample["image"] + rng.integers(100, dtype=np.uint8)}
-
     whole = [x.tobytes() for x, _ in sequence(frame(20), transform=shift)]
     with sequence(frame(20), transform=shift, **options) as seq:
         seq.load_state_dict(state_after(frame(20), 2, transform=shift))
@@ -155,6 +156,16 @@ def test_a_drawn_seed_is_taken_from_the_state(frame):
             seq.load_state_dict(through_json(first.state_dict()))
             assert rest(seq) == order(46, 0, seed=first.seed)[8:]
             assert f"seed {first.seed}" in repr(seq)
+
+
+@pytest.mark.parametrize("options", [{"workers": 0}, {"workers": 2, "use_multiprocessing": True}])
+def test_a_sample_draws_by_a_seed_taken_from_the_state(frame, options):
+    first = sequence(frame(20), seed=None, transform=shift)
+    whole = [first[step][0].tobytes() for step in range(5)]
+    take(iter(first), 2)
+    with sequence(frame(20), seed=None, transform=shift, **options) as seq:
+        seq.load_state_dict(through_json(first.state_dict()))
+        assert [x.tobytes() for x, _ in seq] == whole[2:]
 
 
 def test_the_state_is_small_and_says_what_it_is_of(frame):
@@ -190,7 +201,7 @@ def test_a_state_of_another_sequence_is_refused(frame, options, name, was, now):
         f"the state was saved with {name}={was}, this training has {name}={now}: rows would be "
         f"repeated and missed. Go on with {name}={was}, or start anew without the state"
     )
-    assert len(rest(seq)) == now if name == "rows" else 46
+    assert len(rest(seq)) == (now if name == "rows" else 46)
 
 
 def test_a_state_of_other_rows_or_of_another_order_of_rows_is_refused(frame):
@@ -290,10 +301,9 @@ def test_validation_and_evaluate_after_a_resume_are_whole(frame):
 
 
 @pytest.mark.backend
+@SEVERAL_STEPS
 @pytest.mark.parametrize("rows", [45, 48])
 def test_several_steps_per_execution_count_all_their_batches(frame, rows):
-    if keras.backend.backend() == "torch":
-        return  # Keras refuses it there
     seq, model = sequence(frame(rows)), watcher(steps_per_execution=5)
     model.fit(seq, epochs=2, verbose=0, callbacks=[dfgen.InputMonitor(), StopAt(1, 4)])
     assert seq.state_dict()["step"] == 5

@@ -6,7 +6,7 @@ from hashlib import blake2b
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dfgen.errors import ArgumentError
@@ -33,7 +33,6 @@ class TestReceipt:
         assert receipt(4, [0, 9], ["a", "b"]) == expected
         assert receipt(0, [0, 1], ["a", "b"]) == 0x7879BDC3D132C9B4FBF0D223A72D24DA
 
-    @settings(derandomize=True, deadline=None)
     @given(st.lists(st.sampled_from([1, 2, 3, 4, 6, 12]), min_size=5, max_size=5))
     def test_adds_up_over_hosts_and_interruptions(self, hosts):
         total = 0
@@ -73,7 +72,6 @@ class TestIdsDigest:
     def test_golden_digest(self):
         assert ids_digest(["a", "bc", "ä"]) == "c4e2eb8656b8c1b6b3dd99d0f1612011"
 
-    @settings(derandomize=True, deadline=None)
     @given(st.lists(st.lists(st.text("ab", max_size=3), max_size=4), min_size=2, max_size=2))
     def test_differs_where_the_ids_differ(self, pair):
         one, other = pair

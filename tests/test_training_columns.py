@@ -151,9 +151,8 @@ def test_loops_of_ones_own_get_strings_on_every_backend(df):
     assert all(file.startswith(b"\x89PNG") for file in files)
 
 
+@pytest.mark.xfail(BACKEND != "tensorflow", reason="models there take no bytes", strict=True)
 def test_bytes_are_decoded_by_a_model_of_tensorflow(df):
-    if BACKEND != "tensorflow":
-        return  # refused, as text is
     import tensorflow as tf
 
     class Decode(keras.layers.Layer):
@@ -278,14 +277,14 @@ def test_a_dict_with_more_than_a_models_dict_is_refused_since_keras_would_mix_th
 def test_a_list_of_inputs_takes_what_it_needs_from_a_dict(df):
     made = model(without(SHAPES, "array"), keyed=False)
     with sequence(df) as seq:
-        made.fit(seq, verbose=0)
+        assert made.fit(seq, verbose=0).history["loss"][0] > 0
 
 
 def test_an_output_without_a_loss_needs_no_target(df):
     made = model(SHAPES)
     made.compile("adam", {"kind": LOSS["kind"], "a": "mse"})
     with sequence(df, X, without(Y, "tags")) as seq:
-        made.evaluate(seq, verbose=0)
+        assert made.evaluate(seq, verbose=0, return_dict=True)["loss"] > 0
 
 
 def test_a_model_with_a_step_of_its_own_may_do_what_it_likes(df):
@@ -305,7 +304,7 @@ def test_a_sequential_model_takes_one_input(df):
     made = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
     made.compile("sgd", LOSS["kind"])
     with sequence(df, X["vector"], "kind") as seq:
-        made.fit(seq, verbose=0)
+        assert made.fit(seq, verbose=0).history["loss"][0] > 0
 
 
 def of_pixels(df, **options):

@@ -2,10 +2,17 @@
 
 import keras
 import numpy as np
+import pytest
 
 from dfgen.loading.order.permutation import permutation
 
 CAPACITY = 4000
+SEVERAL_STEPS = pytest.mark.xfail(
+    keras.backend.backend() == "torch",
+    reason="Keras refuses steps_per_execution on torch",
+    raises=ValueError,
+    strict=True,
+)
 
 
 class Watcher(keras.Model):

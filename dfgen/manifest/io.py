@@ -1,10 +1,7 @@
 """Read and write manifests: Parquet files that say what they are."""
 
-import contextlib
 import os
-import secrets
-from collections.abc import Callable
-from typing import Any, BinaryIO
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -12,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dfgen import __version__
-from dfgen.errors import ManifestError, MissingFileError, WriteError, did_you_mean
+from dfgen.errors import ManifestError, MissingFileError, did_you_mean
 from dfgen.manifest.fingerprint import fingerprint
 from dfgen.manifest.from_pandas import to_table
 from dfgen.manifest.paths import (
@@ -34,6 +31,7 @@ from dfgen.manifest.schema import (
     rows_where,
     validate,
 )
+from dfgen.system import check_writable, write_whole
 
 Path = str | os.PathLike[str]
 
@@ -115,7 +113,7 @@ def write_manifest(df: pd.DataFrame, path: Path, root: Path | None = None) -> No
         >>> write_manifest(df, "pets.parquet")  # doctest: +SKIP
     """
     path = os.path.abspath(path)
-    check_folder(path)
+    check_writable(path)
     table = to_table(df)
     validate(table, "the frame")
     known = df.attrs.get("dfgen", {})
@@ -141,24 +139,6 @@ def attributes(
 ) -> dict[str, Any]:
     """Return `df.attrs["dfgen"]`: plain JSON types alone, because pandas compares attrs."""
     return {"root": root, "labels": labels, "recipe": absolute_recipe(recipe, os.getcwd())}
-
-
-def check_folder(path: str) -> None:
-    """Raise if the file `path` cannot be made for want of its folder."""
-    folder = os.path.dirname(os.path.abspath(path))
-    if os.path.isdir(path):
-        raise WriteError(f"{path} is a folder: give the name of a file, such as pets.parquet.")
-    if not os.path.isdir(folder):
-        what = "is a file" if os.path.exists(folder) else "does not exist"
-        raise WriteError(
-            f"{path} cannot be written: its folder {folder} {what}. "
-            "Create the folder first, or choose another place."
-        )
-    if not os.access(folder, os.W_OK):
-        raise WriteError(
-            f"{path} cannot be written: no permission to write into {folder}. "
-            "Change the permission, or choose another place."
-        )
 
 
 def _restore_categories(table: pa.Table, name: str, label: Label, path: str) -> pa.Table:
@@ -187,38 +167,6 @@ def _restore_categories(table: pa.Table, name: str, label: Label, path: str) -> 
     return table.set_column(
         table.column_names.index(name), name, pa.chunked_array(coded, type=kind)
     )
-
-
-def write_whole(path: str, write: Callable[[BinaryIO], object]) -> None:
-    """Have a file written beside `path`, flush it to the disk, rename it, and flush the folder.
-
-    Args:
-        path: absolute; what was there is replaced.
-        write: is given the file, open for writing.
-
-    Raises:
-        WriteError: it cannot be written; what was there stays.
-    """
-    folder, name = os.path.split(path)
-    beside = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with open(beside, "xb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-        if os.name == "posix":
-            handle = os.open(folder, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
-    except BaseException as error:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(beside)
-        if isinstance(error, OSError):
-            raise WriteError(f"{path} cannot be written: {error}. Nothing was changed.") from error
-        raise
 
 
 def _no_manifest(path: str) -> str:

@@ -18,10 +18,11 @@ from dfgen.manifest.building.summary import Report, left_out
 from dfgen.manifest.building.update.match import rebase
 from dfgen.manifest.building.update.merge import Growth, grow
 from dfgen.manifest.building.update.previous import Old, changed_recipe
-from dfgen.manifest.io import attributes, check_folder, write_manifest
+from dfgen.manifest.io import attributes, write_manifest
 from dfgen.manifest.paths import is_url, stored_paths, tidy, with_paths
 from dfgen.manifest.schema import FACTS, Label, describe_labels, label_columns, validate
 from dfgen.manifest.splits import assign_splits, lacking_rows, unit_of
+from dfgen.system import check_writable
 
 ReadFacts = Callable[[pa.ChunkedArray], pa.Table]
 
@@ -40,7 +41,7 @@ def build(
         old: The manifest that grows; only files that are new or changed since are opened.
     """
     if out is not None:
-        check_folder(out)
+        check_writable(out)
     rows = _rows(recipe)
     labels = describe_labels(rows.table, rows.labels)
     _, root = stored_paths(rows.table, recipe.root, rows.folder)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import ArgumentError, WriteError
-from dfgen.manifest.io import write_whole
+from dfgen.system import write_whole
 
 Arrays = dict[str, npt.NDArray[Any]]
 Facts = dict[str, Any]

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from dfgen.errors import ArgumentError
 from dfgen.loading.receipts import Receipt
-from dfgen.manifest.io import check_folder, write_whole
+from dfgen.system import check_writable, write_whole
 
 _COLUMNS = pa.schema(
     [
@@ -36,7 +36,7 @@ def read_receipts(path: str | os.PathLike[str]) -> pa.Table:
     """
     path = os.path.abspath(path)
     if not os.path.exists(path):
-        check_folder(path)
+        check_writable(path)
         return _COLUMNS.empty_table()
     try:
         with pq.ParquetFile(path) as file:
