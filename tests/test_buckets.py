@@ -61,6 +61,15 @@ class TestOrder:
         plain = RowOrder(len(sizes), 0, balance).at(0, np.arange(len(sizes)))
         assert sorted(found.T.tolist()) == sorted(plain.T.tolist())
 
+    def test_the_order_of_two_windows_in_two_epochs_never_changes(self):
+        sizes = [(1 + row * 5 % 7, 1 + row * 3 % 4) for row in range(15)]
+        order = order_of(sizes, batch_size=2, window=3, seed=5)
+        found = [order.at(epoch, np.arange(15))[0].tolist() for epoch in (0, 1)]
+        assert found == [
+            [12, 0, 1, 4, 6, 5, 8, 11, 14, 10, 9, 13, 2, 7, 3],
+            [12, 11, 0, 7, 10, 14, 6, 13, 5, 9, 8, 4, 1, 3, 2],
+        ]
+
     def test_epochs_differ_and_batches_come_in_a_random_order(self):
         sizes = np.stack([np.arange(1, 401)] * 2, axis=1)
         heights = sizes[order_of(sizes, 4, 100).at(0, np.arange(400))[0], 0].reshape(100, 4)

@@ -352,6 +352,15 @@ def test_rows_that_cannot_be_read_count_apart_from_what_fills_a_batch():
     assert last.weights.tolist() == pytest.approx([weight, weight, 0, weight, 0, 0])
 
 
+def test_padding_weighs_nothing_where_rows_have_weights_of_their_own():
+    own = np.arange(1, 41, dtype=np.float32)
+    made = loader(40, (0, 2), shuffle=False, weights=own)
+    last = made.result(made.start(0, 3, Plan(40, 12, (0, 2), "pad")))
+    assert last.rows.tolist() == [36, 37, 38, 39, 0, 1]
+    assert last.weights.tolist() == pytest.approx([*(own[36:] * 48 / 40), 0, 0])
+    assert last.padding == 2
+
+
 class TestOneOfSeveral:
     """One of several processes, which nothing connects here."""
 

@@ -204,6 +204,16 @@ def test_the_corrected_manifest_has_the_same_rows_and_the_facts_of_the_disk(chan
     assert findings(dfgen.verify(changed / "m.parquet")) == {"new": [9]}
 
 
+def test_the_digest_of_other_bytes_is_taken_out(changed):
+    frame = dfgen.read_manifest(changed / "m.parquet")
+    frame["digest"] = [f"{row:032x}" for row in frame["id"]]
+    dfgen.write_manifest(frame, changed / "m.parquet")
+    dfgen.verify(changed / "m.parquet", write=True)
+    after = dfgen.read_manifest(changed / "m.parquet").set_index("id")["digest"]
+    assert after.dropna().to_dict() == {4: f"{4:032x}", 5: f"{5:032x}"}
+    assert len(after) == 6
+
+
 def test_a_file_that_comes_back_is_found_and_mended(data):
     path = data / "imgs/cat/0.png"
     os.rename(path, data / "aside")

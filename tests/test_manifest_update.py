@@ -132,6 +132,29 @@ def test_a_file_that_moved_keeps_its_row_by_its_id(data):
     assert frame.loc["003", "split"] == before.loc["003", "split"]
 
 
+def test_changed_ids_are_matched_by_paths_that_stand_in_one_row_alone(data):
+    """Of two rows of one file nothing says which is which."""
+    files = ["000.png", "001.png", "001.png", "002.png", "003.png"]
+
+    def write(keys, files):
+        for row in files:
+            (data / "two" / row).parent.mkdir(exist_ok=True)
+            draw(data / "two" / row)
+        pd.DataFrame({"key": list(keys), "file": files}).to_csv(data / "t.csv", index=False)
+
+    write("abcde", files)
+    dfgen.build_manifest(
+        labels=data / "t.csv", path_column="file", root=data / "two", id="key",
+        out=data / "m.parquet",
+    )  # fmt: skip
+    write("avxyz", ["000.png", "001.png", "002.png", "003.png", "003.png"])
+    with pytest.warns(UserWarning, match="^Kept 3 rows of "):
+        frame = update(data)
+    assert frame["id"].tolist() == [*"abcde", *"vyz"]
+    names = frame["path"].str.rpartition("/")[2].tolist()
+    assert names == [*files, "001.png", "003.png", "003.png"]
+
+
 def test_new_classes_are_numbered_after_the_old_ones(data):
     draw(data / "imgs/ant/300.png")
     with pytest.warns(UserWarning) as caught:

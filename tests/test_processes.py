@@ -86,18 +86,19 @@ def test_a_script_without_a_main_guard_works_and_its_processes_load_no_keras(fra
 
 
 def test_a_process_that_is_killed_is_replaced_and_its_batch_made_again(frame, tmp_path):
-    flag = tmp_path / "killed"
+    flags = tmp_path
 
-    def die_once(sample, rng):
-        if sample["image"][0, 0, 0] == 21 and not flag.exists():
-            flag.touch()
+    def die_twice(sample, rng):
+        died = len(list(flags.iterdir()))
+        if sample["image"][0, 0, 0] == 21 and died < 2:
+            (flags / str(died)).touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return sample
 
-    with sequence(frame(40), transform=die_once, shuffle=False) as seq:
+    with sequence(frame(40), transform=die_twice, workers=1, shuffle=False) as seq:
         rows = [int(v) for x, _ in seq for v in x[:, 0, 0, 0]]
     assert rows == [*range(40)]
-    assert flag.exists()
+    assert len(list(flags.iterdir())) == 2
 
 
 def test_killing_all_processes_between_batches_loses_nothing(frame):
@@ -112,19 +113,25 @@ def test_killing_all_processes_between_batches_loses_nothing(frame):
     assert rows == [*range(80)]
 
 
-def test_a_row_that_kills_three_processes_is_named(frame):
+def test_a_row_that_kills_three_processes_is_named(frame, tmp_path):
+    deaths = tmp_path / "deaths"
+
     def die(sample, rng):
         if sample["image"][0, 0, 0] == 21:
+            with deaths.open("a") as file:
+                file.write("died\n")
             os.kill(os.getpid(), signal.SIGSEGV)
         return sample
 
     df = frame(40)
-    with sequence(df, transform=die, shuffle=False) as seq, pytest.raises(RuntimeError) as caught:
+    options = {"workers": 1, "max_queue_size": 1, "shuffle": False}
+    with sequence(df, transform=die, **options) as seq, pytest.raises(RuntimeError) as caught:
         list(seq)
     assert str(caught.value) == (
         f"row id=21, path={df.path[21]!r}: 3 worker processes died on this row (the last: killed "
         "by SIGSEGV)"
     )
+    assert deaths.read_text() == "died\n" * 3
 
 
 def test_a_row_that_kills_three_processes_is_skipped_where_rows_are(frame):

@@ -180,6 +180,13 @@ class TestSum:
         other = Receipt(0, 5, f"{(int(whole.digest, 16) - 3) % 2**128:032x}", counted="taken")
         assert one + other == replace(whole, rows=9, skipped=1)
 
+    def test_what_was_amiss_in_each_part_adds_up(self):
+        one = Receipt(0, 4, "0", repeated=1, missing=20, skipped=300, left_out=6)
+        other = Receipt(0, 5, "0", repeated=4, missing=50, skipped=600, left_out=6)
+        assert one + other == Receipt(
+            0, 9, f"{0:032x}", repeated=5, missing=70, skipped=900, left_out=6
+        )
+
     def test_parts_of_different_epochs_do_not(self):
         with pytest.raises(ArgumentError) as refused:
             Receipt(0, 4, "0") + Receipt(1, 4, "0")

@@ -37,6 +37,10 @@ def state_after(df, steps, **options):
     return through_json(seq.state_dict())
 
 
+def shift(sample, rng):
+    return {**sample, "image": sample["image"] + rng.integers(100, dtype=np.uint8)}
+
+
 class StopAt(keras.callbacks.Callback):
     def __init__(self, epoch, batch):
         super().__init__()
@@ -137,9 +141,6 @@ def test_without_shuffle(frame):
 
 @pytest.mark.parametrize("options", [{"workers": 0}, {"workers": 2, "use_multiprocessing": True}])
 def test_a_sample_draws_the_same_before_and_after_a_resume(frame, options):
-    def shift(sample, rng):
-        return {**sample, "image": sample["image"] + rng.integers(100, dtype=np.uint8)}
-
     whole = [x.tobytes() for x, _ in sequence(frame(20), transform=shift)]
     with sequence(frame(20), transform=shift, **options) as seq:
         seq.load_state_dict(state_after(frame(20), 2, transform=shift))
@@ -155,6 +156,16 @@ def test_a_drawn_seed_is_taken_from_the_state(frame):
             seq.load_state_dict(through_json(first.state_dict()))
             assert rest(seq) == order(46, 0, seed=first.seed)[8:]
             assert f"seed {first.seed}" in repr(seq)
+
+
+@pytest.mark.parametrize("options", [{"workers": 0}, {"workers": 2, "use_multiprocessing": True}])
+def test_a_sample_draws_by_a_seed_taken_from_the_state(frame, options):
+    first = sequence(frame(20), seed=None, transform=shift)
+    whole = [first[step][0].tobytes() for step in range(5)]
+    take(iter(first), 2)
+    with sequence(frame(20), seed=None, transform=shift, **options) as seq:
+        seq.load_state_dict(through_json(first.state_dict()))
+        assert [x.tobytes() for x, _ in seq] == whole[2:]
 
 
 def test_the_state_is_small_and_says_what_it_is_of(frame):

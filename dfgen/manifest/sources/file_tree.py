@@ -12,11 +12,10 @@ from dfgen.errors import ManifestError, MissingFileError
 from dfgen.manifest.schema import EXAMPLES, quote
 from dfgen.manifest.sources.path_pattern import Pattern
 from dfgen.manifest.sources.source import TEXT, Argument, RowGroup, Source
-from dfgen.samples.pixels.headers import EXTENSIONS
+from dfgen.samples.pixels.formats import formats_by_suffix
 
 FILES_A_GROUP = 65_536
 NO_FIT = "not of the pattern"
-_SUFFIXES = tuple(EXTENSIONS)
 
 Skipped = defaultdict[str, list[str]]
 
@@ -52,7 +51,7 @@ def read_files(folder: str, pattern: Pattern | None = None) -> Iterator[RowGroup
     )
     found = False
     misfits: list[str] = []
-    for paths, skipped in _batches(folder, _SUFFIXES):
+    for paths, skipped in _batches(folder, tuple(formats_by_suffix())):
         files = pa.table({"path": text_column(folder, paths)})
         group = replace(fit(files, skipped, pattern), folder=os.path.abspath(folder))
         found |= len(group.rows) > 0
@@ -195,7 +194,7 @@ def _nothing_found(
     return (
         f"No file in {quote(folder)} can be opened as an image or array. "
         f"Left out: {others or 'nothing, the folder is empty'}. "
-        f"Extensions that are opened: {', '.join(EXTENSIONS)}."
+        f"Extensions that are opened: {', '.join(formats_by_suffix())}."
     )
 
 
