@@ -388,9 +388,9 @@ def test_a_backup_of_another_model_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"seed": 4}, "The state was saved with seed=3, this training has seed=4"),
-        ({"batch_size": 5}, "The state was saved with batch_size=4, this training has batch_size="),
-        ({"rows": 44}, "The state was saved with rows=45, this training has rows=44"),
+        ({"seed": 4}, "the state was saved with seed=3, this training has seed=4"),
+        ({"batch_size": 5}, "the state was saved with batch_size=4, this training has batch_size="),
+        ({"rows": 44}, "the state was saved with rows=45, this training has rows=44"),
     ],
 )
 def test_a_backup_of_another_sequence_is_refused(tmp_path, options, message):

@@ -13,7 +13,7 @@ from dfgen.loading.order.balance import balance_of
 from dfgen.loading.order.buckets import Buckets, PaddingShare, like_with_like, padding_share
 from dfgen.loading.order.permutation import permutation
 from dfgen.loading.order.plan import Plan
-from dfgen.loading.order.row_order import Blocks, RowOrder
+from dfgen.loading.order.row_order import BatchRows, RowOrder
 
 SIZES = st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=90)
 SIZE = np.array([size_of(row) for row in range(ROWS)], np.int32)
@@ -43,7 +43,7 @@ class TestOrder:
         assume(len(whole))
         step = data.draw(st.integers(0, len(whole) - 1))
         plans = [Plan(len(sizes), batch_size, (index, count), tail) for index in range(count)]
-        parts = [Blocks(order, plan).batch(1, step, plan)[0] for plan in plans]
+        parts = [BatchRows(order, plan).batch(1, step, plan)[0] for plan in plans]
         expected = order.at(1, whole.positions(step))[0]
         assert np.concatenate(parts).tolist() == expected.tolist()
 
@@ -201,11 +201,11 @@ def test_a_model_trains_goes_on_in_mid_epoch_and_takes_each_row_once(manifest):
 def test_the_state_of_another_bucketing_is_refused(manifest):
     state = sequence(manifest, bucket_by="shape").state_dict()
     assert state["bucket_by"].startswith("shape 64 ")
-    with pytest.raises(ArgumentError, match="The state was saved with bucket_by='shape 64 "):
+    with pytest.raises(ArgumentError, match="the state was saved with bucket_by='shape 64 "):
         sequence(manifest).load_state_dict(state)
-    with pytest.raises(ArgumentError, match="The state was saved with bucket_by=None, this"):
+    with pytest.raises(ArgumentError, match="the state was saved with bucket_by=None, this"):
         sequence(manifest, bucket_by="shape").load_state_dict(sequence(manifest).state_dict())
-    with pytest.raises(ArgumentError, match="The state was saved with bucket_by='shape 64 "):
+    with pytest.raises(ArgumentError, match="the state was saved with bucket_by='shape 64 "):
         other = with_facts(manifest, height=5)
         sequence(other, bucket_by="shape").load_state_dict(state)
 

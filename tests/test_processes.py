@@ -107,7 +107,7 @@ def test_killing_all_processes_between_batches_loses_nothing(frame):
         for step, (x, _) in enumerate(seq):
             rows += x[:, 0, 0, 0].tolist()
             if step % 3 == 0:
-                for worker in seq._loader._threads.workers:
+                for worker in seq._loader._pool.workers:
                     if worker._child is not None:
                         worker._child.send_signal(signal.SIGKILL)
     assert rows == [*range(80)]
@@ -224,7 +224,7 @@ def test_processes_need_workers(frame):
 
 def test_no_process_is_left_after_close_or_after_the_sequence_is_gone(frame):
     def children(seq):
-        return [worker._child for worker in seq._loader._threads.workers if worker._child]
+        return [worker._child for worker in seq._loader._pool.workers if worker._child]
 
     with sequence(frame(40)) as closed:
         list(closed)
@@ -277,7 +277,7 @@ def test_without_shared_memory_workers_use_a_temporary_file_and_say_so(frame, mo
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(processes.os, "posix_fallocate", full)
-    with pytest.warns(UserWarning, match="bytes of shared memory cannot be had"):
+    with pytest.warns(UserWarning, match="bytes of shared memory are not available"):
         file, memory = shared_memory(1000)
     memory[:5] = b"dfgen"
     assert file.read(5) == b"dfgen"
