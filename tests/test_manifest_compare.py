@@ -368,5 +368,5 @@ def test_a_recipe_comes_out_of_a_manifest_and_builds_it_again(data):
     done = run("build-manifest", data / "imgs")
     assert done.returncode == 1
     assert done.stderr == (
-        "dfgen: Say with --out where to write the manifest, as in --out pets.parquet.\n"
+        "dfgen: say with --out where to write the manifest, as in --out pets.parquet\n"
     )

@@ -11,9 +11,9 @@ import dfgen
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.manifest.building import facts
 from dfgen.manifest.building.pipeline import build
-from dfgen.manifest.building.recipe import Recipe
+from dfgen.manifest.building.recipe import make_recipe
 from dfgen.manifest.building.update.previous import read_old
-from dfgen.manifest.sources import folder as files
+from dfgen.manifest.sources import file_tree
 
 SPLIT = {"train": 0.5, "val": 0.5}
 
@@ -55,7 +55,7 @@ def update(data, *arguments, **options):
 def grown(data, **options):
     """Return the frame and what is said of it, with no other arguments than those given."""
     old = read_old(data / "m.parquet")
-    return build(Recipe(**{**old.recipe, **options}), None, 1, old)
+    return build(make_recipe({**old.recipe, **options}), None, 1, old)
 
 
 def test_nothing_new_gives_the_same_bytes_and_opens_nothing(data, opened):
@@ -274,7 +274,7 @@ def test_a_group_stays_whole_as_it_grows(data):
 
 
 def test_a_folder_that_vanishes_during_the_scan_is_named(data, monkeypatch):
-    listed = files._list
+    listed = file_tree._list
 
     def vanishing(*arguments):
         found = listed(*arguments)
@@ -282,7 +282,7 @@ def test_a_folder_that_vanishes_during_the_scan_is_named(data, monkeypatch):
             shutil.rmtree(data / "imgs/dog")
         return found
 
-    monkeypatch.setattr(files, "_list", vanishing)
+    monkeypatch.setattr(file_tree, "_list", vanishing)
     with pytest.raises(ManifestError) as caught:
         update(data)
     assert str(caught.value) == (

@@ -22,7 +22,7 @@ class TestNpy(SourceContract):
     expected = [{"id": row, "path": "x.npy", "index": row} for row in range(3)]  # noqa: RUF012
 
     def source(self, *arguments):
-        return SOURCES["arrays"](*arguments)
+        return SOURCES["arrays"].read(*arguments)
 
     def make(self, folder):
         np.save(folder / "x.npy", np.zeros((3, 2), "f4"))

@@ -13,13 +13,13 @@ import pyarrow.compute as pc
 from dfgen.errors import ArgumentError, DfgenError, ManifestError
 from dfgen.manifest.building.facts import PANDAS_TYPES, problems_now, refresh_facts
 from dfgen.manifest.building.gather import gather_rows
-from dfgen.manifest.building.recipe import Recipe
+from dfgen.manifest.building.recipe import A_FRAME, Recipe
 from dfgen.manifest.building.recipe_file import resolve
 from dfgen.manifest.building.update.match import match
 from dfgen.manifest.diff import as_text, differ, in_order, plain
 from dfgen.manifest.from_pandas import to_table
 from dfgen.manifest.io import Path, read_manifest, write_manifest
-from dfgen.manifest.paths import A_FRAME, is_url, tidy, with_paths
+from dfgen.manifest.paths import is_url, tidy, with_paths
 from dfgen.manifest.schema import FACTS, rows_where, validate
 from dfgen.samples.storage import without_store
 

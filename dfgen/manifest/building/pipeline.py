@@ -12,9 +12,9 @@ from dfgen.errors import ArgumentError, ManifestError
 from dfgen.manifest.building.box_columns import place_boxes
 from dfgen.manifest.building.categories import to_categories, to_category
 from dfgen.manifest.building.facts import PANDAS_TYPES, refresh_facts
-from dfgen.manifest.building.gather import Rows, gather_rows
+from dfgen.manifest.building.gather import GatheredRows, gather_rows
 from dfgen.manifest.building.recipe import Recipe
-from dfgen.manifest.building.summary import Report, left_out
+from dfgen.manifest.building.summary import BuildReport, lines_of_skipped
 from dfgen.manifest.building.update.match import rebase
 from dfgen.manifest.building.update.merge import Growth, grow
 from dfgen.manifest.building.update.previous import Old, changed_recipe
@@ -30,7 +30,7 @@ ReadFacts = Callable[[pa.ChunkedArray], pa.Table]
 
 def build(
     recipe: Recipe, out: str | None = None, workers: int | None = None, old: Old | None = None
-) -> tuple[pd.DataFrame, Report]:
+) -> tuple[pd.DataFrame, BuildReport]:
     """Build the manifest of a recipe; return it with a report of what was left out or is amiss.
 
     `build_manifest` turns the warnings of the report into Python's, the command prints them.
@@ -68,22 +68,27 @@ def build(
     frame.attrs = {"dfgen": attributes(root, _in_pixels(kept), recipe.arguments())}
     if out is not None:
         write_manifest(frame, out, recipe.root)
-    return frame, Report(rows.skipped, rows.notes, warnings)
+    return frame, BuildReport(rows.skipped, rows.notes, warnings)
 
 
-def _rows(recipe: Recipe) -> Rows:
+def _rows(recipe: Recipe) -> GatheredRows:
     """Return the rows of the source with absolute paths and labels as categories."""
     rows = gather_rows(recipe)
     if _are_relative(rows) and recipe.facts == "none":
         raise ArgumentError(
-            "YOLO's boxes are shares of the image: its size is needed to make pixels of them. "
-            'Leave facts="none" (--facts none) out.'
+            "the source's boxes are shares of the image: its size is needed to make pixels of "
+            'them. Leave facts="none" (--facts none) out'
         )
     if not len(rows.table):
         raise ManifestError(
             "The manifest would have no rows: the source or the label table is empty, or no file "
             "has a row in it. Check labels= and on=, and see with "
-            + "\n".join(['unmatched="error" what does not match.', *left_out(Report(rows.skipped))])
+            + "\n".join(
+                [
+                    'unmatched="error" what does not match.',
+                    *lines_of_skipped(BuildReport(rows.skipped)),
+                ]
+            )
         )
     table = to_categories(rows.table, recipe.category, rows.labels)
     validate(table, "the manifest")
@@ -111,7 +116,7 @@ def _read_facts(paths: pa.ChunkedArray, known: pa.Table | None, workers: int | N
     return facts.set_column(place, "format", to_category(facts["format"]))
 
 
-def _settle(rows: Rows, read: ReadFacts | None) -> pa.Table:
+def _settle(rows: GatheredRows, read: ReadFacts | None) -> pa.Table:
     """Add the facts, place the boxes, and gather what is wrong with each row."""
     table = rows.table
     facts = read(table["path"]) if read else None
@@ -130,7 +135,7 @@ def _settle(rows: Rows, read: ReadFacts | None) -> pa.Table:
     return table
 
 
-def _are_relative(rows: Rows) -> bool:
+def _are_relative(rows: GatheredRows) -> bool:
     """Say whether the source gives boxes relative to the size of the image."""
     return rows.labels.get("boxes", {}).get("box_format") == "rel_xyxy"
 
