@@ -9,11 +9,11 @@ import pyarrow as pa
 from dfgen.binding.class_names import are_numbers, with_class_names
 from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ArgumentError
-from dfgen.manifest.schema import is_text, label_columns
-from dfgen.samples.arrow_types import is_list
+from dfgen.manifest.schema import label_columns
+from dfgen.samples.arrow_types import is_list, is_text
 from dfgen.samples.features import Array, Boxes, Column, Feature, Image, MultiLabel
 from dfgen.samples.features.category import Category, Number
-from dfgen.samples.pixels.headers import EXTENSIONS
+from dfgen.samples.pixels.formats import formats_by_suffix
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def _names_images(argument: str, name: str, values: pa.Array) -> bool:
             f'{argument}="{name}" names .npy files: write '
             f'{argument}=dfgen.Array("{name}", shape=...)'
         )
-    return suffix in EXTENSIONS
+    return suffix in formats_by_suffix()
 
 
 def _suffix(paths: pa.Array) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from dfgen.errors import ArgumentError
 from dfgen.loading.loader import Loader
-from dfgen.loading.lookahead import Stream
+from dfgen.loading.lookahead import LookAhead
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.receipts import Handed
 from dfgen.loading.state import Place
@@ -82,7 +82,7 @@ class Pass:
         self._exact = run.exact
         self._endless = endless
         self._left: int | None = None
-        self._stream: Stream | None = None
+        self._stream: LookAhead | None = None
         self._lock = threading.Lock()
 
     def __iter__(self) -> "Pass":

@@ -8,8 +8,8 @@ import numpy as np
 from dfgen.errors import ArgumentError
 from dfgen.samples.features.by_hand import naming_path
 from dfgen.samples.features.image import Image
+from dfgen.samples.pixels.formats import read_header
 from dfgen.samples.pixels.geometry import STILL, Geometry
-from dfgen.samples.pixels.headers import read_header
 
 
 def image_of(feature: Any) -> Image:

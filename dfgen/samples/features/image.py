@@ -9,9 +9,9 @@ import numpy as np
 from dfgen.errors import ArgumentError, DecodeError
 from dfgen.samples.features.base import Spec, Values, Watch, described, unwatched
 from dfgen.samples.features.by_hand import naming_path
-from dfgen.samples.pixels.decoding import CHANNELS, decode_reduced
+from dfgen.samples.pixels.decoding import decode_reduced
+from dfgen.samples.pixels.formats import CHANNELS, read_header
 from dfgen.samples.pixels.geometry import RESIZE, STILL, Draw, Geometry, Size, place
-from dfgen.samples.pixels.headers import read_header
 from dfgen.samples.pixels.resizing import INTERPOLATIONS, reduction, resize
 from dfgen.samples.storage.files import Files
 from dfgen.system import one_of

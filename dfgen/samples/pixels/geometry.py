@@ -10,7 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 Size = tuple[int, int]
-Boxes = npt.NDArray[Any]
+"""(height, width)."""
+
+Pixels = npt.NDArray[Any]
+"""Of shape (height, width, channels)."""
+
+Corners = npt.NDArray[Any]
+"""Boxes as xyxy, of shape (boxes, 4)."""
 
 RESIZE = ("stretch", "crop", "pad", "crop_or_pad")
 
@@ -88,13 +94,13 @@ def place(image: Size, size: Size, load_size: Size, resize: str, draw: Draw = ST
     return Geometry(image, source, Box(first_row, first_column, rows, columns), size, draw.flip)
 
 
-def move(boxes: Boxes, geometry: Geometry) -> tuple[Boxes, npt.NDArray[np.bool_]]:
+def move(boxes: Corners, geometry: Geometry) -> tuple[Corners, npt.NDArray[np.bool_]]:
     """Return the boxes as they stand in the array, clipped to what is seen, and which are left.
 
     Boxes without any area there are not left, as in `keras.utils.bounding_boxes`.
 
     Args:
-        boxes: xyxy in pixels of the upright image, shape (boxes, 4).
+        boxes: in pixels of the upright image.
         geometry: of the image.
     """
     _, source, target, size, flip = geometry
@@ -107,7 +113,7 @@ def move(boxes: Boxes, geometry: Geometry) -> tuple[Boxes, npt.NDArray[np.bool_]
     return moved, np.all(moved[:, :2] < moved[:, 2:], axis=1)
 
 
-def _clip(boxes: Boxes, size: Size) -> Boxes:
+def _clip(boxes: Corners, size: Size) -> Corners:
     return np.clip(boxes, 0, [size[1], size[0]] * 2)
 
 
