@@ -36,7 +36,9 @@ def fault() -> str | None:
     before = keras.distribution.distribution()
     try:
         keras.distribution.set_distribution(None)
-        found = private.MOVED or _run()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = private.MOVED or _run()
     except Exception as error:
         found = f"{type(error).__name__}: {error}"
     finally:
@@ -47,8 +49,8 @@ def fault() -> str | None:
             "plain PyDataset. Every row still comes once an epoch, in another order each epoch, "
             "but slower, and lost are: going on in the middle of an epoch, InputMonitor, "
             "BackupAndRestore, several processes or devices, and the refusal of arguments and "
-            "models that do not fit; evaluate and predict on a Sequence count as epochs of it. "
-            "Is there a newer dfgen?",
+            "models that do not fit; evaluate and predict on a Sequence count as epochs of it, "
+            "and disturb one that is under way. Is there a newer dfgen?",
             stacklevel=2,
         )
     return found
