@@ -225,7 +225,7 @@ def test_evaluate_within_a_batch_of_fit(frame, plain, request):
         request.applymarker(pytest.mark.xfail(reason="its fetching ahead cannot be told apart"))
     model, seq = watcher(), sequence(frame, 24)
     nested = keras.callbacks.LambdaCallback(
-        on_train_batch_end=lambda batch, logs: batch == 2 and model.evaluate(seq, verbose=0)
+        on_train_batch_end=lambda batch, logs: batch == 2 and nested.model.evaluate(seq, verbose=0)
     )
     model.fit(seq, epochs=3, callbacks=[nested], verbose=0)
     assert_epochs(model.seen(), 24, range(3))
