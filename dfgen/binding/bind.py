@@ -27,6 +27,7 @@ from dfgen.samples.features import (
 )
 from dfgen.samples.features.category import Category
 from dfgen.samples.features.text import is_binary
+from dfgen.samples.storage import store_of
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,11 @@ class Binding:
             if isinstance(feature, Classed) and feature.class_names is not None
         }
         return names.get(self.y) if isinstance(self.y, str) else names or None
+
+    @property
+    def store(self) -> Any:
+        """The store of all files."""
+        return store_of(part.paths for part in self.parts if part.paths is not None)
 
     @property
     def files(self) -> Part | None:

@@ -9,8 +9,8 @@ import pyarrow as pa
 from dfgen.binding.class_names import are_numbers, with_class_names
 from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ArgumentError
-from dfgen.manifest.schema import is_text, label_columns
-from dfgen.samples.arrow_types import is_list
+from dfgen.manifest.schema import label_columns
+from dfgen.samples.arrow_types import is_list, is_text
 from dfgen.samples.features import Array, Boxes, Column, Feature, Image, MultiLabel
 from dfgen.samples.features.category import Category, Number
 from dfgen.samples.pixels.formats import formats_by_suffix

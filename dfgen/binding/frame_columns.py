@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError, did_you_mean
 from dfgen.manifest.io import read_table
-from dfgen.manifest.schema import Label, is_text, validate
+from dfgen.manifest.schema import Label, validate
+from dfgen.samples.arrow_types import is_text
 from dfgen.samples.bound_feature import Part
 from dfgen.samples.features import Boxes
 from dfgen.samples.features.boxes import BoxRows

@@ -176,9 +176,8 @@ class Sequence(Passes):
         column, paths = (columns_of(files.feature)[0], files.paths) if files else (None, None)
         if isinstance(transform, Augmentation):
             transform = transform.of(self._binding.parts)
-        reader = SampleReader(
-            ids_of(self._columns, id, column, paths), self._binding.parts, transform
-        )
+        ids = ids_of(self._columns, id, column, paths)
+        reader = SampleReader(ids, self._binding.parts, transform, self._binding.store)
         problems = unread | known_problems(self._columns) if files else {}
         if problems and on_error == "raise":
             known = "problem" in self._columns.names

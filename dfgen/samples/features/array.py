@@ -10,8 +10,8 @@ from dfgen.errors import ArgumentError, DecodeError
 from dfgen.samples.features.base import Spec, Values, Watch, unwatched
 from dfgen.samples.features.by_hand import naming_path
 from dfgen.samples.features.category import cast, number_dtype
-from dfgen.samples.pixels.decoding import decode_array
 from dfgen.samples.storage.files import Files
+from dfgen.samples.storage.npy import decode_array
 
 Place = str | Mapping[str, Any]
 """A path; or the `path` of an array file and the `index` of a row in it."""
@@ -105,7 +105,7 @@ class Array:
             watch("decode", len(data))
             array = decode_array(data)
         else:
-            array = store.arrays.row(place["path"], place["index"], self.dataset)
+            array = store.row(place["path"], place["index"], self.dataset)
             watch("decode", array.nbytes)
         fill("the array", array, out)
 
