@@ -169,3 +169,14 @@ def test_options_that_cannot_be_are_refused(data, arguments, message):
 def test_the_summary_as_json_of_rows_without_problems(data):
     done = run("build-manifest", "imgs", "--out", "m.parquet", "--json")
     assert json.loads(done.stdout)["problems"] == {}
+
+
+def test_python_m_dfgen_is_the_command():
+    command = [sys.executable, "-m", "dfgen", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"dfgen {dfgen.__version__}\n", "")
+
+
+def test_the_version_is_an_option():
+    result = CliRunner().invoke(app, ["--version"])
+    assert (result.exit_code, result.output) == (0, f"dfgen {dfgen.__version__}\n")
