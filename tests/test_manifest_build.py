@@ -340,16 +340,16 @@ def test_duplicate_ids_are_refused_before_any_file_is_opened(data):
 
 def test_columns_that_do_not_exist_are_named_with_the_nearest(data):
     options = {**JOINED, "labels": data / "labels.csv"}
-    known = "Columns: kind, id, object_id, colour, fast, grade, age."
+    known = "Columns: kind, id, object_id, colour, fast, grade, age"
     for argument in ("label", "category"):
         assert refused(ArgumentError, data / "imgs", **options, **{argument: ["color"]}) == (
-            f'{argument}="color" is not a column. {known} Did you mean "colour"?'
+            f'{argument}="color" is not a column. Did you mean "colour"? {known}'
         )
     assert refused(ArgumentError, data / "imgs", **options, id="objectid") == (
-        f'id="objectid" is not a column. {known} Did you mean "object_id"?'
+        f'id="objectid" is not a column. Did you mean "object_id"? {known}'
     )
     assert refused(ArgumentError, data / "imgs", split={"a": 1}, stratify="kind") == (
-        'stratify="kind" is not a column. Columns: none; a pattern or a label table makes some.'
+        'stratify="kind" is not a column. Columns: none; a pattern or a label table makes some'
     )
 
 
@@ -387,9 +387,9 @@ def test_columns_that_do_not_exist_are_named_with_the_nearest(data):
         ),
         (
             {"source": "imgs", "unmatched": "dorp"},
-            'unmatched="dorp": expected "error" or "keep" or "drop". Did you mean "drop"?',
+            'unmatched="dorp" is unknown. Did you mean "drop"? Expected: "error", "keep", "drop"',
         ),
-        ({"source": "imgs", "facts": "all"}, 'facts="all": expected "none" or "header".'),
+        ({"source": "imgs", "facts": "all"}, 'facts="all" is unknown. Expected: "none", "header"'),
         (
             {"source": "imgs", "split": {"train": 0.5}},
             "split: train=0.5 add up to 0.5. Shares must add up to 1, as in train=0.8 val=0.2.",

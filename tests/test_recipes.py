@@ -170,7 +170,7 @@ def test_a_written_recipe_rebuilds_the_same_bytes(data):
         ("seed = ", "{path} cannot be read as TOML: Invalid value (at end of document)."),
         (
             'unmatched = "kep"\nsource = "x"',
-            'unmatched="kep": expected "error" or "keep" or "drop"',
+            'unmatched="kep" is unknown. Did you mean "keep"? Expected: "error", "keep", "drop"',
         ),
     ],
 )

@@ -140,7 +140,7 @@ def test_the_command_has_its_options(data):
     [
         (
             ["--cvat", "x.xml", "--subset", "tset"],
-            'subset="tset": expected "all" or "train" or "test". Did you mean "test"?',
+            'subset="tset" is unknown. Did you mean "test"? Expected: "all", "train", "test"',
         ),
         (
             ["--cvat", "x.xml", "--yolo", "y.yaml"],

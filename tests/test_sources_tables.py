@@ -164,7 +164,7 @@ def test_metadata_that_cannot_be_used_is_refused(data):
     )
     pd.DataFrame({"filename": ["a.png"]}).to_csv("imgs/metadata.csv", index=False)
     assert refused(ManifestError, metadata="imgs") == (
-        'imgs/metadata.csv has no column file_name. Columns: filename. Did you mean "filename"?'
+        'imgs/metadata.csv has no column file_name. Did you mean "filename"? Columns: filename'
     )
     pd.DataFrame({"file_name": ["../../a.png"]}).to_csv("imgs/metadata.csv", index=False)
     assert refused(ManifestError, metadata="imgs").startswith(

@@ -304,8 +304,8 @@ def test_arguments_that_do_not_go_with_voc_are_refused(data):
         "box_label= (--box-label) goes with voc=: give that, or leave box_label= out"
     )
     assert refused(ArgumentError, box_label="largst") == (
-        'box_label="largst": expected "largest" or "first" or "all" or "each". Did you mean '
-        '"largest"?'
+        'box_label="largst" is unknown. Did you mean "largest"? Expected: "largest", "first", '
+        '"all", "each"'
     )
 
 

@@ -100,9 +100,8 @@ def _check_names(recipe: Recipe, known: list[str]) -> None:
     for argument, name in asked:
         if name is not None and name not in known:
             raise ArgumentError(
-                f"{argument}={quote(name)} is not a column. Columns: "
-                f"{', '.join(known) or 'none; a pattern or a label table makes some'}."
-                f"{did_you_mean(name, known)}"
+                f"{argument}={quote(name)} is not a column.{did_you_mean(name, known)} Columns: "
+                f"{', '.join(known) or 'none; a pattern or a label table makes some'}"
             )
 
 

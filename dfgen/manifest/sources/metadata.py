@@ -96,8 +96,8 @@ def _read(path: str) -> pa.Table:
     table = group.rows
     if "file_name" not in table.column_names:
         raise ManifestError(
-            f"{path} has no column file_name. Columns: {', '.join(table.column_names)}."
-            f"{did_you_mean('file_name', table.column_names)}"
+            f"{path} has no column file_name.{did_you_mean('file_name', table.column_names)} "
+            f"Columns: {', '.join(table.column_names)}."
         )
     if "path" in table.column_names:
         raise ManifestError(f'{path} has a column "path" beside file_name. Rename it.')

@@ -173,7 +173,8 @@ def _check_names(rows: list[Row], both: Pair, folder: str, class_names: Sequence
         if class_names and name not in class_names:
             raise ManifestError(
                 f"{folder}/{both[1]} has a box of class {quote(name)}, which is not among "
-                f"class_names (--class-names).{did_you_mean(name, class_names)}"
+                f"class_names (--class-names).{did_you_mean(name, class_names)} Classes: "
+                f"{', '.join(class_names)}"
             )
 
 
