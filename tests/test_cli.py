@@ -78,7 +78,7 @@ def test_an_error_is_one_message_and_exit_code_1(data):
     done = run("build-manifest", "nowhere", "--out", "m.parquet")
     assert done.returncode == 1
     assert done.stdout == ""
-    assert done.stderr == f'dfgen: There is no folder "nowhere". Looked in {data}.\n'
+    assert done.stderr == f'dfgen: there is no folder "nowhere". Looked in {data}\n'
     done = run("build-manifest", "imgs", "--out", "m.parquet", "--split", "train")
     assert done.returncode == 1
     assert done.stderr == "dfgen: --split train: expected NAME=SHARE, as in train=0.8\n"

@@ -264,7 +264,7 @@ def test_a_source_that_is_gone_is_told(data):
         found = dfgen.verify(data / "m.parquet")
     assert findings(found) == {"missing": [0, 2, 4, 1, 3, 5]}
     assert str(caught[0].message) == (
-        f'New files were not looked for: There is no folder "{data}/imgs". Looked in {os.getcwd()}.'
+        f'New files were not looked for: there is no folder "{data}/imgs". Looked in {os.getcwd()}'
     )
     assert len(dfgen.verify(data / "m.parquet", root=data / "moved")) == 0
 
