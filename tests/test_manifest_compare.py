@@ -1,11 +1,10 @@
 import json
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
 import pytest
+from command import run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -45,11 +44,6 @@ def frame():
             "bytes": pd.array([7, 8, None], "Int64"),
         }
     )
-
-
-def run(*arguments):
-    command = [sys.executable, "-c", "from dfgen.cli import app; app()", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True)
 
 
 def rows(found):
