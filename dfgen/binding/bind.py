@@ -26,7 +26,7 @@ from dfgen.samples.features import (
     MultiLabel,
 )
 from dfgen.samples.features.category import Category
-from dfgen.samples.features.text import is_binary
+from dfgen.samples.arrow_types import is_binary
 
 
 @dataclass(frozen=True)

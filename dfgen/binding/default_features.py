@@ -6,13 +6,12 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from dfgen.binding.class_names import are_numbers, with_class_names
+from dfgen.binding.class_names import with_class_names
 from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ArgumentError
 from dfgen.manifest.schema import is_text, label_columns
-from dfgen.samples.arrow_types import is_list
-from dfgen.samples.features import Array, Boxes, Column, Feature, Image, MultiLabel
-from dfgen.samples.features.category import Category, Number
+from dfgen.samples.arrow_types import are_numbers, is_list
+from dfgen.samples.features import Category, Feature, Image, MultiLabel, Number
 from dfgen.samples.pixels.headers import EXTENSIONS
 
 
@@ -108,20 +107,9 @@ def _given(columns: Columns, argument: str, feature: object) -> Feature:
             f"{argument} must be a column name, a feature such as dfgen.Image, or a list or dict "
             f"of these, got {feature!r}"
         )
-    for name in columns_of(feature):
+    for name in feature.columns:
         columns.check(f"{type(feature).__name__}", name)
     return with_class_names(columns, feature)
-
-
-def columns_of(feature: Feature) -> tuple[str, ...]:
-    """Return the columns that a feature reads."""
-    if isinstance(feature, Number | Column):
-        return feature.columns
-    if isinstance(feature, Boxes):
-        return feature.column, feature.labels
-    if isinstance(feature, Array) and feature.index is not None:
-        return feature.column, feature.index
-    return (feature.column,)
 
 
 def default_y(columns: Columns, used: set[str]) -> str | None:

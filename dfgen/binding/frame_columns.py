@@ -19,7 +19,7 @@ from dfgen.samples.bound_feature import Part
 from dfgen.samples.features import Boxes
 from dfgen.samples.features.boxes import BoxRows
 from dfgen.samples.features.multilabel import LabelRows
-from dfgen.samples.features.text import is_binary
+from dfgen.samples.arrow_types import is_binary
 from dfgen.samples.reader import SampleReader
 
 _BLOCK = 65_536  # ids made Python objects at once
