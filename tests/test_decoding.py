@@ -12,14 +12,9 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
 from dfgen.errors import DecodeError, MissingFileError
-from dfgen.samples.pixels.decoding import (
-    CHANNELS,
-    decode,
-    decode_array,
-    decode_reduced,
-    prepare_worker,
-)
-from dfgen.samples.pixels.headers import EXTENSIONS, MAX_PIXELS, read_header
+from dfgen.samples.pixels.decoding import decode, decode_array, decode_reduced, prepare_worker
+from dfgen.samples.pixels.formats import CHANNELS, formats_by_suffix, read_header
+from dfgen.samples.pixels.headers import MAX_PIXELS
 from dfgen.samples.storage.npy import array_header
 
 Y, X = np.mgrid[0:23, 0:37]
@@ -264,7 +259,7 @@ def test_header_tells_what_is_decoded(tmp_path, name):
     assert (header.height, header.width, header.channels) == (height, width, channels)
     format = "pnm" if name[0] == "p" and name[1] != "n" else name.split("-")[0]
     assert (header.format, header.orientation) == (format, 1)
-    assert header.format in EXTENSIONS.values()
+    assert header.format in formats_by_suffix().values()
 
 
 @pytest.mark.parametrize("name", FILES)

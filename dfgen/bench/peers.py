@@ -14,7 +14,7 @@ import PIL.Image
 from dfgen.bench.job import Job
 from dfgen.bench.rates import timed
 from dfgen.errors import ArgumentError, did_you_mean
-from dfgen.samples.pixels.headers import sniff
+from dfgen.samples.pixels.formats import sniff
 
 Candidates = dict[str, Callable[[], float]]
 

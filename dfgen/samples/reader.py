@@ -12,7 +12,6 @@ import pyarrow as pa
 from dfgen.errors import DecodeError, MissingFileError, TransformError
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import (
-    Encoded,
     Feature,
     Spec,
     Values,
@@ -85,7 +84,7 @@ class SampleReader:
         return {bound.name: bound.feature for bound in self.features if bound.feature.is_random}
 
     @cached_property
-    def _encoded(self) -> list[tuple[str, Encoded, Any]]:
+    def _encoded(self) -> list[tuple[str, Any, Any]]:
         """What the table alone knows: name, feature, encoded values."""
         return [
             (bound.name, bound.feature, bound.values)
@@ -140,7 +139,7 @@ class SampleReader:
         self,
         row: int,
         out: Mapping[str, Values],
-        rng: np.random.Generator | None,
+        rng: Any,
         watch: Watch = unwatched,
     ) -> None:
         """Fill what a row's files hold and its functions return, then transform the sample.

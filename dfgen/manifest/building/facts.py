@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from tqdm import tqdm
 
 from dfgen.errors import DfgenError
-from dfgen.samples.pixels.headers import read_header
+from dfgen.samples.pixels.formats import read_header
 from dfgen.system import usable_cpus
 
 TASK = 256

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from dfgen.manifest.schema import NOT_LABELS, count
-from dfgen.samples.pixels.headers import EXTENSIONS
+from dfgen.samples.pixels.formats import formats_by_suffix
 
 CLASSES = 20
 
@@ -151,7 +151,7 @@ def _extension_lines(frame: pd.DataFrame) -> list[str]:
     if "format" not in frame:
         return []
     suffixes = frame["path"].str.extract(r"(\.[^./]*)$", expand=False).str.lower()
-    promised = suffixes.map(EXTENSIONS)
+    promised = suffixes.map(formats_by_suffix())
     formats = frame["format"].astype(object)
     odd = frame[promised.notna() & formats.notna() & (promised != formats)]
     if not len(odd):

@@ -11,11 +11,10 @@ from dfgen.errors import ManifestError, MissingFileError
 from dfgen.manifest.schema import EXAMPLES, quote
 from dfgen.manifest.sources.chunk import Chunk
 from dfgen.manifest.sources.pattern import Pattern
-from dfgen.samples.pixels.headers import EXTENSIONS
+from dfgen.samples.pixels.formats import formats_by_suffix
 
 CHUNK = 65_536
 NO_FIT = "not of the pattern"
-_SUFFIXES = tuple(EXTENSIONS)
 
 Skipped = defaultdict[str, list[str]]
 
@@ -51,7 +50,7 @@ def read_files(folder: str, pattern: Pattern | None = None) -> Iterator[Chunk]:
     )
     found = False
     misfits: list[str] = []
-    for paths, skipped in _batches(folder, _SUFFIXES):
+    for paths, skipped in _batches(folder, tuple(formats_by_suffix())):
         chunk = fit(pa.table({"path": text_column(folder, paths)}), skipped, pattern)
         found |= len(chunk.rows) > 0
         misfits += chunk.skipped.get(NO_FIT, [])[: EXAMPLES - len(misfits)]
@@ -193,5 +192,5 @@ def _nothing_found(
     return (
         f"No file in {quote(folder)} can be opened as an image or array. "
         f"Left out: {others or 'nothing, the folder is empty'}. "
-        f"Extensions that are opened: {', '.join(EXTENSIONS)}."
+        f"Extensions that are opened: {', '.join(formats_by_suffix())}."
     )

@@ -26,7 +26,7 @@ from dfgen.manifest.sources.folder import Skipped, fit
 from dfgen.manifest.sources.inventory import read_inventory
 from dfgen.manifest.sources.pattern import Pattern
 from dfgen.manifest.sources.table import read_rows
-from dfgen.samples.pixels.headers import EXTENSIONS
+from dfgen.samples.pixels.formats import formats_by_suffix
 
 PATHS = ("path", "key", "file", "file_name", "filename")
 SIZES = ("bytes", "size", "size_bytes")
@@ -117,7 +117,7 @@ def _opened(files: pa.Table) -> tuple[pa.Table, Skipped]:
     """Return the files that a decoder opens, and the others by their extension."""
     paths, skipped = files["path"], Skipped(list)
     suffixes = pc.replace_substring_regex(paths, r"(?s)^.*?(\.[^./]*)?$", r"\1")
-    known = pc.is_in(pc.utf8_lower(suffixes), value_set=pa.array(list(EXTENSIONS)))
+    known = pc.is_in(pc.utf8_lower(suffixes), value_set=pa.array(list(formats_by_suffix())))
     hidden = pc.match_substring_regex(paths, r"(^|/)\.[^/]")
     opened = pc.and_not(known, hidden)
     others = [column.filter(pc.invert(opened)).to_pylist() for column in (paths, suffixes, hidden)]

@@ -1,7 +1,7 @@
 """Bytes: files as they are, and columns of bytes."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa

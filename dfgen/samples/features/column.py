@@ -102,4 +102,3 @@ class Column(Feature):
         except Exception as error:
             raise DecodeError(f"{what} raised {type(error).__name__}: {error}") from error
         fill(f"{what} returned an array that", array, out)
-

@@ -9,7 +9,8 @@ import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError
 from dfgen.samples.features.base import Feature, Spec, Values, Watch, naming_path, unwatched
-from dfgen.samples.pixels.decoding import CHANNELS, decode_reduced
+from dfgen.samples.pixels.decoding import decode_reduced
+from dfgen.samples.pixels.formats import CHANNELS, read_header
 from dfgen.samples.pixels.geometry import (
     RESIZE,
     STILL,
@@ -20,7 +21,6 @@ from dfgen.samples.pixels.geometry import (
     place,
     uncropped,
 )
-from dfgen.samples.pixels.headers import read_header
 from dfgen.samples.pixels.resizing import INTERPOLATIONS, reduction, resize
 from dfgen.samples.pixels.scaling import checked_scale, rescale
 from dfgen.samples.storage.files import Files
@@ -94,7 +94,7 @@ class Image(Feature):
     of_files: ClassVar[bool] = True
     has_channels: ClassVar[bool] = True
     has_geometry: ClassVar[bool] = True
-    fill_value: ClassVar[int] = 0
+    fill_value = 0
 
     def __post_init__(self) -> None:
         one_of("resize", self.resize, RESIZE)
@@ -175,12 +175,12 @@ class Image(Feature):
         return (self.spec,) if self.extra is None else (self.spec, telling[self.extra])
 
     @property
-    def keeps_sizes(self) -> bool:  # type: ignore[override]
+    def keeps_sizes(self) -> bool:
         """Whether every image keeps its own size."""
         return self.size is None
 
     @property
-    def is_random(self) -> bool:  # type: ignore[override]
+    def is_random(self) -> bool:
         """Whether chance has a part in it."""
         return self.crop == "random" or self.flip is not None
 

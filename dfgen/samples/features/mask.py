@@ -1,6 +1,5 @@
 """Mask: the class of every pixel of an image."""
 
-import io
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,21 +8,18 @@ from typing import Any, ClassVar
 
 import cv2
 import numpy as np
-import PIL.PngImagePlugin
 
 from dfgen.errors import ArgumentError, DecodeError, listed
 from dfgen.samples.features.base import Feature, Spec, Values, Watch, naming_path, unwatched
 from dfgen.samples.features.image import Image
-from dfgen.samples.pixels.decoding import BROKEN, decode, turn
+from dfgen.samples.pixels.decoding import decode_values
 from dfgen.samples.pixels.geometry import Geometry
-from dfgen.samples.pixels.headers import PILLOW, parse_header, sniff
 from dfgen.samples.pixels.resizing import resize
 from dfgen.samples.storage.files import Files
 from dfgen.system import one_of
 
 MASK_DTYPES = ("uint8", "int32")
 
-_READERS = {"png": PIL.PngImagePlugin.PngImageFile, **PILLOW}
 _UNSEEN = 0  # the code of what lies outside of an image; no colour and no value has it
 
 
@@ -119,17 +115,10 @@ class Mask(Feature):
 
     def _decode(self, data: bytes) -> Values:
         """Return classes, or the codes of what stands for them, (height, width, 1), upright."""
-        format = sniff(data[:16])
-        if format == "jpeg":
-            raise DecodeError(
-                "the mask is a JPEG, which does not keep the values of pixels: save masks as PNG"
-            )
-        if format not in _READERS:
-            raise DecodeError(f"the mask is a .{format} array, not an image: save masks as PNG")
         if self.palette is None or isinstance(self.palette[0][0], int):
-            levels = _levels(data, format)
+            levels = decode_values(data)
             return levels if self.palette is None else levels.astype(np.int32) + 1
-        return _codes(decode(data))
+        return _codes(decode_values(data, in_colours=True))
 
     def _copy(self, levels: Values, geometry: Geometry, out: Values) -> None:
         if levels.dtype == out.dtype:
@@ -168,40 +157,6 @@ class Mask(Feature):
         with naming_path(self, row):
             self.read(os.fspath(row[self.column]), out, Files(), unwatched, geometry)
         return out
-
-
-def _levels(data: bytes, format: str) -> Values:
-    """Return gray levels or indices of colours, (height, width, 1), upright."""
-    header = parse_header(io.BytesIO(data), format)
-    try:
-        levels = _gray(data) if format == "png" else None
-        levels = _indexed(data, format) if levels is None else levels
-    except DecodeError:
-        raise
-    except BROKEN as error:
-        raise DecodeError(f"broken {format} file: {error}") from error
-    return turn(levels[..., None], header.orientation)
-
-
-def _gray(data: bytes) -> Values | None:
-    """Return the levels of a gray PNG; fewer than 8 bits are stretched to 255, and undone here."""
-    bits, kind = data[24], data[25]
-    if kind != 0:
-        return None
-    levels: Values | None = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
-    if levels is None:
-        raise ValueError("truncated or damaged")
-    return levels if bits >= 8 else levels // (255 // (2**bits - 1))
-
-
-def _indexed(data: bytes, format: str) -> Values:
-    image = _READERS[format](io.BytesIO(data))
-    if image.mode not in ("L", "P", "1") and not image.mode.startswith("I"):
-        raise DecodeError(
-            f"the mask is in colours ({image.mode}), whose classes are not known: give palette="
-            "{(red, green, blue): class, ...}, or save it in gray levels"
-        )
-    return np.array(image, np.uint8) if image.mode == "1" else np.asarray(image)
 
 
 def _codes(pixels: Values) -> Values:

@@ -1,7 +1,7 @@
 """MultiLabel: lists of labels as vectors of zeros and ones."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt

@@ -4,7 +4,7 @@ Only Keras on TensorFlow gives models strings. Elsewhere they are for loops and 
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pyarrow as pa
 

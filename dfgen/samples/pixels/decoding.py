@@ -1,66 +1,29 @@
-"""Bytes to pixels: one decoder a format, fixed by DECODERS and the same on every machine.
+"""Bytes to pixels, by the one decoder that a format has: FORMATS says which, on every machine.
 
-The format is known by the first bytes, never by the name: a PNG called `x.jpg` is a PNG. A file
-that its decoder refuses is an error; no other decoder is tried.
+A file that its decoder refuses is an error; no other decoder is tried.
 """
 
 import io
 import math
-import struct
 from collections.abc import Callable
 from typing import Any
 
 import cv2
 import numpy as np
 import numpy.typing as npt
-import PIL.Image
 from PIL.Image import DecompressionBombError
 
 from dfgen.errors import DecodeError
-from dfgen.samples.pixels.headers import (
-    BITS_PER_SAMPLE,
-    EXTRA_SAMPLES,
-    PILLOW,
-    check_size,
-    parse_header,
-    sniff,
-    tiff_tags,
-)
+from dfgen.samples.pixels.formats import FORMATS, Format, parse_header, sniff
+from dfgen.samples.pixels.geometry import Pixels, Size
+from dfgen.samples.pixels.headers import check_size
 from dfgen.samples.storage.npy import whole_array
-
-Pixels = npt.NDArray[Any]
-
-CHANNELS = {"grayscale": 1, "rgb": 3, "rgba": 4}
-"""color_mode -> channels of the decoded image."""
-
-# (channels as OpenCV decodes them, color_mode) -> conversion. OpenCV's own order is BGR.
-_CONVERSIONS = {
-    (1, "rgb"): cv2.COLOR_GRAY2RGB, (1, "rgba"): cv2.COLOR_GRAY2RGBA,
-    (3, "rgb"): cv2.COLOR_BGR2RGB, (3, "rgba"): cv2.COLOR_BGR2RGBA,
-    (3, "grayscale"): cv2.COLOR_BGR2GRAY,
-    (4, "rgb"): cv2.COLOR_BGRA2RGB, (4, "rgba"): cv2.COLOR_BGRA2RGBA,
-    (4, "grayscale"): cv2.COLOR_BGRA2GRAY,
-}  # fmt: skip
-
-_AS_GRAY = cv2.IMREAD_GRAYSCALE | cv2.IMREAD_IGNORE_ORIENTATION
-_AS_RGB = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
-_REDUCED = {
-    1: 0,  # RGB or gray at 1/n: the names with COLOR in them mean BGR
-    2: cv2.IMREAD_REDUCED_GRAYSCALE_2,
-    4: cv2.IMREAD_REDUCED_GRAYSCALE_4,
-    8: cv2.IMREAD_REDUCED_GRAYSCALE_8,
-}
 
 # EXIF orientation -> how to flip, after transposing from 5 on: 0 top to bottom, 1 left to right
 _FLIPS = {2: 1, 3: -1, 4: 0, 6: 1, 7: -1, 8: 0}
 
-_PNG_START = struct.Struct(">16xII9xI4s")  # width, height; length and name of the second chunk
-_PNG_FRAME = 57  # bytes of a PNG beside those of its pixels, where these are in one chunk
-
 BROKEN = (cv2.error, OSError, ValueError, SyntaxError, EOFError, DecompressionBombError)
 """What decoders raise over broken files."""
-
-_PILLOW_MODES = {"grayscale": "L", "rgb": "RGB", "rgba": "RGBA"}
 
 
 def decode(data: bytes, color_mode: str = "rgb") -> Pixels:
@@ -88,8 +51,8 @@ def decode(data: bytes, color_mode: str = "rgb") -> Pixels:
 
 
 def decode_reduced(
-    data: bytes, color_mode: str, reduction: Callable[[tuple[int, int]], int]
-) -> tuple[Pixels, tuple[int, int], int]:
+    data: bytes, color_mode: str, reduction: Callable[[Size], int]
+) -> tuple[Pixels, Size, int]:
     """Decode one image as `decode`, a JPEG at 1/2, 1/4 or 1/8 of its size where that will do.
 
     Args:
@@ -104,20 +67,19 @@ def decode_reduced(
     Raises:
         DecodeError: the bytes are no image, or a broken one.
     """
-    format = sniff(data[:16])
-    if format not in DECODERS:
-        raise DecodeError(
-            f"this is a .{format} array, not an image: use dfgen.Array for this column"
-        )
-    size, orientation = _geometry(data, format)
-    reduced = reduction(size) if format == "jpeg" else 1
+    name = sniff(data[:16])
+    format = FORMATS[name]
+    if format.decode is None:
+        raise DecodeError(f"this is a .{name} array, not an image: use dfgen.Array for this column")
+    size, orientation = _geometry(data, name, format)
+    reduced = reduction(size) if format.reduces else 1
     try:
         if reduced > 1:
-            pixels = _direct(data, color_mode, reduced)
+            pixels = format.decode(data, color_mode, reduced)
         else:
-            pixels = DECODERS[format](data, color_mode)
+            pixels = format.decode(data, color_mode)
     except BROKEN as error:
-        raise DecodeError(f"broken {format} file: {getattr(error, 'err', error)}") from error
+        raise DecodeError(f"broken {name} file: {getattr(error, 'err', error)}") from error
     if orientation > 1:
         pixels = turn(pixels, orientation)
     return pixels, pixels.shape[:2] if reduced == 1 else size, reduced
@@ -139,88 +101,52 @@ def decode_array(data: bytes) -> npt.NDArray[Any]:
     return array.reshape(shape, order="F" if fortran else "C")
 
 
-def _with_opencv(data: bytes, color_mode: str) -> Pixels:
-    pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
-    if pixels is None:
-        raise ValueError("truncated or damaged")
-    if pixels.dtype == np.uint16:
-        pixels = cv2.convertScaleAbs(pixels, alpha=1 / 257)
-    elif pixels.dtype != np.uint8:
-        raise ValueError(f"pixels are {pixels.dtype}, expected 8 or 16 bits; use dfgen.Array")
-    channels = 1 if pixels.ndim == 2 else pixels.shape[2]
-    if (channels, color_mode) in _CONVERSIONS:
-        pixels = cv2.cvtColor(pixels, _CONVERSIONS[channels, color_mode])
-    return _with_channels(pixels, color_mode)
+def decode_values(data: bytes, in_colours: bool = False) -> Pixels:
+    """Decode a mask, whose pixels are values that stand for something.
+
+    Args:
+        data: the bytes of a whole file.
+        in_colours: whether the values are colours; else they are gray levels, or the indices of
+            indexed colours.
+
+    Returns:
+        Upright values of shape (height, width, 1), or uint8 colours (height, width, 3).
+
+    Raises:
+        DecodeError: the format does not keep values, or the bytes are broken.
+    """
+    name = sniff(data[:16])
+    format = FORMATS[name]
+    if format.decode is None:
+        raise DecodeError(f"the mask is a .{name} array, not an image: save masks as PNG")
+    if format.values is None:
+        raise DecodeError(
+            f"the mask is a {name.upper()}, which does not keep the values of pixels: save masks "
+            "as PNG"
+        )
+    if in_colours:
+        return decode(data)
+    header = parse_header(io.BytesIO(data), name)
+    try:
+        values = format.values(data)
+    except DecodeError:
+        raise
+    except BROKEN as error:
+        raise DecodeError(f"broken {name} file: {error}") from error
+    return turn(values[..., None], 1 if format.turns else header.orientation)
 
 
-def _direct(data: bytes, color_mode: str, reduced: int = 1) -> Pixels:
-    """8 bits a channel: the decoder itself can make the colours, and a JPEG smaller."""
-    flags = (_AS_GRAY if color_mode == "grayscale" else _AS_RGB) | _REDUCED[reduced]
-    pixels = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
-    if pixels is None:
-        raise ValueError("truncated or damaged")
-    if color_mode == "rgba":
-        pixels = cv2.cvtColor(pixels, cv2.COLOR_RGB2RGBA)
-    return _with_channels(pixels, color_mode)
-
-
-def _png(data: bytes, color_mode: str) -> Pixels:
-    """Bit depth stands at byte 24; OpenCV would cut 16 bits, and rounds gray in its own way."""
-    if color_mode == "rgb" and data[24] <= 8:
-        return _direct(data, color_mode)
-    return _with_opencv(data, color_mode)
-
-
-def _with_channels(pixels: Pixels, color_mode: str) -> Pixels:
-    """Give grayscale its channel."""
-    return pixels if pixels.ndim == 3 else pixels.reshape(*pixels.shape, CHANNELS[color_mode])
-
-
-def _with_pillow(data: bytes, color_mode: str) -> Pixels:
-    image: PIL.Image.Image = PILLOW[sniff(data[:16])](io.BytesIO(data))
-    if image.mode.startswith("I"):  # 16 bits, which Pillow would clip
-        image = PIL.Image.fromarray(np.round(np.asarray(image) / 257).astype(np.uint8))
-    return _with_channels(np.array(image.convert(_PILLOW_MODES[color_mode])), color_mode)
-
-
-def _tiff(data: bytes, color_mode: str) -> Pixels:
-    """OpenCV would multiply 8-bit colours by their alpha; Pillow would cut 16 bits."""
-    tags = tiff_tags(io.BytesIO(data))
-    if EXTRA_SAMPLES in tags and tags.get(BITS_PER_SAMPLE) == 8:
-        return _with_pillow(data, color_mode)
-    return _with_opencv(data, color_mode)
-
-
-DECODERS: dict[str, Callable[[bytes, str], Pixels]] = {
-    "jpeg": _direct,
-    "png": _png,
-    "webp": _with_opencv,
-    "bmp": _with_opencv,
-    "tiff": _tiff,
-    "pnm": _with_pillow,  # OpenCV ignores the maximum that a header gives
-    "gif": _with_pillow,  # OpenCV opens GIF only in newer versions
-}
-"""Format -> its decoder. OpenCV is twice as fast as Pillow where both open a format."""
-
-
-def _geometry(data: bytes, format: str) -> tuple[tuple[int, int], int]:
+def _geometry(data: bytes, name: str, format: Format) -> tuple[Size, int]:
     """Return (height, width), where a decoder asks for it, and the EXIF orientation still to apply.
 
-    Refuses images too large to decode. WebP and PNG without EXIF are spared most of their header:
-    5 % of the time of a WebP, 15 % of a small PNG.
+    Refuses images too large to decode.
     """
-    if format == "webp" and b"EXIF" not in data:
-        return (0, 0), 1  # no WebP is larger than MAX_PIXELS
-    if format == "png" and len(data) > _PNG_START.size:
-        width, height, length, name = _PNG_START.unpack_from(data)
-        alone = name == b"IDAT" and length == len(data) - _PNG_FRAME
-        if alone or b"eXIf" not in data:
-            check_size(width, height)
-            return (height, width), 1
-    header = parse_header(io.BytesIO(data), format)
-    if format == "tiff":  # both TIFF decoders turn by themselves
-        return header.size, 1
-    return header.size, header.orientation
+    size = format.glance(data) if format.glance is not None else None
+    if size is not None:
+        check_size(size[1], size[0])
+        return size, 1
+    header = parse_header(io.BytesIO(data), name)
+    return header.size, 1 if format.turns else header.orientation
 
 
 def turn(pixels: Pixels, orientation: int) -> Pixels:

@@ -10,6 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 Size = tuple[int, int]
+"""(height, width)."""
+
+Pixels = npt.NDArray[Any]
+"""Of shape (height, width, channels)."""
+
+Corners = npt.NDArray[Any]
+"""Boxes as xyxy, of shape (boxes, 4)."""
 
 RESIZE = ("stretch", "crop", "pad", "crop_or_pad")
 
@@ -117,15 +124,13 @@ def before_resizing(cropped: Geometry, image: Size) -> Geometry:
     return cropped._replace(image=image, source=Box(0, 0, *image), target=target)
 
 
-def move(
-    boxes: npt.NDArray[Any], geometry: Geometry
-) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+def move(boxes: Corners, geometry: Geometry) -> tuple[Corners, npt.NDArray[np.bool_]]:
     """Return the boxes as they stand in the array, clipped to what is seen, and which are left.
 
     Boxes without any area there are not left, as in `keras.utils.bounding_boxes`.
 
     Args:
-        boxes: xyxy in pixels of the upright image, shape (boxes, 4).
+        boxes: in pixels of the upright image.
         geometry: of the image.
     """
     _, source, target, size, flip = geometry
@@ -138,7 +143,7 @@ def move(
     return moved, np.all(moved[:, :2] < moved[:, 2:], axis=1)
 
 
-def _clip(boxes: npt.NDArray[Any], size: Size) -> npt.NDArray[Any]:
+def _clip(boxes: Corners, size: Size) -> Corners:
     return np.clip(boxes, 0, [size[1], size[0]] * 2)
 
 

@@ -1,4 +1,4 @@
-"""What a file says of itself: its format by the first bytes, its size and orientation.
+"""What a file says of itself before it is decoded: its size, channels and orientation.
 
 JPEG, PNG and TIFF headers are read here: every decode asks for them, so they must be quick, and a
 broken EXIF block must give no warning. Pillow reads the others.
@@ -10,37 +10,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import IO
 
-import PIL.BmpImagePlugin
-import PIL.GifImagePlugin
 import PIL.Image
 import PIL.ImageFile
-import PIL.PpmImagePlugin
-import PIL.TiffImagePlugin
-import PIL.WebPImagePlugin
 
-from dfgen.errors import DecodeError, unreadable
+from dfgen.errors import DecodeError
 from dfgen.samples.storage.npy import array_header
-
-EXTENSIONS: dict[str, str] = {
-    ".jpg": "jpeg", ".jpeg": "jpeg", ".jpe": "jpeg", ".jfif": "jpeg",
-    ".png": "png", ".webp": "webp", ".bmp": "bmp", ".gif": "gif",
-    ".tif": "tiff", ".tiff": "tiff",
-    ".ppm": "pnm", ".pgm": "pnm", ".pbm": "pnm", ".pnm": "pnm",
-    ".npy": "npy",
-}  # fmt: skip
-"""Suffix, in lower case -> the format it promises."""
 
 MAX_PIXELS = 2**28
 """The largest image that is decoded, 16384 x 16384: 0.8 GB as RGB. A tiny file can claim it."""
 
-PILLOW: dict[str, Callable[[IO[bytes]], PIL.ImageFile.ImageFile]] = {
-    "webp": PIL.WebPImagePlugin.WebPImageFile,
-    "bmp": PIL.BmpImagePlugin.BmpImageFile,
-    "tiff": PIL.TiffImagePlugin.TiffImageFile,
-    "pnm": PIL.PpmImagePlugin.PpmImageFile,
-    "gif": PIL.GifImagePlugin.GifImageFile,
-}
-"""Format -> Pillow's reader. `PIL.Image.open` would try others, and warns of large images."""
+Opener = Callable[[IO[bytes]], PIL.ImageFile.ImageFile]
+"""A reader of Pillow. `PIL.Image.open` would try all of them, and warns of large images."""
 
 BITS_PER_SAMPLE, EXTRA_SAMPLES = 0x0102, 0x0152
 _WIDTH, _HEIGHT, _PHOTOMETRIC = 0x0100, 0x0101, 0x0106
@@ -69,78 +49,6 @@ class Header:
         """(height, width) of the image when it is turned upright."""
         size = (self.height or 0, self.width or 0)
         return size[::-1] if self.orientation >= 5 else size
-
-
-def sniff(head: bytes) -> str:
-    """Return the format that the first 16 bytes of a file announce.
-
-    Raises:
-        DecodeError: no decoder knows them.
-    """
-    if head.startswith(b"\xff\xd8\xff"):
-        return "jpeg"
-    if head.startswith(b"\x89PNG\r\n\x1a\n"):
-        return "png"
-    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
-        return "webp"
-    if head.startswith((b"GIF87a", b"GIF89a")):
-        return "gif"
-    if head.startswith((b"II*\0", b"MM\0*")):
-        return "tiff"
-    if head.startswith(b"\x93NUMPY"):
-        return "npy"
-    if head.startswith(b"\x89HDF\r\n\x1a\n"):
-        return "hdf5"
-    if head[:1] == b"P" and head[1:2] in (b"1", b"2", b"3", b"4", b"5", b"6") and (
-        head[2:3].isspace()
-    ):  # fmt: skip
-        return "pnm"
-    if head.startswith(b"BM"):
-        return "bmp"
-    raise DecodeError(
-        f"not an image or array that dfgen opens: the file begins with {head[:8]!r}. "
-        f"Formats: {', '.join(sorted(set(EXTENSIONS.values())))}"
-    )
-
-
-def read_header(path: str) -> Header:
-    """Read what a file says of itself, without decoding it.
-
-    Raises:
-        MissingFileError: there is no such file.
-        DecodeError: it is empty, no decoder knows it, or its header is broken.
-    """
-    try:
-        with open(path, "rb") as file:
-            head = file.read(16)
-            if not head:
-                raise DecodeError("the file is empty (0 bytes)")
-            return parse_header(file, sniff(head))
-    except DecodeError:
-        raise
-    except (OSError, ValueError) as error:
-        raise unreadable(error) from error
-
-
-def parse_header(file: IO[bytes], format: str) -> Header:
-    """Read the header of an open file whose format is known.
-
-    Raises:
-        DecodeError: the header is broken, or promises more than MAX_PIXELS.
-    """
-    file.seek(0)
-    if format == "npy":
-        array_header(file)
-    if format in ("npy", "hdf5"):
-        return Header(format)
-    try:
-        header = {"jpeg": _jpeg, "png": _png, "tiff": _tiff}.get(format, _pillow)(file, format)
-    except (struct.error, KeyError) as error:
-        raise DecodeError(f"broken {format} header: cut short, or not {format} at all") from error
-    except (OSError, ValueError, SyntaxError, PIL.Image.DecompressionBombError) as error:
-        raise DecodeError(f"broken {format} header: {error}") from error
-    check_size(header.width or 0, header.height or 0)
-    return header
 
 
 def check_size(width: int, height: int) -> None:
@@ -176,7 +84,7 @@ def tiff_tags(file: IO[bytes]) -> dict[int, int]:
     return tags
 
 
-def _jpeg(file: IO[bytes], format: str) -> Header:
+def jpeg_header(file: IO[bytes], format: str) -> Header:
     """Walk the segments up to the frame (ITU-T T.81, annex B)."""
     exif = b""
     file.seek(2)
@@ -200,7 +108,7 @@ def _jpeg(file: IO[bytes], format: str) -> Header:
     raise ValueError("it ends before the image begins")
 
 
-def _png(file: IO[bytes], format: str) -> Header:
+def png_header(file: IO[bytes], format: str) -> Header:
     """Walk the chunks up to the pixels (PNG, third edition, section 5)."""
     file.seek(16)
     width, height, _, color = struct.unpack(">IIBB3x", file.read(13))
@@ -218,17 +126,30 @@ def _png(file: IO[bytes], format: str) -> Header:
         file.seek(length, io.SEEK_CUR)
 
 
-def _tiff(file: IO[bytes], format: str) -> Header:
+def tiff_header(file: IO[bytes], format: str) -> Header:
+    """Read the first directory."""
     tags = tiff_tags(file)
     channels = 3 if tags.get(_PHOTOMETRIC) == 3 else tags.get(_SAMPLES_PER_PIXEL, 1)
     orientation = _known(tags.get(_ORIENTATION, 1))
     return Header(format, tags[_WIDTH], tags[_HEIGHT], channels, orientation)
 
 
-def _pillow(file: IO[bytes], format: str) -> Header:
-    image = PILLOW[format](file)
+def pillow_header(opener: Opener, file: IO[bytes], format: str) -> Header:
+    """Have Pillow read a header."""
+    image = opener(file)
     orientation = _orientation(image.info.get("exif", b""))
     return Header(format, *image.size, _channels(image), orientation)
+
+
+def npy_header(file: IO[bytes], format: str) -> Header:
+    """Check that the header of an array can be read."""
+    array_header(file)
+    return Header(format)
+
+
+def hdf5_header(file: IO[bytes], format: str) -> Header:
+    """Read nothing: an HDF5 file says of its arrays only where it is opened as a whole."""
+    return Header(format)
 
 
 def _channels(image: PIL.Image.Image) -> int:

@@ -5,16 +5,14 @@ benchmarks/bench_decode.py measures speed and distance from Pillow, beside what 
 
 import math
 from functools import reduce
-from typing import Any
 
 import cv2
 import numpy as np
-import numpy.typing as npt
 
-from dfgen.samples.pixels.geometry import Geometry
+from dfgen.samples.pixels.geometry import Geometry, Pixels
 
-Pixels = npt.NDArray[Any]
-Size = tuple[float, float]
+Lengths = tuple[float, float]
+"""Height and width, which need not be whole pixels of an image that was decoded smaller."""
 
 INTERPOLATIONS = {
     "bilinear": cv2.INTER_LINEAR,
@@ -108,7 +106,9 @@ def _hidden(start: int, seen: slice) -> slice:
     return slice(seen.start - start, seen.stop - start)
 
 
-def _sample(pixels: Pixels, size: Size, out: Pixels, interpolation: str, antialias: bool) -> None:
+def _sample(
+    pixels: Pixels, size: Lengths, out: Pixels, interpolation: str, antialias: bool
+) -> None:
     """Fill all of `out` with `size` of the pixels."""
     if pixels.shape == out.shape:
         out[...] = pixels
@@ -122,7 +122,9 @@ def _sample(pixels: Pixels, size: Size, out: Pixels, interpolation: str, antiali
         out[...] = resized.reshape(*resized.shape[:2], -1)[: out.shape[0], : out.shape[1]]
 
 
-def _without_detail(pixels: Pixels, size: Size, shape: tuple[int, ...]) -> tuple[Pixels, Size]:
+def _without_detail(
+    pixels: Pixels, size: Lengths, shape: tuple[int, ...]
+) -> tuple[Pixels, Lengths]:
     """Take away what sampling at the new size would alias."""
     scales = size[0] / shape[0], size[1] / shape[1]
     down, across = (max(1, int(scale / _MARGIN_OF_BLOCKS)) for scale in scales)
