@@ -106,7 +106,7 @@ def test_categorical_text():
 )  # fmt: skip
 def test_columns_that_cannot_be(feature, column, message):
     with pytest.raises(ManifestError) as error:
-        feature.encode(column)
+        feature.bind({feature.column: column})
     assert str(error.value) == message
 
 
