@@ -14,8 +14,8 @@ from corpus import photographs
 from measure import Findings, Rates, Verdict, alternate, finish
 
 import dfgen
-from dfgen.loading.metrics import Watch
-from dfgen.loading.workers.chunks import Chunk, Maker
+from dfgen.loading.metrics import Stopwatch
+from dfgen.loading.workers.chunks import Chunk, ChunkMaker
 from dfgen.samples.pixels.decoding import prepare_worker
 
 SIZE, LOAD_SIZE = (224, 224), (256, 256)
@@ -95,7 +95,7 @@ def filled(frame: pd.DataFrame, x: object, y: object = None) -> Callable[[], int
     sequence = dfgen.Sequence(frame, x, y, label_mode=mode, workers=0)
     reader = sequence._loader.reader
     out = {name: np.empty((16, *spec.shape), spec.dtype) for name, spec in reader.specs.items()}
-    maker, watch = Maker(reader, seed=0, skip=False), Watch()
+    maker, watch = ChunkMaker(reader, seed=0, skip=False), Stopwatch()
     batches = np.arange(len(frame)).reshape(-1, 16)
     chunks = cycle([Chunk(0, rows, np.zeros_like(rows)) for rows in batches])
 

@@ -13,7 +13,7 @@ from measure import Findings, Verdict, finish, in_new_process
 
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.row_order import RowOrder
-from dfgen.loading.receipts import Handed, Ledger, Order
+from dfgen.loading.receipts import DueRows, Handed, Ledger
 from dfgen.loading.state import Place
 
 ROUNDS = 7
@@ -52,11 +52,11 @@ def timed(work: Callable[[], object]) -> float:
 def receipt_seconds() -> float:
     """Return the seconds that the receipt of one batch takes, its share of the order included."""
     ids = np.arange(ROWS) + 100_000
-    order = Order(Plan(ROWS, BATCH), RowOrder(ROWS, 0), ids)
+    order = DueRows(Plan(ROWS, BATCH), RowOrder(ROWS, 0), ids)
     batches = [Handed(0.0, (0, step), order.batch(0, step)[1]) for step in range(ROWS // BATCH)]
 
     def epoch() -> None:
-        ledger = Ledger(Order(Plan(ROWS, BATCH), RowOrder(ROWS, 0), ids), Place(), "taken")
+        ledger = Ledger(DueRows(Plan(ROWS, BATCH), RowOrder(ROWS, 0), ids), Place(), "taken")
         for batch in batches:
             ledger.take(batch)
 
@@ -74,7 +74,7 @@ def open_seconds(step: int) -> float:
     """Return the seconds until the rows of a step of a huge epoch are known and counted."""
 
     def first_batch() -> None:
-        order = Order(Plan(MANY, BATCH), RowOrder(MANY, 0), Ids())  # type: ignore[arg-type]
+        order = DueRows(Plan(MANY, BATCH), RowOrder(MANY, 0), Ids())  # type: ignore[arg-type]
         ledger = Ledger(order, Place(0, step), "taken")
         ledger.take(Handed(0.0, (0, step), order.batch(0, step)[1]))
 

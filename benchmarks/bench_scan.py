@@ -9,7 +9,7 @@ from corpus import large_photographs, photographs, small_images, tree
 from measure import THREADS, Findings, Verdict, alternate, finish
 
 from dfgen.manifest.building.facts import read_facts
-from dfgen.manifest.sources.folder import read_files
+from dfgen.manifest.sources.file_tree import read_files
 
 
 def main() -> Findings:

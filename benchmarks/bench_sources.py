@@ -11,7 +11,7 @@ from measure import Findings, Verdict, alternate, finish, in_new_process
 
 import dfgen
 from dfgen.manifest.building.facts import stat_files
-from dfgen.manifest.sources.folder import read_files
+from dfgen.manifest.sources.file_tree import read_files
 from dfgen.manifest.sources.voc import read_voc
 
 PATTERN = "{kind}/{id}.png"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dfgen.manifest.diff import diff as diff
     from dfgen.manifest.io import read_manifest as read_manifest
     from dfgen.manifest.io import write_manifest as write_manifest
-    from dfgen.manifest.resplit import split as split
+    from dfgen.manifest.split_manifest import split as split
     from dfgen.manifest.verify import verify as verify
     from dfgen.samples.albumentations import albumentations as albumentations
     from dfgen.samples.features import Array as Array
@@ -50,7 +50,7 @@ _HOME = {
     "build_manifest": "dfgen.manifest.building.build",
     "diff": "dfgen.manifest.diff",
     "read_manifest": "dfgen.manifest.io",
-    "split": "dfgen.manifest.resplit",
+    "split": "dfgen.manifest.split_manifest",
     "verify": "dfgen.manifest.verify",
     "write_manifest": "dfgen.manifest.io",
 }

@@ -1,4 +1,4 @@
-"""The command line: one function a command, each a thin layer over the function of the same name.
+"""The command line: one function a command, each a thin layer over the function of its name.
 
 Imports that cost time stand inside the functions, so that `dfgen --help` answers at once.
 """
@@ -13,8 +13,9 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from dfgen.commands.build_manifest import build_manifest
-from dfgen.commands.manifests import diff, recipe, split, verify
+from dfgen import __version__
+from dfgen.commands.build_manifest import BuildCommand, build_command
+from dfgen.commands.manifests import diff_command, recipe_command, split_command, verify_command
 from dfgen.errors import ArgumentError, DfgenError
 
 COMPARING = ("diff", "verify")
@@ -37,20 +38,31 @@ app = typer.Typer(
 )
 
 
+def _show_version(asked: bool) -> None:
+    if asked:
+        print(f"dfgen {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def main() -> None:
+def _feed(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Say the version."),
+    ] = False,
+) -> None:
     """Feed Keras models from a table of files."""
 
 
-app.command("build-manifest")(build_manifest)
-app.command()(verify)
-app.command()(diff)
-app.command()(split)
-app.command()(recipe)
+app.command("build-manifest", cls=BuildCommand)(build_command)
+app.command("verify")(verify_command)
+app.command("diff")(diff_command)
+app.command("split")(split_command)
+app.command("recipe")(recipe_command)
 
 
-@app.command()
-def demo(
+@app.command("demo")
+def demo_command(
     keep: Annotated[
         str | None,
         typer.Option(help="Folder for the files. Default: a temporary one.", metavar="DIR"),
@@ -65,8 +77,8 @@ def demo(
         raise typer.Exit(1)
 
 
-@app.command()
-def bench(
+@app.command("bench")
+def bench_command(
     manifest: Annotated[str, typer.Argument(help="The manifest to measure.", metavar="M.parquet")],
     rows: Annotated[
         int | None, typer.Option(help="Rows, chosen at random. Default: a second of decoding.")
@@ -100,10 +112,10 @@ def bench(
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     with _silence():  # while it loads, TensorFlow logs at any level
         from dfgen.bench import report
-        from dfgen.bench.run import bench as run
+        from dfgen.bench.run import bench
 
     report.check_outputs(png, json_file)
-    result = run(
+    result = bench(
         manifest,
         rows=rows,
         image_size=size,
@@ -138,5 +150,5 @@ def _image_size(text: str) -> tuple[int, int]:
     try:
         height, width = map(int, text.split(","))
     except ValueError:
-        raise ArgumentError(f"--image-size {text}: expected H,W, as in 224,224.") from None
+        raise ArgumentError(f"--image-size {text}: expected H,W, as in 224,224") from None
     return height, width

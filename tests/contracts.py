@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from dfgen.errors import DecodeError, DfgenError
-from dfgen.manifest.sources.chunk import Chunk
+from dfgen.manifest.sources.source import RowGroup
 
 
 class SourceContract:
@@ -19,7 +19,7 @@ class SourceContract:
 
     expected: list[dict]
 
-    def source(self, *arguments) -> Iterator[Chunk]:
+    def source(self, *arguments) -> Iterator[RowGroup]:
         raise NotImplementedError
 
     def make(self, folder) -> tuple:

@@ -165,6 +165,34 @@ def test_a_sequence_that_drew_its_seed_goes_on_with_it(tmp_path):
     assert_same_weights(model, fit(tmp_path, sequence=make_sequence(seed=first.seed))[0])
 
 
+def test_numbers_drawn_without_a_seed_go_on_where_they_were(tmp_path):
+    class Shake(keras.callbacks.Callback):
+        """Draws from Keras's own generator, and on torch from torch's."""
+
+        def on_train_batch_begin(self, batch, logs=None):
+            rate = keras.random.uniform((), 0.001, 0.002)
+            if keras.backend.backend() == "torch":
+                import torch
+
+                rate = rate + torch.rand(()) / 1000
+            self.model.optimizer.learning_rate = rate
+
+    def run(folder, place=None):
+        sequence, model = make_sequence(), make_model(run_eagerly=EAGERLY)
+        stopper = [Stopper(sequence, place)] if place else []
+        callbacks = [Shake(), dfgen.BackupAndRestore(folder, sequence, save_freq=1), *stopper]
+        model.fit(sequence, epochs=2, verbose=0, callbacks=callbacks)
+        return model
+
+    keras.utils.clear_session()  # which forgets Keras's generator
+    whole = run(tmp_path / "a")
+    keras.utils.clear_session()
+    with pytest.raises(Stopped):
+        run(tmp_path / "b", ("step", 1, 5))
+    keras.random.uniform(())  # in another process it would not be where it was either
+    assert_same_weights(run(tmp_path / "b"), whole)
+
+
 def test_a_learning_rate_set_at_the_end_of_an_epoch_is_kept(tmp_path):
     class Halve(keras.callbacks.Callback):
         def on_epoch_end(self, epoch, logs=None):
@@ -360,9 +388,9 @@ def test_a_backup_of_another_model_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"seed": 4}, "The state was saved with seed=3, this training has seed=4"),
-        ({"batch_size": 5}, "The state was saved with batch_size=4, this training has batch_size="),
-        ({"rows": 44}, "The state was saved with rows=45, this training has rows=44"),
+        ({"seed": 4}, "the state was saved with seed=3, this training has seed=4"),
+        ({"batch_size": 5}, "the state was saved with batch_size=4, this training has batch_size="),
+        ({"rows": 44}, "the state was saved with rows=45, this training has rows=44"),
     ],
 )
 def test_a_backup_of_another_sequence_is_refused(tmp_path, options, message):

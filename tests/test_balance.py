@@ -11,8 +11,9 @@ from watching import watcher
 
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError
+from dfgen.loading.generators import sample_rng
 from dfgen.loading.order.balance import balance_of
-from dfgen.loading.order.permutation import permutation, sample_rng
+from dfgen.loading.order.permutation import permutation
 from dfgen.loading.order.row_order import RowOrder
 
 CLASSES = st.lists(st.integers(0, 6), min_size=1, max_size=120)
@@ -230,10 +231,10 @@ def test_the_state_of_another_balance_is_refused(skewed):
     state = sequence(manifest).state_dict()
     assert state["balance"].startswith("label ")
     for other in (None, "other"):
-        with pytest.raises(ArgumentError, match="The state was saved with balance='label "):
+        with pytest.raises(ArgumentError, match="the state was saved with balance='label "):
             sequence(manifest, balance=other).load_state_dict(state)
     changed = manifest.assign(label=manifest["label"].to_numpy()[::-1])
-    with pytest.raises(ArgumentError, match="The state was saved with balance='label "):
+    with pytest.raises(ArgumentError, match="the state was saved with balance='label "):
         sequence(changed.astype({"label": "category"})).load_state_dict(state)
 
 

@@ -81,7 +81,7 @@ def test_an_error_is_one_message_and_exit_code_1(data):
     assert done.stderr == f'dfgen: There is no folder "nowhere". Looked in {data}.\n'
     done = run("build-manifest", "imgs", "--out", "m.parquet", "--split", "train")
     assert done.returncode == 1
-    assert done.stderr == "dfgen: --split train: expected NAME=SHARE, as in train=0.8.\n"
+    assert done.stderr == "dfgen: --split train: expected NAME=SHARE, as in train=0.8\n"
 
 
 def test_help_is_light():
@@ -156,10 +156,10 @@ def test_the_summary_as_json_is_for_scripts(data):
     ("arguments", "message"),
     [
         (["--coco", "train=a.json", "--coco", "b.json"],
-         "dfgen: --coco b.json: the others name a split. Name that of all.\n"),
+         "dfgen: --coco b.json: the others name a split. Name that of all\n"),
         (["--voc", "xml", "--images", "imgs", "--class-names", "x.txt"],
          "dfgen: --class-names x.txt cannot be read: [Errno 2] No such file or directory: "
-         "'x.txt'.\n"),
+         "'x.txt'\n"),
     ],
 )  # fmt: skip
 def test_options_that_cannot_be_are_refused(data, arguments, message):

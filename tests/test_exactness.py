@@ -97,6 +97,33 @@ def test_repeat_goes_on_over_epochs_and_over_fits(frame):
     assert seq.epoch == 2
 
 
+def test_fit_after_one_on_repeat_begins_the_epoch_that_was_left_anew(frame):
+    model, seq = watcher(), sequence(frame, 46)
+    model.fit(seq.repeat(), steps_per_epoch=5, epochs=1, verbose=0)
+    assert seq.progress.place.step == 5
+    model.fit(seq, epochs=2, verbose=0)
+    assert model.seen() == order(46, 0)[: 5 * 4] + orders(46, range(2))
+    assert seq.epoch == 2
+
+
+def test_a_loop_of_ones_own_may_be_called_fit(frame):
+    first, seq, rows = sequence(frame, 46), sequence(frame, 46), []
+    for _ in zip(range(3), first, strict=False):
+        pass
+    seq.load_state_dict(first.state_dict())
+
+    def fit():
+        for _ in range(2):
+            seq.on_epoch_begin()
+            for x, _ in seq:
+                rows.extend(x[:, 0, 0, 0].tolist())
+            seq.on_epoch_end()
+
+    fit()
+    assert rows == orders(46, range(2))[3 * 4 :]
+    assert (seq.epoch, seq.receipt.rows, seq.receipt.missing) == (2, 46, 0)
+
+
 def test_steps_per_epoch_short_of_the_length_goes_on_within_one_fit(frame):
     model, seq = watcher(), sequence(frame, 48)
     model.fit(seq, steps_per_epoch=6, epochs=4, verbose=0)

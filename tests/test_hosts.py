@@ -315,7 +315,8 @@ class TestElastic:
             for step in range(len(plan)):
                 batch = made.result(made.start(0, step, plan))
                 assert len(batch.rows) == each
-                assert batch.padding == (batch.weights == 0).sum()
+                real = int(np.clip(n - step * batch_size - plan.shard[0] * each, 0, each))
+                assert (batch.weights > 0).tolist() == [True] * real + [False] * (each - real)
                 np.add.at(total, batch.rows, batch.weights)
         places = len(plans[0]) * batch_size
         assert np.allclose(total, places / n)
@@ -350,6 +351,15 @@ def test_rows_that_cannot_be_read_count_apart_from_what_fills_a_batch():
     assert last.rows.tolist() == [36, 37, 38, 39, 0, 1]
     weight = 48 / 40 * 4 / 3  # of four places for three rows
     assert last.weights.tolist() == pytest.approx([weight, weight, 0, weight, 0, 0])
+
+
+def test_padding_weighs_nothing_where_rows_have_weights_of_their_own():
+    own = np.arange(1, 41, dtype=np.float32)
+    made = loader(40, (0, 2), shuffle=False, weights=own)
+    last = made.result(made.start(0, 3, Plan(40, 12, (0, 2), "pad")))
+    assert last.rows.tolist() == [36, 37, 38, 39, 0, 1]
+    assert last.weights.tolist() == pytest.approx([*(own[36:] * 48 / 40), 0, 0])
+    assert last.padding == 2
 
 
 class TestOneOfSeveral:
@@ -518,7 +528,7 @@ class TestShard:
             ((-1, 3), "index in shard=(index, count)=-1 is not a whole number from 0 to 2"),
             ((0, 0), "count in shard=(index, count)=0 is not a whole number of 1 or more"),
             ((0, 1.5), "count in shard=(index, count)=1.5 is not a whole number of 1 or more"),
-            ((0, 5), "batch_size=12 cannot be split over 5 hosts: expected a multiple of 5."),
+            ((0, 5), "batch_size=12 cannot be split over 5 hosts: expected a multiple of 5"),
             (
                 2,
                 'shard must be (index, count), such as (0, 4) on the first of 4, "auto" or None, '

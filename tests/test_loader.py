@@ -15,7 +15,7 @@ from dfgen.errors import ArgumentError, DfgenError
 from dfgen.loading.buffers import Buffers
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.permutation import permutation
-from dfgen.loading.workers.threads import Here, Threads
+from dfgen.loading.workers.threads import Threads, ThreadWorker
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features import Number, Spec
 from dfgen.samples.reader import SampleReader
@@ -44,13 +44,13 @@ def test_a_batch_of_the_last_epoch_of_a_long_run_costs_no_earlier_one():
 
 def chunks_of_batches(monkeypatch, batches, **options):
     """The rows of the chunks that some batches of a stream were made of, by batch."""
-    made, fill = [], Here.fill
+    made, fill = [], ThreadWorker.fill
 
     def noted(worker, chunk, arrays, cancelled):
         made.append(chunk.rows)
         return fill(worker, chunk, arrays, cancelled)
 
-    monkeypatch.setattr(Here, "fill", noted)
+    monkeypatch.setattr(ThreadWorker, "fill", noted)
     with contextlib.closing(loader(10_000, shuffle=False, **options)) as found:
         stream = found.stream(0)
         for _ in range(batches):
@@ -131,7 +131,7 @@ def test_batches_that_nobody_wants_any_more_are_not_made():
 
 
 def test_threads_run_every_task_in_order_and_end_when_closed():
-    done, threads = [], Threads(1, lambda: Here(None))
+    done, threads = [], Threads(1, lambda: ThreadWorker(None))
     for number in range(100):
         threads.submit(lambda worker, number=number: done.append(number))
     ended = threading.Event()

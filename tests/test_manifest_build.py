@@ -8,7 +8,7 @@ from PIL import Image
 import dfgen
 from dfgen.errors import ArgumentError, DfgenError, ManifestError, WriteError
 from dfgen.manifest.building.pipeline import build
-from dfgen.manifest.building.recipe import Recipe
+from dfgen.manifest.building.recipe import make_recipe
 from dfgen.manifest.building.summary import summarize
 
 KINDS = ("cat", "dog")
@@ -49,7 +49,7 @@ def refused(error, *arguments, **options):
 
 
 def summary(**options):
-    return summarize(*build(Recipe(**options)))
+    return summarize(*build(make_recipe(options)))
 
 
 def test_a_folder_alone_has_paths_as_ids(data):
@@ -358,32 +358,32 @@ def test_columns_that_do_not_exist_are_named_with_the_nearest(data):
     [
         (
             {},
-            "Nothing to build from: give a folder of files, or a table that names them with "
-            "labels= and path_column= (--labels TABLE --path-column COLUMN).",
+            "nothing to build from: give a folder of files, or a table that names them with "
+            "labels= and path_column= (--labels TABLE --path-column COLUMN)",
         ),
         (
             {"source": "imgs", "labels": "l.csv"},
             "labels= needs on= (--on): which part of a file's path is the key of which column of "
             "the table. FIELD=COLUMN, where FIELD is a field of the pattern, name, stem or "
-            "relpath.",
+            "relpath",
         ),
         (
             {"source": "imgs", "on": "id"},
-            "on= (--on) joins the files of a folder with labels= (--labels): give both.",
+            "on= (--on) joins the files of a folder with labels= (--labels): give both",
         ),
         (
             {"source": "imgs", "labels": "l.csv", "path_column": "file"},
             "path_column= is for a table that names its files itself: leave the folder out, and "
-            "say with root= (--root) where relative paths start.",
+            "say with root= (--root) where relative paths start",
         ),
         (
             {"labels": "l.csv", "path_column": "file", "pattern": "{id}.png"},
-            "pattern= (--pattern) is for the files of a folder: give the folder.",
+            "pattern= (--pattern) goes with source= or listing=: give that, or leave pattern= out",
         ),
         (
             {"source": "imgs", "stratify": "kind"},
             "stratify= and group= say how to split: give split=, as in "
-            '{"train": 0.8, "val": 0.2} (--split train=0.8 --split val=0.2).',
+            '{"train": 0.8, "val": 0.2} (--split train=0.8 --split val=0.2)',
         ),
         (
             {"source": "imgs", "unmatched": "dorp"},

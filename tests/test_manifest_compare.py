@@ -204,6 +204,15 @@ def test_the_corrected_manifest_has_the_same_rows_and_the_facts_of_the_disk(chan
     assert findings(dfgen.verify(changed / "m.parquet")) == {"new": [9]}
 
 
+def test_a_column_of_digests_is_the_users_own_and_stays_as_it_is(changed):
+    frame = dfgen.read_manifest(changed / "m.parquet")
+    frame["digest"] = [f"{row:032x}" for row in frame["id"]]
+    dfgen.write_manifest(frame, changed / "m.parquet")
+    dfgen.verify(changed / "m.parquet", write=True)
+    after = dfgen.read_manifest(changed / "m.parquet").set_index("id")["digest"]
+    assert after.to_dict() == {row: f"{row:032x}" for row in frame["id"]}
+
+
 def test_a_file_that_comes_back_is_found_and_mended(data):
     path = data / "imgs/cat/0.png"
     os.rename(path, data / "aside")
@@ -359,5 +368,5 @@ def test_a_recipe_comes_out_of_a_manifest_and_builds_it_again(data):
     done = run("build-manifest", data / "imgs")
     assert done.returncode == 1
     assert done.stderr == (
-        "dfgen: Say with --out where to write the manifest, as in --out pets.parquet.\n"
+        "dfgen: say with --out where to write the manifest, as in --out pets.parquet\n"
     )

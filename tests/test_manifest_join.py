@@ -4,7 +4,7 @@ import pytest
 
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.manifest.building.join import join, split_on
-from dfgen.manifest.sources.pattern import parse_pattern
+from dfgen.manifest.sources.path_pattern import parse_pattern
 
 GO_ON = (
     'Or go on with unmatched="keep" (missing labels, rows with a problem) or "drop" '

@@ -6,11 +6,10 @@ from contracts import SourceContract
 
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError
-from dfgen.manifest.sources import SOURCES
-from dfgen.manifest.sources import folder as files
-from dfgen.manifest.sources.folder import read_files
-from dfgen.manifest.sources.pattern import parse_pattern
-from dfgen.manifest.sources.table import read_rows
+from dfgen.manifest.sources import SOURCES, file_tree
+from dfgen.manifest.sources.file_tree import read_files
+from dfgen.manifest.sources.label_table import read_rows
+from dfgen.manifest.sources.path_pattern import parse_pattern
 
 
 def touch(folder, *paths):
@@ -31,7 +30,7 @@ class TestFiles(SourceContract):
     ]
 
     def source(self, *arguments):
-        return SOURCES["files"](*arguments)
+        return SOURCES["source"].read(*arguments)
 
     def make(self, folder):
         return (touch(folder, *(row["path"] for row in self.expected)),)
@@ -59,7 +58,7 @@ class TestTableOfCsv(SourceContract):
     ]
 
     def source(self, *arguments):
-        return SOURCES["table"](*arguments)
+        return read_rows(*arguments)
 
     def make(self, folder):
         path = f"{folder}/labels{self.suffix}"
@@ -146,7 +145,7 @@ def test_a_broken_link_is_a_row(tmp_path):
 
 
 def test_large_folders_come_in_chunks(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "CHUNK", 2)
+    monkeypatch.setattr(file_tree, "FILES_A_GROUP", 2)
     touch(tmp_path, "a/1.png", "a/2.png", "b/3.png", "c/4.txt", "d/5.png")
     chunks = list(read_files(str(tmp_path)))
     assert [chunk.rows["path"].to_pylist() for chunk in chunks] == [

@@ -83,6 +83,33 @@ def test_dealt_groups_come_within_one_group_of_their_shares(sizes):
         assert abs((split == name).sum() - share * len(group)) <= max(sizes)
 
 
+@given(
+    groups=st.lists(st.tuples(st.integers(1, 9), st.sampled_from("abc")), min_size=1, max_size=40),
+    seed=st.integers(0, 5),
+)
+def test_dealt_groups_come_within_one_group_of_their_shares_in_every_class(groups, seed):
+    sizes = [size for size, _ in groups]
+    group = pd.Series(np.repeat(np.arange(len(sizes)), sizes))
+    stratify = pd.Series(np.repeat([name for _, name in groups], sizes))
+    ids = group.index.to_series()
+    split = assign_splits(ids, SHARES, seed=seed, stratify=stratify, group=group)
+    for name in set(stratify):
+        largest = max(size for size, its in groups if its == name)
+        for part, share in SHARES.items():
+            found = ((split == part) & (stratify == name)).sum()
+            assert abs(found - share * (stratify == name).sum()) <= largest
+
+
+def test_groups_of_several_classes_are_dealt_so_that_each_class_has_its_shares():
+    rng = np.random.default_rng(0)
+    group = pd.Series(np.repeat(np.arange(300), rng.integers(1, 6, 300)))
+    stratify = pd.Series(rng.choice(list("aab"), len(group)))
+    split = assign_splits(group.index.to_series(), SHARES, stratify=stratify, group=group)
+    for name in "ab":
+        shares = pd.Series(split)[stratify == name].value_counts(normalize=True)
+        assert shares.to_dict() == pytest.approx(SHARES, abs=0.005)
+
+
 def test_new_groups_move_no_old_ones():
     groups = pd.Series([f"patient {n // 5}" for n in range(200)])
     few = assign_splits(pd.Series(range(100)), SHARES, group=groups[:100])

@@ -11,9 +11,9 @@ import dfgen
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.manifest.building import facts
 from dfgen.manifest.building.pipeline import build
-from dfgen.manifest.building.recipe import Recipe
+from dfgen.manifest.building.recipe import make_recipe
 from dfgen.manifest.building.update.previous import read_old
-from dfgen.manifest.sources import folder as files
+from dfgen.manifest.sources import file_tree
 
 SPLIT = {"train": 0.5, "val": 0.5}
 
@@ -41,7 +41,9 @@ def opened(monkeypatch):
     names = []
     read = facts.read_header
     monkeypatch.setattr(
-        facts, "read_header", lambda path: names.append(os.path.basename(path)) or read(path)
+        facts,
+        "read_header",
+        lambda path, store: names.append(os.path.basename(path)) or read(path, store),
     )
     return names
 
@@ -53,7 +55,7 @@ def update(data, *arguments, **options):
 def grown(data, **options):
     """Return the frame and what is said of it, with no other arguments than those given."""
     old = read_old(data / "m.parquet")
-    return build(Recipe(**{**old.recipe, **options}), None, 1, old)
+    return build(make_recipe({**old.recipe, **options}), None, 1, old)
 
 
 def test_nothing_new_gives_the_same_bytes_and_opens_nothing(data, opened):
@@ -132,6 +134,29 @@ def test_a_file_that_moved_keeps_its_row_by_its_id(data):
     assert frame.loc["003", "split"] == before.loc["003", "split"]
 
 
+def test_changed_ids_are_matched_by_paths_that_stand_in_one_row_alone(data):
+    """Of two rows of one file nothing says which is which."""
+    files = ["000.png", "001.png", "001.png", "002.png", "003.png"]
+
+    def write(keys, files):
+        for row in files:
+            (data / "two" / row).parent.mkdir(exist_ok=True)
+            draw(data / "two" / row)
+        pd.DataFrame({"key": list(keys), "file": files}).to_csv(data / "t.csv", index=False)
+
+    write("abcde", files)
+    dfgen.build_manifest(
+        labels=data / "t.csv", path_column="file", root=data / "two", id="key",
+        out=data / "m.parquet",
+    )  # fmt: skip
+    write("avxyz", ["000.png", "001.png", "002.png", "003.png", "003.png"])
+    with pytest.warns(UserWarning, match="^Kept 3 rows of "):
+        frame = update(data)
+    assert frame["id"].tolist() == [*"abcde", *"vyz"]
+    names = frame["path"].str.rpartition("/")[2].tolist()
+    assert names == [*files, "001.png", "003.png", "003.png"]
+
+
 def test_new_classes_are_numbered_after_the_old_ones(data):
     draw(data / "imgs/ant/300.png")
     with pytest.warns(UserWarning) as caught:
@@ -167,7 +192,7 @@ def test_a_column_that_the_user_added_is_kept(data):
         frame = update(data).set_index("id")
     assert frame["fold"].tolist()[:12] == list(range(12))
     assert frame["fold"].isna().tolist() == [False] * 12 + [True]
-    assert frame.index[frame["digest"].isna()].tolist() == ["002", "100"]
+    assert frame.index[frame["digest"].isna()].tolist() == ["100"]
 
 
 def test_a_data_set_that_moved_is_looked_for_in_its_new_folder(data, opened):
@@ -249,7 +274,7 @@ def test_a_group_stays_whole_as_it_grows(data):
 
 
 def test_a_folder_that_vanishes_during_the_scan_is_named(data, monkeypatch):
-    listed = files._list
+    listed = file_tree._list
 
     def vanishing(*arguments):
         found = listed(*arguments)
@@ -257,7 +282,7 @@ def test_a_folder_that_vanishes_during_the_scan_is_named(data, monkeypatch):
             shutil.rmtree(data / "imgs/dog")
         return found
 
-    monkeypatch.setattr(files, "_list", vanishing)
+    monkeypatch.setattr(file_tree, "_list", vanishing)
     with pytest.raises(ManifestError) as caught:
         update(data)
     assert str(caught.value) == (

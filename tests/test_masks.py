@@ -116,6 +116,25 @@ def test_a_palette_of_gray_levels(row, dtype):
     np.testing.assert_array_equal(found[..., 0], np.where(CLASSES > 1, 5, 2))
 
 
+@pytest.mark.parametrize("format", ["PNG", "TIFF"])
+@pytest.mark.parametrize(
+    ("image", "palette"),
+    [
+        (Pillow.fromarray, None),
+        (Pillow.fromarray, {0: 0, 1: 1, 2: 2, 3: 3}),
+        (indexed, None),
+        (colours, COLOURS),
+    ],
+    ids=["gray", "gray palette", "indexed", "colours"],
+)
+def test_a_mask_is_turned_by_the_orientation_of_its_own_file(row, image, palette, format):
+    lying = image(CLASSES).transpose(Pillow.Transpose.ROTATE_90)
+    exif = Pillow.Exif()
+    exif[0x0112] = 6  # to be turned clockwise
+    found = read(row, lying, Mask("mask", IMAGE, palette=palette), format=format, exif=exif)
+    np.testing.assert_array_equal(found[..., 0], CLASSES)
+
+
 @pytest.mark.parametrize("size", [(4, 5), (13, 30)])
 def test_every_kind_is_resized_alike(row, size):
     image = Image(size=size, resize="crop", flip="horizontal", crop="random")

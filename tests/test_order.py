@@ -12,15 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dfgen.errors import ArgumentError
+from dfgen.loading.generators import sample_rng
 from dfgen.loading.order import permutation as order
-from dfgen.loading.order.permutation import (
-    batch_count,
-    batch_positions,
-    left_out,
-    padded_batch,
-    permutation,
-    sample_rng,
-)
+from dfgen.loading.order.permutation import permutation
+from dfgen.loading.order.plan import Plan
 
 LIMIT = 5  # standard deviations
 POWERS = [2**k + d for k in range(10, 19) for d in (-1, 0, 1)]
@@ -120,7 +115,7 @@ class TestPermutation:
     def test_opens_far_into_a_huge_epoch_in_little_memory(self):
         permutation([0], 10**9, seed=0, epoch=0)
         tracemalloc.start()
-        permutation(batch_positions(10**6, 10**9, 256), 10**9, seed=0, epoch=0)
+        permutation(Plan(10**9, 256).positions(10**6), 10**9, seed=0, epoch=0)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < 100_000
@@ -139,18 +134,18 @@ class TestPermutation:
         [
             (
                 {"positions": [0, 10]},
-                "positions hold 10; expected integers from 0 to n - 1, and n=10.",
+                "positions hold 10; expected integers from 0 to n - 1, and n=10",
             ),
             (
                 {"positions": [3, -1]},
-                "positions hold -1; expected integers from 0 to n - 1, and n=10.",
+                "positions hold -1; expected integers from 0 to n - 1, and n=10",
             ),
             (
                 {"positions": [0], "n": 0},
-                "positions hold 0; expected integers from 0 to n - 1, and n=0.",
+                "positions hold 0; expected integers from 0 to n - 1, and n=0",
             ),
-            ({"positions": [0.5]}, "positions are float64; expected integers from 0 to n - 1."),
-            ({"positions": [True]}, "positions are bool; expected integers from 0 to n - 1."),
+            ({"positions": [0.5]}, "positions are float64; expected integers from 0 to n - 1"),
+            ({"positions": [True]}, "positions are bool; expected integers from 0 to n - 1"),
             ({"n": -1}, "n=-1 is not a whole number from 0 to 4611686018427387903"),
             (
                 {"n": 2**62},
@@ -284,34 +279,37 @@ class TestBatches:
     @given(splits())
     def test_slices_of_the_hosts_make_the_global_batch(self, split):
         n, batch_size, hosts = split
+        plans = [Plan(n, batch_size, (r, hosts)) for r in range(hosts)]
         taken = []
-        for step in range(batch_count(n, batch_size)):
-            slices = [batch_positions(step, n, batch_size, (r, hosts)) for r in range(hosts)]
-            batch = np.concatenate(slices)
-            assert np.array_equal(batch, batch_positions(step, n, batch_size))
+        for step in range(len(plans[0])):
+            batch = np.concatenate([plan.positions(step) for plan in plans])
+            assert np.array_equal(batch, Plan(n, batch_size).positions(step))
+            assert (
+                sum(
+                    plan.weights(step).tolist() == [1] * len(plan.positions(step)) for plan in plans
+                )
+                == hosts
+            )
             taken.append(batch)
         assert np.concatenate([*taken, []]).tolist() == list(range(n))
 
     @given(splits())
     def test_left_out_rows_and_whole_batches_are_all_rows(self, split):
         n, batch_size, hosts = split
-        steps = batch_count(n, batch_size, drop_remainder=True)
-        slices = [
-            batch_positions(step, n, batch_size, (r, hosts))
-            for step in range(steps)
-            for r in range(hosts)
-        ]
+        plans = [Plan(n, batch_size, (r, hosts), "drop") for r in range(hosts)]
+        slices = [plan.positions(step) for plan in plans for step in range(len(plan))]
         assert {len(part) for part in slices} <= {batch_size // hosts}
         taken = sum(map(len, slices))
-        assert taken + left_out(n, batch_size, drop_remainder=True) == n
-        assert left_out(n, batch_size) == 0
+        assert {taken + plan.left_out for plan in plans} == {n}
+        assert Plan(n, batch_size).left_out == Plan(n, batch_size, tail="pad").left_out == 0
 
     @given(splits())
     def test_padded_batches_are_full_on_every_host_and_weigh_each_row_once(self, split):
         n, batch_size, hosts = split
         real, total = [], 0.0
-        for step in range(batch_count(n, batch_size)):
-            parts = [padded_batch(step, n, batch_size, (r, hosts)) for r in range(hosts)]
+        plans = [Plan(n, batch_size, (r, hosts), "pad") for r in range(hosts)]
+        for step in range(len(plans[0])):
+            parts = [(plan.positions(step), plan.weights(step)) for plan in plans]
             assert {len(part) for pair in parts for part in pair} == {batch_size // hosts}
             positions, weights = (np.concatenate(column) for column in zip(*parts, strict=True))
             assert (positions.dtype, weights.dtype) == (np.int64, np.float32)
@@ -319,42 +317,65 @@ class TestBatches:
             assert len(set(weights.tolist()) - {0.0}) == 1
             total += weights.sum(dtype=np.float64)
             real.append(positions[weights > 0])
-        assert total == pytest.approx(batch_count(n, batch_size) * batch_size)
+        assert total == pytest.approx(len(plans[0]) * batch_size)
         assert np.concatenate([*real, []]).tolist() == list(range(n))
 
     def test_padding_goes_round_when_there_are_fewer_rows_than_a_batch(self):
-        positions, weights = padded_batch(0, 3, 8)
-        assert positions.tolist() == [0, 1, 2, 0, 1, 2, 0, 1]
-        assert weights.tolist() == [np.float32(8 / 3)] * 3 + [0] * 5
+        plan = Plan(3, 8, tail="pad")
+        assert plan.positions(0).tolist() == [0, 1, 2, 0, 1, 2, 0, 1]
+        assert plan.weights(0).tolist() == [np.float32(8 / 3)] * 3 + [0] * 5
 
     def test_a_change_of_hosts_leaves_the_sequence_of_batches_as_it_was(self):
         """4 hosts, then 2, then 3: each goes on where the one before it stopped."""
         n, batch_size = 1000, 12
         hosts = [4] * 30 + [2] * 20 + [3] * 33
         sequence = [
-            np.concatenate([batch_positions(step, n, batch_size, (r, count)) for r in range(count)])
+            np.concatenate([Plan(n, batch_size, (r, count)).positions(step) for r in range(count)])
             for step, count in enumerate(hosts)
         ]
         assert np.concatenate(sequence).tolist() == list(range(n - n % batch_size))
 
+    def test_weights_of_rows_and_of_padding_are_multiplied_and_lost_rows_shared_out(self):
+        plan = Plan(7, 4, tail="pad")
+        given = np.float32([1, 2, 0.5, 4])
+        share = 8 / 7
+        assert plan.weights(1, given).tolist() == pytest.approx([share, 2 * share, share / 2, 0])
+        lost = plan.weights(1, given, lost=[0, 3])  # of the padding, nothing is lost
+        assert lost.tolist() == pytest.approx([0, 3 * share, 3 / 4 * share, 0])
+        assert plan.weights(1, lost=[0, 1, 2]).tolist() == [0] * 4
+        assert Plan(6, 4).weights(1, lost=[1]).tolist() == [2, 0]
+        assert given.tolist() == [1, 2, 0.5, 4]
+
+    def test_padding_may_be_all_of_the_batch_of_a_host(self):
+        plan = Plan(5, 4, (1, 2), "pad")
+        assert plan.positions(1).tolist() == [1, 2]
+        assert plan.weights(1, lost=[0]).tolist() == [0, 0]
+
     @pytest.mark.parametrize(
-        ("arguments", "text"),
+        ("step", "arguments", "text"),
         [
             (
-                (0, 10, 4, (0, 3)),
-                "batch_size=4 cannot be split over 3 hosts: expected a multiple of 3.",
+                0,
+                (10, 4, (0, 3)),
+                "batch_size=4 cannot be split over 3 hosts: expected a multiple of 3",
             ),
-            ((3, 10, 4), "step=3 is not a whole number from 0 to 2"),
-            ((-1, 10, 4), "step=-1 is not a whole number from 0 to 2"),
-            ((0, 0, 4), "step=0, but no rows make no batches."),
-            ((0, 10, 0), "batch_size=0 is not a whole number of 1 or more"),
-            ((0, -5, 4), "n=-5 is not a whole number of 0 or more"),
-            ((0, 10, 4, (2, 2)), "shard[0]=2 is not a whole number from 0 to 1"),
-            ((0, 10, 4, (0, 0)), "shard[1]=0 is not a whole number of 1 or more"),
+            (3, (10, 4), "step=3 is not a whole number from 0 to 2"),
+            (2, (10, 4, (0, 1), "drop"), "step=2 is not a whole number from 0 to 1"),
+            (-1, (10, 4), "step=-1 is not a whole number from 0 to 2"),
+            (0, (0, 4), "step=0, but 0 rows make no batches"),
+            (0, (10, 0), "batch_size=0 is not a whole number of 1 or more"),
+            (0, (-5, 4), "rows=-5 is not a whole number of 0 or more"),
+            (0, (10, 4, (2, 2)), "shard[0]=2 is not a whole number from 0 to 1"),
+            (0, (10, 4, (0, 0)), "shard[1]=0 is not a whole number of 1 or more"),
+            (
+                0,
+                (10, 4, (0, 1), "keep"),
+                "tail must be one of ('short', 'drop', 'pad'), got 'keep'",
+            ),
         ],
     )
-    def test_refuse(self, arguments, text):
-        for function in (batch_positions, padded_batch):
+    def test_refuse(self, step, arguments, text):
+        for method in ("positions", "weights"):
             with pytest.raises(ArgumentError) as refusal:
-                function(*arguments)
+                getattr(Plan(*arguments), method)(step)
             assert str(refusal.value) == text

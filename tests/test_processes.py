@@ -86,18 +86,19 @@ def test_a_script_without_a_main_guard_works_and_its_processes_load_no_keras(fra
 
 
 def test_a_process_that_is_killed_is_replaced_and_its_batch_made_again(frame, tmp_path):
-    flag = tmp_path / "killed"
+    flags = tmp_path
 
-    def die_once(sample, rng):
-        if sample["image"][0, 0, 0] == 21 and not flag.exists():
-            flag.touch()
+    def die_twice(sample, rng):
+        died = len(list(flags.iterdir()))
+        if sample["image"][0, 0, 0] == 21 and died < 2:
+            (flags / str(died)).touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return sample
 
-    with sequence(frame(40), transform=die_once, shuffle=False) as seq:
+    with sequence(frame(40), transform=die_twice, workers=1, shuffle=False) as seq:
         rows = [int(v) for x, _ in seq for v in x[:, 0, 0, 0]]
     assert rows == [*range(40)]
-    assert flag.exists()
+    assert len(list(flags.iterdir())) == 2
 
 
 def test_killing_all_processes_between_batches_loses_nothing(frame):
@@ -106,25 +107,31 @@ def test_killing_all_processes_between_batches_loses_nothing(frame):
         for step, (x, _) in enumerate(seq):
             rows += x[:, 0, 0, 0].tolist()
             if step % 3 == 0:
-                for worker in seq._loader._threads.workers:
+                for worker in seq._loader._pool.workers:
                     if worker._child is not None:
                         worker._child.send_signal(signal.SIGKILL)
     assert rows == [*range(80)]
 
 
-def test_a_row_that_kills_three_processes_is_named(frame):
+def test_a_row_that_kills_three_processes_is_named(frame, tmp_path):
+    deaths = tmp_path / "deaths"
+
     def die(sample, rng):
         if sample["image"][0, 0, 0] == 21:
+            with deaths.open("a") as file:
+                file.write("died\n")
             os.kill(os.getpid(), signal.SIGSEGV)
         return sample
 
     df = frame(40)
-    with sequence(df, transform=die, shuffle=False) as seq, pytest.raises(RuntimeError) as caught:
+    options = {"workers": 1, "max_queue_size": 1, "shuffle": False}
+    with sequence(df, transform=die, **options) as seq, pytest.raises(RuntimeError) as caught:
         list(seq)
     assert str(caught.value) == (
         f"row id=21, path={df.path[21]!r}: 3 worker processes died on this row (the last: killed "
         "by SIGSEGV)"
     )
+    assert deaths.read_text() == "died\n" * 3
 
 
 def test_a_row_that_kills_three_processes_is_skipped_where_rows_are(frame):
@@ -217,7 +224,7 @@ def test_processes_need_workers(frame):
 
 def test_no_process_is_left_after_close_or_after_the_sequence_is_gone(frame):
     def children(seq):
-        return [worker._child for worker in seq._loader._threads.workers if worker._child]
+        return [worker._child for worker in seq._loader._pool.workers if worker._child]
 
     with sequence(frame(40)) as closed:
         list(closed)
@@ -270,7 +277,7 @@ def test_without_shared_memory_workers_use_a_temporary_file_and_say_so(frame, mo
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(processes.os, "posix_fallocate", full)
-    with pytest.warns(UserWarning, match="bytes of shared memory cannot be had"):
+    with pytest.warns(UserWarning, match="bytes of shared memory are not available"):
         file, memory = shared_memory(1000)
     memory[:5] = b"dfgen"
     assert file.read(5) == b"dfgen"

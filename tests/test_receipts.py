@@ -17,11 +17,11 @@ from dfgen.loading.order import row_order
 from dfgen.loading.order.permutation import permutation
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.row_order import RowOrder
-from dfgen.loading.receipts import Handed, Ledger, Order, Receipt
+from dfgen.loading.receipts import DueRows, Handed, Ledger, Receipt
 from dfgen.loading.state import Place, receipt
 
 ROWS, BATCH = 10, 3
-ORDER = Order(Plan(rows=ROWS, batch_size=BATCH), RowOrder(ROWS, 5), np.arange(100, 100 + ROWS))
+ORDER = DueRows(Plan(rows=ROWS, batch_size=BATCH), RowOrder(ROWS, 5), np.arange(100, 100 + ROWS))
 PERFECT = f"{receipt(0, range(ROWS), 100 + permutation(range(ROWS), ROWS, seed=5, epoch=0)):032x}"
 
 
@@ -116,7 +116,7 @@ class TestLedger:
         assert (found.rows, found.skipped) == (9, 1)
 
     def test_text_ids_and_no_shuffling(self):
-        order = Order(
+        order = DueRows(
             Plan(rows=2, batch_size=1), RowOrder(2, None), pa.array(["a", "b"], pa.large_string())
         )
         ledger = Ledger(order, Place(), "handed out")
@@ -156,7 +156,7 @@ class TestLedger:
             return permutation(positions, n, **options)
 
         monkeypatch.setattr(row_order, "permutation", spy)
-        order = Order(Plan(rows=10**9, batch_size=32), RowOrder(10**9, 0), Ids())
+        order = DueRows(Plan(rows=10**9, batch_size=32), RowOrder(10**9, 0), Ids())
         ledger = Ledger(order, Place(0, 10**6), "taken")
         ledger.take(Handed(0.0, (0, 10**6), order.batch(0, 10**6)[1]))
         assert sum(asked) <= 8192
@@ -179,6 +179,13 @@ class TestSum:
         one = Receipt(0, 4, f"{3:032x}", skipped=1, counted="taken")
         other = Receipt(0, 5, f"{(int(whole.digest, 16) - 3) % 2**128:032x}", counted="taken")
         assert one + other == replace(whole, rows=9, skipped=1)
+
+    def test_what_was_amiss_in_each_part_adds_up(self):
+        one = Receipt(0, 4, "0", repeated=1, missing=20, skipped=300, left_out=6)
+        other = Receipt(0, 5, "0", repeated=4, missing=50, skipped=600, left_out=6)
+        assert one + other == Receipt(
+            0, 9, f"{0:032x}", repeated=5, missing=70, skipped=900, left_out=6
+        )
 
     def test_parts_of_different_epochs_do_not(self):
         with pytest.raises(ArgumentError) as refused:

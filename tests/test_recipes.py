@@ -124,7 +124,8 @@ def test_arguments_replace_those_of_the_recipe_even_by_a_default(data):
 def test_a_source_of_another_kind_takes_nothing_from_the_old_recipe(data):
     old = read_recipe(str(data / "recipes/pets.toml"))
     recipe = resolve({"labels": "t.csv", "path_column": "file"}, old)
-    assert (recipe.source, recipe.pattern, recipe.seed) == (None, None, 0)
+    assert recipe.kind == "labels"
+    assert (dict(recipe.own), recipe.pattern, recipe.seed) == ({}, None, 0)
 
 
 def test_the_recipe_in_a_manifest_moves_with_it(data):

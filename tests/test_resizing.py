@@ -179,6 +179,23 @@ def test_stretch_without_antialias_samples_four_neighbours(shape, size, channels
     assert np.abs(difference).max() <= 1.5
 
 
+SIDES = st.integers(1, 200)
+
+
+@settings(max_examples=300)
+@given(st.tuples(SIDES, SIDES), st.tuples(SIDES, SIDES))
+def test_nearest_is_the_pixel_that_holds_the_centre(shape, size):
+    """tf.image.resize, Pillow and torch's nearest-exact take the same."""
+    rows, columns = np.mgrid[: shape[0], : shape[1]].astype(np.uint8)
+    out = np.full((*size, 2), 255, np.uint8)
+    resize(np.stack([rows, columns], -1), place(shape, size, size, "stretch"), out, "nearest")
+    for axis in (0, 1):
+        centre, rest = np.divmod((2 * np.arange(size[axis]) + 1) * shape[axis], 2 * size[axis])
+        found = np.moveaxis(out[..., axis], axis, -1)
+        between = (rest == 0) & (found == centre - 1)  # it lies on the edge of two
+        assert ((found == centre) | between).all()
+
+
 @pytest.mark.parametrize("antialias", [True, False])
 @pytest.mark.parametrize("how", ["stretch", "crop", "pad"])
 def test_same_size_is_a_copy(how, antialias):

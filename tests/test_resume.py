@@ -37,6 +37,10 @@ def state_after(df, steps, **options):
     return through_json(seq.state_dict())
 
 
+def shift(sample, rng):
+    return {**sample, "image": sample["image"] + rng.integers(100, dtype=np.uint8)}
+
+
 class StopAt(keras.callbacks.Callback):
     def __init__(self, epoch, batch):
         super().__init__()
@@ -137,9 +141,6 @@ def test_without_shuffle(frame):
 
 @pytest.mark.parametrize("options", [{"workers": 0}, {"workers": 2, "use_multiprocessing": True}])
 def test_a_sample_draws_the_same_before_and_after_a_resume(frame, options):
-    def shift(sample, rng):
-        return {**sample, "image": sample["image"] + rng.integers(100, dtype=np.uint8)}
-
     whole = [x.tobytes() for x, _ in sequence(frame(20), transform=shift)]
     with sequence(frame(20), transform=shift, **options) as seq:
         seq.load_state_dict(state_after(frame(20), 2, transform=shift))
@@ -155,6 +156,16 @@ def test_a_drawn_seed_is_taken_from_the_state(frame):
             seq.load_state_dict(through_json(first.state_dict()))
             assert rest(seq) == order(46, 0, seed=first.seed)[8:]
             assert f"seed {first.seed}" in repr(seq)
+
+
+@pytest.mark.parametrize("options", [{"workers": 0}, {"workers": 2, "use_multiprocessing": True}])
+def test_a_sample_draws_by_a_seed_taken_from_the_state(frame, options):
+    first = sequence(frame(20), seed=None, transform=shift)
+    whole = [first[step][0].tobytes() for step in range(5)]
+    take(iter(first), 2)
+    with sequence(frame(20), seed=None, transform=shift, **options) as seq:
+        seq.load_state_dict(through_json(first.state_dict()))
+        assert [x.tobytes() for x, _ in seq] == whole[2:]
 
 
 def test_the_state_is_small_and_says_what_it_is_of(frame):
@@ -184,11 +195,11 @@ def test_the_repr_says_how_far_it_is_and_what_was_counted(frame):
 def test_a_state_of_another_sequence_is_refused(frame, options, name, was, now):
     state = state_after(frame(46), 3)
     seq = sequence(frame(options.pop("rows", 46)), **options)
-    with pytest.raises(ValueError, match=f"^The state was saved with {name}=") as refused:
+    with pytest.raises(ValueError, match=f"^the state was saved with {name}=") as refused:
         seq.load_state_dict(state)
     assert str(refused.value) == (
-        f"The state was saved with {name}={was}, this training has {name}={now}: rows would be "
-        f"repeated and missed. Go on with {name}={was}, or start anew without the state."
+        f"the state was saved with {name}={was}, this training has {name}={now}: rows would be "
+        f"repeated and missed. Go on with {name}={was}, or start anew without the state"
     )
     assert len(rest(seq)) == (now if name == "rows" else 46)
 
@@ -198,7 +209,7 @@ def test_a_state_of_other_rows_or_of_another_order_of_rows_is_refused(frame):
     other = frame(47).iloc[1:]
     for df in (other, frame(46).iloc[::-1]):
         with pytest.raises(
-            ValueError, match=r"^The state was saved with other ids, or the same in"
+            ValueError, match=r"^the state was saved with other ids, or the same in"
         ):
             sequence(df).load_state_dict(state)
 
@@ -207,15 +218,15 @@ def test_a_state_of_other_rows_or_of_another_order_of_rows_is_refused(frame):
 def test_a_truncated_state_is_refused(frame, key):
     state = state_after(frame(46), 3)
     del state[key]
-    with pytest.raises(ValueError, match=f"^The state lacks {key}: it was cut short"):
+    with pytest.raises(ValueError, match=f"^the state lacks {key}: it was cut short"):
         sequence(frame(46)).load_state_dict(state)
-    with pytest.raises(ValueError, match=r"^The state is None; expected the dict that state_dict"):
+    with pytest.raises(ValueError, match=r"^the state is None, expected the dict that state_dict"):
         sequence(frame(46)).load_state_dict(None)
 
 
 def test_a_state_of_a_newer_version_is_refused(frame):
     state = {**state_after(frame(46), 3), "version": 2}
-    with pytest.raises(ValueError, match=r"^The state has version=2; this dfgen reads version=1"):
+    with pytest.raises(ValueError, match=r"^the state has version=2; this dfgen reads version=1"):
         sequence(frame(46)).load_state_dict(state)
 
 
@@ -227,7 +238,7 @@ def test_changed_labels_warn_and_training_goes_on(frame):
     with pytest.warns(UserWarning) as warned:
         seq.load_state_dict(state)
     assert [str(warning.message) for warning in warned] == [
-        "The state was saved with other labels: training goes on with those of now."
+        "the state was saved with other labels: training goes on with those of now"
     ]
     assert warned[0].filename == __file__
     assert rest(seq) == order(46, 0)[12:]

@@ -22,7 +22,7 @@ class TestCoco(SourceContract):
     ]  # fmt: skip
 
     def source(self, *arguments):
-        return SOURCES["coco"](*arguments)
+        return SOURCES["coco"].read(*arguments)
 
     def make(self, folder):
         boxes = [box(7, 90, 1, 2, 3, 4), box(7, 18, 0, 0, 40, 30, iscrowd=1)]

@@ -13,7 +13,7 @@ from contracts import SourceContract
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError
 from dfgen.manifest.sources import SOURCES
-from dfgen.manifest.sources.pattern import parse_pattern
+from dfgen.manifest.sources.path_pattern import parse_pattern
 
 
 class TestMetadata(SourceContract):
@@ -24,7 +24,7 @@ class TestMetadata(SourceContract):
     ]
 
     def source(self, *arguments):
-        return SOURCES["metadata"](*arguments)
+        return SOURCES["metadata"].read(*arguments)
 
     def frame(self):
         return pd.DataFrame(self.expected).rename(columns={"path": "file_name"})
@@ -66,7 +66,7 @@ class TestListing(SourceContract):
     ]
 
     def source(self, *arguments):
-        return SOURCES["listing"](*arguments)
+        return SOURCES["listing"].read(*arguments)
 
     def make(self, folder):
         table = pd.DataFrame(
@@ -198,7 +198,7 @@ def test_a_listing_stands_in_for_the_folder(data):
 
 
 def test_what_a_listing_has_beside_images_is_left_out_and_named(tmp_path):
-    [chunk] = SOURCES["listing"](*TestListing().make(tmp_path))
+    [chunk] = SOURCES["listing"].read(*TestListing().make(tmp_path))
     assert chunk.skipped == {"hidden": ["cat/.c.png"], "folder": ["x/"], ".txt": ["notes.txt"]}
 
 
@@ -308,7 +308,7 @@ def test_broken_tables_of_an_inventory_are_named(tmp_path, content, message):
 def test_an_empty_table_of_an_inventory_has_no_rows(tmp_path):
     path = inventory(tmp_path)
     (tmp_path / "data/1.csv.gz").write_bytes(gzip.compress(b""))
-    assert [len(chunk.rows) for chunk in SOURCES["listing"](path)] == [0]
+    assert [len(chunk.rows) for chunk in SOURCES["listing"].read(path)] == [0]
 
 
 @pytest.mark.parametrize("files", [[], [{}]])

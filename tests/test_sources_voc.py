@@ -22,7 +22,7 @@ class TestVoc(SourceContract):
     ]  # fmt: skip
 
     def source(self, *arguments):
-        return SOURCES["voc"](*arguments)
+        return SOURCES["voc"].read(*arguments)
 
     def make(self, folder):
         for name in ("b.png", "a/1.JPEG"):
@@ -134,7 +134,7 @@ def test_class_names_fix_the_numbers(data):
 
 def test_class_names_that_repeat_are_refused(data):
     assert refused(ArgumentError, class_names=["cat", "dog", "cat"]) == (
-        'class_names= (--class-names) has "cat" twice: a class has one number.'
+        'class_names= (--class-names) has "cat" twice: a class has one number'
     )
 
 
@@ -172,7 +172,7 @@ def test_missing_partners_are_kept_or_dropped(data):
     assert kept.loc["s/a.png", "boxes"] is None
     assert kept["problem"].tolist()[3] == "no image for this annotation: xml/s/d.xml"
     assert build(unmatched="drop")["id"].tolist() == ["s/b.png", "s/c.png"]
-    [chunk, *_] = SOURCES["voc"]("xml", "images", unmatched="drop")
+    [chunk, *_] = SOURCES["voc"].read("xml", "images", unmatched="drop")
     assert chunk.notes == (
         "Left out 1 image without .xml file.",
         "Left out 1 .xml file without image.",
@@ -290,19 +290,18 @@ def test_arguments_that_do_not_go_with_voc_are_refused(data):
         dfgen.build_manifest(voc="xml")
     assert str(caught.value) == (
         "voc= (--voc) needs images= (--images): the folder of the images, whose paths are those of "
-        "the XML files but for the extension."
+        "the XML files but for the extension"
     )
     with pytest.raises(ArgumentError) as caught:
         dfgen.build_manifest("images", voc="xml", images="images")
     assert str(caught.value) == (
         "source= and voc= both say where the rows come from: give one of them. Build the others on "
-        "their own, and pandas.concat the frames."
+        "their own, and pandas.concat the frames"
     )
     with pytest.raises(ArgumentError) as caught:
         dfgen.build_manifest("images", box_label="all")
     assert str(caught.value) == (
-        "box_label= and class_names= (--box-label, --class-names) are for voc= (--voc): the other "
-        "sources number their classes themselves."
+        "box_label= (--box-label) goes with voc=: give that, or leave box_label= out"
     )
     assert refused(ArgumentError, box_label="largst") == (
         'box_label="largst": expected "largest" or "first" or "all" or "each". Did you mean '

@@ -34,7 +34,7 @@ class TestYolo(SourceContract):
     ]  # fmt: skip
 
     def source(self, *arguments):
-        return SOURCES["yolo"](*arguments)
+        return SOURCES["yolo"].read(*arguments)
 
     def make(self, folder):
         for row in self.expected:
@@ -273,8 +273,8 @@ def test_two_images_of_one_name_are_refused(data):
 
 def test_boxes_need_the_size_of_their_images(data):
     assert refused(ArgumentError, facts="none") == (
-        "YOLO's boxes are shares of the image: its size is needed to make pixels of them. Leave "
-        'facts="none" (--facts none) out.'
+        "the source's boxes are shares of the image: its size is needed to make pixels of them. "
+        'Leave facts="none" (--facts none) out'
     )
 
 

@@ -11,7 +11,7 @@ import keras
 from dfgen.errors import ArgumentError, did_you_mean
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.plan import Plan
-from dfgen.loading.pending_batch import Batch, Making
+from dfgen.loading.pending_batch import Batch, PendingBatch
 from dfgen.training.callbacks.monitor import InputMonitor
 from dfgen.training.passes import Passes
 from dfgen.training.progress import Progress
@@ -158,11 +158,14 @@ class _Replay(Loader):
         super().__init__(loader.reader, batch_size=loader.batch_size, workers=0)
         self._kept = kept
 
-    def start(self, epoch: int, step: int, plan: Plan | None = None, spread: bool = True) -> Making:
-        return Making(self._kept[step % len(self._kept)], (epoch, step), self.plan, pending=0)
+    def start(
+        self, epoch: int, step: int, plan: Plan | None = None, spread: bool = True
+    ) -> PendingBatch:
+        kept = self._kept[step % len(self._kept)]
+        return PendingBatch(kept.arrays, kept.rows, (epoch, step), self.plan, left=0)
 
-    def result(self, making: Making) -> Batch:
-        return making.batch
+    def result(self, pending: PendingBatch) -> Batch:
+        return self._kept[pending.position[1] % len(self._kept)]
 
 
 class _Monitor(InputMonitor):

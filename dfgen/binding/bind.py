@@ -25,6 +25,7 @@ from dfgen.samples.albumentations import Augmentation
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features import Feature
 from dfgen.samples.reader import SampleReader
+from dfgen.samples.storage import store_of
 from dfgen.samples.transforms import Transform
 from dfgen.system import one_of
 
@@ -134,7 +135,9 @@ def bind(
     if isinstance(transform, Augmentation):
         transform = transform.of(features)
     column, paths = (files.feature.columns[0], files.paths) if files else (None, None)
-    reader = SampleReader(ids_of(columns, id, column, paths), features, transform)
+    ids = ids_of(columns, id, column, paths)
+    store = store_of(bound.paths for bound in features if bound.paths is not None)
+    reader = SampleReader(ids, features, transform, store)
     problems |= known_problems(columns) if files else {}
     if problems and on_error == "raise":
         raise ManifestError(refusal(problems, reader, "problem" in columns.names))

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from dfgen.binding.class_names import with_class_names
 from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ArgumentError
-from dfgen.manifest.schema import is_text, label_columns
-from dfgen.samples.arrow_types import are_numbers, is_list
+from dfgen.manifest.schema import label_columns
+from dfgen.samples.arrow_types import are_numbers, is_list, is_text
 from dfgen.samples.features import Category, Feature, Image, MultiLabel, Number
 from dfgen.samples.features.arguments import class_names_in_order
 from dfgen.samples.features.category import LABEL_MODES

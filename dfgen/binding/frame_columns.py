@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError, did_you_mean
 from dfgen.manifest.io import read_table
-from dfgen.manifest.schema import Label, is_text
-from dfgen.samples.arrow_types import is_binary
+from dfgen.manifest.schema import Label
+from dfgen.samples.arrow_types import is_binary, is_text
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ import pyarrow.compute as pc
 
 from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ManifestError
-from dfgen.manifest.schema import is_text, validate
+from dfgen.manifest.schema import validate
+from dfgen.samples.arrow_types import is_text
 from dfgen.samples.reader import SampleReader
 
 _BLOCK = 65_536  # ids made Python objects at once

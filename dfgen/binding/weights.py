@@ -13,7 +13,7 @@ from dfgen.binding.frame_columns import Columns
 from dfgen.binding.nested import Tree
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.loading.order.balance import Balance, balance_of
-from dfgen.manifest.schema import is_text
+from dfgen.samples.arrow_types import is_text
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features import Number
 

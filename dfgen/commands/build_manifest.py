@@ -1,117 +1,101 @@
-"""The command `build-manifest`."""
+"""The command `build-manifest`: its options are the arguments of the sources and of recipes."""
 
-from typing import Annotated
+import inspect
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
+import typer.core
 
 from dfgen.commands.options import (
-    Group,
     Json,
-    Stratify,
     by_split,
     counted,
     lines_of,
+    one_or_more,
     print_json,
     shares_of,
 )
 from dfgen.errors import ArgumentError
 
+READERS = {
+    (list,): lambda option, values: tuple(values or ()),
+    (str, list): one_or_more,
+    (str, list, dict): by_split,
+    (dict,): shares_of,
+}
+"""What TOML makes of an argument -> how its repeated option is read; others are taken as given."""
 
-def build_manifest(
-    folder: Annotated[
-        str | None,
-        typer.Argument(
-            help="Folder of images; every one below it becomes a row. Or a recipe, a .toml file.",
-            metavar="[FOLDER | RECIPE.toml]",
-        ),
-    ] = None,
+
+def build_command() -> None:
+    """Build a manifest from a folder of files, a table of labels, or annotations."""
+
+
+class BuildCommand(typer.core.TyperCommand):
+    """Makes its options when they are asked for: the help of `dfgen` needs no source."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """Return the options, those of every source among them."""
+        if not self.params:
+            made = _made()
+            self.params, self.callback = made.params, made.callback
+        return super().get_params(ctx)
+
+
+def _made() -> Any:
+    """Return the command with an option for every argument of a recipe."""
+    from dfgen.manifest.building.recipe import all_arguments
+    from dfgen.manifest.sources import SOURCES
+
+    arguments = all_arguments()
+    owners = {
+        name: [f"--{source}" for source in SOURCES if name in SOURCES[source].arguments]
+        for name in arguments
+    }
+
+    def run(**values: Any) -> None:
+        given = {name: _read(name, arguments[name], values.pop(name)) for name in arguments}
+        _build(given, **values)
+
+    ours = list(inspect.signature(_build).parameters.values())[1:]
+    theirs = [_parameter(name, item, owners[name]) for name, item in arguments.items()]
+    signature = inspect.Signature([p.replace(kind=p.KEYWORD_ONLY) for p in (*theirs, *ours)])
+    run.__signature__ = signature  # type: ignore[attr-defined]
+    run.__annotations__ = {}
+    app = typer.Typer(add_completion=False)
+    app.command()(run)
+    return typer.main.get_command(app)
+
+
+def _parameter(name: str, argument: Any, sources: list[str]) -> inspect.Parameter:
+    """Return the option of an argument, or the argument of the command that `source` is."""
+    kind = int if int in argument.accepts else str
+    several = argument.accepts in READERS and not argument.from_file
+    text = f"{argument.help} With {' or '.join(sources)}." if sources else argument.help
+    make = typer.Argument if name == "source" else typer.Option
+    hint = Annotated[  # type: ignore[valid-type]
+        (list[str] if several else kind) | None, make(help=text, metavar=argument.metavar)
+    ]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
+
+
+def _read(name: str, argument: Any, value: Any) -> Any:
+    """Return the value of an argument from what the command line has."""
+    option = f"--{name.replace('_', '-')}"
+    if argument.from_file:
+        return lines_of(option, value)
+    read = READERS.get(argument.accepts)
+    return read(option, value) if read else value
+
+
+def _build(
+    given: Mapping[str, Any],
     out: Annotated[
         str | None,
         typer.Option(
             help="The Parquet file to write. Default: that of --update, else beside the recipe.",
             metavar="M.parquet",
         ),
-    ] = None,
-    voc: Annotated[
-        str | None,
-        typer.Option(help="Folder of Pascal VOC's XML files.", metavar="ANNOTATIONS"),
-    ] = None,
-    coco: Annotated[
-        list[str] | None,
-        typer.Option(help="JSON file of COCO. Repeatable.", metavar="[SPLIT=]FILE.json"),
-    ] = None,
-    yolo: Annotated[
-        str | None, typer.Option(help="YOLO's data.yaml, or folder to classify.")
-    ] = None,
-    metadata: Annotated[
-        str | None, typer.Option(help="Hugging Face's metadata file, or its folder.")
-    ] = None,
-    listing: Annotated[
-        str | None,
-        typer.Option(help="Table of paths and sizes, or an S3 Inventory's manifest.json."),
-    ] = None,
-    arrays: Annotated[
-        list[str] | None, typer.Option(help="File of arrays, .npy or HDF5. Repeatable.")
-    ] = None,
-    images: Annotated[
-        list[str] | None,
-        typer.Option(help="Images of --voc or --coco. Repeatable.", metavar="[SPLIT=]FOLDER"),
-    ] = None,
-    box_label: Annotated[
-        str | None,
-        typer.Option(
-            help="Label of --voc: class of largest, first, all or each box. Default: largest."
-        ),
-    ] = None,
-    class_names: Annotated[
-        str | None, typer.Option(help="Text file of the classes of --voc, one a line.")
-    ] = None,
-    pattern: Annotated[
-        str | None,
-        typer.Option(
-            help="Path below the folder, as in '{kind}/{id:int}.jpg': fields are columns."
-        ),
-    ] = None,
-    labels: Annotated[
-        str | None, typer.Option(help="Label table: .csv, .tsv, .jsonl or .parquet.")
-    ] = None,
-    on: Annotated[
-        str | None,
-        typer.Option(
-            help="Key of file and label: a pattern field, name, stem or relpath = the column.",
-            metavar="FIELD[=COLUMN]",
-        ),
-    ] = None,
-    path_column: Annotated[
-        str | None, typer.Option(help="Column of the label table that names the files.")
-    ] = None,
-    root: Annotated[str | None, typer.Option(help="Folder where relative paths start.")] = None,
-    id: Annotated[
-        str | None, typer.Option(help="Column of unique ids. Default: {id}, id, or the path.")
-    ] = None,
-    category: Annotated[
-        list[str] | None, typer.Option(help="Column of whole numbers that are classes. Repeatable.")
-    ] = None,
-    label: Annotated[
-        list[str] | None, typer.Option(help="Column to keep as label. Repeatable. Default: all.")
-    ] = None,
-    unmatched: Annotated[
-        str | None,
-        typer.Option(
-            help="Files without labels, labels without file: error, keep or drop. Default: error."
-        ),
-    ] = None,
-    facts: Annotated[
-        str | None, typer.Option(help="What to read of each file: none or header. Default: header.")
-    ] = None,
-    split: Annotated[
-        list[str] | None,
-        typer.Option(help="A split and its share, as train=0.8. Repeatable.", metavar="NAME=SHARE"),
-    ] = None,
-    stratify: Stratify = None,
-    group: Group = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Another seed gives another split. Default: 0.")
     ] = None,
     update: Annotated[
         str | None,
@@ -125,40 +109,13 @@ def build_manifest(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Build a manifest from a folder of files, a table of labels, or annotations."""
     from dfgen.manifest.building.pipeline import build
     from dfgen.manifest.building.recipe_file import resolve
     from dfgen.manifest.building.summary import figures, summarize
     from dfgen.manifest.building.update.previous import read_old
     from dfgen.manifest.diff import since, tally
 
-    given = dict(
-        source=folder,
-        voc=voc,
-        coco=by_split("--coco", coco),
-        yolo=yolo,
-        metadata=metadata,
-        listing=listing,
-        arrays=arrays[0] if arrays and len(arrays) == 1 else arrays,
-        images=by_split("--images", images),
-        box_label=box_label,
-        class_names=lines_of("--class-names", class_names),
-        pattern=pattern,
-        labels=labels,
-        on=on,
-        path_column=path_column,
-        root=root,
-        id=id,
-        category=tuple(category or ()),
-        label=tuple(label or ()),
-        unmatched=unmatched,
-        facts=facts,
-        split=shares_of(split) if split else None,
-        stratify=stratify,
-        group=group,
-        seed=seed,
-    )
-    out = out or update or _beside(folder)
+    out = out or update or _beside(given["source"])
     old = read_old(update) if update else None
     recipe = resolve(given, old.recipe if old else None)
     frame, report = build(recipe, out, workers, old)
@@ -175,5 +132,5 @@ def build_manifest(
 def _beside(recipe: str | None) -> str:
     """Return the manifest of a recipe: of the same name, beside it."""
     if not (recipe or "").endswith(".toml"):
-        raise ArgumentError("Say with --out where to write the manifest, as in --out pets.parquet.")
+        raise ArgumentError("say with --out where to write the manifest, as in --out pets.parquet")
     return f"{str(recipe).removesuffix('.toml')}.parquet"

@@ -14,7 +14,7 @@ WIDE = 60
 Manifest = Annotated[str, typer.Argument(help="The manifest.", metavar="M.parquet")]
 
 
-def verify(
+def verify_command(
     manifest: Manifest,
     root: Annotated[
         str | None, typer.Option(help="Folder of the files, if not the one of the manifest.")
@@ -43,7 +43,7 @@ def verify(
     raise typer.Exit(int(len(found) > 0))
 
 
-def diff(
+def diff_command(
     a: Annotated[str, typer.Argument(help="The older manifest.", metavar="A.parquet")],
     b: Annotated[str, typer.Argument(help="The newer manifest.", metavar="B.parquet")],
     as_json: Json = False,
@@ -59,7 +59,7 @@ def diff(
     raise typer.Exit(int(len(found) > 0))
 
 
-def split(
+def split_command(
     manifest: Manifest,
     shares: Annotated[
         list[str],
@@ -76,12 +76,14 @@ def split(
     as_json: Json = False,
 ) -> None:
     """Give all rows of a manifest a new split."""
-    from dfgen.manifest.building.summary import Report, figures, summarize
-    from dfgen.manifest.resplit import make_split
+    from dfgen.manifest.building.summary import BuildReport, figures, summarize
+    from dfgen.manifest.split_manifest import make_split
 
     out = out or manifest
-    frame, warnings = make_split(manifest, shares_of(shares), stratify, group, seed, out)
-    report = Report(warnings=warnings)
+    frame, warnings = make_split(
+        manifest, shares_of("--split", shares) or {}, stratify, group, seed, out
+    )
+    report = BuildReport(warnings=warnings)
     if as_json:
         print_json({"out": out, **figures(frame, report)})
         return
@@ -89,7 +91,7 @@ def split(
     print(f"Wrote {out}")
 
 
-def recipe(
+def recipe_command(
     manifest: Manifest,
     out: Annotated[
         str | None,

@@ -21,16 +21,21 @@ def counted(counts: dict[str, int]) -> str:
     return ", ".join(f"{rows} {name}" for name, rows in counts.items() if rows) or "no difference"
 
 
-def shares_of(texts: list[str]) -> dict[str, float]:
+def shares_of(option: str, texts: list[str] | None) -> dict[str, float] | None:
     """Return the shares of `NAME=SHARE` texts."""
     shares = {}
-    for text in texts:
+    for text in texts or ():
         name, _, share = text.partition("=")
         try:
             shares[name] = float(share)
         except ValueError:
-            raise ArgumentError(f"--split {text}: expected NAME=SHARE, as in train=0.8.") from None
-    return shares
+            raise ArgumentError(f"{option} {text}: expected NAME=SHARE, as in train=0.8") from None
+    return shares or None
+
+
+def one_or_more(option: str, texts: list[str] | None) -> Any:
+    """Return one path, or several in a list."""
+    return texts[0] if texts and len(texts) == 1 else texts or None
 
 
 def by_split(option: str, texts: list[str] | None) -> Any:
@@ -44,7 +49,7 @@ def by_split(option: str, texts: list[str] | None) -> Any:
             name, path = "", text
         splits.setdefault(name, []).append(path)
     if "" in splits and len(splits) > 1:
-        raise ArgumentError(f"{option} {splits[''][0]}: the others name a split. Name that of all.")
+        raise ArgumentError(f"{option} {splits[''][0]}: the others name a split. Name that of all")
     plain = {name: paths[0] if len(paths) == 1 else paths for name, paths in splits.items()}
     return plain.get("", plain)
 
@@ -57,7 +62,7 @@ def lines_of(option: str, path: str | None) -> tuple[str, ...]:
         with open(path, encoding="utf-8") as file:
             return tuple(line.strip() for line in file if line.strip())
     except (OSError, UnicodeDecodeError) as error:
-        raise ArgumentError(f"{option} {path} cannot be read: {error}.") from None
+        raise ArgumentError(f"{option} {path} cannot be read: {error}") from None
 
 
 def print_json(result: Mapping[str, Any]) -> None:

@@ -2,33 +2,19 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import TransformError
+from dfgen.loading.buffers import BatchArrays
+from dfgen.loading.generators import batch_rng
 from dfgen.samples.features.base import Spec
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.transforms import fits
 
-Arrays = dict[str, npt.NDArray[Any]]
-BatchTransform = Callable[[Arrays, np.random.Generator], Arrays]
-
-
-def batch_rng(seed: int, epoch: int, step: int, host: int = 0) -> np.random.Generator:
-    """Return the random generator of one batch of one host, the same in whichever thread.
-
-    Its key is the first 16 bytes of BLAKE2b-512 of the text
-    "dfgen/batch-rng/1|{seed}|{epoch}|{step}|{host}", read as that of a sample is.
-
-    Example:
-        >>> batch_rng(0, 1, 2).random() == batch_rng(0, 1, 2).random()
-        True
-    """
-    digest = blake2b(f"dfgen/batch-rng/1|{seed}|{epoch}|{step}|{host}".encode()).digest()
-    return np.random.Generator(np.random.Philox(key=int.from_bytes(digest[:16], "little")))
+BatchTransform = Callable[[BatchArrays, np.random.Generator], BatchArrays]
 
 
 @dataclass(frozen=True)
@@ -45,7 +31,7 @@ class TriedTransform:
     specs: dict[str, Spec]
     row_bytes: int
 
-    def __call__(self, arrays: Arrays, rng: np.random.Generator, where: str) -> Arrays:
+    def __call__(self, arrays: BatchArrays, rng: np.random.Generator, where: str) -> BatchArrays:
         """Return a batch transformed.
 
         Raises:
@@ -92,7 +78,7 @@ def tried(
 
 def _trial(
     function: BatchTransform, reader: SampleReader, specs: Mapping[str, Spec], size: int
-) -> Arrays:
+) -> BatchArrays:
     arrays = {
         name: np.full((size, *spec.shape), spec.blank, spec.dtype) for name, spec in specs.items()
     }
@@ -126,7 +112,7 @@ def _common(ones: tuple[int, ...], others: tuple[int, ...]) -> tuple[int | None,
     return tuple(one if one == other else None for one, other in zip(ones, others, strict=True))
 
 
-def _run(function: BatchTransform, arrays: Arrays, rng: Any, where: str) -> Arrays:
+def _run(function: BatchTransform, arrays: BatchArrays, rng: Any, where: str) -> BatchArrays:
     try:
         result = function(dict(arrays), rng)
     except Exception as error:

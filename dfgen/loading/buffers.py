@@ -17,6 +17,9 @@ ALIGNMENT = 64
 _WORTH_KEEPING = 1 << 16  # bytes; less is cheaper to allocate anew
 _SPARE = 4  # memories kept of each array; in steady use one is given back for each one taken
 
+BatchArrays = dict[str, npt.NDArray[Any]]
+"""Name -> array of shape (batch, ...)."""
+
 Raw = npt.NDArray[np.uint8]
 
 
@@ -34,9 +37,10 @@ class Buffers:
         self._specs = specs
         self._free: dict[str, deque[Raw]] = {name: deque(maxlen=_SPARE) for name in specs}
 
-    def batch(
-        self, size: int, specs: Mapping[str, Spec] | None = None
-    ) -> dict[str, npt.NDArray[Any]]:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Buffers, (self._specs,)
+
+    def batch(self, size: int, specs: Mapping[str, Spec] | None = None) -> BatchArrays:
         """Return an array of shape (size, ...) for each spec, its values undefined.
 
         Each has memory of its own: one for all would keep images for as long as their labels.

@@ -1,4 +1,4 @@
-"""Where the time goes: what each worker does now, and for how long it did what."""
+"""Where the time goes: what each worker does now, and how long it did each thing."""
 
 import time
 from collections import Counter
@@ -11,7 +11,7 @@ STAGES = ("read", "decode", "resize", "transform", "batch_transform")
 IDLE = "idle"
 
 
-class Watch:
+class Stopwatch:
     """What one worker is doing. Called with the name of each stage as it begins.
 
     Written by its own worker only and read by others at any time: cheap enough to stay on, 0.2
@@ -59,11 +59,11 @@ class Metrics:
     bytes: int
 
 
-def total(watches: Iterable[Watch], consumer_wait: float, batches: int) -> Metrics:
+def total(stopwatches: Iterable[Stopwatch], consumer_wait: float, batches: int) -> Metrics:
     """Return the sum of what all workers measured."""
-    sums = Watch()
-    for watch in watches:
-        sums.add(watch.seconds, watch.counts)
+    sums = Stopwatch()
+    for stopwatch in stopwatches:
+        sums.add(stopwatch.seconds, stopwatch.counts)
     return Metrics(
         {**sums.seconds, "consumer_wait": consumer_wait},
         sums.counts["samples"],

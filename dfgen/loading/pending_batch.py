@@ -1,19 +1,16 @@
-"""A batch, and a batch in the making."""
+"""A batch, and a batch that is still being made."""
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
 
-import numpy as np
-import numpy.typing as npt
-
+from dfgen.loading.buffers import BatchArrays
 from dfgen.loading.metrics import IDLE
-from dfgen.loading.order.plan import Plan
+from dfgen.loading.order.permutation import Integers
+from dfgen.loading.order.plan import Plan, Weights
 from dfgen.loading.workers.chunks import Chunk
 from dfgen.loading.workers.threads import Worker
 
-Arrays = dict[str, npt.NDArray[Any]]
 Position = tuple[int, int]
 """(epoch, step)"""
 
@@ -24,31 +21,41 @@ class Batch:
 
     Args:
         arrays: name -> array of shape (batch, ...).
-        weights: float32 of shape (batch,), or None where no row has a weight.
+        weights: float32 of shape (batch,), what each row counts in the loss.
         rows: int64 of shape (batch,), which row of the manifest each sample is.
-        padding: how many of them, at its end, only fill it up.
         skipped: places of samples that could not be made, and hold zeros.
+        ids: of the rows, where `Loader.batches` yields it; it costs time.
     """
 
-    arrays: Arrays
-    weights: npt.NDArray[np.float32] | None
-    rows: npt.NDArray[np.int64]
-    padding: int = 0
+    arrays: BatchArrays
+    weights: Weights
+    rows: Integers
     skipped: tuple[int, ...] = ()
+    ids: tuple[object, ...] = ()
 
 
 @dataclass(eq=False)
-class Making:
-    """A batch in the making: `pending` chunks of it are still to be run.
+class PendingBatch:
+    """A batch that is still being made: `left` chunks of it are still to be run.
 
-    `transform`, if there is one, is run by whoever runs the last of them.
+    Args:
+        arrays: of the batch, to be filled.
+        rows: of the batch.
+        position: of the batch.
+        plan: of the epoch, which says what each row weighs.
+        left: chunks.
+        given: what the rows weigh by themselves, or None.
+        transform: run on the whole batch by whoever runs the last chunk, or None.
+        cancelled: whether nobody wants it any more.
     """
 
-    batch: Batch
+    arrays: BatchArrays
+    rows: Integers
     position: Position
     plan: Plan
-    pending: int
-    transform: Callable[[Arrays], Arrays] | None = None
+    left: int
+    given: Weights | None = None
+    transform: Callable[[BatchArrays], BatchArrays] | None = None
     cancelled: bool = False
     _problems: dict[int, str] = field(default_factory=dict)
     _blanks: list[int] = field(default_factory=list)
@@ -66,24 +73,24 @@ class Making:
             self._errors[part.start] = error
         worker.busy_with = None
         with self._lock:
-            self.pending -= 1
-            is_last = not self.pending
+            self.left -= 1
+            is_last = not self.left
         if is_last:
             self._finish(worker)
 
     def _finish(self, worker: Worker) -> None:
         try:
             if self.transform is not None and not (self._errors or self.cancelled):
-                worker.watch("batch_transform")
-                self.batch = replace(self.batch, arrays=self.transform(self.batch.arrays))
-                worker.watch(IDLE)
+                worker.stopwatch("batch_transform")
+                self.arrays = self.transform(self.arrays)
+                worker.stopwatch(IDLE)
         except BaseException as error:
-            worker.watch(IDLE)
+            worker.stopwatch(IDLE)
             self._errors[0] = error
         self._done.set()
 
     def _run(self, chunk: Chunk, part: slice, worker: Worker) -> None:
-        arrays = {name: array[part] for name, array in self.batch.arrays.items()}
+        arrays = {name: array[part] for name, array in self.arrays.items()}
         blanks = worker.fill(chunk, arrays, lambda: self.cancelled)
         with self._lock:
             for place, problem in blanks.items():
@@ -98,16 +105,13 @@ class Making:
     def result(self) -> tuple[Batch, dict[int, str]]:
         """Return a batch that is made, and row -> problem of those that could not be.
 
-        Real rows of a batch with blanks weigh batch / real, so that the loss, a mean over the
-        batch, is the mean over the real rows.
+        Raises:
+            BaseException: what the making of its first bad row raised; once.
         """
         if self._errors:
-            raise self._errors[min(self._errors)]  # the first in the order, whoever was first
-        weights, size = self.batch.weights, len(self.batch.rows) - self.batch.padding
-        if weights is not None and self._blanks:
-            weights[self._blanks] = 0
-            lost = sum(place < size for place in self._blanks)
-            weights *= np.float32(size / max(1, size - lost))
-            self.batch = replace(self.batch, skipped=tuple(self._blanks))
-            self._blanks = []
-        return self.batch, self._problems
+            try:
+                raise self._errors[min(self._errors)]  # of the order, whoever was first
+            finally:
+                self._errors.clear()  # its traceback knows this object: a circle, otherwise
+        weights = self.plan.weights(self.position[1], self.given, self._blanks)
+        return Batch(self.arrays, weights, self.rows, tuple(self._blanks)), self._problems

@@ -10,13 +10,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dfgen.errors import ArgumentError
+from dfgen.loading.order.permutation import Integers
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.row_order import RowOrder
 from dfgen.loading.state import Place, receipt
 
-Rows = npt.NDArray[np.int64]
-
-_BLOCK = 8192  # positions asked of the order at once: one by one they cost ten times as much
+_ASKED = 8192  # positions asked of the order at once: one by one they cost ten times as much
 _REMEMBERED = 64  # places: more than any backend fetches ahead
 
 
@@ -88,12 +87,12 @@ class Handed:
 
     when: float
     position: tuple[int, int]
-    rows: Rows
+    rows: Integers
     skipped: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
-class Order:
+class DueRows:
     """The rows that each batch should hold, worked out apart from the loader that made it.
 
     Args:
@@ -105,20 +104,20 @@ class Order:
     plan: Plan
     order: RowOrder
     ids: npt.NDArray[Any] | pa.Array
-    _block: dict[tuple[int, int], tuple[Rows, Rows]] = field(
+    _block: dict[tuple[int, int], tuple[Integers, Integers]] = field(
         default_factory=dict, compare=False, repr=False
     )
 
-    def batch(self, epoch: int, step: int) -> tuple[Rows, Rows]:
+    def batch(self, epoch: int, step: int) -> tuple[Integers, Integers]:
         """Return the positions of a batch, and the rows that stand there."""
         if (epoch, step) not in self._block:
             self._block.clear()
             self._block.update(self._batches(epoch, step))
         return self._block[epoch, step]
 
-    def _batches(self, epoch: int, step: int) -> dict[tuple[int, int], tuple[Rows, Rows]]:
+    def _batches(self, epoch: int, step: int) -> dict[tuple[int, int], tuple[Integers, Integers]]:
         """Return this batch and some that follow."""
-        end = min(step + max(1, _BLOCK // self.plan.size), len(self.plan))
+        end = min(step + max(1, _ASKED // self.plan.size), len(self.plan))
         positions = [self.plan.positions(step) for step in range(step, end)]
         rows, _ = self.order.at(epoch, np.concatenate(positions))
         ends = np.cumsum([len(part) for part in positions])
@@ -131,7 +130,7 @@ class Order:
             return 0
         return (step - 1) * len(self.plan.positions(0)) + len(self.plan.positions(step - 1))
 
-    def names(self, rows: Rows) -> list[object]:
+    def ids_at(self, rows: Integers) -> list[object]:
         """Return the ids of rows."""
         if isinstance(self.ids, pa.Array):
             return list(self.ids.take(pa.array(rows)).to_pylist())
@@ -150,7 +149,7 @@ class Ledger:
         counted: `"taken"` or `"handed out"`.
     """
 
-    def __init__(self, order: Order, place: Place, counted: str) -> None:
+    def __init__(self, order: DueRows, place: Place, counted: str) -> None:
         self._order = order
         self.counted = counted
         self.waiting: deque[Handed] = deque()
@@ -163,8 +162,8 @@ class Ledger:
         self._recent.append(place)
         self._counts = np.zeros(len(self._order.plan) - place.step, np.uint8)
         self._rows = 0
-        self._surplus: list[Rows] = []
-        self._lack: list[Rows] = []
+        self._surplus: list[Integers] = []
+        self._lack: list[Integers] = []
 
     @property
     def complete(self) -> bool:
@@ -191,7 +190,7 @@ class Ledger:
         else:
             places = positions
         self._rows += len(rows)
-        digest = receipt(place.epoch, places, self._order.names(rows))
+        digest = receipt(place.epoch, places, self._order.ids_at(rows))
         self.place = Place(
             place.epoch,
             place.step + 1,

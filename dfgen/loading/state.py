@@ -1,7 +1,8 @@
-"""Where a training stands: the receipt of the rows an epoch took, and the state to go on from."""
+"""Where a training stands: digests of its rows and ids, and the state to go on from."""
 
 import warnings
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from itertools import islice
 from typing import NamedTuple
@@ -10,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import ArgumentError
-from dfgen.loading.order.permutation import ORDER, batch_count
+from dfgen.loading.order.permutation import ORDER
+from dfgen.loading.order.plan import Plan
 from dfgen.system import whole
 
 State = dict[str, int | str | None]
@@ -33,25 +35,7 @@ class Place(NamedTuple):
 
 
 _VERSION = 1
-_KEYS = (
-    "version",
-    "order",
-    "seed",
-    "epoch",
-    "step",
-    "batch_size",
-    "rows",
-    "ids",
-    "labels",
-    "shuffle",
-    "balance",
-    "bucket_by",
-    "window",
-    "pack",
-    "receipt",
-    "skipped",
-)
-_BLOCK = 65_536  # ids hashed at once
+_IDS = 65_536  # hashed at once
 
 
 def receipt(epoch: int, positions: npt.ArrayLike, ids: Iterable[object]) -> int:
@@ -62,16 +46,16 @@ def receipt(epoch: int, positions: npt.ArrayLike, ids: Iterable[object]) -> int:
     twice or exchanged changes the sum.
 
     Args:
-        epoch: The epoch.
-        positions: The positions in the order of the epoch; integers, in one dimension.
-        ids: The id of the row at each position; an id counts as its text.
+        epoch: the epoch.
+        positions: the positions in the order of the epoch; integers, in one dimension.
+        ids: the id of the row at each position; an id counts as its text.
 
     Returns:
         The sum modulo 2**128 of BLAKE2b-128 of "{epoch}|{position}|{id}", each read as a
         little-endian integer.
 
     Raises:
-        ArgumentError: If there are not as many ids as positions.
+        ArgumentError: there are not as many ids as positions.
 
     Example:
         >>> whole = receipt(0, [0, 1, 2], ["a", "b", "c"])
@@ -80,7 +64,7 @@ def receipt(epoch: int, positions: npt.ArrayLike, ids: Iterable[object]) -> int:
     """
     places, names = np.asarray(positions).tolist(), list(ids)
     if len(places) != len(names):
-        raise ArgumentError(f"{len(places)} positions and {len(names)} ids: expected one id each.")
+        raise ArgumentError(f"{len(places)} positions and {len(names)} ids: expected one id each")
     texts = (f"{epoch}|{place}|{name}" for place, name in zip(places, names, strict=True))
     digests = (blake2b(text.encode(), digest_size=16).digest() for text in texts)
     return sum(int.from_bytes(digest, "little") for digest in digests) % 2**128
@@ -92,7 +76,7 @@ def ids_digest(ids: Iterable[object]) -> str:
     Use it to tell whether two frames have the same rows in the same order: 10**6 ids take 0.2 s.
 
     Args:
-        ids: The ids; an id counts as its text, so 7 is "7".
+        ids: the ids; an id counts as its text, so 7 is "7".
 
     Returns:
         BLAKE2b-128 of "dfgen/ids/1" and, for each 65,536 ids, their number, their lengths in
@@ -104,151 +88,125 @@ def ids_digest(ids: Iterable[object]) -> str:
     """
     digest = blake2b(b"dfgen/ids/1", digest_size=16)
     rest = iter(ids)
-    while block := [str(id) for id in islice(rest, _BLOCK)]:
+    while block := [str(id) for id in islice(rest, _IDS)]:
         digest.update(np.array([len(block), *map(len, block)], "<i8").tobytes())
         digest.update("".join(block).encode())
     return digest.hexdigest()
 
 
-def make_state(
-    *,
-    seed: int,
-    epoch: int,
-    step: int,
-    batch_size: int,
-    rows: int,
-    ids: str,
-    labels: str = "",
-    shuffle: bool = True,
-    balance: str | None = None,
-    bucket_by: str | None = None,
-    window: int | None = None,
-    pack: str | None = None,
-    receipt: int = 0,
-    skipped: int = 0,
-) -> State:
-    """Return the state of a training as a dict for JSON, under 1 kB.
+@dataclass(frozen=True)
+class Identity:
+    """What tells the order of rows of one training from that of another.
 
     Args:
-        seed: The seed of the order.
-        epoch: Passes completed.
-        step: Global batches of this epoch that the model took. At the end of an epoch either all
-            of them, or 0 with the next epoch.
-        batch_size: Rows of a global batch.
-        rows: The number of rows.
-        ids: Their `ids_digest`.
-        labels: A digest of their labels.
-        shuffle: Whether they are shuffled.
-        balance: By which classes they are balanced, None where they are not.
-        bucket_by: By which shapes batches are gathered, None where they are not.
-        window: Shards in a window, None for a full shuffle.
-        pack: The fingerprint of the pack, None for loose files.
-        receipt: The receipt of the rows that the model took of this epoch.
-        skipped: How many rows of this epoch were skipped.
+        seed: of the order.
+        batch_size: rows of a global batch.
+        rows: the number of rows.
+        ids: their `ids_digest`.
+        labels: a digest of their labels, which may change.
+        shuffle: whether they are shuffled.
+        balance: by which classes they are balanced, None where they are not.
+        bucket_by: by which shapes batches are gathered, None where they are not.
 
     Raises:
-        ArgumentError: If a number is negative.
+        ArgumentError: a number that cannot be.
+
+    Example:
+        >>> training = Identity(seed=0, batch_size=2, rows=6, ids=ids_digest(range(6)))
+        >>> training.place(training.state(Place(epoch=1, step=2)))
+        Place(epoch=1, step=2, digest=0, skipped=0)
     """
-    return {
-        "version": _VERSION,
-        "order": ORDER,
-        "seed": whole("seed", seed),
-        "epoch": whole("epoch", epoch),
-        "step": whole("step", step),
-        "batch_size": whole("batch_size", batch_size, least=1),
-        "rows": whole("rows", rows),
-        "ids": ids,
-        "labels": labels,
-        "shuffle": shuffle,
-        "balance": balance,
-        "bucket_by": bucket_by,
-        "window": window,
-        "pack": pack,
-        "receipt": f"{whole('receipt', receipt, most=2**128 - 1):032x}",
-        "skipped": whole("skipped", skipped),
-    }
 
+    seed: int
+    batch_size: int
+    rows: int
+    ids: str
+    labels: str = ""
+    shuffle: bool = True
+    balance: str | None = None
+    bucket_by: str | None = None
 
-def check_state(
-    state: Mapping[str, object],
-    *,
-    seed: int,
-    batch_size: int,
-    rows: int,
-    ids: str,
-    labels: str = "",
-    shuffle: bool = True,
-    balance: str | None = None,
-    bucket_by: str | None = None,
-    window: int | None = None,
-    pack: str | None = None,
-) -> Place:
-    """Return the place to go on from, or refuse the state of another training.
+    def __post_init__(self) -> None:
+        for name, least in (("seed", 0), ("batch_size", 1), ("rows", 0)):
+            object.__setattr__(self, name, whole(name, getattr(self, name), least=least))
 
-    Use it before a training goes on: with other rows, another seed or batch size, rows would be
-    repeated and missed. The number of hosts and workers may have changed. Changed labels warn.
+    def state(self, place: Place) -> State:
+        """Return the state of a training that has come to a place: a dict for JSON, under 1 kB.
 
-    Args:
-        state: What `make_state` gave, also after JSON.
-        seed: As the training has it now, like the others.
-        batch_size: Rows of a global batch.
-        rows: The number of rows.
-        ids: Their `ids_digest`.
-        labels: A digest of their labels.
-        shuffle: Whether they are shuffled.
-        balance: By which classes they are balanced, None where they are not.
-        bucket_by: By which shapes batches are gathered, None where they are not.
-        window: Shards in a window, None for a full shuffle.
-        pack: The fingerprint of the pack, None for loose files.
+        Args:
+            place: `step` counts the global batches of the epoch that the model took: at its end
+                either all of them, or 0 with the next epoch. The digest is of rows it took.
 
-    Raises:
-        ArgumentError: If the state is incomplete, of another version or of another order of rows.
-    """
-    _check_form(state)
-    now: State = {"seed": seed, "shuffle": shuffle, "batch_size": batch_size, "rows": rows}
-    now |= {"balance": balance, "bucket_by": bucket_by, "window": window, "pack": pack}
-    for name, value in now.items():
-        if state[name] != value:
+        Raises:
+            ArgumentError: a number is negative.
+        """
+        return {
+            "version": _VERSION,
+            "order": ORDER,
+            **asdict(self),
+            "epoch": whole("epoch", place.epoch),
+            "step": whole("step", place.step),
+            "receipt": f"{whole('receipt', place.digest, most=2**128 - 1):032x}",
+            "skipped": whole("skipped", place.skipped),
+        }
+
+    def place(self, state: Mapping[str, object]) -> Place:
+        """Return the place to go on from, or refuse the state of another training.
+
+        Use it before a training goes on: with other rows, another seed or batch size, rows would be
+        repeated and missed. The number of hosts and workers may have changed. Changed labels warn.
+
+        Args:
+            state: what `state` gave, also after JSON; what else is in it is for others to read.
+
+        Raises:
+            ArgumentError: the state is incomplete, of another version or of another order of rows.
+        """
+        _check_form(state, self.state(Place()))
+        for name, value in asdict(self).items():
+            if name not in ("ids", "labels") and state[name] != value:
+                raise ArgumentError(
+                    f"the state was saved with {name}={state[name]!r}, this training has "
+                    f"{name}={value!r}: rows would be repeated and missed. Go on with "
+                    f"{name}={state[name]!r}, or start anew without the state"
+                )
+        if state["ids"] != self.ids:
             raise ArgumentError(
-                f"The state was saved with {name}={state[name]!r}, this training has "
-                f"{name}={value!r}: rows would be repeated and missed. Go on with "
-                f"{name}={state[name]!r}, or start anew without the state."
+                "the state was saved with other ids, or the same in another order: rows would be "
+                "repeated and missed. Go on with the manifest it was saved with, or start anew "
+                "without the state"
             )
-    if state["ids"] != ids:
-        raise ArgumentError(
-            "The state was saved with other ids, or the same in another order: rows would be "
-            "repeated and missed. Go on with the manifest it was saved with, or start anew "
-            "without the state."
-        )
-    if state["labels"] != labels:
-        warnings.warn(
-            "The state was saved with other labels: training goes on with those of now.",
-            stacklevel=3,
-        )
-    epoch = whole("epoch of the state", state["epoch"])
-    step = whole("step of the state", state["step"], most=batch_count(rows, batch_size))
-    skipped = whole("skipped of the state", state["skipped"])
-    try:
-        return Place(epoch, step, int(str(state["receipt"]), 16), skipped)
-    except ValueError as error:
-        raise ArgumentError(
-            f"receipt of the state={state['receipt']!r} is not a hexadecimal number."
-        ) from error
+        if state["labels"] != self.labels:
+            warnings.warn(
+                "the state was saved with other labels: training goes on with those of now",
+                stacklevel=3,
+            )
+        batches = len(Plan(self.rows, self.batch_size))
+        epoch = whole("epoch of the state", state["epoch"])
+        step = whole("step of the state", state["step"], most=batches)
+        skipped = whole("skipped of the state", state["skipped"])
+        try:
+            return Place(epoch, step, int(str(state["receipt"]), 16), skipped)
+        except ValueError as error:
+            raise ArgumentError(
+                f"receipt of the state={state['receipt']!r} is not a hexadecimal number"
+            ) from error
 
 
-def _check_form(state: Mapping[str, object]) -> None:
+def _check_form(state: Mapping[str, object], expected: State) -> None:
     """Refuse what is no state, an incomplete one, and one of another version or order."""
     if not isinstance(state, Mapping):
-        raise ArgumentError(f"The state is {state!r}; expected the dict that state_dict() gave.")
-    missing = [key for key in _KEYS if key not in state]
+        raise ArgumentError(f"the state is {state!r}, expected the dict that state_dict() gave")
+    missing = [key for key in expected if key not in state]
     if missing:
         raise ArgumentError(
-            f"The state lacks {', '.join(missing)}: it was cut short, or is no state of dfgen. "
-            "Use the one saved before it."
+            f"the state lacks {', '.join(missing)}: it was cut short, or is no state of dfgen. "
+            "Use the one saved before it"
         )
-    for name, known in (("version", _VERSION), ("order", ORDER)):
-        if state[name] != known:
+    for name in ("version", "order"):
+        if state[name] != expected[name]:
             raise ArgumentError(
-                f"The state has {name}={state[name]!r}; this dfgen reads {name}={known!r}. "
-                "If it was saved by a newer dfgen: pip install --upgrade keras-dfgen."
+                f"the state has {name}={state[name]!r}; this dfgen reads {name}="
+                f"{expected[name]!r}. If it was saved by a newer dfgen: pip install --upgrade "
+                "keras-dfgen"
             )

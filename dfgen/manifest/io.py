@@ -10,13 +10,12 @@ import pyarrow.parquet as pq
 
 from dfgen import __version__
 from dfgen.errors import ManifestError, MissingFileError, did_you_mean
+from dfgen.manifest.building.recipe import absolute_recipe, portable_recipe
 from dfgen.manifest.fingerprint import fingerprint
 from dfgen.manifest.from_pandas import to_table
 from dfgen.manifest.paths import (
     absolute_paths,
-    absolute_recipe,
     check_stored_paths,
-    portable_recipe,
     portable_root,
     stored_paths,
 )

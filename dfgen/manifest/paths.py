@@ -4,9 +4,6 @@ The rules are lexical: nothing here touches the disk, and symbolic links are not
 """
 
 import os
-import re
-from collections.abc import Callable
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,21 +11,15 @@ import pyarrow.compute as pc
 from dfgen.errors import ManifestError
 from dfgen.manifest.schema import first, quote, rows_where
 
-_URL = r"^[A-Za-z][A-Za-z0-9+.-]+://"
-_ABSOLUTE = rf"^[/\\]|^[A-Za-z]:[/\\]|{_URL}"
+URL = r"^[A-Za-z][A-Za-z0-9+.-]+://"
+_ABSOLUTE = rf"^[/\\]|^[A-Za-z]:[/\\]|{URL}"
 _UPWARD = r"(?:^|[/\\])\.\.(?:[/\\]|$)"
 _UNTIDY = r"(?:^|/)\.{1,2}(?:/|$)|//|/$"
-RECIPE_PATHS = (
-    "source", "voc", "coco", "yolo", "metadata", "listing", "arrays", "images", "labels", "root",
-)  # fmt: skip
-"""The entries of a recipe that are a path, a list of paths, or a dict of those."""
-A_FRAME = "a DataFrame"
-"""What a recipe says of a table of labels that was never a file."""
 
 
 def is_url(paths: pa.ChunkedArray) -> pa.ChunkedArray:
     """Say of each path whether it is an address such as `s3://bucket/a.jpg`."""
-    return pc.match_substring_regex(paths, _URL)
+    return pc.match_substring_regex(paths, URL)
 
 
 def absolute_paths(table: pa.Table, root: str | None, where: str) -> pa.Table:
@@ -182,31 +173,3 @@ def _posix(path: str) -> str:
 def with_paths(table: pa.Table, paths: pa.ChunkedArray) -> pa.Table:
     """Return `table` with other paths."""
     return table.set_column(table.column_names.index("path"), "path", paths)
-
-
-def absolute_recipe(recipe: dict[str, Any] | None, folder: str) -> dict[str, Any] | None:
-    """Return a recipe with absolute paths, where relative ones start at `folder`."""
-    return _with_recipe_paths(recipe, lambda path: os.path.normpath(os.path.join(folder, path)))
-
-
-def portable_recipe(recipe: dict[str, Any] | None, folder: str) -> dict[str, Any] | None:
-    """Return a recipe as stored: paths relative to the folder of its file, as the root is."""
-    return _with_recipe_paths(
-        recipe, lambda path: portable_root(os.path.abspath(path), folder) or path
-    )
-
-
-def _with_recipe_paths(
-    recipe: dict[str, Any] | None, change: Callable[[str], str]
-) -> dict[str, Any] | None:
-    def changed(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: changed(part) for key, part in value.items()}
-        if isinstance(value, list):
-            return [changed(part) for part in value]
-        fixed = not isinstance(value, str) or value == A_FRAME or re.match(_URL, value)
-        return value if fixed else change(value)
-
-    if recipe is None:
-        return None
-    return {k: changed(value) if k in RECIPE_PATHS else value for k, value in recipe.items()}

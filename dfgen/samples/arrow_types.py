@@ -1,4 +1,4 @@
-"""Columns of lists, one list a row: checked and taken apart by Arrow, without a loop over rows."""
+"""Types of Arrow, and columns of lists, checked and taken apart without a loop over rows."""
 
 import numpy as np
 import numpy.typing as npt
@@ -8,6 +8,11 @@ import pyarrow.compute as pc
 from dfgen.errors import ManifestError
 
 Offsets = npt.NDArray[np.int64]
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether an Arrow type is text."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def is_list(kind: pa.DataType) -> bool:

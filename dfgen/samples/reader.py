@@ -22,6 +22,7 @@ from dfgen.samples.features.base import (
 )
 from dfgen.samples.padding import Padding, padding_of
 from dfgen.samples.storage.files import Files
+from dfgen.samples.storage.store import Store
 from dfgen.samples.transforms import Sample, Transform, transformed
 
 
@@ -39,7 +40,7 @@ class SampleReader:
     ids: Values | pa.Array
     features: tuple[BoundFeature, ...]
     transform: Transform | None = None
-    store: Files = field(default_factory=Files)
+    store: Store = field(default_factory=Files)
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -37,7 +37,6 @@ class Layout:
         if not self.weighted:
             return nested
         weights = batch.weights
-        weights = np.ones(len(batch.rows), np.float32) if weights is None else weights
         return *nested, self._weights(lambda axes: weights.reshape(-1, *[1] * axes))
 
     def specs(self, specs: Mapping[str, Spec]) -> tuple[Any, ...]:

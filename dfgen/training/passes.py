@@ -18,7 +18,7 @@ from typing import Any
 import keras
 
 from dfgen.loading.loader import Loader
-from dfgen.loading.lookahead import Stream
+from dfgen.loading.lookahead import LookAhead
 from dfgen.loading.metrics import Metrics
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.receipts import Handed
@@ -67,7 +67,7 @@ class Pass:
         self._driver = run.driver
         self._endless = endless
         self._left: int | None = None
-        self._stream: Stream | None = None
+        self._stream: LookAhead | None = None
         self._lock = threading.Lock()
 
     def __iter__(self) -> "Pass":

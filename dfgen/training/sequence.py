@@ -3,6 +3,7 @@
 import inspect
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from secrets import randbits
 from typing import Any, Never
@@ -22,7 +23,7 @@ from dfgen.loading.limits import Limits
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.buckets import PaddingShare
 from dfgen.loading.receipts import Receipt
-from dfgen.loading.state import State, check_state, ids_digest, make_state
+from dfgen.loading.state import Identity, State, ids_digest
 from dfgen.samples.transforms import Transform
 from dfgen.system import whole
 from dfgen.training.layout import layout_of
@@ -265,15 +266,7 @@ class Sequence(Passes):
         Where `InputMonitor` or `BackupAndRestore` watches `fit`, it counts the steps that the model
         took. Elsewhere it counts the batches handed out, which TensorFlow fetches ahead.
         """
-        place = self.progress.ledger.place
-        return make_state(
-            **self._identity,
-            seed=self.seed,
-            epoch=place.epoch,
-            step=place.step,
-            receipt=place.digest,
-            skipped=place.skipped,
-        )
+        return replace(self._identity, seed=self.seed).state(self.progress.ledger.place)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a state: the next pass yields the rest of its epoch, later ones are whole.
@@ -289,24 +282,25 @@ class Sequence(Passes):
         """
         seed = state.get("seed") if self._seed_was_drawn and isinstance(state, Mapping) else None
         seed = seed if isinstance(seed, int) else self.seed
-        place = check_state(state, **self._identity, seed=seed)
+        place = replace(self._identity, seed=seed).place(state)
         if seed != self.seed:
             self._loader.reseed(seed)
             self.seed = seed
         self.progress.go_to(place)
 
     @cached_property
-    def _identity(self) -> dict[str, Any]:
-        """What tells this Sequence's order of rows from another's."""
-        return {
-            "shuffle": self._shuffle,
-            "batch_size": self.batch_size,
-            "rows": len(self._binding.columns),
-            "ids": ids_digest(plain_ids(self._loader.reader.ids)),
-            "balance": self._binding.balance_digest,
-            "bucket_by": self._binding.buckets_digest,
-            "labels": self._binding.labels_digest,
-        }
+    def _identity(self) -> Identity:
+        """What tells this Sequence's order of rows from another's, the seed aside."""
+        return Identity(
+            seed=0,
+            batch_size=self.batch_size,
+            rows=len(self._binding.columns),
+            ids=ids_digest(plain_ids(self._loader.reader.ids)),
+            labels=self._binding.labels_digest,
+            shuffle=self._shuffle,
+            balance=self._binding.balance_digest,
+            bucket_by=self._binding.buckets_digest,
+        )
 
     def close(self) -> None:
         """End the threads; the Sequence cannot be used any more."""

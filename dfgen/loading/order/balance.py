@@ -7,9 +7,7 @@ from math import isqrt
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.loading.order.permutation import ROUNDS, encipher, round_keys
-
-Rows = npt.NDArray[np.int64]
+from dfgen.loading.order.permutation import ROUNDS, Integers, encipher, round_keys
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,10 +24,10 @@ class Balance:
         starts: where each class starts there, and the number of rows.
     """
 
-    rows: Rows
-    starts: Rows
+    rows: Integers
+    starts: Integers
 
-    def draw(self, places: Rows, *, seed: int, epoch: int) -> tuple[Rows, Rows]:
+    def draw(self, places: Integers, *, seed: int, epoch: int) -> tuple[Integers, Integers]:
         """Return the row of each place, and how often it came before in this epoch.
 
         Args:
@@ -68,7 +66,9 @@ def balance_of(classes: npt.ArrayLike) -> Balance:
     return Balance(rows, np.append(0, np.cumsum(counts, dtype=np.int64)))
 
 
-def _permuted(within: Rows, sizes: Rows, keyed: Rows, classes: int, seed: int, epoch: int) -> Rows:
+def _permuted(
+    within: Integers, sizes: Integers, keyed: Integers, classes: int, seed: int, epoch: int
+) -> Integers:
     """Return `permutation(within, sizes, tag="class/{class}/{lap}")` of every element at once.
 
     One by one, 1,000 classes would cost a call of 0.15 ms for every eight rows.

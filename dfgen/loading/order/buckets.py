@@ -7,10 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.loading.order.permutation import permutation
-
-Rows = npt.NDArray[np.int64]
-Sizes = npt.NDArray[np.int32]
+from dfgen.loading.order.permutation import Integers, permutation
 
 
 class PaddingShare(NamedTuple):
@@ -39,7 +36,7 @@ class Buckets:
         window: batches; more of them are more alike, and less mixed.
     """
 
-    sizes: Sizes
+    sizes: npt.NDArray[np.int32]
     batch_size: int
     window: int = 64
 
@@ -48,7 +45,7 @@ class Buckets:
         """Rows of a window."""
         return self.window * self.batch_size
 
-    def arranged(self, drawn: Rows, window: int, *, seed: int, epoch: int) -> Rows:
+    def arranged(self, drawn: Integers, window: int, *, seed: int, epoch: int) -> Integers:
         """Return the rows of one window, the last axis of an array, in their batches."""
         count = drawn.shape[-1] // self.batch_size
         whole = count * self.batch_size
@@ -57,7 +54,7 @@ class Buckets:
         return np.concatenate([drawn[:, batches[order].ravel()], drawn[:, whole:]], axis=1)
 
 
-def like_with_like(sizes: Sizes, batch_size: int) -> Rows:
+def like_with_like(sizes: npt.NDArray[np.int32], batch_size: int) -> Integers:
     """Return which of some sizes make up each batch, in rows; in a batch they keep their order.
 
     They are cut by height into strips of about as many batches as there are strips, and each strip
@@ -80,7 +77,7 @@ def like_with_like(sizes: Sizes, batch_size: int) -> Rows:
     return np.sort(order.reshape(batches, batch_size), axis=1)
 
 
-def padding_share(sizes: Sizes, batch_size: int) -> float:
+def padding_share(sizes: npt.NDArray[np.int32], batch_size: int) -> float:
     """Return how much is padding where images of these sizes follow one another in batches."""
     starts = np.arange(0, len(sizes), batch_size)
     largest = np.maximum.reduceat(sizes.astype(np.int64), starts).clip(min=1)

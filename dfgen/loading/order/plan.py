@@ -1,31 +1,32 @@
-"""The plan of an epoch: which positions of its order make up each batch of this host."""
+"""The plan of an epoch: which positions make up each batch of this host, and what each weighs."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.loading.order.permutation import (
-    batch_count,
-    batch_positions,
-    checked_shard,
-    left_out,
-    padded_batch,
-)
-from dfgen.system import whole
+from dfgen.errors import ArgumentError
+from dfgen.loading.order.permutation import Integers
+from dfgen.system import one_of, whole
+
+Weights = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Which positions of an epoch's order make up each batch of this host.
+    """Which positions of an epoch's order make up each batch of this host, and what they weigh.
+
+    Global batch g of G rows is positions g*G to (g+1)*G - 1; host r of R takes the r-th of R equal
+    parts. Hosts need batches of one shape: leave out a short last one, or fill it up.
 
     Args:
         rows: the number of rows.
         batch_size: rows of a global batch.
         shard: (index, count) of this host, which makes `batch_size / count` of them.
         tail: what becomes of rows at the end that fill no whole batch: `"short"`, a batch with
-            fewer rows; `"drop"`, they are left out; `"pad"`, a full batch, in which others stand
-            beside them with weight 0.
+            fewer rows; `"drop"`, they are left out; `"pad"`, a full batch, in which rows from the
+            start of the order stand beside them with weight 0.
 
     Raises:
         ArgumentError: a size that cannot be, or hosts that do not divide the batch.
@@ -41,39 +42,88 @@ class Plan:
     tail: str = "short"
 
     def __post_init__(self) -> None:
+        whole("rows", self.rows)
         whole("batch_size", self.batch_size, least=1)
-        checked_shard(self.batch_size, self.shard)
+        index, count = self.shard
+        count = whole("shard[1]", count, least=1)
+        whole("shard[0]", index, most=count - 1)
+        if self.batch_size % count:
+            raise ArgumentError(
+                f"batch_size={self.batch_size} cannot be split over {count} hosts: expected a "
+                f"multiple of {count}"
+            )
+        one_of("tail", self.tail, ("short", "drop", "pad"))
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch, the same on every host."""
-        return batch_count(self.rows, self.batch_size, self.tail == "drop")
+        full, rest = divmod(self.rows, self.batch_size)
+        return full + (rest > 0 and self.tail != "drop")
 
     @property
     def size(self) -> int:
-        """Rows of a batch of this host."""
+        """Rows of a full batch of this host."""
         return self.batch_size // self.shard[1]
 
     @property
     def left_out(self) -> int:
         """Rows of all hosts that an epoch leaves out."""
-        return left_out(self.rows, self.batch_size, self.tail == "drop")
+        return max(0, self.rows - len(self) * self.batch_size)
 
-    def positions(self, step: int) -> npt.NDArray[np.int64]:
+    def positions(self, step: int) -> Integers:
         """Return the positions of one batch; where it is padded, those of the padding too."""
+        start = self._start(step)
         if self.tail == "pad":
-            return padded_batch(step, self.rows, self.batch_size, self.shard)[0]
-        return batch_positions(step, self.rows, self.batch_size, self.shard)
+            return np.arange(start, start + self.size, dtype=np.int64) % self.rows
+        return np.arange(start, start + self._real(step), dtype=np.int64)
 
-    def weights(self, step: int) -> npt.NDArray[np.float32] | None:
-        """Return what each place of a batch counts, 0 in the padding, or None without padding."""
-        if self.tail != "pad":
-            return None
-        return padded_batch(step, self.rows, self.batch_size, self.shard)[1]
+    def weights(
+        self, step: int, given: Weights | None = None, lost: Collection[int] = ()
+    ) -> Weights:
+        """Return what each row of a batch counts in the loss, of which Keras takes the mean.
 
-    def block(self, first: int, steps: int) -> npt.NDArray[np.int64]:
+        Where batches are padded, real rows all weigh batches * G / rows and the padding 0, so that
+        the mean over all places of all batches is the mean over the rows. With G / real in the last
+        batch alone, a row of a last batch of few would count more than others. Likewise rows that
+        could not be read weigh 0, and the other real ones of this host's batch real / left.
+
+        Args:
+            step: of the batch.
+            given: what its rows weigh by themselves; None, each 1.
+            lost: places in the batch of rows that could not be read.
+
+        Example:
+            >>> Plan(4, 3, tail="pad").weights(1).tolist()
+            [1.5, 0.0, 0.0]
+            >>> Plan(4, 4).weights(0, lost=[2]).round(2).tolist()
+            [1.3300000429153442, 1.3300000429153442, 0.0, 1.3300000429153442]
+        """
+        real = self._real(step)
+        if self.tail == "pad":
+            weights = np.zeros(self.size, np.float32)
+            weights[:real] = len(self) * self.batch_size / self.rows
+        else:
+            weights = np.ones(real, np.float32)
+        if given is not None:
+            weights *= given
+        if lost:
+            weights[list(lost)] = 0
+            weights *= np.float32(real / max(1, real - sum(place < real for place in lost)))
+        return weights
+
+    def block(self, first: int, steps: int) -> Integers:
         """Return the positions of several batches after one another, without any padding."""
-        index, _ = self.shard
         starts = np.arange(first, first + steps, dtype=np.int64) * self.batch_size
-        starts += index * self.size
+        starts += self.shard[0] * self.size
         positions = (starts[:, None] + np.arange(self.size, dtype=np.int64)).reshape(-1)
         return positions[positions < self.rows]
+
+    def _start(self, step: int) -> int:
+        """Return the first position of a batch of this host."""
+        if not len(self):
+            raise ArgumentError(f"step={step!r}, but {self.rows} rows make no batches")
+        whole("step", step, most=len(self) - 1)
+        return step * self.batch_size + self.shard[0] * self.size
+
+    def _real(self, step: int) -> int:
+        """Return how many rows of a batch are not padding."""
+        return min(self.size, max(0, self.rows - self._start(step)))

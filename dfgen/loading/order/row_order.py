@@ -2,22 +2,19 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dfgen.errors import ArgumentError
 from dfgen.loading.order.balance import Balance
 from dfgen.loading.order.buckets import Buckets
-from dfgen.loading.order.permutation import permutation
+from dfgen.loading.order.permutation import Integers, permutation
 from dfgen.loading.order.plan import Plan
 
-Rows = npt.NDArray[np.int64]
-
-_BLOCK = 65_536  # positions counted at once
-_BATCHES = 8192  # positions of the batches asked for at once
+_COUNTED = 65_536  # positions at once
+_ASKED = 8192  # positions of the batches asked for at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,21 +35,25 @@ class RowOrder:
     seed: int | None
     balance: Balance | None = None
     buckets: Buckets | None = None
-    _window: Callable[[int, int], Rows] = field(init=False, repr=False)
+    _window: Callable[[int, int], Integers] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_window", lru_cache(maxsize=2)(self._arranged))
         for argument, given in (("balance", self.balance), ("bucket_by", self.buckets)):
             if given is not None and self.seed is None:
                 raise ArgumentError(
                     f"{argument} takes rows by chance, which shuffle=False does not allow: leave "
                     "out one of them"
                 )
+        window = partial(_arranged, self.rows, self.seed, self.balance, self.buckets)
+        object.__setattr__(self, "_window", lru_cache(maxsize=2)(window))  # no circle through self
 
-    def at(self, epoch: int, positions: Rows) -> Rows:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RowOrder, (self.rows, self.seed, self.balance, self.buckets)
+
+    def at(self, epoch: int, positions: Integers) -> Integers:
         """Return int64 of shape (2, positions): the rows, and how often each came before."""
         if self.buckets is None:
-            return self._drawn(epoch, positions)
+            return _drawn(self.rows, self.seed, self.balance, epoch, positions)
         windows, places = np.divmod(positions, self.buckets.rows)
         found = np.empty((2, len(positions)), np.int64)
         for window in np.unique(windows).tolist():
@@ -60,32 +61,38 @@ class RowOrder:
             found[:, here] = self._window(epoch, window)[:, places[here]]
         return found
 
-    def _arranged(self, epoch: int, window: int) -> Rows:
-        """Return all rows of one window of the buckets."""
-        buckets: Any = self.buckets
-        start = window * buckets.rows
-        drawn = self._drawn(epoch, np.arange(start, min(start + buckets.rows, self.rows)))
-        arranged: Rows = buckets.arranged(drawn, window, seed=self.seed, epoch=epoch)
-        return arranged
-
-    def _drawn(self, epoch: int, positions: Rows) -> Rows:
-        if self.seed is None:
-            return np.stack([positions, np.zeros_like(positions)])
-        places = permutation(positions, self.rows, seed=self.seed, epoch=epoch)
-        if self.balance is None:
-            return np.stack([places, np.zeros_like(places)])
-        return np.stack(self.balance.draw(places, seed=self.seed, epoch=epoch))
-
-    def counts(self, epoch: int, positions: int) -> Rows:
+    def counts(self, epoch: int, positions: int) -> Integers:
         """Return how often each row stands at the first so many positions of an epoch."""
         counts = np.zeros(self.rows, np.int64)
-        for start in range(0, positions, _BLOCK):
-            block = np.arange(start, min(start + _BLOCK, positions))
+        for start in range(0, positions, _COUNTED):
+            block = np.arange(start, min(start + _COUNTED, positions))
             np.add.at(counts, self.at(epoch, block)[0], 1)
         return counts
 
 
-class Blocks:
+def _drawn(
+    rows: int, seed: int | None, balance: Balance | None, epoch: int, positions: Integers
+) -> Integers:
+    if seed is None:
+        return np.stack([positions, np.zeros_like(positions)])
+    places = permutation(positions, rows, seed=seed, epoch=epoch)
+    if balance is None:
+        return np.stack([places, np.zeros_like(places)])
+    return np.stack(balance.draw(places, seed=seed, epoch=epoch))
+
+
+def _arranged(
+    rows: int, seed: Any, balance: Balance | None, buckets: Any, epoch: int, window: int
+) -> Integers:
+    """Return all rows of one window of the buckets."""
+    start = window * buckets.rows
+    positions = np.arange(start, min(start + buckets.rows, rows))
+    drawn = _drawn(rows, seed, balance, epoch, positions)
+    arranged: Integers = buckets.arranged(drawn, window, seed=seed, epoch=epoch)
+    return arranged
+
+
+class BatchRows:
     """The rows of batches, asked of the order in blocks: one by one they cost ten times as much.
 
     Args:
@@ -94,13 +101,16 @@ class Blocks:
     """
 
     def __init__(self, order: RowOrder, plan: Plan) -> None:
-        self._order = order
-        self._batches = batches = max(1, _BATCHES // plan.size)
+        self._order, self._plan = order, plan
+        self._batches = batches = max(1, _ASKED // plan.size)
         self._block = lru_cache(maxsize=4)(
             lambda epoch, block: order.at(epoch, plan.block(block * batches, batches))
         )
 
-    def batch(self, epoch: int, step: int, plan: Plan) -> Rows:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return BatchRows, (self._order, self._plan)
+
+    def batch(self, epoch: int, step: int, plan: Plan) -> Integers:
         """Return what `RowOrder.at` does for one batch; plans may differ in their tail."""
         if not 0 <= step < len(plan):
             raise IndexError(f"batch {step} does not exist: an epoch has {len(plan)} batches")

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import DfgenError, TransformError
-from dfgen.loading.metrics import IDLE, Watch
-from dfgen.loading.order.permutation import sample_rng
+from dfgen.loading.generators import sample_rng
+from dfgen.loading.metrics import IDLE, Stopwatch
+from dfgen.loading.order.permutation import Integers
 from dfgen.samples.features.base import Spec
 from dfgen.samples.reader import SampleReader
 
@@ -18,7 +19,6 @@ _CHUNKS_PER_WORKER = 2  # of what is in the making, so that all workers have som
 _CHUNK = 1 << 22  # bytes of a chunk made by a process, about: it has memory of its own for one
 
 Arrays = Mapping[str, npt.NDArray[Any]]
-Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,13 @@ class Chunk:
     """
 
     epoch: int
-    rows: Rows
-    earlier: Rows
+    rows: Integers
+    earlier: Integers
     known: Collection[int] = ()
 
 
 @dataclass(frozen=True)
-class Maker:
+class ChunkMaker:
     """Makes chunks; all that a worker needs, and so what travels to a process.
 
     Args:
@@ -56,7 +56,7 @@ class Maker:
         self,
         chunk: Chunk,
         arrays: Arrays,
-        watch: Watch,
+        stopwatch: Stopwatch,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> dict[int, str | None]:
         """Fill the arrays of a chunk.
@@ -64,7 +64,7 @@ class Maker:
         Args:
             chunk: which samples.
             arrays: name -> array of shape (rows, ...).
-            watch: is told what is being done.
+            stopwatch: is told what is being done.
             cancelled: whether nobody wants the chunk any more.
 
         Returns:
@@ -77,18 +77,18 @@ class Maker:
         blanks: dict[int, str | None] = {}
         made = len(chunk.rows)
         if self.reader.reads_rows or chunk.known:
-            made = self._read_rows(chunk, arrays, watch, cancelled, blanks)
+            made = self._read_rows(chunk, arrays, stopwatch, cancelled, blanks)
         if blanks:
             for name, array in arrays.items():
                 array[list(blanks)] = self.reader.specs[name].blank
-        watch.counts["samples"] += made - len(blanks)
+        stopwatch.counts["samples"] += made - len(blanks)
         return blanks
 
     def _read_rows(
         self,
         chunk: Chunk,
         arrays: Arrays,
-        watch: Watch,
+        stopwatch: Stopwatch,
         cancelled: Callable[[], bool],
         blanks: dict[int, str | None],
     ) -> int:
@@ -103,16 +103,16 @@ class Maker:
                 if row in chunk.known:
                     blanks[place] = None
                     continue
-                watch.row = row
+                stopwatch.row = row
                 out = {name: array[place, ...] for name, array in arrays.items()}
                 try:
-                    self.reader.read(row, out, rng, watch)
+                    self.reader.read(row, out, rng, stopwatch)
                 except DfgenError as error:
                     if not self.skip or isinstance(error, TransformError):
                         raise  # a transform that fails is a mistake in the program, not in a file
                     blanks[place] = str(error)
         finally:
-            watch(IDLE)
+            stopwatch(IDLE)
         return len(chunk.rows)
 
     def _rng(self, chunk: Chunk, place: int) -> np.random.Generator | None:

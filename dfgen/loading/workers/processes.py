@@ -28,8 +28,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import ArgumentError, WorkerError
-from dfgen.loading.metrics import Watch
-from dfgen.loading.workers.chunks import Arrays, Chunk, Maker
+from dfgen.loading.metrics import Stopwatch
+from dfgen.loading.workers.chunks import Arrays, Chunk, ChunkMaker
 from dfgen.loading.workers.threads import CLOSED
 from dfgen.samples.features import Spec
 from dfgen.samples.pixels.decoding import prepare_worker
@@ -39,11 +39,8 @@ _FAREWELL = 1.0  # seconds that a process gets to end once nobody speaks to it
 _HEADER = 64  # bytes: the row, whether it is being read, and since when, each 8 bytes
 _READING, _ROW, _SINCE = 0, 1, 2
 
-Layout = dict[str, tuple[tuple[int, ...], np.dtype[Any]]]
-"""Name -> shape and dtype of an array of a chunk."""
 
-
-class Process:
+class ProcessWorker:
     """Makes chunks in a process of its own, which is replaced when it dies.
 
     Args:
@@ -53,7 +50,9 @@ class Process:
         size: rows of a chunk at most.
     """
 
-    def __init__(self, maker: Maker, payload: bytes, specs: Mapping[str, Spec], size: int) -> None:
+    def __init__(
+        self, maker: ChunkMaker, payload: bytes, specs: Mapping[str, Spec], size: int
+    ) -> None:
         self._payload = payload
         self._where = maker.reader.where
         self._skip = maker.skip
@@ -61,14 +60,14 @@ class Process:
         self._deaths: Counter[int] = Counter()
         self._child: subprocess.Popen[bytes] | None = None
         self._file: IO[bytes] | None = None
-        self.watch = Watch()
+        self.stopwatch = Stopwatch()
         self.abandoned = False
         self.busy_with: object = None
 
     def fill(
         self, chunk: Chunk, arrays: Arrays, cancelled: Callable[[], bool]
     ) -> dict[int, str | None]:
-        """Fill the arrays of a chunk, as `Maker.fill`."""
+        """Fill the arrays of a chunk, as `ChunkMaker.fill`."""
         deadly: dict[int, str] = {}
         while not cancelled():
             try:
@@ -79,11 +78,11 @@ class Process:
                 deadly |= self._bury()
                 chunk = replace(chunk, known={*chunk.known, *deadly})
                 continue
-            self.watch.add(seconds, counts)
-            self.watch.since = time.perf_counter()  # the process has measured what was before
+            self.stopwatch.add(seconds, counts)
+            self.stopwatch.since = time.perf_counter()  # the process has measured what was before
             if error is not None:
                 raise error
-            for name, shared in shared_arrays(self._memory, _layout(arrays)).items():
+            for name, shared in shared_arrays(self._memory, _specs(arrays)).items():
                 arrays[name][...] = objects.get(name, shared)
             rows = chunk.rows.tolist()
             return {place: why or deadly.get(rows[place]) for place, why in blanks.items()}
@@ -91,7 +90,7 @@ class Process:
 
     def _ask(self, chunk: Chunk, arrays: Arrays) -> tuple[Any, ...]:
         child = self._child or self._start()
-        pickle.dump((chunk, _layout(arrays)), child.stdin)  # type: ignore[arg-type]
+        pickle.dump((chunk, _specs(arrays)), child.stdin)  # type: ignore[arg-type]
         child.stdin.flush()  # type: ignore[union-attr]
         reply: tuple[Any, ...] = pickle.load(child.stdout)  # type: ignore[arg-type]
         return reply
@@ -171,8 +170,8 @@ class Process:
             self._file.close()
 
 
-class _SharedWatch(Watch):
-    """A Watch that the parent can look at while the process is busy."""
+class _SharedStopwatch(Stopwatch):
+    """A Stopwatch that the parent can look at while the process is busy."""
 
     def __init__(self, header: npt.NDArray[np.float64]) -> None:
         self._header = header
@@ -204,8 +203,8 @@ def shared_memory(size: int) -> tuple[IO[bytes], mmap.mmap]:
         except OSError as error:
             file.close()
             warnings.warn(
-                f"{size:,} bytes of shared memory cannot be had ({error.strerror}): workers use a "
-                f"temporary file in {tempfile.gettempdir()}",
+                f"{size:,} bytes of shared memory are not available ({error.strerror}): workers "
+                f"use a temporary file in {tempfile.gettempdir()}",
                 stacklevel=2,
             )
     file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - as long as the process
@@ -213,14 +212,15 @@ def shared_memory(size: int) -> tuple[IO[bytes], mmap.mmap]:
     return file, mmap.mmap(file.fileno(), size)
 
 
-def _layout(arrays: Arrays) -> Layout:
-    return {name: (array.shape, array.dtype) for name, array in arrays.items()}
+def _specs(arrays: Arrays) -> dict[str, Spec]:
+    return {name: Spec(array.shape, array.dtype) for name, array in arrays.items()}
 
 
-def shared_arrays(memory: mmap.mmap, layout: Layout) -> dict[str, npt.NDArray[Any]]:
+def shared_arrays(memory: mmap.mmap, specs: Mapping[str, Spec]) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays of a chunk in shared memory."""
     arrays, offset = dict[str, npt.NDArray[Any]](), _HEADER
-    for name, (shape, dtype) in layout.items():
+    for name, spec in specs.items():
+        shape, dtype = spec.shape, spec.dtype
         if dtype.hasobject:  # pointers mean nothing elsewhere: these travel in the reply
             arrays[name] = np.empty(shape, dtype)
             continue
@@ -237,12 +237,12 @@ def _aligned(nbytes: int) -> int:
     return -(-nbytes // 64) * 64
 
 
-def pickled(maker: Maker) -> bytes:
-    """Return a Maker as bytes, functions of a notebook or script by value, or refuse it."""
+def pickled(maker: ChunkMaker) -> bytes:
+    """Return a ChunkMaker as bytes, functions of a notebook or script by value, or refuse it."""
     import cloudpickle
 
     if sys.platform == "win32":
-        raise ArgumentError("use_multiprocessing=True is not to be had on Windows: use threads")
+        raise ArgumentError("use_multiprocessing=True does not work on Windows: use threads")
     for name, function in maker.reader.functions.items():
         try:
             cloudpickle.dumps(function)
@@ -254,7 +254,7 @@ def pickled(maker: Maker) -> bytes:
     return cloudpickle.dumps(maker)  # type: ignore[no-any-return]
 
 
-def main() -> None:
+def serve() -> None:
     """Serve chunks until the parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
     requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
@@ -263,23 +263,23 @@ def main() -> None:
     payload, memory_size, parent = pickle.load(requests)
     _die_with(parent)
     memory = mmap.mmap(int(sys.argv[1]), memory_size)
-    watch = _SharedWatch(np.frombuffer(memory, np.float64, 3))
-    maker: Maker = pickle.loads(payload)
+    stopwatch = _SharedStopwatch(np.frombuffer(memory, np.float64, 3))
+    maker: ChunkMaker = pickle.loads(payload)
     prepare_worker()
     while True:
         try:
-            chunk, layout = pickle.load(requests)
+            chunk, specs = pickle.load(requests)
         except EOFError:
             return
         blanks, error, objects = {}, None, {}
         try:
-            watch("idle")
-            arrays = shared_arrays(memory, layout)
-            blanks = maker.fill(chunk, arrays, watch)
+            stopwatch("idle")
+            arrays = shared_arrays(memory, specs)
+            blanks = maker.fill(chunk, arrays, stopwatch)
             objects = {name: array for name, array in arrays.items() if array.dtype.hasobject}
         except BaseException as raised:
             error = _portable(raised)
-        pickle.dump((blanks, *watch.take(), error, objects), replies)
+        pickle.dump((blanks, *stopwatch.take(), error, objects), replies)
         replies.flush()
 
 
@@ -303,4 +303,4 @@ def _die_with(parent: int) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    serve()

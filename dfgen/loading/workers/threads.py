@@ -9,22 +9,22 @@ from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 from dfgen.errors import ArgumentError
-from dfgen.loading.metrics import Watch
-from dfgen.loading.workers.chunks import Arrays, Chunk, Maker
+from dfgen.loading.metrics import Stopwatch
+from dfgen.loading.workers.chunks import Arrays, Chunk, ChunkMaker
 from dfgen.samples.pixels.decoding import prepare_worker
 
 
 class Worker(Protocol):
     """Makes chunks for one thread, which owns it."""
 
-    watch: Watch
+    stopwatch: Stopwatch
     abandoned: bool
     busy_with: object
 
     def fill(
         self, chunk: Chunk, arrays: Arrays, cancelled: Callable[[], bool]
     ) -> dict[int, str | None]:
-        """Fill the arrays of a chunk, as `Maker.fill`."""
+        """Fill the arrays of a chunk, as `ChunkMaker.fill`."""
 
     def reading(self) -> tuple[int, float] | None:
         """Return the row that is being read and since when, by `time.perf_counter`."""
@@ -36,28 +36,30 @@ class Worker(Protocol):
         """Give back what the worker holds."""
 
 
-class Here:
+class ThreadWorker:
     """Makes chunks in the thread itself."""
 
-    def __init__(self, maker: Maker) -> None:
+    def __init__(self, maker: ChunkMaker) -> None:
         self._maker = maker
-        self.watch = Watch()
+        self.stopwatch = Stopwatch()
         self.abandoned = False
         self.busy_with: object = None
 
     def fill(
         self, chunk: Chunk, arrays: Arrays, cancelled: Callable[[], bool]
     ) -> dict[int, str | None]:
-        """Fill the arrays of a chunk, as `Maker.fill`."""
-        blanks = self._maker.fill(chunk, arrays, self.watch, lambda: cancelled() or self.abandoned)
+        """Fill the arrays of a chunk, as `ChunkMaker.fill`."""
+        blanks = self._maker.fill(
+            chunk, arrays, self.stopwatch, lambda: cancelled() or self.abandoned
+        )
         if self.abandoned:
             raise ArgumentError(CLOSED)
         return blanks
 
     def reading(self) -> tuple[int, float] | None:
         """Return the row that is being read and since when."""
-        since, row = self.watch.since, self.watch.row
-        return (row, since) if self.watch.stage == "read" else None
+        since, row = self.stopwatch.since, self.stopwatch.row
+        return (row, since) if self.stopwatch.stage == "read" else None
 
     def abandon(self) -> None:
         """Let the thread end when its read comes back."""
@@ -67,7 +69,7 @@ class Here:
         """Hold nothing."""
 
 
-class _Nobody(Here):
+class _Nobody(ThreadWorker):
     """Stands for the workers of what was closed, so that nobody waits for ever."""
 
     def __init__(self) -> None:

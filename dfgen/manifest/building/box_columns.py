@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.manifest.sources.nesting import ANNOTATED, nest
+from dfgen.manifest.sources.list_columns import ANNOTATED, nest
 
 SHAPES = {"boxes": 2, "polygons": 2, "keypoints": 3}
 """Column of shapes -> numbers a point: x, y, and of a key point whether it is seen."""

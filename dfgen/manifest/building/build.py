@@ -8,14 +8,16 @@ from typing import Any
 import pandas as pd
 
 from dfgen.manifest.building.pipeline import build
+from dfgen.manifest.building.recipe import all_arguments
 from dfgen.manifest.building.recipe_file import resolve
-from dfgen.manifest.building.summary import left_out
+from dfgen.manifest.building.summary import lines_of_skipped
 from dfgen.manifest.building.update.previous import read_old
 from dfgen.manifest.io import Path
 from dfgen.manifest.schema import quote
-from dfgen.manifest.sources.folder import NO_FIT
+from dfgen.manifest.sources.file_tree import NO_FIT
+from dfgen.manifest.sources.source import NAMES, Argument
 
-Files = Path | Sequence[Path] | Mapping[str, Path | Sequence[Path]]
+OfSplits = Path | Sequence[Path] | Mapping[str, Path | Sequence[Path]]
 """One file, several, or those of each split."""
 
 
@@ -23,7 +25,7 @@ def build_manifest(
     source: Path | None = None,
     *,
     voc: Path | None = None,
-    coco: Files | None = None,
+    coco: OfSplits | None = None,
     yolo: Path | None = None,
     metadata: Path | None = None,
     listing: Path | None = None,
@@ -114,57 +116,33 @@ def build_manifest(
     Example:
         >>> df = build_manifest("imgs", pattern="{kind}/{id}.jpg")  # doctest: +SKIP
     """
-    given = dict(
-        source=_text(source),
-        voc=_text(voc),
-        coco=_texts(coco),
-        yolo=_text(yolo),
-        metadata=_text(metadata),
-        listing=_text(listing),
-        arrays=_texts(arrays),
-        images=_texts(images),
-        box_label=box_label,
-        class_names=_names(class_names),
-        pattern=pattern,
-        labels=labels if isinstance(labels, pd.DataFrame) else _text(labels),
-        on=on,
-        path_column=path_column,
-        root=_text(root),
-        id=id,
-        category=_names(category),
-        label=_names(label),
-        unmatched=unmatched,
-        facts=facts,
-        split=split,
-        stratify=stratify,
-        group=group,
-        seed=seed,
-    )
+    asked = locals()
+    given = {
+        name: _plain(asked[name], item) for name, item in all_arguments().items() if name in asked
+    }
     old = None if update is None else read_old(update)
     recipe = resolve(given, old.recipe if old else None)
-    frame, report = build(recipe, _text(out), workers, old)
+    frame, report = build(recipe, None if out is None else os.fspath(out), workers, old)
     if report.skipped:
         widen = recipe.pattern and NO_FIT in report.skipped
         advice = f"Widen the pattern {quote(recipe.pattern)}, or move" if widen else "Move"
-        lines = [*left_out(report), f"{advice} elsewhere what is no sample."]
+        lines = [*lines_of_skipped(report), f"{advice} elsewhere what is no sample."]
         warnings.warn("\n".join(lines), stacklevel=2)
     for warning in report.warnings:
         warnings.warn(warning, stacklevel=2)
     return frame
 
 
-def _texts(paths: Files | None) -> Any:
-    """Return paths, or lists or dicts of them, as text."""
+def _plain(value: Any, argument: Argument) -> Any:
+    """Return paths as text, in lists and dicts too, and one name as a tuple of it."""
+    if argument.accepts == NAMES:
+        return (value,) if isinstance(value, str) else tuple(value)
+    return _texts(value) if argument.is_path else value
+
+
+def _texts(paths: Any) -> Any:
     if isinstance(paths, Mapping):
         return {name: _texts(value) for name, value in paths.items()}
-    if paths is None or isinstance(paths, str | os.PathLike):
-        return _text(paths)
-    return [os.fspath(path) for path in paths]
-
-
-def _names(names: str | Sequence[str]) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names)
-
-
-def _text(path: Path | None) -> str | None:
-    return None if path is None else os.fspath(path)
+    if isinstance(paths, list | tuple):
+        return [os.fspath(path) for path in paths]
+    return os.fspath(paths) if isinstance(paths, os.PathLike) else paths

@@ -1,7 +1,7 @@
 """From a recipe to rows: scan the source, join the labels, settle the id."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -11,21 +11,20 @@ import pyarrow.compute as pc
 from tqdm import tqdm
 
 from dfgen.errors import ArgumentError, ManifestError, did_you_mean
-from dfgen.manifest.building.facts import SCHEMA
 from dfgen.manifest.building.join import as_text, join, split_on
-from dfgen.manifest.building.recipe import Recipe
-from dfgen.manifest.opening import open_source
-from dfgen.manifest.schema import Label, quote
+from dfgen.manifest.building.recipe import LABELS, Recipe
+from dfgen.manifest.schema import FACTS, Label, quote
 from dfgen.manifest.sources import SOURCES
-from dfgen.manifest.sources.nesting import ANNOTATED
-from dfgen.manifest.sources.pattern import Pattern, parse_pattern
-from dfgen.manifest.sources.table import table_name
+from dfgen.manifest.sources.label_table import read_rows, table_name
+from dfgen.manifest.sources.list_columns import ANNOTATED
+from dfgen.manifest.sources.path_pattern import Pattern, parse_pattern
+from dfgen.manifest.sources.source import RowGroup
 
 _PLAIN_INTEGER = r"\A(?:0|-?[1-9][0-9]{0,17})\z"
 
 
 @dataclass(frozen=True)
-class Rows:
+class GatheredRows:
     """Rows with `id`, `path` and labels, and what the source and the join did on the way.
 
     Args:
@@ -43,7 +42,7 @@ class Rows:
     labels: Mapping[str, Label] = field(default_factory=dict)
 
 
-def gather_rows(recipe: Recipe) -> Rows:
+def gather_rows(recipe: Recipe) -> GatheredRows:
     """Return the rows that a recipe describes, with paths as the source gives them.
 
     Raises:
@@ -54,21 +53,16 @@ def gather_rows(recipe: Recipe) -> Rows:
     pattern = parse_pattern(recipe.pattern) if recipe.pattern is not None else None
     fields = pattern.fields if pattern else ()
     labels = pa.table({}) if recipe.labels is None else _read_labels(recipe)
-    if recipe.kind in ("files", "table"):  # whose columns are known before the work
-        _check_names(recipe, [*fields, *labels.column_names])
-    labels = _wanted(labels, recipe)
+    wanted = _wanted(labels, recipe)
     if recipe.labels is not None:
-        _refuse_facts(labels, recipe, _name(recipe))
-    if recipe.kind == "table":
-        rows = Rows(_with_paths_of_table(labels, recipe), recipe.folder)
+        _refuse_facts(wanted, recipe, _name(recipe))
+    if recipe.kind == LABELS:
+        _check_names(recipe, labels.column_names)
+        rows = GatheredRows(_with_paths_of_table(wanted, recipe), recipe.folder)
     else:
-        rows = _read_source(recipe, pattern)
-        known = [*rows.table.column_names, *labels.column_names]
-        _check_names(recipe, [name for name in known if name not in ("path", *ANNOTATED)])
-        if recipe.kind in ("metadata", "arrays"):
-            _refuse_facts(rows.table, recipe, str(recipe.metadata or recipe.arrays))
+        rows = _read_source(recipe, pattern, labels.column_names)
     if recipe.on is not None:
-        rows = _with_labels(rows, labels, recipe, pattern)
+        rows = _with_labels(rows, wanted, recipe, pattern)
     table = rows.table
     for name in ("problem", "polygons"):  # which a source does not know beforehand
         if name in table.column_names and table[name].null_count == len(table):
@@ -91,7 +85,8 @@ def _key(recipe: Recipe) -> str:
 
 def _read_labels(recipe: Recipe) -> pa.Table:
     text = [_key(recipe), recipe.id or "id"]
-    return pa.concat_tables(chunk.rows for chunk in SOURCES["table"](recipe.labels, text))
+    [group] = read_rows(cast(str | pd.DataFrame, recipe.labels), text)
+    return group.rows
 
 
 def _check_names(recipe: Recipe, known: list[str]) -> None:
@@ -99,7 +94,7 @@ def _check_names(recipe: Recipe, known: list[str]) -> None:
     asked: list[tuple[str, str | None]] = [("label", name) for name in recipe.label]
     asked += [("category", name) for name in recipe.category]
     asked += [("id", recipe.id)]
-    asked += [("path_column", recipe.path_column)] * (recipe.kind == "table")
+    asked += [("path_column", recipe.path_column)] * (recipe.kind == LABELS)
     asked += [("stratify", recipe.stratify), ("group", recipe.group)]
     for argument, name in asked:
         if name is not None and name not in known:
@@ -120,7 +115,7 @@ def _wanted(labels: pa.Table, recipe: Recipe) -> pa.Table:
 
 def _refuse_facts(table: pa.Table, recipe: Recipe, where: str) -> None:
     """Raise if a column is one that the files fill."""
-    filled = [name for name in table.column_names if name in SCHEMA.names and name != "problem"]
+    filled = [name for name in table.column_names if name in FACTS and name != "problem"]
     if filled and recipe.facts != "none":
         raise ManifestError(
             f'The column "{filled[0]}" of {where} is one that dfgen fills from the files. '
@@ -148,24 +143,46 @@ def _with_paths_of_table(labels: pa.Table, recipe: Recipe) -> pa.Table:
     return labels.append_column("path", paths)
 
 
-def _read_source(recipe: Recipe, pattern: Pattern | None) -> Rows:
-    """Gather the chunks of the source, telling how far it is."""
-    parts, skipped, notes = [], defaultdict[str, list[str]](list), tuple[str, ...]()
-    labels, folder = dict[str, Label](), recipe.folder
+def _read_source(recipe: Recipe, pattern: Pattern | None, labels: list[str]) -> GatheredRows:
+    """Gather the row groups of the source, telling how far it is."""
+    parts, skipped, notes = list[pa.Table](), defaultdict[str, list[str]](list), tuple[str, ...]()
+    known, folder = dict[str, Label](), recipe.folder
     with tqdm(desc="Reading rows", unit=" rows", disable=None) as bar:
-        for chunk in open_source(recipe, pattern):
-            parts.append(chunk.rows)
-            for reason, paths in chunk.skipped.items():
+        for group in _open_source(recipe, pattern):
+            if not parts:  # all have the same columns: wrong names are refused before the work
+                _check_columns(group.rows, recipe, labels)
+            parts.append(group.rows)
+            for reason, paths in group.skipped.items():
                 skipped[reason] += paths
-            notes += chunk.notes
-            labels |= chunk.labels
-            folder = chunk.folder or folder
-            bar.total = chunk.total
-            bar.update(len(chunk.rows))
-    return Rows(pa.concat_tables(parts), folder, dict(skipped), notes, labels)
+            notes += group.notes
+            known |= group.labels
+            folder = group.folder or folder
+            bar.total = group.total
+            bar.update(len(group.rows))
+    return GatheredRows(pa.concat_tables(parts), folder, dict(skipped), notes, known)
 
 
-def _with_labels(files: Rows, labels: pa.Table, recipe: Recipe, pattern: Pattern | None) -> Rows:
+def _open_source(recipe: Recipe, pattern: Pattern | None) -> Iterator[RowGroup]:
+    """Return the row groups of the source that a recipe names."""
+    source = SOURCES[recipe.kind]
+    shared = {name: getattr(recipe, name) for name in source.shared}
+    if "pattern" in shared:
+        shared["pattern"] = pattern
+    own = {name: recipe.own[name] for name in source.arguments}
+    return source.read(recipe.own[recipe.kind], **own, **shared)
+
+
+def _check_columns(rows: pa.Table, recipe: Recipe, labels: list[str]) -> None:
+    """Raise if the source lacks a column that the recipe names, or gives one that files fill."""
+    known = [*rows.column_names, *labels]
+    _check_names(recipe, [name for name in known if name not in ("path", *ANNOTATED)])
+    if not SOURCES[recipe.kind].gives_facts:
+        _refuse_facts(rows, recipe, recipe.place)
+
+
+def _with_labels(
+    files: GatheredRows, labels: pa.Table, recipe: Recipe, pattern: Pattern | None
+) -> GatheredRows:
     joined = join(
         files.table,
         labels,

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError, did_you_mean
-from dfgen.manifest.building.join_mismatch import Side, Words, explain
+from dfgen.manifest.key_mismatch import Side, Words, explain
 from dfgen.manifest.schema import count, first, quote, rows_where
-from dfgen.manifest.sources.pattern import Pattern
+from dfgen.manifest.sources.path_pattern import Pattern
 
 FROM_PATH = {"name": r"(?s)^.*/", "stem": r"(?s)^.*/|\.[^./]*$", "relpath": r"\A\z"}
 """Key made of a path below the folder -> what is cut off from it."""

@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.manifest.building.box_columns import place_boxes
 from dfgen.manifest.building.categories import to_categories, to_category
-from dfgen.manifest.building.facts import PANDAS_TYPES, SCHEMA, refresh_facts
-from dfgen.manifest.building.gather import Rows, gather_rows
+from dfgen.manifest.building.facts import PANDAS_TYPES, refresh_facts
+from dfgen.manifest.building.gather import GatheredRows, gather_rows
 from dfgen.manifest.building.recipe import Recipe
-from dfgen.manifest.building.summary import Report, left_out
+from dfgen.manifest.building.summary import BuildReport, lines_of_skipped
 from dfgen.manifest.building.update.match import rebase
 from dfgen.manifest.building.update.merge import Growth, grow
 from dfgen.manifest.building.update.previous import Old, changed_recipe
@@ -22,6 +22,7 @@ from dfgen.manifest.io import attributes, write_manifest
 from dfgen.manifest.paths import is_url, stored_paths, tidy, with_paths
 from dfgen.manifest.schema import FACTS, Label, describe_labels, label_columns, validate
 from dfgen.manifest.splits import assign_splits, lacking_rows, unit_of
+from dfgen.samples.storage import without_store
 from dfgen.system import check_writable
 
 ReadFacts = Callable[[pa.ChunkedArray], pa.Table]
@@ -29,7 +30,7 @@ ReadFacts = Callable[[pa.ChunkedArray], pa.Table]
 
 def build(
     recipe: Recipe, out: str | None = None, workers: int | None = None, old: Old | None = None
-) -> tuple[pd.DataFrame, Report]:
+) -> tuple[pd.DataFrame, BuildReport]:
     """Build the manifest of a recipe; return it with a report of what was left out or is amiss.
 
     `build_manifest` turns the warnings of the report into Python's, the command prints them.
@@ -67,22 +68,27 @@ def build(
     frame.attrs = {"dfgen": attributes(root, _in_pixels(kept), recipe.arguments())}
     if out is not None:
         write_manifest(frame, out, recipe.root)
-    return frame, Report(rows.skipped, rows.notes, warnings)
+    return frame, BuildReport(rows.skipped, rows.notes, warnings)
 
 
-def _rows(recipe: Recipe) -> Rows:
+def _rows(recipe: Recipe) -> GatheredRows:
     """Return the rows of the source with absolute paths and labels as categories."""
     rows = gather_rows(recipe)
     if _are_relative(rows) and recipe.facts == "none":
         raise ArgumentError(
-            "YOLO's boxes are shares of the image: its size is needed to make pixels of them. "
-            'Leave facts="none" (--facts none) out.'
+            "the source's boxes are shares of the image: its size is needed to make pixels of "
+            'them. Leave facts="none" (--facts none) out'
         )
     if not len(rows.table):
         raise ManifestError(
             "The manifest would have no rows: the source or the label table is empty, or no file "
             "has a row in it. Check labels= and on=, and see with "
-            + "\n".join(['unmatched="error" what does not match.', *left_out(Report(rows.skipped))])
+            + "\n".join(
+                [
+                    'unmatched="error" what does not match.',
+                    *lines_of_skipped(BuildReport(rows.skipped)),
+                ]
+            )
         )
     table = to_categories(rows.table, recipe.category, rows.labels)
     validate(table, "the manifest")
@@ -98,7 +104,7 @@ def _reader(recipe: Recipe, old: Old | None, workers: int | None) -> ReadFacts |
 
 
 def _read_facts(paths: pa.ChunkedArray, known: pa.Table | None, workers: int | None) -> pa.Table:
-    addresses = paths.filter(is_url(paths))
+    addresses = without_store(paths.filter(is_url(paths)))
     if len(addresses):
         raise ArgumentError(
             f"{addresses[0]} is an address, which dfgen does not open to read headers. Give "
@@ -110,7 +116,7 @@ def _read_facts(paths: pa.ChunkedArray, known: pa.Table | None, workers: int | N
     return facts.set_column(place, "format", to_category(facts["format"]))
 
 
-def _settle(rows: Rows, read: ReadFacts | None) -> pa.Table:
+def _settle(rows: GatheredRows, read: ReadFacts | None) -> pa.Table:
     """Add the facts, place the boxes, and gather what is wrong with each row."""
     table = rows.table
     facts = read(table["path"]) if read else None
@@ -120,7 +126,7 @@ def _settle(rows: Rows, read: ReadFacts | None) -> pa.Table:
         table, faults = place_boxes(table, facts, _are_relative(rows))
         problems.append(pa.chunked_array([faults]))
     if facts is not None:
-        table = table.select([name for name in table.column_names if name not in SCHEMA.names])
+        table = table.select([name for name in table.column_names if name not in FACTS])
         for name in facts.column_names:
             table = table.append_column(name, facts[name])
     if facts is not None or any(len(part) > part.null_count for part in problems):
@@ -129,7 +135,7 @@ def _settle(rows: Rows, read: ReadFacts | None) -> pa.Table:
     return table
 
 
-def _are_relative(rows: Rows) -> bool:
+def _are_relative(rows: GatheredRows) -> bool:
     """Say whether the source gives boxes relative to the size of the image."""
     return rows.labels.get("boxes", {}).get("box_format") == "rel_xyxy"
 
@@ -143,7 +149,7 @@ def _in_pixels(labels: dict[str, Label]) -> dict[str, Label]:
 
 def _to_frame(table: pa.Table) -> pd.DataFrame:
     """Return a frame; whole numbers among the facts may be missing and stay whole."""
-    facts = [name for name in table.column_names if name in SCHEMA.names]
+    facts = [name for name in table.column_names if name in FACTS]
     labels = table.drop_columns(facts).replace_schema_metadata()
     typed = table.select(facts).replace_schema_metadata().to_pandas(types_mapper=PANDAS_TYPES.get)
     frame: pd.DataFrame = pd.concat([labels.to_pandas(), typed], axis=1)

@@ -1,151 +1,89 @@
-"""A recipe: the arguments that build a manifest."""
+"""A recipe: the arguments that build a manifest, where they are paths, and what clashes."""
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin
 
 import pandas as pd
 
 from dfgen.errors import ArgumentError, did_you_mean
-from dfgen.manifest.paths import A_FRAME
+from dfgen.manifest.paths import URL, portable_root
 from dfgen.manifest.schema import quote
+from dfgen.manifest.sources import SOURCES
+from dfgen.manifest.sources.source import NAMES, Argument
 from dfgen.manifest.splits import check_shares
 
-CHOICES = {
-    "unmatched": ("error", "keep", "drop"),
-    "facts": ("none", "header"),
-    "box_label": ("largest", "first", "all", "each"),
-}
-SOURCE_FIELDS = ("source", "voc", "coco", "yolo", "metadata", "listing", "arrays")
-"""Where the rows come from: at most one of them."""
+A_FRAME = "a DataFrame"
+"""What a recipe says of a table of labels that was never a file."""
+LABELS = "labels"
+"""The kind of a recipe whose rows are those of its table of labels."""
 
-Paths = str | list[str] | dict[str, str | list[str]]
-"""One path, several, or those of each split."""
+
+def _argument(help: str, metavar: str | None = None, default: Any = None, **more: Any) -> Any:
+    metadata = {"help": help, "metavar": metavar, **more}
+    return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What to build; the arguments of `build_manifest` that decide what the manifest holds.
+    """What to build; `make_recipe` makes one of arguments, and refuses what cannot be.
 
-    Raises:
-        ArgumentError: Arguments that cannot be, or cannot be together.
+    Args:
+        kind: the name of the source, or `LABELS`
+        own: the arguments that are of such sources alone, defaults included
+
+    The others are those of any build, with what the command says of them.
     """
 
-    source: str | None = None
-    voc: str | None = None
-    coco: Paths | None = None
-    yolo: str | None = None
-    metadata: str | None = None
-    listing: str | None = None
-    arrays: str | list[str] | None = None
-    images: Paths | None = None
-    box_label: str = "largest"
-    class_names: tuple[str, ...] = ()
-    pattern: str | None = None
-    labels: str | pd.DataFrame | None = field(default=None, compare=False)
-    on: str | None = None
-    path_column: str | None = None
-    root: str | None = None
-    id: str | None = None
-    category: tuple[str, ...] = ()
-    label: tuple[str, ...] = ()
-    unmatched: str = "error"
-    facts: str = "header"
-    split: Mapping[str, float] | None = None
-    stratify: str | None = None
-    group: str | None = None
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name, choices in CHOICES.items():
-            value = getattr(self, name)
-            if value not in choices:
-                raise ArgumentError(
-                    f"{name}={quote(value)}: expected {' or '.join(map(quote, choices))}."
-                    f"{did_you_mean(str(value), choices)}"
-                )
-        for wrong, advice in self._clashes():
-            if wrong:
-                raise ArgumentError(advice)
-        if self.split is not None:
-            check_shares(self.split)
-
-    def _clashes(self) -> tuple[tuple[bool, str], ...]:
-        """Return what does not go together: whether it was asked for, and what to say then."""
-        given = [name for name in SOURCE_FIELDS if getattr(self, name) is not None]
-        folder, table = bool(given), self.labels is not None
-        by_path = self.path_column is not None
-        return (
-            (
-                len(given) > 1,
-                f"{' and '.join(f'{name}=' for name in given)} both say where the rows come from: "
-                "give one of them. Build the others on their own, and pandas.concat the frames.",
-            ),
-            (
-                not folder and not (table and by_path),
-                "Nothing to build from: give a folder of files, or a table that names them with "
-                "labels= and path_column= (--labels TABLE --path-column COLUMN).",
-            ),
-            (
-                self.images is not None and given[:1] not in (["voc"], ["coco"]),
-                "images= (--images) is the folder of the images that voc= or coco= (--voc, --coco) "
-                "annotate: give one of those.",
-            ),
-            (
-                self.voc is not None and not isinstance(self.images, str),
-                "voc= (--voc) needs images= (--images): the folder of the images, whose paths are "
-                "those of the XML files but for the extension.",
-            ),
-            (
-                self.voc is None and bool(self.class_names or self.box_label != "largest"),
-                "box_label= and class_names= (--box-label, --class-names) are for voc= (--voc): "
-                "the other sources number their classes themselves.",
-            ),
-            (
-                len(set(self.class_names)) < len(self.class_names),
-                f"class_names= (--class-names) has {quote(_twice(self.class_names))} twice: a "
-                "class has one number.",
-            ),
-            (
-                folder and by_path and self.listing is None,
-                "path_column= is for a table that names its files itself: leave the folder out, "
-                "and say with root= (--root) where relative paths start.",
-            ),
-            (
-                folder and table and self.on is None,
-                "labels= needs on= (--on): which part of a file's path is the key of which "
-                "column of the table. FIELD=COLUMN, where FIELD is a field of the pattern, name, "
-                "stem or relpath.",
-            ),
-            (
-                self.on is not None and not (folder and table),
-                "on= (--on) joins the files of a folder with labels= (--labels): give both.",
-            ),
-            (
-                self.pattern is not None and given[:1] not in (["source"], ["listing"]),
-                "pattern= (--pattern) is for the files of a folder: give the folder.",
-            ),
-            (
-                self.split is None and (self.stratify is not None or self.group is not None),
-                "stratify= and group= say how to split: give split=, as in "
-                '{"train": 0.8, "val": 0.2} (--split train=0.8 --split val=0.2).',
-            ),
-        )
+    kind: str
+    own: Mapping[str, Any]
+    pattern: str | None = _argument(
+        "Path below the folder, as in '{kind}/{id:int}.jpg': fields are columns."
+    )
+    labels: str | pd.DataFrame | None = _argument(  # noqa: RUF009 - None is no DataFrame
+        "Label table: .csv, .tsv, .jsonl or .parquet.", is_path=True
+    )
+    on: str | None = _argument(
+        "Key of file and label: a pattern field, name, stem or relpath = the column.",
+        "FIELD[=COLUMN]",
+    )
+    path_column: str | None = _argument("Column of the label table that names the files.")
+    root: str | None = _argument("Folder where relative paths start.", is_path=True)
+    id: str | None = _argument("Column of unique ids. Default: {id}, id, or the path.")
+    category: tuple[str, ...] = _argument(
+        "Column of whole numbers that are classes. Repeatable.", default=()
+    )
+    label: tuple[str, ...] = _argument(
+        "Column to keep as label. Repeatable. Default: all.", default=()
+    )
+    unmatched: str = _argument(
+        "Files without labels, labels without file: error, keep or drop. Default: error.",
+        default="error",
+        choices=("error", "keep", "drop"),
+    )
+    facts: str = _argument(
+        "What to read of each file: none or header. Default: header.",
+        default="header",
+        choices=("none", "header"),
+    )
+    split: Mapping[str, float] | None = _argument(
+        "A split and its share, as train=0.8. Repeatable.", "NAME=SHARE"
+    )
+    stratify: str | None = _argument("Column whose classes get exactly these shares.")
+    group: str | None = _argument("Column whose groups stay whole.")
+    seed: int = _argument("Another seed gives another split. Default: 0.", default=0)
 
     @property
-    def kind(self) -> str:
-        """Where the rows come from: the name in `SOURCES`."""
-        given = [name for name in SOURCE_FIELDS if getattr(self, name) is not None]
-        return "table" if not given else "files" if given == ["source"] else given[0]
+    def place(self) -> str:
+        """Where the source is, as messages call it."""
+        return str(self.own.get(self.kind))
 
     @property
     def folder(self) -> str:
         """The absolute folder where relative paths start, if the source does not know better."""
-        if self.source is not None:
-            return os.path.abspath(self.source)
-        if self.voc is not None:
-            return os.path.abspath(str(self.images))
         if self.root is not None:
             return os.path.abspath(self.root)
         if isinstance(self.labels, str):
@@ -154,18 +92,166 @@ class Recipe:
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments as plain JSON types, without those left at None or empty."""
-        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        shared = {name: getattr(self, name) for name in shared_arguments()}
         if isinstance(self.labels, pd.DataFrame):
-            values["labels"] = A_FRAME
+            shared["labels"] = A_FRAME
         if self.split is not None:
-            values["split"] = dict(self.split)
-        if self.voc is None:
-            del values["box_label"]
+            shared["split"] = dict(self.split)
+        values = {**self.own, **shared}
         plain = {
-            key: list(value) if isinstance(value, tuple) else value for key, value in values.items()
+            name: list(values[name]) if isinstance(values[name], tuple) else values[name]
+            for name in all_arguments()
+            if name in values
         }
-        return {key: value for key, value in plain.items() if value not in (None, [])}
+        return {name: value for name, value in plain.items() if value not in (None, [])}
 
 
-def _twice(names: tuple[str, ...]) -> str:
-    return next((name for name in names if names.count(name) > 1), "")
+def shared_arguments() -> dict[str, Argument]:
+    """Return the arguments of any build by name."""
+    return {
+        item.name: Argument(_toml_types(item.type), default=item.default, **item.metadata)
+        for item in fields(Recipe)
+        if item.metadata
+    }
+
+
+def all_arguments() -> dict[str, Argument]:
+    """Return every argument that a recipe may have: the sources, their arguments, the shared ones.
+
+    Example:
+        >>> list(all_arguments())[:3]
+        ['source', 'voc', 'coco']
+    """
+    places = {name: source.place for name, source in SOURCES.items()}
+    own = {name: item for source in SOURCES.values() for name, item in source.arguments.items()}
+    return {**places, **own, **shared_arguments()}
+
+
+def _toml_types(annotation: Any) -> tuple[type, ...]:
+    """Return what TOML makes of the values of a field of `Recipe`."""
+    parts = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
+    toml = {str: str, int: int, tuple: list, Mapping: dict}
+    return tuple(toml[kind] for part in parts if (kind := get_origin(part) or part) in toml)
+
+
+def make_recipe(arguments: Mapping[str, Any]) -> Recipe:
+    """Return the recipe of arguments; None, or (), stands for one that is left out.
+
+    Raises:
+        ArgumentError: Arguments that cannot be, or cannot be together.
+
+    Example:
+        >>> make_recipe({"voc": "xml", "images": "jpg"}).own["box_label"]
+        'largest'
+    """
+    known, shared = all_arguments(), shared_arguments()
+    given = {name: value for name, value in arguments.items() if value is not None}
+    for name, value in given.items():
+        choices = known[name].choices
+        if choices and value not in choices:
+            raise ArgumentError(
+                f"{name}={quote(value)}: expected {' or '.join(map(quote, choices))}."
+                f"{did_you_mean(str(value), choices)}"
+            )
+    given |= {name: tuple(given[name]) for name in given if known[name].accepts == NAMES}
+    kind = _kind(given)
+    source = SOURCES.get(kind)
+    names = [kind, *source.arguments] if source else []
+    own = {name: given.get(name, known[name].default) for name in names}
+    recipe = Recipe(kind, own, **{name: given[name] for name in shared.keys() & given.keys()})
+    for name in given:
+        if name not in (*own, *shared) and given[name] != known[name].default:
+            raise ArgumentError(_stray(name))
+    _check_shared(recipe)
+    if source:
+        source.check(own)
+    return recipe
+
+
+def _kind(given: Mapping[str, Any]) -> str:
+    kinds = [name for name in SOURCES if name in given]
+    if len(kinds) > 1:
+        raise ArgumentError(
+            f"{' and '.join(f'{name}=' for name in kinds)} both say where the rows come from: "
+            "give one of them. Build the others on their own, and pandas.concat the frames"
+        )
+    if not kinds and not ("labels" in given and "path_column" in given):
+        raise ArgumentError(
+            "nothing to build from: give a folder of files, or a table that names them with "
+            "labels= and path_column= (--labels TABLE --path-column COLUMN)"
+        )
+    return kinds[0] if kinds else LABELS
+
+
+def _check_shared(recipe: Recipe) -> None:
+    """Raise if arguments of any build do not go together, or not with the source."""
+    source = SOURCES.get(recipe.kind)
+    takes = source.shared if source else ("path_column",)
+    table, joined = recipe.labels is not None, recipe.on is not None
+    unsplit = recipe.split is None
+    clashes = (
+        (
+            recipe.path_column is not None and "path_column" not in takes,
+            "path_column= is for a table that names its files itself: leave the folder out, and "
+            "say with root= (--root) where relative paths start",
+        ),
+        (
+            source is not None and table and not joined,
+            "labels= needs on= (--on): which part of a file's path is the key of which column of "
+            "the table. FIELD=COLUMN, where FIELD is a field of the pattern, name, stem or relpath",
+        ),
+        (
+            joined and not (source and table),
+            "on= (--on) joins the files of a folder with labels= (--labels): give both",
+        ),
+        (recipe.pattern is not None and "pattern" not in takes, _stray("pattern")),
+        (
+            unsplit and (recipe.stratify is not None or recipe.group is not None),
+            "stratify= and group= say how to split: give split=, as in "
+            '{"train": 0.8, "val": 0.2} (--split train=0.8 --split val=0.2)',
+        ),
+    )
+    for wrong, advice in clashes:
+        if wrong:
+            raise ArgumentError(advice)
+    if recipe.split is not None:
+        check_shares(recipe.split)
+
+
+def takers(name: str) -> list[str]:
+    """Return the sources that take an argument."""
+    return [key for key, source in SOURCES.items() if name in (*source.arguments, *source.shared)]
+
+
+def _stray(name: str) -> str:
+    """Return what to say of an argument that is not of the source."""
+    sources = " or ".join(f"{source}=" for source in takers(name))
+    option = name.replace("_", "-")
+    return f"{name}= (--{option}) goes with {sources}: give that, or leave {name}= out"
+
+
+def absolute_recipe(recipe: dict[str, Any] | None, folder: str) -> dict[str, Any] | None:
+    """Return a recipe with absolute paths, where relative ones start at `folder`."""
+    return _with_paths(recipe, lambda path: os.path.normpath(os.path.join(folder, path)))
+
+
+def portable_recipe(recipe: dict[str, Any] | None, folder: str) -> dict[str, Any] | None:
+    """Return a recipe as stored: paths relative to the folder of its file, as the root is."""
+    return _with_paths(recipe, lambda path: portable_root(os.path.abspath(path), folder) or path)
+
+
+def _with_paths(
+    recipe: dict[str, Any] | None, change: Callable[[str], str]
+) -> dict[str, Any] | None:
+    def changed(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: changed(part) for key, part in value.items()}
+        if isinstance(value, list):
+            return [changed(part) for part in value]
+        fixed = not isinstance(value, str) or value == A_FRAME or re.match(URL, value)
+        return value if fixed else change(value)
+
+    if recipe is None:
+        return None
+    paths = {name for name, argument in all_arguments().items() if argument.is_path}
+    return {k: changed(value) if k in paths else value for k, value in recipe.items()}

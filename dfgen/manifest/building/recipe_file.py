@@ -8,14 +8,19 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import fields
-from types import UnionType
-from typing import Any, get_args, get_origin
+from typing import Any
 
 from dfgen.errors import ArgumentError, MissingFileError, WriteError, did_you_mean
-from dfgen.manifest.building.recipe import SOURCE_FIELDS, Recipe
-from dfgen.manifest.paths import A_FRAME, absolute_recipe, portable_recipe
+from dfgen.manifest.building.recipe import (
+    A_FRAME,
+    Recipe,
+    absolute_recipe,
+    all_arguments,
+    make_recipe,
+    portable_recipe,
+)
 from dfgen.manifest.schema import quote
+from dfgen.manifest.sources import SOURCES
 
 SUFFIX = ".toml"
 _WORDS = {str: "text", int: "a whole number", list: "a list", dict: "a table"}
@@ -56,10 +61,7 @@ def resolve(given: Mapping[str, Any], known: Mapping[str, Any] | None = None) ->
             "The recipe has a DataFrame of labels, which no file holds: give labels= again, or "
             "write the labels to a .csv or .parquet file and give that (--labels)."
         )
-    arguments: dict[str, Any] = {**base, **given}
-    tuples = {field.name for field in fields(Recipe) if get_origin(field.type) is tuple}
-    arguments |= {name: tuple(arguments[name]) for name in tuples & arguments.keys()}
-    return Recipe(**arguments)
+    return make_recipe({**base, **given})
 
 
 def read_recipe(path: str) -> dict[str, Any]:
@@ -86,14 +88,14 @@ def check_recipe(arguments: Mapping[str, Any], where: str) -> None:
     Example:
         >>> check_recipe({"source": "imgs", "seed": 3}, "pets.toml")
     """
-    known = {field.name: field.type for field in fields(Recipe)}
+    known = all_arguments()
     for name, value in arguments.items():
         if name not in known:
             raise ArgumentError(
                 f"{where} has the unknown key {quote(name)}.{did_you_mean(name, known)} "
                 f"Keys: {', '.join(known)}."
             )
-        accepted = _accepted(known[name])
+        accepted = known[name].accepts
         if not isinstance(value, accepted) or isinstance(value, bool):
             expected = " or ".join(word for kind, word in _WORDS.items() if kind in accepted)
             raise ArgumentError(f"{where}: {name} = {value!r}: expected {expected}.")
@@ -163,12 +165,5 @@ def _parts(value: Any) -> list[Any]:
 
 def _kind(arguments: Mapping[str, Any]) -> str | None:
     """Return which kind of source the arguments name, if any."""
-    names = [name for name in (*SOURCE_FIELDS, "path_column") if name in arguments]
+    names = [name for name in (*SOURCES, "path_column") if name in arguments]
     return names[0] if names else None
-
-
-def _accepted(kind: Any) -> tuple[type, ...]:
-    """Return what TOML makes of the values of a field of `Recipe`."""
-    parts = get_args(kind) if isinstance(kind, UnionType) else (kind,)
-    plain = {tuple: list, Mapping: dict}
-    return tuple(plain.get(get_origin(part) or part, get_origin(part) or part) for part in parts)

@@ -7,14 +7,14 @@ from typing import Any
 
 import pandas as pd
 
-from dfgen.manifest.schema import NOT_LABELS, count
+from dfgen.manifest.schema import count, label_columns
 from dfgen.samples.pixels.formats import formats_by_suffix
 
 CLASSES = 20
 
 
 @dataclass(frozen=True)
-class Report:
+class BuildReport:
     """What a build did besides making rows.
 
     Args:
@@ -28,7 +28,7 @@ class Report:
     warnings: tuple[str, ...] = ()
 
 
-def summarize(frame: pd.DataFrame, report: Report | None = None) -> str:
+def summarize(frame: pd.DataFrame, report: BuildReport | None = None) -> str:
     """Describe a manifest in a few lines of text.
 
     Args:
@@ -41,23 +41,22 @@ def summarize(frame: pd.DataFrame, report: Report | None = None) -> str:
         kind: 1 class
           cat  1
     """
-    report = report or Report()
+    report = report or BuildReport()
     lines = [count(len(frame), "row")]
     if "split" in frame:
         sizes = frame["split"].value_counts(sort=False)
         lines[0] += ": " + ", ".join(
             f"{size} {name} ({size / len(frame):.1%})" for name, size in sizes.items()
         )
-    for name in frame.columns:
-        if name not in NOT_LABELS:
-            lines += _label_lines(frame, name)
+    for name in label_columns(list(frame.columns)):
+        lines += _label_lines(frame, name)
     lines += _problem_lines(frame) + _extension_lines(frame)
-    lines += [*left_out(report), *report.notes]
+    lines += [*lines_of_skipped(report), *report.notes]
     lines += [f"Warning: {warning}" for warning in report.warnings]
     return "\n".join(lines)
 
 
-def figures(frame: pd.DataFrame, report: Report) -> dict[str, Any]:
+def figures(frame: pd.DataFrame, report: BuildReport) -> dict[str, Any]:
     """Describe a manifest for scripts, in plain JSON types.
 
     `labels` has the rows of each class, `problems` those of each kind, with the paths; null where
@@ -68,7 +67,7 @@ def figures(frame: pd.DataFrame, report: Report) -> dict[str, Any]:
         report: What its build left out, kept and warned of.
 
     Example:
-        >>> figures(pd.DataFrame({"id": [1], "path": ["a.png"]}), Report())["rows"]
+        >>> figures(pd.DataFrame({"id": [1], "path": ["a.png"]}), BuildReport())["rows"]
         1
     """
     counted = {
@@ -93,7 +92,7 @@ def figures(frame: pd.DataFrame, report: Report) -> dict[str, Any]:
     }
 
 
-def left_out(report: Report) -> list[str]:
+def lines_of_skipped(report: BuildReport) -> list[str]:
     """Return one line a reason for which paths were left out."""
     return [
         f"Left out: {count(len(paths), 'path')}, {reason}: {_some(paths)}"

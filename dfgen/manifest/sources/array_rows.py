@@ -16,18 +16,18 @@ import numpy as np
 import pyarrow as pa
 
 from dfgen.errors import ManifestError, MissingFileError
-from dfgen.manifest.sources.chunk import Chunk
+from dfgen.manifest.sources.source import ONE_OR_MORE, Argument, RowGroup, Source
 from dfgen.samples.storage.array_files import HDF5, open_hdf5, open_rows
 
 
-def read_arrays(files: str | Sequence[str]) -> Iterator[Chunk]:
-    """Yield the rows of array files, one chunk a file. Of the arrays, headers alone are read.
+def read_arrays(files: str | Sequence[str]) -> Iterator[RowGroup]:
+    """Yield the rows of array files, one group a file. Of the arrays, headers alone are read.
 
     Args:
         files: A .npy or HDF5 file, or several whose rows follow each other.
 
     Yields:
-        Chunks with `id` (the index, or the name of the file and `#index` of several), `path`,
+        Row groups with `id` (the index, or the name of the file and `#index` of several), `path`,
         `index`, and the arrays of HDF5 that have one axis: numbers, booleans or text.
 
     Raises:
@@ -36,7 +36,7 @@ def read_arrays(files: str | Sequence[str]) -> Iterator[Chunk]:
             their label arrays.
 
     Example:
-        >>> [chunk] = read_arrays("x.npy")  # doctest: +SKIP
+        >>> [group] = read_arrays("x.npy")  # doctest: +SKIP
     """
     paths = [os.path.abspath(path) for path in ([files] if isinstance(files, str) else files)]
     if not paths:
@@ -58,7 +58,7 @@ def read_arrays(files: str | Sequence[str]) -> Iterator[Chunk]:
                 f"{given} has the label arrays {_shown(table.schema)}, {paths[0]} has "
                 f"{_shown(schema)}. Build files that differ on their own, and pandas.concat them."
             )
-        yield Chunk(table, folder=folder)
+        yield RowGroup(table, folder=folder)
 
 
 def _shown(schema: pa.Schema) -> str:
@@ -98,3 +98,8 @@ def _label(array: Any) -> pa.Array:
     if values.dtype.kind in "OS":
         return pa.array([value.decode() for value in values.tolist()], pa.string())
     return pa.array(values.astype(values.dtype.newbyteorder("=")))
+
+
+ARRAYS = Source(
+    read_arrays, Argument(ONE_OR_MORE, "File of arrays, .npy or HDF5. Repeatable.", is_path=True)
+)

@@ -13,7 +13,7 @@ The smallest tree that shows it:
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
@@ -25,11 +25,9 @@ import pyarrow.compute as pc
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.manifest.paths import check_stored_paths, tidy
 from dfgen.manifest.schema import Label, quote
-from dfgen.manifest.sources.chunk import Chunk
 from dfgen.manifest.sources.coco_json import Annotation, Category, Id, Image, read_document
-from dfgen.manifest.sources.nesting import ANNOTATED, Lengths, nest, nest_boxes
-
-Files = str | Sequence[str] | Mapping[str, str | Sequence[str]]
+from dfgen.manifest.sources.list_columns import ANNOTATED, Lengths, nest, nest_boxes
+from dfgen.manifest.sources.source import IMAGES, OF_SPLITS, Argument, Paths, RowGroup, Source
 
 
 @dataclass(frozen=True)
@@ -40,8 +38,8 @@ class Part:
     class_names: list[str]
 
 
-def read_coco(files: Files, images: str | Mapping[str, str] | None = None) -> Iterator[Chunk]:
-    """Yield the images of COCO's JSON files, one chunk a split.
+def read_coco(files: Paths, images: str | Mapping[str, str] | None = None) -> Iterator[RowGroup]:
+    """Yield the images of COCO's JSON files, one group a split.
 
     Args:
         files: A JSON file. Several in a list are of the same images, as instances and captions are.
@@ -49,7 +47,7 @@ def read_coco(files: Files, images: str | Mapping[str, str] | None = None) -> It
         images: The folder of the images, or that of each split. Default: the JSON file's folder.
 
     Yields:
-        Chunks with `path`; `id`, COCO's where it differs for all images; `split` if there are
+        Row groups with `path`; `id`, COCO's where it differs for all images; `split` if there are
         splits; `boxes` (xyxy in pixels), `labels` (their classes) and `iscrowd`; `captions`;
         `keypoints` (x, y, visibility of each point, as COCO numbers them); and the annotated size.
         Columns for which there is nothing in any file are absent; segmentations are not read.
@@ -60,8 +58,8 @@ def read_coco(files: Files, images: str | Mapping[str, str] | None = None) -> It
             or stand twice, two images of one name, a path that leaves the folder.
 
     Example:
-        >>> for chunk in read_coco("instances_val.json", "val"):  # doctest: +SKIP
-        ...     print(chunk.rows["labels"])
+        >>> for group in read_coco("instances_val.json", "val"):  # doctest: +SKIP
+        ...     print(group.rows["labels"])
     """
     by_split = files if isinstance(files, Mapping) else {"": files}
     splits = {
@@ -89,7 +87,7 @@ def read_coco(files: Files, images: str | Mapping[str, str] | None = None) -> It
     if "boxes" not in table.column_names:  # nothing to place
         table = table.drop_columns(list(ANNOTATED))
     labels = _labels(table, parts, list(splits))
-    yield Chunk(table, labels=labels, folder=root, total=len(table))
+    yield RowGroup(table, labels=labels, folder=root, total=len(table))
 
 
 def _labels(table: pa.Table, parts: list[Part], splits: list[str]) -> dict[str, Label]:
@@ -276,3 +274,10 @@ def _boxes(
         flat = pa.array(np.fromiter(chain.from_iterable(points), np.float32, int(sizes.sum())))
         columns["keypoints"] = nest(nest(flat, sizes), lengths)
     return columns
+
+
+COCO = Source(
+    read_coco,
+    Argument(OF_SPLITS, "JSON file of COCO. Repeatable.", "[SPLIT=]FILE.json", is_path=True),
+    {"images": IMAGES},
+)

@@ -21,11 +21,11 @@ import pyarrow.csv
 
 from dfgen.errors import ManifestError, did_you_mean
 from dfgen.manifest.paths import check_stored_paths, is_url
-from dfgen.manifest.sources.chunk import Chunk
-from dfgen.manifest.sources.folder import Skipped, fit
-from dfgen.manifest.sources.inventory import read_inventory
-from dfgen.manifest.sources.pattern import Pattern
-from dfgen.manifest.sources.table import read_rows
+from dfgen.manifest.sources.file_tree import Skipped, fit
+from dfgen.manifest.sources.label_table import read_rows
+from dfgen.manifest.sources.path_pattern import Pattern
+from dfgen.manifest.sources.s3_inventory import read_inventory
+from dfgen.manifest.sources.source import TEXT, Argument, RowGroup, Source
 from dfgen.samples.pixels.formats import formats_by_suffix
 
 PATHS = ("path", "key", "file", "file_name", "filename")
@@ -38,8 +38,8 @@ def read_listing(
     path_column: str | None = None,
     root: str | None = None,
     pattern: Pattern | None = None,
-) -> Iterator[Chunk]:
-    """Yield the files of a listing, one chunk a table; no folder is read.
+) -> Iterator[RowGroup]:
+    """Yield the files of a listing, one group a table; no folder is read.
 
     Args:
         table: A label table's kinds of file, or the manifest.json of an S3 Inventory.
@@ -49,23 +49,24 @@ def read_listing(
         pattern: What paths look like; files that it does not fit are left out and named.
 
     Yields:
-        Chunks with `path`, the fields of the pattern, and `bytes` and `mtime_ns` where the listing
-        has them (size, and Size or LastModifiedDate, in any case); other columns are left out.
+        Row groups with `path`, the fields of the pattern, and `bytes` and `mtime_ns` where the
+        listing has them (size, and Size or LastModifiedDate, in any case); other columns are
+        left out.
 
     Raises:
         MissingFileError: There is no such table, or the inventory lacks a file.
         ManifestError: It has no column of paths, a path that leaves the root, or is no listing.
 
     Example:
-        >>> for chunk in read_listing("2026-01-01T00-00Z/manifest.json"):  # doctest: +SKIP
-        ...     print(chunk.rows["path"])
+        >>> for group in read_listing("2026-01-01T00-00Z/manifest.json"):  # doctest: +SKIP
+        ...     print(group.rows["path"])
     """
     if table.endswith(".json"):
         bucket, tables = read_inventory(table)
         folder = os.path.abspath(root) if root else f"s3://{bucket}"
     else:
         folder = os.path.abspath(root or os.path.dirname(os.path.abspath(table)))
-        tables = (chunk.rows for chunk in read_rows(table, [path_column or "path"]))
+        tables = (group.rows for group in read_rows(table, [path_column or "path"]))
     for rows in tables:
         files, skipped = _opened(_files(rows, table, path_column))
         yield replace(fit(files, skipped, pattern), folder=folder)
@@ -125,3 +126,11 @@ def _opened(files: pa.Table) -> tuple[pa.Table, Skipped]:
         folder = "folder" if path.endswith("/") else "without extension"
         skipped["hidden" if is_hidden else suffix.lower() or folder].append(path)
     return files.filter(opened), skipped
+
+
+LISTING = Source(
+    read_listing,
+    Argument(TEXT, "Table of paths and sizes, or an S3 Inventory's manifest.json.", is_path=True),
+    shared=("path_column", "root", "pattern"),
+    gives_facts=True,
+)

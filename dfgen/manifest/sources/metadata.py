@@ -18,15 +18,15 @@ import pyarrow.compute as pc
 from dfgen.errors import ManifestError, MissingFileError, did_you_mean
 from dfgen.manifest.paths import check_stored_paths
 from dfgen.manifest.schema import Label
-from dfgen.manifest.sources.chunk import Chunk
-from dfgen.manifest.sources.nesting import LABELS, nest_boxes
-from dfgen.manifest.sources.table import read_rows
+from dfgen.manifest.sources.label_table import read_rows
+from dfgen.manifest.sources.list_columns import LABELS, nest_boxes
+from dfgen.manifest.sources.source import TEXT, Argument, RowGroup, Source
 
 _BOXES = pa.list_(pa.list_(pa.float64()))
 NAMES = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 
 
-def read_metadata(place: str) -> Iterator[Chunk]:
+def read_metadata(place: str) -> Iterator[RowGroup]:
     """Yield the rows of metadata tables: the files that they name, with the other columns.
 
     Files that no table names are not looked for; to be told of them, join the table with the
@@ -36,7 +36,7 @@ def read_metadata(place: str) -> Iterator[Chunk]:
         place: The table, the folder that has it, or the folder of a folder for each split.
 
     Yields:
-        One chunk with `path`, `split` if there are such folders, and the columns of the tables.
+        One group with `path`, `split` if there are such folders, and the columns of the tables.
         `objects` with `bbox` (xywh) and `categories` becomes `boxes` (xyxy) and `labels`; what
         else they have is left out.
 
@@ -45,8 +45,8 @@ def read_metadata(place: str) -> Iterator[Chunk]:
         ManifestError: It cannot be read, has no `file_name`, or names a file outside its folder.
 
     Example:
-        >>> for chunk in read_metadata("pets"):  # doctest: +SKIP
-        ...     print(chunk.rows["path"])
+        >>> for group in read_metadata("pets"):  # doctest: +SKIP
+        ...     print(group.rows["path"])
     """
     tables = _tables(place)
     root = os.path.dirname(os.path.abspath(place)) if os.path.isfile(place) else place
@@ -65,7 +65,7 @@ def read_metadata(place: str) -> Iterator[Chunk]:
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise ManifestError(f"The tables {', '.join(tables.values())} differ: {error}.") from None
     labels: dict[str, Label] = {"boxes": {"box_format": "xyxy"}} if boxed else {}
-    yield Chunk(table, labels=labels, folder=os.path.abspath(root), total=len(table))
+    yield RowGroup(table, labels=labels, folder=os.path.abspath(root), total=len(table))
 
 
 def _tables(place: str) -> dict[str, str]:
@@ -92,8 +92,8 @@ def _tables(place: str) -> dict[str, str]:
 
 
 def _read(path: str) -> pa.Table:
-    [chunk] = read_rows(path, ["file_name", "id"])
-    table = chunk.rows
+    [group] = read_rows(path, ["file_name", "id"])
+    table = group.rows
     if "file_name" not in table.column_names:
         raise ManifestError(
             f"{path} has no column file_name. Columns: {', '.join(table.column_names)}."
@@ -151,3 +151,9 @@ def _objects(objects: pa.Array, path: str) -> tuple[pa.Array, pa.Array]:
             f"{path}: the objects of row {row} have {lengths[row]} bbox and {counts[row]} {name}."
         )
     return lists, labels
+
+
+METADATA = Source(
+    read_metadata,
+    Argument(TEXT, "Hugging Face's metadata file, or its folder.", is_path=True),
+)

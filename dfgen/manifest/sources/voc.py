@@ -18,7 +18,7 @@ Format: http://host.robots.ox.ac.uk/pascal/VOC/voc2012/devkit_doc.pdf, section 3
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError
@@ -27,14 +27,21 @@ import pyarrow as pa
 from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import fromstring
 
-from dfgen.errors import ManifestError, MissingFileError, did_you_mean
+from dfgen.errors import ArgumentError, ManifestError, MissingFileError, did_you_mean
 from dfgen.manifest.schema import Label, quote
-from dfgen.manifest.sources.chunk import Chunk
-from dfgen.manifest.sources.folder import check_folder
-from dfgen.manifest.sources.nesting import ANNOTATED, BOXES, LABELS
-from dfgen.manifest.sources.pairs import Pair, list_pairs, pair, without_suffix
+from dfgen.manifest.sources.file_tree import check_folder
+from dfgen.manifest.sources.image_pairs import Pair, list_pairs, pair, without_suffix
+from dfgen.manifest.sources.list_columns import ANNOTATED, BOXES, LABELS
+from dfgen.manifest.sources.source import (
+    IMAGES,
+    IMAGES_A_GROUP,
+    NAMES,
+    TEXT,
+    Argument,
+    RowGroup,
+    Source,
+)
 
-CHUNK = 4096
 BACKGROUND = "background"
 _CORNERS = ("xmin", "ymin", "xmax", "ymax")
 
@@ -56,7 +63,7 @@ def read_voc(
     box_label: str = "largest",
     class_names: Sequence[str] = (),
     unmatched: str = "error",
-) -> Iterator[Chunk]:
+) -> Iterator[RowGroup]:
     """Yield images with the boxes of their XML files, some thousand at a time.
 
     Args:
@@ -70,8 +77,8 @@ def read_voc(
         unmatched: Images without an XML file and the reverse: `"error"`, `"keep"` or `"drop"`.
 
     Yields:
-        Chunks with `path`, `label`, `boxes` (xyxy in pixels, as the XML has them), `labels` (their
-        classes) and the annotated size. With `"each"` also `id`, the path and `#0`, `#1`, ...
+        Row groups with `path`, `label`, `boxes` (xyxy in pixels, as the XML has them), `labels`
+        (their classes) and the annotated size. With `"each"` also `id`: the path and `#0`, `#1`.
 
     Raises:
         MissingFileError: There is no such folder, or an XML file vanished.
@@ -79,25 +86,26 @@ def read_voc(
             or has a class that is not among the class names.
 
     Example:
-        >>> for chunk in read_voc("Annotations", "JPEGImages"):  # doctest: +SKIP
-        ...     print(chunk.rows["label"])
+        >>> for group in read_voc("Annotations", "JPEGImages"):  # doctest: +SKIP
+        ...     print(group.rows["label"])
     """
     check_folder(annotations, "Give the folder of the XML files.")
     images, annotations = os.path.normpath(images), os.path.normpath(annotations)
     paths, found, skipped = list_pairs(images, annotations, ".xml")
     pairs, notes = pair(paths, found, (images, annotations), unmatched)
     names, background = set[str](), False
-    yield Chunk(_table([], box_label), skipped, notes, total=len(pairs))
-    for start in range(0, len(pairs), CHUNK):
+    root = os.path.abspath(images)
+    yield RowGroup(_table([], box_label), skipped, notes, folder=root, total=len(pairs))
+    for start in range(0, len(pairs), IMAGES_A_GROUP):
         rows = []
-        for both in pairs[start : start + CHUNK]:
+        for both in pairs[start : start + IMAGES_A_GROUP]:
             new = _rows(both, annotations, box_label)
             _check_names(new, both, annotations, class_names)
             names.update(name for row in new for name in row["labels"] or ())
             background |= any(row["label"] == BACKGROUND for row in new)
             rows += new
-        yield Chunk(_table(rows, box_label), total=len(pairs))
-    yield Chunk(_table([], box_label), labels=_labels(names, background, class_names, box_label))
+        yield RowGroup(_table(rows, box_label), total=len(pairs))
+    yield RowGroup(_table([], box_label), labels=_labels(names, background, class_names, box_label))
 
 
 def _rows(both: Pair, folder: str, box_label: str) -> list[Row]:
@@ -233,3 +241,38 @@ def _text(element: Element, name: str, where: str) -> str:
     if not text:
         raise ManifestError(f"{where} has no <{name}>, or an empty one.")
     return text
+
+
+def _check_arguments(arguments: Mapping[str, Any]) -> None:
+    """Raise unless there is one folder of images, and each class has one number."""
+    if not isinstance(arguments["images"], str):
+        raise ArgumentError(
+            "voc= (--voc) needs images= (--images): the folder of the images, whose paths are "
+            "those of the XML files but for the extension"
+        )
+    names = arguments["class_names"]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ArgumentError(
+            f"class_names= (--class-names) has {quote(twice)} twice: a class has one number"
+        )
+
+
+VOC = Source(
+    read_voc,
+    Argument(TEXT, "Folder of Pascal VOC's XML files.", "ANNOTATIONS", is_path=True),
+    {
+        "images": IMAGES,
+        "box_label": Argument(
+            TEXT,
+            "Label: class of the largest, first, all or each box. Default: largest.",
+            default="largest",
+            choices=("largest", "first", "all", "each"),
+        ),
+        "class_names": Argument(
+            NAMES, "Text file of the classes, one a line.", default=(), from_file=True
+        ),
+    },
+    shared=("unmatched",),
+    check=_check_arguments,
+)

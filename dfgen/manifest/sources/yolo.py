@@ -22,14 +22,13 @@ import yaml
 
 from dfgen.errors import ManifestError, MissingFileError
 from dfgen.manifest.schema import Label, quote
-from dfgen.manifest.sources.chunk import Chunk
-from dfgen.manifest.sources.folder import Skipped, read_files
-from dfgen.manifest.sources.nesting import BOXES, LABELS
-from dfgen.manifest.sources.pairs import Pair, list_pairs, pair, without_suffix
-from dfgen.manifest.sources.pattern import parse_pattern
+from dfgen.manifest.sources.file_tree import Skipped, read_files
+from dfgen.manifest.sources.image_pairs import Pair, list_pairs, pair, without_suffix
+from dfgen.manifest.sources.list_columns import BOXES, LABELS
+from dfgen.manifest.sources.path_pattern import parse_pattern
+from dfgen.manifest.sources.source import IMAGES_A_GROUP, TEXT, Argument, RowGroup, Source
 from dfgen.manifest.sources.yolo_labels import DataSet, read_objects
 
-CHUNK = 4096
 SPLITS = ("train", "val", "test")
 _SCHEMA = pa.schema(
     {
@@ -45,7 +44,7 @@ _SCHEMA = pa.schema(
 Row = dict[str, Any]
 
 
-def read_yolo(place: str, unmatched: str = "error") -> Iterator[Chunk]:
+def read_yolo(place: str, unmatched: str = "error") -> Iterator[RowGroup]:
     """Yield images with the boxes of their text files, some thousand at a time.
 
     Args:
@@ -54,9 +53,9 @@ def read_yolo(place: str, unmatched: str = "error") -> Iterator[Chunk]:
             text file has no boxes, as YOLO has it; null where test has no text files at all.
 
     Yields:
-        Chunks with `path`, `split`, and `boxes` (rel_xyxy) and `labels` (their classes); polygons
-        have `polygons` (x, y of each corner, relative) and the boxes around them; classification
-        sets have `label` alone.
+        Row groups with `path`, `split`, and `boxes` (rel_xyxy) and `labels` (their classes);
+        polygons have `polygons` (x, y of each corner, relative) and the boxes around them;
+        classification sets have `label` alone.
 
     Raises:
         MissingFileError: There is no such file or folder.
@@ -64,8 +63,8 @@ def read_yolo(place: str, unmatched: str = "error") -> Iterator[Chunk]:
             else (with file and line), two images of one name, text files without an image.
 
     Example:
-        >>> for chunk in read_yolo("coco8/data.yaml"):  # doctest: +SKIP
-        ...     print(chunk.rows["boxes"])
+        >>> for group in read_yolo("coco8/data.yaml"):  # doctest: +SKIP
+        ...     print(group.rows["boxes"])
     """
     if os.path.isdir(place):
         yield from _classified(place)
@@ -84,21 +83,21 @@ def read_yolo(place: str, unmatched: str = "error") -> Iterator[Chunk]:
             pairs += [(split, looked, both) for both in found]
             notes += said
     root = os.path.commonpath([data.root, *(image or text or "" for _, _, (image, text) in pairs)])
-    for start in range(0, max(len(pairs), 1), CHUNK):
-        new = [_row(*both, root, data) for both in pairs[start : start + CHUNK]]
+    for start in range(0, max(len(pairs), 1), IMAGES_A_GROUP):
+        new = [_row(*both, root, data) for both in pairs[start : start + IMAGES_A_GROUP]]
         table = pa.Table.from_pylist(new, _SCHEMA)
-        yield Chunk(table, skipped, notes, labels, root, len(pairs))
+        yield RowGroup(table, skipped, notes, labels, root, len(pairs))
         notes, skipped = (), Skipped(list)
 
 
-def _classified(folder: str) -> Iterator[Chunk]:
+def _classified(folder: str) -> Iterator[RowGroup]:
     for name in ("data.yaml", "labels"):
         if os.path.exists(f"{folder}/{name}"):
             raise ManifestError(
                 f"{quote(folder)} has {name}, so it is no classification set: give its data.yaml."
             )
-    for chunk in read_files(folder, parse_pattern("{split}/{label}/{name}")):
-        yield replace(chunk, rows=chunk.rows.drop_columns(["name"]), folder=os.path.abspath(folder))
+    for group in read_files(folder, parse_pattern("{split}/{label}/{name}")):
+        yield replace(group, rows=group.rows.drop_columns(["name"]))
 
 
 def read_data(file: str) -> DataSet:
@@ -237,3 +236,10 @@ def _row(split: str, looked: bool, both: Pair, root: str, data: DataSet) -> Row:
         "polygons": corners if any(corners) else None,
         "problem": None if image else f"no image for these labels: {text}",
     }
+
+
+YOLO = Source(
+    read_yolo,
+    Argument(TEXT, "YOLO's data.yaml, or folder to classify.", is_path=True),
+    shared=("unmatched",),
+)

@@ -11,8 +11,8 @@ from dfgen.errors import ArgumentError
 from dfgen.samples.features.arguments import checked_shape, number_dtype
 from dfgen.samples.features.base import ColumnSource, Feature, Spec, Values, Watch
 from dfgen.samples.features.casting import fill
-from dfgen.samples.pixels.decoding import decode_array
-from dfgen.samples.storage.files import Files
+from dfgen.samples.storage.npy import decode_array
+from dfgen.samples.storage.store import Store
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Array(Feature):
         self,
         value: str | Mapping[str, Any],
         out: Values,
-        store: Files,
+        store: Store,
         watch: Watch,
         given: None,
     ) -> None:
@@ -98,6 +98,6 @@ class Array(Feature):
             watch("decode", len(data))
             array = decode_array(data)
         else:
-            array = store.arrays.row(value["path"], value["index"], self.dataset)
+            array = store.row(value["path"], value["index"], self.dataset)
             watch("decode", array.nbytes)
         fill("the array", array, out)

@@ -5,9 +5,7 @@ A feature is a frozen dataclass in a file of its own, which derives from `Featur
 `of_files = True`, a `kind`, the `spec` of the array, and `read`, which fills it.
 """
 
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, Self
 
@@ -15,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dfgen.errors import ArgumentError, DecodeError, MissingFileError
+from dfgen.errors import ArgumentError
 from dfgen.samples.features.arguments import column_names, described
-from dfgen.samples.storage.files import Files
+from dfgen.samples.features.one_row import OneRow, store_of_row
+from dfgen.samples.storage.store import Store
 
 Values = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
@@ -205,7 +204,7 @@ class Feature:
 
     # One row
 
-    def read(self, value: Any, out: Any, store: Files, watch: Watch, given: Any) -> Any:
+    def read(self, value: Any, out: Any, store: Store, watch: Watch, given: Any) -> Any:
         """Fill its array with what one row holds; return what is told those that follow it.
 
         Args:
@@ -238,8 +237,9 @@ class Feature:
     def __call__(self, row: Mapping[str, Any]) -> Any:
         """Return the array of one row, a mapping or a pandas Series."""
         arrays = tuple(np.empty(spec.shape, spec.dtype) for spec in each(self.spec))
-        with naming_path(self, row):
-            self.read(self.at(self.bind(OneRow(row)), 0), alone(arrays), Files(), unwatched, None)
+        values = self.bind(OneRow(row))
+        with store_of_row(row, self.columns[0], self.of_files) as store:
+            self.read(self.at(values, 0), alone(arrays), store, unwatched, None)
         names = self.arrays(self.kind)
         return alone(arrays) if isinstance(names, str) else dict(zip(names, arrays, strict=True))
 
@@ -283,41 +283,6 @@ class Encoded(Feature):
                 f"{type(self).__name__}({self.column!r}, class_names=...)"
             )
         return self.gather(self.bind(OneRow(row)), np.arange(1))[0, ...]
-
-
-@dataclass(frozen=True)
-class OneRow:
-    """The columns of one row, for features used by hand."""
-
-    row: Mapping[str, Any]
-
-    def __getitem__(self, name: str) -> pa.Array:
-        value = self.row[name]
-        if isinstance(value, np.generic) and value.dtype.kind not in "mM":
-            value = value.item()
-        elif isinstance(value, tuple | np.ndarray):
-            value = list(value)
-        return pa.array([value], from_pandas=True)
-
-    def paths(self, name: str) -> pa.Array:
-        """Return the path of the row."""
-        return pa.array([os.fspath(self.row[name])])
-
-    def whole_numbers(self, name: str) -> pa.Array:
-        """Return the index of the row."""
-        return pa.array([int(self.row[name])])
-
-
-@contextmanager
-def naming_path(feature: Feature, row: Mapping[str, Any]) -> Iterator[None]:
-    """Name the path of a row in what is raised meanwhile about its file."""
-    try:
-        yield
-    except (DecodeError, MissingFileError) as error:
-        column = feature.columns[0]
-        if not feature.of_files or isinstance(row[column], bytes):
-            raise
-        raise type(error)(f"{column}={os.fspath(row[column])!r}: {error}") from error
 
 
 def each(given: Any) -> tuple[Any, ...]:

@@ -21,17 +21,16 @@ from dfgen.samples.arrow_types import (
 from dfgen.samples.features.base import (
     ColumnSource,
     Feature,
-    OneRow,
     Spec,
     Values,
     Watch,
-    naming_path,
     unwatched,
 )
 from dfgen.samples.features.category import Category
 from dfgen.samples.features.image import Image
+from dfgen.samples.features.one_row import OneRow, store_of_row
 from dfgen.samples.pixels.geometry import Geometry, move
-from dfgen.samples.storage.files import Files
+from dfgen.samples.storage.store import Store
 from dfgen.system import one_of
 
 BOX_FORMATS = ("xyxy", "xywh", "rel_xyxy")
@@ -246,7 +245,7 @@ class Boxes(Feature):
         self,
         value: tuple[Values, Values],
         out: tuple[Values, Values],
-        store: Files,
+        store: Store,
         watch: Watch,
         given: Geometry,
     ) -> None:
@@ -311,8 +310,8 @@ class Boxes(Feature):
         values = self.bind(OneRow(row))
         geometry = image.geometry(row, rng)
         out = tuple(np.empty(spec.shape, spec.dtype) for spec in self.spec)
-        with naming_path(image, row):
-            self.read(values.row(0), (out[0], out[1]), Files(), unwatched, geometry)
+        with store_of_row(row, image.column) as store:
+            self.read(values.row(0), (out[0], out[1]), store, unwatched, geometry)
         return {"boxes": out[0], "labels": out[1]}
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from dfgen.samples.arrow_types import is_binary, refuse_missing
 from dfgen.samples.features.base import ColumnSource, Feature, Spec, Values, Watch
-from dfgen.samples.storage.files import Files
+from dfgen.samples.storage.store import Store
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Bytes(Feature):
         self,
         value: str | bytes,
         out: Values,
-        store: Files,
+        store: Store,
         watch: Watch,
         given: None,
     ) -> None:

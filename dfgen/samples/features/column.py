@@ -11,7 +11,7 @@ from dfgen.errors import ArgumentError, DecodeError
 from dfgen.samples.features.arguments import checked_shape, column_names, number_dtype
 from dfgen.samples.features.base import ColumnSource, Feature, Spec, Values, Watch
 from dfgen.samples.features.casting import fill
-from dfgen.samples.storage.files import Files
+from dfgen.samples.storage.store import Store
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Column(Feature):
         self,
         value: Mapping[str, Any],
         out: Values,
-        store: Files,
+        store: Store,
         watch: Watch,
         given: None,
     ) -> None:

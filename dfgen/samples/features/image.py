@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError
-from dfgen.samples.features.base import Feature, Spec, Values, Watch, naming_path, unwatched
+from dfgen.samples.features.base import Feature, Spec, Values, Watch, unwatched
+from dfgen.samples.features.one_row import store_of_row
 from dfgen.samples.pixels.decoding import decode_reduced
 from dfgen.samples.pixels.formats import CHANNELS, read_header
 from dfgen.samples.pixels.geometry import (
@@ -23,7 +24,7 @@ from dfgen.samples.pixels.geometry import (
 )
 from dfgen.samples.pixels.resizing import INTERPOLATIONS, reduction, resize
 from dfgen.samples.pixels.scaling import checked_scale, rescale
-from dfgen.samples.storage.files import Files
+from dfgen.samples.storage.store import Store
 from dfgen.system import one_of
 
 PIXEL_DTYPES = ("uint8", "float16", "float32")
@@ -196,7 +197,7 @@ class Image(Feature):
 
     def geometry(self, row: Mapping[str, Any], rng: np.random.Generator | None) -> Geometry:
         """Return the geometry of the image of one row; nothing is decoded."""
-        with naming_path(self, row):
+        with store_of_row(row, self.column):
             size = read_header(os.fspath(row[self.column])).size
         return self.place(size, self.size or size, STILL if rng is None else self.draw(rng))
 
@@ -204,7 +205,7 @@ class Image(Feature):
         self,
         value: str,
         out: Values,
-        store: Files,
+        store: Store,
         watch: Watch = unwatched,
         given: Draw | None = None,
     ) -> Geometry:
@@ -227,7 +228,7 @@ class Image(Feature):
         resize(pixels, geometry, out, self.interpolation, self.antialias, reduced=reduced)
         return geometry
 
-    def load(self, path: str, store: Files, watch: Watch = unwatched) -> tuple[Values, Size]:
+    def load(self, path: str, store: Store, watch: Watch = unwatched) -> tuple[Values, Size]:
         """Return what chance has no part in: the pixels of one file, resized but not cropped.
 
         Args:
@@ -263,7 +264,7 @@ class Image(Feature):
         return place(image, size, size, "stretch")
 
     def _decode(
-        self, path: str, store: Files, watch: Watch, geometry: Callable[[Size], Geometry]
+        self, path: str, store: Store, watch: Watch, geometry: Callable[[Size], Geometry]
     ) -> tuple[Values, Size, int]:
         watch("read")
         data = store.read(path)
@@ -286,11 +287,11 @@ class Image(Feature):
             rng: for a random crop and flip; None crops the centre and does not flip.
         """
         draw = STILL if rng is None else self.draw(rng)
-        with naming_path(self, row):
+        with store_of_row(row, self.column) as store:
             path = os.fspath(row[self.column])
             size = read_header(path).size if self.size is None else self.size
             sample = np.empty((*size, self.made_spec.shape[2]), self.made_spec.dtype)
-            self.read(path, sample, Files(), given=draw)
+            self.read(path, sample, store, given=draw)
         out = np.empty(sample.shape, self.spec.dtype)
         self.finish(sample, out)
         return out

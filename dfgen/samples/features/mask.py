@@ -10,12 +10,13 @@ import cv2
 import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError, listed
-from dfgen.samples.features.base import Feature, Spec, Values, Watch, naming_path, unwatched
+from dfgen.samples.features.base import Feature, Spec, Values, Watch, unwatched
 from dfgen.samples.features.image import Image
+from dfgen.samples.features.one_row import store_of_row
 from dfgen.samples.pixels.decoding import decode_values
 from dfgen.samples.pixels.geometry import Geometry
 from dfgen.samples.pixels.resizing import resize
-from dfgen.samples.storage.files import Files
+from dfgen.samples.storage.store import Store
 from dfgen.system import one_of
 
 MASK_DTYPES = ("uint8", "int32")
@@ -86,7 +87,7 @@ class Mask(Feature):
         self,
         value: str,
         out: Values,
-        store: Files,
+        store: Store,
         watch: Watch,
         given: Geometry,
     ) -> None:
@@ -154,8 +155,8 @@ class Mask(Feature):
         """
         geometry = self.image.geometry(row, rng)
         out = np.empty((*geometry.size, 1), self.spec.dtype)
-        with naming_path(self, row):
-            self.read(os.fspath(row[self.column]), out, Files(), unwatched, geometry)
+        with store_of_row(row, self.column) as store:
+            self.read(os.fspath(row[self.column]), out, store, unwatched, geometry)
         return out
 
 

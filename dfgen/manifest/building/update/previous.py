@@ -6,9 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from dfgen.manifest.building.recipe import Recipe
+from dfgen.manifest.building.recipe import Recipe, absolute_recipe
 from dfgen.manifest.io import Path, read_table
-from dfgen.manifest.paths import absolute_recipe, with_paths
+from dfgen.manifest.paths import with_paths
 from dfgen.manifest.schema import Metadata, quote
 
 

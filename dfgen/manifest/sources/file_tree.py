@@ -3,23 +3,24 @@
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError, MissingFileError
 from dfgen.manifest.schema import EXAMPLES, quote
-from dfgen.manifest.sources.chunk import Chunk
-from dfgen.manifest.sources.pattern import Pattern
+from dfgen.manifest.sources.path_pattern import Pattern
+from dfgen.manifest.sources.source import TEXT, Argument, RowGroup, Source
 from dfgen.samples.pixels.formats import formats_by_suffix
 
-CHUNK = 65_536
+FILES_A_GROUP = 65_536
 NO_FIT = "not of the pattern"
 
 Skipped = defaultdict[str, list[str]]
 
 
-def read_files(folder: str, pattern: Pattern | None = None) -> Iterator[Chunk]:
+def read_files(folder: str, pattern: Pattern | None = None) -> Iterator[RowGroup]:
     """Yield the files below a folder, a few ten thousand at a time.
 
     Use it for a tree of images, with or without meaning in its folder names. The files of a folder
@@ -33,7 +34,7 @@ def read_files(folder: str, pattern: Pattern | None = None) -> Iterator[Chunk]:
             named. None: every file.
 
     Yields:
-        Chunks with the text column `path`, relative to `folder` and `/`-separated, and one text
+        Row groups with the text column `path`, relative to `folder` and `/`-separated, and one text
         column for each field of the pattern.
 
     Raises:
@@ -42,8 +43,8 @@ def read_files(folder: str, pattern: Pattern | None = None) -> Iterator[Chunk]:
             be opened, or none fits the pattern.
 
     Example:
-        >>> for chunk in read_files("imgs"):  # doctest: +SKIP
-        ...     print(chunk.rows["path"])
+        >>> for group in read_files("imgs"):  # doctest: +SKIP
+        ...     print(group.rows["path"])
     """
     check_folder(
         folder, "Give the folder of the images; a table of labels goes into labels= (--labels)."
@@ -51,12 +52,13 @@ def read_files(folder: str, pattern: Pattern | None = None) -> Iterator[Chunk]:
     found = False
     misfits: list[str] = []
     for paths, skipped in _batches(folder, tuple(formats_by_suffix())):
-        chunk = fit(pa.table({"path": text_column(folder, paths)}), skipped, pattern)
-        found |= len(chunk.rows) > 0
-        misfits += chunk.skipped.get(NO_FIT, [])[: EXAMPLES - len(misfits)]
-        yield chunk
+        files = pa.table({"path": text_column(folder, paths)})
+        group = replace(fit(files, skipped, pattern), folder=os.path.abspath(folder))
+        found |= len(group.rows) > 0
+        misfits += group.skipped.get(NO_FIT, [])[: EXAMPLES - len(misfits)]
+        yield group
     if not found:
-        raise ManifestError(_nothing_found(folder, pattern, misfits, chunk.skipped))
+        raise ManifestError(_nothing_found(folder, pattern, misfits, group.skipped))
 
 
 def list_files(folder: str, suffix: str) -> tuple[list[str], Skipped]:
@@ -83,7 +85,7 @@ def _batches(folder: str, suffixes: tuple[str, ...]) -> Iterator[tuple[list[str]
     skipped = Skipped(list)
     for files in _walk(folder, suffixes, skipped):
         paths += files
-        if len(paths) >= CHUNK:
+        if len(paths) >= FILES_A_GROUP:
             yield paths, skipped.copy()
             paths = []
             skipped.clear()
@@ -164,10 +166,10 @@ def text_column(folder: str, paths: list[str]) -> pa.Array:
         ) from None
 
 
-def fit(files: pa.Table, skipped: Skipped, pattern: Pattern | None) -> Chunk:
+def fit(files: pa.Table, skipped: Skipped, pattern: Pattern | None) -> RowGroup:
     """Return the files that fit the pattern, with its fields; the others are added to skipped."""
     if pattern is None:
-        return Chunk(files, dict(skipped))
+        return RowGroup(files, dict(skipped))
     fields = pattern.extract(files["path"].combine_chunks())
     fits = fields.is_valid()
     misfits = files["path"].filter(pc.invert(fits)).to_pylist()
@@ -176,7 +178,7 @@ def fit(files: pa.Table, skipped: Skipped, pattern: Pattern | None) -> Chunk:
     files = files.filter(fits)
     for name, column in zip(pattern.fields, fields.filter(fits).flatten(), strict=True):
         files = files.append_column(name, column)
-    return Chunk(files, dict(skipped))
+    return RowGroup(files, dict(skipped))
 
 
 def _nothing_found(
@@ -194,3 +196,15 @@ def _nothing_found(
         f"Left out: {others or 'nothing, the folder is empty'}. "
         f"Extensions that are opened: {', '.join(formats_by_suffix())}."
     )
+
+
+FILES = Source(
+    read_files,
+    Argument(
+        TEXT,
+        "Folder of images; every one below it becomes a row. Or a recipe, a .toml file.",
+        "[FOLDER | RECIPE.toml]",
+        is_path=True,
+    ),
+    shared=("pattern",),
+)

@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 from dfgen.errors import ManifestError, MissingFileError
 from dfgen.manifest.from_pandas import to_table
 from dfgen.manifest.schema import check_names, quote
-from dfgen.manifest.sources.chunk import Chunk
+from dfgen.manifest.sources.source import RowGroup
 
 
-def read_rows(table: str | pd.DataFrame, text: Sequence[str] = ()) -> Iterator[Chunk]:
-    """Yield the rows of a table in one chunk.
+def read_rows(table: str | pd.DataFrame, text: Sequence[str] = ()) -> Iterator[RowGroup]:
+    """Yield the rows of a table in one group.
 
     Use it for labels that lie beside the files, or that name the files themselves.
 
@@ -31,8 +31,8 @@ def read_rows(table: str | pd.DataFrame, text: Sequence[str] = ()) -> Iterator[C
         ManifestError: It cannot be read, has an unknown extension or repeated column names.
 
     Example:
-        >>> [chunk] = read_rows(pd.DataFrame({"object_id": ["007"], "kind": ["cat"]}))
-        >>> chunk.rows.column_names
+        >>> [group] = read_rows(pd.DataFrame({"object_id": ["007"], "kind": ["cat"]}))
+        >>> group.rows.column_names
         ['object_id', 'kind']
     """
     if isinstance(table, pd.DataFrame):
@@ -40,7 +40,7 @@ def read_rows(table: str | pd.DataFrame, text: Sequence[str] = ()) -> Iterator[C
     else:
         rows = _read(table, text)
     check_names(rows.column_names, table_name(table))
-    yield Chunk(rows.replace_schema_metadata(None).combine_chunks())
+    yield RowGroup(rows.replace_schema_metadata(None).combine_chunks())
 
 
 def table_name(table: str | pd.DataFrame) -> str:

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
-from dfgen.manifest.building.join_mismatch import CAUSES, Cause, Side, Words, explain
+from dfgen.manifest.key_mismatch import CAUSES, Cause, Side, Words, explain
 from dfgen.manifest.schema import count, quote
-from dfgen.manifest.sources.folder import Skipped, list_files, read_files
+from dfgen.manifest.sources.file_tree import Skipped, list_files, read_files
 
 Pair = tuple[str | None, str | None]
 """The paths of an image and of its annotation; None where there is no such file."""
@@ -29,9 +29,9 @@ _CAUSES = (
 def list_pairs(images: str, annotations: str, suffix: str) -> tuple[list[str], list[str], Skipped]:
     """Return the relative paths of images and annotations, and what is neither, with its folder."""
     paths, others = list[str](), dict[str, str]()
-    for chunk in read_files(images):
-        paths += chunk.rows["path"].to_pylist()
-        others |= _by_path(images, chunk.skipped)
+    for group in read_files(images):
+        paths += group.rows["path"].to_pylist()
+        others |= _by_path(images, group.skipped)
     found, strangers = list_files(annotations, suffix)
     others |= _by_path(annotations, strangers)
     for folder, names in ((images, paths), (annotations, found)):  # which may share one tree

@@ -1,0 +1,83 @@
+"""The workers of a Loader: threads, processes, or the calling thread alone."""
+
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from dfgen.errors import ArgumentError
+from dfgen.loading.workers.chunks import ChunkMaker
+from dfgen.loading.workers.processes import ProcessWorker, pickled
+from dfgen.loading.workers.threads import Task, Threads, ThreadWorker, Worker
+from dfgen.samples.features.base import Spec
+
+
+class Pool:
+    """Runs tasks on workers, which start with the first task and anew wherever it is sent.
+
+    Args:
+        maker: makes chunks.
+        workers: number of threads; 0: the calling thread.
+        use_multiprocessing: whether each of them has a process to make its chunks.
+        specs: name -> what one sample is; where shapes differ by batch, the largest.
+        size: rows of a chunk at most.
+
+    Raises:
+        ArgumentError: processes without workers, or what cannot be sent to a process.
+    """
+
+    def __init__(
+        self,
+        maker: ChunkMaker,
+        workers: int,
+        use_multiprocessing: bool,
+        specs: Mapping[str, Spec],
+        size: int,
+    ) -> None:
+        if use_multiprocessing and not workers:
+            raise ArgumentError("use_multiprocessing=True needs workers, got workers=0")
+        self._arguments = (maker, workers, use_multiprocessing, specs, size)
+        self._caller = ThreadWorker(maker)
+        make: Any = partial(ThreadWorker, maker)
+        if use_multiprocessing:
+            make = partial(ProcessWorker, maker, pickled(maker), specs, size)
+        self._threads = Threads(workers, make) if workers else None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Pool, self._arguments
+
+    def reseeded(self, maker: ChunkMaker) -> "Pool":
+        """Return a pool like this one for another maker, and close this one."""
+        self.close()
+        return Pool(maker, *self._arguments[1:])
+
+    @property
+    def workers(self) -> Sequence[Worker]:
+        """Those that have started, also the abandoned ones; else what the calling thread has."""
+        return [self._caller] if self._threads is None else self._threads.workers
+
+    def run(self, task: Task) -> None:
+        """Run a task, which must not raise, as soon as a worker is free."""
+        if self._threads is None:
+            task(self._caller)
+        else:
+            self._threads.submit(task)
+
+    def late(self, pending: object, timeout: float) -> tuple[Worker, int] | None:
+        """Return a worker that reads a row of a batch for too long, and the row."""
+        for worker in self.workers:
+            row, since = worker.reading() or (-1, 0.0)
+            late = row >= 0 and time.perf_counter() - since > timeout
+            if late and worker.busy_with is pending:
+                return worker, row
+        return None
+
+    def replace(self, worker: Worker) -> None:
+        """Abandon a worker of a thread that is stuck, and start another."""
+        if self._threads is not None:
+            self._threads.replace(worker)
+
+    def close(self) -> None:
+        """End the workers."""
+        if self._threads is not None:
+            self._threads.close()

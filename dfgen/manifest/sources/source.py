@@ -1,0 +1,95 @@
+"""What a label source says of itself, and what it yields."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from dfgen.manifest.schema import Label
+
+# What TOML makes of a value, which is its type.
+TEXT = (str,)
+NAMES = (list,)
+ONE_OR_MORE = (str, list)
+OF_SPLITS = (str, list, dict)
+
+IMAGES_A_GROUP = 4096
+"""The images of one row group, where each has an annotation of its own to read."""
+
+Paths = str | list[str] | dict[str, str | list[str]]
+"""One path, several, or those of each split."""
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """Some rows of a source, and what it did on the way to them.
+
+    Args:
+        rows: the rows; the same columns in every group
+        skipped: reason -> the paths that were left out for it, for people to read
+        notes: what was done with rows that did not match
+        labels: column -> its class names or box format, where the source knows them
+        folder: where relative paths start; absolute. None: where the label table has them start
+        total: how many rows there are in all groups, if that is known already
+    """
+
+    rows: pa.Table
+    skipped: Mapping[str, list[str]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    labels: Mapping[str, Label] = field(default_factory=dict)
+    folder: str | None = None
+    total: int | None = None
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument of a build: of `build_manifest`, of a recipe, and of the command.
+
+    Args:
+        accepts: its type, one of those above
+        help: what the command says of it, a sentence
+        metavar: how the command calls its value
+        default: its value where it is left out; for `NAMES` the empty tuple
+        choices: the values that there are, if these can be listed
+        is_path: it holds paths; relative ones start at the folder of the recipe's file
+        from_file: the command takes a text file of its names, one a line
+    """
+
+    accepts: tuple[type, ...]
+    help: str
+    metavar: str | None = None
+    default: Any = None
+    choices: tuple[str, ...] = ()
+    is_path: bool = False
+    from_file: bool = False
+
+
+IMAGES = Argument(OF_SPLITS, "Folder of the images.", "[SPLIT=]FOLDER", is_path=True)
+"""The argument `images` of every source whose annotations lie apart from the images."""
+
+
+def _agree(arguments: Mapping[str, Any]) -> None:
+    """Find nothing that clashes."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A label source; its name in `SOURCES` is also that of the argument that says where it is.
+
+    Args:
+        read: yields the row groups. Called with `place`, then by name with the others
+        place: the argument of the source's own name
+        arguments: the other arguments that are of such sources alone, by name
+        shared: names of the arguments of any build that `read` takes too: `pattern` (parsed),
+            `path_column`, `root`, `unmatched`
+        check: raises ArgumentError where the arguments of its own, defaults included, clash
+        gives_facts: it yields facts of the files (bytes, mtime_ns), which are no labels
+    """
+
+    read: Callable[..., Iterator[RowGroup]]
+    place: Argument
+    arguments: Mapping[str, Argument] = field(default_factory=dict)
+    shared: tuple[str, ...] = ()
+    check: Callable[[Mapping[str, Any]], None] = _agree
+    gives_facts: bool = False
