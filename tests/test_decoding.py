@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
 from dfgen.errors import DecodeError, MissingFileError
-from dfgen.samples.pixels.decoding import decode, decode_array, decode_reduced, prepare_worker
+from dfgen.samples.pixels.decoding import decode, decode_reduced, prepare_worker
 from dfgen.samples.pixels.formats import CHANNELS, formats_by_suffix, read_header
 from dfgen.samples.pixels.headers import MAX_PIXELS
-from dfgen.samples.storage.npy import array_header
+from dfgen.samples.storage.npy import array_header, decode_array
 
 Y, X = np.mgrid[0:23, 0:37]
 SMOOTH = np.stack([Y * 8 + 20, X * 5 + 20, Y * 3 + X * 3 + 10], -1).astype(np.uint8)

@@ -104,13 +104,3 @@ def test_first_bytes_are_those_of_one_format_alone(name):
     head = heads[name].ljust(16, b"\1")
     assert [other for other, format in FORMATS.items() if format.matches(head)] == [name]
     assert sniff(head) == name
-
-
-def test_a_mask_of_tiff_is_turned_once(tmp_path):
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    lossless(np.rot90(CLASSES), tmp_path / "mask.tiff", exif=exif)
-    lossless(PIXELS, tmp_path / "image.png")
-    row = {"path": tmp_path / "image.png", "mask": tmp_path / "mask.tiff"}
-    found = dfgen.Mask("mask", like=dfgen.Image("path", size=(6, 8)))(row)
-    np.testing.assert_array_equal(found[..., 0], CLASSES)

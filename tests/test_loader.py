@@ -16,16 +16,15 @@ from dfgen.loading.buffers import Buffers
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.permutation import permutation
 from dfgen.loading.workers.threads import Threads, ThreadWorker
-from dfgen.samples.bound_feature import Part
-from dfgen.samples.features import Spec
-from dfgen.samples.features.category import Number
+from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.features import Number, Spec
 from dfgen.samples.reader import SampleReader
 from dfgen.system import usable_cpus
 
 
 def loader(rows, **options):
     """A loader of rows without files: one number, which is the row."""
-    numbers = Part("number", Number("number"), np.arange(rows, dtype=np.int32))
+    numbers = BoundFeature("number", Number("number"), np.arange(rows, dtype=np.int32))
     return Loader(SampleReader(np.arange(rows), (numbers,)), **{"batch_size": 4, **options})
 
 
@@ -101,7 +100,7 @@ def test_an_error_stays_at_its_batch():
             if row == 6:
                 raise KeyError(row)
 
-    numbers = Part("number", Number("number"), np.arange(12, dtype=np.int32))
+    numbers = BoundFeature("number", Number("number"), np.arange(12, dtype=np.int32))
     found = Loader(Broken(np.arange(12), (numbers,)), batch_size=4, shuffle=False, workers=2)
     stream = found.stream(0)
     assert next(stream).rows.tolist() == [0, 1, 2, 3]
@@ -121,7 +120,7 @@ def test_batches_that_nobody_wants_any_more_are_not_made():
             gate.wait()
             made.append(row)
 
-    numbers = Part("number", Number("number"), np.arange(400, dtype=np.int32))
+    numbers = BoundFeature("number", Number("number"), np.arange(400, dtype=np.int32))
     found = Loader(Slow(np.arange(400), (numbers,)), batch_size=4, workers=1, max_queue_size=20)
     stream = found.stream(0)
     stream._refill()
@@ -154,7 +153,7 @@ def test_closing_while_another_thread_waits_gives_it_an_error_and_no_hang():
             entered.set()
             gate.wait(30)
 
-    numbers = Part("number", Number("number"), np.arange(40, dtype=np.int32))
+    numbers = BoundFeature("number", Number("number"), np.arange(40, dtype=np.int32))
     found = Loader(Slow(np.arange(40), (numbers,)), batch_size=4, workers=1)
     caught = []
 
@@ -183,9 +182,9 @@ import sys
 import numpy as np, pyarrow as pa
 from dfgen.loading.loader import Loader
 from dfgen.samples.features import Image
-from dfgen.samples.bound_feature import Part
+from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.reader import SampleReader
-part = Part("image", Image(size=(64, 64)), pa.array([sys.argv[1]] * 400))
+part = BoundFeature("image", Image(size=(64, 64)), pa.array([sys.argv[1]] * 400))
 stream = Loader(SampleReader(np.arange(400), (part,)), batch_size=4, workers=3).stream(0)
 next(stream)
 """

@@ -13,7 +13,7 @@ from contracts import SourceContract
 import dfgen
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, MissingFileError
 from dfgen.manifest.sources import SOURCES
-from dfgen.samples.storage.array_files import Arrays
+from dfgen.samples.storage.files import Files
 
 ROWS = 100
 
@@ -137,7 +137,7 @@ def test_another_index_is_another_fingerprint(numbers):
 
 
 def test_a_file_that_is_replaced_is_opened_anew(tmp_path):
-    arrays, path = Arrays(), f"{tmp_path}/x.npy"
+    arrays, path = Files(), f"{tmp_path}/x.npy"
     for number in (1, 2):
         np.save(f"{tmp_path}/new.npy", np.full((2, 3), number))
         os.replace(f"{tmp_path}/new.npy", path)
@@ -149,7 +149,7 @@ def test_rows_of_a_large_file_take_no_memory_of_their_own(tmp_path):
     values = np.lib.format.open_memmap(path, "w+", "u1", (1 << 20, 1 << 20))  # 1 TB, a hole
     values[999_999, -1] = 7
     values.flush()
-    assert Arrays().row(path, 999_999)[-1] == 7
+    assert Files().row(path, 999_999)[-1] == 7
     frame = pd.DataFrame({"id": [0], "path": [path], "index": [999_999]})
     x = dfgen.Array("path", shape=(1 << 20,), dtype="uint8", index="index")
     with dfgen.Sequence(frame, x, batch_size=1) as seq:
@@ -183,18 +183,18 @@ def test_rows_that_are_not_there_are_refused(numbers, path, index, dataset, mess
         np.lib.format.write_array_header_1_0(file, header)
         file.write(bytes(24))
     with pytest.raises(DecodeError) as caught:
-        Arrays().row(path, index, dataset)
+        Files().row(path, index, dataset)
     assert str(caught.value) == message
 
 
 def test_a_missing_or_cut_file_is_refused(numbers):
     with pytest.raises(MissingFileError) as caught:
-        Arrays().row("nowhere.npy", 0)
+        Files().row("nowhere.npy", 0)
     assert str(caught.value) == "the file does not exist"
     with open("x.npy", "r+b") as file:
         file.truncate(1000)
     with pytest.raises(DecodeError) as caught:
-        Arrays().row("x.npy", 0)
+        Files().row("x.npy", 0)
     assert str(caught.value) == (
         "truncated .npy file: int32 of shape (100, 3, 4) takes 4,800 bytes after the header, 872 "
         "are there"

@@ -15,7 +15,8 @@ from dfgen.manifest.building.update.previous import Old
 from dfgen.manifest.from_pandas import to_table
 from dfgen.manifest.io import Path, read_table
 from dfgen.manifest.paths import stored_paths
-from dfgen.manifest.schema import FACTS, Label, is_list, label_columns, validate
+from dfgen.manifest.schema import FACTS, Label, label_columns, validate
+from dfgen.samples.arrow_types import is_list
 
 DIFFERENCES = ("columns", "classes", "added", "removed", "changed", "relabelled", "moved")
 

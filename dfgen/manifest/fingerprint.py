@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
-from dfgen.manifest.schema import is_list, label_columns
+from dfgen.manifest.schema import label_columns
+from dfgen.samples.arrow_types import is_list
 
 
 def fingerprint(table: pa.Table) -> str:

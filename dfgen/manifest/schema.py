@@ -19,30 +19,52 @@ manifests/README.md specifies it for other programs.
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError, did_you_mean
+from dfgen.samples.arrow_types import is_list, is_text
+from dfgen.samples.pixels.headers import Header
+from dfgen.samples.storage.store import Head
 
 FORMAT = 1
 KEY = b"dfgen"
-FACTS = (
-    "bytes",
-    "mtime_ns",
-    "format",
-    "width",
-    "height",
-    "channels",
-    "orientation",
-    "digest",
-    "phash",
-    "problem",
-)
-NOT_LABELS = frozenset(("id", "path", "index", "split", *FACTS))
 EXAMPLES = 10
+
+
+@dataclass(frozen=True)
+class Fact:
+    """What a column of facts holds: its type, and how it follows from what is known of a file.
+
+    Args:
+        type: of the column.
+        of_head: makes it of what the store says of a file, or
+        of_header: of what the file says of itself.
+    """
+
+    type: pa.DataType
+    of_head: Callable[[Head], Any] | None = None
+    of_header: Callable[[Header], Any] | None = None
+
+
+SCHEMA = {
+    "bytes": Fact(pa.int64(), of_head=attrgetter("size")),
+    "mtime_ns": Fact(pa.int64(), of_head=attrgetter("mtime_ns")),
+    "format": Fact(pa.string(), of_header=attrgetter("format")),
+    "width": Fact(pa.int32(), of_header=attrgetter("width")),
+    "height": Fact(pa.int32(), of_header=attrgetter("height")),
+    "channels": Fact(pa.int16(), of_header=attrgetter("channels")),
+    "orientation": Fact(pa.int8(), of_header=attrgetter("orientation")),
+    "problem": Fact(pa.string()),
+}
+"""Column -> its fact, in the order of a manifest. A new fact is one line."""
+
+FACTS = SCHEMA.keys()
 
 
 class Label(TypedDict, total=False):
@@ -67,7 +89,7 @@ class Metadata(TypedDict):
 
 def label_columns(names: list[str]) -> list[str]:
     """Return the columns that are neither id, path, index, split nor a fact."""
-    return [name for name in names if name not in NOT_LABELS]
+    return [name for name in names if name not in ("id", "path", "index", "split", *FACTS)]
 
 
 def describe_labels(table: pa.Table, known: Mapping[str, Label] | None = None) -> dict[str, Label]:
@@ -114,18 +136,6 @@ def _describe(name: str, column: pa.ChunkedArray) -> Label:
     if is_text(kind) or pa.types.is_boolean(kind):
         return {"kind": "text" if is_text(kind) else "boolean"}
     return {"kind": "list" if is_list(kind) else "other"}
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """Say whether an Arrow type is text."""
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def is_list(kind: pa.DataType) -> bool:
-    """Say whether an Arrow type is a list of any kind."""
-    return bool(
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    )
 
 
 def encode_metadata(metadata: Metadata) -> bytes:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, DfgenError, ManifestError
-from dfgen.manifest.building.facts import PANDAS_TYPES, SCHEMA, problems_now, refresh_facts
+from dfgen.manifest.building.facts import PANDAS_TYPES, problems_now, refresh_facts
 from dfgen.manifest.building.gather import gather_rows
 from dfgen.manifest.building.recipe import A_FRAME, Recipe
 from dfgen.manifest.building.recipe_file import resolve
@@ -20,7 +20,8 @@ from dfgen.manifest.diff import as_text, differ, in_order, plain
 from dfgen.manifest.from_pandas import to_table
 from dfgen.manifest.io import Path, read_manifest, write_manifest
 from dfgen.manifest.paths import is_url, tidy, with_paths
-from dfgen.manifest.schema import rows_where, validate
+from dfgen.manifest.schema import FACTS, rows_where, validate
+from dfgen.samples.storage import without_store
 
 FINDINGS = ("missing", "broken", "changed", "new")
 
@@ -96,7 +97,7 @@ def check(
 
 
 def _refuse_addresses(table: pa.Table, name: str) -> None:
-    addresses = table["path"].filter(is_url(table["path"]))
+    addresses = without_store(table["path"].filter(is_url(table["path"])))
     if len(addresses):
         raise ManifestError(
             f"{name} has files that are not on a disk, which dfgen does not look for: "
@@ -108,14 +109,14 @@ def _refuse_addresses(table: pa.Table, name: str) -> None:
 def _findings(table: pa.Table, now: pa.Table) -> pa.Table:
     """Return for each row what is amiss beyond what the manifest says; missing where nothing is."""
     table, now = table.combine_chunks(), now.combine_chunks()
-    known = {name: plain(table[name]) for name in SCHEMA.names if name in table.column_names}
+    known = {name: plain(table[name]) for name in FACTS if name in table.column_names}
     nothing = pa.nulls(len(table), pa.string())
     problem, problem_now = known.get("problem", nothing), plain(now["problem"])
     bad = pc.is_valid(problem_now)
     lost = pc.and_(bad, pc.is_null(plain(now["bytes"])))
     told = differ(problem, problem_now)
     known_lost = pc.and_(pc.is_valid(problem), pc.is_null(known.get("bytes", nothing)))
-    details = [_detail(name, known[name], now[name]) for name in SCHEMA.names[:-1] if name in known]
+    details = [_detail(name, known[name], now[name]) for name in known if name != "problem"]
     detail = pc.fill_null(nothing, "")
     if details:
         detail = pc.utf8_slice_codeunits(pc.binary_join_element_wise(*details, ""), len(", "))
@@ -190,7 +191,4 @@ def _corrected(frame: pd.DataFrame, facts: pa.Table, rows: npt.NDArray[np.int64]
         column = frame[name].astype(object)
         column.iloc[rows] = now[name].astype(object).iloc[rows]
         corrected[name] = column.astype("category" if name == "format" else now[name].dtype)
-    for name in {"digest", "phash"} & set(frame.columns):  # of other bytes
-        corrected[name] = frame[name].astype(object)
-        corrected.loc[frame.index[rows], name] = None
     return corrected

@@ -6,7 +6,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
-from dfgen.manifest.schema import Label, is_text, label_columns
+from dfgen.manifest.schema import Label, label_columns
+from dfgen.samples.arrow_types import is_text
 
 
 def to_categories(

@@ -1,9 +1,9 @@
 """File facts: what every file says of itself, read before anything is trained on it."""
 
-import os
-import stat
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -13,26 +13,21 @@ import pyarrow.compute as pc
 from tqdm import tqdm
 
 from dfgen.errors import DfgenError
+from dfgen.manifest.schema import FACTS, SCHEMA
 from dfgen.samples.pixels.formats import read_header
+from dfgen.samples.pixels.headers import Header
+from dfgen.samples.storage import store_of
+from dfgen.samples.storage.store import Head, Store
 from dfgen.system import usable_cpus
 
 TASK = 256
 STATS = 512
 SLOW = 50e-6  # seconds to stat a file, ten times what a local disk takes
 
+_COMPARED = {"path", "bytes", "mtime_ns", "format", "problem"}
+"""What an older manifest must know of files so that they need not be opened again."""
+
 # Whole numbers that may be missing are pandas's nullable types: a float is no count of bytes.
-SCHEMA = pa.schema(
-    {
-        "bytes": pa.int64(),
-        "mtime_ns": pa.int64(),
-        "format": pa.string(),
-        "width": pa.int32(),
-        "height": pa.int32(),
-        "channels": pa.int16(),
-        "orientation": pa.int8(),
-        "problem": pa.string(),
-    }
-)
 PANDAS_TYPES = {
     pa.int64(): pd.Int64Dtype(),
     pa.int32(): pd.Int32Dtype(),
@@ -40,9 +35,10 @@ PANDAS_TYPES = {
     pa.int8(): pd.Int8Dtype(),
 }
 
-Fact = tuple[
-    int | None, int | None, str | None, int | None, int | None, int | None, int | None, str | None
-]
+
+def facts_schema() -> pa.Schema:
+    """Return the columns of facts as Arrow has them."""
+    return pa.schema({name: fact.type for name, fact in SCHEMA.items()})
 
 
 def read_facts(paths: list[str], workers: int | None = None) -> pa.Table:
@@ -69,10 +65,11 @@ def read_facts(paths: list[str], workers: int | None = None) -> pa.Table:
         ThreadPoolExecutor(workers or usable_cpus()) as pool,
         tqdm(total=len(paths), desc="Reading headers", unit=" files", disable=None) as bar,
     ):
-        for facts in pool.map(_read_many, tasks):
+        store = store_of([pa.array(paths, pa.string())])
+        for facts in pool.map(partial(_read_many, store=store), tasks):
             parts.append(facts)
             bar.update(len(facts))
-    return pa.Table.from_batches(parts, SCHEMA)
+    return pa.Table.from_batches(parts, facts_schema())
 
 
 def refresh_facts(
@@ -81,7 +78,7 @@ def refresh_facts(
     """Read the facts of files, opening only those that are new or changed since they were known.
 
     A file is unchanged if size and time of the last change are. Files that had a problem are
-    opened again.
+    opened again. Of unchanged ones, a fact that the older manifest lacks stays unknown.
 
     Args:
         paths: Absolute paths.
@@ -93,7 +90,7 @@ def refresh_facts(
     """
     paths = paths.combine_chunks().dictionary_encode()  # several rows may share a file
     names, codes = pa.chunked_array([paths.dictionary]), paths.indices
-    if known is None or not set(SCHEMA.names) <= set(known.column_names):
+    if known is None or not set(known.column_names) >= _COMPARED:
         return read_facts(names.to_pylist(), workers).take(codes)
     facts = _refreshed(names, known, workers)
     return facts if len(names) == len(paths) else facts.take(codes)
@@ -114,12 +111,13 @@ def problems_now(rows: pa.Table, facts: pa.Table) -> pa.ChunkedArray:
 def _refreshed(paths: pa.ChunkedArray, known: pa.Table, workers: int | None) -> pa.Table:
     """Return the facts of different paths, opening only files that are not as `known`."""
     readable = pc.or_(pc.is_null(known["problem"]), pc.is_valid(known["format"]))
-    known = known.select(["path", *SCHEMA.names]).filter(readable)
+    known = known.select([name for name in ("path", *FACTS) if name in known.column_names])
+    known = known.filter(readable)
     places = pc.index_in(paths, value_set=known["path"].cast(paths.type))
-    known = known.drop_columns(["path", "problem"]).append_column(
-        "problem", pa.nulls(len(known), pa.string())
-    )
-    known = known.cast(SCHEMA).take(places)
+    known = known.drop_columns(["path", "problem"])  # these have none
+    for name in FACTS - set(known.column_names):
+        known = known.append_column(name, pa.nulls(len(known), SCHEMA[name].type))
+    known = known.select(list(FACTS)).cast(facts_schema()).take(places)
     sizes, times = stat_files(paths.to_pylist(), workers)
     same = pc.and_(pc.equal(known["bytes"], sizes), pc.equal(known["mtime_ns"], times))
     changed = pc.invert(pc.fill_null(same, False)).to_numpy()
@@ -136,6 +134,8 @@ def stat_files(paths: list[str], workers: int | None = None) -> tuple[pa.Array, 
     Threads begin where a file takes long, as behind a network. On a local disk they only wait for
     each other: two take a quarter longer than one, twelve twice as long.
     """
+    store = store_of([pa.array(paths, pa.string())])
+    stat_many = partial(_stat_many, store=store)
     tasks = iter([paths[start : start + STATS] for start in range(0, len(paths), STATS)])
     parts = [np.empty((0, 2), np.int64)]
     with (
@@ -144,46 +144,48 @@ def stat_files(paths: list[str], workers: int | None = None) -> tuple[pa.Array, 
     ):
         for task in tasks:
             start = time.perf_counter()
-            parts.append(_stat_many(task))
+            parts.append(stat_many(task))
             bar.update(len(task))
             if time.perf_counter() - start > SLOW * len(task):
                 break
-        for part in pool.map(_stat_many, tasks):
+        for part in pool.map(stat_many, tasks):
             parts.append(part)
             bar.update(len(part))
     both = np.concatenate(parts)
     return pa.array(both[:, 0]), pa.array(both[:, 1])
 
 
-def _stat_many(paths: list[str]) -> npt.NDArray[np.int64]:
-    return np.array(list(map(_stat, paths)), np.int64).reshape(-1, 2)
+def _stat_many(paths: list[str], store: Store) -> npt.NDArray[np.int64]:
+    return np.array([_stat(path, store) for path in paths], np.int64).reshape(-1, 2)
 
 
-def _stat(path: str) -> tuple[int, int]:
+def _stat(path: str, store: Store) -> tuple[int, int]:
     try:
-        status = os.stat(path)
+        return store.head(path)[:2]
     except (OSError, ValueError):
         return -1, -1
-    return status.st_size, status.st_mtime_ns
 
 
-def _read_many(paths: list[str]) -> pa.RecordBatch:
-    columns = zip(*map(_read, paths), strict=True)
-    arrays = [pa.array(*column) for column in zip(columns, SCHEMA.types, strict=True)]
-    return pa.record_batch(arrays, schema=SCHEMA)
+def _read_many(paths: list[str], store: Store) -> pa.RecordBatch:
+    heads, headers, problems = zip(*(_read(path, store) for path in paths), strict=True)
+    arrays = []
+    for fact in SCHEMA.values():
+        values: Sequence[object] = problems
+        if fact.of_head is not None:
+            values = [None if head is None else fact.of_head(head) for head in heads]
+        elif fact.of_header is not None:
+            values = [None if header is None else fact.of_header(header) for header in headers]
+        arrays.append(pa.array(values, fact.type))
+    return pa.record_batch(arrays, schema=facts_schema())
 
 
-def _read(path: str) -> Fact:
-    size = time = None
-    unknown = (None, None, None, None, None)
+def _read(path: str, store: Store) -> tuple[Head | None, Header | None, str | None]:
+    """Return what the store and the header say of a file, and what is wrong with it."""
+    head = None
     try:
-        status = os.stat(path)
-        size, time = status.st_size, status.st_mtime_ns
-        if not stat.S_ISREG(status.st_mode):
-            return size, time, *unknown, "not a regular file"  # a pipe would be waited for
-        head = read_header(path)
-    except (FileNotFoundError, NotADirectoryError):  # dfgen's MissingFileError is one too
-        return size, time, *unknown, "the file does not exist"
+        head = store.head(path)
+        return head, None if head.problem else read_header(path, store), head.problem
+    except FileNotFoundError:  # dfgen's MissingFileError is one too
+        return head, None, "the file does not exist"
     except (DfgenError, OSError, ValueError) as error:
-        return size, time, *unknown, str(error)
-    return size, time, head.format, head.width, head.height, head.channels, head.orientation, None
+        return head, None, str(error)

@@ -11,10 +11,9 @@ import pyarrow.compute as pc
 from tqdm import tqdm
 
 from dfgen.errors import ArgumentError, ManifestError, did_you_mean
-from dfgen.manifest.building.facts import SCHEMA
 from dfgen.manifest.building.join import as_text, join, split_on
 from dfgen.manifest.building.recipe import LABELS, Recipe
-from dfgen.manifest.schema import Label, quote
+from dfgen.manifest.schema import FACTS, Label, quote
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.label_table import read_rows, table_name
 from dfgen.manifest.sources.list_columns import ANNOTATED
@@ -115,7 +114,7 @@ def _wanted(labels: pa.Table, recipe: Recipe) -> pa.Table:
 
 def _refuse_facts(table: pa.Table, recipe: Recipe, where: str) -> None:
     """Raise if a column is one that the files fill."""
-    filled = [name for name in table.column_names if name in SCHEMA.names and name != "problem"]
+    filled = [name for name in table.column_names if name in FACTS and name != "problem"]
     if filled and recipe.facts != "none":
         raise ManifestError(
             f'the column "{filled[0]}" of {where} is one that dfgen fills from the files. '

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.manifest.building.box_columns import place_boxes
 from dfgen.manifest.building.categories import to_categories, to_category
-from dfgen.manifest.building.facts import PANDAS_TYPES, SCHEMA, refresh_facts
+from dfgen.manifest.building.facts import PANDAS_TYPES, refresh_facts
 from dfgen.manifest.building.gather import GatheredRows, gather_rows
 from dfgen.manifest.building.recipe import Recipe
 from dfgen.manifest.building.summary import BuildReport, lines_of_skipped
@@ -22,6 +22,7 @@ from dfgen.manifest.io import attributes, write_manifest
 from dfgen.manifest.paths import is_url, stored_paths, tidy, with_paths
 from dfgen.manifest.schema import FACTS, Label, describe_labels, label_columns, validate
 from dfgen.manifest.splits import assign_splits, lacking_rows, unit_of
+from dfgen.samples.storage import without_store
 from dfgen.system import check_writable
 
 ReadFacts = Callable[[pa.ChunkedArray], pa.Table]
@@ -103,7 +104,7 @@ def _reader(recipe: Recipe, old: Old | None, workers: int | None) -> ReadFacts |
 
 
 def _read_facts(paths: pa.ChunkedArray, known: pa.Table | None, workers: int | None) -> pa.Table:
-    addresses = paths.filter(is_url(paths))
+    addresses = without_store(paths.filter(is_url(paths)))
     if len(addresses):
         raise ArgumentError(
             f"{addresses[0]} is an address, which dfgen does not open to read headers. Give "
@@ -125,7 +126,7 @@ def _settle(rows: GatheredRows, read: ReadFacts | None) -> pa.Table:
         table, faults = place_boxes(table, facts, _are_relative(rows))
         problems.append(pa.chunked_array([faults]))
     if facts is not None:
-        table = table.select([name for name in table.column_names if name not in SCHEMA.names])
+        table = table.select([name for name in table.column_names if name not in FACTS])
         for name in facts.column_names:
             table = table.append_column(name, facts[name])
     if facts is not None or any(len(part) > part.null_count for part in problems):
@@ -148,7 +149,7 @@ def _in_pixels(labels: dict[str, Label]) -> dict[str, Label]:
 
 def _to_frame(table: pa.Table) -> pd.DataFrame:
     """Return a frame; whole numbers among the facts may be missing and stay whole."""
-    facts = [name for name in table.column_names if name in SCHEMA.names]
+    facts = [name for name in table.column_names if name in FACTS]
     labels = table.drop_columns(facts).replace_schema_metadata()
     typed = table.select(facts).replace_schema_metadata().to_pandas(types_mapper=PANDAS_TYPES.get)
     frame: pd.DataFrame = pd.concat([labels.to_pandas(), typed], axis=1)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from dfgen.manifest.schema import NOT_LABELS, count
+from dfgen.manifest.schema import count, label_columns
 from dfgen.samples.pixels.formats import formats_by_suffix
 
 CLASSES = 20
@@ -48,9 +48,8 @@ def summarize(frame: pd.DataFrame, report: BuildReport | None = None) -> str:
         lines[0] += ": " + ", ".join(
             f"{size} {name} ({size / len(frame):.1%})" for name, size in sizes.items()
         )
-    for name in frame.columns:
-        if name not in NOT_LABELS:
-            lines += _label_lines(frame, name)
+    for name in label_columns(list(frame.columns)):
+        lines += _label_lines(frame, name)
     lines += _problem_lines(frame) + _extension_lines(frame)
     lines += [*lines_of_skipped(report), *report.notes]
     lines += [f"Warning: {warning}" for warning in report.warnings]

@@ -4,20 +4,16 @@ A file that its decoder refuses is an error; no other decoder is tried.
 """
 
 import io
-import math
 from collections.abc import Callable
-from typing import Any
 
 import cv2
 import numpy as np
-import numpy.typing as npt
 from PIL.Image import DecompressionBombError
 
 from dfgen.errors import DecodeError
 from dfgen.samples.pixels.formats import FORMATS, Format, parse_header, sniff
 from dfgen.samples.pixels.geometry import Pixels, Size
 from dfgen.samples.pixels.headers import check_size
-from dfgen.samples.storage.npy import whole_array
 
 # EXIF orientation -> how to flip, after transposing from 5 on: 0 top to bottom, 1 left to right
 _FLIPS = {2: 1, 3: -1, 4: 0, 6: 1, 7: -1, 8: 0}
@@ -83,22 +79,6 @@ def decode_reduced(
     if orientation > 1:
         pixels = turn(pixels, orientation)
     return pixels, pixels.shape[:2] if reduced == 1 else size, reduced
-
-
-def decode_array(data: bytes) -> npt.NDArray[Any]:
-    """Decode a .npy file; pickled objects are refused, never loaded.
-
-    Raises:
-        DecodeError: not a .npy file, one of objects, or one shorter than its header promises.
-    """
-    if data.startswith(b"\x89HDF"):
-        raise DecodeError('an HDF5 file is read by rows: name their column, as in index="index"')
-    if not data.startswith(b"\x93NUMPY"):
-        raise DecodeError(f"not a .npy file: it begins with {data[:8]!r}")
-    file = io.BytesIO(data)
-    shape, fortran, dtype = whole_array(file)
-    array = np.frombuffer(data, dtype, math.prod(shape), file.tell())
-    return array.reshape(shape, order="F" if fortran else "C")
 
 
 def decode_values(data: bytes, in_colours: bool = False) -> Pixels:

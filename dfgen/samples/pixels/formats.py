@@ -37,6 +37,8 @@ from dfgen.samples.pixels.headers import (
     tiff_header,
     tiff_tags,
 )
+from dfgen.samples.storage.files import Files
+from dfgen.samples.storage.store import Store
 
 CHANNELS = {"grayscale": 1, "rgb": 3, "rgba": 4}
 """color_mode -> channels of the decoded image."""
@@ -61,6 +63,8 @@ _REDUCED = {
 
 _PNG_START = struct.Struct(">16xII9xI4s")  # width, height; length and name of the second chunk
 _PNG_FRAME = 57  # bytes of a PNG beside those of its pixels, where these are in one chunk
+
+_DISK = Files()
 
 _PILLOW_MODES = {"grayscale": "L", "rgb": "RGB", "rgba": "RGBA"}
 
@@ -209,16 +213,16 @@ FORMATS: dict[str, Format] = {
         decode=with_opencv,
         glance=webp_size,
     ),
+    "bmp": replace(
+        pillow_format((".bmp",), rb"BM", PIL.BmpImagePlugin.BmpImageFile), decode=with_opencv
+    ),
+    # OpenCV opens GIF only in newer versions, and of PNM ignores the maximum that a header gives
+    "gif": pillow_format((".gif",), rb"GIF8[79]a", PIL.GifImagePlugin.GifImageFile),
     "tiff": replace(
         pillow_format((".tif", ".tiff"), rb"II\*\0|MM\0\*", PIL.TiffImagePlugin.TiffImageFile),
         header=tiff_header,
         decode=decode_tiff,
         turns=True,
-    ),
-    # OpenCV opens GIF only in newer versions, and of PNM ignores the maximum that a header gives
-    "gif": pillow_format((".gif",), rb"GIF8[79]a", PIL.GifImagePlugin.GifImageFile),
-    "bmp": replace(
-        pillow_format((".bmp",), rb"BM", PIL.BmpImagePlugin.BmpImageFile), decode=with_opencv
     ),
     "pnm": pillow_format(
         (".ppm", ".pgm", ".pbm", ".pnm"), rb"P[1-6]\s", PIL.PpmImagePlugin.PpmImageFile
@@ -249,7 +253,7 @@ def sniff(head: bytes) -> str:
     )
 
 
-def read_header(path: str) -> Header:
+def read_header(path: str, store: Store = _DISK) -> Header:
     """Read what a file says of itself, without decoding it.
 
     Raises:
@@ -257,7 +261,7 @@ def read_header(path: str) -> Header:
         DecodeError: it is empty, of no known format, or its header is broken.
     """
     try:
-        with open(path, "rb") as file:
+        with store.open(path) as file:
             head = file.read(16)
             if not head:
                 raise DecodeError("the file is empty (0 bytes)")

@@ -1,74 +1,89 @@
 """Rows of large array files: .npy by memory mapping, HDF5 by h5py. Nothing is read as a whole."""
 
-import os
-from dataclasses import dataclass, field
+import errno
+import io
+from collections import OrderedDict
+from collections.abc import Callable
+from threading import Lock
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from dfgen.errors import DecodeError, unreadable
-from dfgen.samples.storage.npy import whole_array
+from dfgen.errors import DecodeError
+from dfgen.samples.storage.npy import decode_array, whole_array
 
 HDF5 = b"\x89HDF\r\n\x1a\n"
 
-Rows = Any
+ArrayRows = Any
 """What has a shape and a dtype and gives a row for an index: a memory map, a data set of HDF5."""
 
+MOST_OPEN = 128
+"""Array files that a store keeps open. Each takes a descriptor; a process may have 256 to 1024."""
 
-@dataclass(frozen=True)
-class Arrays:
-    """Keeps the array files open that rows are read from.
 
-    A file that was replaced or changed is opened anew. Copies, in worker processes too, open their
-    own.
+class OpenArrays:
+    """Keeps the array files open that rows were read from last, `MOST_OPEN` of them.
+
+    A row that is being read keeps its file open until it is read. Copies, in worker processes too,
+    open their own.
     """
 
-    _opened: dict[tuple[str, str | None], tuple[tuple[int, ...], Rows]] = field(
-        default_factory=dict, repr=False, compare=False
-    )
+    def __init__(self) -> None:
+        self._opened = OrderedDict[tuple[str, str | None], tuple[object, ArrayRows]]()
+        self._lock = Lock()
 
-    def row(self, path: str, index: int, dataset: str | None = None) -> npt.NDArray[Any]:
-        """Return one row of an array file.
+    def get(
+        self, key: tuple[str, str | None], version: object, open_it: Callable[[], ArrayRows]
+    ) -> ArrayRows:
+        """Return the rows of a file, opened if it is not, or not in this version.
 
         Args:
-            path: A .npy or HDF5 file.
-            index: Which row along the first axis.
-            dataset: The name of the array in an HDF5 file; None: its only one.
-
-        Raises:
-            MissingFileError: there is no such file.
-            DecodeError: it is no such file, has no such array, or not so many rows.
+            key: path and dataset.
+            version: of the file as it is now.
+            open_it: opens it.
         """
+        with self._lock:
+            known = self._opened.get(key)
+            if known is not None and known[0] == version:
+                self._opened.move_to_end(key)
+                return known[1]
         try:
-            status = os.stat(path)
-            key = (status.st_mtime_ns, status.st_size, status.st_ino)
-            known = self._opened.get((path, dataset))
-            if known is None or known[0] != key:
-                known = self._opened[path, dataset] = (key, open_rows(path, dataset))
-            rows = known[1]
-            if not 0 <= index < len(rows):
-                raise DecodeError(f"the array has {len(rows):,} rows, there is no row {index}")
-            return np.asarray(rows[index])
-        except DecodeError:
-            raise
-        except (OSError, ValueError) as error:
-            raise unreadable(error) from error
+            rows = open_it()  # unlocked: others read on meanwhile
+        except OSError as error:
+            if error.errno != errno.EMFILE:
+                raise
+            self.close()  # others than these have used up the descriptors
+            rows = open_it()
+        with self._lock:
+            self._opened[key] = version, rows
+            self._opened.move_to_end(key)
+            if len(self._opened) > MOST_OPEN:
+                self._opened.popitem(last=False)
+        return rows
 
-    def __reduce__(self) -> tuple[type["Arrays"], tuple[()]]:
-        return Arrays, ()
+    def close(self) -> None:
+        """Close all."""
+        with self._lock:
+            self._opened.clear()
+
+    def __reduce__(self) -> tuple[type["OpenArrays"], tuple[()]]:
+        return OpenArrays, ()
 
 
-def open_rows(path: str, dataset: str | None = None) -> Rows:
-    """Open an array file, which reads its header alone.
+def open_rows(source: str | bytes, dataset: str | None = None) -> ArrayRows:
+    """Open an array file; of one on a disk only the header is read.
+
+    Args:
+        source: its path, or the bytes of one that is elsewhere.
+        dataset: the name of the array in an HDF5 file; None: its only one.
 
     Raises:
         DecodeError: it is neither .npy nor HDF5, has no such array, or no rows.
     """
-    with open(path, "rb") as file:
+    with open(source, "rb") if isinstance(source, str) else io.BytesIO(source) as file:
         head = file.read(8)
         if head == HDF5:
-            arrays = open_hdf5(path)
+            arrays = open_hdf5(source)
             if dataset is None and len(arrays) == 1:
                 return next(iter(arrays.values()))
             if dataset not in arrays:
@@ -85,19 +100,24 @@ def open_rows(path: str, dataset: str | None = None) -> Rows:
         shape, fortran, dtype = whole_array(file)  # refuses what is not all there
         if not shape:
             raise DecodeError("the array is a single number: it has no rows")
+        if isinstance(source, bytes):
+            return decode_array(source)
         order = "F" if fortran else "C"
-        return np.memmap(path, dtype, "r", file.tell(), shape, order)  # type: ignore[call-overload]
+        return np.memmap(source, dtype, "r", file.tell(), shape, order)  # type: ignore[call-overload]
 
 
-def open_hdf5(path: str) -> dict[str, Rows]:
-    """Return the arrays of an HDF5 file by name, `group/name` in groups; the file stays open."""
+def open_hdf5(source: str | bytes) -> dict[str, ArrayRows]:
+    """Return the arrays of an HDF5 file by name, `group/name` in groups.
+
+    The file stays open as long as one of them is held.
+    """
     import h5py  # late: 60 ms that most programs need not spend
 
-    found: dict[str, Rows] = {}
+    found: dict[str, ArrayRows] = {}
 
     def keep(name: str, item: object) -> None:
         if isinstance(item, h5py.Dataset) and item.ndim > 0:
             found[name] = item
 
-    h5py.File(path, "r").visititems(keep)
+    h5py.File(source if isinstance(source, str) else io.BytesIO(source), "r").visititems(keep)
     return found

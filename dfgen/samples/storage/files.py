@@ -1,19 +1,20 @@
 """Loose files on a mounted file system."""
 
 import os
-from dataclasses import dataclass, field
+import stat
+from dataclasses import dataclass
+from typing import IO
 
 from dfgen.errors import DecodeError, unreadable
-from dfgen.samples.storage.array_files import Arrays
+from dfgen.samples.storage.array_files import ArrayRows, open_rows
+from dfgen.samples.storage.store import Head, Store
 
 _FIRST = 1 << 17  # bytes asked for at once: most files come whole, before their size is known
 
 
 @dataclass(frozen=True)
-class Files:
-    """Reads whole files by path, and rows of array files, which it keeps open."""
-
-    arrays: Arrays = field(default_factory=Arrays, repr=False, compare=False, kw_only=True)
+class Files(Store):
+    """Files by their path."""
 
     def read(self, path: str) -> bytes:
         """Return the bytes of one file.
@@ -29,6 +30,29 @@ class Files:
         if not data:
             raise DecodeError("the file is empty (0 bytes)")
         return data
+
+    def head(self, path: str) -> Head:
+        """Return size and time of one file, without opening it.
+
+        Raises:
+            MissingFileError: there is no such file.
+            OSError, ValueError: it cannot be looked at.
+        """
+        try:
+            status = os.stat(path)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise unreadable(error) from error
+        # a pipe would be waited for
+        problem = None if stat.S_ISREG(status.st_mode) else "not a regular file"
+        return Head(status.st_size, status.st_mtime_ns, status.st_ino, problem)
+
+    def open(self, path: str) -> IO[bytes]:
+        """Open a file of which the header alone will be read."""
+        return open(path, "rb")
+
+    def open_rows(self, path: str, dataset: str | None = None) -> ArrayRows:
+        """Open an array file, of which nothing is read but the header."""
+        return open_rows(path, dataset)
 
 
 def _read(path: str) -> bytes:

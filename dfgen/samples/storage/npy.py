@@ -1,4 +1,4 @@
-"""Headers of .npy files, read without Python's compiler.
+""".npy files: their headers, read without Python's compiler, and their numbers.
 
 NumPy compiles them (`ast.literal_eval`), which in CPython 3.11 now and then fails in threads:
 "SystemError: AST constructor recursion depth mismatch", of perfectly good files.
@@ -11,6 +11,7 @@ import tokenize
 from typing import IO, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from dfgen.errors import DecodeError
 
@@ -92,3 +93,19 @@ def whole_array(file: IO[bytes]) -> ArrayHeader:
             f"header, {there:,} are there"
         )
     return shape, fortran, dtype
+
+
+def decode_array(data: bytes) -> npt.NDArray[Any]:
+    """Decode a .npy file; pickled objects are refused, never loaded.
+
+    Raises:
+        DecodeError: not a .npy file, one of objects, or one shorter than its header promises.
+    """
+    if data.startswith(b"\x89HDF"):
+        raise DecodeError('an HDF5 file is read by rows: name their column, as in index="index"')
+    if not data.startswith(b"\x93NUMPY"):
+        raise DecodeError(f"not a .npy file: it begins with {data[:8]!r}")
+    file = io.BytesIO(data)
+    shape, fortran, dtype = whole_array(file)
+    array = np.frombuffer(data, dtype, math.prod(shape), file.tell())
+    return array.reshape(shape, order="F" if fortran else "C")

@@ -19,14 +19,13 @@ from dfgen.manifest.building.update.match import match, taken
 from dfgen.manifest.building.update.previous import Old
 from dfgen.manifest.schema import (
     EXAMPLES,
-    FACTS,
     Label,
     count,
     describe_labels,
     first,
-    is_text,
     quote,
 )
+from dfgen.samples.arrow_types import is_text
 
 
 @dataclass(frozen=True)
@@ -182,23 +181,12 @@ def _keep(together: pa.Table, own: pa.Table, before: pa.Table) -> tuple[pa.Table
         before: The old rows, for their columns.
     """
     together = _set(together, "id", pc.coalesce(own["id"], together["id"]))
-    changed = pa.array(np.zeros(len(together), bool))
     if "bytes" in together.column_names:
         lost = pc.is_null(together["bytes"])
         paths = pc.if_else(lost, pc.coalesce(own["path"], together["path"]), together["path"])
         together = _set(together, "path", paths)
-        if {"bytes", "mtime_ns"} <= {*own.column_names} & {*together.column_names}:
-            changed = pc.or_(
-                pc.not_equal(own["bytes"], together["bytes"]),
-                pc.not_equal(own["mtime_ns"], together["mtime_ns"]),
-            )
     rest = [n for n in before.column_names if n not in (*together.column_names, "split")]
-    kept = own.select(rest)
-    for name in rest:
-        if name in FACTS:  # a digest of other bytes
-            stale = pc.fill_null(changed, True)
-            kept = _set(kept, name, pc.if_else(stale, None, kept[name]))
-    return together, kept
+    return together, own.select(rest)
 
 
 def _set(table: pa.Table, name: str, column: pa.ChunkedArray) -> pa.Table:

@@ -1,0 +1,91 @@
+"""What a store answers: the bytes of a file, what is known of it, and rows of array files."""
+
+import io
+from dataclasses import dataclass, field
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dfgen.errors import DecodeError, DfgenError, unreadable
+from dfgen.samples.storage.array_files import ArrayRows, OpenArrays, open_rows
+
+
+class Head(NamedTuple):
+    """What a store says of a file that it has not opened.
+
+    Args:
+        size: in bytes.
+        mtime_ns: when it was changed last, in nanoseconds since 1970.
+        version: what else tells these contents from others at the same path, such as an ETag.
+        problem: why it cannot be read although it is there, or None.
+    """
+
+    size: int
+    mtime_ns: int
+    version: object = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class Store:
+    """Where bytes are. A new one has `read` and `head`, and of the others what it does better.
+
+    It travels to worker processes with all that it knows, but for the files that it has open.
+    """
+
+    arrays: OpenArrays = field(default_factory=OpenArrays, repr=False, compare=False, kw_only=True)
+
+    def read(self, path: str) -> bytes:
+        """Return the bytes of one file.
+
+        Raises:
+            MissingFileError: there is no such file.
+            DecodeError: the file is empty, or cannot be read.
+        """
+        raise NotImplementedError
+
+    def head(self, path: str) -> Head:
+        """Return size and time of one file, without reading it.
+
+        Raises:
+            MissingFileError: there is no such file.
+            OSError, ValueError: it cannot be looked at.
+        """
+        raise NotImplementedError
+
+    def open(self, path: str) -> IO[bytes]:
+        """Open a file of which the header alone will be read."""
+        return io.BytesIO(self.read(path))
+
+    def open_rows(self, path: str, dataset: str | None = None) -> ArrayRows:
+        """Open an array file; `row` keeps it open."""
+        return open_rows(self.read(path), dataset)
+
+    def row(self, path: str, index: int, dataset: str | None = None) -> npt.NDArray[Any]:
+        """Return one row of an array file; one that has changed since is opened anew.
+
+        Args:
+            path: of a .npy or HDF5 file.
+            index: which row along the first axis.
+            dataset: the name of the array in an HDF5 file; None: its only one.
+
+        Raises:
+            MissingFileError: there is no such file.
+            DecodeError: it is no such file, has no such array, or not so many rows.
+        """
+        try:
+            rows = self.arrays.get(
+                (path, dataset), self.head(path), lambda: self.open_rows(path, dataset)
+            )
+            if not 0 <= index < len(rows):
+                raise DecodeError(f"the array has {len(rows):,} rows, there is no row {index}")
+            return np.asarray(rows[index])
+        except DfgenError:
+            raise
+        except (OSError, ValueError) as error:
+            raise unreadable(error) from error
+
+    def close(self) -> None:
+        """Close what is open; it is opened again where it is asked for."""
+        self.arrays.close()
