@@ -17,16 +17,15 @@ from dfgen.loading.buffers import Buffers
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.permutation import permutation
 from dfgen.loading.workers.threads import Threads, ThreadWorker
-from dfgen.samples.bound_feature import Part
-from dfgen.samples.features import Image, Spec
-from dfgen.samples.features.category import Number
+from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.features import Image, Number, Spec
 from dfgen.samples.reader import SampleReader
 from dfgen.system import usable_cpus
 
 
 def loader(rows, **options):
     """A loader of rows without files: one number, which is the row."""
-    numbers = Part("number", Number("number"), np.arange(rows, dtype=np.int32))
+    numbers = BoundFeature("number", Number("number"), np.arange(rows, dtype=np.int32))
     return Loader(SampleReader(np.arange(rows), (numbers,)), **{"batch_size": 4, **options})
 
 
@@ -39,7 +38,7 @@ def image_paths(folder, count):
 
 
 def image_loader(paths, **options):
-    parts = (Part("image", Image("path", size=(2, 2)), pa.array(paths)),)
+    parts = (BoundFeature("image", Image("path", size=(2, 2)), pa.array(paths)),)
     return Loader(SampleReader(np.arange(len(paths)), parts), **{"batch_size": 4, **options})
 
 
@@ -122,7 +121,7 @@ def test_an_error_stays_at_its_batch():
             if row == 6:
                 raise KeyError(row)
 
-    numbers = Part("number", Number("number"), np.arange(12, dtype=np.int32))
+    numbers = BoundFeature("number", Number("number"), np.arange(12, dtype=np.int32))
     found = Loader(Broken(np.arange(12), (numbers,)), batch_size=4, shuffle=False, workers=2)
     stream = found.stream(0)
     assert next(stream).rows.tolist() == [0, 1, 2, 3]
@@ -142,7 +141,7 @@ def test_batches_that_nobody_wants_any_more_are_not_made():
             gate.wait()
             made.append(row)
 
-    numbers = Part("number", Number("number"), np.arange(400, dtype=np.int32))
+    numbers = BoundFeature("number", Number("number"), np.arange(400, dtype=np.int32))
     found = Loader(Slow(np.arange(400), (numbers,)), batch_size=4, workers=1, max_queue_size=20)
     stream = found.stream(0)
     stream._refill()
@@ -175,7 +174,7 @@ def test_closing_while_another_thread_waits_gives_it_an_error_and_no_hang():
             entered.set()
             gate.wait(30)
 
-    numbers = Part("number", Number("number"), np.arange(40, dtype=np.int32))
+    numbers = BoundFeature("number", Number("number"), np.arange(40, dtype=np.int32))
     found = Loader(Slow(np.arange(40), (numbers,)), batch_size=4, workers=1)
     caught = []
 
@@ -204,9 +203,9 @@ import sys
 import numpy as np, pyarrow as pa
 from dfgen.loading.loader import Loader
 from dfgen.samples.features import Image
-from dfgen.samples.bound_feature import Part
+from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.reader import SampleReader
-part = Part("image", Image(size=(64, 64)), pa.array([sys.argv[1]] * 400))
+part = BoundFeature("image", Image(size=(64, 64)), pa.array([sys.argv[1]] * 400))
 stream = Loader(SampleReader(np.arange(400), (part,)), batch_size=4, workers=3).stream(0)
 next(stream)
 """
@@ -264,7 +263,7 @@ def test_a_reader_without_rows_makes_no_loader():
 class TestBatches:
     def test_hold_the_rows_and_ids_of_one_epoch_and_training_does_not_notice(self):
         ids = pa.array([f"r{row}" for row in range(10)])
-        numbers = Part("number", Number("number"), np.arange(10, dtype=np.int32))
+        numbers = BoundFeature("number", Number("number"), np.arange(10, dtype=np.int32))
         found = Loader(SampleReader(ids, (numbers,)), batch_size=4, workers=2)
         with contextlib.closing(found):
             stream = found.stream(0)
@@ -311,7 +310,9 @@ def test_a_batch_that_failed_is_made_again_when_it_is_asked_for_again(tmp_path):
 def test_a_mistake_in_a_program_is_no_problem_of_a_row(tmp_path, use_multiprocessing):
     """With on_error="skip" it would train on zeros."""
     options = {"workers": 1, "on_error": "skip", "use_multiprocessing": use_multiprocessing}
-    parts = (Part("image", Broken("path", size=(2, 2)), pa.array(image_paths(tmp_path, 4))),)
+    parts = (
+        BoundFeature("image", Broken("path", size=(2, 2)), pa.array(image_paths(tmp_path, 4))),
+    )
     found = Loader(SampleReader(np.arange(4), parts), batch_size=4, shuffle=False, **options)
     with contextlib.closing(found), pytest.raises(ZeroDivisionError) as caught:
         found.batch(0, 0)
