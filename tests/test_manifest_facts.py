@@ -1,10 +1,14 @@
 import os
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from PIL import Image
 
+import dfgen
+from dfgen.manifest.building import facts as reading
 from dfgen.manifest.building.facts import read_facts
+from dfgen.manifest.schema import SCHEMA, Fact
 
 PROBLEMS = {
     "missing.jpg": "the file does not exist",
@@ -80,3 +84,53 @@ def test_a_pipe_is_a_problem_and_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "x.png")
     [facts] = facts_of(tmp_path, "x.png")
     assert facts["problem"] == "not a regular file"
+
+
+@pytest.fixture
+def pixels(monkeypatch):
+    """A fact from outside, made of a header; and one of what the store says."""
+    new = {
+        "pixels": Fact(pa.int64(), of_header=lambda header: header.width and header.size[0] * 100),
+        "kilobytes": Fact(pa.float32(), of_head=lambda head: head.size / 1000),
+    }
+    return lambda: [monkeypatch.setitem(SCHEMA, name, fact) for name, fact in new.items()]
+
+
+def test_a_fact_from_outside_is_one_line(folder, pixels):
+    pixels()
+    names = ["turned.jpg", "array.npy", "missing.jpg", "text.jpg"]
+    found = facts_of(folder, *names)
+    assert [row["pixels"] for row in found] == [700, None, None, None]
+    sizes = [os.path.getsize(folder / name) if name[0] != "m" else None for name in names]
+    assert [row["kilobytes"] for row in found] == [
+        size and pytest.approx(size / 1000) for size in sizes
+    ]
+    os.unlink(folder / "folder")
+    frame = dfgen.build_manifest(folder, out=f"{folder}.parquet")
+    assert list(frame.columns[-3:]) == ["problem", "pixels", "kilobytes"]
+    assert frame.set_index("id").loc["turned.jpg", "pixels"] == 700
+    assert dfgen.read_manifest(f"{folder}.parquet")["pixels"].tolist() == frame["pixels"].tolist()
+    assert dfgen.verify(f"{folder}.parquet").empty
+
+
+def test_manifests_older_than_a_fact_read_only_what_is_new(folder, pixels, monkeypatch):
+    for name in ("empty.jpg", "truncated.jpg", "text.jpg", "folder"):
+        os.unlink(folder / name)
+    dfgen.build_manifest(folder, out=f"{folder}.parquet")
+    pixels()
+    Image.new("RGB", (9, 4)).save(folder / "new.png")
+    Image.new("RGB", (9, 5)).save(folder / "gray.png")
+    opened, read = [], reading.read_header
+    monkeypatch.setattr(
+        reading,
+        "read_header",
+        lambda path, store: opened.append(os.path.basename(path)) or read(path, store),
+    )
+    assert dfgen.verify(f"{folder}.parquet")["change"].tolist() == ["changed", "new"]
+    frame = dfgen.build_manifest(update=f"{folder}.parquet", out=f"{folder}.parquet")
+    assert opened == ["gray.png", "gray.png", "new.png"]
+    known = frame.set_index("id")["pixels"].dropna()
+    assert known.to_dict() == {"gray.png": 500, "new.png": 400}
+    assert dfgen.verify(f"{folder}.parquet").empty
+    assert opened == ["gray.png", "gray.png", "new.png"]
+    assert frame["width"].notna().sum() == 5

@@ -1,10 +1,70 @@
-"""Every store keeps the contract."""
+"""Every store keeps the contract, and one from outside is one class and one line."""
 
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import h5py
+import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
-from contracts import StoreContract
+from contracts import StoreContract, npy
+from PIL import Image
 
-from dfgen.errors import DecodeError, DfgenError
+import dfgen
+from dfgen.errors import ArgumentError, DecodeError, DfgenError, ManifestError, MissingFileError
+from dfgen.samples.storage import STORES, Several, store_of, without_store
+from dfgen.samples.storage.array_files import MOST_OPEN
 from dfgen.samples.storage.files import Files
+from dfgen.samples.storage.store import Head, Store
+
+
+@dataclass(frozen=True)
+class Memory(Store):
+    """Bytes by their address, with the time at which they were put there."""
+
+    held: Mapping[str, tuple[bytes, int]] = field(default_factory=dict)
+
+    def read(self, path):
+        if not self._found(path)[0]:
+            raise DecodeError("the file is empty (0 bytes)")
+        return self._found(path)[0]
+
+    def head(self, path):
+        data, time = self._found(path)
+        return Head(len(data), time)
+
+    def _found(self, path):
+        if path not in self.held:
+            raise MissingFileError("the file does not exist")
+        return self.held[path]
+
+
+class TestMemory(StoreContract):
+    def make(self, folder, contents):
+        held = {f"memory://{name}": (data, 10**18 + 1) for name, data in contents.items()}
+        return Memory(held), {name: f"memory://{name}" for name in contents}
+
+    def missing(self, folder):
+        return "memory://missing"
+
+
+class TestSeveral(StoreContract):
+    def make(self, folder, contents):
+        paths, held = {}, {}
+        for number, (name, data) in enumerate(contents.items()):
+            paths[name] = f"memory://{name}" if number % 2 else str(folder / name)
+            held[paths[name]] = (data, 10**18 + 1)
+            (folder / name).write_bytes(data)
+        return Several({"memory": Memory(held), "": Files()}), paths
+
+    def missing(self, folder):
+        return str(folder / "missing")
 
 
 class TestFiles(StoreContract):
@@ -37,3 +97,172 @@ class TestFiles(StoreContract):
         store, paths = self.make(tmp_path, {"a": b"1"})
         with pytest.raises(DfgenError, match=r"^the file does not exist$"):
             store.read(paths["a"] + "/b")
+
+
+def png(value, size=(6, 8)):
+    file = io.BytesIO()
+    Image.new("L", size[::-1], value).save(file, "PNG")
+    return file.getvalue()
+
+
+@pytest.fixture
+def memory(monkeypatch):
+    """The contents of `memory://`."""
+    held = {}
+    monkeypatch.setitem(STORES, "memory", lambda: Memory(held))
+    return held
+
+
+@pytest.fixture
+def listed(memory, tmp_path):
+    """A listing of ten images in memory, whose value is their number, and its path."""
+    for row in range(10):
+        memory[f"memory://imgs/{row}.png"] = png(row), 10**18 + row
+    pd.DataFrame({"path": list(memory), "id": range(10)}).to_csv(tmp_path / "l.csv", index=False)
+    return str(tmp_path / "l.csv")
+
+
+def build(listed, **options):
+    return dfgen.build_manifest(labels=listed, path_column="path", **options)
+
+
+@pytest.mark.parametrize("processes", [False, True])
+def test_a_store_from_outside_trains(listed, processes):
+    options = {"workers": 2, "use_multiprocessing": processes, "shuffle": False}
+    x = dfgen.Image("path", size=(6, 8), color_mode="grayscale")
+    with dfgen.Sequence(build(listed), x, batch_size=5, label_mode=None, **options) as seq:
+        found = [np.unique(image) for batch in range(2) for image in np.asarray(seq[batch][0])]
+    assert found == [[row] for row in range(10)]
+
+
+def test_its_files_have_facts_and_are_verified(listed, memory, tmp_path):
+    frame = build(listed, out=tmp_path / "m.parquet")
+    facts = frame[["mtime_ns", "format", "width", "height", "channels"]]
+    assert frame["problem"].isna().all()
+    assert facts.head(2).to_numpy().tolist() == [[10**18 + row, "png", 8, 6, 1] for row in range(2)]
+    assert frame["bytes"].tolist() == [len(data) for data, _ in memory.values()]
+    assert dfgen.verify(tmp_path / "m.parquet").empty
+    del memory["memory://imgs/3.png"]
+    memory["memory://imgs/4.png"] = png(4, size=(7, 8)), 10**18
+    memory["memory://imgs/5.png"] = b"text", 10**18
+    found = dfgen.verify(tmp_path / "m.parquet").set_index("id")
+    assert found["change"].astype(str).to_dict() == {3: "missing", 5: "broken", 4: "changed"}
+    assert found.loc[3, "detail"] == "the file does not exist"
+
+
+def test_an_update_opens_only_what_changed_in_it(listed, memory, tmp_path, monkeypatch):
+    build(listed, out=tmp_path / "m.parquet")
+    memory["memory://imgs/7.png"] = png(7, size=(9, 9)), 10**18
+    opened, read = [], Memory.read
+    monkeypatch.setattr(Memory, "read", lambda self, path: opened.append(path) or read(self, path))
+    frame = dfgen.build_manifest(update=tmp_path / "m.parquet")
+    assert opened == ["memory://imgs/7.png"]
+    assert frame["height"].tolist() == [6] * 7 + [9] + [6] * 2
+
+
+def test_files_in_several_stores_train_together(listed, tmp_path):
+    frame = build(listed)
+    (tmp_path / "0.png").write_bytes(png(200))
+    frame.loc[0, "path"] = f"{tmp_path}/0.png"
+    x = dfgen.Image("path", size=(6, 8), color_mode="grayscale")
+    with dfgen.Sequence(frame, x, batch_size=10, shuffle=False, label_mode=None) as seq:
+        found = np.asarray(seq[0][0])[:, 0, 0, 0].tolist()
+    assert found == [200, *range(1, 10)]
+
+
+def test_rows_of_array_files_in_it(memory):
+    values = np.arange(12, dtype="f4").reshape(4, 3)
+    memory["memory://x.npy"] = npy(values), 10**18
+    frame = pd.DataFrame({"id": range(4), "path": "memory://x.npy", "index": [3, 1, 0, 2]})
+    x = dfgen.Array("path", shape=(3,), index="index")
+    with dfgen.Sequence(frame, x, batch_size=4, shuffle=False) as seq:
+        np.testing.assert_array_equal(seq[0][0], values[[3, 1, 0, 2]])
+
+
+def test_a_bad_file_in_it_names_its_row(listed, memory):
+    frame = build(listed)
+    memory["memory://imgs/0.png"] = b"text", 1
+    with (
+        dfgen.Sequence(frame, batch_size=10, label_mode=None) as seq,
+        pytest.raises(DecodeError) as caught,
+    ):
+        seq[0]
+    assert str(caught.value).startswith(
+        "row id=0, path='memory://imgs/0.png': not an image or array that dfgen opens: "
+    )
+
+
+def test_addresses_that_no_store_reads_are_refused(listed, tmp_path):
+    pd.DataFrame({"path": ["gopher://a.png"], "id": [1]}).to_csv(listed, index=False)
+    with pytest.raises(ArgumentError, match=r"^gopher://a.png is an address, "):
+        build(listed)
+    build(listed, facts="none", out=tmp_path / "m.parquet")
+    with pytest.raises(ManifestError, match=r"gopher://a\.png"):
+        dfgen.verify(tmp_path / "m.parquet")
+
+
+def test_the_store_follows_from_the_schemes_of_all_paths(memory):
+    paths = {"local": pa.array(["a", "s3://b"]), "memory": pa.array(["memory://a"])}
+    assert store_of([]) == store_of([paths["local"]]) == Files()
+    assert store_of([pa.chunked_array([paths["memory"]])]) == Memory(memory)
+    both = Several({"": Files(), "memory": Memory(memory)})
+    assert store_of([paths["memory"], paths["local"]]) == both
+    assert store_of([pa.concat_arrays(paths.values())]) == both
+    assert without_store(pa.array(["memory://a", "s3://b"])).to_pylist() == ["s3://b"]
+
+
+def descriptors():
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts open files as Linux does")
+@pytest.mark.parametrize("suffix", ["npy", "h5"])
+def test_array_files_that_are_open_are_few_and_closed_in_the_end(tmp_path, suffix):
+    paths = [f"{tmp_path}/{number}.{suffix}" for number in range(MOST_OPEN + 40)]
+    for number, path in enumerate(paths):
+        values = np.full((2, 3), number)
+        if suffix == "npy":
+            np.save(path, values)
+        else:
+            with h5py.File(path, "w") as file:
+                file["x"] = values
+    store, before = Files(), descriptors()
+    held = store.open_rows(paths[0])
+    for _ in range(2):
+        for number, path in enumerate(paths):
+            assert store.row(path, 1).tolist() == [number] * 3
+    assert MOST_OPEN <= descriptors() - before <= MOST_OPEN + 1
+    store.close()
+    assert held[1].tolist() == [0] * 3  # what is in use is not taken away
+    del held
+    assert descriptors() == before
+
+
+def test_thousands_of_array_files_train_where_few_may_be_open(tmp_path):
+    code = f"""
+import resource
+import numpy as np, pandas as pd
+import dfgen
+paths = [f"{tmp_path}/{{number}}.npy" for number in range(3000)]
+for number, path in enumerate(paths):
+    np.save(path, np.full((1, 2), number, "f4"))
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+frame = pd.DataFrame({{"id": range(3000), "path": paths, "index": 0, "y": range(3000)}})
+x = dfgen.Array("path", shape=(2,), index="index")
+with dfgen.Sequence(frame, x, "y", id="id", batch_size=100, workers=4) as seq:
+    for batch in range(30):
+        values, numbers = seq[batch]
+        assert (np.asarray(values)[:, 1] == np.asarray(numbers)).all()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
+
+
+def test_threads_share_the_open_files(tmp_path):
+    paths = [f"{tmp_path}/{number}.npy" for number in range(MOST_OPEN + 20)]
+    for number, path in enumerate(paths):
+        np.save(path, np.full((1, 500), number))
+    store, rng = Files(), np.random.default_rng(0)
+    asked = rng.integers(0, len(paths), 4000).tolist()
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda number: store.row(paths[number], 0), asked))
+    assert [values.tolist() for values in found] == [[number] * 500 for number in asked]

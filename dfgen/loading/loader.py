@@ -221,6 +221,7 @@ class Loader:
         self._closed = True
         self.park(None)
         self._pool.close()
+        self.reader.store.close()
 
     def start(
         self, epoch: int, step: int, plan: Plan | None = None, spread: bool = True

@@ -77,6 +77,13 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         """Batches ready or in the making, as many as were asked for."""
         return self._loader.max_queue_size
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what travels: not what Keras does with it here. Workers start where it lands."""
+        return {**vars(self), "_runs": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _runs=weakref.WeakKeyDictionary())
+
     @property
     def num_batches(self) -> int | None:
         """Batches of a pass; None where passes have no end."""
