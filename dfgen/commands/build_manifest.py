@@ -71,7 +71,9 @@ def _parameter(name: str, argument: Any, sources: list[str]) -> inspect.Paramete
     """Return the option of an argument, or the argument of the command that `source` is."""
     kind = int if int in argument.accepts else str
     several = argument.accepts in READERS and not argument.from_file
-    text = f"{argument.help} With {' or '.join(sources)}." if sources else argument.help
+    text = argument.help
+    if sources:
+        text += f" With {' or '.join(filter(None, (', '.join(sources[:-1]), sources[-1])))}."
     make = typer.Argument if name == "source" else typer.Option
     hint = Annotated[  # type: ignore[valid-type]
         (list[str] if several else kind) | None, make(help=text, metavar=argument.metavar)

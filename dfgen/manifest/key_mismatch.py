@@ -107,7 +107,7 @@ def explain(files: Side, labels: Side, words: Words, causes: tuple[Cause, ...] =
         lines.append(f"Likely cause: {cause.name}; {cured} would match: {cause.advice}.")
     lines.append(
         'Or go on with unmatched="keep" (missing labels, rows with a problem) or "drop" '
-        "(--unmatched keep|drop)."
+        "(--unmatched keep|drop)"
     )
     return "\n".join(lines)
 

@@ -99,9 +99,8 @@ def _check_names(recipe: Recipe, known: list[str]) -> None:
     for argument, name in asked:
         if name is not None and name not in known:
             raise ArgumentError(
-                f"{argument}={quote(name)} is not a column. Columns: "
-                f"{', '.join(known) or 'none; a pattern or a label table makes some'}."
-                f"{did_you_mean(name, known)}"
+                f"{argument}={quote(name)} is not a column.{did_you_mean(name, known)} Columns: "
+                f"{', '.join(known) or 'none; a pattern or a label table makes some'}"
             )
 
 
@@ -118,9 +117,9 @@ def _refuse_facts(table: pa.Table, recipe: Recipe, where: str) -> None:
     filled = [name for name in table.column_names if name in FACTS and name != "problem"]
     if filled and recipe.facts != "none":
         raise ManifestError(
-            f'The column "{filled[0]}" of {where} is one that dfgen fills from the files. '
+            f'the column "{filled[0]}" of {where} is one that dfgen fills from the files. '
             "Rename it, name the columns that you want with label= (--label), or let dfgen fill "
-            'none with facts="none" (--facts none).'
+            'none with facts="none" (--facts none)'
         )
 
 
@@ -138,7 +137,7 @@ def _with_paths_of_table(labels: pa.Table, recipe: Recipe) -> pa.Table:
     if "path" in labels.column_names:
         raise ManifestError(
             f"path_column={quote(name)} (--path-column), but {_name(recipe)} also has a column "
-            '"path". Rename that one, or leave it out with label= (--label).'
+            '"path". Rename that one, or leave it out with label= (--label)'
         )
     return labels.append_column("path", paths)
 
@@ -204,7 +203,7 @@ def _with_id(table: pa.Table, recipe: Recipe, fields: tuple[str, ...]) -> pa.Tab
     if "id" in table.column_names:
         raise ManifestError(
             f'id={quote(name)} (--id), but there is a column "id" as well. Rename that one, or '
-            "leave id out."
+            "leave id out"
         )
     if pa.types.is_dictionary(ids.type):
         ids = ids.cast(ids.type.value_type)

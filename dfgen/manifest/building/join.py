@@ -31,7 +31,7 @@ def split_on(on: str) -> tuple[str, str]:
     """
     field, _, column = on.partition("=")
     if not field:
-        raise ArgumentError(f"on={quote(on)}: expected FIELD or FIELD=COLUMN, as in id=object_id.")
+        raise ArgumentError(f"on={quote(on)}: expected FIELD or FIELD=COLUMN, as in id=object_id")
     return field, column or field
 
 
@@ -77,8 +77,8 @@ def join(
     clash = sorted(set(files.column_names) & set(labels.column_names))
     if clash:
         raise ManifestError(
-            f'The column "{clash[0]}" is in {table} and also comes from the files. Rename it in '
-            "the table, or name the columns that you want with label= (--label)."
+            f'the column "{clash[0]}" is in {table} and also comes from the files. Rename it in '
+            "the table, or name the columns that you want with label= (--label)"
         )
     if keep_key and column not in files.column_names:
         files = files.append_column(column, file_keys)
@@ -88,7 +88,7 @@ def join(
     counts = (pc.sum(without_labels).as_py() or 0, pc.sum(without_file).as_py() or 0)
     if any(counts) and unmatched == "error":
         words = Words(
-            f'Files and {table} do not match on {field} = "{column}".',
+            f'files and {table} do not match on {field} = "{column}".',
             f"files have no row in {table}",
             f"rows of {table} have no file",
         )
@@ -117,7 +117,7 @@ def _file_keys(files: pa.Table, field: str, pattern: Pattern | None) -> pa.Chunk
     known = [*fields, *FROM_PATH]
     raise ArgumentError(
         f"on={quote(field)} is no key of a file. Keys: {', '.join(known)}."
-        f"{did_you_mean(field, known)} A field of the pattern, such as {{id}}, is one too."
+        f"{did_you_mean(field, known)} A field of the pattern, such as {{id}}, is one too"
     )
 
 
@@ -130,7 +130,7 @@ def _label_keys(labels: pa.Table, column: str, table: str, whole: bool) -> pa.Ch
             hint += " It has one column only: are its values separated by something else?"
         raise ManifestError(
             f'{table} has no column "{column}" to join on. Columns: {", ".join(names)}.{hint} '
-            "Write on=FIELD=COLUMN (--on FIELD=COLUMN)."
+            "Write on=FIELD=COLUMN (--on FIELD=COLUMN)"
         )
     keys = as_text(labels[column], column, table)
     empty = rows_where(pc.is_null(keys))
@@ -138,7 +138,7 @@ def _label_keys(labels: pa.Table, column: str, table: str, whole: bool) -> pa.Ch
         raise ManifestError(
             f'{len(empty)} rows of {table} have no "{column}": row '
             f"{', '.join(map(str, first(empty)))}, counted from 0 below the header. "
-            "Fill them in, or leave these rows out of the table."
+            "Fill them in, or leave these rows out of the table"
         )
     keys = _whole(keys) if whole else keys
     if pc.count_distinct(keys).as_py() < len(keys):
@@ -153,7 +153,7 @@ def _label_keys(labels: pa.Table, column: str, table: str, whole: bool) -> pa.Ch
         raise ManifestError(
             f'{len(repeated)} keys stand in several rows of {table}, column "{column}": '
             f"{examples}. A file can have the labels of one row only: keep one row a key, or join "
-            "on a column that tells them apart."
+            "on a column that tells them apart"
         )
     return keys
 
@@ -168,7 +168,7 @@ def as_text(column: pa.ChunkedArray, name: str, table: str) -> pa.ChunkedArray:
         return column.cast(pa.string())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise ManifestError(
-            f'Column "{name}" of {table} has type {column.type}: keys are text or whole numbers.'
+            f'column "{name}" of {table} has type {column.type}: keys are text or whole numbers'
         ) from None
 
 

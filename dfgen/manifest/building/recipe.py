@@ -150,8 +150,8 @@ def make_recipe(arguments: Mapping[str, Any]) -> Recipe:
         choices = known[name].choices
         if choices and value not in choices:
             raise ArgumentError(
-                f"{name}={quote(value)}: expected {' or '.join(map(quote, choices))}."
-                f"{did_you_mean(str(value), choices)}"
+                f"{name}={quote(value)} is unknown.{did_you_mean(str(value), choices)} "
+                f"Expected: {', '.join(map(quote, choices))}"
             )
     given |= {name: tuple(given[name]) for name in given if known[name].accepts == NAMES}
     kind = _kind(given)

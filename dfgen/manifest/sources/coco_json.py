@@ -59,7 +59,7 @@ def read_document(path: str) -> Document:
             except msgspec.ValidationError as error:
                 raise ManifestError(
                     f"{path} is JSON, but not as COCO has it: {error}. Expected "
-                    '{"images": [...], "annotations": [...], "categories": [...]}.'
+                    '{"images": [...], "annotations": [...], "categories": [...]}'
                 ) from None
             except UnicodeDecodeError:
                 place = _place(data, "not UTF-8", _not_utf8(data))
@@ -69,11 +69,11 @@ def read_document(path: str) -> Document:
                 stop = int(byte) if byte.isdigit() else len(data)
                 raise ManifestError(f"{path}{_place(data, text, stop)}") from None
             except RecursionError:
-                raise ManifestError(f"{path} is nested too deep to be COCO's.") from None
+                raise ManifestError(f"{path} is nested too deep to be COCO's") from None
     except FileNotFoundError:
-        raise MissingFileError(f"There is no file {path}. Looked in {os.getcwd()}.") from None
+        raise MissingFileError(f"there is no file {path}. Looked in {os.getcwd()}") from None
     except OSError as error:
-        raise ManifestError(f"{path} cannot be read: {error}.") from error
+        raise ManifestError(f"{path} cannot be read: {error}") from error
 
 
 def _bytes(descriptor: int) -> "mmap.mmap | memoryview":
@@ -97,4 +97,4 @@ def _place(data: "mmap.mmap | memoryview", reason: str, stop: int) -> str:
     line = 1 + sum(
         bytes(data[at : min(at + 2**24, stop)]).count(b"\n") for at in range(0, stop, 2**24)
     )
-    return f", line {line}: broken JSON, {reason} (byte {stop}). Mend the file, or fetch it again."
+    return f", line {line}: broken JSON, {reason} (byte {stop}). Mend the file, or fetch it again"

@@ -115,8 +115,8 @@ def _refuse_same_name(paths: list[str], noun: str, folder: str) -> None:
         first = seen.setdefault(without_suffix(path), path)
         if first != path:
             raise ManifestError(
-                f"Two {noun} in {quote(folder)} have one name, {quote(first)} and {quote(path)}, "
-                "so that it cannot be told what belongs to which. Rename one, and its partner."
+                f"two {noun} in {quote(folder)} have one name, {quote(first)} and {quote(path)}, "
+                "so that it cannot be told what belongs to which. Rename one, and its partner"
             )
 
 
@@ -125,7 +125,7 @@ def _no_partner(
 ) -> str:
     left, right = (pa.chunked_array([names], pa.string()) for names in (keys, annotated))
     words = Words(
-        f"Images in {quote(folders[0])} and {suffix} files in {quote(folders[1])} do not match "
+        f"images in {quote(folders[0])} and {suffix} files in {quote(folders[1])} do not match "
         "by their relative paths.",
         f"images have no {suffix} file",
         f"{suffix} files have no image",

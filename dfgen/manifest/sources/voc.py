@@ -173,7 +173,8 @@ def _check_names(rows: list[Row], both: Pair, folder: str, class_names: Sequence
         if class_names and name not in class_names:
             raise ManifestError(
                 f"{folder}/{both[1]} has a box of class {quote(name)}, which is not among "
-                f"class_names (--class-names).{did_you_mean(name, class_names)}"
+                f"class_names (--class-names).{did_you_mean(name, class_names)} Classes: "
+                f"{', '.join(class_names)}"
             )
 
 
@@ -189,24 +190,24 @@ def read_annotation(path: str) -> Annotation:
             root = fromstring(file.read())
     except FileNotFoundError:
         raise MissingFileError(
-            f"{path} vanished while the folder was read. Build again when nothing changes it."
+            f"{path} vanished while the folder was read. Build again when nothing changes it"
         ) from None
     except ParseError as error:
         line, column = error.position
         reason = str(error).partition(":")[0]
         raise ManifestError(
-            f"{path}, line {line}, column {column + 1}: broken XML, {reason}. Mend or remove it."
+            f"{path}, line {line}, column {column + 1}: broken XML, {reason}. Mend or remove it"
         ) from None
     except DefusedXmlException as error:
         raise ManifestError(
             f"{path} declares entities or asks for other files: {error}. dfgen reads neither: "
-            "write its text in full."
+            "write its text in full"
         ) from None
     except (OSError, ValueError, LookupError) as error:  # no permission; an unknown encoding
-        raise ManifestError(f"{path} cannot be read: {error}.") from error
+        raise ManifestError(f"{path} cannot be read: {error}") from error
     if root.tag != "annotation":
         raise ManifestError(
-            f"{path} is no Pascal VOC annotation: its root is <{root.tag}>, expected <annotation>."
+            f"{path} is no Pascal VOC annotation: its root is <{root.tag}>, expected <annotation>"
         )
     objects = root.findall("object")
     where = [f"{path}, object {number}" for number in range(1, len(objects) + 1)]
@@ -232,14 +233,14 @@ def _number(element: Element, name: str, where: str) -> float:
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise ManifestError(f"{where}: <{name}> is {quote(text)}, expected a number of pixels.")
+        raise ManifestError(f"{where}: <{name}> is {quote(text)}, expected a number of pixels")
     return number
 
 
 def _text(element: Element, name: str, where: str) -> str:
     text = (element.findtext(name) or "").strip()
     if not text:
-        raise ManifestError(f"{where} has no <{name}>, or an empty one.")
+        raise ManifestError(f"{where} has no <{name}>, or an empty one")
     return text
 
 
