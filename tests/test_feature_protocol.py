@@ -151,9 +151,11 @@ def test_a_broken_file_is_told_with_its_row_and_path(sounds):
     with open(path, "wb") as file:
         file.write(b"RIFF....WAVE")
     expected = f"row id='s4', path={path!r}: not a .npy file: it begins with b'RIFF....'"
-    with dfgen.Sequence(sounds, Spectrogram(), "loud", shuffle=False) as seq:
-        with pytest.raises(DecodeError) as error:
-            seq[0]
+    with (
+        dfgen.Sequence(sounds, Spectrogram(), "loud", shuffle=False) as seq,
+        pytest.raises(DecodeError) as error,
+    ):
+        seq[0]
     assert str(error.value) == expected
     with dfgen.Sequence(sounds, Spectrogram(), "loud", shuffle=False, on_error="skip") as seq:
         x, _, weights = seq[0]

@@ -20,6 +20,7 @@ import keras
 from dfgen.loading.loader import Loader
 from dfgen.loading.lookahead import LookAhead
 from dfgen.loading.metrics import Metrics
+from dfgen.loading.order.permutation import Integers
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.receipts import Handed
 from dfgen.loading.state import Place
@@ -221,14 +222,28 @@ class Passes(keras.utils.PyDataset, DataAdapter):
 
     def __getitem__(self, index: int) -> Any:
         """Return batch `index` of the current epoch; any index, any order, any thread."""
+        return self._layout.batch(self._loader.batch(*self._position(index)))
+
+    def rows(self, index: int) -> Integers:
+        """Return which rows of the manifest batch `index` of the current epoch holds, in order.
+
+        Example:
+            >>> seq.manifest.iloc[seq.rows(0)]  # doctest: +SKIP
+        """
+        return self._loader.rows(*self._position(index))
+
+    def ids(self, index: int) -> list[object]:
+        """Return the ids of the rows of batch `index` of the current epoch, in order."""
+        return self._loader.order.ids_at(self.rows(index))
+
+    def _position(self, index: int) -> tuple[int, int]:
+        """Return (epoch, step) of batch `index` of the current epoch."""
         check_not_empty(self._loader.plan)
         length = len(self._loader)
         epochs, step = divmod(index, length) if self._endless else (0, index)
         if not self._endless and not -length <= index < length:
             raise IndexError(f"batch {index} does not exist: an epoch has {length} batches")
-        return self._layout.batch(
-            self._loader.batch(self.progress.place.epoch + epochs, step % length)
-        )
+        return self.progress.place.epoch + epochs, step % length
 
     def __iter__(self) -> Iterator[Any]:
         return self.new_pass(self._run(None))
