@@ -144,7 +144,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
 
     def __getitem__(self, index: int) -> Any:
         """Return batch `index` of the current epoch; any index, any order, any thread."""
-        self._check(index)
+        self._check_index(index)
         return self._layout.batch(self._plain.batch(index))
 
     def rows(self, index: int) -> Integers:
@@ -153,7 +153,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         Example:
             >>> seq.manifest.iloc[seq.rows(0)]  # doctest: +SKIP
         """
-        self._check(index)
+        self._check_index(index)
         epochs, step = divmod(index, len(self._loader))
         epochs = epochs if self._endless else 0
         return self._loader.rows(self.progress.place.epoch + epochs, step)
@@ -162,7 +162,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         """Return the ids of the rows of batch `index` of the current epoch, in order."""
         return self._loader.order.ids_at(self.rows(index))
 
-    def _check(self, index: int) -> None:
+    def _check_index(self, index: int) -> None:
         check_not_empty(self._loader.plan)
         length = len(self._loader)
         if not self._endless and not -length <= index < length:
