@@ -162,10 +162,9 @@ class SampleReader:
             self._read(row, sample, out, draws, watch)
         except (DecodeError, MissingFileError) as error:
             raise type(error)(f"{self.where(row)}: {error}") from error
-        except MemoryError:
+        except Exception as error:  # of nothing that a file or a function of the user's may raise
+            error.add_note(f"while reading {self.where(row)}")
             raise
-        except Exception as error:  # a decoder that raises what it never should
-            raise DecodeError(f"{self.where(row)}: {type(error).__name__}: {error}") from error
         if self._is_straight:
             return
         try:

@@ -302,6 +302,27 @@ class Sequence(Passes):
             bucket_by=self._binding.buckets_digest,
         )
 
+    def rows(self, index: int) -> npt.NDArray[np.int64]:
+        """Return which row of `manifest` each sample of batch `index` of this epoch is.
+
+        No batch is made for it.
+
+        Example:
+            >>> seq.manifest.iloc[seq.rows(3)]  # doctest: +SKIP
+        """
+        length = len(self)
+        if not -length <= index < length:
+            raise IndexError(f"batch {index} does not exist: an epoch has {length} batches")
+        return self._loader.rows(self.epoch, index % length).copy()
+
+    def ids(self, index: int) -> list[object]:
+        """Return the id of each sample of batch `index` of this epoch.
+
+        Example:
+            >>> dict(zip(seq.ids(3), model.predict_on_batch(seq[3][0])))  # doctest: +SKIP
+        """
+        return self._loader.order.ids_at(self.rows(index))
+
     def close(self) -> None:
         """End the threads; the Sequence cannot be used any more."""
         self._loader.close()
