@@ -7,8 +7,7 @@ broken EXIF block must give no warning. Pillow reads the others.
 import io
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import IO
+from typing import IO, NamedTuple
 
 import PIL.Image
 import PIL.ImageFile
@@ -30,8 +29,7 @@ _PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}  # colour type -> channels; a pal
 _JPEG_FRAMES = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 
-@dataclass(frozen=True)
-class Header:
+class Header(NamedTuple):
     """What a file says of itself before it is decoded.
 
     Width, height and channels are as stored; `orientation` (EXIF, 1..8) tells how to turn them.
