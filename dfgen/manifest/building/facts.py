@@ -1,10 +1,8 @@
 """File facts: what every file says of itself, read before anything is trained on it."""
 
 import time
-from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -178,19 +176,15 @@ def _read_many(paths: list[str], store: Store) -> pa.RecordBatch:
     heads, headers, problems = zip(*(_read(path, store) for path in paths), strict=True)
     arrays = []
     for fact in SCHEMA.values():
-        if fact.of_head is not None:
-            arrays.append(_column(fact.of_head, heads, fact.type))
-        elif fact.of_header is not None:
-            arrays.append(_column(fact.of_header, headers, fact.type))
+        read, known = (fact.of_head, heads) if fact.of_head else (fact.of_header, headers)
+        if read is None:
+            values = problems
+        elif not any(problems):
+            values = tuple(map(read, known))
         else:
-            arrays.append(pa.array(problems, fact.type))
+            values = tuple(None if one is None else read(one) for one in known)
+        arrays.append(pa.array(values, fact.type))
     return pa.record_batch(arrays, schema=facts_schema())
-
-
-def _column(read: Callable[[Any], object], sources: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    if None not in sources:
-        return pa.array(list(map(read, sources)), kind)
-    return pa.array([None if source is None else read(source) for source in sources], kind)
 
 
 def _read(path: str, store: Store) -> tuple[Head | None, Header | None, str | None]:

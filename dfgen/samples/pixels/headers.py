@@ -112,8 +112,8 @@ def png_header(file: IO[bytes], format: str) -> Header:
     width, height, _, color = struct.unpack(">IIBB3x", file.read(13))
     channels, orientation = _PNG_CHANNELS.get(color, 0), 1
     while True:
-        file.seek(4, io.SEEK_CUR)  # the checksum of the chunk before
-        length, kind = struct.unpack(">I4s", file.read(8))
+        # after the checksum of the chunk before
+        length, kind = struct.unpack(">4xI4s", file.read(12))
         if kind in (b"IDAT", b"IEND"):
             return Header(format, width, height, channels, orientation)
         if kind == b"eXIf":
@@ -134,6 +134,7 @@ def tiff_header(file: IO[bytes], format: str) -> Header:
 
 def pillow_header(opener: Opener, file: IO[bytes], format: str) -> Header:
     """Have Pillow read a header."""
+    file.seek(0)
     image = opener(file)
     orientation = _orientation(image.info.get("exif", b""))
     return Header(format, *image.size, _channels(image), orientation)
@@ -141,6 +142,7 @@ def pillow_header(opener: Opener, file: IO[bytes], format: str) -> Header:
 
 def npy_header(file: IO[bytes], format: str) -> Header:
     """Check that the header of an array can be read."""
+    file.seek(0)
     array_header(file)
     return Header(format)
 
