@@ -14,7 +14,7 @@ from measure import THREADS
 
 from dfgen import Image
 from dfgen.loading.loader import Loader
-from dfgen.samples.bound_feature import Part
+from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.transforms import Transform
 
@@ -58,7 +58,7 @@ def make_loader(
 ) -> Loader:
     """Return a Loader of pictures in memory, on threads unless processes are asked for."""
     pictures()
-    part = Part("image", Image(size=(SIZE, SIZE)), pa.nulls(rows, pa.string()))
+    part = BoundFeature("image", Image(size=(SIZE, SIZE)), pa.nulls(rows, pa.string()))
     return Loader(
         InMemory(np.arange(rows), (part,), transform),
         batch_size=batch,

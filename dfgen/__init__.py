@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from dfgen.samples.features import Array as Array
     from dfgen.samples.features import Boxes as Boxes
     from dfgen.samples.features import Bytes as Bytes
+    from dfgen.samples.features import Category as Category
     from dfgen.samples.features import Column as Column
     from dfgen.samples.features import Image as Image
     from dfgen.samples.features import Mask as Mask
     from dfgen.samples.features import MultiLabel as MultiLabel
+    from dfgen.samples.features import Number as Number
     from dfgen.samples.features import Text as Text
-    from dfgen.samples.features.category import Category as Category
-    from dfgen.samples.features.category import Number as Number
     from dfgen.training.callbacks.backup import BackupAndRestore as BackupAndRestore
     from dfgen.training.callbacks.monitor import InputMonitor as InputMonitor
     from dfgen.training.sequence import Sequence as Sequence
@@ -35,7 +35,7 @@ _HOME = {
     "BackupAndRestore": "dfgen.training.callbacks.backup",
     "Boxes": "dfgen.samples.features",
     "Bytes": "dfgen.samples.features",
-    "Category": "dfgen.samples.features.category",
+    "Category": "dfgen.samples.features",
     "Column": "dfgen.samples.features",
     "DfgenError": "dfgen.errors",
     "Image": "dfgen.samples.features",
@@ -43,7 +43,7 @@ _HOME = {
     "Limits": "dfgen.loading.limits",
     "Mask": "dfgen.samples.features",
     "MultiLabel": "dfgen.samples.features",
-    "Number": "dfgen.samples.features.category",
+    "Number": "dfgen.samples.features",
     "Sequence": "dfgen.training.sequence",
     "Text": "dfgen.samples.features",
     "albumentations": "dfgen.samples.albumentations",

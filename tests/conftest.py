@@ -5,18 +5,25 @@ import os
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ["NO_ALBUMENTATIONS_UPDATE"] = "1"  # or it asks the network for a newer version
 
+import cloudpickle
 import cv2
 import numpy as np
 import pandas as pd
 import pytest
+import sized
 from hypothesis import settings
-from sized import write_images
 
 ROWS = 120
 
 # Each run tries the same examples, however slow the machine.
 settings.register_profile("dfgen", deadline=None, derandomize=True)
 settings.load_profile("dfgen")
+
+
+def pytest_collection_modifyitems(items):
+    """Functions of tests travel to worker processes as they are, which so need not import Keras."""
+    for module in {item.module for item in items} | {sized}:
+        cloudpickle.register_pickle_by_value(module)
 
 
 @pytest.fixture(scope="session")
@@ -46,4 +53,4 @@ def frame(files):
 @pytest.fixture(scope="session")
 def sized_folder(tmp_path_factory):
     """A folder of images of different sizes and their masks."""
-    return write_images(tmp_path_factory.mktemp("sized"))
+    return sized.write_images(tmp_path_factory.mktemp("sized"))

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from command import run
 from PIL import Image
 from typer.testing import CliRunner
 
@@ -24,12 +25,6 @@ def data(tmp_path, monkeypatch):
     labels = pd.DataFrame({"key": [f"{row:03d}" for row in range(6)], "grade": [1, 2] * 3})
     labels.to_csv("labels.csv", index=False)
     return tmp_path
-
-
-def run(*arguments):
-    """Run the command in its own process, as a user does."""
-    command = [sys.executable, "-c", "from dfgen.cli import app; app()", *arguments]
-    return subprocess.run(command, capture_output=True, text=True)
 
 
 def test_command_and_function_build_the_same(data):
@@ -78,10 +73,17 @@ def test_an_error_is_one_message_and_exit_code_1(data):
     done = run("build-manifest", "nowhere", "--out", "m.parquet")
     assert done.returncode == 1
     assert done.stdout == ""
-    assert done.stderr == f'dfgen: There is no folder "nowhere". Looked in {data}.\n'
+    assert done.stderr == f'dfgen: there is no folder "nowhere". Looked in {data}\n'
     done = run("build-manifest", "imgs", "--out", "m.parquet", "--split", "train")
     assert done.returncode == 1
     assert done.stderr == "dfgen: --split train: expected NAME=SHARE, as in train=0.8\n"
+
+
+def test_a_process_of_the_command_ends_with_its_code(data):
+    command = [sys.executable, "-m", "dfgen", "build-manifest", "nowhere", "--out", "m.parquet"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f'dfgen: there is no folder "nowhere". Looked in {data}\n'
 
 
 def test_help_is_light():
@@ -94,7 +96,8 @@ def test_help_is_light():
     assert done.returncode == 0
     assert "build-manifest" in done.stdout
     modules = done.stdout.splitlines()[-1]
-    for heavy in ("keras", "tensorflow", "matplotlib", "pandas", "numpy", "pyarrow", "cv2"):
+    frameworks = ("keras", "tensorflow", "jax", "torch", "matplotlib")
+    for heavy in (*frameworks, "pandas", "numpy", "pyarrow", "cv2"):
         assert f"'{heavy}'" not in modules
 
 
@@ -169,3 +172,14 @@ def test_options_that_cannot_be_are_refused(data, arguments, message):
 def test_the_summary_as_json_of_rows_without_problems(data):
     done = run("build-manifest", "imgs", "--out", "m.parquet", "--json")
     assert json.loads(done.stdout)["problems"] == {}
+
+
+def test_python_m_dfgen_is_the_command():
+    command = [sys.executable, "-m", "dfgen", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"dfgen {dfgen.__version__}\n", "")
+
+
+def test_the_version_is_an_option():
+    result = CliRunner().invoke(app, ["--version"])
+    assert (result.exit_code, result.output) == (0, f"dfgen {dfgen.__version__}\n")

@@ -1,5 +1,7 @@
 """Where things land: a drawn rectangle is found again in image, mask and boxes."""
 
+from types import SimpleNamespace
+
 import cv2
 import keras
 import numpy as np
@@ -9,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image as Pillow
 
-from dfgen.samples.bound_feature import Part
+from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features import Boxes, Image, Mask
 from dfgen.samples.pixels.geometry import RESIZE, STILL, Draw, move, place
 from dfgen.samples.reader import SampleReader
@@ -50,14 +52,13 @@ def made(
     boxes = Boxes(like=image, max_boxes=2)
     encoded = boxes.encode(pa.array([[list(map(float, box))]]), pa.array([[7]]))
     parts = (
-        Part("image", image, pa.array([path])),
-        Part("mask", Mask("mask", like=image, fill_value=9), pa.array([mask]), "image"),
-        Part("boxes", boxes, encoded, "image"),
+        BoundFeature("image", image, pa.array([path])),
+        BoundFeature("mask", Mask("mask", like=image, fill_value=9), pa.array([mask]), "image"),
+        BoundFeature("boxes", boxes, encoded, "image"),
     )
     reader = SampleReader(np.array([0]), parts)
     out = {name: np.empty(spec.shape, spec.dtype) for name, spec in reader.specs.items()}
-    object.__setattr__(reader, "_draw", lambda rng: {"image": (draw,)})
-    object.__setattr__(reader, "_random", {"image": image})
+    object.__setattr__(reader, "_random", {"image": SimpleNamespace(draw=lambda rng: draw)})
     reader.read(0, out, None)
     return out
 

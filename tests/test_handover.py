@@ -79,7 +79,7 @@ def test_input_monitor_adds_its_figures_to_the_logs_of_every_epoch(frame, tmp_pa
         seq,
         validation_data=sequence(frame(16), image_size=(4, 4)),
         epochs=3,
-        verbose=0,
+        verbose=2,
         callbacks=[dfgen.InputMonitor(), keras.callbacks.CSVLogger(tmp_path / "log.csv")],
     ).history
     assert len(history["input_wait"]) == len(history["images_per_second"]) == 3
@@ -87,7 +87,13 @@ def test_input_monitor_adds_its_figures_to_the_logs_of_every_epoch(frame, tmp_pa
     assert all(rate > 0 for rate in history["images_per_second"])
     with open(tmp_path / "log.csv") as file:
         assert {"input_wait", "images_per_second"} <= set(next(csv.DictReader(file)))
-    assert capsys.readouterr().out.startswith("dfgen: training waited for its input ")
+    assert "\ndfgen: training waited for its input " in capsys.readouterr().out
+
+
+def test_input_monitor_prints_nothing_where_fit_prints_nothing(frame, capsys):
+    seq = sequence(frame(8), image_size=(4, 4))
+    watcher().fit(seq, verbose=0, callbacks=[dfgen.InputMonitor()])
+    assert capsys.readouterr().out == ""
 
 
 def test_input_monitor_sees_a_loader_that_is_late(frame, capsys):
@@ -98,7 +104,7 @@ def test_input_monitor_sees_a_loader_that_is_late(frame, capsys):
     seq = sequence(frame(80), image_size=(4, 4), transform=slow)
     model = watcher(built=True)
     model.fit(seq, epochs=1, verbose=0)
-    history = model.fit(seq, epochs=2, verbose=0, callbacks=[dfgen.InputMonitor()]).history
+    history = model.fit(seq, epochs=2, verbose=2, callbacks=[dfgen.InputMonitor()]).history
     assert max(history["input_wait"]) > 0.05
     assert "transform is " in capsys.readouterr().out
 

@@ -23,8 +23,8 @@ import dfgen
 from dfgen.errors import ArgumentError
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.plan import Plan
-from dfgen.samples.bound_feature import Part
-from dfgen.samples.features.category import Number
+from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.features import Number
 from dfgen.samples.reader import SampleReader
 from dfgen.training import division
 
@@ -266,7 +266,7 @@ class TestDevices:
         )
 
 
-numbers = Part("number", Number("number"), np.arange(400, dtype=np.int64))
+numbers = BoundFeature("number", Number("number"), np.arange(400, dtype=np.int64))
 
 
 def loader(rows, shard=(0, 1), **options):

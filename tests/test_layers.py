@@ -114,11 +114,6 @@ def test_manifests_and_binding_need_no_framework() -> None:
     assert loaded_by(code) & HEAVY == set()
 
 
-def test_help_of_the_command_line_loads_no_framework() -> None:
-    code = "from dfgen.cli import app\ntry: app(['--help'])\nexcept SystemExit: pass"
-    assert loaded_by(code) & HEAVY == set()
-
-
 def test_public_names_agree_with_each_other() -> None:
     """`__all__`, the lazy table and the imports for type checkers name the same things."""
     tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))

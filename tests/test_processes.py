@@ -8,6 +8,7 @@ import sys
 import textwrap
 import threading
 import warnings
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -160,33 +161,18 @@ def test_an_error_in_a_transform_names_the_row_and_holds_the_traceback(frame):
     assert "in fail" in caught.value.__notes__[0]
 
 
-def test_a_process_that_cannot_start_says_how_it_ended(frame, tmp_path):
-    script = """
-import functools, sys
-import pandas as pd
-import dfgen
-import helper
-
-if __name__ == "__main__":
-    df = pd.read_pickle("frame.pkl")
-    with open("helper.py", "a") as file:
-        file.write("sys.exit(7)\\n")
-    with dfgen.Sequence(df, batch_size=8, image_size=(4, 4), workers=1,
-                        use_multiprocessing=True, transform=helper.same) as seq:
+def test_a_process_that_cannot_start_says_how_it_ended(frame, tmp_path, monkeypatch):
+    helper = tmp_path / "helper_that_ends.py"
+    helper.write_text("import sys\ndef same(sample, rng): return sample\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    transform = import_module("helper_that_ends").same
+    helper.write_text("import sys\nsys.exit(7)\n")
+    with (
+        sequence(frame(8), workers=1, transform=transform) as seq,
+        pytest.raises(RuntimeError) as caught,
+    ):
         seq[0]
-"""
-    frame(8).to_pickle(tmp_path / "frame.pkl")
-    (tmp_path / "script.py").write_text(script.replace("\\\\n", "\\n"))
-    (tmp_path / "helper.py").write_text("import sys\ndef same(sample, rng): return sample\n")
-    found = subprocess.run(
-        [sys.executable, "script.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    assert "a worker process cannot start (exit code 7): see what it printed" in found.stderr
+    assert str(caught.value) == ("a worker process cannot start (exit code 7): see what it printed")
 
 
 def test_a_missing_file_is_the_same_error_as_in_a_thread(frame):

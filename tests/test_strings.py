@@ -7,7 +7,7 @@ import pytest
 
 import dfgen
 from dfgen.errors import ManifestError, MissingFileError, TransformError
-from dfgen.samples.features.text import Bytes, Text
+from dfgen.samples.features import Bytes, Text
 
 TEXTS = ["", "a cat", "Kätzchen 犬", "a\0b\0", "x" * 10_000, "last"]
 BLOBS = [b"\0", b"a\0\0", b"", b"\xff\xfe", b"y" * 10_000, b"z"]
@@ -106,7 +106,7 @@ def test_categorical_text():
 )  # fmt: skip
 def test_columns_that_cannot_be(feature, column, message):
     with pytest.raises(ManifestError) as error:
-        feature.encode(column)
+        feature.bind({feature.column: column})
     assert str(error.value) == message
 
 

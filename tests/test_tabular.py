@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.samples.features.category import Category, Number
+from dfgen.samples.features import Category, Number
 
 
 def refused(kind, make):

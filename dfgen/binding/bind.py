@@ -1,92 +1,157 @@
-"""What x and y mean: features with names and the values of every row."""
+"""Binding: a frame, x and y become all that a `Loader` needs, and a model to take its batches."""
 
+import os
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass, replace
+from hashlib import blake2b
 from typing import Any
 
-import pyarrow as pa
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
 
-from dfgen.binding.class_names import Classed
-from dfgen.binding.default_features import Options, columns_of, default_y, x_feature, y_feature
-from dfgen.binding.frame_columns import Columns, paths_of, whole_numbers
-from dfgen.binding.likes import like, placed
-from dfgen.binding.nested import Tree, leaves, map_leaves, name_leaves
-from dfgen.errors import ArgumentError
-from dfgen.samples.bound_feature import Part, extra_of, labels_of
-from dfgen.samples.features import (
-    Array,
-    Boxes,
-    Bytes,
-    Column,
-    Feature,
-    FileFeature,
-    Image,
-    Mask,
-    MultiLabel,
-)
-from dfgen.samples.features.category import Category
-from dfgen.samples.features.text import is_binary
+from dfgen.binding.default_features import Options, default_y, x_feature, y_feature
+from dfgen.binding.followed_image import followed_image
+from dfgen.binding.frame_columns import Columns, open_manifest
+from dfgen.binding.image_sizes import bucketed, with_sizes
+from dfgen.binding.nested import Tree, leaf_names, leaves, map_leaves
+from dfgen.binding.row_ids import ids_of, known_problems, refusal
+from dfgen.binding.weights import balanced, row_weights
+from dfgen.errors import ArgumentError, ManifestError
+from dfgen.loading.order.balance import Balance
+from dfgen.loading.order.buckets import Buckets
+from dfgen.samples.albumentations import Augmentation
+from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.features import Feature
+from dfgen.samples.reader import SampleReader
 from dfgen.samples.storage import store_of
+from dfgen.samples.transforms import Transform
+from dfgen.system import one_of
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Binding:
-    """Inputs and targets bound to the columns of a manifest.
+    """Inputs and targets bound to the rows of a manifest.
 
     Args:
-        x: the names of its arrays, nested as x was given.
+        columns: of the manifest.
+        x: the names of features, nested as x was given.
         y: likewise, or None.
-        parts: what each name stands for.
+        reader: makes samples from rows.
+        weights: what each row counts in the loss, or None.
+        balance: draws each class equally often, or None.
+        balance_digest: what tells its classes from others.
+        buckets: gathers rows of similar shapes, or None.
+        buckets_digest: what tells its shapes from others.
+        problems: row -> why it cannot be read.
     """
 
+    columns: Columns
     x: Tree
     y: Tree
-    parts: tuple[Part, ...]
+    reader: SampleReader
+    weights: npt.NDArray[np.float32] | None
+    balance: Balance | None
+    balance_digest: str | None
+    buckets: Buckets | None
+    buckets_digest: str | None
+    problems: Mapping[int, str]
 
-    def __getitem__(self, name: str) -> Part:
-        return next(part for part in self.parts if part.name == name)
+    def __getitem__(self, name: str) -> BoundFeature:
+        return next(bound for bound in self.reader.features if bound.name == name)
 
     def arrays(self, tree: Tree) -> Tree:
-        """Return `x` or `y` with the names of arrays: two of them for some features."""
-
-        def named(name: str) -> Tree:
-            feature = self[name].feature
-            if isinstance(feature, Boxes):
-                return {"boxes": name, "labels": labels_of(name)}
-            if isinstance(feature, Image) and feature.extra is not None:
-                return {"images": name, feature.extra: extra_of(name, feature.extra)}
-            return name
-
-        return map_leaves(named, tree)
+        """Return `x` or `y` with the names of arrays: several of them for some features."""
+        return map_leaves(lambda name: self[name].feature.arrays(name), tree)
 
     @property
     def class_names(self) -> list[Any] | dict[str, list[Any]] | None:
         """The class names of y in the order of their numbers; by name where y has several."""
-        features = {name: self[name].feature for name in leaves(self.y)}
         names = {
-            name: list(feature.class_names)
-            for name, feature in features.items()
-            if isinstance(feature, Classed) and feature.class_names is not None
+            name: list(self[name].feature.class_names)
+            for name in leaves(self.y)
+            if self[name].feature.class_names is not None
         }
         return names.get(self.y) if isinstance(self.y, str) else names or None
 
     @property
-    def store(self) -> Any:
-        """The store of all files."""
-        return store_of(part.paths for part in self.parts if part.paths is not None)
+    def labels_digest(self) -> str:
+        """A digest of the targets of every row, 16 hexadecimal digits.
 
-    @property
-    def files(self) -> Part | None:
-        """The first part that is read from files."""
-        found = (part for part in self.parts if isinstance(part.feature, FileFeature))
-        return next((part for part in found if part.paths is not None), None)
+        Files, text and what functions make have no part in it.
+        """
+        digest = blake2b(digest_size=8)
+        for bound in map(self.__getitem__, leaves(self.y)):
+            values, feature = bound.values, bound.feature
+            if feature.follows:  # whichever image it lies on
+                feature = replace(feature, like=None)  # type: ignore[type-var]
+            for array in vars(values).values() if is_dataclass(values) else (values,):
+                if isinstance(array, np.ndarray):
+                    digest.update(repr((bound.name, feature, array.shape)).encode())
+                    digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
 
 
 def bind(
-    columns: Columns, x: Tree, y: Tree, options: Options, taken: set[str], root: str | None
+    manifest: pd.DataFrame | str | os.PathLike[str],
+    x: Tree = "path",
+    y: Tree = None,
+    *,
+    options: Options | None = None,
+    id: str | None = None,
+    sample_weight: str | None = None,
+    class_weight: Mapping[Any, float] | None = None,
+    balance: str | None = None,
+    bucket_by: str | None = None,
+    batch_size: int = 32,
+    transform: Transform | None = None,
+    on_error: str = "raise",
+    root: str | os.PathLike[str] | None = None,
 ) -> Binding:
-    """Turn x and y as a user gives them into features with the values of every row.
+    """Bind inputs and targets to the rows of a manifest.
+
+    The arguments are those of `dfgen.Sequence`, but that `options` are for columns given by their
+    names alone.
+
+    Raises:
+        ManifestError: the manifest cannot be used: a column, an id, a path, a label.
+        ArgumentError: an argument that cannot be.
+
+    Example:
+        >>> bound = bind(df, y="kind", options=Options(image_size=(64, 64)))  # doctest: +SKIP
+        >>> loader = Loader(bound.reader, weights=bound.weights, batch_size=64)
+    """
+    one_of("on_error", on_error, ("raise", "skip"))
+    if root is not None and not isinstance(root, str | os.PathLike):
+        raise ArgumentError(f"root must be the path of a folder, got {root!r}")
+    options = options or Options()
+    columns = open_manifest(manifest, root)
+    taken = {name for name in (id, sample_weight) if isinstance(name, str)}
+    x, y, named = _features(columns, x, y, options, taken)
+    features = tuple(_bound(columns, name, named) for name in named)
+    features, problems = with_sizes(columns, features)
+    files = next((b for b in features if b.paths is not None and not b.feature.follows), None)
+    if isinstance(transform, Augmentation):
+        transform = transform.of(features)
+    column, paths = (files.feature.columns[0], files.paths) if files else (None, None)
+    ids = ids_of(columns, id, column, paths)
+    store = store_of(bound.paths for bound in features if bound.paths is not None)
+    reader = SampleReader(ids, features, transform, store)
+    problems |= known_problems(columns) if files else {}
+    if problems and on_error == "raise":
+        raise ManifestError(refusal(problems, reader, "problem" in columns.names))
+    by_name = {bound.name: bound for bound in features}
+    weights = row_weights(columns, map_leaves(by_name.get, y), sample_weight, class_weight)
+    classes = balanced(columns, balance)
+    buckets = bucketed(features, bucket_by, batch_size)
+    return Binding(columns, x, y, reader, weights, *classes, *buckets, problems)
+
+
+def _features(
+    columns: Columns, x: Tree, y: Tree, options: Options, taken: set[str]
+) -> tuple[Tree, Tree, dict[str, Feature]]:
+    """Return x and y with names for features, and name -> feature.
 
     Args:
         columns: of the manifest.
@@ -94,84 +159,54 @@ def bind(
         y: likewise, or None.
         options: for bare column names.
         taken: columns that cannot be the label.
-        root: where relative paths begin, or None.
     """
     if y is not None and options.label_mode is None:
         raise ArgumentError(f"label_mode=None asks for no targets, but y={y!r} names some")
-    given = (x, y)
+    given = x
     x = map_leaves(lambda leaf: x_feature(columns, leaf, options), x)
     if y is None and options.label_mode is not None:
-        y = default_y(columns, taken.union(*map(columns_of, leaves(x))))
-        given = (given[0], y)
+        y = default_y(columns, taken.union(*(feature.columns for feature in leaves(x))))
+    leaves_given = [*leaves(given), *leaves(y)]
     y = map_leaves(lambda leaf: y_feature(columns, leaf, options), y)
-    x_names, y_names = name_leaves(x, y)
+    x_names, y_names = leaf_names(x, y)
     names, features = [*leaves(x_names), *leaves(y_names)], [*leaves(x), *leaves(y)]
     if not any(True for _ in leaves(x)):
         raise ArgumentError(f"x={x!r} names no input: give a column, a feature, a list or a dict")
-    _check_used(given, (x, y), options)
-    _check_names(names, features)
-    named = dict(zip(names, features, strict=True))
-    return Binding(x_names, y_names, tuple(part(columns, name, named, root) for name in names))
+    bare = zip(leaves_given, features, strict=True)
+    _check_used({feature.kind for leaf, feature in bare if isinstance(leaf, str)}, options)
+    pairs = zip(names, features, strict=True)
+    arrays = [leaf for name, feature in pairs for leaf in leaves(feature.arrays(name))]
+    twice = [str(name) for name, count in Counter(arrays).items() if count > 1]
+    if twice:
+        raise ArgumentError(f"x and y both have an entry named {twice[0]!r}: rename one")
+    return x_names, y_names, dict(zip(names, features, strict=True))
 
 
-def part(columns: Columns, name: str, named: Mapping[str, Feature], root: str | None) -> Part:
-    """Return the part of a sample that a feature makes, with its values.
+def _bound(columns: Columns, name: str, named: Mapping[str, Feature]) -> BoundFeature:
+    """Return one of all named features with its values."""
+    feature = named[name]
+    like = followed_image(named, feature)
+    values = feature.bind(columns)
+    if like is not None:
+        feature = feature.following(named[like])
+    return BoundFeature(name, feature, values, like)
+
+
+def _check_used(bare: set[str], options: Options) -> None:
+    """Refuse arguments for bare column names where there is none that they could be for.
 
     Args:
-        columns: of the manifest.
-        name: of the part.
-        named: name -> feature, of all parts.
-        root: where relative paths begin, or None.
+        bare: the kinds of features that such names have become.
+        options: the arguments.
     """
-    feature = named[name]
-    image = like(named, feature)
-    values: Any
-    if isinstance(feature, Column):
-        arrays = [columns[column] for column in feature.columns]
-        values = pa.StructArray.from_arrays(arrays, feature.columns)
-    elif isinstance(feature, Bytes) and is_binary(columns[feature.column].type):
-        values = feature.encode(columns[feature.column])
-    elif isinstance(feature, FileFeature | Mask):
-        values = paths_of(columns[feature.column], feature.column, root)
-        if isinstance(feature, Array) and feature.index is not None:
-            rows = whole_numbers(columns, feature.index)
-            values = pa.StructArray.from_arrays([values, rows], ["path", "index"])
-    else:
-        values = feature.encode(*(columns[column] for column in columns_of(feature)))
-    return Part(name, placed(feature, named.get(image or "")), values, image)
-
-
-def _check_used(given: tuple[Tree, Tree], bound: tuple[Tree, Tree], options: Options) -> None:
-    """Refuse arguments for bare column names where there is none that they could be for."""
-    bare = {
-        type(feature)
-        for leaf, feature in zip(
-            [leaf for tree in given for leaf in leaves(tree)],
-            [feature for tree in bound for feature in leaves(tree)],
-            strict=True,
-        )
-        if isinstance(leaf, str)
-    }
-    plain = Image("path")
-    chosen = options.image("path")
-    if chosen != plain and Image not in bare:
+    if options.image("path") != Options().image("path") and "image" not in bare:
         raise ArgumentError(
             "image_size, color_mode and scale are for a column given by its name, but x gives "
-            f"features: write them into the feature, {chosen!r}"
+            f"features: write them into the feature, {options.image('path')!r}"
         )
     asked = options.label_mode not in ("int", None) or options.class_names
-    if asked and not bare & {Category, MultiLabel}:
+    if asked and "label" not in bare:
         raise ArgumentError(
             "label_mode and class_names are for a column given by its name, but y gives features: "
             "write them into the feature, Category(column, label_mode=..., class_names=...)"
         )
-
-
-def _check_names(names: list[str], features: list[Feature]) -> None:
-    both = list(zip(names, features, strict=True))
-    labels = [labels_of(name) for name, feature in both if isinstance(feature, Boxes)]
-    extras = [extra_of(name, f.extra) for name, f in both if isinstance(f, Image) and f.extra]
-    counts = Counter([*names, *labels, *extras])
-    twice = [str(name) for name, count in counts.items() if count > 1]
-    if twice:
-        raise ArgumentError(f"x and y both have an entry named {twice[0]!r}: rename one")

@@ -2,49 +2,31 @@
 
 import sys
 import warnings
-from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.binding.frame_columns import Columns
-from dfgen.errors import ArgumentError
-from dfgen.samples.arrow_types import is_list
-from dfgen.samples.features import Boxes, Category, Feature, MultiLabel
-
-Classed = Category | MultiLabel | Boxes
-"""Features that have class names."""
+from dfgen.samples.arrow_types import are_numbers, is_list
+from dfgen.samples.features import Feature
 
 
 def with_class_names(columns: Columns, feature: Feature) -> Feature:
     """Return a feature that knows its class names, where it has any."""
-    if not isinstance(feature, Classed) or feature.class_names is not None:
+    name = feature.label_column
+    if name is None or feature.class_names is not None:
         return feature
-    if isinstance(feature, Category):
-        name = feature.column
-        before = f'Before splitting: df["{name}"] = df["{name}"].astype("category"), or give'
-        return replace(feature, class_names=_class_names(name, columns[name], before))
-    name = feature.labels if isinstance(feature, Boxes) else feature.column
-    lists = columns[name]
-    labels = pc.list_flatten(lists) if is_list(lists.type) else lists[:0]
-    known = columns.labels.get(name, {}).get("class_names")
-    if known and is_list(lists.type) and not are_numbers(labels.type):
-        return replace(feature, class_names=tuple(known))
-    if isinstance(feature, Boxes):
-        if not len(labels) or are_numbers(labels.type):
-            return feature
-    elif pa.types.is_nested(labels.type) or not len(labels.drop_null()):
-        feature.encode(lists)  # refuses what holds no labels
-        raise ArgumentError(
-            f"column {name!r} has no label in any row: write "
-            f"dfgen.MultiLabel({name!r}, class_names=[...])"
-        )
-    return replace(feature, class_names=_class_names(name, labels, "Give"))
-
-
-def are_numbers(kind: pa.DataType) -> bool:
-    """Whether an Arrow type is one of numbers."""
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+    column, advice = columns[name], "Give"
+    if not is_list(column.type):
+        advice = f'Before splitting: df["{name}"] = df["{name}"].astype("category"), or give'
+    elif not are_numbers(column.type.value_type):
+        known = columns.labels.get(name, {}).get("class_names")
+        if known:
+            return feature.with_class_names(known)
+    unnamed = feature.unnamed(column)
+    if unnamed is None:
+        return feature
+    return feature.with_class_names(_class_names(name, unnamed, advice))
 
 
 def _class_names(name: str, values: pa.Array, advice: str) -> tuple[object, ...]:

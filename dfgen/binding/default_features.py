@@ -1,28 +1,46 @@
 """Which feature a column becomes that is given by its name alone."""
 
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from dfgen.binding.class_names import are_numbers, with_class_names
+from dfgen.binding.class_names import with_class_names
 from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ArgumentError
 from dfgen.manifest.schema import label_columns
-from dfgen.samples.arrow_types import is_list, is_text
-from dfgen.samples.features import Array, Boxes, Column, Feature, Image, MultiLabel
-from dfgen.samples.features.category import Category, Number
+from dfgen.samples.arrow_types import are_numbers, is_list, is_text
+from dfgen.samples.features import Category, Feature, Image, MultiLabel, Number
+from dfgen.samples.features.arguments import class_names_in_order
+from dfgen.samples.features.category import LABEL_MODES
 from dfgen.samples.pixels.formats import formats_by_suffix
+from dfgen.system import one_of
+
+_ID = re.compile("(?i:^id|uuid|_id)$|Id$")
 
 
 @dataclass(frozen=True)
 class Options:
-    """What turns a bare column name into a feature: the arguments of Sequence."""
+    """What turns a bare column name into a feature: the arguments of `dfgen.Sequence`."""
 
-    image: Callable[[str], Image]
-    label_mode: str | None
-    class_names: tuple[object, ...] | None
+    image_size: tuple[int, int] | None = (256, 256)
+    color_mode: str = "rgb"
+    scale: str | tuple[float, float] | None = None
+    label_mode: str | None = "int"
+    class_names: Any = None
+
+    def __post_init__(self) -> None:
+        one_of("label_mode", self.label_mode, (*LABEL_MODES, None))
+        if self.class_names is not None:
+            object.__setattr__(self, "class_names", class_names_in_order(self.class_names))
+
+    def image(self, column: str) -> Image:
+        """Return the feature of a column of images."""
+        return Image(column, self.image_size, color_mode=self.color_mode, scale=self.scale)
 
 
 def x_feature(columns: Columns, leaf: object, options: Options) -> Feature:
@@ -108,25 +126,18 @@ def _given(columns: Columns, argument: str, feature: object) -> Feature:
             f"{argument} must be a column name, a feature such as dfgen.Image, or a list or dict "
             f"of these, got {feature!r}"
         )
-    for name in columns_of(feature):
+    for name in feature.columns:
         columns.check(f"{type(feature).__name__}", name)
     return with_class_names(columns, feature)
 
 
-def columns_of(feature: Feature) -> tuple[str, ...]:
-    """Return the columns that a feature reads."""
-    if isinstance(feature, Number | Column):
-        return feature.columns
-    if isinstance(feature, Boxes):
-        return feature.column, feature.labels
-    if isinstance(feature, Array) and feature.index is not None:
-        return feature.column, feature.index
-    return (feature.column,)
+def default_y(columns: Columns, used: Iterable[str]) -> str | None:
+    """Return the one column that can only be the label, or None where there is none.
 
-
-def default_y(columns: Columns, used: set[str]) -> str | None:
-    """Return the one column that can only be the label, or None where there is none."""
+    A column of other values in every row, whose name is that of an id, is none.
+    """
     names = [name for name in label_columns(columns.names) if name not in used]
+    names = [name for name in names if not (_ID.search(name) and _is_unique(columns[name]))]
     if len(names) > 1:
         raise ArgumentError(
             f"y=None, and several columns could be the label: {', '.join(names)}. "
@@ -144,6 +155,11 @@ def _names_images(argument: str, name: str, values: pa.Array) -> bool:
             f'{argument}=dfgen.Array("{name}", shape=...)'
         )
     return suffix in formats_by_suffix()
+
+
+def _is_unique(values: pa.Array) -> bool:
+    is_id = is_text(values.type) or pa.types.is_integer(values.type)
+    return is_id and len(values) > 1 and pc.count_distinct(values).as_py() == len(values)
 
 
 def _suffix(paths: pa.Array) -> str:

@@ -1,10 +1,9 @@
-"""Columns of a manifest: Arrow arrays, checked ids and paths."""
+"""Columns of a manifest as Arrow arrays."""
 
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from hashlib import blake2b
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,16 +13,8 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError, did_you_mean
 from dfgen.manifest.io import read_table
-from dfgen.manifest.schema import Label, validate
-from dfgen.samples.arrow_types import is_text
-from dfgen.samples.bound_feature import Part
-from dfgen.samples.features import Boxes
-from dfgen.samples.features.boxes import BoxRows
-from dfgen.samples.features.multilabel import LabelRows
-from dfgen.samples.features.text import is_binary
-from dfgen.samples.reader import SampleReader
-
-_BLOCK = 65_536  # ids made Python objects at once
+from dfgen.manifest.schema import Label
+from dfgen.samples.arrow_types import is_binary, is_text
 
 
 @dataclass(frozen=True)
@@ -33,10 +24,12 @@ class Columns:
     Args:
         source: a DataFrame that nobody else changes, or an Arrow table.
         labels: what the manifest says of its label columns.
+        root: where relative paths begin; None leaves them as they are.
     """
 
     source: pd.DataFrame | pa.Table
     labels: Mapping[str, Label] = field(default_factory=dict)
+    root: str | None = None
 
     def __post_init__(self) -> None:
         odd = [name for name in self.names if not isinstance(name, str)]
@@ -82,6 +75,36 @@ class Columns:
             f"Columns: {', '.join(self.names)}.{hint}"
         )
 
+    def paths(self, name: str) -> pa.Array:
+        """Return a column of paths, none missing; relative ones start at `root`."""
+        values = self[name]
+        if not is_text(values.type):
+            raise ManifestError(f"column {name!r} holds {values.type}, expected paths of files")
+        missing = pc.indices_nonzero(pc.is_null(values))
+        if len(missing):
+            raise ManifestError(
+                f"column {name!r} has no path in {len(missing):,} rows, the first is row "
+                f"{missing[0]}: drop them, df = df[df[{name!r}].notna()]"
+            )
+        if self.root is None:
+            return values
+        absolute = pc.match_substring_regex(
+            values, r"^[/\\]|^[A-Za-z]:[/\\]|^[A-Za-z][A-Za-z0-9+.-]+://"
+        )
+        start, slash = (pa.scalar(text, values.type) for text in (self.root, "/"))
+        joined = pc.binary_join_element_wise(start, values, slash)
+        return pc.if_else(absolute, values, joined)
+
+    def whole_numbers(self, name: str) -> pa.Array:
+        """Return a column of indices, none missing."""
+        values = self[self.check("index", name)]
+        if not pa.types.is_integer(values.type) or values.null_count:
+            raise ManifestError(
+                f"column {name!r} holds {values.type}, {values.null_count:,} of them missing: "
+                "expected whole numbers, which row of its file each row is"
+            )
+        return values.cast(pa.int64())
+
 
 def _to_arrow(values: "pd.Series[Any]") -> pa.Array:
     try:
@@ -126,124 +149,16 @@ def _entries(lists: Iterable[Any]) -> Iterator[Any]:
             yield entry
 
 
-def open_manifest(manifest: object, root: str | os.PathLike[str] | None) -> "Columns":
+def open_manifest(manifest: object, root: str | os.PathLike[str] | None) -> Columns:
     """Return the columns of a frame (copied) or of a manifest file."""
     if isinstance(manifest, pd.DataFrame):
-        return Columns(manifest.copy(), manifest.attrs.get("dfgen", {}).get("labels", {}))
+        labels = manifest.attrs.get("dfgen", {}).get("labels", {})
+        return Columns(manifest.copy(), labels, os.fspath(root) if root else None)
     if isinstance(manifest, str | os.PathLike):
         table, metadata = read_table(os.fspath(manifest), root)
         return Columns(table, metadata["labels"])
     raise ManifestError(
         f"the manifest must be a DataFrame or the path of a manifest, got {type(manifest).__name__}"
-    )
-
-
-def ids_of(columns: Columns, id: str | None, path: str | None, paths: pa.Array | None) -> Any:
-    """Return the ids of the rows, NumPy integers or Arrow text, checked beside the paths.
-
-    Args:
-        columns: of the manifest.
-        id: the column of ids; None takes `id`, else the paths.
-        path: the column of paths, None where nothing is read from files.
-        paths: its values.
-
-    Raises:
-        ManifestError: no ids, or some that are null or stand on several rows.
-    """
-    if id is None and "id" not in columns.names:
-        if paths is None or pc.count_distinct(paths).as_py() < len(paths):
-            raise ManifestError(
-                f"the manifest has no column 'id' (columns: {', '.join(columns.names)}). "
-                'Name the column that tells the rows apart: id="object_id"'
-            )
-        id = path
-    name = columns.check("id", "id" if id is None else id)
-    ids = columns[name]
-    beside = ids.cast(pa.large_string()) if paths is None else paths
-    validate(
-        pa.table({"id": ids, "path": beside}),
-        "the manifest" if name == "id" else f'the manifest (id="{name}")',
-    )
-    return ids.to_numpy() if pa.types.is_integer(ids.type) else ids
-
-
-def plain_ids(ids: Any) -> Iterator[object]:
-    """Yield ids, NumPy or Arrow, as plain int or str."""
-    for start in range(0, len(ids), _BLOCK):
-        block = ids[start : start + _BLOCK]
-        yield from block.to_pylist() if isinstance(block, pa.Array) else block.tolist()
-
-
-def labels_digest(parts: Iterable[Part]) -> str:
-    """Return a digest of the targets of every row, 16 hexadecimal digits.
-
-    Files, text and what functions make have no part in it.
-    """
-    digest = blake2b(digest_size=8)
-    for part in parts:
-        values, feature = part.values, part.feature
-        if isinstance(feature, Boxes):  # whichever image they are drawn on
-            feature = replace(feature, like=None)
-        lists = isinstance(values, BoxRows | LabelRows)
-        for array in vars(values).values() if lists else (values,):
-            if isinstance(array, np.ndarray):
-                digest.update(repr((part.name, feature, array.shape)).encode())
-                digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()
-
-
-def paths_of(values: pa.Array, name: str, root: str | None) -> pa.Array:
-    """Return a column of paths; relative ones start at `root`."""
-    if not is_text(values.type):
-        raise ManifestError(f"column {name!r} holds {values.type}, expected paths of files")
-    missing = pc.indices_nonzero(pc.is_null(values))
-    if len(missing):
-        raise ManifestError(
-            f"column {name!r} has no path in {len(missing):,} rows, the first is row {missing[0]}: "
-            f"drop them, df = df[df[{name!r}].notna()]"
-        )
-    if root is None:
-        return values
-    absolute = pc.match_substring_regex(
-        values, r"^[/\\]|^[A-Za-z]:[/\\]|^[A-Za-z][A-Za-z0-9+.-]+://"
-    )
-    start, slash = (pa.scalar(text, values.type) for text in (os.fspath(root), "/"))
-    joined = pc.binary_join_element_wise(start, values, slash)
-    return pc.if_else(absolute, values, joined)
-
-
-def whole_numbers(columns: Columns, name: str) -> pa.Array:
-    """Return a column of indices."""
-    values = columns[columns.check("index", name)]
-    if not pa.types.is_integer(values.type) or values.null_count:
-        raise ManifestError(
-            f"column {name!r} holds {values.type}, {values.null_count:,} of them missing: expected "
-            "whole numbers, which row of its file each row is"
-        )
-    return values.cast(pa.int64())
-
-
-def known_problems(columns: Columns) -> dict[int, str]:
-    """Return row -> what the manifest's facts say is wrong with its file."""
-    if "problem" not in columns.names:
-        return {}
-    problems = columns["problem"]
-    if not is_text(problems.type):
-        return {}  # empty, or a column of the user's own
-    rows = pc.indices_nonzero(pc.fill_null(pc.not_equal(problems, ""), False)).to_pylist()
-    return {row: problems[row].as_py() for row in rows}
-
-
-def refusal(problems: Mapping[int, str], reader: SampleReader, known: bool = True) -> str:
-    """Return why a Sequence refuses rows whose files are bad by the manifest's facts, or else."""
-    source = "the facts of the manifest" if known else "the headers of their files"
-    without = 'df = df[df["problem"].isna()], ' if known else ""
-    shown = "".join(f"\n  {reader.where(row)}: {why}" for row, why in list(problems.items())[:10])
-    more = f"\n  ... and {len(problems) - 10:,} more" if len(problems) > 10 else ""
-    return (
-        f"{len(problems):,} of {len(reader):,} rows have a problem, by {source}:"
-        f"{shown}{more}\nLeave them out, {without}or train on the others "
-        'with on_error="skip"'
     )
 
 

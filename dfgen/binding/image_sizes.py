@@ -1,5 +1,6 @@
 """Sizes of images that keep them, known before any is decoded."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from hashlib import blake2b
 
@@ -7,44 +8,45 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.binding.bind import Binding
 from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ArgumentError
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.buckets import Buckets, PaddingShare, padding_share
 from dfgen.manifest.building.facts import read_facts
-from dfgen.samples.features import Image
-from dfgen.samples.padding import Sizes
+from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.system import one_of, whole
 
 _FACTS = ("height", "width", "orientation")
 _MANY = 65_536  # rows of which the padding is told
 
 
-def with_sizes(columns: Columns, binding: Binding) -> tuple[Binding, dict[int, str]]:
-    """Return the binding with the sizes of images of `size=None`, and row -> why one has none.
+def with_sizes(
+    columns: Columns, features: Iterable[BoundFeature]
+) -> tuple[tuple[BoundFeature, ...], dict[int, str]]:
+    """Return features with the sizes of images of `size=None`, and row -> why one has none.
 
     They are the facts of the manifest, of the column `path`. Where these are not known, the headers
     of the files are read, once, in threads.
     """
-    parts, problems = list(binding.parts), dict[int, str]()
-    for number, part in enumerate(parts):
-        if isinstance(part.feature, Image) and part.feature.size is None:
-            facts = _known(columns) if part.feature.column == "path" else None
-            sizes, unread = _sizes(facts, part.paths)
-            parts[number] = replace(part, sizes=sizes)
+    found, problems = [], dict[int, str]()
+    for bound in features:
+        if bound.feature.keeps_sizes:
+            facts = _known(columns) if bound.feature.column == "path" else None
+            sizes, unread = _sizes(facts, bound.paths)
+            bound = replace(bound, sizes=sizes)
             problems |= unread
-    return replace(binding, parts=tuple(parts)), problems
+        found.append(bound)
+    return tuple(found), problems
 
 
 def bucketed(
-    binding: Binding, bucket_by: str | None, batch_size: int
+    features: Iterable[BoundFeature], bucket_by: str | None, batch_size: int
 ) -> tuple[Buckets | None, str | None]:
     """Return the Buckets by the shape of the first such image, and what tells them from others."""
     one_of("bucket_by", bucket_by, (None, "shape"))
     if bucket_by is None:
         return None, None
-    sizes = next((part.sizes for part in binding.parts if part.sizes is not None), None)
+    sizes = next((bound.sizes for bound in features if bound.sizes is not None), None)
     if sizes is None:
         raise ArgumentError(
             'bucket_by="shape" gathers images that keep their own sizes, but x has none: give '

@@ -29,7 +29,7 @@ def map_leaves(function: Callable[[Any], Any], tree: Tree) -> Tree:
     return None if tree is None else function(tree)
 
 
-def name_leaves(x: Tree, y: Tree) -> tuple[Tree, Tree]:
+def leaf_names(x: Tree, y: Tree) -> tuple[Tree, Tree]:
     """Return both trees with features replaced by names: a dict's key, else the kind.
 
     Kinds that occur more than once are numbered: `image_0`, `image_1`.

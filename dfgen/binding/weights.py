@@ -9,24 +9,32 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.binding.bind import Binding
 from dfgen.binding.frame_columns import Columns
+from dfgen.binding.nested import Tree
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.loading.order.balance import Balance, balance_of
 from dfgen.samples.arrow_types import is_text
-from dfgen.samples.features.category import Category, Number
+from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.features import Number
 
 
 def row_weights(
     columns: Columns,
-    binding: Binding,
+    targets: Tree,
     sample_weight: str | None,
     class_weight: Mapping[Any, float] | None,
 ) -> npt.NDArray[np.float32] | None:
-    """Return what each row counts in the loss: its own weight times that of its class."""
+    """Return what each row counts in the loss: its own weight times that of its class.
+
+    Args:
+        columns: of the manifest.
+        targets: what y is bound to, nested as it is.
+        sample_weight: as in `dfgen.Sequence`.
+        class_weight: likewise.
+    """
     if sample_weight is None and class_weight is None:
         return None
-    if binding.y is None:
+    if targets is None:
         raise ArgumentError("sample_weight and class_weight weigh a loss, but there is no y")
     weights = np.ones(len(columns), np.float32)
     if sample_weight is not None:
@@ -38,7 +46,7 @@ def row_weights(
                 f'sample_weight="{name}" is {weights[row]} in row {row}: expected finite numbers'
             )
     if class_weight is not None:
-        weights *= _class_weights(binding, class_weight)
+        weights *= _class_weights(targets, class_weight)
     return weights
 
 
@@ -64,22 +72,23 @@ def balanced(columns: Columns, balance: str | None) -> tuple[Balance | None, str
     return balance_of(numbers), f"{balance} {blake2b(numbers.tobytes(), digest_size=8).hexdigest()}"
 
 
-def _class_weights(binding: Binding, class_weight: Mapping[Any, float]) -> npt.NDArray[np.float32]:
-    target = binding[binding.y] if isinstance(binding.y, str) else None
-    if target is None or not isinstance(target.feature, Category):
+def _class_weights(targets: Tree, class_weight: Mapping[Any, float]) -> npt.NDArray[np.float32]:
+    numbers = targets.values if isinstance(targets, BoundFeature) else None
+    names = targets.feature.class_names if isinstance(numbers, np.ndarray) else None
+    if names is None:
         raise ArgumentError(
             "class_weight needs y to be one column of classes. For other targets give "
             "sample_weight, a column of weights"
         )
-    weights = np.ones(len(target.feature.class_names or ()), np.float32)
-    for number, weight in _numbered(target.feature.class_names or (), class_weight).items():
+    weights = np.ones(len(names), np.float32)
+    for number, weight in _numbered(names, class_weight).items():
         if not (isinstance(weight, int | float | np.number) and 0 <= weight < float("inf")):
             raise ArgumentError(
                 f"class_weight gives class {number} the weight {weight!r}: expected a number of 0 "
                 "or more"
             )
         weights[number] = weight
-    found: npt.NDArray[np.float32] = weights[np.asarray(target.values)]
+    found: npt.NDArray[np.float32] = weights[numbers]
     return found
 
 

@@ -107,10 +107,12 @@ class Loader:
             self._transform = tried(batch_transform, reader, largest, min(self.plan.size, rows))
         self.specs = self._transform.specs if self._transform else reader.specs
         nbytes = row_bytes(largest)
-        self.depth = self._depth(nbytes, whole("max_queue_size", max_queue_size, least=1))
+        self.max_queue_size = whole("max_queue_size", max_queue_size, least=1)
+        self.depth = self._depth(nbytes, self.max_queue_size)
         self._spread, self._chunk = chunk_sizes(
             self.plan.size, self.depth, self.workers, nbytes, use_multiprocessing
         )
+        self.use_multiprocessing = use_multiprocessing
         self._pool = Pool(self._maker, self.workers, use_multiprocessing, largest, self._chunk)
         self._lock = threading.Lock()
         self._parked: LookAhead | None = None

@@ -22,8 +22,8 @@ def to_table(frame: pd.DataFrame, where: str = "the frame") -> pa.Table:
     if imaginary:
         name = imaginary[0]
         raise ManifestError(
-            f'Column "{name}" of {where} holds complex numbers, which Parquet lacks. Make two '
-            f'columns of it: df["{name}_real"] = df["{name}"].to_numpy().real, and .imag.'
+            f'column "{name}" of {where} holds complex numbers, which Parquet lacks. Make two '
+            f'columns of it: df["{name}_real"] = df["{name}"].to_numpy().real, and .imag'
         )
     bare = frame.copy(deep=False)
     bare.attrs = {}  # newer pyarrow would store them, and with them the absolute root
@@ -33,5 +33,5 @@ def to_table(frame: pd.DataFrame, where: str = "the frame") -> pa.Table:
         reason = "; ".join(str(part) for part in error.args)
         raise ManifestError(
             f"{where} has a column that mixes types, or of a type that Parquet lacks: {reason}. "
-            'Convert it, for example Path objects with df["path"] = df["path"].astype(str).'
+            'Convert it, for example Path objects with df["path"] = df["path"].astype(str)'
         ) from error

@@ -72,7 +72,7 @@ def _refuse(table: pa.Table, bad: pa.ChunkedArray, where: str, fault: str) -> No
     )
     raise ManifestError(
         f"{len(rows)} of {len(table)} paths of {where} cannot be used: the path {fault}. {shown}. "
-        "Paths are stored relative to the manifest's root, or all of them absolute."
+        "Paths are stored relative to the manifest's root, or all of them absolute"
     )
 
 

@@ -65,8 +65,8 @@ def make_split(
     for argument, name in {"stratify": stratify, "group": group}.items():
         if name is not None and name not in frame:
             raise ArgumentError(
-                f"{argument}={quote(name)} is not a column of the manifest. Columns: "
-                f"{', '.join(frame.columns)}.{did_you_mean(name, frame.columns)}"
+                f"{argument}={quote(name)} is not a column of the manifest."
+                f"{did_you_mean(name, frame.columns)} Columns: {', '.join(frame.columns)}"
             )
     came_with_split = "split" in frame
     known = frame.attrs.get("dfgen", {})

@@ -28,7 +28,7 @@ def check_shares(shares: Mapping[str, float]) -> None:
     if not isinstance(shares, Mapping):
         raise ArgumentError(
             f"split={shares!r}: expected split -> share, as in "
-            '{"train": 0.8, "val": 0.2} (--split train=0.8 --split val=0.2).'
+            '{"train": 0.8, "val": 0.2} (--split train=0.8 --split val=0.2)'
         )
     given = ", ".join(f"{name}={quote(share)}" for name, share in shares.items())
     if not all(
@@ -36,12 +36,12 @@ def check_shares(shares: Mapping[str, float]) -> None:
         for name, share in shares.items()
     ):
         raise ArgumentError(
-            f"split: {given}. Each split has a name and a share above 0, as in train=0.8 val=0.2."
+            f"split: {given}. Each split has a name and a share above 0, as in train=0.8 val=0.2"
         )
     total = sum(shares.values())
     if abs(total - 1) > 1e-6:
         raise ArgumentError(
-            f"split: {given} add up to {total:g}. Shares must add up to 1, as in train=0.8 val=0.2."
+            f"split: {given} add up to {total:g}. Shares must add up to 1, as in train=0.8 val=0.2"
         )
 
 
@@ -192,7 +192,7 @@ def _units(ids: pd.Series, group: pd.Series | None) -> tuple[Codes, list[object]
         shown = ", ".join(f"{row} (id {quote(ids.iloc[row])})" for row in empty[:EXAMPLES])
         raise ManifestError(
             f'{len(empty)} rows have no "{group.name}", by which rows are grouped: row {shown}. '
-            "Fill them in, or leave group (--group) out."
+            "Fill them in, or leave group (--group) out"
         )
     codes, keys = pd.factorize(group)
     return codes, list(keys)
@@ -202,12 +202,12 @@ def _class_values(stratify: pd.Series) -> pd.Series:
     if pd.api.types.is_float_dtype(stratify) and not (stratify.dropna() % 1 == 0).all():
         raise ManifestError(
             f'"{stratify.name}" holds fractions, not classes: it cannot be stratified by. '
-            f'Make classes first: df["age_band"] = pandas.cut(df["{stratify.name}"], 5).'
+            f'Make classes first: df["age_band"] = pandas.cut(df["{stratify.name}"], 5)'
         )
     if stratify.dtype == object and stratify.map(pd.api.types.is_list_like).any():
         raise ManifestError(
             f'"{stratify.name}" holds lists, not classes: it cannot be stratified by. '
-            "Make a column of one class a row first."
+            "Make a column of one class a row first"
         )
     return stratify.astype(object)
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from dfgen.errors import ArgumentError
-from dfgen.samples.bound_feature import Part, labels_of
-from dfgen.samples.features import Boxes, Image, Mask
+from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.features.boxes import labels_of
 from dfgen.samples.transforms import Sample, Transform
 
 _KINDS = {"image": "image", "mask": "mask", "boxes": "bboxes"}
@@ -110,19 +110,18 @@ class Augmentation:
         self._targets = targets
         self._local = threading.local()
 
-    def of(self, parts: Iterable[Part]) -> "Augmentation":
-        """Return the same for samples of these parts.
+    def of(self, features: Iterable[BoundFeature]) -> "Augmentation":
+        """Return the same for samples of these features.
 
         Raises:
             ArgumentError: the pipeline cannot take them.
         """
-        kinds = {Image: "image", Mask: "mask", Boxes: "boxes"}
-        features = [(part.name, part.feature) for part in parts if type(part.feature) in kinds]
-        targets = _targets(
-            (name, kinds[type(feature)], getattr(feature, "format", ""))
-            for name, feature in features
+        return self._told(
+            _targets(
+                (bound.name, bound.feature.kind, getattr(bound.feature, "format", ""))
+                for bound in features
+            )
         )
-        return self._told(targets)
 
     def _told(self, targets: tuple[_Target, ...]) -> "Augmentation":
         return Augmentation(_prepared(self._pipeline, targets), targets)

@@ -22,6 +22,11 @@ def is_list(kind: pa.DataType) -> bool:
     )
 
 
+def flattened(values: pa.Array) -> pa.Array:
+    """Return what is in all lists, nothing where there are none."""
+    return pc.list_flatten(values) if is_list(values.type) else values[:0]
+
+
 def offsets(column: str, values: pa.Array, advice: str) -> Offsets:
     """Return where the list of each row begins among all of them, and where the last one ends.
 
@@ -80,3 +85,23 @@ def quadruples(column: str, values: pa.Array, where: Offsets) -> npt.NDArray[np.
         numbers.to_numpy(zero_copy_only=False).astype(np.float32).reshape(-1, 4)
     )
     return found
+
+
+def are_numbers(kind: pa.DataType) -> bool:
+    """Whether an Arrow type is one of numbers."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def is_binary(kind: pa.DataType) -> bool:
+    """Whether an Arrow type is one of bytes."""
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def refuse_missing(column: str, values: pa.Array, what: str, advice: str) -> None:
+    """Refuse a column with nulls."""
+    if values.null_count:
+        row = pc.indices_nonzero(pc.is_null(values))[0]
+        raise ManifestError(
+            f"column {column!r} has no {what} in {values.null_count:,} rows, the first is row "
+            f"{row}: {advice}"
+        )

@@ -7,13 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.samples.bound_feature import Part, extra_of
+from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.base import Spec, Values
-from dfgen.samples.features.image import Image
-from dfgen.samples.features.mask import Mask
-
-Sizes = npt.NDArray[np.int32]
-"""(height, width) of the upright image of every row, shape (rows, 2)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,17 +59,17 @@ class Padding:
         return self.told.keys() | self.masks.keys()
 
 
-def padding_of(parts: Iterable[Part]) -> Padding:
-    """Return the padding of images that keep their sizes, and of their masks."""
+def padding_of(features: Iterable[BoundFeature]) -> Padding:
+    """Return the padding of images that keep their sizes, and of what follows them."""
     padding = Padding()
-    images = {part.name: part.sizes for part in parts if part.sizes is not None}
-    for part in parts:
-        sizes, feature = images.get(part.like or part.name), part.feature
-        if sizes is None or not isinstance(feature, Image | Mask):
+    images = {bound.name: bound.sizes for bound in features if bound.sizes is not None}
+    for bound in features:
+        sizes, fill = images.get(bound.like or bound.name), bound.feature.fill_value
+        if sizes is None or fill is None:
             continue
-        padding.sizes[part.name] = sizes
-        padding.fills[part.name] = feature.fill_value if isinstance(feature, Mask) else 0
-        if isinstance(feature, Image) and feature.extra is not None:
-            telling = padding.told if feature.extra == "sizes" else padding.masks
-            telling[extra_of(part.name, feature.extra)] = sizes
+        padding.sizes[bound.name] = sizes
+        padding.fills[bound.name] = fill
+        if extra := bound.feature.extra:
+            telling = padding.told if extra == "sizes" else padding.masks
+            telling[bound.arrays[extra]] = sizes
     return padding

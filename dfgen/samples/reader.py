@@ -10,15 +10,19 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dfgen.errors import DecodeError, MissingFileError, TransformError
-from dfgen.samples.bound_feature import Part, labels_of
-from dfgen.samples.features import Column, ColumnFeature, FileFeature, RowFeature
-from dfgen.samples.features.base import Spec, Values, Watch, unwatched
-from dfgen.samples.features.boxes import Boxes, BoxRows
-from dfgen.samples.features.image import Image
-from dfgen.samples.features.mask import Mask
+from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.features.base import (
+    Feature,
+    Spec,
+    Values,
+    Watch,
+    alone,
+    each,
+    unwatched,
+)
 from dfgen.samples.padding import Padding, padding_of
-from dfgen.samples.pixels.geometry import Draw
 from dfgen.samples.storage.files import Files
+from dfgen.samples.storage.store import Store
 from dfgen.samples.transforms import Sample, Transform, transformed
 
 
@@ -28,15 +32,15 @@ class SampleReader:
 
     Args:
         ids: the id of every row, NumPy or Arrow.
-        parts: the arrays of a sample.
+        features: bound to the rows; they make the arrays of a sample.
         transform: `transform(sample, rng) -> sample`, after resize and before scale, or None.
         store: where the bytes are.
     """
 
     ids: Values | pa.Array
-    parts: tuple[Part, ...]
+    features: tuple[BoundFeature, ...]
     transform: Transform | None = None
-    store: Files = field(default_factory=Files)
+    store: Store = field(default_factory=Files)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -51,17 +55,17 @@ class SampleReader:
     @cached_property
     def specs(self) -> dict[str, Spec]:
         """Name -> shape and dtype of one sample, of every array of the batch."""
-        return {name: spec for part in self.parts for name, spec in part.specs.items()}
+        return {name: spec for bound in self.features for name, spec in bound.specs.items()}
 
     @cached_property
     def padding(self) -> Padding:
         """The arrays whose shape depends on the images of the batch."""
-        return padding_of(self.parts)
+        return padding_of(self.features)
 
     @cached_property
     def reads_rows(self) -> bool:
         """Whether there is anything to do row by row: files to read, or functions to run."""
-        return bool(self._made) or self.transform is not None
+        return bool(self._steps) or self.transform is not None
 
     @cached_property
     def is_random(self) -> bool:
@@ -71,84 +75,64 @@ class SampleReader:
     @property
     def functions(self) -> dict[str, object]:
         """The user's own functions by what they are called."""
-        columns = (part.feature for part in self.parts if isinstance(part.feature, Column))
-        return {
-            "transform": self.transform,
-            **{f"fn of Column({c.names!r})": c.fn for c in columns},
-        }
+        found: dict[str, object] = {"transform": self.transform}
+        for bound in self.features:
+            found |= bound.feature.functions
+        return found
 
     @cached_property
-    def _random(self) -> dict[str, Image]:
-        return {
-            part.name: part.feature
-            for part in self.parts
-            if isinstance(part.feature, Image) and part.feature.is_random
-        }
+    def _random(self) -> dict[str, Feature]:
+        return {bound.name: bound.feature for bound in self.features if bound.feature.is_random}
 
     @cached_property
-    def _made(self) -> list[tuple[str, RowFeature, pa.Array, Spec | None]]:
-        """What is made row by row: name, feature, values, and the spec of what comes in between.
+    def _encoded(self) -> list[tuple[str, Any, Any]]:
+        """What the table alone knows: name, feature, encoded values."""
+        return [
+            (bound.name, bound.feature, bound.values)
+            for bound in self.features
+            if not bound.feature.by_row
+        ]
 
-        None: pixels go straight into the batch, where they are neither transformed nor scaled.
+    @cached_property
+    def _steps(self) -> list[tuple[BoundFeature, dict[str, Spec]]]:
+        """What is made row by row, and specs of what comes in between the row and the batch.
+
+        Images come before what lies on them. Pixels go straight into the batch where they are
+        neither transformed nor scaled.
         """
-        return [
-            (part.name, feature, part.values, self._between(feature))
-            for part in self.parts
-            if isinstance(feature := part.feature, RowFeature)
-        ]
+        found = sorted(
+            (bound for bound in self.features if bound.feature.by_row),
+            key=lambda bound: bound.feature.follows,
+        )
+        return [(bound, self._between(bound)) for bound in found]
 
-    @cached_property
-    def _masks(self) -> list[tuple[str, Mask, pa.Array, Spec | None, str | None]]:
-        """What follows an image: as of files, and the image's name."""
-        return [
-            (part.name, feature, part.values, self._between(feature), part.like)
-            for part in self.parts
-            if isinstance(feature := part.feature, Mask)
-        ]
-
-    @cached_property
-    def _boxes(self) -> list[tuple[Part, Boxes, BoxRows, str | None]]:
-        return [
-            (part, feature, part.values, part.like)
-            for part in self.parts
-            if isinstance(feature := part.feature, Boxes)
-        ]
+    def _between(self, bound: BoundFeature) -> dict[str, Spec]:
+        feature = bound.feature
+        spec = feature.made_spec if self.transform is None else feature.sample_spec
+        if self.transform is None and spec == feature.spec:
+            return {}
+        return dict(zip(bound.read_names, each(spec), strict=True))
 
     @cached_property
     def _is_straight(self) -> bool:
         """Whether a row is done when its files are read and its functions have run."""
-        return not (self.transform or self._scaled or self._masks or self._boxes)
-
-    def _between(self, feature: RowFeature | Mask) -> Spec | None:
-        if self.transform is not None:
-            return feature.sample_spec
-        return None if feature.made_spec == feature.spec else feature.made_spec
+        return self.transform is None and not any(between for _, between in self._steps)
 
     @cached_property
     def _changed(self) -> dict[str, Spec]:
         """What a transform may give back of another shape than it got."""
-        changed = {
-            part.name: part.feature.made_spec
-            for part in self.parts
-            if isinstance(part.feature, RowFeature | Mask)
-            and part.feature.made_spec != part.feature.sample_spec
+        return {
+            name: made
+            for bound, between in self._steps
+            for (name, seen), made in zip(
+                between.items(), each(bound.feature.made_spec), strict=True
+            )
+            if made != seen or made.shape != self.specs[name].shape
         }
-        for part, boxes, _, _ in self._boxes:
-            changed |= zip((part.name, labels_of(part.name)), boxes.sample_specs, strict=True)
-        return changed
-
-    @cached_property
-    def _columns(self) -> list[tuple[str, ColumnFeature, Any]]:
-        """What the table alone knows: name, feature, encoded values."""
-        return [
-            (part.name, feature, part.values)
-            for part in self.parts
-            if isinstance(feature := part.feature, ColumnFeature)
-        ]
 
     def gather(self, rows: npt.NDArray[np.int64], out: Mapping[str, Values]) -> None:
         """Fill what the table alone knows, for all rows of a batch at once."""
-        for name, feature, values in self._columns:
+        for name, feature, values in self._encoded:
             out[name][...] = feature.gather(values, rows)
         self.padding.gather(rows, out)
 
@@ -156,7 +140,7 @@ class SampleReader:
         self,
         row: int,
         out: Mapping[str, Values],
-        rng: np.random.Generator | None,
+        rng: Any,
         watch: Watch = unwatched,
     ) -> None:
         """Fill what a row's files hold and its functions return, then transform the sample.
@@ -171,85 +155,81 @@ class SampleReader:
         Raises:
             DfgenError: of the kind that fits, naming the row's id and path.
         """
-        draws = self._draw(rng) if self._random else {}
+        draws = {name: feature.draw(rng) for name, feature in self._random.items()}
         out = self.padding.own(row, out) if self.padding.sizes else out
         sample: Any = out if self._is_straight else dict(out)
         try:
-            geometries = {}
-            for name, feature, values, spec in self._made:
-                if spec is not None:
-                    sample[name] = _between(spec, out[name])
-                geometries[name] = feature.read(
-                    values[row].as_py(), sample[name], self.store, watch, *draws.get(name, ())
-                )
-            if not self._is_straight:
-                self._follow(row, sample, out, geometries, watch)
+            self._read(row, sample, out, draws, watch)
         except (DecodeError, MissingFileError) as error:
             raise type(error)(f"{self.where(row)}: {error}") from error
-        except MemoryError:
+        except Exception as error:  # of nothing that a file or a function of the user's may raise
+            error.add_note(f"while reading {self.where(row)}")
             raise
-        except Exception as error:  # a decoder that raises what it never should
-            raise DecodeError(f"{self.where(row)}: {type(error).__name__}: {error}") from error
         if self._is_straight:
             return
-        if self.transform is not None:
-            watch("transform")
-            sample = self._transformed(row, sample, rng)
-            for name, _, _ in self._columns:
-                out[name][...] = sample[name]
-        self._finish(sample, out)
-
-    def _draw(self, rng: Any) -> dict[str, tuple[Draw]]:
-        return {name: (image.draw(rng),) for name, image in self._random.items()}
-
-    def _follow(
-        self, row: int, sample: Sample, out: Mapping[str, Values], geometries: Any, watch: Watch
-    ) -> None:
-        """Make what lies on the images."""
-        for name, mask, values, spec, like in self._masks:
-            if spec is not None:
-                sample[name] = _between(spec, out[name])
-            mask.read(values[row].as_py(), sample[name], self.store, geometries[like], watch)
-        for part, boxes, rows, like in self._boxes:
-            sample[part.name], sample[labels_of(part.name)] = boxes.sample(
-                rows, row, geometries[like]
-            )
-
-    @cached_property
-    def _scaled(self) -> list[tuple[str, RowFeature | Mask]]:
-        """What does not go straight into the batch."""
-        made = [(name, feature) for name, feature, _, spec in self._made if spec is not None]
-        masks = [(name, mask) for name, mask, _, spec, _ in self._masks if spec is not None]
-        return [*made, *masks]
-
-    def _finish(self, sample: Sample, out: Mapping[str, Values]) -> None:
-        """Bring the sample into the form that the batch has."""
-        for name, feature in self._scaled:
-            feature.finish(sample[name], out[name])
-        for part, boxes, _, _ in self._boxes:
-            names = part.name, labels_of(part.name)
-            boxes.finish(sample[names[0]], sample[names[1]], (out[names[0]], out[names[1]]))
-
-    def _transformed(self, row: int, sample: Sample, rng: Any) -> Sample:
         try:
-            found = transformed(self.transform, sample, rng, self._changed)  # type: ignore[arg-type]
-            for part, boxes, _, _ in self._boxes:
-                boxes.check_transformed(found[part.name], found[labels_of(part.name)])
+            if self.transform is not None:
+                watch("transform")
+                sample = self._transformed(sample, rng)
+                for name, _, _ in self._encoded:
+                    out[name][...] = sample[name]
+            for bound, between in self._steps:
+                if between:
+                    bound.feature.finish(*(_of(bound, arrays) for arrays in (sample, out)))
         except TransformError as error:
             raise TransformError(f"{self.where(row)}: {error}") from error
-        return found
+
+    def _read(
+        self,
+        row: int,
+        sample: Sample,
+        out: Mapping[str, Values],
+        told: dict[str, Any],
+        watch: Watch,
+    ) -> None:
+        """Read what is made row by row.
+
+        Args:
+            row: which row.
+            sample: is filled.
+            out: the sample's slice of the batch.
+            told: name -> what it drew; then what is told those that follow it.
+            watch: is told each stage as it begins.
+        """
+        for bound, between in self._steps:
+            for name, spec in between.items():
+                sample[name] = _array(spec, out[name])
+            feature = bound.feature
+            told[bound.name] = feature.read(
+                feature.at(bound.values, row),
+                _of(bound, sample),
+                self.store,
+                watch,
+                told.get(bound.like or bound.name),
+            )
+
+    def _transformed(self, sample: Sample, rng: Any) -> Sample:
+        """Run the transform on what it should see of a sample."""
+        for bound, _ in self._steps:
+            seen = each(bound.feature.seen(_of(bound, sample)))
+            sample.update(zip(bound.read_names, seen, strict=True))
+        return transformed(self.transform, sample, rng, self._changed)  # type: ignore[arg-type]
 
     def where(self, row: int) -> str:
         """Return the id and paths of a row, for messages."""
         paths = dict.fromkeys(
-            f"{part.feature.column}={part.values[row].as_py()!r}"
-            for kind in (FileFeature, Mask)
-            for part in self.parts
-            if isinstance(part.feature, kind) and part.paths is not None
+            f"{bound.feature.columns[0]}={bound.feature.at(bound.values, row)!r}"
+            for bound, _ in self._steps
+            if bound.paths is not None
         )
         return ", ".join([f"row id={self.id(row)!r}", *paths])
 
 
-def _between(spec: Spec, out: Values) -> Values:
+def _of(bound: BoundFeature, arrays: Mapping[str, Values]) -> Any:
+    """Return the arrays of a feature that it reads: one alone, or several."""
+    return alone(tuple(arrays[name] for name in bound.read_names))
+
+
+def _array(spec: Spec, out: Values) -> Values:
     """Return an array for what comes before `out`; a size that is None is that of `out`."""
     return np.empty(out.shape if None in spec.shape else spec.shape, spec.dtype)

@@ -11,8 +11,7 @@ import numpy as np
 from dfgen.binding.bind import Binding
 from dfgen.binding.nested import leaves, map_leaves
 from dfgen.loading.pending_batch import Batch
-from dfgen.samples.bound_feature import extra_of
-from dfgen.samples.features import Array, Boxes, Column, Feature, Image, Mask, Spec
+from dfgen.samples.features import Spec
 
 
 @dataclass(frozen=True)
@@ -101,30 +100,16 @@ def _replaced(tree: Any, of: Callable[[str], Any]) -> Any:
 
 def layout_of(binding: Binding, weighted: bool) -> Layout:
     """Return the layout of bound inputs and targets; weights are for targets alone."""
-    images = {part.name for part in binding.parts if isinstance(part.feature, Image | Mask)}
-    images |= {
-        extra_of(part.name, part.feature.extra)
-        for part in binding.parts
-        if isinstance(part.feature, Image) and part.feature.extra == "padding_mask"
+    images = {
+        name
+        for bound in binding.reader.features
+        for name, spec in bound.specs.items()
+        if bound.feature.has_channels and len(spec.shape) == 3
+    }
+    loss_axes = {
+        name: bound.feature.loss_axes(spec)
+        for bound in map(binding.__getitem__, leaves(binding.y))
+        for name, spec in bound.specs.items()
     }
     x, y = binding.arrays(binding.x), binding.arrays(binding.y)
-    loss_axes = {
-        name: _loss_axes(part.feature, spec)
-        for part in map(binding.__getitem__, leaves(binding.y))
-        for name, spec in part.specs.items()
-    }
     return Layout(x, y, frozenset(images), weighted and y is not None, loss_axes)
-
-
-def _loss_axes(feature: Feature, spec: Spec) -> int:
-    """Return the axes that the loss of a target has beside that of the batch.
-
-    It has those of the target less the last, and one for each box. Whole numbers of `Array` and
-    `Column` may each be a class, with a loss of its own; where they are not, Keras drops an axis of
-    weights that is one too many.
-    """
-    if isinstance(feature, Boxes):
-        return 1
-    if isinstance(feature, Array | Column) and spec.dtype.kind in "iu":
-        return len(spec.shape)
-    return max(0, len(spec.shape) - 1)

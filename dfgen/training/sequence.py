@@ -4,7 +4,7 @@ import inspect
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from secrets import randbits
 from typing import Any, Never
 
@@ -13,31 +13,19 @@ import numpy.typing as npt
 import pandas as pd
 
 from dfgen.binding.bind import bind
-from dfgen.binding.default_features import Options, columns_of
-from dfgen.binding.frame_columns import (
-    ids_of,
-    known_problems,
-    labels_digest,
-    open_manifest,
-    plain_ids,
-    refusal,
-)
-from dfgen.binding.image_sizes import bucketed, padding_of_batches, with_sizes
-from dfgen.binding.nested import Tree, leaves
-from dfgen.binding.weights import balanced, row_weights
-from dfgen.errors import ArgumentError, ManifestError
+from dfgen.binding.default_features import Options
+from dfgen.binding.image_sizes import padding_of_batches
+from dfgen.binding.nested import Tree
+from dfgen.binding.row_ids import plain_ids
+from dfgen.errors import ArgumentError
 from dfgen.loading.batch_transforms import BatchTransform
 from dfgen.loading.limits import Limits
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.buckets import PaddingShare
 from dfgen.loading.receipts import Receipt
 from dfgen.loading.state import Identity, State, ids_digest
-from dfgen.samples.albumentations import Augmentation
-from dfgen.samples.features import Image
-from dfgen.samples.features.category import LABEL_MODES, in_order
-from dfgen.samples.reader import SampleReader
 from dfgen.samples.transforms import Transform
-from dfgen.system import one_of, whole
+from dfgen.system import whole
 from dfgen.training.layout import layout_of
 from dfgen.training.passes import Passes
 from dfgen.training.progress import Progress
@@ -154,57 +142,45 @@ class Sequence(Passes):
         **unknown: Never,
     ) -> None:
         refuse_unknown(unknown, list(inspect.signature(Sequence).parameters)[:-1])
-        one_of("label_mode", label_mode, (*LABEL_MODES, None))
-        one_of("on_error", on_error, ("raise", "skip"))
         if limits is not None and not isinstance(limits, Limits):
             raise ArgumentError(f'limits must be dfgen.Limits(memory="2GB", ...), got {limits!r}')
-        if root is not None and not isinstance(root, str | os.PathLike):
-            raise ArgumentError(f"root must be the path of a folder, got {root!r}")
         self.seed = randbits(32) if seed is None else whole("seed", seed)
         self._seed_was_drawn = seed is None
-        options = Options(
-            image=partial(Image, size=image_size, color_mode=color_mode, scale=scale),
-            label_mode=label_mode,
-            class_names=None if class_names is None else in_order(class_names),
+        bound = self._binding = bind(
+            manifest,
+            x,
+            y,
+            options=Options(image_size, color_mode, scale, label_mode, class_names),
+            id=id,
+            sample_weight=sample_weight,
+            class_weight=class_weight,
+            balance=balance,
+            bucket_by=bucket_by,
+            batch_size=batch_size,
+            transform=transform,
+            on_error=on_error,
+            root=root,
         )
-        self._columns = open_manifest(manifest, root)
-        taken = {name for name in (id, sample_weight) if isinstance(name, str)}
-        folder = os.fspath(root) if root and isinstance(manifest, pd.DataFrame) else None
-        binding = bind(self._columns, x, y, options, taken, folder)
-        self._binding, unread = with_sizes(self._columns, binding)
-        files = self._binding.files
-        column, paths = (columns_of(files.feature)[0], files.paths) if files else (None, None)
-        if isinstance(transform, Augmentation):
-            transform = transform.of(self._binding.parts)
-        ids = ids_of(self._columns, id, column, paths)
-        reader = SampleReader(ids, self._binding.parts, transform, self._binding.store)
-        problems = unread | known_problems(self._columns) if files else {}
-        if problems and on_error == "raise":
-            known = "problem" in self._columns.names
-            raise ManifestError(refusal(problems, reader, known))
-        weights = row_weights(self._columns, self._binding, sample_weight, class_weight)
-        classes, self._balance = balanced(self._columns, balance)
-        buckets, self._buckets = bucketed(self._binding, bucket_by, batch_size)
         loader = Loader(
-            reader,
+            bound.reader,
             batch_size=batch_size,
             shuffle=shuffle,
             seed=self.seed,
-            balance=classes,
-            buckets=buckets,
+            balance=bound.balance,
+            buckets=bound.buckets,
             drop_remainder=drop_remainder,
             shard=resolve_shard(shard),
-            weights=weights,
+            weights=bound.weights,
             batch_transform=batch_transform,
             on_error=on_error,
-            problems=problems,
+            problems=bound.problems,
             workers=workers,
             use_multiprocessing=use_multiprocessing,
             max_queue_size=max_queue_size,
             limits=limits,
         )
-        weighted = weights is not None or on_error == "skip" or loader.plan.shard[1] > 1
-        layout = layout_of(self._binding, weighted)
+        weighted = bound.weights is not None or on_error == "skip" or loader.plan.shard[1] > 1
+        layout = layout_of(bound, weighted)
         super().__init__(loader, Progress(loader), layout, shuffle, endless=False)
 
     def __len__(self) -> int:
@@ -238,7 +214,7 @@ class Sequence(Passes):
     @property
     def manifest(self) -> pd.DataFrame:
         """The rows, in their own order: a copy."""
-        source = self._columns.source
+        source = self._binding.columns.source
         return source.copy() if isinstance(source, pd.DataFrame) else source.to_pandas()
 
     @property
@@ -282,7 +258,7 @@ class Sequence(Passes):
         order holds; that the model took them so is for `receipt` to say.
         """
         epoch = self.epoch if epoch is None else whole("epoch", epoch)
-        return self._loader.row_order.counts(epoch, len(self._columns) - self.left_out)
+        return self._loader.row_order.counts(epoch, len(self._binding.columns) - self.left_out)
 
     def state_dict(self) -> State:
         """Return how far training has come, as a dict for JSON, under 1 kB.
@@ -318,13 +294,34 @@ class Sequence(Passes):
         return Identity(
             seed=0,
             batch_size=self.batch_size,
-            rows=len(self._columns),
+            rows=len(self._binding.columns),
             ids=ids_digest(plain_ids(self._loader.reader.ids)),
-            labels=labels_digest(self._binding[name] for name in leaves(self._binding.y)),
+            labels=self._binding.labels_digest,
             shuffle=self._shuffle,
-            balance=self._balance,
-            bucket_by=self._buckets,
+            balance=self._binding.balance_digest,
+            bucket_by=self._binding.buckets_digest,
         )
+
+    def rows(self, index: int) -> npt.NDArray[np.int64]:
+        """Return which row of `manifest` each sample of batch `index` of this epoch is.
+
+        No batch is made for it.
+
+        Example:
+            >>> seq.manifest.iloc[seq.rows(3)]  # doctest: +SKIP
+        """
+        length = len(self)
+        if not -length <= index < length:
+            raise IndexError(f"batch {index} does not exist: an epoch has {length} batches")
+        return self._loader.rows(self.epoch, index % length).copy()
+
+    def ids(self, index: int) -> list[object]:
+        """Return the id of each sample of batch `index` of this epoch.
+
+        Example:
+            >>> dict(zip(seq.ids(3), model.predict_on_batch(seq[3][0])))  # doctest: +SKIP
+        """
+        return self._loader.order.ids_at(self.rows(index))
 
     def close(self) -> None:
         """End the threads; the Sequence cannot be used any more."""
@@ -344,13 +341,13 @@ class Sequence(Passes):
         index, count = self.shard
         part = f"; part {index} of {count}" if count > 1 else ""
         part += f"; {self.left_out:,} rows left out of each epoch" if self.left_out else ""
-        if self._buckets is not None and self.padding is not None:
+        if self._binding.buckets is not None and self.padding is not None:
             saved, before = (f"{share:.1%}" for share in self.padding)
             part += f"; {saved} of the pixels padding, {before} without bucket_by"
         place, counted = self.progress.ledger.place, self.progress.ledger.counted
         under_way = place.step and place.epoch == self.epoch
         step = f", {place.step:,} of its batches {counted}" if under_way else ""
         return (
-            f"<dfgen.Sequence: {len(self._columns):,} rows, {len(self):,} batches of "
+            f"<dfgen.Sequence: {len(self._binding.columns):,} rows, {len(self):,} batches of "
             f"{self.batch_size}{part}; {arrays}; seed {self.seed}, epoch {self.epoch}{step}>"
         )

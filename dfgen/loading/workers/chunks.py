@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.errors import DfgenError, TransformError
+from dfgen.errors import DecodeError, MissingFileError
 from dfgen.loading.generators import sample_rng
 from dfgen.loading.metrics import IDLE, Stopwatch
 from dfgen.loading.order.permutation import Integers
@@ -107,10 +107,10 @@ class ChunkMaker:
                 out = {name: array[place, ...] for name, array in arrays.items()}
                 try:
                     self.reader.read(row, out, rng, stopwatch)
-                except DfgenError as error:
-                    if not self.skip or isinstance(error, TransformError):
-                        raise  # a transform that fails is a mistake in the program, not in a file
-                    blanks[place] = str(error)
+                except (DecodeError, MissingFileError) as error:
+                    if not self.skip:
+                        raise
+                    blanks[place] = str(error)  # anything else is a mistake in a program
         finally:
             stopwatch(IDLE)
         return len(chunk.rows)

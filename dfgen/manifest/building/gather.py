@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from tqdm import tqdm
 
 from dfgen.errors import ArgumentError, ManifestError, did_you_mean
-from dfgen.manifest.building.join import as_text, join, split_on
-from dfgen.manifest.building.recipe import LABELS, Recipe
+from dfgen.manifest.building.join import join, key_text, split_on
+from dfgen.manifest.building.recipe import LABEL_TABLE, Recipe
 from dfgen.manifest.schema import FACTS, Label, quote
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.label_table import read_rows, table_name
@@ -56,7 +56,7 @@ def gather_rows(recipe: Recipe) -> GatheredRows:
     wanted = _wanted(labels, recipe)
     if recipe.labels is not None:
         _refuse_facts(wanted, recipe, _name(recipe))
-    if recipe.kind == LABELS:
+    if recipe.kind == LABEL_TABLE:
         _check_names(recipe, labels.column_names)
         rows = GatheredRows(_with_paths_of_table(wanted, recipe), recipe.folder)
     else:
@@ -94,14 +94,13 @@ def _check_names(recipe: Recipe, known: list[str]) -> None:
     asked: list[tuple[str, str | None]] = [("label", name) for name in recipe.label]
     asked += [("category", name) for name in recipe.category]
     asked += [("id", recipe.id)]
-    asked += [("path_column", recipe.path_column)] * (recipe.kind == LABELS)
+    asked += [("path_column", recipe.path_column)] * (recipe.kind == LABEL_TABLE)
     asked += [("stratify", recipe.stratify), ("group", recipe.group)]
     for argument, name in asked:
         if name is not None and name not in known:
             raise ArgumentError(
-                f"{argument}={quote(name)} is not a column. Columns: "
-                f"{', '.join(known) or 'none; a pattern or a label table makes some'}."
-                f"{did_you_mean(name, known)}"
+                f"{argument}={quote(name)} is not a column.{did_you_mean(name, known)} Columns: "
+                f"{', '.join(known) or 'none; a pattern or a label table makes some'}"
             )
 
 
@@ -118,9 +117,9 @@ def _refuse_facts(table: pa.Table, recipe: Recipe, where: str) -> None:
     filled = [name for name in table.column_names if name in FACTS and name != "problem"]
     if filled and recipe.facts != "none":
         raise ManifestError(
-            f'The column "{filled[0]}" of {where} is one that dfgen fills from the files. '
+            f'the column "{filled[0]}" of {where} is one that dfgen fills from the files. '
             "Rename it, name the columns that you want with label= (--label), or let dfgen fill "
-            'none with facts="none" (--facts none).'
+            'none with facts="none" (--facts none)'
         )
 
 
@@ -133,12 +132,12 @@ def _named(recipe: Recipe) -> set[str | None]:
 def _with_paths_of_table(labels: pa.Table, recipe: Recipe) -> pa.Table:
     """Return a label table that names its files with these in the column `path`."""
     name = recipe.path_column or ""
-    paths = as_text(labels[name], name, _name(recipe))
+    paths = key_text(labels[name], name, _name(recipe))
     labels = labels.drop_columns([name])
     if "path" in labels.column_names:
         raise ManifestError(
             f"path_column={quote(name)} (--path-column), but {_name(recipe)} also has a column "
-            '"path". Rename that one, or leave it out with label= (--label).'
+            '"path". Rename that one, or leave it out with label= (--label)'
         )
     return labels.append_column("path", paths)
 
@@ -204,7 +203,7 @@ def _with_id(table: pa.Table, recipe: Recipe, fields: tuple[str, ...]) -> pa.Tab
     if "id" in table.column_names:
         raise ManifestError(
             f'id={quote(name)} (--id), but there is a column "id" as well. Rename that one, or '
-            "leave id out."
+            "leave id out"
         )
     if pa.types.is_dictionary(ids.type):
         ids = ids.cast(ids.type.value_type)

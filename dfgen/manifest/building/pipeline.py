@@ -28,7 +28,7 @@ from dfgen.system import check_writable
 ReadFacts = Callable[[pa.ChunkedArray], pa.Table]
 
 
-def build(
+def run_recipe(
     recipe: Recipe, out: str | None = None, workers: int | None = None, old: Old | None = None
 ) -> tuple[pd.DataFrame, BuildReport]:
     """Build the manifest of a recipe; return it with a report of what was left out or is amiss.
@@ -81,11 +81,11 @@ def _rows(recipe: Recipe) -> GatheredRows:
         )
     if not len(rows.table):
         raise ManifestError(
-            "The manifest would have no rows: the source or the label table is empty, or no file "
+            "the manifest would have no rows: the source or the label table is empty, or no file "
             "has a row in it. Check labels= and on=, and see with "
             + "\n".join(
                 [
-                    'unmatched="error" what does not match.',
+                    'unmatched="error" what does not match',
                     *lines_of_skipped(BuildReport(rows.skipped)),
                 ]
             )
@@ -109,7 +109,7 @@ def _read_facts(paths: pa.ChunkedArray, known: pa.Table | None, workers: int | N
         raise ArgumentError(
             f"{addresses[0]} is an address, which dfgen does not open to read headers. Give "
             'facts="none" (--facts none), or with root= (--root) the folder where the files are '
-            "mounted."
+            "mounted"
         )
     facts = refresh_facts(paths, known, workers)
     place = facts.column_names.index("format")
@@ -160,7 +160,7 @@ def _split(frame: pd.DataFrame, recipe: Recipe, kept: pd.Series | None) -> pd.Ca
     if "split" in frame:
         raise ManifestError(
             'split= (--split) was given, and the rows have a column "split" already. Leave split '
-            "out to use it, or rename it."
+            "out to use it, or rename it"
         )
     group = unit_of(recipe.arguments())
     return assign_splits(

@@ -79,7 +79,7 @@ def _files(rows: pa.Table, table: str, path_column: str | None) -> pa.Table:
         raise ManifestError(
             f"{table} has no column of paths. Columns: {', '.join(rows.column_names)}."
             f"{did_you_mean(path_column or 'path', rows.column_names)} Name it with path_column= "
-            "(--path-column)."
+            "(--path-column)"
         )
     size, time = _column(rows, SIZES), _column(rows, TIMES)
     columns = {"path": rows[path].cast(pa.string())}
@@ -89,10 +89,10 @@ def _files(rows: pa.Table, table: str, path_column: str | None) -> pa.Table:
         if time:
             columns["mtime_ns"] = _nanoseconds(rows[time])
     except pa.ArrowInvalid as error:
-        raise ManifestError(f"{table}: sizes or times are something else: {error}.") from None
+        raise ManifestError(f"{table}: sizes or times are something else: {error}") from None
     files = pa.table(columns)
     if files["path"].null_count:
-        raise ManifestError(f"{table}: {files['path'].null_count} rows have no {path}.")
+        raise ManifestError(f"{table}: {files['path'].null_count} rows have no {path}")
     numbered = pa.table({"id": pa.array(range(len(files))), "path": files["path"]})
     relative = pc.invert(pc.or_(pc.starts_with(files["path"], "/"), is_url(files["path"])))
     check_stored_paths(numbered.filter(relative), "the root", table)

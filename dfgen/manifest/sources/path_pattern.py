@@ -11,7 +11,7 @@ from dfgen.errors import ArgumentError, ManifestError
 from dfgen.manifest.schema import FACTS, quote
 
 _RESERVED = ("path", *FACTS)
-_HELP = "Example: {kind}/{shard}/{id:int}.jpg. Doubled braces stand for braces in a name."
+_HELP = "Example: {kind}/{shard}/{id:int}.jpg. Doubled braces stand for braces in a name"
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Pattern:
         except pa.ArrowInvalid as error:
             raise ManifestError(
                 f"{{{name}:int}} of the pattern {quote(self.text)} met something that is no 64-bit "
-                f"whole number: {error}. Write {{{name}}} to keep it as text."
+                f"whole number: {error}. Write {{{name}}} to keep it as text"
             ) from None
 
 

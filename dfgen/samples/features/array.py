@@ -5,51 +5,18 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import pyarrow as pa
 
-from dfgen.errors import ArgumentError, DecodeError
-from dfgen.samples.features.base import Spec, Values, Watch, unwatched
-from dfgen.samples.features.by_hand import naming_path
-from dfgen.samples.features.category import cast, number_dtype
-from dfgen.samples.storage.files import Files
+from dfgen.errors import ArgumentError
+from dfgen.samples.features.arguments import checked_shape, number_dtype
+from dfgen.samples.features.base import ColumnSource, Feature, Spec, Values, Watch
+from dfgen.samples.features.casting import fill
 from dfgen.samples.storage.npy import decode_array
-
-Place = str | Mapping[str, Any]
-"""A path; or the `path` of an array file and the `index` of a row in it."""
-
-
-def checked_shape(shape: object) -> tuple[int, ...]:
-    """Return the shape of an array as plain numbers, or refuse what is none."""
-    if not isinstance(shape, tuple | list) or not all(
-        isinstance(size, int | np.integer) and size > 0 for size in shape
-    ):
-        raise ArgumentError(f"shape must be a tuple of positive integers, got {shape!r}")
-    return tuple(int(size) for size in shape)
-
-
-def fill(what: str, array: Values, out: Values) -> None:
-    """Fill `out` with an array of its shape and of a dtype that it can hold.
-
-    Args:
-        what: the array is, for messages.
-        array: of numbers.
-        out: is filled.
-
-    Raises:
-        DecodeError: another shape, or numbers that `out` cannot hold.
-    """
-    if array.shape != out.shape:
-        raise DecodeError(f"{what} has shape {array.shape}, expected {out.shape}")
-    whole = array.dtype.kind in "iu" and out.dtype.kind in "iu"  # whose range `cast` looks at
-    if not whole and not np.can_cast(array.dtype, out.dtype, "same_kind"):
-        raise DecodeError(f"{what} is {array.dtype}, which {out.dtype} cannot hold")
-    try:
-        out[...] = cast(array, out.dtype)
-    except OverflowError as error:
-        raise DecodeError(f"{what} {error}") from None
+from dfgen.samples.storage.store import Store
 
 
 @dataclass(frozen=True)
-class Array:
+class Array(Feature):
     """Numbers of the .npy files that a column names, or of rows of large array files.
 
     Use `index` where one file holds many samples, .npy or HDF5: .npy files are memory-mapped, and
@@ -80,6 +47,7 @@ class Array:
     index: str | None = None
     dataset: str | None = None
     kind: ClassVar[str] = "array"
+    of_files: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.dataset is not None and self.index is None:
@@ -95,29 +63,41 @@ class Array:
         """What the model gets."""
         return Spec(self.shape, np.dtype(self.dtype))
 
-    sample_spec = made_spec = spec
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of its columns."""
+        return (self.column,) if self.index is None else (self.column, self.index)
 
-    def read(self, place: Place, out: Values, store: Files, watch: Watch = unwatched) -> None:
+    def loss_axes(self, spec: Spec) -> int:
+        """Return the axes of its loss: whole numbers may each be a class, with a loss of its own.
+
+        Where they are not, Keras drops an axis of weights that is one too many.
+        """
+        return len(spec.shape) if spec.dtype.kind in "iu" else super().loss_axes(spec)
+
+    def bind(self, columns: ColumnSource) -> pa.Array:
+        """Return the paths, or structs of the `path` of an array file and the `index` in it."""
+        paths = columns.paths(self.column)
+        if self.index is None:
+            return paths
+        rows = columns.whole_numbers(self.index)
+        return pa.StructArray.from_arrays([paths, rows], ["path", "index"])
+
+    def read(
+        self,
+        value: str | Mapping[str, Any],
+        out: Values,
+        store: Store,
+        watch: Watch,
+        given: None,
+    ) -> None:
         """Fill `out` with the numbers of one file, or of one row of it."""
         watch("read")
-        if isinstance(place, str):
-            data = store.read(place)
+        if isinstance(value, str):
+            data = store.read(value)
             watch("decode", len(data))
             array = decode_array(data)
         else:
-            array = store.row(place["path"], place["index"], self.dataset)
+            array = store.row(value["path"], value["index"], self.dataset)
             watch("decode", array.nbytes)
         fill("the array", array, out)
-
-    def finish(self, sample: Values, out: Values) -> None:
-        """Copy a sample into `out`."""
-        out[...] = sample
-
-    def __call__(self, row: Mapping[str, Any]) -> Values:
-        """Return the array of one row, a mapping or a pandas Series."""
-        out = np.empty(self.spec.shape, self.spec.dtype)
-        with naming_path(row, self.column) as path:
-            index = None if self.index is None else int(row[self.index])
-            place: Place = path if index is None else {"path": path, "index": index}
-            self.read(place, out, Files())
-        return out

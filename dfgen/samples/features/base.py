@@ -1,15 +1,25 @@
-"""What all features share: the shape and dtype of an array, and who is told of the stages."""
+"""The protocol of features: what one answers, so that nothing else need know which it is.
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import Any
+A feature is a frozen dataclass in a file of its own, which derives from `Feature`, or from
+`Encoded` where the table alone tells its arrays. For files of some kind that is little more than
+`of_files = True`, a `kind`, the `spec` of the array, and `read`, which fills it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from dfgen.errors import ArgumentError
+from dfgen.samples.features.arguments import column_names, described
+from dfgen.samples.features.one_row import OneRow, store_of_row
+from dfgen.samples.storage.store import Store
 
 Values = npt.NDArray[Any]
+Indices = npt.NDArray[np.int64]
 
 Watch = Callable[..., None]
 """Is told each stage as it begins, `watch("decode", bytes_read)`, so that time can be measured."""
@@ -34,26 +44,252 @@ class Spec:
     blank: Any = 0
 
 
-def described(feature: Any) -> str:
-    """Return a feature as it would be written: without what is the default."""
-    given = [
-        f"{field.name}={getattr(feature, field.name)!r}"
-        for field in fields(feature)
-        if getattr(feature, field.name) != field.default
-    ]
-    return f"{type(feature).__name__}({', '.join(given)})"
+class ColumnSource(Protocol):
+    """What a feature asks for when it is bound."""
+
+    def __getitem__(self, name: str) -> pa.Array:
+        """Return a column."""
+
+    def paths(self, name: str) -> pa.Array:
+        """Return a column of paths of files, none missing, relative ones with their root."""
+
+    def whole_numbers(self, name: str) -> pa.Array:
+        """Return a column of indices, none missing."""
 
 
-def column_names(given: object) -> tuple[str, ...]:
-    """Return the names of one or several columns, or refuse what is none."""
-    names = (given,) if isinstance(given, str) else given
-    if (
-        not isinstance(names, tuple | list)
-        or not names
-        or not all(isinstance(name, str) for name in names)
-        or len(set(names)) < len(names)
-    ):
+class Feature:
+    """How columns of a row become one array of the batch, or several.
+
+    Where a feature has several arrays, its specs, what `read` fills and what `finish` gets are
+    tuples, in the order of `arrays`; else they are the thing itself.
+    """
+
+    kind: ClassVar[str]
+    """What its array is called where x and y give it no name."""
+
+    by_row: ClassVar[bool] = True
+    """Whether rows are read one by one."""
+
+    of_files: ClassVar[bool] = False
+    """Whether its first column names files."""
+
+    column: Any
+    """The name of its column."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of its columns."""
+        return column_names(self.column)
+
+    @property
+    def functions(self) -> dict[str, object]:
+        """The user's own functions by what they are called."""
+        return {}
+
+    # What it makes
+
+    def arrays(self, name: str) -> Any:
+        """Return the name of its array, or of several by their keys, as the model gets them."""
+        return name
+
+    @property
+    def spec(self) -> Any:
+        """What the model gets, and what `read` fills where nothing comes in between."""
+        raise NotImplementedError
+
+    @property
+    def sample_spec(self) -> Any:
+        """What a transform gets."""
+        return self.spec
+
+    @property
+    def made_spec(self) -> Any:
+        """What a transform gives back, and what is made where there is none."""
+        return self.spec
+
+    def specs(self, values: Any) -> tuple[Spec, ...]:
+        """Return what the model gets, of each of its arrays.
+
+        Args:
+            values: what `bind` has returned.
+        """
+        return each(self.spec)
+
+    has_channels: ClassVar[bool] = False
+    """Whether (height, width, channels) follow `keras.config.image_data_format()`."""
+
+    def loss_axes(self, spec: Spec) -> int:
+        """Return the axes of its loss beside that of the batch: those of the target less one."""
+        return max(0, len(spec.shape) - 1)
+
+    # Classes
+
+    class_names: Any = None
+    """The classes in the order of their numbers, where it has any."""
+
+    label_column: str | None = None
+    """The column whose values are classes, or lists of them."""
+
+    def unnamed(self, column: pa.Array) -> pa.Array | None:
+        """Return the labels in `label_column` that need names, None where they need none."""
+        return column
+
+    def with_class_names(self, class_names: Sequence[object]) -> Self:
+        """Return it with the classes in the order of their numbers."""
+        return replace(self, class_names=tuple(class_names))  # type: ignore[type-var]
+
+    # From the table to a row
+
+    def bind(self, columns: ColumnSource) -> Any:
+        """Return what every row holds for it, of which `at` returns one."""
+        found = [
+            columns.paths(name) if self.of_files and not place else columns[name]
+            for place, name in enumerate(self.columns)
+        ]
+        return alone(found) if len(found) == 1 else pa.StructArray.from_arrays(found, self.columns)
+
+    def at(self, values: Any, row: int) -> Any:
+        """Return what one row holds for it: of several columns a dict."""
+        return values[row].as_py()
+
+    def paths(self, values: Any) -> pa.Array | None:
+        """Return the paths among what `bind` has returned, None where there are none."""
+        if not self.of_files:
+            return None
+        return values if len(self.columns) == 1 else values.field(0)
+
+    # Chance, and what lies on an image
+
+    is_random: Any = False
+    """Whether chance has a part in it; then `read` is told what it drew."""
+
+    def draw(self, rng: np.random.Generator) -> Any:
+        """Return what chance decides for one sample."""
+        return None
+
+    has_geometry: ClassVar[bool] = False
+    """Whether others can follow it: `read` then returns its Geometry."""
+
+    follows: ClassVar[bool] = False
+    """Whether it lies on an image; then `read` is told the Geometry of that."""
+
+    like: Any = None
+    """Which image it follows: the name of its array, or of its column; once bound, the feature."""
+
+    def following(self, image: "Feature") -> Self:
+        """Return it with the image that it follows."""
+        return replace(self, like=image)  # type: ignore[type-var]
+
+    @property
+    def image(self) -> Any:
+        """The image that it follows, which a Sequence has put into its `like`."""
+        if getattr(self.like, "has_geometry", False):
+            return self.like
         raise ArgumentError(
-            f"expected the name of a column, or a list of different names, got {given!r}"
+            f"{type(self).__name__}({self.column!r}) by itself does not know its image: write "
+            "like=dfgen.Image(...)"
         )
-    return tuple(names)
+
+    # Padding
+
+    keeps_sizes: Any = False
+    """Whether every row keeps its own height and width, which the batch is padded to."""
+
+    fill_value: Any = None
+    """What stands beside an image that keeps its size; None: its array is not of that size."""
+
+    extra: Any = None
+    """What tells the image from its padding, in the array behind that of the image: `"sizes"` or
+    `"padding_mask"`."""
+
+    # One row
+
+    def read(self, value: Any, out: Any, store: Store, watch: Watch, given: Any) -> Any:
+        """Fill its array with what one row holds; return what is told those that follow it.
+
+        Args:
+            value: of the row, as `at` returns it: the path of a file.
+            out: the array of a sample, or its part of the batch. A length that is None in its
+                spec is that of the batch.
+            store: reads files.
+            watch: is told each stage as it begins: `"read"`, `"decode"`, `"resize"`, `"transform"`.
+            given: what it drew, or the Geometry that it follows; None where it does neither.
+
+        Raises:
+            DecodeError: what one row holds is broken.
+            MissingFileError: a file is not there.
+        """
+        raise NotImplementedError
+
+    def seen(self, sample: Any) -> Any:
+        """Return what a transform gets of what `read` has filled."""
+        return sample
+
+    def finish(self, sample: Any, out: Any) -> None:
+        """Bring a sample, after its transform, into the form that the batch has.
+
+        Raises:
+            TransformError: the transform has made something else of it.
+        """
+        for one, into in zip(each(sample), each(out), strict=True):
+            into[...] = one
+
+    def __call__(self, row: Mapping[str, Any]) -> Any:
+        """Return the array of one row, a mapping or a pandas Series."""
+        arrays = tuple(np.empty(spec.shape, spec.dtype) for spec in each(self.spec))
+        values = self.bind(OneRow(row))
+        with store_of_row(row, self.columns[0], self.of_files) as store:
+            self.read(self.at(values, 0), alone(arrays), store, unwatched, None)
+        names = self.arrays(self.kind)
+        return alone(arrays) if isinstance(names, str) else dict(zip(names, arrays, strict=True))
+
+    def __repr__(self) -> str:
+        return described(self)
+
+
+class Encoded(Feature):
+    """A feature that the table alone tells: a column is encoded once, a batch is a `gather`."""
+
+    by_row: ClassVar[bool] = False
+    blank: ClassVar[Any] = 0
+
+    def encode(self, *values: pa.Array) -> Any:
+        """Return whole columns in a compact form.
+
+        Raises:
+            ManifestError: something that it cannot hold; with the row.
+        """
+        raise NotImplementedError
+
+    def gather(self, values: Any, rows: Indices) -> Values:
+        """Return the arrays of some rows from the encoded values."""
+        found: Values = values[rows]
+        return found
+
+    def bind(self, columns: ColumnSource) -> Any:
+        """Return the columns encoded."""
+        return self.encode(*(columns[name] for name in self.columns))
+
+    def specs(self, values: Any) -> tuple[Spec, ...]:
+        """Return what the model gets, which the encoded values tell."""
+        example = self.gather(values, np.arange(0))
+        return (Spec(example.shape[1:], example.dtype, self.blank),)
+
+    def __call__(self, row: Mapping[str, Any]) -> Values:
+        """Return the array of one row, a mapping or a pandas Series."""
+        if self.label_column is not None and self.class_names is None:
+            raise ArgumentError(
+                "one row does not tell the classes: write "
+                f"{type(self).__name__}({self.column!r}, class_names=...)"
+            )
+        return self.gather(self.bind(OneRow(row)), np.arange(1))[0, ...]
+
+
+def each(given: Any) -> tuple[Any, ...]:
+    """Return what a feature says of its one array, or of several, as a tuple."""
+    return given if isinstance(given, tuple) else (given,)
+
+
+def alone(several: Any) -> Any:
+    """Return what is in a tuple or list of one; several as they are."""
+    return several[0] if len(several) == 1 else several

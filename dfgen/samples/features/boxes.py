@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -10,16 +10,30 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, TransformError
-from dfgen.samples.arrow_types import Offsets, offsets, place_of, quadruples
-from dfgen.samples.features.base import Spec, Values, described
-from dfgen.samples.features.by_hand import naming_path
+from dfgen.samples.arrow_types import (
+    Offsets,
+    are_numbers,
+    flattened,
+    offsets,
+    place_of,
+    quadruples,
+)
+from dfgen.samples.features.base import (
+    ColumnSource,
+    Feature,
+    Spec,
+    Values,
+    Watch,
+    unwatched,
+)
 from dfgen.samples.features.category import Category
-from dfgen.samples.features.following import geometry_by_hand, image_of
 from dfgen.samples.features.image import Image
+from dfgen.samples.features.one_row import OneRow, store_of_row
 from dfgen.samples.pixels.geometry import Geometry, move
+from dfgen.samples.storage.store import Store
 from dfgen.system import one_of
 
-FORMATS = ("xyxy", "xywh", "rel_xyxy")
+BOX_FORMATS = ("xyxy", "xywh", "rel_xyxy")
 
 PADDING = -1
 """What stands for no box, in coordinates and labels, as in KerasHub."""
@@ -48,8 +62,8 @@ class BoxRows:
         return self.boxes[part], self.labels[part]
 
 
-@dataclass(frozen=True)
-class Boxes:
+@dataclass(frozen=True, repr=False)
+class Boxes(Feature):
     """What is where on an image, from columns that hold a list in each row.
 
     A batch holds `{"boxes": float32 (batch, max_boxes, 4), "labels": int32 (batch, max_boxes)}`,
@@ -88,32 +102,72 @@ class Boxes:
     max_boxes: int = 100
     class_names: tuple[object, ...] | None = None
     kind: ClassVar[str] = "boxes"
+    follows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        one_of("format", self.format, FORMATS)
-        one_of("source_format", self.source_format, FORMATS)
+        one_of("format", self.format, BOX_FORMATS)
+        one_of("source_format", self.source_format, BOX_FORMATS)
         if not isinstance(self.max_boxes, int | np.integer) or self.max_boxes < 1:
             raise ArgumentError(f"max_boxes must be a number of boxes, got {self.max_boxes!r}")
         if self.class_names is not None:
             names = Category(self.labels, class_names=self.class_names).class_names
             object.__setattr__(self, "class_names", names)
 
-    def __repr__(self) -> str:
-        return described(self)
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of its columns."""
+        return self.column, self.labels
 
     @property
-    def sample_specs(self) -> tuple[Spec, Spec]:
-        """What a transform gets and gives back: any number of boxes, and of labels."""
+    def label_column(self) -> str:  # type: ignore[override]
+        """The column whose lists hold classes."""
+        return self.labels
+
+    def unnamed(self, column: pa.Array) -> pa.Array | None:
+        """Return the labels, None where they are numbers, which may stay as they are."""
+        labels = flattened(column)
+        return labels if len(labels) and not are_numbers(labels.type) else None
+
+    def arrays(self, name: str) -> dict[str, str]:
+        """Return the names of boxes and labels."""
+        return {"boxes": name, "labels": labels_of(name)}
+
+    @property
+    def sample_spec(self) -> tuple[Spec, Spec]:
+        """What a transform gets: any number of boxes, and of labels."""
         return Spec((None, 4), np.dtype(np.float32)), Spec((None,), np.dtype(np.int32))
 
+    made_spec = sample_spec
+
     @property
-    def specs(self) -> tuple[Spec, Spec]:
+    def spec(self) -> tuple[Spec, Spec]:
         """What the model gets: boxes and labels."""
-        boxes, labels = self.sample_specs
+        boxes, labels = self.sample_spec
         return (
             Spec((self.max_boxes, 4), boxes.dtype, PADDING),
             Spec((self.max_boxes,), labels.dtype, PADDING),
         )
+
+    def loss_axes(self, spec: Spec) -> int:
+        """Return the axes of its loss: one for each box."""
+        return 1
+
+    def following(self, image: Feature) -> Self:
+        """Return it with the image that it lies on."""
+        if self.format == "rel_xyxy" and image.keeps_sizes:
+            raise ArgumentError(
+                f"{self!r}: with size=None the size that boxes would be relative to differs by "
+                'batch. Take format="xyxy", or give the image a size'
+            )
+        return super().following(image)
+
+    def bind(self, columns: ColumnSource) -> BoxRows:
+        """Return the boxes of every row."""
+        return self.encode(*(columns[name] for name in self.columns))
+
+    def at(self, values: BoxRows, row: int) -> tuple[Values, Values]:
+        """Return the boxes and the labels of one row."""
+        return values.row(row)
 
     def encode(self, boxes: pa.Array, labels: pa.Array) -> BoxRows:
         """Return the boxes of every row.
@@ -187,9 +241,19 @@ class Boxes:
         numbers = labels.to_numpy(zero_copy_only=False).astype(np.int32)
         return numbers
 
-    def sample(self, values: BoxRows, row: int, geometry: Geometry) -> tuple[Values, Values]:
-        """Return what a transform gets: boxes in `format` and labels of one row."""
-        boxes, labels = values.row(row)
+    def read(
+        self,
+        value: tuple[Values, Values],
+        out: tuple[Values, Values],
+        store: Store,
+        watch: Watch,
+        given: Geometry,
+    ) -> None:
+        """Fill `out` with boxes in `format` and labels of one row, by the geometry of its image."""
+        self.finish(self._moved(*value, given), out)
+
+    def _moved(self, boxes: Values, labels: Values, geometry: Geometry) -> tuple[Values, Values]:
+        """Return those boxes that are left, where they stand in the image's array."""
         height, width = geometry.image
         if self.source_format == "rel_xyxy":
             boxes = boxes * np.array([width, height] * 2, np.float32)
@@ -208,8 +272,19 @@ class Boxes:
             moved /= np.array([geometry.size[1], geometry.size[0]] * 2, np.float32)
         return moved, labels[left]
 
-    def check_transformed(self, boxes: Values, labels: Values) -> None:
-        """Refuse what a transform has made of boxes."""
+    def seen(self, sample: tuple[Values, Values]) -> tuple[Values, Values]:
+        """Return what a transform gets: the boxes that there are."""
+        boxes, labels = sample
+        count = int((labels != PADDING).sum())
+        return boxes[:count], labels[:count]
+
+    def finish(self, sample: tuple[Values, Values], out: tuple[Values, Values]) -> None:
+        """Fill the arrays of the batch with a sample's boxes and labels, the rest with -1.
+
+        Raises:
+            TransformError: the transform has made too many boxes, or other labels than those.
+        """
+        boxes, labels = sample
         if len(boxes) != len(labels):
             raise TransformError(
                 f"the transform returned {len(boxes):,} boxes, but {len(labels):,} labels for them"
@@ -218,12 +293,9 @@ class Boxes:
             raise TransformError(
                 f"the transform returned {len(boxes):,} boxes, more than max_boxes={self.max_boxes}"
             )
-
-    def finish(self, boxes: Values, labels: Values, out: tuple[Values, Values]) -> None:
-        """Fill the arrays of the batch with a sample's boxes and labels, the rest with -1."""
-        for given, into in zip((boxes, labels), out, strict=True):
-            into[: len(given)] = given
-            into[len(given) :] = PADDING
+        for one, into in zip(sample, out, strict=True):
+            into[: len(one)] = one
+            into[len(one) :] = PADDING
 
     def __call__(
         self, row: Mapping[str, Any], rng: np.random.Generator | None = None
@@ -234,11 +306,15 @@ class Boxes:
             row: of the manifest.
             rng: what its image gets; None for no chance.
         """
-        image = image_of(self)
-        lists = (pa.array([list(row[name])]) for name in (self.column, self.labels))
-        values = self.encode(*lists)
-        geometry = geometry_by_hand(image, row, rng)
-        out = tuple(np.empty(spec.shape, spec.dtype) for spec in self.specs)
-        with naming_path(row, image.column):
-            self.finish(*self.sample(values, 0, geometry), (out[0], out[1]))
+        image = self.image
+        values = self.bind(OneRow(row))
+        geometry = image.geometry(row, rng)
+        out = tuple(np.empty(spec.shape, spec.dtype) for spec in self.spec)
+        with store_of_row(row, image.column) as store:
+            self.read(values.row(0), (out[0], out[1]), store, unwatched, geometry)
         return {"boxes": out[0], "labels": out[1]}
+
+
+def labels_of(boxes: str) -> str:
+    """Return the name of the array of labels that goes with an array of boxes."""
+    return "labels" if boxes == "boxes" else f"{boxes}_labels"

@@ -8,14 +8,14 @@ import numpy as np
 import pyarrow as pa
 
 from dfgen.errors import ArgumentError, DecodeError
-from dfgen.samples.features.array import checked_shape, fill
-from dfgen.samples.features.base import Spec, Values, Watch, column_names, unwatched
-from dfgen.samples.features.category import number_dtype
-from dfgen.samples.storage.files import Files
+from dfgen.samples.features.arguments import checked_shape, column_names, number_dtype
+from dfgen.samples.features.base import ColumnSource, Feature, Spec, Values, Watch
+from dfgen.samples.features.casting import fill
+from dfgen.samples.storage.store import Store
 
 
 @dataclass(frozen=True)
-class Column:
+class Column(Feature):
     """What a function of your own makes of a row's columns, for all that has no feature yet.
 
     The function runs in the workers, once a row and epoch, and is told the row's values in the
@@ -66,10 +66,26 @@ class Column:
         """What the model gets."""
         return Spec(self.shape, np.dtype(self.dtype))
 
-    sample_spec = made_spec = spec
+    @property
+    def functions(self) -> dict[str, object]:
+        """The user's own function."""
+        return {f"fn of Column({self.names!r})": self.fn}
+
+    def loss_axes(self, spec: Spec) -> int:
+        """Return the axes of its loss: whole numbers may each be a class, as those of `Array`."""
+        return len(spec.shape) if spec.dtype.kind in "iu" else super().loss_axes(spec)
+
+    def bind(self, columns: ColumnSource) -> pa.Array:
+        """Return structs of the columns."""
+        return pa.StructArray.from_arrays([columns[name] for name in self.columns], self.columns)
 
     def read(
-        self, values: Mapping[str, Any], out: Values, store: Files, watch: Watch = unwatched
+        self,
+        value: Mapping[str, Any],
+        out: Values,
+        store: Store,
+        watch: Watch,
+        given: None,
     ) -> None:
         """Fill `out` with what the function returns for a row's values.
 
@@ -80,21 +96,9 @@ class Column:
         name = getattr(self.fn, "__qualname__", repr(self.fn))
         what = f"Column({self.names!r}): {name}"
         try:
-            array = np.asarray(self.fn(*values.values()))
+            array = np.asarray(self.fn(*value.values()))
         except MemoryError:
             raise
         except Exception as error:
             raise DecodeError(f"{what} raised {type(error).__name__}: {error}") from error
         fill(f"{what} returned an array that", array, out)
-
-    def finish(self, sample: Values, out: Values) -> None:
-        """Copy a sample into `out`."""
-        out[...] = sample
-
-    def __call__(self, row: Mapping[str, Any]) -> Values:
-        """Return the array of one row, a mapping or a pandas Series."""
-        out = np.empty(self.shape, self.dtype)
-        arrays = (pa.array([row[name]], from_pandas=True) for name in self.columns)
-        values = dict(zip(self.columns, (array[0].as_py() for array in arrays), strict=True))
-        self.read(values, out, Files())
-        return out

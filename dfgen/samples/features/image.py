@@ -1,33 +1,41 @@
 """Image: pixels of image files."""
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError
-from dfgen.samples.features.base import Spec, Values, Watch, described, unwatched
-from dfgen.samples.features.by_hand import naming_path
+from dfgen.samples.features.base import Feature, Spec, Values, Watch, unwatched
+from dfgen.samples.features.one_row import store_of_row
 from dfgen.samples.pixels.decoding import decode_reduced
 from dfgen.samples.pixels.formats import CHANNELS, read_header
-from dfgen.samples.pixels.geometry import RESIZE, STILL, Draw, Geometry, Size, place
+from dfgen.samples.pixels.geometry import (
+    RESIZE,
+    STILL,
+    Draw,
+    Geometry,
+    Size,
+    before_resizing,
+    place,
+    uncropped,
+)
 from dfgen.samples.pixels.resizing import INTERPOLATIONS, reduction, resize
-from dfgen.samples.storage.files import Files
+from dfgen.samples.pixels.scaling import checked_scale, rescale
+from dfgen.samples.storage.store import Store
 from dfgen.system import one_of
 
-SCALE = {"0..1": (1 / 255, 0.0), "-1..1": (1 / 127.5, -1.0)}
-"""Names of the factor that pixels are multiplied by, and of what is added then."""
-
-DTYPES = ("uint8", "float16", "float32")
+PIXEL_DTYPES = ("uint8", "float16", "float32")
 
 EXTRA = ("sizes", "padding_mask")
 
 _OF_RESIZING = ("resize", "load_size", "crop", "interpolation", "antialias")
 
 
-@dataclass(frozen=True)
-class Image:
+@dataclass(frozen=True, repr=False)
+class Image(Feature):
     """Pixels of the image files that a column names.
 
     Use it instead of a bare column name to choose the geometry, or for a second image of a row.
@@ -84,6 +92,10 @@ class Image:
     dtype: str | None = None
     extra: str | None = None
     kind: ClassVar[str] = "image"
+    of_files: ClassVar[bool] = True
+    has_channels: ClassVar[bool] = True
+    has_geometry: ClassVar[bool] = True
+    fill_value = 0
 
     def __post_init__(self) -> None:
         one_of("resize", self.resize, RESIZE)
@@ -91,11 +103,11 @@ class Image:
         one_of("crop", self.crop, (None, "center", "random"))
         one_of("flip", self.flip, (None, "horizontal"))
         one_of("interpolation", self.interpolation, INTERPOLATIONS)
-        one_of("dtype", self.dtype, (None, *DTYPES))
+        one_of("dtype", self.dtype, (None, *PIXEL_DTYPES))
         one_of("extra", self.extra, (None, *EXTRA))
         if self.size is not None:
             object.__setattr__(self, "size", _size("size", self.size))
-        object.__setattr__(self, "scale", _scale(self.scale))
+        object.__setattr__(self, "scale", checked_scale(self.scale))
         if self.load_size is not None:
             object.__setattr__(self, "load_size", _size("load_size", self.load_size))
         self._check_use()
@@ -133,9 +145,6 @@ class Image:
                     f"{name}={getattr(self, name)!r}: leave it out, or give a size"
                 )
 
-    def __repr__(self) -> str:
-        return described(self)
-
     @property
     def sample_spec(self) -> Spec:
         """What a transform gets: 8-bit pixels, before `scale`."""
@@ -154,12 +163,22 @@ class Image:
         default = "uint8" if self.scale is None else "float32"
         return Spec(self.made_spec.shape, np.dtype(self.dtype or default))
 
+    def arrays(self, name: str) -> Any:
+        """Return the name of the images, with `extra` that of what tells them from padding too."""
+        return name if self.extra is None else {"images": name, self.extra: f"{name}_{self.extra}"}
+
+    def specs(self, values: object) -> tuple[Spec, ...]:
+        """Return what the model gets, by `extra` too."""
+        telling = {
+            "sizes": Spec((2,), np.dtype(np.int32)),
+            "padding_mask": Spec((None, None, 1), np.dtype(np.bool_)),
+        }
+        return (self.spec,) if self.extra is None else (self.spec, telling[self.extra])
+
     @property
-    def extra_spec(self) -> Spec:
-        """What the model gets by `extra`."""
-        if self.extra == "sizes":
-            return Spec((2,), np.dtype(np.int32))
-        return Spec((None, None, 1), np.dtype(np.bool_))
+    def keeps_sizes(self) -> bool:
+        """Whether every image keeps its own size."""
+        return self.size is None
 
     @property
     def is_random(self) -> bool:
@@ -176,25 +195,27 @@ class Image:
         """Return the geometry of an upright image of a size, into an array of `size`."""
         return place(image, size, self.load_size or size, self.resize, draw)
 
+    def geometry(self, row: Mapping[str, Any], rng: np.random.Generator | None) -> Geometry:
+        """Return the geometry of the image of one row; nothing is decoded."""
+        with store_of_row(row, self.column):
+            size = read_header(os.fspath(row[self.column])).size
+        return self.place(size, self.size or size, STILL if rng is None else self.draw(rng))
+
     def read(
         self,
-        path: str,
+        value: str,
         out: Values,
-        store: Files,
+        store: Store,
         watch: Watch = unwatched,
-        draw: Draw = STILL,
+        given: Draw | None = None,
     ) -> Geometry:
-        """Fill `out` (`sample_spec` or `made_spec`) with the pixels of one file."""
-        watch("read")
-        data = store.read(path)
-        watch("decode", len(data))
-        size = out.shape[:2]
-        pixels, image, reduced = decode_reduced(
-            data,
-            self.color_mode,
-            lambda image: reduction(
-                self.place(image, size, draw), self.interpolation, self.antialias
-            ),
+        """Fill `out` (`sample_spec` or `made_spec`) with the pixels of one file, in one pass.
+
+        It is `load` and then `crop_and_flip`, but pixels that are not wanted are not made.
+        """
+        size, draw = out.shape[:2], STILL if given is None else given
+        pixels, image, reduced = self._decode(
+            value, store, watch, lambda image: self.place(image, size, draw)
         )
         if self.size is None and image != size:
             raise DecodeError(
@@ -202,25 +223,61 @@ class Image:
                 f"facts say {size[0]} x {size[1]}: was it changed since? Build the manifest anew, "
                 "or leave out its columns width, height and orientation"
             )
+        geometry = self.place(image, size, draw)
         watch("resize")
-        geometry = place(image, size, self.load_size or size, self.resize, draw)
         resize(pixels, geometry, out, self.interpolation, self.antialias, reduced=reduced)
         return geometry
 
+    def load(self, path: str, store: Store, watch: Watch = unwatched) -> tuple[Values, Size]:
+        """Return what chance has no part in: the pixels of one file, resized but not cropped.
+
+        Args:
+            path: of the file.
+            store: reads files.
+            watch: is told each stage as it begins.
+
+        Returns:
+            The pixels, and (height, width) of the upright image that they are made of.
+        """
+        pixels, image, reduced = self._decode(path, store, watch, self._whole)
+        watch("resize")
+        geometry = self._whole(image)
+        out = np.empty((*geometry.size, pixels.shape[2]), pixels.dtype)
+        resize(pixels, geometry, out, self.interpolation, self.antialias, reduced=reduced)
+        return out, image
+
+    def crop_and_flip(
+        self, pixels: Values, image: Size, out: Values, draw: Draw = STILL
+    ) -> Geometry:
+        """Fill `out`, as `read` does, with what `load` has returned; nothing is scaled any more.
+
+        The crop is whole pixels of the resized image, that of `read` whole pixels of the file: the
+        two are the same where nothing is cropped, or what is cropped was not made smaller.
+        """
+        cropped = self.place(pixels.shape[:2], out.shape[:2], draw)
+        resize(pixels, cropped, out, self.interpolation, self.antialias)
+        return before_resizing(cropped, image)
+
+    def _whole(self, image: Size) -> Geometry:
+        """Return the geometry of an image that is resized, but not cropped."""
+        size = uncropped(image, self.load_size or self.size or image, self.resize)
+        return place(image, size, size, "stretch")
+
+    def _decode(
+        self, path: str, store: Store, watch: Watch, geometry: Callable[[Size], Geometry]
+    ) -> tuple[Values, Size, int]:
+        watch("read")
+        data = store.read(path)
+        watch("decode", len(data))
+        return decode_reduced(
+            data,
+            self.color_mode,
+            lambda image: reduction(geometry(image), self.interpolation, self.antialias),
+        )
+
     def finish(self, sample: Values, out: Values) -> None:
         """Scale a sample (`made_spec`) into `out` (`spec`)."""
-        if self.scale is None:
-            out[...] = sample
-        elif self.scale == "standardize":
-            pixels = sample.astype(np.float32)
-            deviation = max(float(pixels.std()), 1 / np.sqrt(pixels.size))
-            np.divide(pixels - pixels.mean(), np.float32(deviation), out=out, casting="same_kind")
-        else:
-            factor, offset = SCALE[self.scale] if isinstance(self.scale, str) else self.scale
-            scaled = out if out.dtype == np.float32 else np.empty(out.shape, np.float32)
-            np.multiply(sample, np.float32(factor), out=scaled)
-            if offset or scaled is not out:
-                np.add(scaled, np.float32(offset), out=out, casting="same_kind")
+        rescale(sample, self.scale, out)
 
     def __call__(self, row: Mapping[str, Any], rng: np.random.Generator | None = None) -> Values:
         """Return the array of one row, a mapping or a pandas Series.
@@ -230,10 +287,11 @@ class Image:
             rng: for a random crop and flip; None crops the centre and does not flip.
         """
         draw = STILL if rng is None else self.draw(rng)
-        with naming_path(row, self.column) as path:
+        with store_of_row(row, self.column) as store:
+            path = os.fspath(row[self.column])
             size = read_header(path).size if self.size is None else self.size
             sample = np.empty((*size, self.made_spec.shape[2]), self.made_spec.dtype)
-            self.read(path, sample, Files(), draw=draw)
+            self.read(path, sample, store, given=draw)
         out = np.empty(sample.shape, self.spec.dtype)
         self.finish(sample, out)
         return out
@@ -245,17 +303,3 @@ def _size(name: str, given: object) -> Size:
     if not (whole and isinstance(size, tuple) and len(size) == 2 and min(size) > 0):
         raise ArgumentError(f"{name} must be (height, width) in pixels, got {given!r}")
     return int(size[0]), int(size[1])
-
-
-def _scale(given: Any) -> str | tuple[float, float] | None:
-    if given is None or given == "standardize" or (isinstance(given, str) and given in SCALE):
-        return given  # type: ignore[no-any-return]
-    numbers = given if isinstance(given, tuple | list) else ()
-    if len(numbers) == 2 and all(
-        isinstance(number, int | float | np.number) and np.isfinite(number) for number in numbers
-    ):
-        return float(numbers[0]), float(numbers[1])
-    raise ArgumentError(
-        f"scale must be one of {(None, *SCALE, 'standardize')} or a pair of numbers "
-        f"(scale, offset), got {given!r}"
-    )

@@ -1,5 +1,6 @@
 """Mask: the class of every pixel of an image."""
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,23 +10,22 @@ import cv2
 import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError, listed
-from dfgen.samples.features.base import Spec, Values, Watch, described, unwatched
-from dfgen.samples.features.by_hand import naming_path
-from dfgen.samples.features.following import geometry_by_hand, image_of
+from dfgen.samples.features.base import Feature, Spec, Values, Watch, unwatched
 from dfgen.samples.features.image import Image
+from dfgen.samples.features.one_row import store_of_row
 from dfgen.samples.pixels.decoding import decode_values
 from dfgen.samples.pixels.geometry import Geometry
 from dfgen.samples.pixels.resizing import resize
-from dfgen.samples.storage.files import Files
+from dfgen.samples.storage.store import Store
 from dfgen.system import one_of
 
-DTYPES = ("uint8", "int32")
+MASK_DTYPES = ("uint8", "int32")
 
 _UNSEEN = 0  # the code of what lies outside of an image; no colour and no value has it
 
 
-@dataclass(frozen=True)
-class Mask:
+@dataclass(frozen=True, repr=False)
+class Mask(Feature):
     """The class of every pixel, from the mask files that a column names.
 
     It gets the geometry of its image: the same size, crop and flip, by the nearest pixel. Its
@@ -58,25 +58,25 @@ class Mask:
     dtype: str = "uint8"
     fill_value: int = 0
     kind: ClassVar[str] = "mask"
+    of_files: ClassVar[bool] = True
+    follows: ClassVar[bool] = True
+    has_channels: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        one_of("dtype", self.dtype, DTYPES)
+        one_of("dtype", self.dtype, MASK_DTYPES)
         _check_class("fill_value", self.fill_value, self.dtype)
         if self.palette is not None:
             object.__setattr__(self, "palette", _palette(self.palette, self.dtype))
 
-    def __repr__(self) -> str:
-        return described(self)
-
     @property
     def sample_spec(self) -> Spec:
         """What a transform gets."""
-        return self._spec(image_of(self).sample_spec)
+        return self._spec(self.image.sample_spec)
 
     @property
     def made_spec(self) -> Spec:
         """What a transform gives back, and the model gets."""
-        return self._spec(image_of(self).made_spec)
+        return self._spec(self.image.made_spec)
 
     spec = made_spec
 
@@ -85,24 +85,24 @@ class Mask:
 
     def read(
         self,
-        path: str,
+        value: str,
         out: Values,
-        store: Files,
-        geometry: Geometry,
-        watch: Watch = unwatched,
+        store: Store,
+        watch: Watch,
+        given: Geometry,
     ) -> None:
         """Fill `out` with the classes of one file, by the geometry of its image."""
         watch("read")
-        data = store.read(path)
+        data = store.read(value)
         watch("decode", len(data))
         pixels = self._decode(data)
         watch("resize")
-        _check_size(pixels.shape, geometry.image)
+        _check_size(pixels.shape, given.image)
         if self.palette is None:
-            self._copy(pixels, geometry, out)
+            self._copy(pixels, given, out)
             return
         codes = np.empty(out.shape, np.int32)
-        resize(pixels, geometry, codes, "nearest", fill_value=_UNSEEN)
+        resize(pixels, given, codes, "nearest", fill_value=_UNSEEN)
         flat = codes.ravel()
         starts = np.append(0, np.flatnonzero(flat[1:] != flat[:-1]) + 1)
         firsts = flat[starts]  # of runs, not of each pixel: three times quicker in drawn masks
@@ -146,10 +146,6 @@ class Mask:
         order = np.argsort(codes)
         return codes[order], classes[order]
 
-    def finish(self, sample: Values, out: Values) -> None:
-        """Copy a sample into `out`."""
-        out[...] = sample
-
     def __call__(self, row: Mapping[str, Any], rng: np.random.Generator | None = None) -> Values:
         """Return the array of one row, a mapping or a pandas Series; `like` must be an `Image`.
 
@@ -157,10 +153,10 @@ class Mask:
             row: of the manifest.
             rng: what its image gets; None for no chance.
         """
-        geometry = geometry_by_hand(image_of(self), row, rng)
+        geometry = self.image.geometry(row, rng)
         out = np.empty((*geometry.size, 1), self.spec.dtype)
-        with naming_path(row, self.column) as path:
-            self.read(path, out, Files(), geometry)
+        with store_of_row(row, self.column) as store:
+            self.read(os.fspath(row[self.column]), out, store, unwatched, geometry)
         return out
 
 

@@ -1,8 +1,7 @@
 """MultiLabel: lists of labels as vectors of zeros and ones."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -10,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.samples.arrow_types import Offsets, offsets, place_of
-from dfgen.samples.features.base import Values
-from dfgen.samples.features.category import Category, Rows
+from dfgen.samples.arrow_types import Offsets, flattened, offsets, place_of
+from dfgen.samples.features.base import Encoded, Indices, Values
+from dfgen.samples.features.category import Category
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class LabelRows:
 
 
 @dataclass(frozen=True)
-class MultiLabel:
+class MultiLabel(Encoded):
     """Which of the classes a row has: float32 of shape (classes,), 1 for those in its list.
 
     Use it with a sigmoid output and binary cross-entropy, where a row may have several labels or
@@ -59,6 +58,22 @@ class MultiLabel:
             names = Category(self.column, class_names=self.class_names).class_names
             object.__setattr__(self, "class_names", names)
 
+    @property
+    def label_column(self) -> str:  # type: ignore[override]
+        """The column whose lists hold classes."""
+        return self.column
+
+    def unnamed(self, column: pa.Array) -> pa.Array:
+        """Return the labels; refuse what holds none."""
+        labels = flattened(column)
+        if pa.types.is_nested(labels.type) or not len(labels.drop_null()):
+            self.encode(column)  # tells what it holds
+            raise ArgumentError(
+                f"column {self.column!r} has no label in any row: write "
+                f"dfgen.MultiLabel({self.column!r}, class_names=[...])"
+            )
+        return labels
+
     def encode(self, values: pa.Array) -> LabelRows:
         """Return the class numbers of every row.
 
@@ -83,7 +98,7 @@ class MultiLabel:
         category = Category(self.column, class_names=self.class_names)
         return LabelRows(where, category.encode(labels))
 
-    def gather(self, values: LabelRows, rows: Rows) -> Values:
+    def gather(self, values: LabelRows, rows: Indices) -> Values:
         """Return the arrays of some rows from the encoded values."""
         starts = values.offsets[rows]
         counts = values.offsets[rows + 1] - starts
@@ -93,13 +108,3 @@ class MultiLabel:
         found = np.zeros((len(rows), len(self.class_names or ())), np.float32)
         found[samples, values.numbers[labels]] = 1
         return found
-
-    def __call__(self, row: Mapping[str, Any]) -> Values:
-        """Return the array of one row, a mapping or a pandas Series."""
-        if self.class_names is None:
-            raise ArgumentError(
-                "one row does not tell the classes: write "
-                f"MultiLabel({self.column!r}, class_names=...)"
-            )
-        encoded = self.encode(pa.array([list(row[self.column])]))
-        return np.asarray(self.gather(encoded, np.arange(1))[0])

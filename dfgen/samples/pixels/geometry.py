@@ -94,6 +94,36 @@ def place(image: Size, size: Size, load_size: Size, resize: str, draw: Draw = ST
     return Geometry(image, source, Box(first_row, first_column, rows, columns), size, draw.flip)
 
 
+def uncropped(image: Size, load_size: Size, resize: str) -> Size:
+    """Return (height, width) that an image is resized to before anything is cropped or padded.
+
+    Args:
+        image: (height, width) of it, upright.
+        load_size: as in `place`, which then scales nothing.
+        resize: as in `place`.
+    """
+    if resize == "stretch":
+        return load_size
+    if resize == "pad":
+        return _fit(image, load_size)
+    if resize == "crop_or_pad":
+        return image
+    scale = max(load_size[0] / image[0], load_size[1] / image[1])
+    return max(load_size[0], round(image[0] * scale)), max(load_size[1], round(image[1] * scale))
+
+
+def before_resizing(cropped: Geometry, image: Size) -> Geometry:
+    """Return the geometry of an image that was resized first, then cropped.
+
+    Args:
+        cropped: geometry of the resized image, which scales nothing.
+        image: (height, width) that it had.
+    """
+    _, source, target, _, _ = cropped
+    target = Box(target.top - source.top, target.left - source.left, *cropped.image)
+    return cropped._replace(image=image, source=Box(0, 0, *image), target=target)
+
+
 def move(boxes: Corners, geometry: Geometry) -> tuple[Corners, npt.NDArray[np.bool_]]:
     """Return the boxes as they stand in the array, clipped to what is seen, and which are left.
 

@@ -1,17 +1,17 @@
 """BackupAndRestore: a training that was stopped goes on at the next step."""
 
 import os
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 import keras
 
 from dfgen.errors import ArgumentError
-from dfgen.training.backends import input_of_fit
 from dfgen.training.callbacks.backup_files import Arrays, Generations
 from dfgen.training.callbacks.model_state import build, restore, restore_metrics, snapshot
 from dfgen.training.callbacks.sigterm import Sigterm
+from dfgen.training.keras_private import begin_at, first_epoch, input_of_fit
+from dfgen.training.keras_probe import refuse_if_plain
 from dfgen.training.passes import Passes
 from dfgen.training.sequence import Sequence
 
@@ -84,7 +84,8 @@ class BackupAndRestore(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Go on from the newest backup, if there is one."""
-        found = input_of_fit(sys._getframe(1))
+        refuse_if_plain("BackupAndRestore")
+        found = input_of_fit()
         if not self._is_input(found):
             raise ArgumentError(
                 "BackupAndRestore was made for another Sequence than the one that fit was given "
@@ -94,7 +95,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         self._epoch = self._step = self._unsaved = 0
         self._due = False
         self._metrics: Arrays | None = None
-        self._initial_epoch = self.model._initial_epoch
+        self._first_epoch = first_epoch(self.model)
         self._progress.count_taken()
         if (backup := self._backups.load()) is not None:
             self._go_on(*backup)
@@ -103,7 +104,7 @@ class BackupAndRestore(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Save what is due since the epoch before: now all callbacks have ended that."""
-        self.model._initial_epoch = self._initial_epoch
+        begin_at(self.model, self._first_epoch)
         if self._metrics is not None:
             restore_metrics(self.model, self._metrics)
             self._metrics = None
@@ -138,7 +139,7 @@ class BackupAndRestore(keras.callbacks.Callback):
     def on_train_end(self, logs: Any = None) -> None:
         """Delete the backups, for the run has ended."""
         self._sigterm.unwatch()
-        self.model._initial_epoch = self._initial_epoch
+        begin_at(self.model, self._first_epoch)
         if self._sigterm.noticed:
             self._save()
         elif not self._delete:
@@ -175,7 +176,7 @@ class BackupAndRestore(keras.callbacks.Callback):
             print(f"dfgen: the end of epoch {epoch + 1}, with its validation, was cut off")
             epoch, step = epoch + 1, 0
         self._metrics = arrays if step else None
-        self.model._initial_epoch = epoch
+        begin_at(self.model, epoch)
         self._step = self._progress.steps_done = step
         after = f" after {step} of {steps} steps" if step else ""
         print(f"dfgen: going on in epoch {epoch + 1}{after}, from {path}", flush=True)

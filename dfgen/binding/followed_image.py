@@ -1,13 +1,12 @@
-"""Which image a mask or boxes belong to."""
+"""Which image a mask or boxes follow."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from dfgen.errors import ArgumentError, did_you_mean
-from dfgen.samples.features import Boxes, Feature, Image, ImageFollower
+from dfgen.samples.features import Feature
 
 
-def like(named: Mapping[str, Feature], feature: Feature) -> str | None:
+def followed_image(named: Mapping[str, Feature], feature: Feature) -> str | None:
     """Return the name of the image that a feature follows, None if it follows none.
 
     Args:
@@ -17,9 +16,9 @@ def like(named: Mapping[str, Feature], feature: Feature) -> str | None:
     Raises:
         ArgumentError: no image, or several and none of them named.
     """
-    if not isinstance(feature, ImageFollower):
+    if not feature.follows:
         return None
-    images = {name: image for name, image in named.items() if isinstance(image, Image)}
+    images = {name: image for name, image in named.items() if image.has_geometry}
     what = f"{type(feature).__name__}({feature.column!r})"
     if not images:
         raise ArgumentError(
@@ -42,16 +41,3 @@ def like(named: Mapping[str, Feature], feature: Feature) -> str | None:
     raise ArgumentError(
         f"{what} has like={given!r}, which is no image here. Images: {', '.join(images)}.{hint}"
     )
-
-
-def placed(feature: Feature, image: Feature | None) -> Feature:
-    """Return a feature that knows its image."""
-    relative = isinstance(feature, Boxes) and feature.format == "rel_xyxy"
-    if relative and isinstance(image, Image) and image.size is None:
-        raise ArgumentError(
-            f"{feature!r}: with size=None the size that boxes would be relative to differs by "
-            'batch. Take format="xyxy", or give the image a size'
-        )
-    if isinstance(feature, ImageFollower) and isinstance(image, Image):
-        return replace(feature, like=image)
-    return feature

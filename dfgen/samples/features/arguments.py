@@ -1,0 +1,66 @@
+"""Arguments of features: checked, and shown as they would be written."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from dfgen.errors import ArgumentError
+
+
+def column_names(given: object) -> tuple[str, ...]:
+    """Return the names of one or several columns, or refuse what is none."""
+    names = (given,) if isinstance(given, str) else given
+    if (
+        not isinstance(names, tuple | list)
+        or not names
+        or not all(isinstance(name, str) for name in names)
+        or len(set(names)) < len(names)
+    ):
+        raise ArgumentError(
+            f"expected the name of a column, or a list of different names, got {given!r}"
+        )
+    return tuple(names)
+
+
+def checked_shape(shape: object) -> tuple[int, ...]:
+    """Return the shape of an array as plain numbers, or refuse what is none."""
+    if not isinstance(shape, tuple | list) or not all(
+        isinstance(size, int | np.integer) and size > 0 for size in shape
+    ):
+        raise ArgumentError(f"shape must be a tuple of positive integers, got {shape!r}")
+    return tuple(int(size) for size in shape)
+
+
+def number_dtype(dtype: object) -> str:
+    """Return the name of a NumPy dtype of numbers, or refuse it."""
+    try:
+        known = np.dtype(dtype)  # type: ignore[call-overload]
+    except TypeError:
+        known = np.dtype(object)
+    if known.kind not in "biuf":
+        raise ArgumentError(f'dtype must be a NumPy dtype of numbers as "float32", got {dtype!r}')
+    return str(known.name)
+
+
+def class_names_in_order(class_names: Any) -> tuple[object, ...]:
+    """Return class names as a tuple; refuse what has no order, or is no names."""
+    if isinstance(class_names, set | frozenset | Mapping):
+        raise ArgumentError(
+            "class_names must be a list, whose order gives the classes their numbers, got "
+            f"{class_names!r}"
+        )
+    if isinstance(class_names, str) or not isinstance(class_names, Iterable):
+        raise ArgumentError(f"class_names must be distinct names, got {class_names!r}")
+    return tuple(class_names)
+
+
+def described(feature: Any) -> str:
+    """Return a feature as it would be written: without what is the default."""
+    given = [
+        f"{field.name}={getattr(feature, field.name)!r}"
+        for field in fields(feature)
+        if getattr(feature, field.name) != field.default
+    ]
+    return f"{type(feature).__name__}({', '.join(given)})"

@@ -1,0 +1,67 @@
+"""Bytes: files as they are, and columns of bytes."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from dfgen.samples.arrow_types import is_binary, refuse_missing
+from dfgen.samples.features.base import ColumnSource, Feature, Spec, Values, Watch
+from dfgen.samples.storage.store import Store
+
+
+@dataclass(frozen=True)
+class Bytes(Feature):
+    """The bytes of the files that a column names, or of a column of bytes, as they are.
+
+    For models that decode by themselves, such as `tf.io.decode_raw` in a layer, and for loops of
+    your own: a batch is an array of Python `bytes`, of shape (batch,), which `Limits(memory=...)`
+    does not count. Models on JAX and torch cannot take it; there let `dfgen.Column` make numbers.
+
+    Args:
+        column: a column of paths, or of bytes, without nulls.
+
+    Example:
+        >>> Bytes("path")(df.iloc[0]).item()[:3]  # doctest: +SKIP
+        b'ID3'
+    """
+
+    column: str = "path"
+    kind: ClassVar[str] = "bytes"
+    of_files: ClassVar[bool] = True
+
+    @property
+    def spec(self) -> Spec:
+        """What the model gets."""
+        return Spec((), np.dtype(object), blank=b"")
+
+    def bind(self, columns: ColumnSource) -> pa.Array:
+        """Return the paths, or the bytes themselves.
+
+        Raises:
+            ManifestError: nulls.
+        """
+        values = columns[self.column]
+        if not is_binary(values.type):
+            return super().bind(columns)
+        refuse_missing(
+            self.column, values, "bytes", f"drop them, df = df[df[{self.column!r}].notna()]"
+        )
+        return values
+
+    def paths(self, values: pa.Array) -> pa.Array | None:
+        """Return the paths; None where the column holds the bytes."""
+        return None if is_binary(values.type) else values
+
+    def read(
+        self,
+        value: str | bytes,
+        out: Values,
+        store: Store,
+        watch: Watch,
+        given: None,
+    ) -> None:
+        """Fill `out` with the bytes of one file, or with those given."""
+        watch("read")
+        out[...] = value if isinstance(value, bytes) else store.read(value)

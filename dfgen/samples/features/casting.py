@@ -1,0 +1,50 @@
+"""Casting of numbers to a dtype, which never loses more than precision."""
+
+from typing import Any
+
+import numpy as np
+
+from dfgen.errors import DecodeError
+from dfgen.samples.features.base import Values
+
+
+def cast(numbers: Values, dtype: np.dtype[Any]) -> Values:
+    """Return the numbers as `dtype`, rounded to its precision.
+
+    Raises:
+        OverflowError: some are beyond its range.
+    """
+    if np.can_cast(numbers.dtype, dtype):
+        return numbers.astype(dtype, copy=False)
+    with np.errstate(over="ignore"):
+        result: Values = numbers.astype(dtype)
+    if result.dtype.kind == "f":
+        fits = bool((np.isfinite(result) | ~np.isfinite(numbers)).all())
+    else:
+        fits = numbers.dtype.kind == "b" or bool((result == numbers).all())
+    if not fits:
+        low, high = numbers.min(), numbers.max()
+        raise OverflowError(f"holds {low} to {high}, more than {dtype} can hold")
+    return result
+
+
+def fill(what: str, array: Values, out: Values) -> None:
+    """Fill `out` with an array of its shape and of a dtype that it can hold.
+
+    Args:
+        what: the array is, for messages.
+        array: of numbers.
+        out: is filled.
+
+    Raises:
+        DecodeError: another shape, or numbers that `out` cannot hold.
+    """
+    if array.shape != out.shape:
+        raise DecodeError(f"{what} has shape {array.shape}, expected {out.shape}")
+    whole = array.dtype.kind in "iu" and out.dtype.kind in "iu"  # whose range `cast` looks at
+    if not whole and not np.can_cast(array.dtype, out.dtype, "same_kind"):
+        raise DecodeError(f"{what} is {array.dtype}, which {out.dtype} cannot hold")
+    try:
+        out[...] = cast(array, out.dtype)
+    except OverflowError as error:
+        raise DecodeError(f"{what} {error}") from None

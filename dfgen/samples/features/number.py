@@ -1,0 +1,83 @@
+"""Number: numbers of columns."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dfgen.errors import ManifestError
+from dfgen.samples.features.arguments import column_names, number_dtype
+from dfgen.samples.features.base import Encoded, Values
+from dfgen.samples.features.casting import cast
+
+
+@dataclass(frozen=True)
+class Number(Encoded):
+    """Numbers as they are: a scalar of one column, a vector of several.
+
+    Args:
+        column: an integer, float or boolean column without nulls; or a list of those, which gives
+            an array of shape (columns,).
+        dtype: default None: float32 where a column holds floats, else int32.
+
+    Raises:
+        ArgumentError: neither a name nor names, or a dtype that holds no numbers.
+
+    Example:
+        >>> Number("age")({"age": 41.5})
+        array(41.5, dtype=float32)
+        >>> Number(["age", "height"])({"age": 41, "height": 1.7})
+        array([41. ,  1.7], dtype=float32)
+    """
+
+    column: str | tuple[str, ...]
+    dtype: str | None = None
+    kind: ClassVar[str] = "number"
+
+    def __post_init__(self) -> None:
+        names = column_names(self.column)
+        if not isinstance(self.column, str):
+            object.__setattr__(self, "column", names)
+        if self.dtype is not None:
+            object.__setattr__(self, "dtype", number_dtype(self.dtype))
+
+    def encode(self, *values: pa.Array) -> Values:
+        """Return the whole columns as numbers.
+
+        Raises:
+            ManifestError: nulls, NaN, text, or numbers that the dtype cannot hold.
+        """
+        floats = any(pa.types.is_floating(array.type) for array in values)
+        dtype = np.dtype(self.dtype or (np.float32 if floats else np.int32))
+        arrays = [_numbers(*pair, dtype) for pair in zip(self.columns, values, strict=True)]
+        return arrays[0] if isinstance(self.column, str) else np.stack(arrays, axis=1)
+
+
+def _numbers(column: str, values: pa.Array, dtype: np.dtype[Any]) -> Values:
+    """Return one column as numbers of a dtype."""
+    kind = values.type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+        raise ManifestError(
+            f"column {column!r} holds {kind}, Number needs numbers. "
+            f"For classes write dfgen.Category({column!r})"
+        )
+    if pa.types.is_float16(kind):  # pyarrow 15 computes nothing with them
+        values = pa.array(values.to_numpy(zero_copy_only=False).astype("f4"), from_pandas=True)
+    missing = pc.indices_nonzero(pc.is_null(values, nan_is_null=True))
+    if len(missing):
+        raise ManifestError(
+            f"column {column!r} has {len(missing):,} missing values, the first in row "
+            f"{missing[0]}; drop or fill them: df = df[df[{column!r}].notna()]"
+        )
+    if pa.types.is_floating(kind) and dtype.kind != "f":
+        raise ManifestError(f"column {column!r} holds floats, {dtype} cannot hold them")
+    try:
+        return cast(values.to_numpy(zero_copy_only=False), dtype)
+    except OverflowError as error:
+        beyond = kind == pa.uint64() and pc.max(values).as_py() >= 2**63
+        wider = "float64" if dtype.kind == "f" else "uint64" if beyond else "int64"
+        raise ManifestError(
+            f"column {column!r} {error}: write dfgen.Number({column!r}, dtype={wider!r})"
+        ) from None

@@ -1,0 +1,50 @@
+"""One row by hand: what a feature is told that is called outside of a Sequence."""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dfgen.errors import DecodeError, MissingFileError
+from dfgen.samples.storage import store_of
+from dfgen.samples.storage.store import Store
+
+
+@dataclass(frozen=True)
+class OneRow:
+    """The columns of one row, a mapping or a pandas Series."""
+
+    row: Mapping[str, Any]
+
+    def __getitem__(self, name: str) -> pa.Array:
+        value = self.row[name]
+        if isinstance(value, np.generic) and value.dtype.kind not in "mM":
+            value = value.item()
+        elif isinstance(value, tuple | np.ndarray):
+            value = list(value)
+        return pa.array([value], from_pandas=True)
+
+    def paths(self, name: str) -> pa.Array:
+        """Return the path of the row."""
+        return pa.array([os.fspath(self.row[name])])
+
+    def whole_numbers(self, name: str) -> pa.Array:
+        """Return the index of the row."""
+        return pa.array([int(self.row[name])])
+
+
+@contextmanager
+def store_of_row(row: Mapping[str, Any], column: str, of_files: bool = True) -> Iterator[Store]:
+    """Give the store of a row's path, and name the path in what is raised meanwhile about it."""
+    if not of_files or isinstance(row[column], bytes):
+        yield store_of([])
+        return
+    path = os.fspath(row[column])
+    try:
+        yield store_of([pa.array([path])])
+    except (DecodeError, MissingFileError) as error:
+        raise type(error)(f"{column}={path!r}: {error}") from error
