@@ -14,7 +14,7 @@ NEIGHBOURS = 50
 
 
 @dataclass(frozen=True)
-class Side:
+class JoinKeys:
     """All keys of one side of a join, and which of them have no partner."""
 
     keys: pa.ChunkedArray
@@ -82,7 +82,9 @@ CAUSES = (
 )
 
 
-def explain(files: Side, labels: Side, words: Words, causes: tuple[Cause, ...] = CAUSES) -> str:
+def explain(
+    files: JoinKeys, labels: JoinKeys, words: Words, causes: tuple[Cause, ...] = CAUSES
+) -> str:
     """Return the message for files without labels and labels without a file.
 
     Args:
@@ -112,7 +114,9 @@ def explain(files: Side, labels: Side, words: Words, causes: tuple[Cause, ...] =
     return "\n".join(lines)
 
 
-def _likely_cause(files: Side, labels: Side, causes: tuple[Cause, ...]) -> tuple[Cause | None, int]:
+def _likely_cause(
+    files: JoinKeys, labels: JoinKeys, causes: tuple[Cause, ...]
+) -> tuple[Cause | None, int]:
     """Return the cause that would mend most keys, and how many files and rows those are."""
     best: tuple[Cause | None, int] = (None, 0)
     for cause in causes:

@@ -1,4 +1,4 @@
-"""Build a manifest: what callers give, and what they are told; `pipeline` does it."""
+"""Build a manifest: what callers give, and what they are told; `run_recipe` does it."""
 
 import os
 import warnings
@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from dfgen.manifest.building.pipeline import build
+from dfgen.manifest.building.pipeline import run_recipe
 from dfgen.manifest.building.recipe import all_arguments
 from dfgen.manifest.building.recipe_file import resolve
 from dfgen.manifest.building.summary import lines_of_skipped
@@ -122,7 +122,7 @@ def build_manifest(
     }
     old = None if update is None else read_old(update)
     recipe = resolve(given, old.recipe if old else None)
-    frame, report = build(recipe, None if out is None else os.fspath(out), workers, old)
+    frame, report = run_recipe(recipe, None if out is None else os.fspath(out), workers, old)
     if report.skipped:
         widen = recipe.pattern and NO_FIT in report.skipped
         advice = f"Widen the pattern {quote(recipe.pattern)}, or move" if widen else "Move"

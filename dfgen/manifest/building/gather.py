@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from tqdm import tqdm
 
 from dfgen.errors import ArgumentError, ManifestError, did_you_mean
-from dfgen.manifest.building.join import as_text, join, split_on
-from dfgen.manifest.building.recipe import LABELS, Recipe
+from dfgen.manifest.building.join import join, key_text, split_on
+from dfgen.manifest.building.recipe import LABEL_TABLE, Recipe
 from dfgen.manifest.schema import FACTS, Label, quote
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.label_table import read_rows, table_name
@@ -56,7 +56,7 @@ def gather_rows(recipe: Recipe) -> GatheredRows:
     wanted = _wanted(labels, recipe)
     if recipe.labels is not None:
         _refuse_facts(wanted, recipe, _name(recipe))
-    if recipe.kind == LABELS:
+    if recipe.kind == LABEL_TABLE:
         _check_names(recipe, labels.column_names)
         rows = GatheredRows(_with_paths_of_table(wanted, recipe), recipe.folder)
     else:
@@ -94,7 +94,7 @@ def _check_names(recipe: Recipe, known: list[str]) -> None:
     asked: list[tuple[str, str | None]] = [("label", name) for name in recipe.label]
     asked += [("category", name) for name in recipe.category]
     asked += [("id", recipe.id)]
-    asked += [("path_column", recipe.path_column)] * (recipe.kind == LABELS)
+    asked += [("path_column", recipe.path_column)] * (recipe.kind == LABEL_TABLE)
     asked += [("stratify", recipe.stratify), ("group", recipe.group)]
     for argument, name in asked:
         if name is not None and name not in known:
@@ -132,7 +132,7 @@ def _named(recipe: Recipe) -> set[str | None]:
 def _with_paths_of_table(labels: pa.Table, recipe: Recipe) -> pa.Table:
     """Return a label table that names its files with these in the column `path`."""
     name = recipe.path_column or ""
-    paths = as_text(labels[name], name, _name(recipe))
+    paths = key_text(labels[name], name, _name(recipe))
     labels = labels.drop_columns([name])
     if "path" in labels.column_names:
         raise ManifestError(

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError, did_you_mean
-from dfgen.manifest.key_mismatch import Side, Words, explain
+from dfgen.manifest.key_mismatch import JoinKeys, Words, explain
 from dfgen.manifest.schema import count, first, quote, rows_where
 from dfgen.manifest.sources.path_pattern import Pattern
 
@@ -92,7 +92,7 @@ def join(
             f"files have no row in {table}",
             f"rows of {table} have no file",
         )
-        sides = Side(file_keys, without_labels), Side(label_keys, without_file)
+        sides = JoinKeys(file_keys, without_labels), JoinKeys(label_keys, without_file)
         raise ManifestError(explain(*sides, words))
     if unmatched == "drop":
         files, found = files.filter(pc.is_valid(found)), found.drop_null()
@@ -111,7 +111,7 @@ def _file_keys(files: pa.Table, field: str, pattern: Pattern | None) -> pa.Chunk
         keys = files[field]
         if pattern and field in pattern.integers:
             return _whole(keys)
-        return keys if pa.types.is_string(keys.type) else as_text(keys, field, "the source")
+        return keys if pa.types.is_string(keys.type) else key_text(keys, field, "the source")
     if field in FROM_PATH:
         return pc.replace_substring_regex(files["path"], FROM_PATH[field], "")
     known = [*fields, *FROM_PATH]
@@ -132,7 +132,7 @@ def _label_keys(labels: pa.Table, column: str, table: str, whole: bool) -> pa.Ch
             f'{table} has no column "{column}" to join on. Columns: {", ".join(names)}.{hint} '
             "Write on=FIELD=COLUMN (--on FIELD=COLUMN)"
         )
-    keys = as_text(labels[column], column, table)
+    keys = key_text(labels[column], column, table)
     empty = rows_where(pc.is_null(keys))
     if len(empty):
         raise ManifestError(
@@ -158,7 +158,7 @@ def _label_keys(labels: pa.Table, column: str, table: str, whole: bool) -> pa.Ch
     return keys
 
 
-def as_text(column: pa.ChunkedArray, name: str, table: str) -> pa.ChunkedArray:
+def key_text(column: pa.ChunkedArray, name: str, table: str) -> pa.ChunkedArray:
     """Return a key column as text; whole numbers that pandas made floats lose their `.0`."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)

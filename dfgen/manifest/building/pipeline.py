@@ -28,7 +28,7 @@ from dfgen.system import check_writable
 ReadFacts = Callable[[pa.ChunkedArray], pa.Table]
 
 
-def build(
+def run_recipe(
     recipe: Recipe, out: str | None = None, workers: int | None = None, old: Old | None = None
 ) -> tuple[pd.DataFrame, BuildReport]:
     """Build the manifest of a recipe; return it with a report of what was left out or is amiss.

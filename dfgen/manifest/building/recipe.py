@@ -18,7 +18,7 @@ from dfgen.manifest.splits import check_shares
 
 A_FRAME = "a DataFrame"
 """What a recipe says of a table of labels that was never a file."""
-LABELS = "labels"
+LABEL_TABLE = "labels"
 """The kind of a recipe whose rows are those of its table of labels."""
 
 
@@ -32,7 +32,7 @@ class Recipe:
     """What to build; `make_recipe` makes one of arguments, and refuses what cannot be.
 
     Args:
-        kind: the name of the source, or `LABELS`
+        kind: the name of the source, or `LABEL_TABLE`
         own: the arguments that are of such sources alone, defaults included
 
     The others are those of any build, with what the command says of them.
@@ -180,7 +180,7 @@ def _kind(given: Mapping[str, Any]) -> str:
             "nothing to build from: give a folder of files, or a table that names them with "
             "labels= and path_column= (--labels TABLE --path-column COLUMN)"
         )
-    return kinds[0] if kinds else LABELS
+    return kinds[0] if kinds else LABEL_TABLE
 
 
 def _check_shared(recipe: Recipe) -> None:

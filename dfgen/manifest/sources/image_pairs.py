@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
-from dfgen.manifest.key_mismatch import CAUSES, Cause, Side, Words, explain
+from dfgen.manifest.key_mismatch import CAUSES, Cause, JoinKeys, Words, explain
 from dfgen.manifest.schema import count, quote
 from dfgen.manifest.sources.file_tree import Skipped, list_files, read_files
 
@@ -132,8 +132,8 @@ def _no_partner(
     )
     lonely = pc.and_(pc.invert(pc.is_in(left, value_set=right)), not bare)
     return explain(
-        Side(left, lonely),
-        Side(right, pc.invert(pc.is_in(right, value_set=left))),
+        JoinKeys(left, lonely),
+        JoinKeys(right, pc.invert(pc.is_in(right, value_set=left))),
         words,
         _CAUSES,
     )

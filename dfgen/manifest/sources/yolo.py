@@ -41,8 +41,6 @@ _SCHEMA = pa.schema(
     }
 )
 
-Row = dict[str, Any]
-
 
 def read_yolo(place: str, unmatched: str = "error") -> Iterator[RowGroup]:
     """Yield images with the boxes of their text files, some thousand at a time.
@@ -224,7 +222,7 @@ def _listed_images(file: str, data: DataSet) -> list[Pair]:
     return pairs
 
 
-def _row(split: str, looked: bool, both: Pair, root: str, data: DataSet) -> Row:
+def _row(split: str, looked: bool, both: Pair, root: str, data: DataSet) -> dict[str, Any]:
     image, text = both
     objects = [] if text is None else read_objects(text, data)
     corners = [list(each.corners) for each in objects]
