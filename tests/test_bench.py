@@ -30,7 +30,7 @@ RATE = st.floats(1, 1e7)
 def short(monkeypatch):
     """Measure no longer than it takes to go through the motions."""
     for module in (rates, run):
-        monkeypatch.setattr(module, "ROUNDS", 2)
+        monkeypatch.setattr(module, "PASSES", 2)
     monkeypatch.setattr(job, "SECONDS", 0.001)
     monkeypatch.setattr(headroom, "_SECONDS", 0.001)
     monkeypatch.setattr(headroom, "_HAND_OVER_SECONDS", 0.01)

@@ -83,7 +83,7 @@ def test_a_process_of_the_command_ends_with_its_code(data):
     command = [sys.executable, "-m", "dfgen", "build-manifest", "nowhere", "--out", "m.parquet"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f'dfgen: There is no folder "nowhere". Looked in {data}.\n'
+    assert done.stderr == f'dfgen: there is no folder "nowhere". Looked in {data}\n'
 
 
 def test_help_is_light():

@@ -7,7 +7,7 @@ from PIL import Image
 
 import dfgen
 from dfgen.errors import ArgumentError, DfgenError, ManifestError, WriteError
-from dfgen.manifest.building.pipeline import build
+from dfgen.manifest.building.pipeline import run_recipe
 from dfgen.manifest.building.recipe import make_recipe
 from dfgen.manifest.building.summary import summarize
 
@@ -49,7 +49,7 @@ def refused(error, *arguments, **options):
 
 
 def summary(**options):
-    return summarize(*build(make_recipe(options)))
+    return summarize(*run_recipe(make_recipe(options)))
 
 
 def test_a_folder_alone_has_paths_as_ids(data):

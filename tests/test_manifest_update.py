@@ -10,7 +10,7 @@ from PIL import Image
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.manifest.building import facts
-from dfgen.manifest.building.pipeline import build
+from dfgen.manifest.building.pipeline import run_recipe
 from dfgen.manifest.building.recipe import make_recipe
 from dfgen.manifest.building.update.previous import read_old
 from dfgen.manifest.sources import file_tree
@@ -55,7 +55,7 @@ def update(data, *arguments, **options):
 def grown(data, **options):
     """Return the frame and what is said of it, with no other arguments than those given."""
     old = read_old(data / "m.parquet")
-    return build(make_recipe({**old.recipe, **options}), None, 1, old)
+    return run_recipe(make_recipe({**old.recipe, **options}), None, 1, old)
 
 
 def test_nothing_new_gives_the_same_bytes_and_opens_nothing(data, opened):

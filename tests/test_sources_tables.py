@@ -160,7 +160,7 @@ def test_objects_of_metadata_become_boxes(data):
 def test_metadata_that_cannot_be_used_is_refused(data):
     assert refused(MissingFileError, metadata="imgs") == (
         "imgs has no metadata.csv, metadata.jsonl, metadata.parquet, neither in itself nor in a "
-        "folder for each split"
+        "folder a split"
     )
     pd.DataFrame({"filename": ["a.png"]}).to_csv("imgs/metadata.csv", index=False)
     assert refused(ManifestError, metadata="imgs") == (

@@ -111,7 +111,7 @@ def _build(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    from dfgen.manifest.building.pipeline import build
+    from dfgen.manifest.building.pipeline import run_recipe
     from dfgen.manifest.building.recipe_file import resolve
     from dfgen.manifest.building.summary import figures, summarize
     from dfgen.manifest.building.update.previous import read_old
@@ -120,7 +120,7 @@ def _build(
     out = out or update or _beside(given["source"])
     old = read_old(update) if update else None
     recipe = resolve(given, old.recipe if old else None)
-    frame, report = build(recipe, out, workers, old)
+    frame, report = run_recipe(recipe, out, workers, old)
     changes = {"changes": tally(since(old, frame))} if old else {}
     if as_json:
         print_json({"out": out, **figures(frame, report), **changes})

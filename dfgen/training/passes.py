@@ -15,6 +15,7 @@ import keras
 
 from dfgen.loading.loader import Loader
 from dfgen.loading.metrics import Metrics
+from dfgen.loading.order.permutation import Integers
 from dfgen.loading.order.plan import Plan
 from dfgen.training.backends import INFINITE, TorchBatches, tensorflow_dataset
 from dfgen.training.division import check_not_empty, divide
@@ -143,11 +144,29 @@ class Passes(keras.utils.PyDataset, DataAdapter):
 
     def __getitem__(self, index: int) -> Any:
         """Return batch `index` of the current epoch; any index, any order, any thread."""
+        self._check_index(index)
+        return self._layout.batch(self._plain.batch(index))
+
+    def rows(self, index: int) -> Integers:
+        """Return which rows of the manifest batch `index` of the current epoch holds, in order.
+
+        Example:
+            >>> seq.manifest.iloc[seq.rows(0)]  # doctest: +SKIP
+        """
+        self._check_index(index)
+        epochs, step = divmod(index, len(self._loader))
+        epochs = epochs if self._endless else 0
+        return self._loader.rows(self.progress.place.epoch + epochs, step)
+
+    def ids(self, index: int) -> list[object]:
+        """Return the ids of the rows of batch `index` of the current epoch, in order."""
+        return self._loader.order.ids_at(self.rows(index))
+
+    def _check_index(self, index: int) -> None:
         check_not_empty(self._loader.plan)
         length = len(self._loader)
         if not self._endless and not -length <= index < length:
             raise IndexError(f"batch {index} does not exist: an epoch has {length} batches")
-        return self._layout.batch(self._plain.batch(index))
 
     def __iter__(self) -> Iterator[Any]:
         return self.new_pass(self._run(None))

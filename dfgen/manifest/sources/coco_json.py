@@ -10,7 +10,7 @@ from dfgen.errors import ManifestError, MissingFileError
 Id = int | str
 
 
-class Image(msgspec.Struct, gc=False):
+class CocoImage(msgspec.Struct, gc=False):
     """An image as the JSON has it; what else it has is passed over unread."""
 
     id: Id
@@ -19,14 +19,14 @@ class Image(msgspec.Struct, gc=False):
     height: int | None = None
 
 
-class Category(msgspec.Struct, gc=False):
+class CocoCategory(msgspec.Struct, gc=False):
     """A class as the JSON has it."""
 
     id: Id
     name: str
 
 
-class Annotation(msgspec.Struct, gc=False):
+class CocoAnnotation(msgspec.Struct, gc=False):
     """A box, a caption or a person with key points."""
 
     image_id: Id
@@ -37,25 +37,25 @@ class Annotation(msgspec.Struct, gc=False):
     keypoints: list[float] | None = None
 
 
-class Document(msgspec.Struct, gc=False):
+class CocoFile(msgspec.Struct, gc=False):
     """A whole file."""
 
-    images: list[Image]
-    annotations: list[Annotation] = []
-    categories: list[Category] = []
+    images: list[CocoImage]
+    annotations: list[CocoAnnotation] = []
+    categories: list[CocoCategory] = []
 
 
-def read_document(path: str) -> Document:
+def read_document(path: str) -> CocoFile:
     """Read a JSON file.
 
     Raises:
-        MissingFileError: There is no such file.
-        ManifestError: It is no JSON, or none of COCO.
+        MissingFileError: there is no such file.
+        ManifestError: it is no JSON, or none of COCO.
     """
     try:
         with open(path, "rb") as file, _bytes(file.fileno()) as data:
             try:
-                return msgspec.json.decode(data, type=Document)
+                return msgspec.json.decode(data, type=CocoFile)
             except msgspec.ValidationError as error:
                 raise ManifestError(
                     f"{path} is JSON, but not as COCO has it: {error}. Expected "

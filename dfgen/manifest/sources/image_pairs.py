@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
-from dfgen.manifest.key_mismatch import CAUSES, Cause, Side, Words, explain
+from dfgen.manifest.key_mismatch import CAUSES, Cause, JoinKeys, Words, explain
 from dfgen.manifest.schema import count, quote
 from dfgen.manifest.sources.file_tree import Skipped, list_files, read_files
 
@@ -57,18 +57,18 @@ def pair(
     """Pair `a/b.jpg` with `a/b.xml`.
 
     Args:
-        images: Relative paths.
-        annotations: Relative paths, all with the same extension.
-        folders: Those where the two start, for messages.
+        images: relative paths.
+        annotations: relative paths, all with the same extension.
+        folders: those where the two start, for messages.
         unmatched: `"error"`, `"keep"` or `"drop"` what has no partner.
-        bare: Images may be without annotation: there is nothing on them.
+        bare: images may be without annotation: there is nothing on them.
 
     Returns:
         Pairs in the order of the images, then the kept annotations without an image; and a note on
         each thing that was kept or dropped.
 
     Raises:
-        ManifestError: Two images differ by their extension only, or partners are missing.
+        ManifestError: two images differ by their extension only, or partners are missing.
 
     Example:
         >>> pair(["a.jpg"], ["a.xml"], ("images", "xml"), "error")
@@ -132,8 +132,8 @@ def _no_partner(
     )
     lonely = pc.and_(pc.invert(pc.is_in(left, value_set=right)), not bare)
     return explain(
-        Side(left, lonely),
-        Side(right, pc.invert(pc.is_in(right, value_set=left))),
+        JoinKeys(left, lonely),
+        JoinKeys(right, pc.invert(pc.is_in(right, value_set=left))),
         words,
         _CAUSES,
     )

@@ -23,7 +23,7 @@ from dfgen.manifest.sources.list_columns import LABELS, nest_boxes
 from dfgen.manifest.sources.source import TEXT, Argument, RowGroup, Source
 
 _BOXES = pa.list_(pa.list_(pa.float64()))
-NAMES = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
+TABLE_NAMES = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 
 
 def read_metadata(place: str) -> Iterator[RowGroup]:
@@ -33,7 +33,7 @@ def read_metadata(place: str) -> Iterator[RowGroup]:
     folder (`--labels metadata.csv --on relpath=file_name`).
 
     Args:
-        place: The table, the folder that has it, or the folder of a folder for each split.
+        place: the table, the folder that has it, or the folder of a folder for each split.
 
     Yields:
         One group with `path`, `split` if there are such folders, and the columns of the tables.
@@ -41,8 +41,8 @@ def read_metadata(place: str) -> Iterator[RowGroup]:
         else they have is left out.
 
     Raises:
-        MissingFileError: There is no such table.
-        ManifestError: It cannot be read, has no `file_name`, or names a file outside its folder.
+        MissingFileError: there is no such table.
+        ManifestError: it cannot be read, has no `file_name`, or names a file outside its folder.
 
     Example:
         >>> for group in read_metadata("pets"):  # doctest: +SKIP
@@ -77,7 +77,7 @@ def _tables(place: str) -> dict[str, str]:
     below = sorted(entry.name for entry in os.scandir(place) if entry.is_dir())
     found = {}
     for folder in ("", *below):
-        paths = [os.path.join(place, folder, name) for name in NAMES]
+        paths = [os.path.join(place, folder, name) for name in TABLE_NAMES]
         if there := [path for path in paths if os.path.isfile(path)]:
             found[folder] = there
     for folder, paths in found.items():
@@ -86,7 +86,7 @@ def _tables(place: str) -> dict[str, str]:
             raise ManifestError(f"{place} has {' and '.join(both)}: name the one that you mean")
     if not found:
         raise MissingFileError(
-            f"{place} has no {', '.join(NAMES)}, neither in itself nor in a folder for each split"
+            f"{place} has no {', '.join(TABLE_NAMES)}, neither in itself nor in a folder a split"
         )
     return {folder: paths[0] for folder, paths in found.items()}
 
