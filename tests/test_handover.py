@@ -6,7 +6,7 @@ import threading
 import keras
 import numpy as np
 import pytest
-from watching import watcher
+from watching import orders, watcher
 
 import dfgen
 from dfgen.loading.metrics import STAGES, Metrics
@@ -58,6 +58,43 @@ def test_a_loop_over_the_tensorflow_dataset_does_not_hide_an_error(frame):
     df.loc[30, "path"] = "gone.png"
     with pytest.raises(tf.errors.OpError, match=r"path='gone\.png'"):
         list(sequence(df).get_tf_dataset())
+
+
+def test_a_tensorflow_dataset_knows_how_many_batches_it_has(frame):
+    import tensorflow as tf
+
+    seq = sequence(frame(40))
+    assert seq.get_tf_dataset().cardinality() == 5
+    assert seq.get_tf_dataset().map(lambda x, y: x).cardinality() == 5
+    assert seq.repeat().get_tf_dataset().cardinality() == tf.data.INFINITE_CARDINALITY
+
+
+def test_fit_on_a_tensorflow_dataset_takes_each_row_once_an_epoch(frame):
+    """As KerasHub's models do; Keras would warn if it ran out of data before it expected to."""
+    seq, model = dfgen.Sequence(frame(46), batch_size=4, image_size=(4, 4)), watcher()
+    model.fit(seq.get_tf_dataset(), epochs=3, shuffle=False, verbose=0)
+    assert model.seen() == orders(46, range(3))
+    assert seq.epoch == 3
+    endless = seq.repeat().get_tf_dataset()
+    model.fit(endless, steps_per_epoch=6, epochs=2, shuffle=False, verbose=0)
+    assert model.seen() == orders(46, range(4))
+
+
+def test_a_tensorflow_dataset_made_after_a_resume_gives_the_rest(frame):
+    first = sequence(frame(40))
+    next(iter(first))
+    seq = sequence(frame(40))
+    before = seq.get_tf_dataset()
+    seq.load_state_dict(first.state_dict())
+    message = (
+        "this dataset is of whole epochs of 5 batches, and the state that was loaded since goes "
+        r"on after 1 of them: call get_tf_dataset\(\) again"
+    )
+    with pytest.raises(Exception, match=message):
+        list(before)
+    dataset = seq.get_tf_dataset()
+    assert [len(list(dataset)) for _ in range(2)] == [4, 5]
+    assert seq.epoch == 2
 
 
 def test_iterating_draws_nothing_from_the_global_generators(frame):

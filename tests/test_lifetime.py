@@ -68,7 +68,7 @@ def test_four_rebound_in_a_loop_leave_the_workers_of_the_last(frame, no_garbage,
     for _ in range(4):
         seq = sequence(frame(40), use_multiprocessing=processes)
         WAYS[way](seq)
-        workers = seq._loader._pool.workers
+        workers = seq._loader._maker.pool.workers
         children.append([w._child for w in workers if getattr(w, "_child", None)])
         assert len(threads()) <= 2
     del seq, workers

@@ -108,7 +108,7 @@ def test_killing_all_processes_between_batches_loses_nothing(frame):
         for step, (x, _) in enumerate(seq):
             rows += x[:, 0, 0, 0].tolist()
             if step % 3 == 0:
-                for worker in seq._loader._pool.workers:
+                for worker in seq._loader._maker.pool.workers:
                     if worker._child is not None:
                         worker._child.send_signal(signal.SIGKILL)
     assert rows == [*range(80)]
@@ -210,7 +210,7 @@ def test_processes_need_workers(frame):
 
 def test_no_process_is_left_after_close_or_after_the_sequence_is_gone(frame):
     def children(seq):
-        return [worker._child for worker in seq._loader._pool.workers if worker._child]
+        return [worker._child for worker in seq._loader._maker.pool.workers if worker._child]
 
     with sequence(frame(40)) as closed:
         list(closed)

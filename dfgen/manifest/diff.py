@@ -33,8 +33,8 @@ def diff(a: Path | pd.DataFrame, b: Path | pd.DataFrame) -> pd.DataFrame:
     same.
 
     Args:
-        a: The older manifest: a file, or a frame.
-        b: The newer one.
+        a: the older manifest: a file, or a frame.
+        b: the newer one.
 
     Returns:
         One row a difference: `change`, `id`, `column`, and the `old` and `new` value as text,
@@ -44,8 +44,8 @@ def diff(a: Path | pd.DataFrame, b: Path | pd.DataFrame) -> pd.DataFrame:
         manifests agree.
 
     Raises:
-        MissingFileError: There is no such file.
-        ManifestError: One of them is no manifest.
+        MissingFileError: there is no such file.
+        ManifestError: one of them is no manifest.
 
     Example:
         >>> old = pd.DataFrame({"id": [1, 2], "path": ["a.png", "b.png"], "kind": ["cat", "dog"]})

@@ -31,9 +31,9 @@ class Words:
     """How the message calls what does not match.
 
     Args:
-        title: Its first sentence.
-        files: What is said of the left side, after `3 of 10`.
-        labels: Likewise of the right side.
+        title: its first sentence.
+        files: what is said of the left side, after `3 of 10`.
+        labels: likewise of the right side.
     """
 
     title: str
@@ -88,10 +88,10 @@ def explain(
     """Return the message for files without labels and labels without a file.
 
     Args:
-        files: The keys of the files.
-        labels: The keys of the label table.
-        words: How to say it.
-        causes: Those that can be.
+        files: the keys of the files.
+        labels: the keys of the label table.
+        words: how to say it.
+        causes: those that can be.
     """
     cause, cured = _likely_cause(files, labels, causes)
     lines = [words.title]

@@ -3,7 +3,7 @@
 Read from Keras 3.12 and 3.15, `keras/src/trainers/epoch_iterator.py`, `data_adapters/__init__.py`
 and `backend/*/trainer.py`. Keras takes a `DataAdapter` as it is, but tells it neither who asks,
 `fit` or `evaluate`, nor what else they were given: the calling frames do. Where a newer Keras
-differs in any of this, a Sequence falls back: see `training/plain_passes.py`.
+differs in any of this, a Sequence falls back: see `PlainPasses`.
 """
 
 import sys
@@ -71,7 +71,7 @@ class Call:
 
     @property
     def is_reset(self) -> bool:
-        """Whether the iterator only goes back to its begin, which ends no epoch."""
+        """Whether the iterator only starts anew, which ends no epoch."""
         return self.method == "reset"
 
     @property

@@ -62,7 +62,7 @@ class ProcessWorker:
         self._file: IO[bytes] | None = None
         self.stopwatch = Stopwatch()
         self.abandoned = False
-        self.busy_with: object = None
+        self.busy_with: Any = None
 
     def fill(
         self, chunk: Chunk, arrays: Arrays, cancelled: Callable[[], bool]

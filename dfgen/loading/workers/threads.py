@@ -19,7 +19,7 @@ class Worker(Protocol):
 
     stopwatch: Stopwatch
     abandoned: bool
-    busy_with: object
+    busy_with: Any
 
     def fill(
         self, chunk: Chunk, arrays: Arrays, cancelled: Callable[[], bool]
@@ -43,7 +43,7 @@ class ThreadWorker:
         self._maker = maker
         self.stopwatch = Stopwatch()
         self.abandoned = False
-        self.busy_with: object = None
+        self.busy_with: Any = None
 
     def fill(
         self, chunk: Chunk, arrays: Arrays, cancelled: Callable[[], bool]

@@ -20,7 +20,7 @@ def to_categories(
     Columns that are categories already keep their names and order; others stay as they are.
 
     Raises:
-        ManifestError: A named column is neither text, boolean nor integer.
+        ManifestError: a named column is neither text, boolean nor integer.
 
     Example:
         >>> table = to_categories(pa.table({"kind": ["dog", "cat"]}))

@@ -1,8 +1,8 @@
 """From a recipe to rows: scan the source, join the labels, settle the id."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import cast
 
 import pandas as pd
@@ -23,32 +23,13 @@ from dfgen.manifest.sources.source import RowGroup
 _PLAIN_INTEGER = r"\A(?:0|-?[1-9][0-9]{0,17})\z"
 
 
-@dataclass(frozen=True)
-class GatheredRows:
-    """Rows with `id`, `path` and labels, and what the source and the join did on the way.
-
-    Args:
-        table: The rows.
-        folder: Where relative paths start.
-        skipped: Reason -> paths that were left out for it.
-        notes: What was done with rows that did not match.
-        labels: Column -> class names or box format, where the source knows them.
-    """
-
-    table: pa.Table
-    folder: str
-    skipped: Mapping[str, list[str]] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    labels: Mapping[str, Label] = field(default_factory=dict)
-
-
-def gather_rows(recipe: Recipe) -> GatheredRows:
+def gather_rows(recipe: Recipe) -> RowGroup:
     """Return the rows that a recipe describes, with paths as the source gives them.
 
     Raises:
-        ArgumentError: A column that the recipe names does not exist.
-        MissingFileError: No such folder or table.
-        ManifestError: Files and labels do not match.
+        ArgumentError: a column that the recipe names does not exist.
+        MissingFileError: no such folder or table.
+        ManifestError: files and labels do not match.
     """
     pattern = parse_pattern(recipe.pattern) if recipe.pattern is not None else None
     fields = pattern.fields if pattern else ()
@@ -58,12 +39,12 @@ def gather_rows(recipe: Recipe) -> GatheredRows:
         _refuse_facts(wanted, recipe, _name(recipe))
     if recipe.kind == LABEL_TABLE:
         _check_names(recipe, labels.column_names)
-        rows = GatheredRows(_with_paths_of_table(wanted, recipe), recipe.folder)
+        gathered = RowGroup(_with_paths_of_table(wanted, recipe), folder=recipe.folder)
     else:
-        rows = _read_source(recipe, pattern, labels.column_names)
+        gathered = _read_source(recipe, pattern, labels.column_names)
     if recipe.on is not None:
-        rows = _with_labels(rows, wanted, recipe, pattern)
-    table = rows.table
+        gathered = _with_labels(gathered, wanted, recipe, pattern)
+    table = gathered.rows
     for name in ("problem", "polygons"):  # which a source does not know beforehand
         if name in table.column_names and table[name].null_count == len(table):
             table = table.drop_columns([name])
@@ -71,7 +52,7 @@ def gather_rows(recipe: Recipe) -> GatheredRows:
         for name in pattern.integers:
             place = table.column_names.index(name)
             table = table.set_column(place, name, pattern.convert(name, table[name]))
-    return replace(rows, table=_with_id(table, recipe, fields))
+    return replace(gathered, rows=_with_id(table, recipe, fields))
 
 
 def _name(recipe: Recipe) -> str:
@@ -142,7 +123,7 @@ def _with_paths_of_table(labels: pa.Table, recipe: Recipe) -> pa.Table:
     return labels.append_column("path", paths)
 
 
-def _read_source(recipe: Recipe, pattern: Pattern | None, labels: list[str]) -> GatheredRows:
+def _read_source(recipe: Recipe, pattern: Pattern | None, labels: list[str]) -> RowGroup:
     """Gather the row groups of the source, telling how far it is."""
     parts, skipped, notes = list[pa.Table](), defaultdict[str, list[str]](list), tuple[str, ...]()
     known, folder = dict[str, Label](), recipe.folder
@@ -158,7 +139,7 @@ def _read_source(recipe: Recipe, pattern: Pattern | None, labels: list[str]) -> 
             folder = group.folder or folder
             bar.total = group.total
             bar.update(len(group.rows))
-    return GatheredRows(pa.concat_tables(parts), folder, dict(skipped), notes, known)
+    return RowGroup(pa.concat_tables(parts), dict(skipped), notes, known, folder)
 
 
 def _open_source(recipe: Recipe, pattern: Pattern | None) -> Iterator[RowGroup]:
@@ -180,10 +161,10 @@ def _check_columns(rows: pa.Table, recipe: Recipe, labels: list[str]) -> None:
 
 
 def _with_labels(
-    files: GatheredRows, labels: pa.Table, recipe: Recipe, pattern: Pattern | None
-) -> GatheredRows:
+    files: RowGroup, labels: pa.Table, recipe: Recipe, pattern: Pattern | None
+) -> RowGroup:
     joined = join(
-        files.table,
+        files.rows,
         labels,
         recipe.on or "",
         pattern=pattern,
@@ -191,7 +172,7 @@ def _with_labels(
         keep_key=_key(recipe) in _named(recipe),
         table=_name(recipe),
     )
-    return replace(files, table=joined.rows, notes=files.notes + joined.notes)
+    return replace(files, rows=joined.rows, notes=files.notes + joined.notes)
 
 
 def _with_id(table: pa.Table, recipe: Recipe, fields: tuple[str, ...]) -> pa.Table:

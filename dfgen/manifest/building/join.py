@@ -1,7 +1,5 @@
 """Join files with a table of labels: by a key that both have, never by position."""
 
-from dataclasses import dataclass
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -9,17 +7,10 @@ from dfgen.errors import ArgumentError, ManifestError, did_you_mean
 from dfgen.manifest.key_mismatch import JoinKeys, Words, explain
 from dfgen.manifest.schema import count, first, quote, rows_where
 from dfgen.manifest.sources.path_pattern import Pattern
+from dfgen.manifest.sources.source import RowGroup
 
 FROM_PATH = {"name": r"(?s)^.*/", "stem": r"(?s)^.*/|\.[^./]*$", "relpath": r"\A\z"}
 """Key made of a path below the folder -> what is cut off from it."""
-
-
-@dataclass(frozen=True)
-class Joined:
-    """Rows of files with their labels, and a line for each thing that was not plain."""
-
-    rows: pa.Table
-    notes: tuple[str, ...]
 
 
 def split_on(on: str) -> tuple[str, str]:
@@ -44,30 +35,30 @@ def join(
     unmatched: str = "error",
     keep_key: bool = False,
     table: str = "the label table",
-) -> Joined:
+) -> RowGroup:
     """Give each file the row of the label table that has the same key.
 
     Keys are compared as text; `{id:int}` fields as whole numbers, so 7 is 007. Several files may
     share a row of labels; a key stands in one row of the table only.
 
     Args:
-        files: Rows with `path` relative to the folder, and the pattern's fields as text.
-        labels: The label table.
+        files: rows with `path` relative to the folder, and the pattern's fields as text.
+        labels: the label table.
         on: `FIELD[=COLUMN]`: a field of the pattern, `name` (a.jpg), `stem` (a) or `relpath`
             (cats/a.jpg) of the file, and the column of the table; by default of the same name.
-        pattern: The pattern that made the fields.
+        pattern: the pattern that made the fields.
         unmatched: `"error"`; `"keep"`: files without labels get missing values, labels without a
             file become rows whose `problem` says so; `"drop"`: both are left out.
-        keep_key: Keep the key as the column that it was in the table.
-        table: How messages call the label table.
+        keep_key: keep the key as the column that it was in the table.
+        table: how messages call the label table.
 
     Returns:
         The files in their order, with the other columns of the table, then the kept labels without
         a file; and notes on what was kept or dropped.
 
     Raises:
-        ArgumentError: No such field.
-        ManifestError: No such column, missing or repeated keys, or unmatched rows.
+        ArgumentError: no such field.
+        ManifestError: no such column, missing or repeated keys, or unmatched rows.
     """
     field, column = split_on(on)
     whole = pattern is not None and field in pattern.integers
@@ -102,7 +93,7 @@ def join(
     if unmatched == "keep" and counts[1]:
         keys = label_keys.filter(without_file)
         rows = _append_without_file(rows, labels.filter(without_file), keys, (field, column))
-    return Joined(rows, _notes(unmatched, *counts, table))
+    return RowGroup(rows, notes=_notes(unmatched, *counts, table))
 
 
 def _file_keys(files: pa.Table, field: str, pattern: Pattern | None) -> pa.ChunkedArray:

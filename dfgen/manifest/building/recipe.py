@@ -138,7 +138,7 @@ def make_recipe(arguments: Mapping[str, Any]) -> Recipe:
     """Return the recipe of arguments; None, or (), stands for one that is left out.
 
     Raises:
-        ArgumentError: Arguments that cannot be, or cannot be together.
+        ArgumentError: arguments that cannot be, or cannot be together.
 
     Example:
         >>> make_recipe({"voc": "xml", "images": "jpg"}).own["box_label"]
@@ -218,14 +218,22 @@ def _check_shared(recipe: Recipe) -> None:
         check_shares(recipe.split)
 
 
-def takers(name: str) -> list[str]:
-    """Return the sources that take an argument."""
-    return [key for key, source in SOURCES.items() if name in (*source.arguments, *source.shared)]
+def unit_of(recipe: Mapping[str, Any]) -> str | None:
+    """Return the column whose rows stay together by a recipe: its group, or the path of an image.
+
+    Example:
+        >>> unit_of({"voc": "xml", "box_label": "each"})
+        'path'
+    """
+    sources = [source for name, source in SOURCES.items() if name in recipe]
+    shared = any(source.rows_share_images(recipe) for source in sources)
+    return recipe.get("group") or ("path" if shared else None)
 
 
 def _stray(name: str) -> str:
     """Return what to say of an argument that is not of the source."""
-    sources = " or ".join(f"{source}=" for source in takers(name))
+    takers = [key for key, item in SOURCES.items() if name in (*item.arguments, *item.shared)]
+    sources = " or ".join(f"{source}=" for source in takers)
     option = name.replace("_", "-")
     return f"{name}= (--{option}) goes with {sources}: give that, or leave {name}= out"
 

@@ -30,14 +30,14 @@ def resolve(given: Mapping[str, Any], known: Mapping[str, Any] | None = None) ->
     """Return the recipe of the arguments given, completed by a recipe file or an older recipe.
 
     Args:
-        given: The arguments of `build_manifest`; None or () where left out. A source that ends in
+        given: the arguments of `build_manifest`; None or () where left out. A source that ends in
             .toml is the recipe file that completes them.
-        known: The recipe of the manifest that is updated; used where no recipe file is given. A
+        known: the recipe of the manifest that is updated; used where no recipe file is given. A
             source of another kind than its own replaces it as a whole.
 
     Raises:
-        ArgumentError: Unknown or impossible arguments.
-        MissingFileError: There is no such recipe file.
+        ArgumentError: unknown or impossible arguments.
+        MissingFileError: there is no such recipe file.
     """
     given = {
         name: value
@@ -68,8 +68,8 @@ def read_recipe(path: str) -> dict[str, Any]:
     """Return the arguments of a recipe file, with absolute paths.
 
     Raises:
-        MissingFileError: There is no such file.
-        ArgumentError: It is no TOML, or has an unknown key or a value of a wrong type.
+        MissingFileError: there is no such file.
+        ArgumentError: it is no TOML, or has an unknown key or a value of a wrong type.
     """
     try:
         with open(path, "rb") as file:
@@ -108,8 +108,8 @@ def write_recipe(arguments: Mapping[str, Any] | None, path: str) -> None:
     """Write the recipe of a manifest, `df.attrs["dfgen"]["recipe"]`, as a file that rebuilds it.
 
     Raises:
-        ArgumentError: The manifest has no recipe, or one with a DataFrame.
-        WriteError: The file cannot be written.
+        ArgumentError: the manifest has no recipe, or one with a DataFrame.
+        WriteError: the file cannot be written.
     """
     text = to_toml(arguments, os.path.dirname(os.path.abspath(path)))
     try:

@@ -24,15 +24,15 @@ def read_arrays(files: str | Sequence[str]) -> Iterator[RowGroup]:
     """Yield the rows of array files, one group a file. Of the arrays, headers alone are read.
 
     Args:
-        files: A .npy or HDF5 file, or several whose rows follow each other.
+        files: a .npy or HDF5 file, or several whose rows follow each other.
 
     Yields:
         Row groups with `id` (the index, or the name of the file and `#index` of several), `path`,
         `index`, and the arrays of HDF5 that have one axis: numbers, booleans or text.
 
     Raises:
-        MissingFileError: There is no such file.
-        ManifestError: It is neither .npy nor HDF5, arrays in one file differ in length, or files in
+        MissingFileError: there is no such file.
+        ManifestError: it is neither .npy nor HDF5, arrays in one file differ in length, or files in
             their label arrays.
 
     Example:

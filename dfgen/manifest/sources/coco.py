@@ -48,9 +48,9 @@ def read_coco(files: Paths, images: str | Mapping[str, str] | None = None) -> It
     """Yield the images of COCO's JSON files, one group a split.
 
     Args:
-        files: A JSON file. Several in a list are of the same images, as instances and captions are.
+        files: a JSON file. Several in a list are of the same images, as instances and captions are.
             Those of each split as `{"train": ..., "val": ...}`.
-        images: The folder of the images, or that of each split. Default: the JSON file's folder.
+        images: the folder of the images, or that of each split. Default: the JSON file's folder.
 
     Yields:
         Row groups with `path`; `id`, COCO's where it differs for all images; `split` if there are
@@ -59,8 +59,8 @@ def read_coco(files: Paths, images: str | Mapping[str, str] | None = None) -> It
         Columns for which there is nothing in any file are absent; segmentations are not read.
 
     Raises:
-        MissingFileError: There is no such file.
-        ManifestError: Broken JSON (with the line), something else than COCO, ids that are unknown
+        MissingFileError: there is no such file.
+        ManifestError: broken JSON (with the line), something else than COCO, ids that are unknown
             or stand twice, two images of one name, a path that leaves the folder.
 
     Example:

@@ -49,8 +49,8 @@ def read_document(path: str) -> CocoFile:
     """Read a JSON file.
 
     Raises:
-        MissingFileError: There is no such file.
-        ManifestError: It is no JSON, or none of COCO.
+        MissingFileError: there is no such file.
+        ManifestError: it is no JSON, or none of COCO.
     """
     try:
         with open(path, "rb") as file, _bytes(file.fileno()) as data:

@@ -29,8 +29,8 @@ def read_files(folder: str, pattern: Pattern | None = None) -> Iterator[RowGroup
     kinds are left out and named.
 
     Args:
-        folder: Where to look.
-        pattern: What paths below `folder` look like; files that it does not fit are left out and
+        folder: where to look.
+        pattern: what paths below `folder` look like; files that it does not fit are left out and
             named. None: every file.
 
     Yields:
@@ -38,8 +38,8 @@ def read_files(folder: str, pattern: Pattern | None = None) -> Iterator[RowGroup
         column for each field of the pattern.
 
     Raises:
-        MissingFileError: There is no such folder.
-        ManifestError: It is a file, a folder cannot be read, a file name is not UTF-8, no file can
+        MissingFileError: there is no such folder.
+        ManifestError: it is a file, a folder cannot be read, a file name is not UTF-8, no file can
             be opened, or none fits the pattern.
 
     Example:

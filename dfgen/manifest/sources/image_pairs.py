@@ -57,18 +57,18 @@ def pair(
     """Pair `a/b.jpg` with `a/b.xml`.
 
     Args:
-        images: Relative paths.
-        annotations: Relative paths, all with the same extension.
-        folders: Those where the two start, for messages.
+        images: relative paths.
+        annotations: relative paths, all with the same extension.
+        folders: those where the two start, for messages.
         unmatched: `"error"`, `"keep"` or `"drop"` what has no partner.
-        bare: Images may be without annotation: there is nothing on them.
+        bare: images may be without annotation: there is nothing on them.
 
     Returns:
         Pairs in the order of the images, then the kept annotations without an image; and a note on
         each thing that was kept or dropped.
 
     Raises:
-        ManifestError: Two images differ by their extension only, or partners are missing.
+        ManifestError: two images differ by their extension only, or partners are missing.
 
     Example:
         >>> pair(["a.jpg"], ["a.xml"], ("images", "xml"), "error")

@@ -42,11 +42,11 @@ def read_listing(
     """Yield the files of a listing, one group a table; no folder is read.
 
     Args:
-        table: A label table's kinds of file, or the manifest.json of an S3 Inventory.
-        path_column: The column of paths. Default: path, key, file, file_name or filename.
-        root: The folder where relative paths start. Default for an inventory `s3://BUCKET`, for a
+        table: a label table's kinds of file, or the manifest.json of an S3 Inventory.
+        path_column: the column of paths. Default: path, key, file, file_name or filename.
+        root: the folder where relative paths start. Default for an inventory `s3://BUCKET`, for a
             table its folder.
-        pattern: What paths look like; files that it does not fit are left out and named.
+        pattern: what paths look like; files that it does not fit are left out and named.
 
     Yields:
         Row groups with `path`, the fields of the pattern, and `bytes` and `mtime_ns` where the
@@ -54,8 +54,8 @@ def read_listing(
         left out.
 
     Raises:
-        MissingFileError: There is no such table, or the inventory lacks a file.
-        ManifestError: It has no column of paths, a path that leaves the root, or is no listing.
+        MissingFileError: there is no such table, or the inventory lacks a file.
+        ManifestError: it has no column of paths, a path that leaves the root, or is no listing.
 
     Example:
         >>> for group in read_listing("2026-01-01T00-00Z/manifest.json"):  # doctest: +SKIP

@@ -33,7 +33,7 @@ def read_metadata(place: str) -> Iterator[RowGroup]:
     folder (`--labels metadata.csv --on relpath=file_name`).
 
     Args:
-        place: The table, the folder that has it, or the folder of a folder for each split.
+        place: the table, the folder that has it, or the folder of a folder for each split.
 
     Yields:
         One group with `path`, `split` if there are such folders, and the columns of the tables.
@@ -41,8 +41,8 @@ def read_metadata(place: str) -> Iterator[RowGroup]:
         else they have is left out.
 
     Raises:
-        MissingFileError: There is no such table.
-        ManifestError: It cannot be read, has no `file_name`, or names a file outside its folder.
+        MissingFileError: there is no such table.
+        ManifestError: it cannot be read, has no `file_name`, or names a file outside its folder.
 
     Example:
         >>> for group in read_metadata("pets"):  # doctest: +SKIP

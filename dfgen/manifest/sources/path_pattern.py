@@ -23,10 +23,10 @@ class Pattern:
     and `7`. The pattern stands for the whole path below the folder, `/`-separated.
 
     Args:
-        text: The pattern as given.
-        regex: The same for Arrow, with one named group a field.
-        fields: The names of the fields in order.
-        integers: Those of them that are whole numbers.
+        text: the pattern as given.
+        regex: the same for Arrow, with one named group a field.
+        fields: the names of the fields in order.
+        integers: those of them that are whole numbers.
     """
 
     text: str
@@ -55,7 +55,7 @@ def parse_pattern(text: str) -> Pattern:
     """Parse a pattern.
 
     Raises:
-        ArgumentError: A field has no name, a name twice, a name of the manifest's own columns, or
+        ArgumentError: a field has no name, a name twice, a name of the manifest's own columns, or
             an unknown type; or the braces do not pair.
 
     Example:

@@ -26,8 +26,8 @@ def read_inventory(path: str) -> tuple[str, Iterator[pa.Table]]:
     Older versions of a key and those that were deleted are left out.
 
     Raises:
-        MissingFileError: There is no such file, or a table that it names is not near it.
-        ManifestError: It is no manifest of an inventory.
+        MissingFileError: there is no such file, or a table that it names is not near it.
+        ManifestError: it is no manifest of an inventory.
     """
     try:
         with open(path, encoding="utf-8") as file:

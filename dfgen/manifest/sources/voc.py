@@ -65,22 +65,22 @@ def read_voc(
     """Yield images with the boxes of their XML files, some thousand at a time.
 
     Args:
-        annotations: Folder of the XML files.
-        images: Folder of the images. `a/b.jpg` is annotated in `a/b.xml`, whatever the XML says.
-        box_label: What the column `label` holds. `"largest"`: the class of the largest box, or
+        annotations: folder of the XML files.
+        images: folder of the images. `a/b.jpg` is annotated in `a/b.xml`, whatever the XML says.
+        box_label: what the column `label` holds. `"largest"`: the class of the largest box, or
             `background` where there is none. `"first"`: of the first box. `"all"`: the list of all
             classes on the image. `"each"`: there is one row a box, and its class.
-        class_names: The classes in the order of their numbers, without `background`. Default: the
+        class_names: the classes in the order of their numbers, without `background`. Default: the
             names in the files, sorted.
-        unmatched: Images without an XML file and the reverse: `"error"`, `"keep"` or `"drop"`.
+        unmatched: images without an XML file and the reverse: `"error"`, `"keep"` or `"drop"`.
 
     Yields:
         Row groups with `path`, `label`, `boxes` (xyxy in pixels, as the XML has them), `labels`
         (their classes) and the annotated size. With `"each"` also `id`: the path and `#0`, `#1`.
 
     Raises:
-        MissingFileError: There is no such folder, or an XML file vanished.
-        ManifestError: Partners are missing, an XML file is broken (with the line), uses entities,
+        MissingFileError: there is no such folder, or an XML file vanished.
+        ManifestError: partners are missing, an XML file is broken (with the line), uses entities,
             or has a class that is not among the class names.
 
     Example:
@@ -182,8 +182,8 @@ def read_annotation(path: str) -> VocAnnotation:
     """Read one XML file; entities are refused.
 
     Raises:
-        MissingFileError: It vanished.
-        ManifestError: It is broken, or no annotation.
+        MissingFileError: it vanished.
+        ManifestError: it is broken, or no annotation.
     """
     try:
         with open(path, "rb") as file:
@@ -276,4 +276,5 @@ VOC = Source(
     },
     shared=("unmatched",),
     check=_check_arguments,
+    rows_share_images=lambda arguments: arguments.get("box_label") == "each",
 )

@@ -46,8 +46,8 @@ def read_yolo(place: str, unmatched: str = "error") -> Iterator[RowGroup]:
     """Yield images with the boxes of their text files, some thousand at a time.
 
     Args:
-        place: The data.yaml, or the folder of a classification set.
-        unmatched: Text files without an image: `"error"`, `"keep"` or `"drop"`. An image without a
+        place: the data.yaml, or the folder of a classification set.
+        unmatched: text files without an image: `"error"`, `"keep"` or `"drop"`. An image without a
             text file has no boxes, as YOLO has it; null where test has no text files at all.
 
     Yields:
@@ -56,8 +56,8 @@ def read_yolo(place: str, unmatched: str = "error") -> Iterator[RowGroup]:
         classification sets have `label` alone.
 
     Raises:
-        MissingFileError: There is no such file or folder.
-        ManifestError: A data.yaml that says too little, a class out of range or a line of something
+        MissingFileError: there is no such file or folder.
+        ManifestError: a data.yaml that says too little, a class out of range or a line of something
             else (with file and line), two images of one name, text files without an image.
 
     Example:
@@ -102,8 +102,8 @@ def read_data(file: str) -> DataSet:
     """Read a data.yaml.
 
     Raises:
-        MissingFileError: There is no such file, or no such folder of images.
-        ManifestError: It is no YAML, or says too little.
+        MissingFileError: there is no such file, or no such folder of images.
+        ManifestError: it is no YAML, or says too little.
     """
     try:
         with open(file, encoding="utf-8") as text:

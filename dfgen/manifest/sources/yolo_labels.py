@@ -30,8 +30,8 @@ def read_objects(path: str, data: DataSet) -> list[Object]:
     """Read the labels of one image.
 
     Raises:
-        MissingFileError: The file vanished.
-        ManifestError: A line is something else, with its number.
+        MissingFileError: the file vanished.
+        ManifestError: a line is something else, with its number.
     """
     try:
         with open(path, encoding="utf-8") as text:

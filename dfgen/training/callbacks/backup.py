@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from dfgen.errors import ArgumentError
-from dfgen.training.callbacks.backup_files import Arrays, Generations
+from dfgen.training.callbacks.backup_files import Generations, NamedArrays
 from dfgen.training.callbacks.model_state import build, restore, restore_metrics, snapshot
 from dfgen.training.callbacks.sigterm import Sigterm
 from dfgen.training.keras_private import begin_at, first_epoch, input_of_fit
@@ -94,7 +94,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         self._progress = self._sequence.progress
         self._epoch = self._step = self._unsaved = 0
         self._due = False
-        self._metrics: Arrays | None = None
+        self._metrics: NamedArrays | None = None
         self._first_epoch = first_epoch(self.model)
         self._progress.count_taken()
         if (backup := self._backups.load()) is not None:
@@ -163,7 +163,7 @@ class BackupAndRestore(keras.callbacks.Callback):
             print(f"\ndfgen: SIGTERM; saved to {folder}, to go on from there", flush=True)
             self._sigterm.end()
 
-    def _go_on(self, path: str, facts: Mapping[str, Any], arrays: Arrays) -> None:
+    def _go_on(self, path: str, facts: Mapping[str, Any], arrays: NamedArrays) -> None:
         """Put everything back."""
         if facts["ended"]:
             print(f"dfgen: {path} is of a run that has ended: this one begins anew", flush=True)

@@ -13,11 +13,10 @@ import numpy.typing as npt
 
 from dfgen.errors import ArgumentError
 from dfgen.training import keras_private
+from dfgen.training.callbacks.backup_files import NamedArrays
 
-Arrays = dict[str, npt.NDArray[Any]]
 
-
-def snapshot(model: keras.Model) -> Arrays:
+def snapshot(model: keras.Model) -> NamedArrays:
     """Return all that a training step of the model changes.
 
     On JAX ask for the model by `callback.model`, which puts the state of the step into it.
@@ -110,9 +109,9 @@ def _typed(array: npt.NDArray[Any], variable: Any) -> npt.NDArray[Any]:
     return array.view(_array(variable).dtype) if array.dtype.kind == "V" else array
 
 
-def _generators() -> Arrays:
+def _generators() -> NamedArrays:
     """Return the states of random generators that belong to no layer, as far as there are any."""
-    states: Arrays = {}
+    states: NamedArrays = {}
     found = keras_private.seed_state()
     if found is not None:
         states["random/keras"] = _array(found)
