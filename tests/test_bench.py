@@ -161,7 +161,7 @@ def test_replayed_batches_are_the_first_ones_of_the_sequence(frame):
 
 def test_what_cannot_be_measured_is_refused_before_it_is(photos, tmp_path):
     assert refusal(tmp_path / "none.parquet") == (
-        f"dfgen: There is no manifest {tmp_path}/none.parquet.\n"
+        f"dfgen: there is no manifest {tmp_path}/none.parquet\n"
     )
     assert refusal(photos, "--image-size", "224") == (
         "dfgen: --image-size 224: expected H,W, as in 224,224\n"

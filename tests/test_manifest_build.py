@@ -238,9 +238,9 @@ def test_label_columns_that_no_manifest_holds_are_refused_before_files_are_opene
     labels = pd.DataFrame({"id": [f"{n:03d}" for n in range(12)]})
     bands = labels.assign(band=pd.cut(range(12), 3))
     assert refused(ManifestError, data / "imgs", **JOINED | {"on": "id"}, labels=bands) == (
-        'Column "band" has categories of type '
+        'column "band" has categories of type '
         "extension<pandas.interval<ArrowIntervalType>>. Class names are text or whole numbers: "
-        'convert them with df["band"].astype(str).astype("category").'
+        'convert them with df["band"].astype(str).astype("category")'
     )
     waves = labels.assign(wave=1j)
     assert refused(ManifestError, data / "imgs", **JOINED | {"on": "id"}, labels=waves) == (
@@ -334,7 +334,7 @@ def test_duplicate_ids_are_refused_before_any_file_is_opened(data):
     assert refused(ManifestError, data / "imgs", pattern="{id}/{name}.png") == (
         'the manifest has ids that stand on several rows (2): "cat" (rows 0, 1, 2, 3, 4, 5); "dog" '
         "(rows 6, 7, 8, 9, 10, 11). An id is the name of one row. Find them with "
-        'df[df["id"].duplicated(keep=False)].'
+        'df[df["id"].duplicated(keep=False)]'
     )
 
 
@@ -421,7 +421,7 @@ def test_a_table_without_a_path_is_refused_by_row():
     labels = pd.DataFrame({"file": ["a.png", None], "kind": ["x", "y"]})
     assert refused(ManifestError, labels=labels, path_column="file") == (
         "1 of 2 rows of the manifest have no path: row 1 (id None). Fill them, or drop them: "
-        'df = df[df["path"].notna()].'
+        'df = df[df["path"].notna()]'
     )
 
 

@@ -321,9 +321,9 @@ def test_lists_hold_their_class_names_or_are_refused(data):
     with pytest.raises(ManifestError) as caught:
         dfgen.write_manifest(frame, "m.parquet")
     assert str(caught.value) == (
-        'Column "labels" holds "lion" in row 2 (id "s/c.png"), not among its class names '
+        'column "labels" holds "lion" in row 2 (id "s/c.png"), not among its class names '
         "['ant', 'cat', 'dog']. Mend the value, or the names: "
-        'df.attrs["dfgen"]["labels"]["labels"]["class_names"].'
+        'df.attrs["dfgen"]["labels"]["labels"]["class_names"]'
     )
 
 
