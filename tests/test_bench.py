@@ -68,7 +68,7 @@ def test_table_json_and_picture_of_a_run(photos, tmp_path):
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
-    number = r"[\d,]+"
+    number = r"[\d,]+(?:\.\d)?"
     assert re.fullmatch(
         rf"{photos}: 20 rows\. Measured on 17 files chosen at random, [\d.]+ kB on average, "
         rf"{number} images a pass",

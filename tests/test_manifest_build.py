@@ -263,7 +263,7 @@ def test_files_that_do_not_fit_the_pattern_are_warned_of(data):
         dfgen.build_manifest(data / "imgs", pattern="{kind}/img_00{id}.png", facts="none")
     assert [str(warning.message) for warning in caught] == [
         "Left out: 2 paths, not of the pattern: cat/img_010.png, dog/img_011.png\n"
-        'Widen the pattern "{kind}/img_00{id}.png", or move elsewhere what is no sample.'
+        'Widen the pattern "{kind}/img_00{id}.png", or move elsewhere what is not a sample.'
     ]
 
 
@@ -274,7 +274,7 @@ def test_files_of_other_kinds_and_hidden_ones_are_warned_of_once(data):
         dfgen.build_manifest(data / "imgs", facts="none")
     assert [str(warning.message) for warning in caught] == [
         "Left out: 1 path, .heic: c.heic\nLeft out: 2 paths, .txt: a.txt, b.txt\n"
-        "Left out: 1 path, hidden: .hidden.png\nMove elsewhere what is no sample."
+        "Left out: 1 path, hidden: .hidden.png\nMove elsewhere what is not a sample."
     ]
     assert caught[0].filename == __file__
 
@@ -312,7 +312,7 @@ def test_the_summary_tells_all(data):
             "2 problems:",
             "  1  not an image or array that dfgen opens: " + f"{imgs}/dog/img_101.png",
             f"  1  the file is empty (0 bytes): {imgs}/cat/img_100.png",
-            "1 file of another format than the extension says, which is no fault: "
+            "1 file of another format than the extension says, which is not a fault: "
             f"{imgs}/dog/img_102.png is jpeg",
             "Left out: 1 path, .txt: notes.txt",
             "Left out: 1 path, hidden: .hidden.png",
