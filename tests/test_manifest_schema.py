@@ -24,7 +24,7 @@ def test_a_missing_column_is_named_with_the_nearest():
     )
     refused(
         pa.table({"id": [1], "file": ["a.png"]}),
-        'the manifest has no column "path". Columns: id, file. It holds the file of each row.',
+        'the manifest has no column "path". Columns: id, file. It holds the file of each row',
     )
 
 
