@@ -26,7 +26,7 @@ def addresses(seq):
 
     def spy(*position, spread):
         making = start(*position)
-        made.append(making.batch.arrays["image"].ctypes.data)
+        made.append(making.arrays["image"].ctypes.data)
         return making
 
     seq._loader.start = spy

@@ -17,6 +17,8 @@ from dfgen.loading.loader import Loader
 from dfgen.loading.metrics import Metrics
 from dfgen.loading.order.permutation import Integers
 from dfgen.loading.order.plan import Plan
+from dfgen.loading.receipts import Receipt
+from dfgen.system import whole
 from dfgen.training.backends import INFINITE, TorchBatches, tensorflow_dataset
 from dfgen.training.division import check_not_empty, divide
 from dfgen.training.keras_private import (
@@ -119,6 +121,39 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         return plan, replace(self._layout, weighted=weighted)
 
     @property
+    def epoch(self) -> int:
+        """Passes completed since the start of training; `evaluate` and `predict` do not count."""
+        return self.progress.place.epoch
+
+    @property
+    def shard(self) -> tuple[int, int]:
+        """(index, count) of this process among those that share each batch."""
+        return self._loader.plan.shard
+
+    @property
+    def left_out(self) -> int:
+        """Rows that `fit` leaves out at the end of each epoch, other ones each time.
+
+        0, unless `drop_remainder` asks for it or processes or devices share each batch. Devices are
+        known once `fit` has begun.
+        """
+        return self._loader.plan.left_out
+
+    @property
+    def receipt(self) -> Receipt | None:
+        """Which rows were taken in the last epoch that was completed; None before."""
+        return self.progress.receipt
+
+    def row_counts(self, epoch: int | None = None) -> Integers:
+        """Return how often each row of `manifest` comes in an epoch, None for that of now.
+
+        Other than 1 where classes are balanced, and 0 for rows that are left out. It is what the
+        order holds; that the model took them so is for `receipt` to say.
+        """
+        epoch = self.epoch if epoch is None else whole("epoch", epoch)
+        return self._loader.row_order.counts(epoch, self._loader.plan.rows - self.left_out)
+
+    @property
     def metrics(self) -> Metrics:
         """What the workers have done since the Sequence was made: seconds by stage, counts."""
         return self._loader.metrics
@@ -150,16 +185,22 @@ class Passes(keras.utils.PyDataset, DataAdapter):
     def rows(self, index: int) -> Integers:
         """Return which rows of the manifest batch `index` of the current epoch holds, in order.
 
+        No batch is made for it.
+
         Example:
             >>> seq.manifest.iloc[seq.rows(0)]  # doctest: +SKIP
         """
         self._check_index(index)
         epochs, step = divmod(index, len(self._loader))
         epochs = epochs if self._endless else 0
-        return self._loader.rows(self.progress.place.epoch + epochs, step)
+        return self._loader.rows(self.progress.place.epoch + epochs, step).copy()
 
     def ids(self, index: int) -> list[object]:
-        """Return the ids of the rows of batch `index` of the current epoch, in order."""
+        """Return the ids of the rows of batch `index` of the current epoch, in order.
+
+        Example:
+            >>> dict(zip(seq.ids(3), model.predict_on_batch(seq[3][0])))  # doctest: +SKIP
+        """
         return self._loader.order.ids_at(self.rows(index))
 
     def _check_index(self, index: int) -> None:

@@ -162,8 +162,8 @@ class Image(Feature):
 
     def geometry(self, row: Mapping[str, Any], rng: np.random.Generator | None) -> Geometry:
         """Return the geometry of the image of one row; nothing is decoded."""
-        with store_of_row(row, self.column):
-            size = read_header(os.fspath(row[self.column])).size
+        with store_of_row(row, self.column) as store:
+            size = read_header(os.fspath(row[self.column]), store).size
         return self.place(size, self.size or size, STILL if rng is None else self.draw(rng))
 
     def read(
@@ -214,7 +214,7 @@ class Image(Feature):
         draw = STILL if rng is None else self.draw(rng)
         with store_of_row(row, self.column) as store:
             path = os.fspath(row[self.column])
-            size = read_header(path).size if self.size is None else self.size
+            size = read_header(path, store).size if self.size is None else self.size
             sample = np.empty((*size, self.made_spec.shape[2]), self.made_spec.dtype)
             self.read(path, sample, store, given=draw)
         out = np.empty(sample.shape, self.spec.dtype)
