@@ -229,14 +229,8 @@ class Boxes(Feature):
     def __call__(
         self, row: Mapping[str, Any], rng: np.random.Generator | None = None
     ) -> dict[str, Values]:
-        """Return the arrays of one row, a mapping or a pandas Series; `like` must be an `Image`.
-
-        Args:
-            row: of the manifest.
-            rng: what its image gets; None for no chance.
-        """
-        image = self.image
-        values = self.bind(OneRow(row))
+        """Return the arrays of one row; `like` must be an `Image`, which gets `rng`."""
+        image, values = self.image, self.bind(OneRow(row))
         geometry = image.geometry(row, rng)
         out = tuple(np.empty(spec.shape, spec.dtype) for spec in self.spec)
         with store_of_row(row, image.column) as store:
