@@ -66,7 +66,7 @@ def write_digits(folder: Path) -> pd.DataFrame:
         labels.to_csv(folder / "labels.csv", index=False)
     except OSError as error:
         raise WriteError(
-            f"The digits cannot be written into {folder}: {error}. Name another folder: --keep DIR."
+            f"the digits cannot be written into {folder}: {error}. Name another folder: --keep DIR"
         ) from error
     return labels
 

@@ -400,14 +400,14 @@ def test_a_backup_of_another_sequence_is_refused(tmp_path, options, message):
 
 
 def test_a_backup_of_a_newer_dfgen_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("dfgen.training.callbacks.backup_files.FORMAT", 2)
+    monkeypatch.setattr("dfgen.training.callbacks.backup_files.BACKUP_FORMAT", 2)
     interrupted(tmp_path, ("step", 0, 1))
     monkeypatch.undo()
     with pytest.raises(ValueError, match="has format 2") as refused:
         fit(tmp_path)
     assert str(refused.value) == (
         f"{tmp_path}/backup-00000000.dfgen has format 2; this dfgen reads 1. If it was saved by a "
-        "newer dfgen: pip install --upgrade keras-dfgen."
+        "newer dfgen: pip install --upgrade keras-dfgen"
     )
 
 

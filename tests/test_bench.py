@@ -30,7 +30,7 @@ RATE = st.floats(1, 1e7)
 def short(monkeypatch):
     """Measure no longer than it takes to go through the motions."""
     for module in (rates, run):
-        monkeypatch.setattr(module, "ROUNDS", 2)
+        monkeypatch.setattr(module, "PASSES", 2)
     monkeypatch.setattr(job, "SECONDS", 0.001)
     monkeypatch.setattr(headroom, "_SECONDS", 0.001)
     monkeypatch.setattr(headroom, "_HAND_OVER_SECONDS", 0.01)
@@ -164,10 +164,11 @@ def test_what_cannot_be_measured_is_refused_before_it_is(photos, tmp_path):
         f"dfgen: There is no manifest {tmp_path}/none.parquet.\n"
     )
     assert refusal(photos, "--image-size", "224") == (
-        "dfgen: --image-size 224: expected H,W, as in 224,224.\n"
+        "dfgen: --image-size 224: expected H,W, as in 224,224\n"
     )
     assert refusal(photos, "--against", "tfdata") == (
-        'dfgen: --against "tfdata" is none of tf.data, torch, keras, all. Did you mean "tf.data"?\n'
+        'dfgen: --against "tfdata" is not a peer. Did you mean "tf.data"? '
+        "Peers: tf.data, torch, keras, all\n"
     )
     assert refusal(photos, "--model", "MobileNetv2").startswith(
         'dfgen: "MobileNetv2" is not a model of keras.applications. '

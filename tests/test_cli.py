@@ -73,7 +73,7 @@ def test_an_error_is_one_message_and_exit_code_1(data):
     done = run("build-manifest", "nowhere", "--out", "m.parquet")
     assert done.returncode == 1
     assert done.stdout == ""
-    assert done.stderr == f'dfgen: There is no folder "nowhere". Looked in {data}.\n'
+    assert done.stderr == f'dfgen: there is no folder "nowhere". Looked in {data}\n'
     done = run("build-manifest", "imgs", "--out", "m.parquet", "--split", "train")
     assert done.returncode == 1
     assert done.stderr == "dfgen: --split train: expected NAME=SHARE, as in train=0.8\n"
@@ -83,7 +83,7 @@ def test_a_process_of_the_command_ends_with_its_code(data):
     command = [sys.executable, "-m", "dfgen", "build-manifest", "nowhere", "--out", "m.parquet"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f'dfgen: There is no folder "nowhere". Looked in {data}.\n'
+    assert done.stderr == f'dfgen: there is no folder "nowhere". Looked in {data}\n'
 
 
 def test_help_is_light():
@@ -172,3 +172,14 @@ def test_options_that_cannot_be_are_refused(data, arguments, message):
 def test_the_summary_as_json_of_rows_without_problems(data):
     done = run("build-manifest", "imgs", "--out", "m.parquet", "--json")
     assert json.loads(done.stdout)["problems"] == {}
+
+
+def test_python_m_dfgen_is_the_command():
+    command = [sys.executable, "-m", "dfgen", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"dfgen {dfgen.__version__}\n", "")
+
+
+def test_the_version_is_an_option():
+    result = CliRunner().invoke(app, ["--version"])
+    assert (result.exit_code, result.output) == (0, f"dfgen {dfgen.__version__}\n")

@@ -60,7 +60,7 @@ def test_a_path_tells_the_id_and_nothing_else(tmp_path):
 
 def test_folder_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "imgs").write_text("a file")
-    message = rf"^The digits cannot be written into {tmp_path}: .*\. Name another folder: --keep "
+    message = rf"^the digits cannot be written into {tmp_path}: .*\. Name another folder: --keep "
     with pytest.raises(WriteError, match=message):
         demo.write_digits(tmp_path)
 

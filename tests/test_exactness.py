@@ -7,9 +7,12 @@ import weakref
 import keras
 import numpy as np
 import pytest
+from keras.src.trainers.epoch_iterator import EpochIterator
 from watching import order, orders, watcher
 
 import dfgen
+from dfgen.system import usable_cpus
+from dfgen.training.passes import Passes
 
 pytestmark = pytest.mark.backend
 
@@ -382,6 +385,38 @@ def test_validation_split_is_refused(frame):
 def test_predict_on_a_sequence_that_shuffles_raises(frame):
     with pytest.raises(ValueError, match="the predictions could not be matched with the rows"):
         watcher().predict(sequence(frame, 8), verbose=0)
+
+
+def test_a_sequence_tells_the_workers_and_the_queue_that_were_asked_for(frame):
+    seq = sequence(frame, 8, workers=3, max_queue_size=4)
+    assert (seq.workers, seq.use_multiprocessing, seq.max_queue_size) == (3, False, 4)
+    assert sequence(frame, 8, workers=None).workers == usable_cpus()
+    model, read = watcher(), []
+    look = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: read.append((seq.workers, seq.max_queue_size))
+    )
+    model.fit(seq, verbose=0, callbacks=[look])
+    assert read == [(3, 4)] * 2
+    with sequence(frame, 8, workers=1, use_multiprocessing=True) as processes:
+        assert processes.use_multiprocessing
+
+
+def test_reading_a_property_changes_nothing(frame):
+    seq = sequence(frame, 46)
+    own = {**vars(Passes), **vars(dfgen.Sequence)}
+    names = [name for name, value in own.items() if isinstance(value, property)]
+    assert {"num_batches", "epoch", "left_out", "workers", "receipt"} <= set(names)
+
+    def state():
+        return seq._loader.plan, len(seq._runs), vars(seq.progress).copy(), seq.state_dict()
+
+    before = state()
+    assert seq.num_batches == 12
+    EpochIterator(seq)
+    assert state() == before
+    for name in names:
+        getattr(seq, name)
+    assert state() == before
 
 
 def test_a_sequence_that_nobody_holds_is_freed_and_its_threads_end(frame):

@@ -6,7 +6,7 @@ import threading
 import keras
 import numpy as np
 import pytest
-from watching import watcher
+from watching import orders, watcher
 
 import dfgen
 from dfgen.loading.metrics import STAGES, Metrics
@@ -26,7 +26,7 @@ def addresses(seq):
 
     def spy(*position, spread):
         making = start(*position)
-        made.append(making.batch.arrays["image"].ctypes.data)
+        made.append(making.arrays["image"].ctypes.data)
         return making
 
     seq._loader.start = spy
@@ -60,6 +60,43 @@ def test_a_loop_over_the_tensorflow_dataset_does_not_hide_an_error(frame):
         list(sequence(df).get_tf_dataset())
 
 
+def test_a_tensorflow_dataset_knows_how_many_batches_it_has(frame):
+    import tensorflow as tf
+
+    seq = sequence(frame(40))
+    assert seq.get_tf_dataset().cardinality() == 5
+    assert seq.get_tf_dataset().map(lambda x, y: x).cardinality() == 5
+    assert seq.repeat().get_tf_dataset().cardinality() == tf.data.INFINITE_CARDINALITY
+
+
+def test_fit_on_a_tensorflow_dataset_takes_each_row_once_an_epoch(frame):
+    """As KerasHub's models do; Keras would warn if it ran out of data before it expected to."""
+    seq, model = dfgen.Sequence(frame(46), batch_size=4, image_size=(4, 4)), watcher()
+    model.fit(seq.get_tf_dataset(), epochs=3, shuffle=False, verbose=0)
+    assert model.seen() == orders(46, range(3))
+    assert seq.epoch == 3
+    endless = seq.repeat().get_tf_dataset()
+    model.fit(endless, steps_per_epoch=6, epochs=2, shuffle=False, verbose=0)
+    assert model.seen() == orders(46, range(4))
+
+
+def test_a_tensorflow_dataset_made_after_a_resume_gives_the_rest(frame):
+    first = sequence(frame(40))
+    next(iter(first))
+    seq = sequence(frame(40))
+    before = seq.get_tf_dataset()
+    seq.load_state_dict(first.state_dict())
+    message = (
+        "this dataset is of whole epochs of 5 batches, and the state that was loaded since goes "
+        r"on after 1 of them: call get_tf_dataset\(\) again"
+    )
+    with pytest.raises(Exception, match=message):
+        list(before)
+    dataset = seq.get_tf_dataset()
+    assert [len(list(dataset)) for _ in range(2)] == [4, 5]
+    assert seq.epoch == 2
+
+
 def test_iterating_draws_nothing_from_the_global_generators(frame):
     before = np.random.get_state()[1].tolist()
     if BACKEND == "torch":
@@ -79,7 +116,7 @@ def test_input_monitor_adds_its_figures_to_the_logs_of_every_epoch(frame, tmp_pa
         seq,
         validation_data=sequence(frame(16), image_size=(4, 4)),
         epochs=3,
-        verbose=0,
+        verbose=2,
         callbacks=[dfgen.InputMonitor(), keras.callbacks.CSVLogger(tmp_path / "log.csv")],
     ).history
     assert len(history["input_wait"]) == len(history["images_per_second"]) == 3
@@ -87,7 +124,13 @@ def test_input_monitor_adds_its_figures_to_the_logs_of_every_epoch(frame, tmp_pa
     assert all(rate > 0 for rate in history["images_per_second"])
     with open(tmp_path / "log.csv") as file:
         assert {"input_wait", "images_per_second"} <= set(next(csv.DictReader(file)))
-    assert capsys.readouterr().out.startswith("dfgen: training waited for its input ")
+    assert "\ndfgen: training waited for its input " in capsys.readouterr().out
+
+
+def test_input_monitor_prints_nothing_where_fit_prints_nothing(frame, capsys):
+    seq = sequence(frame(8), image_size=(4, 4))
+    watcher().fit(seq, verbose=0, callbacks=[dfgen.InputMonitor()])
+    assert capsys.readouterr().out == ""
 
 
 def test_input_monitor_sees_a_loader_that_is_late(frame, capsys):
@@ -98,7 +141,7 @@ def test_input_monitor_sees_a_loader_that_is_late(frame, capsys):
     seq = sequence(frame(80), image_size=(4, 4), transform=slow)
     model = watcher(built=True)
     model.fit(seq, epochs=1, verbose=0)
-    history = model.fit(seq, epochs=2, verbose=0, callbacks=[dfgen.InputMonitor()]).history
+    history = model.fit(seq, epochs=2, verbose=2, callbacks=[dfgen.InputMonitor()]).history
     assert max(history["input_wait"]) > 0.05
     assert "transform is " in capsys.readouterr().out
 

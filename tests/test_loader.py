@@ -5,19 +5,20 @@ import os
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 
 import cv2
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from dfgen.errors import ArgumentError, DfgenError
+from dfgen.errors import ArgumentError, DfgenError, MissingFileError
 from dfgen.loading.buffers import Buffers
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.permutation import permutation
 from dfgen.loading.workers.threads import Threads, ThreadWorker
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.features import Number, Spec
+from dfgen.samples.features import Image, Number, Spec
 from dfgen.samples.reader import SampleReader
 from dfgen.system import usable_cpus
 
@@ -26,6 +27,26 @@ def loader(rows, **options):
     """A loader of rows without files: one number, which is the row."""
     numbers = BoundFeature("number", Number("number"), np.arange(rows, dtype=np.int32))
     return Loader(SampleReader(np.arange(rows), (numbers,)), **{"batch_size": 4, **options})
+
+
+def image_paths(folder, count):
+    """Files of 2x2 pixels that hold their number."""
+    paths = [str(folder / f"{number}.png") for number in range(count)]
+    for number, path in enumerate(paths):
+        cv2.imwrite(path, np.full((2, 2, 3), number, np.uint8))
+    return paths
+
+
+def image_loader(paths, **options):
+    parts = (BoundFeature("image", Image("path", size=(2, 2)), pa.array(paths)),)
+    return Loader(SampleReader(np.arange(len(paths)), parts), **{"batch_size": 4, **options})
+
+
+class Broken(Image):
+    """An image with a mistake in its code."""
+
+    def read(self, *arguments):
+        return 1 // 0
 
 
 @pytest.mark.parametrize(("rows", "batch_size"), [(9000, 1), (20000, 7), (20000, 8192), (30, 9000)])
@@ -237,3 +258,63 @@ def test_memory_given_back_by_a_short_batch_serves_a_full_one():
 def test_a_reader_without_rows_makes_no_loader():
     with pytest.raises(ArgumentError, match="0 rows make no batch"):
         Loader(SampleReader(pa.array([]), ()), batch_size=4)
+
+
+class TestBatches:
+    def test_hold_the_rows_and_ids_of_one_epoch_and_training_does_not_notice(self):
+        ids = pa.array([f"r{row}" for row in range(10)])
+        numbers = BoundFeature("number", Number("number"), np.arange(10, dtype=np.int32))
+        found = Loader(SampleReader(ids, (numbers,)), batch_size=4, workers=2)
+        with contextlib.closing(found):
+            stream = found.stream(0)
+            next(stream)
+            found.park(stream)
+            batches = list(found.batches(epoch=5))
+            rows = np.concatenate([batch.rows for batch in batches])
+            assert rows.tolist() == permutation(range(10), 10, seed=0, epoch=5).tolist()
+            for batch in batches:
+                assert batch.arrays["number"].tolist() == batch.rows.tolist()
+                assert batch.ids == tuple(f"r{row}" for row in batch.rows)
+                assert batch.weights.tolist() == [1] * len(batch.rows)
+            assert found.stream(0, 1) is stream
+            next(stream)
+
+    @pytest.mark.parametrize("workers", [0, 2])
+    def test_make_nothing_beyond_the_epoch(self, workers):
+        with contextlib.closing(loader(10, workers=workers)) as found:
+            assert [len(batch.rows) for batch in found.batches()] == [4, 4, 2]
+        assert (found.metrics.samples, found.metrics.batches) == (10, 3)
+
+    def test_of_another_plan_leave_out_nothing(self):
+        with contextlib.closing(loader(10, drop_remainder=True, workers=1)) as found:
+            given = replace(found.given, tail="short")
+            assert [len(batch.rows) for batch in found.batches(plan=given)] == [4, 4, 2]
+            assert [len(batch.rows) for batch in found.batches()] == [4, 4]
+
+
+def test_a_batch_that_failed_is_made_again_when_it_is_asked_for_again(tmp_path):
+    path = tmp_path / "late.png"
+    paths = [*image_paths(tmp_path, 7), str(path)]
+    with contextlib.closing(image_loader(paths, shuffle=False, workers=2)) as found:
+        stream = found.stream(0)
+        next(stream)
+        for _ in range(2):
+            with pytest.raises(MissingFileError, match="row id=7"):
+                next(stream)
+            assert stream.position == (0, 1)
+        cv2.imwrite(str(path), np.full((2, 2, 3), 9, np.uint8))
+        assert next(stream).arrays["image"][:, 0, 0, 0].tolist() == [4, 5, 6, 9]
+
+
+@pytest.mark.parametrize("use_multiprocessing", [False, True])
+def test_a_mistake_in_a_program_is_no_problem_of_a_row(tmp_path, use_multiprocessing):
+    """With on_error="skip" it would train on zeros."""
+    options = {"workers": 1, "on_error": "skip", "use_multiprocessing": use_multiprocessing}
+    parts = (
+        BoundFeature("image", Broken("path", size=(2, 2)), pa.array(image_paths(tmp_path, 4))),
+    )
+    found = Loader(SampleReader(np.arange(4), parts), batch_size=4, shuffle=False, **options)
+    with contextlib.closing(found), pytest.raises(ZeroDivisionError) as caught:
+        found.batch(0, 0)
+    assert caught.value.__notes__[0] == f"while reading row id=0, path='{tmp_path / '0.png'}'"
+    assert not found.problems

@@ -7,7 +7,7 @@ from PIL import Image
 
 import dfgen
 from dfgen.errors import ArgumentError, DfgenError, ManifestError, WriteError
-from dfgen.manifest.building.pipeline import build
+from dfgen.manifest.building.pipeline import run_recipe
 from dfgen.manifest.building.recipe import make_recipe
 from dfgen.manifest.building.summary import summarize
 
@@ -49,7 +49,7 @@ def refused(error, *arguments, **options):
 
 
 def summary(**options):
-    return summarize(*build(make_recipe(options)))
+    return summarize(*run_recipe(make_recipe(options)))
 
 
 def test_a_folder_alone_has_paths_as_ids(data):
@@ -157,7 +157,7 @@ def test_a_split_in_the_folder_names(data):
         ManifestError, data / "imgs", pattern="{split}/img_{id}.png", split={"train": 1}
     ) == (
         'split= (--split) was given, and the rows have a column "split" already. Leave split out '
-        "to use it, or rename it."
+        "to use it, or rename it"
     )
 
 
@@ -244,8 +244,8 @@ def test_label_columns_that_no_manifest_holds_are_refused_before_files_are_opene
     )
     waves = labels.assign(wave=1j)
     assert refused(ManifestError, data / "imgs", **JOINED | {"on": "id"}, labels=waves) == (
-        'Column "wave" of the label table holds complex numbers, which Parquet lacks. Make two '
-        'columns of it: df["wave_real"] = df["wave"].to_numpy().real, and .imag.'
+        'column "wave" of the label table holds complex numbers, which Parquet lacks. Make two '
+        'columns of it: df["wave_real"] = df["wave"].to_numpy().real, and .imag'
     )
 
 
@@ -340,16 +340,16 @@ def test_duplicate_ids_are_refused_before_any_file_is_opened(data):
 
 def test_columns_that_do_not_exist_are_named_with_the_nearest(data):
     options = {**JOINED, "labels": data / "labels.csv"}
-    known = "Columns: kind, id, object_id, colour, fast, grade, age."
+    known = "Columns: kind, id, object_id, colour, fast, grade, age"
     for argument in ("label", "category"):
         assert refused(ArgumentError, data / "imgs", **options, **{argument: ["color"]}) == (
-            f'{argument}="color" is not a column. {known} Did you mean "colour"?'
+            f'{argument}="color" is not a column. Did you mean "colour"? {known}'
         )
     assert refused(ArgumentError, data / "imgs", **options, id="objectid") == (
-        f'id="objectid" is not a column. {known} Did you mean "object_id"?'
+        f'id="objectid" is not a column. Did you mean "object_id"? {known}'
     )
     assert refused(ArgumentError, data / "imgs", split={"a": 1}, stratify="kind") == (
-        'stratify="kind" is not a column. Columns: none; a pattern or a label table makes some.'
+        'stratify="kind" is not a column. Columns: none; a pattern or a label table makes some'
     )
 
 
@@ -387,12 +387,12 @@ def test_columns_that_do_not_exist_are_named_with_the_nearest(data):
         ),
         (
             {"source": "imgs", "unmatched": "dorp"},
-            'unmatched="dorp": expected "error" or "keep" or "drop". Did you mean "drop"?',
+            'unmatched="dorp" is unknown. Did you mean "drop"? Expected: "error", "keep", "drop"',
         ),
-        ({"source": "imgs", "facts": "all"}, 'facts="all": expected "none" or "header".'),
+        ({"source": "imgs", "facts": "all"}, 'facts="all" is unknown. Expected: "none", "header"'),
         (
             {"source": "imgs", "split": {"train": 0.5}},
-            "split: train=0.5 add up to 0.5. Shares must add up to 1, as in train=0.8 val=0.2.",
+            "split: train=0.5 add up to 0.5. Shares must add up to 1, as in train=0.8 val=0.2",
         ),
     ],
 )
@@ -403,17 +403,17 @@ def test_arguments_that_cannot_be_together_are_refused(options, message):
 def test_columns_that_dfgen_fills_are_refused(data):
     labels = pd.DataFrame({"object_id": ["000"], "width": [4]})
     assert refused(ManifestError, data / "imgs", **JOINED, labels=labels) == (
-        'The column "width" of the label table is one that dfgen fills from the files. Rename it, '
+        'the column "width" of the label table is one that dfgen fills from the files. Rename it, '
         "name the columns that you want with label= (--label), or let dfgen fill none with "
-        'facts="none" (--facts none).'
+        'facts="none" (--facts none)'
     )
 
 
 def test_a_manifest_without_rows_is_refused(data):
     labels = pd.DataFrame({"object_id": ["x"]})
     assert refused(ManifestError, data / "imgs", **JOINED, labels=labels, unmatched="drop") == (
-        "The manifest would have no rows: the source or the label table is empty, or no file has a "
-        'row in it. Check labels= and on=, and see with unmatched="error" what does not match.'
+        "the manifest would have no rows: the source or the label table is empty, or no file has a "
+        'row in it. Check labels= and on=, and see with unmatched="error" what does not match'
     )
 
 
@@ -430,7 +430,7 @@ def test_a_float_column_is_no_category(data):
         ManifestError, data / "imgs", **JOINED, labels=data / "labels.csv", category=["age"]
     ) == (
         'category="age": the column has type double. Text and booleans are categories by '
-        "themselves, whole numbers on request; others are not classes."
+        "themselves, whole numbers on request; others are not classes"
     )
 
 

@@ -257,7 +257,7 @@ def test_a_source_that_is_gone_is_told(data):
         found = dfgen.verify(data / "m.parquet")
     assert findings(found) == {"missing": [0, 2, 4, 1, 3, 5]}
     assert str(caught[0].message) == (
-        f'New files were not looked for: There is no folder "{data}/imgs". Looked in {os.getcwd()}.'
+        f'New files were not looked for: there is no folder "{data}/imgs". Looked in {os.getcwd()}'
     )
     assert len(dfgen.verify(data / "m.parquet", root=data / "moved")) == 0
 
@@ -311,8 +311,8 @@ def test_a_column_that_no_split_can_use_is_named(data):
     with pytest.raises(ArgumentError) as caught:
         dfgen.split(data / "m.parquet", {"a": 1}, stratify="knd")
     assert str(caught.value) == (
-        'stratify="knd" is not a column of the manifest. Columns: id, path, kind, split, bytes, '
-        'mtime_ns, format, width, height, channels, orientation, problem. Did you mean "kind"?'
+        'stratify="knd" is not a column of the manifest. Did you mean "kind"? Columns: id, path, '
+        "kind, split, bytes, mtime_ns, format, width, height, channels, orientation, problem"
     )
 
 

@@ -197,7 +197,7 @@ def test_a_path_outside_the_given_root_is_refused(tmp_path):
     assert str(caught.value) == (
         '2 of 2 paths of the frame cannot be used: the path is not in root="/elsewhere". '
         'row 0 (id 0): "/data/0.png"; row 1 (id 1): "/data/1.png". Paths are stored relative to '
-        "the manifest's root, or all of them absolute."
+        "the manifest's root, or all of them absolute"
     )
 
 
@@ -220,7 +220,7 @@ def test_stored_paths_are_checked(tmp_path, path, fault):
     assert refuses(tmp_path / "m.parquet") == (
         f"1 of 2 paths of {tmp_path / 'm.parquet'} cannot be used: the path {fault}. "
         f"row 1 (id 1): {json.dumps(path)}. Paths are stored relative to the manifest's root, or "
-        "all of them absolute."
+        "all of them absolute"
     )
 
 
@@ -231,7 +231,7 @@ def test_a_relative_path_without_root_is_refused(tmp_path):
     assert refuses(path) == (
         f"1 of 1 paths of {path} cannot be used: the path is relative, but the manifest has no "
         'root: give root=. row 0 (id 0): "0.png". Paths are stored relative to the manifest\'s '
-        "root, or all of them absolute."
+        "root, or all of them absolute"
     )
     assert dfgen.read_manifest(path, root="/here")["path"].tolist() == ["/here/0.png"]
 

@@ -8,7 +8,7 @@ from dfgen.manifest.sources.path_pattern import parse_pattern
 
 GO_ON = (
     'Or go on with unmatched="keep" (missing labels, rows with a problem) or "drop" '
-    "(--unmatched keep|drop)."
+    "(--unmatched keep|drop)"
 )
 
 
@@ -62,7 +62,7 @@ def test_007_is_not_7_in_text():
         table="labels.csv",
     )
     assert message == (
-        'Files and labels.csv do not match on id = "object_id".\n'
+        'files and labels.csv do not match on id = "object_id".\n'
         "1 of 1 files have no row in labels.csv:\n"
         '  "007", nearest: "7"\n'
         "1 of 1 rows of labels.csv have no file:\n"
@@ -162,13 +162,13 @@ def test_a_missing_join_column_is_named_with_the_nearest():
     labels = pa.table({"object": [1], "kind": ["cat"]})
     assert refused(ManifestError, files_of("1.jpg"), labels, "stem=objct", table="l.csv") == (
         'l.csv has no column "objct" to join on. Columns: object, kind. Did you mean "object"? '
-        "Write on=FIELD=COLUMN (--on FIELD=COLUMN)."
+        "Write on=FIELD=COLUMN (--on FIELD=COLUMN)"
     )
     labels = pa.table({"object;kind": ["1;cat"]})
     assert refused(ManifestError, files_of("1.jpg"), labels, "stem=object", table="l.csv") == (
         'l.csv has no column "object" to join on. Columns: object;kind. Did you mean '
         '"object;kind"? It has one column only: are its values separated by something else? '
-        "Write on=FIELD=COLUMN (--on FIELD=COLUMN)."
+        "Write on=FIELD=COLUMN (--on FIELD=COLUMN)"
     )
 
 
@@ -177,18 +177,18 @@ def test_duplicate_and_missing_keys_of_the_table_are_named():
     assert refused(ManifestError, files_of("a.jpg"), labels, "stem=key", table="l.csv") == (
         '2 keys stand in several rows of l.csv, column "key": "a" (3 times), "b" (2 times). A file '
         "can have the labels of one row only: keep one row a key, or join on a column that tells "
-        "them apart."
+        "them apart"
     )
     labels = pa.table({"key": ["a", None, None]})
     assert refused(ManifestError, files_of("a.jpg"), labels, "stem=key", table="l.csv") == (
         '2 rows of l.csv have no "key": row 1, 2, counted from 0 below the header. Fill them in, '
-        "or leave these rows out of the table."
+        "or leave these rows out of the table"
     )
 
 
 def test_keys_must_be_text_or_whole_numbers():
     assert refused(ManifestError, files_of("a.jpg"), pa.table({"key": [1.5]}), "stem=key") == (
-        'Column "key" of the label table has type double: keys are text or whole numbers.'
+        'column "key" of the label table has type double: keys are text or whole numbers'
     )
 
 
@@ -197,10 +197,10 @@ def test_an_unknown_field_is_refused():
     files, labels = files_of("1.jpg", pattern=pattern), pa.table({"key": ["1"]})
     assert refused(ArgumentError, files, labels, "idd=key", pattern=pattern) == (
         'on="idd" is no key of a file. Keys: id, name, stem, relpath. Did you mean "id"? A field '
-        "of the pattern, such as {id}, is one too."
+        "of the pattern, such as {id}, is one too"
     )
     assert refused(ArgumentError, files, labels, "=key", pattern=pattern) == (
-        'on="=key": expected FIELD or FIELD=COLUMN, as in id=object_id.'
+        'on="=key": expected FIELD or FIELD=COLUMN, as in id=object_id'
     )
 
 
@@ -209,6 +209,6 @@ def test_a_column_on_both_sides_is_refused():
     files = files_of("cat/1.jpg", pattern=pattern)
     labels = pa.table({"id": ["1"], "kind": ["cat"]})
     assert refused(ManifestError, files, labels, "id", pattern=pattern, table="l.csv") == (
-        'The column "kind" is in l.csv and also comes from the files. Rename it in the table, or '
-        "name the columns that you want with label= (--label)."
+        'the column "kind" is in l.csv and also comes from the files. Rename it in the table, or '
+        "name the columns that you want with label= (--label)"
     )

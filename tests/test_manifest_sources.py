@@ -163,16 +163,16 @@ def test_a_name_that_is_not_utf8_is_refused(tmp_path):
     except OSError:
         pytest.skip("this file system allows UTF-8 names only")
     assert refused(ManifestError, read_files, str(tmp_path)) == (
-        f"A file name in \"{tmp_path}\" is not UTF-8: b'\\xff.png'. Rename the file."
+        f"a file name in \"{tmp_path}\" is not UTF-8: b'\\xff.png'. Rename the file"
     )
 
 
 def test_a_folder_without_images_is_refused(tmp_path):
     touch(tmp_path, "a.txt", "b.txt", ".c.png")
     assert refused(ManifestError, read_files, str(tmp_path)) == (
-        f'No file in "{tmp_path}" can be opened as an image or array. Left out: 2 .txt, 1 hidden. '
+        f'no file in "{tmp_path}" can be opened as an image or array. Left out: 2 .txt, 1 hidden. '
         "Extensions that are opened: .jpg, .jpeg, .jpe, .jfif, .png, .webp, .bmp, .gif, .tif, "
-        ".tiff, .ppm, .pgm, .pbm, .pnm, .npy."
+        ".tiff, .ppm, .pgm, .pbm, .pnm, .npy"
     )
 
 
@@ -183,7 +183,7 @@ def test_a_missing_folder_or_a_file_is_refused(tmp_path):
         "labels= (--labels)."
     )
     assert refused(MissingFileError, read_files, "nowhere") == (
-        f'There is no folder "nowhere". Looked in {os.getcwd()}.'
+        f'there is no folder "nowhere". Looked in {os.getcwd()}'
     )
 
 
@@ -198,9 +198,9 @@ def test_a_pattern_that_fits_nothing_is_refused_with_examples(tmp_path):
     touch(tmp_path, *(f"cat/{number}.jpg" for number in range(20)))
     shown = ", ".join(f'"cat/{number}.jpg"' for number in (0, 1, 10, 11, 12, 13, 14, 15, 16, 17))
     assert refused(ManifestError, read_files, str(tmp_path), parse_pattern("{id}.jpg")) == (
-        f'No file in "{tmp_path}" is of the pattern "{{id}}.jpg", which stands for the whole path '
+        f'no file in "{tmp_path}" is of the pattern "{{id}}.jpg", which stands for the whole path '
         f"below the folder. Files there: {shown}. Write a field in braces for each part that "
-        "changes, and the rest as it is."
+        "changes, and the rest as it is"
     )
 
 
@@ -220,7 +220,7 @@ def test_patterns_take_paths_apart(tmp_path, pattern, path, fields):
     assert list(chunk.rows.to_pylist()[0].values())[1:] == fields
 
 
-HELP = " Example: {kind}/{shard}/{id:int}.jpg. Doubled braces stand for braces in a name."
+HELP = " Example: {kind}/{shard}/{id:int}.jpg. Doubled braces stand for braces in a name"
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_tables_that_cannot_be_read_are_refused(tmp_path):
     assert message.startswith(f"{tmp_path}/l.csv cannot be read as .csv: CSV parse error: ")
     assert message.endswith(
         " Check that it is UTF-8 text separated as its extension says; in Python, give a DataFrame "
-        "that you read yourself."
+        "that you read yourself"
     )
     (tmp_path / "l.jsonl").write_text("[1]\n")
     assert refused(ManifestError, read_rows, f"{tmp_path}/l.jsonl").startswith(
@@ -279,7 +279,7 @@ def test_tables_that_cannot_be_read_are_refused(tmp_path):
     )
     assert refused(ManifestError, read_rows, "labels.xlsx") == (
         'labels.xlsx has the extension ".xlsx". Label tables are .csv, .tsv, .jsonl, .ndjson, '
-        ".parquet; in Python, any DataFrame."
+        ".parquet; in Python, any DataFrame"
     )
 
 
@@ -296,7 +296,7 @@ def test_a_table_in_another_encoding_is_refused_with_the_line(tmp_path, name, te
     (tmp_path / name).write_bytes(text.encode("latin-1"))
     assert refused(ManifestError, read_rows, f"{tmp_path}/{name}", ["id"]) == (
         f"{tmp_path}/{name} is not UTF-8 text: line {line} has b'{part.decode()}'. Save it as "
-        'UTF-8; in Python, give labels=pandas.read_csv(path, encoding="latin-1") or the like.'
+        'UTF-8; in Python, give labels=pandas.read_csv(path, encoding="latin-1") or the like'
     )
 
 
@@ -306,8 +306,8 @@ def test_the_index_of_a_frame_becomes_columns_unless_they_are_there_already():
         [chunk] = read_rows(frame.set_index(names))
         assert chunk.rows.column_names == ["id", "shard", "kind"]
     assert refused(ManifestError, read_rows, frame.set_index("id", drop=False)) == (
-        'The label table has "id" as a column and as its index. Drop one: '
-        "labels.reset_index(drop=True) keeps the column."
+        'the label table has "id" as a column and as its index. Drop one: '
+        "labels.reset_index(drop=True) keeps the column"
     )
 
 

@@ -123,35 +123,35 @@ def test_new_groups_move_no_old_ones():
         (
             {"train": 0.8, "val": 0.1},
             "split: train=0.8, val=0.1 add up to 0.9. Shares must add up to 1, as in train=0.8 "
-            "val=0.2.",
+            "val=0.2",
         ),
         (
             {"train": 1.2, "val": -0.2},
             "split: train=1.2, val=-0.2. Each split has a name and a share above 0, as in "
-            "train=0.8 val=0.2.",
+            "train=0.8 val=0.2",
         ),
         (
             {"train": 0.8, "": 0.2},
             "split: train=0.8, =0.2. Each split has a name and a share above 0, as in train=0.8 "
-            "val=0.2.",
+            "val=0.2",
         ),
         (
             {"train": "1"},
-            'split: train="1". Each split has a name and a share above 0, as in train=0.8 val=0.2.',
+            'split: train="1". Each split has a name and a share above 0, as in train=0.8 val=0.2',
         ),
         (
             {1: 1.0},
-            "split: 1=1.0. Each split has a name and a share above 0, as in train=0.8 val=0.2.",
+            "split: 1=1.0. Each split has a name and a share above 0, as in train=0.8 val=0.2",
         ),
         (
             ["train"],
             'split=[\'train\']: expected split -> share, as in {"train": 0.8, "val": 0.2} '
-            "(--split train=0.8 --split val=0.2).",
+            "(--split train=0.8 --split val=0.2)",
         ),
         (
             0.8,
             'split=0.8: expected split -> share, as in {"train": 0.8, "val": 0.2} '
-            "(--split train=0.8 --split val=0.2).",
+            "(--split train=0.8 --split val=0.2)",
         ),
     ],
 )
@@ -173,7 +173,7 @@ def test_a_row_without_group_is_named():
         assign_splits(series("a", "b"), SHARES, group=pd.Series(["p", None], name="patient"))
     assert str(caught.value) == (
         '1 rows have no "patient", by which rows are grouped: row 1 (id "b"). Fill them in, or '
-        "leave group (--group) out."
+        "leave group (--group) out"
     )
 
 
@@ -182,7 +182,7 @@ def test_fractions_are_no_classes():
         assign_splits(series(1, 2), SHARES, stratify=pd.Series([0.5, 1.5], name="age"))
     assert str(caught.value) == (
         '"age" holds fractions, not classes: it cannot be stratified by. Make classes first: '
-        'df["age_band"] = pandas.cut(df["age"], 5).'
+        'df["age_band"] = pandas.cut(df["age"], 5)'
     )
 
 
@@ -197,5 +197,5 @@ def test_lists_are_no_classes():
         assign_splits(pd.Series([1]), {"a": 1}, stratify=pd.Series([["x"]], name="labels"))
     assert str(caught.value) == (
         '"labels" holds lists, not classes: it cannot be stratified by. Make a column of one class '
-        "a row first."
+        "a row first"
     )

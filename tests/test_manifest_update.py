@@ -10,7 +10,7 @@ from PIL import Image
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.manifest.building import facts
-from dfgen.manifest.building.pipeline import build
+from dfgen.manifest.building.pipeline import run_recipe
 from dfgen.manifest.building.recipe import make_recipe
 from dfgen.manifest.building.update.previous import read_old
 from dfgen.manifest.sources import file_tree
@@ -55,7 +55,7 @@ def update(data, *arguments, **options):
 def grown(data, **options):
     """Return the frame and what is said of it, with no other arguments than those given."""
     old = read_old(data / "m.parquet")
-    return build(make_recipe({**old.recipe, **options}), None, 1, old)
+    return run_recipe(make_recipe({**old.recipe, **options}), None, 1, old)
 
 
 def test_nothing_new_gives_the_same_bytes_and_opens_nothing(data, opened):
@@ -228,8 +228,8 @@ def test_a_manifest_made_by_hand_needs_a_source(data):
     with pytest.raises(ArgumentError) as caught:
         update(data)
     assert str(caught.value) == (
-        "The manifest was made by hand: it has no recipe. Say what it grows from: a folder, or "
-        "another source."
+        "the manifest was made by hand: it has no recipe. Say what it grows from: a folder, or "
+        "another source"
     )
     draw(data / "imgs/cat/100.png")
     with pytest.warns(UserWarning, match='Kept "kind" of'):
@@ -255,8 +255,8 @@ def test_labels_that_were_a_frame_must_be_given_again(data):
     with pytest.raises(ArgumentError) as caught:
         update(data)
     assert str(caught.value) == (
-        "The recipe has a DataFrame of labels, which no file holds: give labels= again, or write "
-        "the labels to a .csv or .parquet file and give that (--labels)."
+        "the recipe has a DataFrame of labels, which no file holds: give labels= again, or write "
+        "the labels to a .csv or .parquet file and give that (--labels)"
     )
     assert update(data, labels=labels.assign(age=7))["age"].tolist() == [7] * 12
 
@@ -286,8 +286,8 @@ def test_a_folder_that_vanishes_during_the_scan_is_named(data, monkeypatch):
     with pytest.raises(ManifestError) as caught:
         update(data)
     assert str(caught.value) == (
-        f'The folder "{data}/imgs/dog" cannot be read: [Errno 2] No such file or directory: '
-        f"'{data}/imgs/dog'. Nothing is left out in silence: mend it, or move it elsewhere."
+        f'the folder "{data}/imgs/dog" cannot be read: [Errno 2] No such file or directory: '
+        f"'{data}/imgs/dog'. Nothing is left out in silence: mend it, or move it elsewhere"
     )
 
 

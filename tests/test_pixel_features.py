@@ -7,6 +7,7 @@ import pytest
 from PIL import Image as Pillow
 
 import dfgen
+from dfgen.loading.generators import sample_rng
 
 ROWS, SIDE = 12, 40
 PALETTE = {(0, 0, 0): 0, (255, 0, 0): 1}
@@ -105,7 +106,7 @@ def test_chance_comes_before_the_transforms_and_leaves_it_a_generator(scenes):
     )
     for expected, found in zip(plain, transformed, strict=True):
         keras.tree.map_structure(np.testing.assert_array_equal, expected, found)
-    rng = dfgen.loading.order.permutation.sample_rng(0, 0, transformed._loader.rows(0, 0)[0])
+    rng = sample_rng(0, 0, transformed._loader.rows(0, 0)[0])
     assert draws[0] == rng.random(4)[3]
 
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import dfgen
-from dfgen.loading.workers import processes
-from dfgen.loading.workers.processes import shared_memory
+from dfgen.loading.workers import shared_memory as memories
+from dfgen.loading.workers.shared_memory import shared_memory
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -108,7 +108,7 @@ def test_killing_all_processes_between_batches_loses_nothing(frame):
         for step, (x, _) in enumerate(seq):
             rows += x[:, 0, 0, 0].tolist()
             if step % 3 == 0:
-                for worker in seq._loader._pool.workers:
+                for worker in seq._loader._maker.pool.workers:
                     if worker._child is not None:
                         worker._child.send_signal(signal.SIGKILL)
     assert rows == [*range(80)]
@@ -210,7 +210,7 @@ def test_processes_need_workers(frame):
 
 def test_no_process_is_left_after_close_or_after_the_sequence_is_gone(frame):
     def children(seq):
-        return [worker._child for worker in seq._loader._pool.workers if worker._child]
+        return [worker._child for worker in seq._loader._maker.pool.workers if worker._child]
 
     with sequence(frame(40)) as closed:
         list(closed)
@@ -262,7 +262,7 @@ def test_without_shared_memory_workers_use_a_temporary_file_and_say_so(frame, mo
     def full(*args):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(processes.os, "posix_fallocate", full)
+    monkeypatch.setattr(memories.os, "posix_fallocate", full)
     with pytest.warns(UserWarning, match="bytes of shared memory are not available"):
         file, memory = shared_memory(1000)
     memory[:5] = b"dfgen"

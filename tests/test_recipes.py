@@ -154,23 +154,23 @@ def test_a_written_recipe_rebuilds_the_same_bytes(data):
             'patern = "{id}.png"',
             '{path} has the unknown key "patern". Did you mean "pattern"? Keys: source, ',
         ),
-        ('seed = "3"', "{path}: seed = '3': expected a whole number."),
-        ("seed = true", "{path}: seed = True: expected a whole number."),
-        ('label = "kind"', "{path}: label = 'kind': expected a list."),
-        ("split = 3", "{path}: split = 3: expected a table."),
-        ("pattern = 3", "{path}: pattern = 3: expected text."),
-        ("coco = 3", "{path}: coco = 3: expected text or a list or a table."),
-        ('coco = {train = ["a.json", 3]}', "{path}: coco holds 3: expected text."),
-        ("category = [3]", "{path}: category holds 3: expected text."),
+        ('seed = "3"', "{path}: seed = '3': expected a whole number"),
+        ("seed = true", "{path}: seed = True: expected a whole number"),
+        ('label = "kind"', "{path}: label = 'kind': expected a list"),
+        ("split = 3", "{path}: split = 3: expected a table"),
+        ("pattern = 3", "{path}: pattern = 3: expected text"),
+        ("coco = 3", "{path}: coco = 3: expected text or a list or a table"),
+        ('coco = {train = ["a.json", 3]}', "{path}: coco holds 3: expected text"),
+        ("category = [3]", "{path}: category holds 3: expected text"),
         ('source = "x"\nsplit = {train = 0.5}', "split: train=0.5 add up to 0.5."),
         (
             'voc = "x"\nyolo = "y"',
             "voc= and yolo= both say where the rows come from: give one of them.",
         ),
-        ("seed = ", "{path} cannot be read as TOML: Invalid value (at end of document)."),
+        ("seed = ", "{path} cannot be read as TOML: Invalid value (at end of document)"),
         (
             'unmatched = "kep"\nsource = "x"',
-            'unmatched="kep": expected "error" or "keep" or "drop"',
+            'unmatched="kep" is unknown. Did you mean "keep"? Expected: "error", "keep", "drop"',
         ),
     ],
 )
@@ -185,11 +185,11 @@ def test_a_wrong_recipe_is_named(tmp_path, text, message):
 def test_a_missing_recipe_is_named(tmp_path):
     with pytest.raises(MissingFileError) as caught:
         dfgen.build_manifest(tmp_path / "r.toml")
-    assert str(caught.value) == f"There is no recipe {tmp_path}/r.toml. Looked in {os.getcwd()}."
+    assert str(caught.value) == f"there is no recipe {tmp_path}/r.toml. Looked in {os.getcwd()}"
 
 
 def test_what_no_recipe_can_say_is_refused():
-    with pytest.raises(ArgumentError, match=r"^The manifest has no recipe: it was made by hand\."):
+    with pytest.raises(ArgumentError, match=r"^the manifest has no recipe: it was made by hand\."):
         to_toml(None, "/")
     with pytest.raises(ArgumentError, match="came from a DataFrame, which no recipe can name"):
         to_toml({"labels": "a DataFrame"}, "/")

@@ -45,6 +45,20 @@ def test_two_loops_at_once_see_the_same_epoch(frame):
     assert all(a == b for a, b in pairs)
 
 
+@pytest.mark.parametrize("options", [{}, {"drop_remainder": True}, {"shard": (1, 2)}])
+def test_rows_and_ids_of_a_batch_are_those_that_it_holds(frame, options):
+    df = frame(10).assign(id=[f"r{row}" for row in range(10)])
+    seq = sequence(df, **options)
+    for _ in range(2):
+        for index, batch in enumerate(seq):
+            assert seq.rows(index).tolist() == rows_of(batch)
+            assert seq.ids(index) == [f"r{row}" for row in rows_of(batch)]
+    assert seq.ids(-1) == seq.ids(len(seq) - 1)
+    assert seq.repeat().ids(len(seq)) == [f"r{row}" for row in rows_of(seq.repeat()[len(seq)])]
+    with pytest.raises(IndexError, match=r"^batch 9 does not exist: an epoch has \d batches$"):
+        seq.rows(9)
+
+
 def test_any_batch_in_any_order_from_any_thread(frame):
     seq = sequence(frame(48), workers=3)
     indices = np.random.default_rng(0).permutation(np.repeat(np.arange(12), 20)).tolist()
@@ -459,6 +473,30 @@ def test_a_wrong_argument_says_what_was_received_and_what_to_do(frame, options, 
 def test_an_argument_that_never_was_is_a_type_error_with_a_hint(frame):
     with pytest.raises(TypeError, match=r'Sequence has no argument batchsize\. .* "batch_size"\?'):
         sequence(frame(8), batchsize=3)
+
+
+@pytest.mark.parametrize("options", [{}, {"id": "object_id"}])
+@pytest.mark.parametrize("name", ["object_id", "objectId", "ID", "uuid"])
+def test_a_column_of_ids_is_no_label(frame, name, options):
+    df = frame(8).drop(columns="id").rename_axis(None)
+    df.insert(0, name, [f"x{row}" for row in range(8)])
+    options = {"id": name} if options else {}
+    assert sequence(df, **options).class_names == ["even", "odd"]
+    assert len(sequence(df.drop(columns="label"), **options).element_spec) == 1
+
+
+def test_a_column_of_class_numbers_may_be_a_label_whatever_its_name(frame):
+    df = frame(8).drop(columns="label").assign(class_id=[0, 1] * 4)
+    assert sequence(df)[0][1].dtype == np.int32
+
+
+def test_columns_of_ids_are_not_proposed_as_labels(frame):
+    with pytest.raises(dfgen.DfgenError) as error:
+        sequence(frame(8).assign(object_id=range(8), age=1))
+    assert str(error.value) == (
+        'y=None, and several columns could be the label: label, age. Name one, y="label", '
+        "several, y=['label', 'age'], or none, label_mode=None"
+    )
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from sized import (
 
 import dfgen
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, TransformError
+from dfgen.loading.generators import sample_rng
 
 
 @pytest.fixture
@@ -159,7 +160,7 @@ def test_a_transform_sees_the_image_in_its_own_size(manifest, options):
         return sample | {"image": sample["image"][::-1] + np.uint8(rng.integers(100))}
 
     def expected(row):
-        number = dfgen.loading.order.permutation.sample_rng(0, 0, row).integers(100)
+        number = sample_rng(0, 0, row).integers(100)
         return pixels_of(row)[::-1] + np.uint8(number)
 
     with sequence(manifest, transform=mirrored, **options) as seq:

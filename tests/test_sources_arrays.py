@@ -247,11 +247,11 @@ def test_files_that_are_no_arrays_are_refused(numbers):
         file.write("text")
     for name, message in (
         ("odd.h5", "odd.h5 holds x (3, 2), y (4, 2): expected arrays of one length. Write what "
-         "belongs together into a file of its own."),
+         "belongs together into a file of its own"),
         ("text.h5", "text.h5 cannot be read: neither .npy nor HDF5: the file begins with "
-         "b'text'."),
+         "b'text'"),
         (["x.h5", "x.npy"], f"x.npy has the label arrays none, {os.getcwd()}/x.h5 has kind "
-         "(string). Build files that differ on their own, and pandas.concat them."),
+         "(string). Build files that differ on their own, and pandas.concat them"),
     ):  # fmt: skip
         with pytest.raises(ManifestError) as caught:
             dfgen.build_manifest(arrays=name)
@@ -264,7 +264,7 @@ def test_label_arrays_called_as_what_dfgen_fills_are_refused(tmp_path, name):
         file["x"], file[name] = np.zeros((3, 4)), [1, 2, 3]
     with pytest.raises(ManifestError) as caught:
         dfgen.build_manifest(arrays=tmp_path / "x.h5")
-    message = f"{tmp_path}/x.h5 has a label array '{name}', which dfgen fills. Rename it."
+    message = f"{tmp_path}/x.h5 has a label array '{name}', which dfgen fills. Rename it"
     assert str(caught.value) == message
 
 

@@ -127,31 +127,31 @@ CATS = {18: "cat"}
     ("images", "annotations", "categories", "message"),
     [
         ({1: "a.png"}, [box(1, 18, 1, 1, 2, 2), box(1, 5, 1, 1, 2, 2)], CATS,
-         "c.json: annotations[1] is of category_id 5, which is none of its categories: 18."),
+         "c.json: annotations[1] is of category_id 5, which is none of its categories: 18"),
         ({1: "a.png"}, [box(1, 18, 1, 1, 2, 2), box(4, 18, 1, 1, 2, 2)], CATS,
          "c.json: annotations[1] is of image_id 4, which no image has. 1 of 2 annotations have no "
-         "image: mend the file."),
+         "image: mend the file"),
         ({1: "a.png"}, [box("1", 18, 1, 1, 2, 2)], CATS,
          'c.json: annotations[0] is of image_id "1", which no image has. 1 of 1 annotations have '
-         "no image: mend the file."),
+         "no image: mend the file"),
         ({1: "a.png", 2: "a.png"}, [], CATS,
          'c.json has two images of the file_name "a.png": which of them do annotations belong to? '
-         "Mend the file."),
+         "Mend the file"),
         ({1: "a.png"}, [], {1: "cat", 2: "cat"},
          'c.json has two categories of the name "cat". A class has one id and one name: mend the '
-         "file."),
+         "file"),
         ({1: "../a.png"}, [], CATS,
          '1 of 1 paths of c.json cannot be used: the path leaves its root by "..". row 0 (id 1): '
-         '"../a.png". Paths are stored relative to the manifest\'s root, or all of them absolute.'),
+         '"../a.png". Paths are stored relative to the manifest\'s root, or all of them absolute'),
         ({1: "/a.png"}, [], CATS,
          "1 of 1 paths of c.json cannot be used: the path is absolute, but has a root. row 0 "
          '(id 1): "/a.png". Paths are stored relative to the manifest\'s root, or all of them '
-         "absolute."),
+         "absolute"),
         ({1: "a.png"}, [{"image_id": 1, "category_id": 18}], CATS,
-         "c.json: annotations[0] has neither a bbox nor a caption."),
+         "c.json: annotations[0] has neither a bbox nor a caption"),
         ({1: "a.png"}, [box(1, 18, 1, 1, 2, 2, keypoints=[1, 2])], CATS,
          "c.json: an annotation of image_id 1 has key points that are not x, y, visibility of "
-         "each."),
+         "each"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_in_a_file_is_named(data, images, annotations, categories, message):
@@ -166,7 +166,7 @@ def test_json_that_is_not_of_coco_is_refused_with_its_place(data):
         "c.json is JSON, but not as COCO has it: Expected `array` of length 4 - at `$.annotations["
     )
     assert message.endswith(
-        '. Expected {"images": [...], "annotations": [...], "categories": [...]}.'
+        '. Expected {"images": [...], "annotations": [...], "categories": [...]}'
     )
 
 
@@ -189,12 +189,12 @@ def test_broken_json_is_refused_with_its_line(data):
     line = text[:400].count("\n") + 1
     assert refused(ManifestError) == (
         f"c.json, line {line}: broken JSON, Input data was truncated (byte 400). Mend the file, or "
-        "fetch it again."
+        "fetch it again"
     )
     (data / "c.json").write_text("")
     assert refused(ManifestError) == (
         "c.json, line 1: broken JSON, Input data was truncated (byte 0). Mend the file, or fetch "
-        "it again."
+        "it again"
     )
 
 
@@ -212,19 +212,19 @@ def test_files_of_different_images_are_no_columns_of_one(data):
     assert refused(ManifestError, coco=["c.json", "other.json"]) == (
         "other.json and c.json do not list the same images in the same order. Those of different "
         'images are splits: coco={"train": ..., "val": ...} (--coco train=FILE.json --coco '
-        "val=FILE.json)."
+        "val=FILE.json)"
     )
 
 
 def test_splits_of_images_and_files_must_agree(data):
     assert refused(ArgumentError, coco={"train": "c.json"}, images={"val": "images"}) == (
-        "images= (--images) has the splits val, coco= (--coco) has train: name the same."
+        "images= (--images) has the splits val, coco= (--coco) has train: name the same"
     )
 
 
 def test_a_missing_file_is_named(data):
     assert refused(MissingFileError, coco="x.json") == (
-        f"There is no file x.json. Looked in {data}."
+        f"there is no file x.json. Looked in {data}"
     )
 
 
@@ -232,7 +232,7 @@ def test_a_missing_file_is_named(data):
 def test_no_file_at_all_is_refused(data, files):
     with pytest.raises(ArgumentError) as caught:
         dfgen.build_manifest(coco=files)
-    assert str(caught.value) == "coco= (--coco) names no file, or none of a split."
+    assert str(caught.value) == "coco= (--coco) names no file, or none of a split"
 
 
 @pytest.mark.parametrize("images", [["images", "more"], {"train": ["images", "more"]}])
@@ -266,8 +266,8 @@ def test_crowd_flags_may_be_booleans(data):
     ("content", "message"),
     [
         (b'{"images": [\n{"id": 1,\n"file_name": "\\u00e9\xff.png"}\n]}',
-         "c.json, line 3: broken JSON, not UTF-8 (byte 43). Mend the file, or fetch it again."),
-        (b'{"x": ' + b"[" * 100_000, "c.json is nested too deep to be COCO's."),
+         "c.json, line 3: broken JSON, not UTF-8 (byte 43). Mend the file, or fetch it again"),
+        (b'{"x": ' + b"[" * 100_000, "c.json is nested too deep to be COCO's"),
     ],
 )  # fmt: skip
 def test_text_that_is_not_utf8_and_nesting_without_end_are_refused(data, content, message):

@@ -160,11 +160,11 @@ def test_objects_of_metadata_become_boxes(data):
 def test_metadata_that_cannot_be_used_is_refused(data):
     assert refused(MissingFileError, metadata="imgs") == (
         "imgs has no metadata.csv, metadata.jsonl, metadata.parquet, neither in itself nor in a "
-        "folder for each split."
+        "folder a split"
     )
     pd.DataFrame({"filename": ["a.png"]}).to_csv("imgs/metadata.csv", index=False)
     assert refused(ManifestError, metadata="imgs") == (
-        'imgs/metadata.csv has no column file_name. Columns: filename. Did you mean "filename"?'
+        'imgs/metadata.csv has no column file_name. Did you mean "filename"? Columns: filename'
     )
     pd.DataFrame({"file_name": ["../../a.png"]}).to_csv("imgs/metadata.csv", index=False)
     assert refused(ManifestError, metadata="imgs").startswith(
@@ -172,13 +172,13 @@ def test_metadata_that_cannot_be_used_is_refused(data):
     )
     pd.DataFrame({"file_name": ["a.png"], "width": [3]}).to_csv("imgs/metadata.csv", index=False)
     assert refused(ManifestError, metadata="imgs") == (
-        'The column "width" of imgs is one that dfgen fills from the files. Rename it, name '
+        'the column "width" of imgs is one that dfgen fills from the files. Rename it, name '
         "the columns that you want with label= (--label), or let dfgen fill none with "
-        'facts="none" (--facts none).'
+        'facts="none" (--facts none)'
     )
     (data / "imgs/metadata.jsonl").write_text("{}")
     assert refused(ManifestError, metadata="imgs") == (
-        "imgs has imgs/metadata.csv and imgs/metadata.jsonl: name the one that you mean."
+        "imgs has imgs/metadata.csv and imgs/metadata.jsonl: name the one that you mean"
     )
 
 
@@ -212,7 +212,7 @@ def test_an_inventory_gives_addresses_or_paths_of_a_mounted_bucket(data):
     assert frame["path"].tolist() == [f"{data}/mnt/a b+c.jpg"]
     assert refused(ArgumentError, listing=path) == (
         "s3://pets/a b+c.jpg is an address, which dfgen does not open to read headers. Give facts="
-        '"none" (--facts none), or with root= (--root) the folder where the files are mounted.'
+        '"none" (--facts none), or with root= (--root) the folder where the files are mounted'
     )
 
 
@@ -221,19 +221,19 @@ def test_listings_that_cannot_be_used_are_refused(data):
     os.remove("data/1.csv.gz")
     assert refused(MissingFileError, listing=path, facts="none") == (
         f"{path} names pets/all/data/1.csv.gz, which is neither beside it nor in data/ beside it "
-        "or one folder up."
+        "or one folder up"
     )
     (data / "x.json").write_text('{"files": [],\n}')
     assert refused(ManifestError, listing="x.json").startswith("x.json, line 2: broken JSON, ")
     (data / "x.json").write_text('{"files": []}')
     assert refused(ManifestError, listing="x.json") == (
         "x.json is no manifest.json of an S3 Inventory: it has no sourceBucket, fileFormat, "
-        "fileSchema. A listing in JSON has one object a line, and is called .jsonl."
+        "fileSchema. A listing in JSON has one object a line, and is called .jsonl"
     )
     pd.DataFrame({"pth": ["a.png"]}).to_csv("l.csv", index=False)
     assert refused(ManifestError, listing="l.csv") == (
         'l.csv has no column of paths. Columns: pth. Did you mean "pth"? Name it with path_column= '
-        "(--path-column)."
+        "(--path-column)"
     )
     assert dfgen.build_manifest(listing="l.csv", path_column="pth", facts="none").shape == (1, 2)
     pd.DataFrame({"path": ["../a.png"]}).to_csv("l.csv", index=False)
@@ -250,11 +250,11 @@ def test_listings_that_cannot_be_used_are_refused(data):
     ("objects", "message"),
     [
         ({"bbox": [[1, 2, 3, 4]], "categories": ["x", "y"]},
-         "the objects of row 1 have 1 bbox and 2 categories."),
+         "the objects of row 1 have 1 bbox and 2 categories"),
         ({"bbox": [None, [1, 2, 3, 4]], "categories": ["x", "y"]},
-         "a bbox of row 1 is not x, y, width, height."),
+         "a bbox of row 1 is not x, y, width, height"),
         ({"bbox": [[1, 2, 3]], "categories": ["x"]},
-         "a bbox of row 1 is not x, y, width, height."),
+         "a bbox of row 1 is not x, y, width, height"),
     ],
 )  # fmt: skip
 def test_objects_that_make_no_boxes_are_refused(tmp_path, objects, message):
@@ -287,13 +287,13 @@ def test_objects_of_which_there_are_none_make_empty_boxes(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"not gzip", "cannot be read: Not a gzipped file (b'no'). Fetch it again."),
+        (b"not gzip", "cannot be read: Not a gzipped file (b'no'). Fetch it again"),
         (gzip.compress(b"x" * 99)[:-9],
          "cannot be read: Compressed file ended before the end-of-stream marker was reached. "
-         "Fetch it again."),
+         "Fetch it again"),
         (gzip.compress(b'"pets","a.jpg"\n'),
          "row 1 has 2 columns, expected 6: Bucket, Key, IsLatest, IsDeleteMarker, Size, "
-         "LastModifiedDate."),
+         "LastModifiedDate"),
     ],
 )  # fmt: skip
 def test_broken_tables_of_an_inventory_are_named(tmp_path, content, message):
@@ -320,5 +320,5 @@ def test_an_inventory_without_tables_is_refused(tmp_path, files):
         json.dump({**content, "files": files}, file)
     with pytest.raises(ManifestError) as caught:
         dfgen.build_manifest(listing=path, facts="none")
-    message = f"{path} names no tables of keys: files is empty, or has no key."
+    message = f"{path} names no tables of keys: files is empty, or has no key"
     assert str(caught.value) == message

@@ -128,7 +128,7 @@ def test_class_names_fix_the_numbers(data):
     assert frame.attrs["dfgen"]["labels"]["labels"]["class_names"] == names[1:]
     assert refused(ManifestError, class_names=["dogs", "cat", "ant"]) == (
         'xml/s/a.xml has a box of class "dog", which is not among class_names (--class-names). '
-        'Did you mean "dogs"?'
+        'Did you mean "dogs"? Classes: dogs, cat, ant'
     )
 
 
@@ -150,7 +150,7 @@ def test_missing_partners_are_errors_that_name_them(data):
     os.remove("xml/s/a.xml")
     assert refused(ManifestError) == "\n".join(
         [
-            'Images in "images" and .xml files in "xml" do not match by their relative paths.',
+            'images in "images" and .xml files in "xml" do not match by their relative paths.',
             "2 of 4 images have no .xml file:",
             '  "s/a", nearest: "s/d"',
             '  "s/c", nearest: "s/C"',
@@ -158,7 +158,7 @@ def test_missing_partners_are_errors_that_name_them(data):
             '  "s/C", nearest: "s/c"',
             "Likely cause: case; 2 would match: write both in the same case.",
             'Or go on with unmatched="keep" (missing labels, rows with a problem) or "drop" '
-            "(--unmatched keep|drop).",
+            "(--unmatched keep|drop)",
         ]
     )
 
@@ -182,14 +182,14 @@ def test_missing_partners_are_kept_or_dropped(data):
 def test_two_images_of_one_name_are_refused(data):
     annotated.image("images/s/a.jpg")
     assert refused(ManifestError) == (
-        'Two images in "images" have one name, "s/a.jpg" and "s/a.png", so that it cannot be told '
-        "what belongs to which. Rename one, and its partner."
+        'two images in "images" have one name, "s/a.jpg" and "s/a.png", so that it cannot be told '
+        "what belongs to which. Rename one, and its partner"
     )
     os.remove("images/s/a.jpg")
     annotated.xml("xml/s/a.XML")
     assert refused(ManifestError) == (
-        'Two annotations in "xml" have one name, "s/a.XML" and "s/a.xml", so that it cannot be '
-        "told what belongs to which. Rename one, and its partner."
+        'two annotations in "xml" have one name, "s/a.XML" and "s/a.xml", so that it cannot be '
+        "told what belongs to which. Rename one, and its partner"
     )
 
 
@@ -204,22 +204,22 @@ OUTSIDE = """<!DOCTYPE annotation [<!ENTITY a SYSTEM "file:///etc/passwd">]>
     ("text", "message"),
     [
         ("<annotation>\n<object>\n</annotation>",
-         "xml/s/c.xml, line 3, column 3: broken XML, mismatched tag. Mend or remove it."),
-        ("", "xml/s/c.xml, line 1, column 1: broken XML, no element found. Mend or remove it."),
+         "xml/s/c.xml, line 3, column 3: broken XML, mismatched tag. Mend or remove it"),
+        ("", "xml/s/c.xml, line 1, column 1: broken XML, no element found. Mend or remove it"),
         (BOMB, "xml/s/c.xml declares entities or asks for other files: EntitiesForbidden(name='a', "
-         "system_id=None, public_id=None). dfgen reads neither: write its text in full."),
+         "system_id=None, public_id=None). dfgen reads neither: write its text in full"),
         (OUTSIDE, "xml/s/c.xml declares entities or asks for other files: EntitiesForbidden("
          "name='a', system_id='file:///etc/passwd', public_id=None). dfgen reads neither: write "
-         "its text in full."),
+         "its text in full"),
         ("<svg/>", "xml/s/c.xml is no Pascal VOC annotation: its root is <svg>, expected "
-         "<annotation>."),
+         "<annotation>"),
         ("<annotation><object/></annotation>",
-         "xml/s/c.xml, object 1 has no <name>, or an empty one."),
+         "xml/s/c.xml, object 1 has no <name>, or an empty one"),
         ("<annotation><object><name>a</name><bndbox><xmin>1</xmin></bndbox></object></annotation>",
-         "xml/s/c.xml, object 1 has no <bndbox/ymin>, or an empty one."),
+         "xml/s/c.xml, object 1 has no <bndbox/ymin>, or an empty one"),
         ("<annotation><object><name>a</name><bndbox><xmin>nan</xmin></bndbox></object>"
          "</annotation>",
-         'xml/s/c.xml, object 1: <bndbox/xmin> is "nan", expected a number of pixels.'),
+         'xml/s/c.xml, object 1: <bndbox/xmin> is "nan", expected a number of pixels'),
     ],
 )  # fmt: skip
 def test_broken_annotations_are_refused_by_file_and_line(data, text, message):
@@ -237,7 +237,7 @@ def test_an_annotation_that_vanishes_is_named(data, monkeypatch):
 
     monkeypatch.setattr(voc, "list_pairs", vanishing)
     assert refused(MissingFileError) == (
-        "xml/s/d.xml vanished while the folder was read. Build again when nothing changes it."
+        "xml/s/d.xml vanished while the folder was read. Build again when nothing changes it"
     )
 
 
@@ -274,7 +274,7 @@ def test_a_name_that_is_not_utf8_is_refused(data):
     except OSError:
         pytest.skip("this file system allows UTF-8 names only")
     assert refused(ManifestError) == (
-        "A file name in \"xml\" is not UTF-8: b's/\\xff.xml'. Rename the file."
+        "a file name in \"xml\" is not UTF-8: b's/\\xff.xml'. Rename the file"
     )
 
 
@@ -304,8 +304,8 @@ def test_arguments_that_do_not_go_with_voc_are_refused(data):
         "box_label= (--box-label) goes with voc=: give that, or leave box_label= out"
     )
     assert refused(ArgumentError, box_label="largst") == (
-        'box_label="largst": expected "largest" or "first" or "all" or "each". Did you mean '
-        '"largest"?'
+        'box_label="largst" is unknown. Did you mean "largest"? Expected: "largest", "first", '
+        '"all", "each"'
     )
 
 

@@ -116,7 +116,7 @@ def test_lists_of_images_and_folders_elsewhere(data):
     write("lists/train.txt", "./../x\n")
     write("data.yaml", "train: lists/train.txt\nnames: [cat, dog]\n")
     assert refused(ManifestError) == (
-        f'{data}/lists/train.txt, line 1: "./../x" leaves the folder of the data set by "..".'
+        f'{data}/lists/train.txt, line 1: "./../x" leaves the folder of the data set by ".."'
     )
     write("lists/train.txt", f"images/train/a.png\n\n{data}/images/val/c.png\n")
     frame = dfgen.build_manifest(yolo="data.yaml")
@@ -141,13 +141,13 @@ def test_labels_may_lie_beside_the_folder_of_images_or_the_images(data):
     ("line", "message"),
     [
         ("2 0.5 0.5 0.5 0.5",
-         "class 2 is out of range. data.yaml has 2 names: 0 to 1."),
+         "class 2 is out of range. data.yaml has 2 names: 0 to 1"),
         ("-1 0.5 0.5 0.5 0.5",
-         "class -1 is out of range. data.yaml has 2 names: 0 to 1."),
+         "class -1 is out of range. data.yaml has 2 names: 0 to 1"),
         ("0.5 0.5 0.5 0.5 0.5",
-         "class 0.5 is out of range. data.yaml has 2 names: 0 to 1."),
+         "class 0.5 is out of range. data.yaml has 2 names: 0 to 1"),
         *((text, f'is "{text}", expected a class, x and y of the centre, width and height; or a '
-           "class, and x and y of three corners or more.")
+           "class, and x and y of three corners or more")
           for text in ("cat 0.5 0.5 0.5 0.5", "0 0.5 0.5 0.5", "0 1 1 1 1 1 1 1", "0 nan 1 1 1")),
     ],
 )  # fmt: skip
@@ -161,12 +161,12 @@ def test_labels_without_an_image_are_refused_kept_or_dropped(data):
     write("labels/train/x.txt", "0 0.5 0.5 0.5 0.5\n")
     assert refused(ManifestError) == "\n".join(
         [
-            f'Images in "{data}/images/train" and .txt files in "{data}/labels/train" do not match '
+            f'images in "{data}/images/train" and .txt files in "{data}/labels/train" do not match '
             "by their relative paths.",
             "1 of 2 .txt files have no image:",
             '  "x"',
             'Or go on with unmatched="keep" (missing labels, rows with a problem) or "drop" '
-            "(--unmatched keep|drop).",
+            "(--unmatched keep|drop)",
         ]
     )
     kept = dfgen.build_manifest(yolo="data.yaml", unmatched="keep").set_index("id")
@@ -206,16 +206,16 @@ def test_boxes_of_a_broken_image_are_not_known(data):
     ("text", "message"),
     [
         ("train: images/train\n",
-         "data.yaml has no names: the classes in the order of their numbers."),
+         "data.yaml has no names: the classes in the order of their numbers"),
         ("names: [a, a]\ntrain: images/train\n",
-         "data.yaml: two classes have one name: ['a', 'a']."),
+         "data.yaml: two classes have one name: ['a', 'a']"),
         ("names: {0: a, 2: b}\ntrain: images/train\n",
-         "data.yaml: names have the numbers [0, 2], expected [0, 1]."),
+         "data.yaml: names have the numbers [0, 2], expected [0, 1]"),
         ("names: [a]\nnc: 2\ntrain: images/train\n",
-         "data.yaml: nc is 2, and there are 1 names. Mend one."),
-        ("names: [a]\n", "data.yaml names no images: expected train, val, test."),
+         "data.yaml: nc is 2, and there are 1 names. Mend one"),
+        ("names: [a]\n", "data.yaml names no images: expected train, val, test"),
         ("names: [a]\nkpt_shape: [17, 3]\n",
-         "data.yaml is of poses (kpt_shape), which dfgen does not read yet."),
+         "data.yaml is of poses (kpt_shape), which dfgen does not read yet"),
     ],
 )  # fmt: skip
 def test_a_data_file_that_says_too_little_is_refused(data, text, message):
@@ -235,13 +235,13 @@ def test_broken_yaml_is_refused_with_its_line_and_runs_no_code(data):
 def test_missing_places_are_named(data):
     write("data.yaml", "train: nowhere\nnames: [a]\n")
     assert refused(MissingFileError) == (
-        f"data.yaml names images in nowhere: there is no {data}/nowhere."
+        f"data.yaml names images in nowhere: there is no {data}/nowhere"
     )
     annotated.image("images/new/a.png")
     write("data.yaml", "train: images/new\nnames: [a]\n")
     assert refused(MissingFileError) == (
-        f'There is no folder "{data}/labels/new" of labels for the images in "{data}/images/new". '
-        "Without boxes, leave the folder out; only test may have none."
+        f'there is no folder "{data}/labels/new" of labels for the images in "{data}/images/new". '
+        "Without boxes, leave the folder out; only test may have none"
     )
     write("data.yaml", "test: images/new\nnames: [a]\n")
     frame = dfgen.build_manifest(yolo="data.yaml")
@@ -260,14 +260,14 @@ def test_labels_that_vanish_are_named(data, monkeypatch):
     monkeypatch.setattr(yolo, "list_pairs", vanishing)
     assert refused(MissingFileError) == (
         f"{data}/labels/train/a.txt vanished while the folder was read. Build again when nothing "
-        "changes it."
+        "changes it"
     )
 
 
 def test_two_images_of_one_name_are_refused(data):
     annotated.image("images/train/a.jpg")
     assert refused(ManifestError).startswith(
-        f'Two images in "{data}/images/train" have one name, "a.jpg" and "a.png", '
+        f'two images in "{data}/images/train" have one name, "a.jpg" and "a.png", '
     )
 
 
@@ -303,7 +303,7 @@ def test_text_files_in_the_wrong_place_are_left_out_by_name(data):
 @pytest.mark.parametrize("names", ["", "[]"])
 def test_no_names_are_refused(data, names):
     write("data.yaml", f"train: images/train\nnames: {names}\n")
-    message = "data.yaml has no names: the classes in the order of their numbers."
+    message = "data.yaml has no names: the classes in the order of their numbers"
     assert refused(ManifestError) == message
 
 
@@ -312,7 +312,7 @@ def test_the_folder_of_a_set_to_detect_is_no_classification_set(data):
         with pytest.raises(ManifestError) as caught:
             dfgen.build_manifest(yolo=".")
         assert str(caught.value) == (
-            f'"." has {name}, so it is no classification set: give its data.yaml.'
+            f'"." has {name}, so it is no classification set: give its data.yaml'
         )
         if name == "data.yaml":
             os.remove(name)
@@ -330,4 +330,4 @@ def test_an_image_in_place_of_a_list_is_refused(data):
     assert message.startswith(
         f"{data}/images/train/a.png cannot be read as a list of images, a path a line: 'utf-8' "
     )
-    assert message.endswith(". data.yaml names folders of images, or such lists.")
+    assert message.endswith(". data.yaml names folders of images, or such lists")

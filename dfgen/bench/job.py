@@ -55,7 +55,7 @@ class InMemory(Files):
 
 
 @dataclass(frozen=True)
-class Sample:
+class ChosenRows:
     """Rows of a manifest that were found to be good, and their bytes.
 
     Args:
@@ -93,7 +93,9 @@ def in_threads(paths: Sequence[str], workers: int, run: Callable[[str, int], Non
     return len(paths)
 
 
-def choose(manifest: str, rows: int | None, image: Image, batch_size: int, workers: int) -> Sample:
+def choose(
+    manifest: str, rows: int | None, image: Image, batch_size: int, workers: int
+) -> ChosenRows:
     """Choose rows of a manifest at random, and read them.
 
     Args:
@@ -125,7 +127,7 @@ def choose(manifest: str, rows: int | None, image: Image, batch_size: int, worke
     paths = tuple(islice(cycle(data), max(images, len(data))))
     reads = len(first.table) + len(rest.table)
     first_read = reads / (first.seconds + rest.seconds)
-    return Sample(len(usable), len(table) - len(usable), left_out, paths, data, first_read)
+    return ChosenRows(len(usable), len(table) - len(usable), left_out, paths, data, first_read)
 
 
 def _usable(table: pa.Table) -> pa.Table:

@@ -34,7 +34,8 @@ def check_against(names: Iterable[str]) -> list[str]:
         elif name not in _PACKAGES:
             known = [*_PACKAGES, "all"]
             raise ArgumentError(
-                f'--against "{name}" is none of {", ".join(known)}.{did_you_mean(name, known)}'
+                f'--against "{name}" is not a peer.{did_you_mean(name, known)} '
+                f"Peers: {', '.join(known)}"
             )
         elif not find_spec(_PACKAGES[name]):
             package = _PACKAGES[name]

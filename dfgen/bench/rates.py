@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import median
 
-ROUNDS = 5
+PASSES = 5
 """So many that the rounds of equal candidates stand apart by chance once in 250 times only."""
 
 
@@ -66,7 +66,7 @@ def alternate(
     everything = {**candidates, **may_fail}
     rounds: dict[str, tuple[float, ...]] = dict.fromkeys(everything, ())
     failed: dict[str, str] = {}
-    for number in range(ROUNDS + 1):
+    for number in range(PASSES + 1):
         for name, candidate in everything.items():
             if name not in failed:
                 try:

@@ -13,7 +13,7 @@ import keras
 
 from dfgen import __version__
 from dfgen.bench.headroom import Headroom
-from dfgen.bench.job import Job, Sample
+from dfgen.bench.job import ChosenRows, Job
 from dfgen.bench.rates import Rates, shown
 from dfgen.bench.stages import DECODE, HAND_OVER, NUMPY, READ, RESIZE
 from dfgen.errors import ArgumentError, WriteError
@@ -39,7 +39,7 @@ class Report:
 
     manifest: str
     job: Job
-    sample: Sample
+    sample: ChosenRows
     cpus: int
     rates: Rates
     model: Headroom | None

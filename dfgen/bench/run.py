@@ -6,7 +6,7 @@ from dfgen.bench.advice import advise
 from dfgen.bench.headroom import application, headroom
 from dfgen.bench.job import Job, choose
 from dfgen.bench.peers import check_against, peers
-from dfgen.bench.rates import ROUNDS, alternate
+from dfgen.bench.rates import PASSES, alternate
 from dfgen.bench.report import Report
 from dfgen.bench.stages import sequence, stages, together
 from dfgen.samples.features import Image
@@ -56,12 +56,12 @@ def bench(
     job = Job(sample.paths, image, batch_size, workers)
     ours = stages(job, sample.data) | together(job)
     theirs = peers(names, job)
-    measurements = (len(ours) + len(theirs)) * (ROUNDS + 1) + (2 * ROUNDS if trained else 0)
+    measurements = (len(ours) + len(theirs)) * (PASSES + 1) + (2 * PASSES if trained else 0)
     with tqdm(total=measurements, desc="Measuring", disable=None) as bar:
         rates = alternate(ours, theirs, bar.update)
         fed = None
         if model and trained:
-            fed = headroom(model, trained, lambda: sequence(job), ROUNDS, bar.update)
+            fed = headroom(model, trained, lambda: sequence(job), PASSES, bar.update)
     advice = advise(
         rates, sample.first_read, fed, rows=sample.usable, workers=workers, cpus=cpus,
         antialias=antialias,

@@ -20,7 +20,7 @@ from dfgen.samples.features.category import LABEL_MODES
 from dfgen.samples.pixels.formats import formats_by_suffix
 from dfgen.system import one_of
 
-_ID = re.compile("(^|_)(uu|gu)?id$", re.IGNORECASE)
+_ID = re.compile("(?i:^id|uuid|_id)$|Id$")
 
 
 @dataclass(frozen=True)

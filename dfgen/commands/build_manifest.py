@@ -71,7 +71,9 @@ def _parameter(name: str, argument: Any, sources: list[str]) -> inspect.Paramete
     """Return the option of an argument, or the argument of the command that `source` is."""
     kind = int if int in argument.accepts else str
     several = argument.accepts in READERS and not argument.from_file
-    text = f"{argument.help} With {' or '.join(sources)}." if sources else argument.help
+    text = argument.help
+    if sources:
+        text += f" With {' or '.join(filter(None, (', '.join(sources[:-1]), sources[-1])))}."
     make = typer.Argument if name == "source" else typer.Option
     hint = Annotated[  # type: ignore[valid-type]
         (list[str] if several else kind) | None, make(help=text, metavar=argument.metavar)
@@ -109,7 +111,7 @@ def _build(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    from dfgen.manifest.building.pipeline import build
+    from dfgen.manifest.building.pipeline import run_recipe
     from dfgen.manifest.building.recipe_file import resolve
     from dfgen.manifest.building.summary import figures, summarize
     from dfgen.manifest.building.update.previous import read_old
@@ -118,7 +120,7 @@ def _build(
     out = out or update or _beside(given["source"])
     old = read_old(update) if update else None
     recipe = resolve(given, old.recipe if old else None)
-    frame, report = build(recipe, out, workers, old)
+    frame, report = run_recipe(recipe, out, workers, old)
     changes = {"changes": tally(since(old, frame))} if old else {}
     if as_json:
         print_json({"out": out, **figures(frame, report), **changes})

@@ -1,7 +1,8 @@
 """Batches from a position on, made ahead of time."""
 
+import threading
 from collections import deque
-from typing import Protocol
+from typing import Any, Protocol
 
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.pending_batch import Batch, PendingBatch, Position
@@ -38,19 +39,20 @@ class LookAhead:
         self.repeat_epoch = False
         """True where the same epoch will be asked for again, as by validation."""
         self._one_epoch = one_epoch
-        self._source = source
+        self.source = source
+        """Missing while it is parked."""
         self._ahead: deque[PendingBatch] = deque()
 
     def __next__(self) -> Batch:
         self._refill()
         try:
-            batch = self._source.result(self._ahead[0])
+            batch = self.source.result(self._ahead[0])
         except Exception:
             self.close()  # whoever asks again has it made again
             raise
         self._ahead.popleft()
         self.position = self._after(self.position)
-        if self._source.workers:
+        if self.source.workers:
             self._refill()
         return batch
 
@@ -60,22 +62,14 @@ class LookAhead:
             pending.cancelled = True
         self._ahead.clear()
 
-    def detach(self) -> None:
-        """Let go of the source, which may then keep what was made ahead: no circle holds either."""
-        del self._source
-
-    def attach(self, source: BatchSource) -> None:
-        """Go on with the source that was let go of."""
-        self._source = source
-
     def _refill(self) -> None:
         if self._ahead and self._ahead[0].position != self.position:
             self.close()  # a wrong guess
         position = self._after(self._ahead[-1].position) if self._ahead else self.position
-        while len(self._ahead) < self._source.depth:
+        while len(self._ahead) < self.source.depth:
             if self._one_epoch and position[0] != self.position[0]:
                 break
-            self._ahead.append(self._source.start(*position, self.plan, spread=not self._ahead))
+            self._ahead.append(self.source.start(*position, self.plan, spread=not self._ahead))
             position = self._after(position)
 
     def _after(self, position: Position) -> Position:
@@ -83,3 +77,37 @@ class LookAhead:
         if step + 1 < len(self.plan):
             return epoch, step + 1
         return (epoch, 0) if self.repeat_epoch else (epoch + 1, 0)
+
+
+class Parked:
+    """Keeps one LookAhead, with what it has made, for whoever goes on where it is."""
+
+    def __init__(self) -> None:
+        self._ahead: LookAhead | None = None
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Parked, ()
+
+    def take(self, source: BatchSource, position: Position, plan: Plan) -> LookAhead:
+        """Return the one that is kept if it goes on just there, else a new one."""
+        parked = self._swap(None)
+        if parked is not None and (parked.position, parked.plan) == (position, plan):
+            parked.source = source
+            return parked
+        if parked is not None:
+            parked.close()
+        return LookAhead(source, position, plan)
+
+    def keep(self, ahead: LookAhead | None) -> None:
+        """Keep one instead of what was kept, or none."""
+        if ahead is not None:
+            del ahead.source  # which holds this: a circle, otherwise
+        parked = self._swap(ahead)
+        if parked is not None:
+            parked.close()
+
+    def _swap(self, ahead: LookAhead | None) -> LookAhead | None:
+        with self._lock:
+            parked, self._ahead = self._ahead, ahead
+        return parked

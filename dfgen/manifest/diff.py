@@ -20,8 +20,8 @@ from dfgen.samples.arrow_types import is_list
 
 DIFFERENCES = ("columns", "classes", "added", "removed", "changed", "relabelled", "moved")
 
-Mask = npt.NDArray[np.bool_]
-Side = tuple[pa.Table, Mapping[str, Label]]
+BoolArray = npt.NDArray[np.bool_]
+LabelledTable = tuple[pa.Table, Mapping[str, Label]]
 """The rows of a manifest, and what its metadata says of the labels."""
 
 
@@ -33,8 +33,8 @@ def diff(a: Path | pd.DataFrame, b: Path | pd.DataFrame) -> pd.DataFrame:
     same.
 
     Args:
-        a: The older manifest: a file, or a frame.
-        b: The newer one.
+        a: the older manifest: a file, or a frame.
+        b: the newer one.
 
     Returns:
         One row a difference: `change`, `id`, `column`, and the `old` and `new` value as text,
@@ -44,8 +44,8 @@ def diff(a: Path | pd.DataFrame, b: Path | pd.DataFrame) -> pd.DataFrame:
         manifests agree.
 
     Raises:
-        MissingFileError: There is no such file.
-        ManifestError: One of them is no manifest.
+        MissingFileError: there is no such file.
+        ManifestError: one of them is no manifest.
 
     Example:
         >>> old = pd.DataFrame({"id": [1, 2], "path": ["a.png", "b.png"], "kind": ["cat", "dog"]})
@@ -74,7 +74,7 @@ def tally(found: pd.DataFrame) -> dict[str, int]:
     return {str(change): int(n) for change, n in once["change"].value_counts(sort=False).items()}
 
 
-def _diff(*sides: Side) -> pd.DataFrame:
+def _diff(*sides: LabelledTable) -> pd.DataFrame:
     old, new = (table for table, _ in sides)
     if old["id"].type != new["id"].type:
         old, new = (_with_ids(table, as_text(table["id"])) for table in (old, new))
@@ -101,7 +101,7 @@ def in_order(found: pa.Table, changes: tuple[str, ...]) -> pd.DataFrame:
     return frame.sort_values("change", kind="stable", ignore_index=True)
 
 
-def _stored(manifest: Path | pd.DataFrame) -> Side:
+def _stored(manifest: Path | pd.DataFrame) -> LabelledTable:
     """Return a manifest with paths as stored and whole ids as int64."""
     if not isinstance(manifest, pd.DataFrame):
         table, metadata = read_table(manifest)
@@ -125,7 +125,7 @@ def _columns(old: pa.Table, new: pa.Table) -> Iterator[pa.Table]:
             yield _whole("columns", old["id"].type, name, *kinds)
 
 
-def _classes(*sides: Side) -> Iterator[pa.Table]:
+def _classes(*sides: LabelledTable) -> Iterator[pa.Table]:
     """Yield the labels whose classes have other names or numbers."""
     (old, _), (new, _) = sides
     for name in label_columns(old.column_names):
@@ -174,7 +174,7 @@ def _change(name: str) -> str:
     return "moved" if name == "split" else "relabelled"
 
 
-def differ(one: Any, other: Any) -> Mask:
+def differ(one: Any, other: Any) -> BoolArray:
     """Say for each row whether two columns differ; missing is equal to missing alone."""
     one, other = plain(one), plain(other)
     if is_list(one.type) and is_list(other.type):
@@ -188,13 +188,13 @@ def differ(one: Any, other: Any) -> Mask:
         return np.fromiter((a != b for a, b in pairs), bool, len(one))
     missing = pc.is_null(one), pc.is_null(other)
     unequal = pc.fill_null(pc.not_equal(one, other), False)
-    mask: Mask = pc.or_(unequal, pc.xor(*missing)).to_numpy(zero_copy_only=False)
+    mask: BoolArray = pc.or_(unequal, pc.xor(*missing)).to_numpy(zero_copy_only=False)
     return mask
 
 
-def _lists_differ(one: pa.Array, other: pa.Array) -> Mask:
+def _lists_differ(one: pa.Array, other: pa.Array) -> BoolArray:
     lengths = [pc.fill_null(pc.list_value_length(c), -1).to_numpy(False) for c in (one, other)]
-    mask: Mask = lengths[0] != lengths[1]
+    mask: BoolArray = lengths[0] != lengths[1]
     rows = np.flatnonzero(~mask & (lengths[0] > 0))
     one, other = one.take(pa.array(rows)), other.take(pa.array(rows))
     inner = differ(one.flatten(), other.flatten())

@@ -11,19 +11,19 @@ def to_table(frame: pd.DataFrame, where: str = "the frame") -> pa.Table:
     """Return the columns of a frame as an Arrow table; its index and attrs are left behind.
 
     Args:
-        frame: Any frame whose columns Arrow can hold.
-        where: How messages call it.
+        frame: any frame whose columns Arrow can hold.
+        where: how messages call it.
 
     Raises:
-        ManifestError: A column name is repeated or no text, or a column mixes types.
+        ManifestError: a column name is repeated or no text, or a column mixes types.
     """
     check_names(list(frame.columns), where)
     imaginary = [name for name in frame.columns if frame[name].dtype.kind == "c"]
     if imaginary:
         name = imaginary[0]
         raise ManifestError(
-            f'Column "{name}" of {where} holds complex numbers, which Parquet lacks. Make two '
-            f'columns of it: df["{name}_real"] = df["{name}"].to_numpy().real, and .imag.'
+            f'column "{name}" of {where} holds complex numbers, which Parquet lacks. Make two '
+            f'columns of it: df["{name}_real"] = df["{name}"].to_numpy().real, and .imag'
         )
     bare = frame.copy(deep=False)
     bare.attrs = {}  # newer pyarrow would store them, and with them the absolute root
@@ -33,5 +33,5 @@ def to_table(frame: pd.DataFrame, where: str = "the frame") -> pa.Table:
         reason = "; ".join(str(part) for part in error.args)
         raise ManifestError(
             f"{where} has a column that mixes types, or of a type that Parquet lacks: {reason}. "
-            'Convert it, for example Path objects with df["path"] = df["path"].astype(str).'
+            'Convert it, for example Path objects with df["path"] = df["path"].astype(str)'
         ) from error

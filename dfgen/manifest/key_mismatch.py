@@ -14,7 +14,7 @@ NEIGHBOURS = 50
 
 
 @dataclass(frozen=True)
-class Side:
+class JoinKeys:
     """All keys of one side of a join, and which of them have no partner."""
 
     keys: pa.ChunkedArray
@@ -31,9 +31,9 @@ class Words:
     """How the message calls what does not match.
 
     Args:
-        title: Its first sentence.
-        files: What is said of the left side, after `3 of 10`.
-        labels: Likewise of the right side.
+        title: its first sentence.
+        files: what is said of the left side, after `3 of 10`.
+        labels: likewise of the right side.
     """
 
     title: str
@@ -82,14 +82,16 @@ CAUSES = (
 )
 
 
-def explain(files: Side, labels: Side, words: Words, causes: tuple[Cause, ...] = CAUSES) -> str:
+def explain(
+    files: JoinKeys, labels: JoinKeys, words: Words, causes: tuple[Cause, ...] = CAUSES
+) -> str:
     """Return the message for files without labels and labels without a file.
 
     Args:
-        files: The keys of the files.
-        labels: The keys of the label table.
-        words: How to say it.
-        causes: Those that can be.
+        files: the keys of the files.
+        labels: the keys of the label table.
+        words: how to say it.
+        causes: those that can be.
     """
     cause, cured = _likely_cause(files, labels, causes)
     lines = [words.title]
@@ -107,12 +109,14 @@ def explain(files: Side, labels: Side, words: Words, causes: tuple[Cause, ...] =
         lines.append(f"Likely cause: {cause.name}; {cured} would match: {cause.advice}.")
     lines.append(
         'Or go on with unmatched="keep" (missing labels, rows with a problem) or "drop" '
-        "(--unmatched keep|drop)."
+        "(--unmatched keep|drop)"
     )
     return "\n".join(lines)
 
 
-def _likely_cause(files: Side, labels: Side, causes: tuple[Cause, ...]) -> tuple[Cause | None, int]:
+def _likely_cause(
+    files: JoinKeys, labels: JoinKeys, causes: tuple[Cause, ...]
+) -> tuple[Cause | None, int]:
     """Return the cause that would mend most keys, and how many files and rows those are."""
     best: tuple[Cause | None, int] = (None, 0)
     for cause in causes:

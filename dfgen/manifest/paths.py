@@ -26,12 +26,12 @@ def absolute_paths(table: pa.Table, root: str | None, where: str) -> pa.Table:
     """Return `table` with the stored paths made absolute.
 
     Args:
-        table: Rows with `id` and `path`.
-        root: Absolute folder where relative paths start; None where every path is absolute.
-        where: How messages call the table.
+        table: rows with `id` and `path`.
+        root: absolute folder where relative paths start; None where every path is absolute.
+        where: how messages call the table.
 
     Raises:
-        ManifestError: A stored path leaves its root (`..`), is absolute beside a root, relative
+        ManifestError: a stored path leaves its root (`..`), is absolute beside a root, relative
             without one, or holds a NUL character.
     """
     check_stored_paths(table, root, where)
@@ -72,7 +72,7 @@ def _refuse(table: pa.Table, bad: pa.ChunkedArray, where: str, fault: str) -> No
     )
     raise ManifestError(
         f"{len(rows)} of {len(table)} paths of {where} cannot be used: the path {fault}. {shown}. "
-        "Paths are stored relative to the manifest's root, or all of them absolute."
+        "Paths are stored relative to the manifest's root, or all of them absolute"
     )
 
 
@@ -82,14 +82,14 @@ def stored_paths(
     """Return `table` with paths as they are stored, and the absolute root they start from.
 
     Args:
-        table: Rows with `id` and `path`; relative paths start at the root, else at the current
+        table: rows with `id` and `path`; relative paths start at the root, else at the current
             folder.
-        root: The root asked for; every path must lie in it. None: `known_root` if every path lies
+        root: the root asked for; every path must lie in it. None: `known_root` if every path lies
             in it, else the deepest common folder, else none.
-        known_root: The root of the manifest from which the rows came, if any.
+        known_root: the root of the manifest from which the rows came, if any.
 
     Raises:
-        ManifestError: A path does not lie in `root`.
+        ManifestError: a path does not lie in `root`.
     """
     paths = table["path"].cast(pa.string())
     if pc.any(is_url(paths)).as_py():

@@ -7,9 +7,10 @@ from typing import Any
 import pandas as pd
 
 from dfgen.errors import ArgumentError, did_you_mean
+from dfgen.manifest.building.recipe import unit_of
 from dfgen.manifest.io import Path, read_manifest, write_manifest
 from dfgen.manifest.schema import FACTS, label_columns, quote
-from dfgen.manifest.splits import assign_splits, lacking_rows, unit_of
+from dfgen.manifest.splits import assign_splits, lacking_rows
 
 
 def split(
@@ -27,19 +28,19 @@ def split(
     grow: `build_manifest(update=...)`.
 
     Args:
-        manifest: A file, or a frame; an older split is replaced.
-        shares: Split -> share, as in `{"train": 0.8, "val": 0.2}`.
-        stratify: The column whose classes get exactly these shares.
-        group: The column whose groups stay whole.
-        seed: Another seed gives another split.
-        out: Also write the manifest to this file.
+        manifest: a file, or a frame; an older split is replaced.
+        shares: split -> share, as in `{"train": 0.8, "val": 0.2}`.
+        stratify: the column whose classes get exactly these shares.
+        group: the column whose groups stay whole.
+        seed: another seed gives another split.
+        out: also write the manifest to this file.
 
     Returns:
         A new frame. The recipe in its attrs makes the same split.
 
     Raises:
-        ArgumentError: The shares do not add up to 1, or there is no such column.
-        ManifestError: A row has no group, or the classes are fractions.
+        ArgumentError: the shares do not add up to 1, or there is no such column.
+        ManifestError: a row has no group, or the classes are fractions.
 
     Example:
         >>> df = pd.DataFrame({"id": range(4), "path": "a.png", "kind": ["cat", "dog"] * 2})
@@ -65,8 +66,8 @@ def make_split(
     for argument, name in {"stratify": stratify, "group": group}.items():
         if name is not None and name not in frame:
             raise ArgumentError(
-                f"{argument}={quote(name)} is not a column of the manifest. Columns: "
-                f"{', '.join(frame.columns)}.{did_you_mean(name, frame.columns)}"
+                f"{argument}={quote(name)} is not a column of the manifest."
+                f"{did_you_mean(name, frame.columns)} Columns: {', '.join(frame.columns)}"
             )
     came_with_split = "split" in frame
     known = frame.attrs.get("dfgen", {})

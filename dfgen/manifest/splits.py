@@ -7,7 +7,6 @@ number behind each row is `uniform(key, seed)`; manifests/README.md specifies it
 import hashlib
 from collections.abc import Mapping, Sequence
 from numbers import Real
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +27,7 @@ def check_shares(shares: Mapping[str, float]) -> None:
     if not isinstance(shares, Mapping):
         raise ArgumentError(
             f"split={shares!r}: expected split -> share, as in "
-            '{"train": 0.8, "val": 0.2} (--split train=0.8 --split val=0.2).'
+            '{"train": 0.8, "val": 0.2} (--split train=0.8 --split val=0.2)'
         )
     given = ", ".join(f"{name}={quote(share)}" for name, share in shares.items())
     if not all(
@@ -36,12 +35,12 @@ def check_shares(shares: Mapping[str, float]) -> None:
         for name, share in shares.items()
     ):
         raise ArgumentError(
-            f"split: {given}. Each split has a name and a share above 0, as in train=0.8 val=0.2."
+            f"split: {given}. Each split has a name and a share above 0, as in train=0.8 val=0.2"
         )
     total = sum(shares.values())
     if abs(total - 1) > 1e-6:
         raise ArgumentError(
-            f"split: {given} add up to {total:g}. Shares must add up to 1, as in train=0.8 val=0.2."
+            f"split: {given} add up to {total:g}. Shares must add up to 1, as in train=0.8 val=0.2"
         )
 
 
@@ -78,17 +77,17 @@ def assign_splits(
     comes as near to its shares as the groups allow.
 
     Args:
-        ids: The id of each row.
-        shares: Split -> share, with a sum of 1.
-        seed: Another seed gives another split.
-        stratify: The class of each row; missing values are a class of their own.
-        group: Rows of one group (one patient, one scene) stay together.
-        kept: The split of each row that has one; the others join those of their group, and fill
+        ids: the id of each row.
+        shares: split -> share, with a sum of 1.
+        seed: another seed gives another split.
+        stratify: the class of each row; missing values are a class of their own.
+        group: rows of one group (one patient, one scene) stay together.
+        kept: the split of each row that has one; the others join those of their group, and fill
             up the shares of their class.
 
     Raises:
-        ArgumentError: The shares do not add up to 1.
-        ManifestError: A row has no group, or the classes are fractions.
+        ArgumentError: the shares do not add up to 1.
+        ManifestError: a row has no group, or the classes are fractions.
 
     Example:
         >>> list(assign_splits(pd.Series(range(6)), {"train": 0.5, "val": 0.5}))
@@ -146,10 +145,10 @@ def lacking_rows(
     """Return a warning for each split that has no row, or none of some class.
 
     Args:
-        frame: A manifest with splits.
-        columns: Those whose classes every split should have; the others than categories are passed.
-        stratified: The splits have exact shares of these classes.
-        units: What was split: rows or groups; "": dfgen did not split, shares are no advice.
+        frame: a manifest with splits.
+        columns: those whose classes every split should have; the others than categories are passed.
+        stratified: the splits have exact shares of these classes.
+        units: what was split: rows or groups; "": dfgen did not split, shares are no advice.
     """
     advice = "Give the class more rows, or leave it out."
     if not stratified:
@@ -171,18 +170,6 @@ def lacking_rows(
     return tuple(messages)
 
 
-def unit_of(recipe: Mapping[str, Any]) -> str | None:
-    """Return the column whose rows stay together by a recipe: its group, or the image of boxes.
-
-    Example:
-        >>> unit_of({"voc": "xml", "box_label": "each"})
-        'path'
-    """
-    # boxes of one image are no independent samples
-    each = recipe.get("box_label") == "each"
-    return recipe.get("group") or ("path" if each else None)
-
-
 def _units(ids: pd.Series, group: pd.Series | None) -> tuple[Codes, list[object]]:
     """Return the unit of each row (itself, or its group), and the key of each unit."""
     if group is None:
@@ -192,7 +179,7 @@ def _units(ids: pd.Series, group: pd.Series | None) -> tuple[Codes, list[object]
         shown = ", ".join(f"{row} (id {quote(ids.iloc[row])})" for row in empty[:EXAMPLES])
         raise ManifestError(
             f'{len(empty)} rows have no "{group.name}", by which rows are grouped: row {shown}. '
-            "Fill them in, or leave group (--group) out."
+            "Fill them in, or leave group (--group) out"
         )
     codes, keys = pd.factorize(group)
     return codes, list(keys)
@@ -202,12 +189,12 @@ def _class_values(stratify: pd.Series) -> pd.Series:
     if pd.api.types.is_float_dtype(stratify) and not (stratify.dropna() % 1 == 0).all():
         raise ManifestError(
             f'"{stratify.name}" holds fractions, not classes: it cannot be stratified by. '
-            f'Make classes first: df["age_band"] = pandas.cut(df["{stratify.name}"], 5).'
+            f'Make classes first: df["age_band"] = pandas.cut(df["{stratify.name}"], 5)'
         )
     if stratify.dtype == object and stratify.map(pd.api.types.is_list_like).any():
         raise ManifestError(
             f'"{stratify.name}" holds lists, not classes: it cannot be stratified by. '
-            "Make a column of one class a row first."
+            "Make a column of one class a row first"
         )
     return stratify.astype(object)
 

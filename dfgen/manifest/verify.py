@@ -143,11 +143,11 @@ def _new(table: pa.Table, recipe: Recipe | None, name: str) -> pa.Table:
     kind = table["id"].type
     if recipe is None:
         return _rows([], pa.array([], kind), pa.array([], pa.string()), [])
-    rows = gather_rows(recipe)
-    fresh = rows.table
+    gathered = gather_rows(recipe)
+    fresh = gathered.rows
     if "problem" in fresh.column_names:  # labels without a file
         fresh = fresh.filter(pc.is_null(fresh["problem"]))
-    paths = tidy(fresh["path"].cast(pa.string()), rows.folder)
+    paths = tidy(fresh["path"].cast(pa.string()), gathered.folder)
     table = with_paths(table, table["path"].cast(pa.string()))
     keys, places = match(table, pa.table({"id": fresh["id"], "path": paths}), name)
     new = keys.filter(pa.array(places < 0))

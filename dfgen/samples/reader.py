@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,6 @@ from dfgen.samples.features.base import (
     Spec,
     Values,
     Watch,
-    alone,
     each,
     unwatched,
 )
@@ -94,19 +93,26 @@ class SampleReader:
         ]
 
     @cached_property
-    def _steps(self) -> list[tuple[BoundFeature, dict[str, Spec]]]:
-        """What is made row by row, and specs of what comes in between the row and the batch.
+    def _steps(self) -> list["_Step"]:
+        """What is made row by row: images before what lies on them."""
+        return [
+            _Step(
+                bound.feature, bound.values, bound.name, bound.like or bound.name,
+                bound.read_names, self._between(bound),
+            )
+            for bound in self._in_order
+            if bound.feature.by_row
+        ]  # fmt: skip
 
-        Images come before what lies on them. Pixels go straight into the batch where they are
-        neither transformed nor scaled.
-        """
-        found = sorted(
-            (bound for bound in self.features if bound.feature.by_row),
-            key=lambda bound: bound.feature.follows,
-        )
-        return [(bound, self._between(bound)) for bound in found]
+    @property
+    def _in_order(self) -> list[BoundFeature]:
+        return sorted(self.features, key=lambda bound: bound.feature.follows)
 
     def _between(self, bound: BoundFeature) -> dict[str, Spec]:
+        """Return what comes between a row and the batch: by name of the array, its Spec.
+
+        Nothing where pixels are neither transformed nor scaled: they go straight into the batch.
+        """
         feature = bound.feature
         spec = feature.made_spec if self.transform is None else feature.sample_spec
         if self.transform is None and spec == feature.spec:
@@ -116,16 +122,16 @@ class SampleReader:
     @cached_property
     def _is_straight(self) -> bool:
         """Whether a row is done when its files are read and its functions have run."""
-        return self.transform is None and not any(between for _, between in self._steps)
+        return self.transform is None and not any(step.between for step in self._steps)
 
     @cached_property
     def _changed(self) -> dict[str, Spec]:
         """What a transform may give back of another shape than it got."""
         return {
             name: made
-            for bound, between in self._steps
+            for step in self._steps
             for (name, seen), made in zip(
-                between.items(), each(bound.feature.made_spec), strict=True
+                step.between.items(), each(step.feature.made_spec), strict=True
             )
             if made != seen or made.shape != self.specs[name].shape
         }
@@ -155,17 +161,27 @@ class SampleReader:
         Raises:
             DfgenError: of the kind that fits, naming the row's id and path.
         """
-        draws = {name: feature.draw(rng) for name, feature in self._random.items()}
+        told: dict[str, Any] = {}
+        for name, feature in self._random.items():
+            told[name] = feature.draw(rng)
         out = self.padding.own(row, out) if self.padding.sizes else out
         sample: Any = out if self._is_straight else dict(out)
         try:
-            self._read(row, sample, out, draws, watch)
+            for step in self._steps:
+                for name, spec in step.between.items():
+                    sample[name] = _array(spec, out[name])
+                told[step.name] = step.feature.read(
+                    step.feature.at(step.values, row),
+                    step.of(sample),
+                    self.store,
+                    watch,
+                    told.get(step.told_by),
+                )
         except (DecodeError, MissingFileError) as error:
             raise type(error)(f"{self.where(row)}: {error}") from error
-        except MemoryError:
+        except Exception as error:  # of nothing that a file or a function of the user's may raise
+            error.add_note(f"while reading {self.where(row)}")
             raise
-        except Exception as error:  # a decoder that raises what it never should
-            raise DecodeError(f"{self.where(row)}: {type(error).__name__}: {error}") from error
         if self._is_straight:
             return
         try:
@@ -174,61 +190,51 @@ class SampleReader:
                 sample = self._transformed(sample, rng)
                 for name, _, _ in self._encoded:
                     out[name][...] = sample[name]
-            for bound, between in self._steps:
-                if between:
-                    bound.feature.finish(*(_of(bound, arrays) for arrays in (sample, out)))
+            for step in self._steps:
+                if step.between:
+                    step.feature.finish(step.of(sample), step.of(out))
         except TransformError as error:
             raise TransformError(f"{self.where(row)}: {error}") from error
 
-    def _read(
-        self,
-        row: int,
-        sample: Sample,
-        out: Mapping[str, Values],
-        told: dict[str, Any],
-        watch: Watch,
-    ) -> None:
-        """Read what is made row by row.
-
-        Args:
-            row: which row.
-            sample: is filled.
-            out: the sample's slice of the batch.
-            told: name -> what it drew; then what is told those that follow it.
-            watch: is told each stage as it begins.
-        """
-        for bound, between in self._steps:
-            for name, spec in between.items():
-                sample[name] = _array(spec, out[name])
-            feature = bound.feature
-            told[bound.name] = feature.read(
-                feature.at(bound.values, row),
-                _of(bound, sample),
-                self.store,
-                watch,
-                told.get(bound.like or bound.name),
-            )
-
     def _transformed(self, sample: Sample, rng: Any) -> Sample:
         """Run the transform on what it should see of a sample."""
-        for bound, _ in self._steps:
-            seen = each(bound.feature.seen(_of(bound, sample)))
-            sample.update(zip(bound.read_names, seen, strict=True))
+        for step in self._steps:
+            seen = each(step.feature.seen(step.of(sample)))
+            sample.update(zip(step.names, seen, strict=True))
         return transformed(self.transform, sample, rng, self._changed)  # type: ignore[arg-type]
 
     def where(self, row: int) -> str:
         """Return the id and paths of a row, for messages."""
         paths = dict.fromkeys(
             f"{bound.feature.columns[0]}={bound.feature.at(bound.values, row)!r}"
-            for bound, _ in self._steps
+            for bound in self._in_order
             if bound.paths is not None
         )
         return ", ".join([f"row id={self.id(row)!r}", *paths])
 
 
-def _of(bound: BoundFeature, arrays: Mapping[str, Values]) -> Any:
-    """Return the arrays of a feature that it reads: one alone, or several."""
-    return alone(tuple(arrays[name] for name in bound.read_names))
+class _Step(NamedTuple):
+    """What is made row by row.
+
+    Args:
+        feature: reads it.
+        values: of all rows.
+        name: of the feature.
+        told_by: whose draw or Geometry it is told: its own, or that of its image.
+        names: of the arrays that it reads.
+        between: of those, what comes before the batch.
+    """
+
+    feature: Feature
+    values: Any
+    name: str
+    told_by: str
+    names: tuple[str, ...]
+    between: dict[str, Spec]
+
+    def of(self, arrays: Mapping[str, Values]) -> Any:
+        """Return its array, or several."""
+        return arrays[self.names[0]] if len(self.names) == 1 else tuple(map(arrays.get, self.names))
 
 
 def _array(spec: Spec, out: Values) -> Values:

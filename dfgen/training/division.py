@@ -13,7 +13,7 @@ import numpy as np
 
 from dfgen.errors import ArgumentError
 from dfgen.loading.order.plan import Plan
-from dfgen.training.backends import Use
+from dfgen.training.keras_private import Call, mesh_devices, strategy_workers
 
 Shard = tuple[int, int]
 """(index, count)"""
@@ -44,7 +44,7 @@ def keras_division(model: Any) -> Division:
     if strategy is None:
         return jax_division() or Division("Keras", (0, 1), 1)
     name = type(strategy).__name__
-    if getattr(strategy.extended, "_num_workers", 1) > 1:
+    if strategy_workers(strategy) > 1:
         raise ArgumentError(
             f"Keras {keras.__version__} cannot run fit, evaluate or predict with {name} on several "
             "workers: its own code fails there, whatever the data. Train with a loop of your own "
@@ -81,7 +81,7 @@ def jax_division() -> Division | None:
         )
     mesh = distribution.device_mesh
     axis = mesh.axis_names.index(distribution.batch_dim_name)
-    places = np.moveaxis(mesh.backend_mesh.devices, axis, 0)
+    places = np.moveaxis(mesh_devices(mesh), axis, 0)
     places = places.reshape(len(places), -1)
     own = [n for n, row in enumerate(places) if any(d.process_index == index for d in row)]
     if not own:
@@ -90,31 +90,31 @@ def jax_division() -> Division | None:
     return Division("keras.distribution", shard, len(own))
 
 
-def divide(given: Plan, use: Use, *, weighable: bool, endless: bool) -> tuple[Plan, bool]:
-    """Return the plan for one use of a Sequence by Keras, and whether its batches are divided.
+def divide(given: Plan, call: Call, *, weighable: bool, endless: bool) -> tuple[Plan, bool]:
+    """Return the plan for what Keras is about to do, and whether its batches are divided.
 
     Where they are, over processes or devices, every batch is full: `fit` leaves out the last rows
     of an epoch that fill none, `evaluate` fills up the last batch with rows of weight 0.
 
     Args:
         given: the plan by the arguments of the Sequence.
-        use: what Keras is about to do.
+        call: by Keras, before its first step.
         weighable: whether batches can have weights.
         endless: whether it is a view made by `repeat()`.
 
     Raises:
         ArgumentError: Keras divides batches otherwise, or the rows cannot be divided so.
     """
-    division = keras_division(use.model)
+    division = keras_division(call.model)
     _check_division(given, division)
     if given.shard[1] == division.devices == 1:
         return given, False
-    if use.driver == "predict":
+    if call.purpose == "predict":
         _check_predict(given, division.devices)
         return given, True
     full = replace(given, tail="drop")
-    few = endless or (use.steps is not None and use.steps <= len(full))
-    if use.driver == "fit" or given.tail == "drop" or not full.left_out or few:
+    few = endless or (call.steps is not None and call.steps <= len(full))
+    if call.purpose == "fit" or given.tail == "drop" or not full.left_out or few:
         check_not_empty(full)
         return full, True
     if not weighable:

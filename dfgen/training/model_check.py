@@ -1,4 +1,7 @@
-"""Does a Sequence feed what a model asks for? Told before the first step, not in its middle."""
+"""Does a Sequence feed what a model asks for, and does it get what `fit` is given?
+
+Told before the first step, not in its middle.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -6,12 +9,12 @@ from typing import Any
 import keras
 
 from dfgen.errors import ArgumentError, did_you_mean
-from dfgen.training.backends import Use
+from dfgen.training.keras_private import Call
 
 _STEPS = {"fit": "train_step", "evaluate": "test_step", "predict": "predict_step"}
 
 
-def check_model(use: Use, element_spec: tuple[Any, ...]) -> None:
+def check_model(call: Call, element_spec: tuple[Any, ...]) -> None:
     """Refuse a model with an input or output that a Sequence has nothing for, or not one for one.
 
     Names and numbers are compared; for shapes Keras has words of its own. A model that is not
@@ -19,14 +22,14 @@ def check_model(use: Use, element_spec: tuple[Any, ...]) -> None:
     with a batch what it likes.
 
     Args:
-        use: what Keras does with which model.
+        call: by Keras, of which model.
         element_spec: of the Sequence.
 
     Raises:
         ArgumentError: naming the inputs or outputs.
     """
-    model, own = use.model, type(use.model)
-    step = _STEPS.get(use.driver, "call")
+    model, own = call.model, type(call.model)
+    step = _STEPS.get(call.purpose or "", "call")
     if getattr(own, step) is not getattr(keras.Model, step):
         return
     if keras.backend.backend() != "tensorflow":
@@ -36,13 +39,53 @@ def check_model(use: Use, element_spec: tuple[Any, ...]) -> None:
     keyed = isinstance(model.input, Mapping)
     names = list(model.input) if keyed else [tensor.name for tensor in model.inputs]
     _check("input", "x", names, names, element_spec[0], keyed)
-    if use.driver == "predict" or len(element_spec) == 1 or model.loss is None:
+    if call.purpose == "predict" or len(element_spec) == 1 or model.loss is None:
         return
     if own.compute_loss is keras.Model.compute_loss:
         keyed = isinstance(model.output, Mapping)
         names = list(model.output) if keyed else list(model.output_names)
         _check("output", "y", names, _with_loss(model.loss, names), element_spec[1], True)
         _check_weights(element_spec[2:], keyed)
+
+
+def check_arguments(call: Call, shuffle: bool, endless: bool) -> None:
+    """Refuse arguments of fit, evaluate and predict that never reach a DataAdapter.
+
+    Args:
+        call: by Keras, which makes an iterator.
+        shuffle: whether the Sequence shuffles.
+        endless: whether it is a view made by `repeat()`.
+
+    Raises:
+        ArgumentError: naming the argument of Sequence that does what was meant.
+    """
+    given, caller = call.arguments, call.driver
+    for name, instead in {
+        "y": "y=, a column of the manifest",
+        "sample_weight": "sample_weight=, a column of the manifest",
+        "class_weight": "class_weight=",
+        "batch_size": "batch_size=",
+    }.items():
+        if given.get(name) is not None:
+            raise ArgumentError(
+                f"{caller}({name}=...) does not reach a dfgen.Sequence, Keras would drop it. "
+                f"Give the Sequence its own {instead}"
+            )
+    if endless and call.steps is None:
+        raise ArgumentError(
+            f"{caller} on repeat() would never end: give it "
+            f"{'steps_per_epoch' if caller == 'fit' else 'steps'}=, or the Sequence itself"
+        )
+    if caller == "predict" and shuffle:
+        raise ArgumentError(
+            "predict on a Sequence that shuffles: the predictions could not be matched with the "
+            "rows. Make one with shuffle=False"
+        )
+    if call.purpose == "fit" and shuffle and given.get("shuffle") is False:
+        raise ArgumentError(
+            "fit(shuffle=False) does not reach a dfgen.Sequence, Keras would drop it. "
+            "Give the Sequence its own shuffle=False"
+        )
 
 
 def _check_weights(weights: Iterable[Any], keyed: bool) -> None:

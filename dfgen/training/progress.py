@@ -48,7 +48,7 @@ class Progress:
         self.place, self.resumed = self._next(place), True
 
     def _next(self, place: Place) -> Place:
-        """The place itself, or the begin of the next epoch where one has ended."""
+        """The place itself, or the beginning of the next epoch where one has ended."""
         return Place(place.epoch + 1) if place.step >= len(self._loader) else place
 
     def begin_loop(self, place: Place) -> Ledger:
@@ -62,6 +62,18 @@ class Progress:
             self.place = Place(self.place.epoch)
         self.place = self._next(self.place)  # devices may share batches now, which are fewer
         self.fit = self.ledger = self._new_ledger()
+
+    def begin_plain(self, endless: bool) -> Ledger:
+        """A plain PyDataset begins an epoch: its batches come in any order, so no place in it."""
+        self.begin_fit(endless)
+        if not endless:
+            self.ledger = self._new_ledger()
+        return self.fit
+
+    def end_plain(self, epoch: int) -> None:
+        """A plain PyDataset has ended an epoch."""
+        self.end_loop(Place(epoch + 1))
+        self.ledger = self._new_ledger()
 
     def count_taken(self) -> None:
         """A callback will tell which batches this `fit` takes."""

@@ -8,8 +8,6 @@ from functools import cached_property
 from secrets import randbits
 from typing import Any, Never
 
-import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from dfgen.binding.bind import bind
@@ -22,7 +20,6 @@ from dfgen.loading.batch_transforms import BatchTransform
 from dfgen.loading.limits import Limits
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.buckets import PaddingShare
-from dfgen.loading.receipts import Receipt
 from dfgen.loading.state import Identity, State, ids_digest
 from dfgen.samples.transforms import Transform
 from dfgen.system import whole
@@ -31,6 +28,7 @@ from dfgen.training.passes import Passes
 from dfgen.training.progress import Progress
 from dfgen.training.renamed_arguments import refuse_unknown
 from dfgen.training.shards import resolve_shard
+from dfgen.training.summary import summary
 
 
 class Sequence(Passes):
@@ -188,25 +186,6 @@ class Sequence(Passes):
         return len(self._loader)
 
     @property
-    def epoch(self) -> int:
-        """Passes completed since the start of training; `evaluate` and `predict` do not count."""
-        return self.progress.place.epoch
-
-    @property
-    def shard(self) -> tuple[int, int]:
-        """(index, count) of this process among those that share each batch."""
-        return self._loader.plan.shard
-
-    @property
-    def left_out(self) -> int:
-        """Rows that `fit` leaves out at the end of each epoch, other ones each time.
-
-        0, unless `drop_remainder` asks for it or processes or devices share each batch. Devices are
-        known once `fit` has begun.
-        """
-        return self._loader.plan.left_out
-
-    @property
     def class_names(self) -> Any:
         """The class names of y in the order of their numbers; by name where y has several."""
         return self._binding.class_names
@@ -237,11 +216,6 @@ class Sequence(Passes):
         """
         return Passes(self._loader, self.progress, self._layout, self._shuffle, endless=True)
 
-    @property
-    def receipt(self) -> Receipt | None:
-        """Which rows were taken in the last epoch that was completed; None before."""
-        return self.progress.receipt
-
     @cached_property
     def padding(self) -> PaddingShare | None:
         """How much of the batches is padding, from 0 to 1; None where images have one size.
@@ -250,15 +224,6 @@ class Sequence(Passes):
         where a row has several such images, by the first of them.
         """
         return padding_of_batches(self._loader)
-
-    def row_counts(self, epoch: int | None = None) -> npt.NDArray[np.int64]:
-        """Return how often each row of `manifest` comes in an epoch, None for that of now.
-
-        Other than 1 where classes are balanced, and 0 for rows that are left out. It is what the
-        order holds; that the model took them so is for `receipt` to say.
-        """
-        epoch = self.epoch if epoch is None else whole("epoch", epoch)
-        return self._loader.row_order.counts(epoch, len(self._binding.columns) - self.left_out)
 
     def state_dict(self) -> State:
         """Return how far training has come, as a dict for JSON, under 1 kB.
@@ -313,20 +278,6 @@ class Sequence(Passes):
         self.close()
 
     def __repr__(self) -> str:
-        arrays = ", ".join(
-            f"{name} {'x'.join(map(str, spec.shape)).replace('None', '?') or 'scalar'} {spec.dtype}"
-            for name, spec in self._loader.specs.items()
-        )
-        index, count = self.shard
-        part = f"; part {index} of {count}" if count > 1 else ""
-        part += f"; {self.left_out:,} rows left out of each epoch" if self.left_out else ""
-        if self._binding.buckets is not None and self.padding is not None:
-            saved, before = (f"{share:.1%}" for share in self.padding)
-            part += f"; {saved} of the pixels padding, {before} without bucket_by"
-        place, counted = self.progress.ledger.place, self.progress.ledger.counted
-        under_way = place.step and place.epoch == self.epoch
-        step = f", {place.step:,} of its batches {counted}" if under_way else ""
-        return (
-            f"<dfgen.Sequence: {len(self._binding.columns):,} rows, {len(self):,} batches of "
-            f"{self.batch_size}{part}; {arrays}; seed {self.seed}, epoch {self.epoch}{step}>"
-        )
+        padding = None if self._binding.buckets is None else self.padding
+        rows = len(self._binding.columns)
+        return summary(self._loader, self.progress, rows, self.seed, padding)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.errors import DfgenError, TransformError
+from dfgen.errors import DecodeError, MissingFileError
 from dfgen.loading.generators import sample_rng
 from dfgen.loading.metrics import IDLE, Stopwatch
 from dfgen.loading.order.permutation import Integers
@@ -18,7 +18,7 @@ from dfgen.samples.reader import SampleReader
 _CHUNKS_PER_WORKER = 2  # of what is in the making, so that all workers have some until its end
 _CHUNK = 1 << 22  # bytes of a chunk made by a process, about: it has memory of its own for one
 
-Arrays = Mapping[str, npt.NDArray[Any]]
+ChunkArrays = Mapping[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class ChunkMaker:
     def fill(
         self,
         chunk: Chunk,
-        arrays: Arrays,
+        arrays: ChunkArrays,
         stopwatch: Stopwatch,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> dict[int, str | None]:
@@ -87,7 +87,7 @@ class ChunkMaker:
     def _read_rows(
         self,
         chunk: Chunk,
-        arrays: Arrays,
+        arrays: ChunkArrays,
         stopwatch: Stopwatch,
         cancelled: Callable[[], bool],
         blanks: dict[int, str | None],
@@ -107,10 +107,10 @@ class ChunkMaker:
                 out = {name: array[place, ...] for name, array in arrays.items()}
                 try:
                     self.reader.read(row, out, rng, stopwatch)
-                except DfgenError as error:
-                    if not self.skip or isinstance(error, TransformError):
-                        raise  # a transform that fails is a mistake in the program, not in a file
-                    blanks[place] = str(error)
+                except (DecodeError, MissingFileError) as error:
+                    if not self.skip:
+                        raise
+                    blanks[place] = str(error)  # anything else is a mistake in a program
         finally:
             stopwatch(IDLE)
         return len(chunk.rows)

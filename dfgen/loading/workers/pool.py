@@ -63,19 +63,22 @@ class Pool:
         else:
             self._threads.submit(task)
 
-    def late(self, pending: object, timeout: float) -> tuple[Worker, int] | None:
-        """Return a worker that reads a row of a batch for too long, and the row."""
-        for worker in self.workers:
-            row, since = worker.reading() or (-1, 0.0)
-            late = row >= 0 and time.perf_counter() - since > timeout
-            if late and worker.busy_with is pending:
-                return worker, row
-        return None
+    def wait(self, pending: Any, timeout: float | None) -> int | None:
+        """Wait for a `PendingBatch`; give it up and return its row whose read takes too long.
 
-    def replace(self, worker: Worker) -> None:
-        """Abandon a worker of a thread that is stuck, and start another."""
-        if self._threads is not None:
-            self._threads.replace(worker)
+        Args:
+            pending: the batch.
+            timeout: seconds for one read, None to wait for ever.
+        """
+        while not pending.wait(None if timeout is None else timeout / 4):
+            for worker in self.workers:
+                row, since = worker.reading() or (-1, 0.0)
+                spent = time.perf_counter() - since
+                if timeout and row >= 0 and spent > timeout and worker.busy_with is pending:
+                    pending.cancelled = True
+                    self._threads.replace(worker)  # type: ignore[union-attr]
+                    return row
+        return None
 
     def close(self) -> None:
         """End the workers."""

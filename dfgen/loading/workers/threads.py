@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from dfgen.errors import ArgumentError
 from dfgen.loading.metrics import Stopwatch
-from dfgen.loading.workers.chunks import Arrays, Chunk, ChunkMaker
+from dfgen.loading.workers.chunks import Chunk, ChunkArrays, ChunkMaker
 from dfgen.samples.pixels.decoding import prepare_worker
 
 
@@ -19,10 +19,10 @@ class Worker(Protocol):
 
     stopwatch: Stopwatch
     abandoned: bool
-    busy_with: object
+    busy_with: Any
 
     def fill(
-        self, chunk: Chunk, arrays: Arrays, cancelled: Callable[[], bool]
+        self, chunk: Chunk, arrays: ChunkArrays, cancelled: Callable[[], bool]
     ) -> dict[int, str | None]:
         """Fill the arrays of a chunk, as `ChunkMaker.fill`."""
 
@@ -43,10 +43,10 @@ class ThreadWorker:
         self._maker = maker
         self.stopwatch = Stopwatch()
         self.abandoned = False
-        self.busy_with: object = None
+        self.busy_with: Any = None
 
     def fill(
-        self, chunk: Chunk, arrays: Arrays, cancelled: Callable[[], bool]
+        self, chunk: Chunk, arrays: ChunkArrays, cancelled: Callable[[], bool]
     ) -> dict[int, str | None]:
         """Fill the arrays of a chunk, as `ChunkMaker.fill`."""
         blanks = self._maker.fill(
@@ -76,7 +76,7 @@ class _Nobody(ThreadWorker):
         self.abandoned = True
 
     def fill(
-        self, chunk: Chunk, arrays: Arrays, cancelled: Callable[[], bool]
+        self, chunk: Chunk, arrays: ChunkArrays, cancelled: Callable[[], bool]
     ) -> dict[int, str | None]:
         """Refuse."""
         raise ArgumentError(CLOSED)

@@ -48,9 +48,9 @@ def place_boxes(
     image. A box that stands out by up to a pixel is cut off at the edge.
 
     Args:
-        table: Rows with some of the columns `SHAPES`, and perhaps those of `ANNOTATED`.
+        table: rows with some of the columns `SHAPES`, and perhaps those of `ANNOTATED`.
         facts: `width`, `height` and `orientation` of each row's file; None: not read.
-        relative: Coordinates are 0 to 1.
+        relative: coordinates are 0 to 1.
 
     Returns:
         The table without `ANNOTATED`, and what is wrong with each row: text, null where nothing is.

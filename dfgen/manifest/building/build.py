@@ -1,4 +1,4 @@
-"""Build a manifest: what callers give, and what they are told; `pipeline` does it."""
+"""Build a manifest: what callers give, and what they are told; `run_recipe` does it."""
 
 import os
 import warnings
@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from dfgen.manifest.building.pipeline import build
+from dfgen.manifest.building.pipeline import run_recipe
 from dfgen.manifest.building.recipe import all_arguments
 from dfgen.manifest.building.recipe_file import resolve
 from dfgen.manifest.building.summary import lines_of_skipped
@@ -57,60 +57,60 @@ def build_manifest(
     same job. manifests/README.md shows the smallest tree of each source.
 
     Args:
-        source: A folder; every image or array below it becomes a row. Or a recipe, a .toml file
+        source: a folder; every image or array below it becomes a row. Or a recipe, a .toml file
             that holds such arguments: those given here replace its own. Or, instead, one of:
-        voc: Folder of Pascal VOC's or ImageNet's XML files; needs `images`.
-        coco: A JSON file of COCO; several of the same images in a list; those of each split as
+        voc: folder of Pascal VOC's or ImageNet's XML files; needs `images`.
+        coco: a JSON file of COCO; several of the same images in a list; those of each split as
             `{"train": ..., "val": ...}`.
-        yolo: The data.yaml of Ultralytics, or the folder of a classification set.
+        yolo: the data.yaml of Ultralytics, or the folder of a classification set.
         metadata: Hugging Face's metadata.csv, .jsonl or .parquet, or the folder that has one, or
             one in the folder of each split.
-        listing: A table of paths and sizes, or the manifest.json of an S3 Inventory, in place of
+        listing: a table of paths and sizes, or the manifest.json of an S3 Inventory, in place of
             a folder: nothing is listed again.
-        arrays: A .npy or HDF5 file, or several; each row along the first axis becomes a row.
-        images: The folder of the images of `voc` or `coco`; of `coco` also one a split. Default
+        arrays: a .npy or HDF5 file, or several; each row along the first axis becomes a row.
+        images: the folder of the images of `voc` or `coco`; of `coco` also one a split. Default
             for `coco`: the folder of the JSON file.
-        box_label: What the column `label` of `voc` holds: the class of the `"largest"` box
+        box_label: what the column `label` of `voc` holds: the class of the `"largest"` box
             (`background` where there is none; the default) or of the `"first"`, the list of
             `"all"` classes, or with `"each"` one row a box and its class.
-        class_names: Classes of `voc` in the order of their numbers, or one; default: sorted.
-        pattern: What a path below the folder looks like, `"{kind}/{shard}/{id}.jpg"`: fields
+        class_names: classes of `voc` in the order of their numbers, or one; default: sorted.
+        pattern: what a path below the folder looks like, `"{kind}/{shard}/{id}.jpg"`: fields
             become columns, `{id:int}` a column of whole numbers. Files that it does not fit are
             left out with a warning, as are hidden files and those of other kinds.
-        labels: A label table: a DataFrame, or a .csv, .tsv, .jsonl or .parquet file.
+        labels: a label table: a DataFrame, or a .csv, .tsv, .jsonl or .parquet file.
         on: `"FIELD=COLUMN"`, how files find their row of labels. FIELD is a field of the pattern,
             `name` (a.jpg), `stem` (a) or `relpath` (cats/a.jpg); COLUMN is the table's, by default
             of the same name. Both are compared as text.
-        path_column: The column of the label table that names the files, instead of a folder.
-        root: Folder where relative paths start: of the path column (default: the table's folder),
+        path_column: the column of the label table that names the files, instead of a folder.
+        root: folder where relative paths start: of the path column (default: the table's folder),
             and of the paths as the manifest stores them (default: the source).
-        id: The column of unique ids. Default: the pattern's `{id}`, else the table's `id`, else
+        id: the column of unique ids. Default: the pattern's `{id}`, else the table's `id`, else
             the path below the folder, with its extension.
-        category: The columns of whole numbers that are classes, or one. Text and booleans are by
+        category: the columns of whole numbers that are classes, or one. Text and booleans are by
             themselves.
-        label: The columns to keep as labels, or one; default: all.
-        unmatched: Files without labels or annotation, and the reverse: `"error"`, `"keep"` or
+        label: the columns to keep as labels, or one; default: all.
+        unmatched: files without labels or annotation, and the reverse: `"error"`, `"keep"` or
             `"drop"`. Default: `"error"`.
         facts: `"header"` (the default) reads size, time and header of every file; `"none"` reads
             nothing.
-        split: Split -> share, as in `{"train": 0.8, "val": 0.2}`.
-        stratify: The column whose classes get exactly these shares.
-        group: The column whose groups stay whole.
-        seed: Another seed gives another split; default: 0.
-        update: An older manifest that grows: only new or changed files are opened, old rows keep
+        split: split -> share, as in `{"train": 0.8, "val": 0.2}`.
+        stratify: the column whose classes get exactly these shares.
+        group: the column whose groups stay whole.
+        seed: another seed gives another split; default: 0.
+        update: an older manifest that grows: only new or changed files are opened, old rows keep
             id, split and class numbers, new rows follow. Arguments left out are those of its
             recipe, unless the source is of another kind.
-        out: Also write the manifest to this file.
-        workers: Threads that read headers; None: as many as this process may use CPUs.
+        out: also write the manifest to this file.
+        workers: threads that read headers; None: as many as this process may use CPUs.
 
     Returns:
         One row a file: `id`, `path` (absolute), labels, `split`, facts. A file with a fault keeps
         its row, and `problem` says what is wrong.
 
     Raises:
-        ArgumentError: Arguments that cannot be together.
-        MissingFileError: No such folder or table.
-        ManifestError: Files and labels do not match, ids are repeated, ...
+        ArgumentError: arguments that cannot be together.
+        MissingFileError: no such folder or table.
+        ManifestError: files and labels do not match, ids are repeated, ...
         WriteError: `out` cannot be written.
 
     Example:
@@ -122,7 +122,7 @@ def build_manifest(
     }
     old = None if update is None else read_old(update)
     recipe = resolve(given, old.recipe if old else None)
-    frame, report = build(recipe, None if out is None else os.fspath(out), workers, old)
+    frame, report = run_recipe(recipe, None if out is None else os.fspath(out), workers, old)
     if report.skipped:
         widen = recipe.pattern and NO_FIT in report.skipped
         advice = f"Widen the pattern {quote(recipe.pattern)}, or move" if widen else "Move"

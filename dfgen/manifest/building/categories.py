@@ -20,7 +20,7 @@ def to_categories(
     Columns that are categories already keep their names and order; others stay as they are.
 
     Raises:
-        ManifestError: A named column is neither text, boolean nor integer.
+        ManifestError: a named column is neither text, boolean nor integer.
 
     Example:
         >>> table = to_categories(pa.table({"kind": ["dog", "cat"]}))
@@ -36,7 +36,7 @@ def to_categories(
             elif name in named and not pa.types.is_dictionary(column.type):
                 raise ManifestError(
                     f'category="{name}": the column has type {column.type}. Text and booleans are '
-                    "categories by themselves, whole numbers on request; others are not classes."
+                    "categories by themselves, whole numbers on request; others are not classes"
                 )
             table = table.set_column(place, name, column)
     return table

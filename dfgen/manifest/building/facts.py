@@ -1,7 +1,6 @@
 """File facts: what every file says of itself, read before anything is trained on it."""
 
 import time
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -23,6 +22,8 @@ from dfgen.system import usable_cpus
 TASK = 256
 STATS = 512
 SLOW = 50e-6  # seconds to stat a file, ten times what a local disk takes
+
+_NOWHERE = Head(-1, -1)
 
 _COMPARED = {"path", "bytes", "mtime_ns", "format", "problem"}
 """What an older manifest must know of files so that they need not be opened again."""
@@ -137,7 +138,7 @@ def stat_files(paths: list[str], workers: int | None = None) -> tuple[pa.Array, 
     store = store_of([pa.array(paths, pa.string())])
     stat_many = partial(_stat_many, store=store)
     tasks = iter([paths[start : start + STATS] for start in range(0, len(paths), STATS)])
-    parts = [np.empty((0, 2), np.int64)]
+    parts = [np.empty((2, 0), np.int64)]
     with (
         ThreadPoolExecutor(workers or usable_cpus()) as pool,
         tqdm(total=len(paths), desc="Comparing files", unit=" files", disable=None) as bar,
@@ -150,31 +151,38 @@ def stat_files(paths: list[str], workers: int | None = None) -> tuple[pa.Array, 
                 break
         for part in pool.map(stat_many, tasks):
             parts.append(part)
-            bar.update(len(part))
-    both = np.concatenate(parts)
-    return pa.array(both[:, 0]), pa.array(both[:, 1])
+            bar.update(part.shape[1])
+    sizes, times = np.concatenate(parts, axis=1)
+    return pa.array(sizes), pa.array(times)
 
 
 def _stat_many(paths: list[str], store: Store) -> npt.NDArray[np.int64]:
-    return np.array([_stat(path, store) for path in paths], np.int64).reshape(-1, 2)
-
-
-def _stat(path: str, store: Store) -> tuple[int, int]:
     try:
-        return store.head(path)[:2]
+        heads = list(map(store.head, paths))
     except (OSError, ValueError):
-        return -1, -1
+        heads = [_stat(path, store) for path in paths]
+    sizes, times, *_ = zip(*heads, strict=True)
+    return np.array([sizes, times], np.int64)
+
+
+def _stat(path: str, store: Store) -> Head:
+    try:
+        return store.head(path)
+    except (OSError, ValueError):
+        return _NOWHERE
 
 
 def _read_many(paths: list[str], store: Store) -> pa.RecordBatch:
     heads, headers, problems = zip(*(_read(path, store) for path in paths), strict=True)
     arrays = []
     for fact in SCHEMA.values():
-        values: Sequence[object] = problems
-        if fact.of_head is not None:
-            values = [None if head is None else fact.of_head(head) for head in heads]
-        elif fact.of_header is not None:
-            values = [None if header is None else fact.of_header(header) for header in headers]
+        read, known = (fact.of_head, heads) if fact.of_head else (fact.of_header, headers)
+        if read is None:
+            values = problems
+        elif not any(problems):
+            values = tuple(map(read, known))
+        else:
+            values = tuple(None if one is None else read(one) for one in known)
         arrays.append(pa.array(values, fact.type))
     return pa.record_batch(arrays, schema=facts_schema())
 

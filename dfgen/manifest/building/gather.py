@@ -1,8 +1,8 @@
 """From a recipe to rows: scan the source, join the labels, settle the id."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import cast
 
 import pandas as pd
@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from tqdm import tqdm
 
 from dfgen.errors import ArgumentError, ManifestError, did_you_mean
-from dfgen.manifest.building.join import as_text, join, split_on
-from dfgen.manifest.building.recipe import LABELS, Recipe
+from dfgen.manifest.building.join import join, key_text, split_on
+from dfgen.manifest.building.recipe import LABEL_TABLE, Recipe
 from dfgen.manifest.schema import FACTS, Label, quote
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.label_table import read_rows, table_name
@@ -23,32 +23,13 @@ from dfgen.manifest.sources.source import RowGroup
 _PLAIN_INTEGER = r"\A(?:0|-?[1-9][0-9]{0,17})\z"
 
 
-@dataclass(frozen=True)
-class GatheredRows:
-    """Rows with `id`, `path` and labels, and what the source and the join did on the way.
-
-    Args:
-        table: The rows.
-        folder: Where relative paths start.
-        skipped: Reason -> paths that were left out for it.
-        notes: What was done with rows that did not match.
-        labels: Column -> class names or box format, where the source knows them.
-    """
-
-    table: pa.Table
-    folder: str
-    skipped: Mapping[str, list[str]] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    labels: Mapping[str, Label] = field(default_factory=dict)
-
-
-def gather_rows(recipe: Recipe) -> GatheredRows:
+def gather_rows(recipe: Recipe) -> RowGroup:
     """Return the rows that a recipe describes, with paths as the source gives them.
 
     Raises:
-        ArgumentError: A column that the recipe names does not exist.
-        MissingFileError: No such folder or table.
-        ManifestError: Files and labels do not match.
+        ArgumentError: a column that the recipe names does not exist.
+        MissingFileError: no such folder or table.
+        ManifestError: files and labels do not match.
     """
     pattern = parse_pattern(recipe.pattern) if recipe.pattern is not None else None
     fields = pattern.fields if pattern else ()
@@ -56,14 +37,14 @@ def gather_rows(recipe: Recipe) -> GatheredRows:
     wanted = _wanted(labels, recipe)
     if recipe.labels is not None:
         _refuse_facts(wanted, recipe, _name(recipe))
-    if recipe.kind == LABELS:
+    if recipe.kind == LABEL_TABLE:
         _check_names(recipe, labels.column_names)
-        rows = GatheredRows(_with_paths_of_table(wanted, recipe), recipe.folder)
+        gathered = RowGroup(_with_paths_of_table(wanted, recipe), folder=recipe.folder)
     else:
-        rows = _read_source(recipe, pattern, labels.column_names)
+        gathered = _read_source(recipe, pattern, labels.column_names)
     if recipe.on is not None:
-        rows = _with_labels(rows, wanted, recipe, pattern)
-    table = rows.table
+        gathered = _with_labels(gathered, wanted, recipe, pattern)
+    table = gathered.rows
     for name in ("problem", "polygons"):  # which a source does not know beforehand
         if name in table.column_names and table[name].null_count == len(table):
             table = table.drop_columns([name])
@@ -71,7 +52,7 @@ def gather_rows(recipe: Recipe) -> GatheredRows:
         for name in pattern.integers:
             place = table.column_names.index(name)
             table = table.set_column(place, name, pattern.convert(name, table[name]))
-    return replace(rows, table=_with_id(table, recipe, fields))
+    return replace(gathered, rows=_with_id(table, recipe, fields))
 
 
 def _name(recipe: Recipe) -> str:
@@ -94,14 +75,13 @@ def _check_names(recipe: Recipe, known: list[str]) -> None:
     asked: list[tuple[str, str | None]] = [("label", name) for name in recipe.label]
     asked += [("category", name) for name in recipe.category]
     asked += [("id", recipe.id)]
-    asked += [("path_column", recipe.path_column)] * (recipe.kind == LABELS)
+    asked += [("path_column", recipe.path_column)] * (recipe.kind == LABEL_TABLE)
     asked += [("stratify", recipe.stratify), ("group", recipe.group)]
     for argument, name in asked:
         if name is not None and name not in known:
             raise ArgumentError(
-                f"{argument}={quote(name)} is not a column. Columns: "
-                f"{', '.join(known) or 'none; a pattern or a label table makes some'}."
-                f"{did_you_mean(name, known)}"
+                f"{argument}={quote(name)} is not a column.{did_you_mean(name, known)} Columns: "
+                f"{', '.join(known) or 'none; a pattern or a label table makes some'}"
             )
 
 
@@ -118,9 +98,9 @@ def _refuse_facts(table: pa.Table, recipe: Recipe, where: str) -> None:
     filled = [name for name in table.column_names if name in FACTS and name != "problem"]
     if filled and recipe.facts != "none":
         raise ManifestError(
-            f'The column "{filled[0]}" of {where} is one that dfgen fills from the files. '
+            f'the column "{filled[0]}" of {where} is one that dfgen fills from the files. '
             "Rename it, name the columns that you want with label= (--label), or let dfgen fill "
-            'none with facts="none" (--facts none).'
+            'none with facts="none" (--facts none)'
         )
 
 
@@ -133,17 +113,17 @@ def _named(recipe: Recipe) -> set[str | None]:
 def _with_paths_of_table(labels: pa.Table, recipe: Recipe) -> pa.Table:
     """Return a label table that names its files with these in the column `path`."""
     name = recipe.path_column or ""
-    paths = as_text(labels[name], name, _name(recipe))
+    paths = key_text(labels[name], name, _name(recipe))
     labels = labels.drop_columns([name])
     if "path" in labels.column_names:
         raise ManifestError(
             f"path_column={quote(name)} (--path-column), but {_name(recipe)} also has a column "
-            '"path". Rename that one, or leave it out with label= (--label).'
+            '"path". Rename that one, or leave it out with label= (--label)'
         )
     return labels.append_column("path", paths)
 
 
-def _read_source(recipe: Recipe, pattern: Pattern | None, labels: list[str]) -> GatheredRows:
+def _read_source(recipe: Recipe, pattern: Pattern | None, labels: list[str]) -> RowGroup:
     """Gather the row groups of the source, telling how far it is."""
     parts, skipped, notes = list[pa.Table](), defaultdict[str, list[str]](list), tuple[str, ...]()
     known, folder = dict[str, Label](), recipe.folder
@@ -159,7 +139,7 @@ def _read_source(recipe: Recipe, pattern: Pattern | None, labels: list[str]) -> 
             folder = group.folder or folder
             bar.total = group.total
             bar.update(len(group.rows))
-    return GatheredRows(pa.concat_tables(parts), folder, dict(skipped), notes, known)
+    return RowGroup(pa.concat_tables(parts), dict(skipped), notes, known, folder)
 
 
 def _open_source(recipe: Recipe, pattern: Pattern | None) -> Iterator[RowGroup]:
@@ -181,10 +161,10 @@ def _check_columns(rows: pa.Table, recipe: Recipe, labels: list[str]) -> None:
 
 
 def _with_labels(
-    files: GatheredRows, labels: pa.Table, recipe: Recipe, pattern: Pattern | None
-) -> GatheredRows:
+    files: RowGroup, labels: pa.Table, recipe: Recipe, pattern: Pattern | None
+) -> RowGroup:
     joined = join(
-        files.table,
+        files.rows,
         labels,
         recipe.on or "",
         pattern=pattern,
@@ -192,7 +172,7 @@ def _with_labels(
         keep_key=_key(recipe) in _named(recipe),
         table=_name(recipe),
     )
-    return replace(files, table=joined.rows, notes=files.notes + joined.notes)
+    return replace(files, rows=joined.rows, notes=files.notes + joined.notes)
 
 
 def _with_id(table: pa.Table, recipe: Recipe, fields: tuple[str, ...]) -> pa.Table:
@@ -204,7 +184,7 @@ def _with_id(table: pa.Table, recipe: Recipe, fields: tuple[str, ...]) -> pa.Tab
     if "id" in table.column_names:
         raise ManifestError(
             f'id={quote(name)} (--id), but there is a column "id" as well. Rename that one, or '
-            "leave id out."
+            "leave id out"
         )
     if pa.types.is_dictionary(ids.type):
         ids = ids.cast(ids.type.value_type)

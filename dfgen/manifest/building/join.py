@@ -1,25 +1,16 @@
 """Join files with a table of labels: by a key that both have, never by position."""
 
-from dataclasses import dataclass
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError, did_you_mean
-from dfgen.manifest.key_mismatch import Side, Words, explain
+from dfgen.manifest.key_mismatch import JoinKeys, Words, explain
 from dfgen.manifest.schema import count, first, quote, rows_where
 from dfgen.manifest.sources.path_pattern import Pattern
+from dfgen.manifest.sources.source import RowGroup
 
 FROM_PATH = {"name": r"(?s)^.*/", "stem": r"(?s)^.*/|\.[^./]*$", "relpath": r"\A\z"}
 """Key made of a path below the folder -> what is cut off from it."""
-
-
-@dataclass(frozen=True)
-class Joined:
-    """Rows of files with their labels, and a line for each thing that was not plain."""
-
-    rows: pa.Table
-    notes: tuple[str, ...]
 
 
 def split_on(on: str) -> tuple[str, str]:
@@ -31,7 +22,7 @@ def split_on(on: str) -> tuple[str, str]:
     """
     field, _, column = on.partition("=")
     if not field:
-        raise ArgumentError(f"on={quote(on)}: expected FIELD or FIELD=COLUMN, as in id=object_id.")
+        raise ArgumentError(f"on={quote(on)}: expected FIELD or FIELD=COLUMN, as in id=object_id")
     return field, column or field
 
 
@@ -44,30 +35,30 @@ def join(
     unmatched: str = "error",
     keep_key: bool = False,
     table: str = "the label table",
-) -> Joined:
+) -> RowGroup:
     """Give each file the row of the label table that has the same key.
 
     Keys are compared as text; `{id:int}` fields as whole numbers, so 7 is 007. Several files may
     share a row of labels; a key stands in one row of the table only.
 
     Args:
-        files: Rows with `path` relative to the folder, and the pattern's fields as text.
-        labels: The label table.
+        files: rows with `path` relative to the folder, and the pattern's fields as text.
+        labels: the label table.
         on: `FIELD[=COLUMN]`: a field of the pattern, `name` (a.jpg), `stem` (a) or `relpath`
             (cats/a.jpg) of the file, and the column of the table; by default of the same name.
-        pattern: The pattern that made the fields.
+        pattern: the pattern that made the fields.
         unmatched: `"error"`; `"keep"`: files without labels get missing values, labels without a
             file become rows whose `problem` says so; `"drop"`: both are left out.
-        keep_key: Keep the key as the column that it was in the table.
-        table: How messages call the label table.
+        keep_key: keep the key as the column that it was in the table.
+        table: how messages call the label table.
 
     Returns:
         The files in their order, with the other columns of the table, then the kept labels without
         a file; and notes on what was kept or dropped.
 
     Raises:
-        ArgumentError: No such field.
-        ManifestError: No such column, missing or repeated keys, or unmatched rows.
+        ArgumentError: no such field.
+        ManifestError: no such column, missing or repeated keys, or unmatched rows.
     """
     field, column = split_on(on)
     whole = pattern is not None and field in pattern.integers
@@ -77,8 +68,8 @@ def join(
     clash = sorted(set(files.column_names) & set(labels.column_names))
     if clash:
         raise ManifestError(
-            f'The column "{clash[0]}" is in {table} and also comes from the files. Rename it in '
-            "the table, or name the columns that you want with label= (--label)."
+            f'the column "{clash[0]}" is in {table} and also comes from the files. Rename it in '
+            "the table, or name the columns that you want with label= (--label)"
         )
     if keep_key and column not in files.column_names:
         files = files.append_column(column, file_keys)
@@ -88,11 +79,11 @@ def join(
     counts = (pc.sum(without_labels).as_py() or 0, pc.sum(without_file).as_py() or 0)
     if any(counts) and unmatched == "error":
         words = Words(
-            f'Files and {table} do not match on {field} = "{column}".',
+            f'files and {table} do not match on {field} = "{column}".',
             f"files have no row in {table}",
             f"rows of {table} have no file",
         )
-        sides = Side(file_keys, without_labels), Side(label_keys, without_file)
+        sides = JoinKeys(file_keys, without_labels), JoinKeys(label_keys, without_file)
         raise ManifestError(explain(*sides, words))
     if unmatched == "drop":
         files, found = files.filter(pc.is_valid(found)), found.drop_null()
@@ -102,7 +93,7 @@ def join(
     if unmatched == "keep" and counts[1]:
         keys = label_keys.filter(without_file)
         rows = _append_without_file(rows, labels.filter(without_file), keys, (field, column))
-    return Joined(rows, _notes(unmatched, *counts, table))
+    return RowGroup(rows, notes=_notes(unmatched, *counts, table))
 
 
 def _file_keys(files: pa.Table, field: str, pattern: Pattern | None) -> pa.ChunkedArray:
@@ -111,13 +102,13 @@ def _file_keys(files: pa.Table, field: str, pattern: Pattern | None) -> pa.Chunk
         keys = files[field]
         if pattern and field in pattern.integers:
             return _whole(keys)
-        return keys if pa.types.is_string(keys.type) else as_text(keys, field, "the source")
+        return keys if pa.types.is_string(keys.type) else key_text(keys, field, "the source")
     if field in FROM_PATH:
         return pc.replace_substring_regex(files["path"], FROM_PATH[field], "")
     known = [*fields, *FROM_PATH]
     raise ArgumentError(
         f"on={quote(field)} is no key of a file. Keys: {', '.join(known)}."
-        f"{did_you_mean(field, known)} A field of the pattern, such as {{id}}, is one too."
+        f"{did_you_mean(field, known)} A field of the pattern, such as {{id}}, is one too"
     )
 
 
@@ -130,15 +121,15 @@ def _label_keys(labels: pa.Table, column: str, table: str, whole: bool) -> pa.Ch
             hint += " It has one column only: are its values separated by something else?"
         raise ManifestError(
             f'{table} has no column "{column}" to join on. Columns: {", ".join(names)}.{hint} '
-            "Write on=FIELD=COLUMN (--on FIELD=COLUMN)."
+            "Write on=FIELD=COLUMN (--on FIELD=COLUMN)"
         )
-    keys = as_text(labels[column], column, table)
+    keys = key_text(labels[column], column, table)
     empty = rows_where(pc.is_null(keys))
     if len(empty):
         raise ManifestError(
             f'{len(empty)} rows of {table} have no "{column}": row '
             f"{', '.join(map(str, first(empty)))}, counted from 0 below the header. "
-            "Fill them in, or leave these rows out of the table."
+            "Fill them in, or leave these rows out of the table"
         )
     keys = _whole(keys) if whole else keys
     if pc.count_distinct(keys).as_py() < len(keys):
@@ -153,12 +144,12 @@ def _label_keys(labels: pa.Table, column: str, table: str, whole: bool) -> pa.Ch
         raise ManifestError(
             f'{len(repeated)} keys stand in several rows of {table}, column "{column}": '
             f"{examples}. A file can have the labels of one row only: keep one row a key, or join "
-            "on a column that tells them apart."
+            "on a column that tells them apart"
         )
     return keys
 
 
-def as_text(column: pa.ChunkedArray, name: str, table: str) -> pa.ChunkedArray:
+def key_text(column: pa.ChunkedArray, name: str, table: str) -> pa.ChunkedArray:
     """Return a key column as text; whole numbers that pandas made floats lose their `.0`."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
@@ -168,7 +159,7 @@ def as_text(column: pa.ChunkedArray, name: str, table: str) -> pa.ChunkedArray:
         return column.cast(pa.string())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise ManifestError(
-            f'Column "{name}" of {table} has type {column.type}: keys are text or whole numbers.'
+            f'column "{name}" of {table} has type {column.type}: keys are text or whole numbers'
         ) from None
 
 

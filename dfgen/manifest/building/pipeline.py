@@ -12,8 +12,8 @@ from dfgen.errors import ArgumentError, ManifestError
 from dfgen.manifest.building.box_columns import place_boxes
 from dfgen.manifest.building.categories import to_categories, to_category
 from dfgen.manifest.building.facts import PANDAS_TYPES, refresh_facts
-from dfgen.manifest.building.gather import GatheredRows, gather_rows
-from dfgen.manifest.building.recipe import Recipe
+from dfgen.manifest.building.gather import gather_rows
+from dfgen.manifest.building.recipe import Recipe, unit_of
 from dfgen.manifest.building.summary import BuildReport, lines_of_skipped
 from dfgen.manifest.building.update.match import rebase
 from dfgen.manifest.building.update.merge import Growth, grow
@@ -21,14 +21,15 @@ from dfgen.manifest.building.update.previous import Old, changed_recipe
 from dfgen.manifest.io import attributes, write_manifest
 from dfgen.manifest.paths import is_url, stored_paths, tidy, with_paths
 from dfgen.manifest.schema import FACTS, Label, describe_labels, label_columns, validate
-from dfgen.manifest.splits import assign_splits, lacking_rows, unit_of
+from dfgen.manifest.sources.source import RowGroup
+from dfgen.manifest.splits import assign_splits, lacking_rows
 from dfgen.samples.storage import without_store
 from dfgen.system import check_writable
 
 ReadFacts = Callable[[pa.ChunkedArray], pa.Table]
 
 
-def build(
+def run_recipe(
     recipe: Recipe, out: str | None = None, workers: int | None = None, old: Old | None = None
 ) -> tuple[pd.DataFrame, BuildReport]:
     """Build the manifest of a recipe; return it with a report of what was left out or is amiss.
@@ -36,22 +37,22 @@ def build(
     `build_manifest` turns the warnings of the report into Python's, the command prints them.
 
     Args:
-        recipe: What to build.
-        out: Also write it to this file.
-        workers: Threads that read headers.
-        old: The manifest that grows; only files that are new or changed since are opened.
+        recipe: what to build.
+        out: also write it to this file.
+        workers: threads that read headers.
+        old: the manifest that grows; only files that are new or changed since are opened.
     """
     if out is not None:
         check_writable(out)
-    rows = _rows(recipe)
-    labels = describe_labels(rows.table, rows.labels)
-    _, root = stored_paths(rows.table, recipe.root, rows.folder)
+    gathered = _gathered(recipe)
+    labels = describe_labels(gathered.rows, gathered.labels)
+    _, root = stored_paths(gathered.rows, recipe.root, gathered.folder)
     warnings = () if old is None else changed_recipe(old, recipe)
     if old is not None:
-        old, moved = rebase(old, rows.table["path"], root)
+        old, moved = rebase(old, gathered.rows["path"], root)
         warnings += moved
     read = _reader(recipe, old, workers)
-    grown = Growth(_settle(rows, read), labels)
+    grown = Growth(_settle(gathered, read), labels)
     if old is not None:
         grown = grow(grown.table, labels, old, read)
         warnings += grown.warnings
@@ -68,32 +69,32 @@ def build(
     frame.attrs = {"dfgen": attributes(root, _in_pixels(kept), recipe.arguments())}
     if out is not None:
         write_manifest(frame, out, recipe.root)
-    return frame, BuildReport(rows.skipped, rows.notes, warnings)
+    return frame, BuildReport(gathered.skipped, gathered.notes, warnings)
 
 
-def _rows(recipe: Recipe) -> GatheredRows:
+def _gathered(recipe: Recipe) -> RowGroup:
     """Return the rows of the source with absolute paths and labels as categories."""
-    rows = gather_rows(recipe)
-    if _are_relative(rows) and recipe.facts == "none":
+    gathered = gather_rows(recipe)
+    if _are_relative(gathered) and recipe.facts == "none":
         raise ArgumentError(
             "the source's boxes are shares of the image: its size is needed to make pixels of "
             'them. Leave facts="none" (--facts none) out'
         )
-    if not len(rows.table):
+    if not len(gathered.rows):
         raise ManifestError(
-            "The manifest would have no rows: the source or the label table is empty, or no file "
+            "the manifest would have no rows: the source or the label table is empty, or no file "
             "has a row in it. Check labels= and on=, and see with "
             + "\n".join(
                 [
-                    'unmatched="error" what does not match.',
-                    *lines_of_skipped(BuildReport(rows.skipped)),
+                    'unmatched="error" what does not match',
+                    *lines_of_skipped(BuildReport(gathered.skipped)),
                 ]
             )
         )
-    table = to_categories(rows.table, recipe.category, rows.labels)
+    table = to_categories(gathered.rows, recipe.category, gathered.labels)
     validate(table, "the manifest")
-    paths = tidy(table["path"].cast(pa.string()), rows.folder)
-    return replace(rows, table=with_paths(table, paths))
+    paths = tidy(table["path"].cast(pa.string()), gathered.folder)
+    return replace(gathered, rows=with_paths(table, paths))
 
 
 def _reader(recipe: Recipe, old: Old | None, workers: int | None) -> ReadFacts | None:
@@ -109,21 +110,21 @@ def _read_facts(paths: pa.ChunkedArray, known: pa.Table | None, workers: int | N
         raise ArgumentError(
             f"{addresses[0]} is an address, which dfgen does not open to read headers. Give "
             'facts="none" (--facts none), or with root= (--root) the folder where the files are '
-            "mounted."
+            "mounted"
         )
     facts = refresh_facts(paths, known, workers)
     place = facts.column_names.index("format")
     return facts.set_column(place, "format", to_category(facts["format"]))
 
 
-def _settle(rows: GatheredRows, read: ReadFacts | None) -> pa.Table:
+def _settle(gathered: RowGroup, read: ReadFacts | None) -> pa.Table:
     """Add the facts, place the boxes, and gather what is wrong with each row."""
-    table = rows.table
+    table = gathered.rows
     facts = read(table["path"]) if read else None
     problems = [table["problem"]] if "problem" in table.column_names else []
     problems += [facts["problem"]] if facts else []
-    if "box_format" in rows.labels.get("boxes", {}):  # a column of the user's may be called so
-        table, faults = place_boxes(table, facts, _are_relative(rows))
+    if "box_format" in gathered.labels.get("boxes", {}):  # a column of the user's may be called so
+        table, faults = place_boxes(table, facts, _are_relative(gathered))
         problems.append(pa.chunked_array([faults]))
     if facts is not None:
         table = table.select([name for name in table.column_names if name not in FACTS])
@@ -135,9 +136,9 @@ def _settle(rows: GatheredRows, read: ReadFacts | None) -> pa.Table:
     return table
 
 
-def _are_relative(rows: GatheredRows) -> bool:
+def _are_relative(gathered: RowGroup) -> bool:
     """Say whether the source gives boxes relative to the size of the image."""
-    return rows.labels.get("boxes", {}).get("box_format") == "rel_xyxy"
+    return gathered.labels.get("boxes", {}).get("box_format") == "rel_xyxy"
 
 
 def _in_pixels(labels: dict[str, Label]) -> dict[str, Label]:
@@ -160,7 +161,7 @@ def _split(frame: pd.DataFrame, recipe: Recipe, kept: pd.Series | None) -> pd.Ca
     if "split" in frame:
         raise ManifestError(
             'split= (--split) was given, and the rows have a column "split" already. Leave split '
-            "out to use it, or rename it."
+            "out to use it, or rename it"
         )
     group = unit_of(recipe.arguments())
     return assign_splits(

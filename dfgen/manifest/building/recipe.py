@@ -18,7 +18,7 @@ from dfgen.manifest.splits import check_shares
 
 A_FRAME = "a DataFrame"
 """What a recipe says of a table of labels that was never a file."""
-LABELS = "labels"
+LABEL_TABLE = "labels"
 """The kind of a recipe whose rows are those of its table of labels."""
 
 
@@ -32,7 +32,7 @@ class Recipe:
     """What to build; `make_recipe` makes one of arguments, and refuses what cannot be.
 
     Args:
-        kind: the name of the source, or `LABELS`
+        kind: the name of the source, or `LABEL_TABLE`
         own: the arguments that are of such sources alone, defaults included
 
     The others are those of any build, with what the command says of them.
@@ -138,7 +138,7 @@ def make_recipe(arguments: Mapping[str, Any]) -> Recipe:
     """Return the recipe of arguments; None, or (), stands for one that is left out.
 
     Raises:
-        ArgumentError: Arguments that cannot be, or cannot be together.
+        ArgumentError: arguments that cannot be, or cannot be together.
 
     Example:
         >>> make_recipe({"voc": "xml", "images": "jpg"}).own["box_label"]
@@ -150,8 +150,8 @@ def make_recipe(arguments: Mapping[str, Any]) -> Recipe:
         choices = known[name].choices
         if choices and value not in choices:
             raise ArgumentError(
-                f"{name}={quote(value)}: expected {' or '.join(map(quote, choices))}."
-                f"{did_you_mean(str(value), choices)}"
+                f"{name}={quote(value)} is unknown.{did_you_mean(str(value), choices)} "
+                f"Expected: {', '.join(map(quote, choices))}"
             )
     given |= {name: tuple(given[name]) for name in given if known[name].accepts == NAMES}
     kind = _kind(given)
@@ -180,7 +180,7 @@ def _kind(given: Mapping[str, Any]) -> str:
             "nothing to build from: give a folder of files, or a table that names them with "
             "labels= and path_column= (--labels TABLE --path-column COLUMN)"
         )
-    return kinds[0] if kinds else LABELS
+    return kinds[0] if kinds else LABEL_TABLE
 
 
 def _check_shared(recipe: Recipe) -> None:
@@ -218,14 +218,22 @@ def _check_shared(recipe: Recipe) -> None:
         check_shares(recipe.split)
 
 
-def takers(name: str) -> list[str]:
-    """Return the sources that take an argument."""
-    return [key for key, source in SOURCES.items() if name in (*source.arguments, *source.shared)]
+def unit_of(recipe: Mapping[str, Any]) -> str | None:
+    """Return the column whose rows stay together by a recipe: its group, or the path of an image.
+
+    Example:
+        >>> unit_of({"voc": "xml", "box_label": "each"})
+        'path'
+    """
+    sources = [source for name, source in SOURCES.items() if name in recipe]
+    shared = any(source.rows_share_images(recipe) for source in sources)
+    return recipe.get("group") or ("path" if shared else None)
 
 
 def _stray(name: str) -> str:
     """Return what to say of an argument that is not of the source."""
-    sources = " or ".join(f"{source}=" for source in takers(name))
+    takers = [key for key, item in SOURCES.items() if name in (*item.arguments, *item.shared)]
+    sources = " or ".join(f"{source}=" for source in takers)
     option = name.replace("_", "-")
     return f"{name}= (--{option}) goes with {sources}: give that, or leave {name}= out"
 

@@ -30,14 +30,14 @@ def resolve(given: Mapping[str, Any], known: Mapping[str, Any] | None = None) ->
     """Return the recipe of the arguments given, completed by a recipe file or an older recipe.
 
     Args:
-        given: The arguments of `build_manifest`; None or () where left out. A source that ends in
+        given: the arguments of `build_manifest`; None or () where left out. A source that ends in
             .toml is the recipe file that completes them.
-        known: The recipe of the manifest that is updated; used where no recipe file is given. A
+        known: the recipe of the manifest that is updated; used where no recipe file is given. A
             source of another kind than its own replaces it as a whole.
 
     Raises:
-        ArgumentError: Unknown or impossible arguments.
-        MissingFileError: There is no such recipe file.
+        ArgumentError: unknown or impossible arguments.
+        MissingFileError: there is no such recipe file.
     """
     given = {
         name: value
@@ -53,13 +53,13 @@ def resolve(given: Mapping[str, Any], known: Mapping[str, Any] | None = None) ->
         base = {}
     if known == {} and _kind(given) is None:
         raise ArgumentError(
-            "The manifest was made by hand: it has no recipe. Say what it grows from: a folder, "
-            "or another source."
+            "the manifest was made by hand: it has no recipe. Say what it grows from: a folder, "
+            "or another source"
         )
     if base.get("labels") == A_FRAME and "labels" not in given:
         raise ArgumentError(
-            "The recipe has a DataFrame of labels, which no file holds: give labels= again, or "
-            "write the labels to a .csv or .parquet file and give that (--labels)."
+            "the recipe has a DataFrame of labels, which no file holds: give labels= again, or "
+            "write the labels to a .csv or .parquet file and give that (--labels)"
         )
     return make_recipe({**base, **given})
 
@@ -68,16 +68,16 @@ def read_recipe(path: str) -> dict[str, Any]:
     """Return the arguments of a recipe file, with absolute paths.
 
     Raises:
-        MissingFileError: There is no such file.
-        ArgumentError: It is no TOML, or has an unknown key or a value of a wrong type.
+        MissingFileError: there is no such file.
+        ArgumentError: it is no TOML, or has an unknown key or a value of a wrong type.
     """
     try:
         with open(path, "rb") as file:
             arguments = tomllib.load(file)
     except FileNotFoundError:
-        raise MissingFileError(f"There is no recipe {path}. Looked in {os.getcwd()}.") from None
+        raise MissingFileError(f"there is no recipe {path}. Looked in {os.getcwd()}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise ArgumentError(f"{path} cannot be read as TOML: {error}.") from error
+        raise ArgumentError(f"{path} cannot be read as TOML: {error}") from error
     check_recipe(arguments, path)
     return absolute_recipe(arguments, os.path.dirname(os.path.abspath(path))) or {}
 
@@ -93,30 +93,30 @@ def check_recipe(arguments: Mapping[str, Any], where: str) -> None:
         if name not in known:
             raise ArgumentError(
                 f"{where} has the unknown key {quote(name)}.{did_you_mean(name, known)} "
-                f"Keys: {', '.join(known)}."
+                f"Keys: {', '.join(known)}"
             )
         accepted = known[name].accepts
         if not isinstance(value, accepted) or isinstance(value, bool):
             expected = " or ".join(word for kind, word in _WORDS.items() if kind in accepted)
-            raise ArgumentError(f"{where}: {name} = {value!r}: expected {expected}.")
+            raise ArgumentError(f"{where}: {name} = {value!r}: expected {expected}")
         odd = [] if name == "split" else [v for v in _parts(value) if not isinstance(v, str)]
         if odd and isinstance(value, list | dict):
-            raise ArgumentError(f"{where}: {name} holds {odd[0]!r}: expected text.")
+            raise ArgumentError(f"{where}: {name} holds {odd[0]!r}: expected text")
 
 
 def write_recipe(arguments: Mapping[str, Any] | None, path: str) -> None:
     """Write the recipe of a manifest, `df.attrs["dfgen"]["recipe"]`, as a file that rebuilds it.
 
     Raises:
-        ArgumentError: The manifest has no recipe, or one with a DataFrame.
-        WriteError: The file cannot be written.
+        ArgumentError: the manifest has no recipe, or one with a DataFrame.
+        WriteError: the file cannot be written.
     """
     text = to_toml(arguments, os.path.dirname(os.path.abspath(path)))
     try:
         with open(path, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)
     except OSError as error:
-        raise WriteError(f"{path} cannot be written: {error}.") from error
+        raise WriteError(f"{path} cannot be written: {error}") from error
 
 
 def to_toml(arguments: Mapping[str, Any] | None, folder: str) -> str:
@@ -129,13 +129,13 @@ def to_toml(arguments: Mapping[str, Any] | None, folder: str) -> str:
     """
     if arguments is None:
         raise ArgumentError(
-            "The manifest has no recipe: it was made by hand. A recipe is the arguments of "
-            "build_manifest (dfgen build-manifest)."
+            "the manifest has no recipe: it was made by hand. A recipe is the arguments of "
+            "build_manifest (dfgen build-manifest)"
         )
     if arguments.get("labels") == A_FRAME:
         raise ArgumentError(
-            "The labels of the manifest came from a DataFrame, which no recipe can name. Write "
-            "them to a .csv or .parquet file, and build the manifest with that."
+            "the labels of the manifest came from a DataFrame, which no recipe can name. Write "
+            "them to a .csv or .parquet file, and build the manifest with that"
         )
     stored = portable_recipe(dict(arguments), folder) or {}
     return "".join(f"{_key(name)} = {_value(value)}\n" for name, value in stored.items())

@@ -18,9 +18,9 @@ class BuildReport:
     """What a build did besides making rows.
 
     Args:
-        skipped: Reason -> paths that were left out for it.
-        notes: What was done with rows that did not match.
-        warnings: What the user should look at.
+        skipped: reason -> paths that were left out for it.
+        notes: what was done with rows that did not match.
+        warnings: what the user should look at.
     """
 
     skipped: Mapping[str, list[str]] = field(default_factory=dict)
@@ -32,8 +32,8 @@ def summarize(frame: pd.DataFrame, report: BuildReport | None = None) -> str:
     """Describe a manifest in a few lines of text.
 
     Args:
-        frame: A manifest.
-        report: What its build left out, kept and warned of.
+        frame: a manifest.
+        report: what its build left out, kept and warned of.
 
     Example:
         >>> print(summarize(pd.DataFrame({"id": [1], "path": ["a.png"], "kind": ["cat"]})))
@@ -63,8 +63,8 @@ def figures(frame: pd.DataFrame, report: BuildReport) -> dict[str, Any]:
     there are no splits.
 
     Args:
-        frame: A manifest.
-        report: What its build left out, kept and warned of.
+        frame: a manifest.
+        report: what its build left out, kept and warned of.
 
     Example:
         >>> figures(pd.DataFrame({"id": [1], "path": ["a.png"]}), BuildReport())["rows"]

@@ -24,15 +24,15 @@ def read_arrays(files: str | Sequence[str]) -> Iterator[RowGroup]:
     """Yield the rows of array files, one group a file. Of the arrays, headers alone are read.
 
     Args:
-        files: A .npy or HDF5 file, or several whose rows follow each other.
+        files: a .npy or HDF5 file, or several whose rows follow each other.
 
     Yields:
         Row groups with `id` (the index, or the name of the file and `#index` of several), `path`,
         `index`, and the arrays of HDF5 that have one axis: numbers, booleans or text.
 
     Raises:
-        MissingFileError: There is no such file.
-        ManifestError: It is neither .npy nor HDF5, arrays in one file differ in length, or files in
+        MissingFileError: there is no such file.
+        ManifestError: it is neither .npy nor HDF5, arrays in one file differ in length, or files in
             their label arrays.
 
     Example:
@@ -40,7 +40,7 @@ def read_arrays(files: str | Sequence[str]) -> Iterator[RowGroup]:
     """
     paths = [os.path.abspath(path) for path in ([files] if isinstance(files, str) else files)]
     if not paths:
-        raise ManifestError("arrays= (--arrays) names no file.")
+        raise ManifestError("arrays= (--arrays) names no file")
     folder = os.path.dirname(paths[0])
     if len(paths) > 1:
         folder = os.path.commonpath([os.path.dirname(path) for path in paths])
@@ -56,7 +56,7 @@ def read_arrays(files: str | Sequence[str]) -> Iterator[RowGroup]:
         if table.schema != schema:
             raise ManifestError(
                 f"{given} has the label arrays {_shown(table.schema)}, {paths[0]} has "
-                f"{_shown(schema)}. Build files that differ on their own, and pandas.concat them."
+                f"{_shown(schema)}. Build files that differ on their own, and pandas.concat them"
             )
         yield RowGroup(table, folder=folder)
 
@@ -78,18 +78,18 @@ def _describe(path: str) -> tuple[int, dict[str, pa.Array]]:
             shown = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
             raise ManifestError(
                 f"{path} holds {shown or 'no array'}: expected arrays of one length. Write what "
-                "belongs together into a file of its own."
+                "belongs together into a file of its own"
             )
         labels = {name: _label(array) for name, array in arrays.items() if array.ndim == 1}
         for name in labels.keys() & {"path", "index"}:
-            raise ManifestError(f"{path} has a label array {name!r}, which dfgen fills. Rename it.")
+            raise ManifestError(f"{path} has a label array {name!r}, which dfgen fills. Rename it")
         return rows.pop(), labels
     except FileNotFoundError:
-        raise MissingFileError(f"There is no file {path}. Looked in {os.getcwd()}.") from None
+        raise MissingFileError(f"there is no file {path}. Looked in {os.getcwd()}") from None
     except ManifestError:
         raise
     except (OSError, ValueError, pa.ArrowException) as error:  # DecodeError is a ValueError
-        raise ManifestError(f"{path} cannot be read: {error}.") from error
+        raise ManifestError(f"{path} cannot be read: {error}") from error
 
 
 def _label(array: Any) -> pa.Array:

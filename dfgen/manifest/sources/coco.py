@@ -25,13 +25,19 @@ import pyarrow.compute as pc
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.manifest.paths import check_stored_paths, tidy
 from dfgen.manifest.schema import Label, quote
-from dfgen.manifest.sources.coco_json import Annotation, Category, Id, Image, read_document
-from dfgen.manifest.sources.list_columns import ANNOTATED, Lengths, nest, nest_boxes
+from dfgen.manifest.sources.coco_json import (
+    CocoAnnotation,
+    CocoCategory,
+    CocoImage,
+    Id,
+    read_document,
+)
+from dfgen.manifest.sources.list_columns import ANNOTATED, ListLengths, nest, nest_boxes
 from dfgen.manifest.sources.source import IMAGES, OF_SPLITS, Argument, Paths, RowGroup, Source
 
 
 @dataclass(frozen=True)
-class Part:
+class CocoSplit:
     """The rows of one split, and the classes of its files."""
 
     rows: pa.Table
@@ -42,9 +48,9 @@ def read_coco(files: Paths, images: str | Mapping[str, str] | None = None) -> It
     """Yield the images of COCO's JSON files, one group a split.
 
     Args:
-        files: A JSON file. Several in a list are of the same images, as instances and captions are.
+        files: a JSON file. Several in a list are of the same images, as instances and captions are.
             Those of each split as `{"train": ..., "val": ...}`.
-        images: The folder of the images, or that of each split. Default: the JSON file's folder.
+        images: the folder of the images, or that of each split. Default: the JSON file's folder.
 
     Yields:
         Row groups with `path`; `id`, COCO's where it differs for all images; `split` if there are
@@ -53,8 +59,8 @@ def read_coco(files: Paths, images: str | Mapping[str, str] | None = None) -> It
         Columns for which there is nothing in any file are absent; segmentations are not read.
 
     Raises:
-        MissingFileError: There is no such file.
-        ManifestError: Broken JSON (with the line), something else than COCO, ids that are unknown
+        MissingFileError: there is no such file.
+        ManifestError: broken JSON (with the line), something else than COCO, ids that are unknown
             or stand twice, two images of one name, a path that leaves the folder.
 
     Example:
@@ -67,7 +73,7 @@ def read_coco(files: Paths, images: str | Mapping[str, str] | None = None) -> It
         for split, given in by_split.items()
     }
     if not splits or not all(splits.values()):
-        raise ArgumentError("coco= (--coco) names no file, or none of a split.")
+        raise ArgumentError("coco= (--coco) names no file, or none of a split")
     folders = _folders(splits, images)
     root = os.path.commonpath(list(folders.values()))
     parts = []
@@ -80,7 +86,7 @@ def read_coco(files: Paths, images: str | Mapping[str, str] | None = None) -> It
         rows = part.rows.set_column(part.rows.column_names.index("path"), "path", paths)
         if split:
             rows = rows.append_column("split", pa.array([split] * len(rows), pa.string()))
-        parts.append(Part(rows, part.class_names))
+        parts.append(CocoSplit(rows, part.class_names))
     table = pa.concat_tables([part.rows for part in parts], promote_options="default")
     if pc.count_distinct(table["id"]).as_py() < len(table):
         table = table.drop_columns(["id"])  # files that were numbered each on its own
@@ -90,7 +96,7 @@ def read_coco(files: Paths, images: str | Mapping[str, str] | None = None) -> It
     yield RowGroup(table, labels=labels, folder=root, total=len(table))
 
 
-def _labels(table: pa.Table, parts: list[Part], splits: list[str]) -> dict[str, Label]:
+def _labels(table: pa.Table, parts: list[CocoSplit], splits: list[str]) -> dict[str, Label]:
     names = list(dict.fromkeys(name for part in parts for name in part.class_names))
     labels: dict[str, Label] = {"split": {"class_names": [*splits]}} if splits != [""] else {}
     if "boxes" in table.column_names:
@@ -106,13 +112,13 @@ def _folders(
     if any(not isinstance(folder, str | None) for folder in given):
         raise ArgumentError(
             "images= (--images) names several folders for the same images: give one, or "
-            '{"train": ..., "val": ...} (--images train=FOLDER --images val=FOLDER).'
+            '{"train": ..., "val": ...} (--images train=FOLDER --images val=FOLDER)'
         )
     if isinstance(images, Mapping):
         if images.keys() != splits.keys():
             raise ArgumentError(
                 f"images= (--images) has the splits {', '.join(images) or 'none'}, coco= (--coco) "
-                f"has {', '.join(filter(None, splits)) or 'none'}: name the same."
+                f"has {', '.join(filter(None, splits)) or 'none'}: name the same"
             )
         return {split: os.path.abspath(folder) for split, folder in images.items()}
     return {
@@ -121,7 +127,7 @@ def _folders(
     }
 
 
-def _read_split(files: list[str]) -> Part:
+def _read_split(files: list[str]) -> CocoSplit:
     """Read files of the same images: each adds its columns."""
     table, names = pa.table({}), dict[str, None]()
     for path in files:
@@ -134,7 +140,7 @@ def _read_split(files: list[str]) -> Part:
             raise ManifestError(
                 f"{path} and {files[0]} do not list the same images in the same order. Those of "
                 'different images are splits: coco={"train": ..., "val": ...} (--coco '
-                "train=FILE.json --coco val=FILE.json)."
+                "train=FILE.json --coco val=FILE.json)"
             )
         table = table if table.column_names else rows
         for name, column in columns.items():
@@ -142,12 +148,12 @@ def _read_split(files: list[str]) -> Part:
                 table = table.append_column(name, column)
             elif not table[name].combine_chunks().equals(column):
                 raise ManifestError(
-                    f"{path} and an earlier file of the same images differ in {name}: give one."
+                    f"{path} and an earlier file of the same images differ in {name}: give one"
                 )
-    return Part(table, list(names))
+    return CocoSplit(table, list(names))
 
 
-def _classes(categories: list[Category], path: str) -> dict[Id, str]:
+def _classes(categories: list[CocoCategory], path: str) -> dict[Id, str]:
     """Return category id -> name, in the order of the ids, which may have gaps."""
     for key, values in (
         ("id", [category.id for category in categories]),
@@ -157,13 +163,13 @@ def _classes(categories: list[Category], path: str) -> dict[Id, str]:
         if twice is not None:
             raise ManifestError(
                 f"{path} has two categories of the {key} {quote(twice)}. A class has one id and "
-                "one name: mend the file."
+                "one name: mend the file"
             )
     in_order = sorted(categories, key=lambda category: (isinstance(category.id, str), category.id))
     return {category.id: category.name for category in in_order}
 
 
-def _images(images: list[Image], path: str) -> pa.Table:
+def _images(images: list[CocoImage], path: str) -> pa.Table:
     table = pa.table(
         {
             "id": _ids([image.id for image in images], f"images[].id of {path}"),
@@ -179,7 +185,7 @@ def _images(images: list[Image], path: str) -> pa.Table:
         if twice is not None:
             raise ManifestError(
                 f"{path} has two images of the {key} {quote(twice)}: which of them do annotations "
-                "belong to? Mend the file."
+                "belong to? Mend the file"
             )
     return table
 
@@ -187,12 +193,12 @@ def _images(images: list[Image], path: str) -> pa.Table:
 def _ids(values: list[Id], what: str) -> pa.Array:
     if any(isinstance(value, str) for value in values):
         if not all(isinstance(value, str) for value in values):
-            raise ManifestError(f"{what} mixes text and numbers: write all as one of them.")
+            raise ManifestError(f"{what} mixes text and numbers: write all as one of them")
         return pa.array(values, pa.string())
     try:
         return pa.array(values, pa.int64())
     except OverflowError:
-        raise ManifestError(f"{what} has a number beyond 64 bits: write ids as text.") from None
+        raise ManifestError(f"{what} has a number beyond 64 bits: write ids as text") from None
 
 
 def _repeated(values: pa.Array | pa.ChunkedArray) -> object:
@@ -203,7 +209,7 @@ def _repeated(values: pa.Array | pa.ChunkedArray) -> object:
 
 
 def _columns(
-    annotations: list[Annotation], ids: pa.Array, classes: Mapping[Id, str], path: str
+    annotations: list[CocoAnnotation], ids: pa.Array, classes: Mapping[Id, str], path: str
 ) -> dict[str, pa.Array]:
     """Return what the annotations say of each image: lists in the order of the file."""
     owners = [annotation.image_id for annotation in annotations]
@@ -213,14 +219,14 @@ def _columns(
         number = found.is_null().index(True).as_py()
         raise ManifestError(
             f"{path}: annotations[{number}] is of image_id {quote(owners[number])}, which no image "
-            f"has. {found.null_count} of {len(owners)} annotations have no image: mend the file."
+            f"has. {found.null_count} of {len(owners)} annotations have no image: mend the file"
         )
     rows = found.to_numpy().astype(np.int64)
     boxed = [n for n, annotation in enumerate(annotations) if annotation.bbox is not None]
     told = [n for n, annotation in enumerate(annotations) if annotation.caption is not None]
     if len({*boxed, *told}) < len(annotations):
         number = min(set(range(len(annotations))) - {*boxed, *told})
-        raise ManifestError(f"{path}: annotations[{number}] has neither a bbox nor a caption.")
+        raise ManifestError(f"{path}: annotations[{number}] has neither a bbox nor a caption")
     columns: dict[str, pa.Array] = {}
     if boxed:
         columns |= _boxes(annotations, np.array(boxed), rows, len(ids), classes, path)
@@ -231,13 +237,13 @@ def _columns(
     return columns
 
 
-def _by_image(rows: npt.NDArray[np.int64], images: int) -> tuple[pa.Array, Lengths]:
+def _by_image(rows: npt.NDArray[np.int64], images: int) -> tuple[pa.Array, ListLengths]:
     """Return the order that puts annotations by image, and how many each image has."""
     return pa.array(np.argsort(rows, kind="stable")), np.bincount(rows, minlength=images)
 
 
 def _boxes(
-    annotations: list[Annotation],
+    annotations: list[CocoAnnotation],
     boxed: npt.NDArray[np.int64],
     rows: npt.NDArray[np.int64],
     images: int,
@@ -254,7 +260,7 @@ def _boxes(
         number = next(n for n in boxed if annotations[n] is strange)
         raise ManifestError(
             f"{path}: annotations[{number}] is of category_id {quote(strange.category_id)}, which "
-            f"is none of its categories: {', '.join(map(str, classes))}."
+            f"is none of its categories: {', '.join(map(str, classes))}"
         )
     crowd = pa.array([item.iscrowd != 0 for item in ordered])
     columns = {
@@ -269,7 +275,7 @@ def _boxes(
             raise ManifestError(
                 f"{path}: an annotation of image_id "
                 f"{quote(ordered[int(np.argmax(sizes % 3 > 0))].image_id)} has key points that are "
-                "not x, y, visibility of each."
+                "not x, y, visibility of each"
             )
         flat = pa.array(np.fromiter(chain.from_iterable(points), np.float32, int(sizes.sum())))
         columns["keypoints"] = nest(nest(flat, sizes), lengths)

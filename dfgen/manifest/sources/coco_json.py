@@ -10,7 +10,7 @@ from dfgen.errors import ManifestError, MissingFileError
 Id = int | str
 
 
-class Image(msgspec.Struct, gc=False):
+class CocoImage(msgspec.Struct, gc=False):
     """An image as the JSON has it; what else it has is passed over unread."""
 
     id: Id
@@ -19,14 +19,14 @@ class Image(msgspec.Struct, gc=False):
     height: int | None = None
 
 
-class Category(msgspec.Struct, gc=False):
+class CocoCategory(msgspec.Struct, gc=False):
     """A class as the JSON has it."""
 
     id: Id
     name: str
 
 
-class Annotation(msgspec.Struct, gc=False):
+class CocoAnnotation(msgspec.Struct, gc=False):
     """A box, a caption or a person with key points."""
 
     image_id: Id
@@ -37,29 +37,29 @@ class Annotation(msgspec.Struct, gc=False):
     keypoints: list[float] | None = None
 
 
-class Document(msgspec.Struct, gc=False):
+class CocoFile(msgspec.Struct, gc=False):
     """A whole file."""
 
-    images: list[Image]
-    annotations: list[Annotation] = []
-    categories: list[Category] = []
+    images: list[CocoImage]
+    annotations: list[CocoAnnotation] = []
+    categories: list[CocoCategory] = []
 
 
-def read_document(path: str) -> Document:
+def read_document(path: str) -> CocoFile:
     """Read a JSON file.
 
     Raises:
-        MissingFileError: There is no such file.
-        ManifestError: It is no JSON, or none of COCO.
+        MissingFileError: there is no such file.
+        ManifestError: it is no JSON, or none of COCO.
     """
     try:
         with open(path, "rb") as file, _bytes(file.fileno()) as data:
             try:
-                return msgspec.json.decode(data, type=Document)
+                return msgspec.json.decode(data, type=CocoFile)
             except msgspec.ValidationError as error:
                 raise ManifestError(
                     f"{path} is JSON, but not as COCO has it: {error}. Expected "
-                    '{"images": [...], "annotations": [...], "categories": [...]}.'
+                    '{"images": [...], "annotations": [...], "categories": [...]}'
                 ) from None
             except UnicodeDecodeError:
                 place = _place(data, "not UTF-8", _not_utf8(data))
@@ -69,11 +69,11 @@ def read_document(path: str) -> Document:
                 stop = int(byte) if byte.isdigit() else len(data)
                 raise ManifestError(f"{path}{_place(data, text, stop)}") from None
             except RecursionError:
-                raise ManifestError(f"{path} is nested too deep to be COCO's.") from None
+                raise ManifestError(f"{path} is nested too deep to be COCO's") from None
     except FileNotFoundError:
-        raise MissingFileError(f"There is no file {path}. Looked in {os.getcwd()}.") from None
+        raise MissingFileError(f"there is no file {path}. Looked in {os.getcwd()}") from None
     except OSError as error:
-        raise ManifestError(f"{path} cannot be read: {error}.") from error
+        raise ManifestError(f"{path} cannot be read: {error}") from error
 
 
 def _bytes(descriptor: int) -> "mmap.mmap | memoryview":
@@ -97,4 +97,4 @@ def _place(data: "mmap.mmap | memoryview", reason: str, stop: int) -> str:
     line = 1 + sum(
         bytes(data[at : min(at + 2**24, stop)]).count(b"\n") for at in range(0, stop, 2**24)
     )
-    return f", line {line}: broken JSON, {reason} (byte {stop}). Mend the file, or fetch it again."
+    return f", line {line}: broken JSON, {reason} (byte {stop}). Mend the file, or fetch it again"

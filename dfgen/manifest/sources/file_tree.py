@@ -29,8 +29,8 @@ def read_files(folder: str, pattern: Pattern | None = None) -> Iterator[RowGroup
     kinds are left out and named.
 
     Args:
-        folder: Where to look.
-        pattern: What paths below `folder` look like; files that it does not fit are left out and
+        folder: where to look.
+        pattern: what paths below `folder` look like; files that it does not fit are left out and
             named. None: every file.
 
     Yields:
@@ -38,8 +38,8 @@ def read_files(folder: str, pattern: Pattern | None = None) -> Iterator[RowGroup
         column for each field of the pattern.
 
     Raises:
-        MissingFileError: There is no such folder.
-        ManifestError: It is a file, a folder cannot be read, a file name is not UTF-8, no file can
+        MissingFileError: there is no such folder.
+        ManifestError: it is a file, a folder cannot be read, a file name is not UTF-8, no file can
             be opened, or none fits the pattern.
 
     Example:
@@ -75,7 +75,7 @@ def list_files(folder: str, suffix: str) -> tuple[list[str], Skipped]:
 def check_folder(folder: str, advice: str) -> None:
     """Raise if there is no such folder."""
     if not os.path.exists(folder):
-        raise MissingFileError(f"There is no folder {quote(folder)}. Looked in {os.getcwd()}.")
+        raise MissingFileError(f"there is no folder {quote(folder)}. Looked in {os.getcwd()}")
     if not os.path.isdir(folder):
         raise ManifestError(f"{quote(folder)} is a file. {advice}")
 
@@ -150,8 +150,8 @@ def _identity(folder: str) -> tuple[int, int]:
 
 def _unreadable(folder: str, error: OSError) -> ManifestError:
     return ManifestError(
-        f"The folder {quote(folder)} cannot be read: {error}. Nothing is left out in silence: "
-        "mend it, or move it elsewhere."
+        f"the folder {quote(folder)} cannot be read: {error}. Nothing is left out in silence: "
+        "mend it, or move it elsewhere"
     )
 
 
@@ -162,7 +162,7 @@ def text_column(folder: str, paths: list[str]) -> pa.Array:
     except UnicodeEncodeError:
         odd = next(path for path in paths if path.encode(errors="ignore") != os.fsencode(path))
         raise ManifestError(
-            f"A file name in {quote(folder)} is not UTF-8: {os.fsencode(odd)!r}. Rename the file."
+            f"a file name in {quote(folder)} is not UTF-8: {os.fsencode(odd)!r}. Rename the file"
         ) from None
 
 
@@ -186,15 +186,15 @@ def _nothing_found(
 ) -> str:
     if pattern is not None and misfits:
         return (
-            f"No file in {quote(folder)} is of the pattern {quote(pattern.text)}, which stands for "
+            f"no file in {quote(folder)} is of the pattern {quote(pattern.text)}, which stands for "
             f"the whole path below the folder. Files there: {', '.join(map(quote, misfits))}. "
-            "Write a field in braces for each part that changes, and the rest as it is."
+            "Write a field in braces for each part that changes, and the rest as it is"
         )
     others = ", ".join(f"{len(paths)} {reason}" for reason, paths in sorted(skipped.items()))
     return (
-        f"No file in {quote(folder)} can be opened as an image or array. "
+        f"no file in {quote(folder)} can be opened as an image or array. "
         f"Left out: {others or 'nothing, the folder is empty'}. "
-        f"Extensions that are opened: {', '.join(formats_by_suffix())}."
+        f"Extensions that are opened: {', '.join(formats_by_suffix())}"
     )
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
-from dfgen.manifest.key_mismatch import CAUSES, Cause, Side, Words, explain
+from dfgen.manifest.key_mismatch import CAUSES, Cause, JoinKeys, Words, explain
 from dfgen.manifest.schema import count, quote
 from dfgen.manifest.sources.file_tree import Skipped, list_files, read_files
 
@@ -57,18 +57,18 @@ def pair(
     """Pair `a/b.jpg` with `a/b.xml`.
 
     Args:
-        images: Relative paths.
-        annotations: Relative paths, all with the same extension.
-        folders: Those where the two start, for messages.
+        images: relative paths.
+        annotations: relative paths, all with the same extension.
+        folders: those where the two start, for messages.
         unmatched: `"error"`, `"keep"` or `"drop"` what has no partner.
-        bare: Images may be without annotation: there is nothing on them.
+        bare: images may be without annotation: there is nothing on them.
 
     Returns:
         Pairs in the order of the images, then the kept annotations without an image; and a note on
         each thing that was kept or dropped.
 
     Raises:
-        ManifestError: Two images differ by their extension only, or partners are missing.
+        ManifestError: two images differ by their extension only, or partners are missing.
 
     Example:
         >>> pair(["a.jpg"], ["a.xml"], ("images", "xml"), "error")
@@ -115,8 +115,8 @@ def _refuse_same_name(paths: list[str], noun: str, folder: str) -> None:
         first = seen.setdefault(without_suffix(path), path)
         if first != path:
             raise ManifestError(
-                f"Two {noun} in {quote(folder)} have one name, {quote(first)} and {quote(path)}, "
-                "so that it cannot be told what belongs to which. Rename one, and its partner."
+                f"two {noun} in {quote(folder)} have one name, {quote(first)} and {quote(path)}, "
+                "so that it cannot be told what belongs to which. Rename one, and its partner"
             )
 
 
@@ -125,15 +125,15 @@ def _no_partner(
 ) -> str:
     left, right = (pa.chunked_array([names], pa.string()) for names in (keys, annotated))
     words = Words(
-        f"Images in {quote(folders[0])} and {suffix} files in {quote(folders[1])} do not match "
+        f"images in {quote(folders[0])} and {suffix} files in {quote(folders[1])} do not match "
         "by their relative paths.",
         f"images have no {suffix} file",
         f"{suffix} files have no image",
     )
     lonely = pc.and_(pc.invert(pc.is_in(left, value_set=right)), not bare)
     return explain(
-        Side(left, lonely),
-        Side(right, pc.invert(pc.is_in(right, value_set=left))),
+        JoinKeys(left, lonely),
+        JoinKeys(right, pc.invert(pc.is_in(right, value_set=left))),
         words,
         _CAUSES,
     )

@@ -21,14 +21,14 @@ def read_rows(table: str | pd.DataFrame, text: Sequence[str] = ()) -> Iterator[R
     Use it for labels that lie beside the files, or that name the files themselves.
 
     Args:
-        table: A DataFrame (a named index becomes a column), or a file: .csv (commas), .tsv (tabs),
+        table: a DataFrame (a named index becomes a column), or a file: .csv (commas), .tsv (tabs),
             .jsonl or .ndjson (one JSON object a line), .parquet. In CSV and TSV an empty cell is a
             missing value; `NA` and `null` are text like any other.
-        text: Columns of CSV and TSV files to read as text, so that 007 stays 007.
+        text: columns of CSV and TSV files to read as text, so that 007 stays 007.
 
     Raises:
-        MissingFileError: There is no such file.
-        ManifestError: It cannot be read, has an unknown extension or repeated column names.
+        MissingFileError: there is no such file.
+        ManifestError: it cannot be read, has an unknown extension or repeated column names.
 
     Example:
         >>> [group] = read_rows(pd.DataFrame({"object_id": ["007"], "kind": ["cat"]}))
@@ -54,8 +54,8 @@ def _with_index(table: pd.DataFrame) -> pd.DataFrame:
     for name in names:
         if name in table.columns:
             raise ManifestError(
-                f"The label table has {quote(name)} as a column and as its index. Drop one: "
-                "labels.reset_index(drop=True) keeps the column."
+                f"the label table has {quote(name)} as a column and as its index. Drop one: "
+                "labels.reset_index(drop=True) keeps the column"
             )
     return table.reset_index(names) if names else table
 
@@ -65,20 +65,18 @@ def _read(path: str, text: Sequence[str]) -> pa.Table:
     if suffix not in _READERS:
         raise ManifestError(
             f"{path} has the extension {quote(suffix)}. Label tables are {', '.join(_READERS)}; "
-            "in Python, any DataFrame."
+            "in Python, any DataFrame"
         )
     try:
         return _READERS[suffix](path, text)
     except FileNotFoundError:
-        raise MissingFileError(
-            f"There is no label table {path}. Looked in {os.getcwd()}."
-        ) from None
+        raise MissingFileError(f"there is no label table {path}. Looked in {os.getcwd()}") from None
     except (pa.ArrowException, OSError, ValueError) as error:
         if suffix != ".parquet" and not isinstance(error, OSError):
             _check_utf8(path)
         raise ManifestError(
             f"{path} cannot be read as {suffix}: {error}. Check that it is UTF-8 text separated as "
-            "its extension says; in Python, give a DataFrame that you read yourself."
+            "its extension says; in Python, give a DataFrame that you read yourself"
         ) from error
 
 
@@ -92,7 +90,7 @@ def _check_utf8(path: str) -> None:
                 part = line[max(0, error.start - 20) : error.start + 20]
                 raise ManifestError(
                     f"{path} is not UTF-8 text: line {number} has {part!r}. Save it as UTF-8; in "
-                    'Python, give labels=pandas.read_csv(path, encoding="latin-1") or the like.'
+                    'Python, give labels=pandas.read_csv(path, encoding="latin-1") or the like'
                 ) from None
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-Lengths = npt.NDArray[np.integer[Any]]
+ListLengths = npt.NDArray[np.integer[Any]]
 
 # Lists of lists of floats: pandas turns them into arrays and Arrow turns these back into the same
 # type, which it does not for lists of fixed size.
@@ -17,7 +17,9 @@ ANNOTATED = ("annotated_width", "annotated_height")
 """Columns that a source may give: the size of the image that was annotated; null: not known."""
 
 
-def nest(values: pa.Array, lengths: Lengths, missing: npt.NDArray[np.bool_] | None = None) -> Any:
+def nest(
+    values: pa.Array, lengths: ListLengths, missing: npt.NDArray[np.bool_] | None = None
+) -> Any:
     """Return lists of so many values each, one after the other; null where `missing` and 0 long.
 
     Example:
@@ -30,7 +32,7 @@ def nest(values: pa.Array, lengths: Lengths, missing: npt.NDArray[np.bool_] | No
 
 
 def nest_boxes(
-    boxes: npt.NDArray[Any], lengths: Lengths, missing: npt.NDArray[np.bool_] | None = None
+    boxes: npt.NDArray[Any], lengths: ListLengths, missing: npt.NDArray[np.bool_] | None = None
 ) -> Any:
     """Return (n, k) numbers as lists of k floats, so many of them a row."""
     each = np.full(len(boxes), boxes.shape[1])

@@ -42,11 +42,11 @@ def read_listing(
     """Yield the files of a listing, one group a table; no folder is read.
 
     Args:
-        table: A label table's kinds of file, or the manifest.json of an S3 Inventory.
-        path_column: The column of paths. Default: path, key, file, file_name or filename.
-        root: The folder where relative paths start. Default for an inventory `s3://BUCKET`, for a
+        table: a label table's kinds of file, or the manifest.json of an S3 Inventory.
+        path_column: the column of paths. Default: path, key, file, file_name or filename.
+        root: the folder where relative paths start. Default for an inventory `s3://BUCKET`, for a
             table its folder.
-        pattern: What paths look like; files that it does not fit are left out and named.
+        pattern: what paths look like; files that it does not fit are left out and named.
 
     Yields:
         Row groups with `path`, the fields of the pattern, and `bytes` and `mtime_ns` where the
@@ -54,8 +54,8 @@ def read_listing(
         left out.
 
     Raises:
-        MissingFileError: There is no such table, or the inventory lacks a file.
-        ManifestError: It has no column of paths, a path that leaves the root, or is no listing.
+        MissingFileError: there is no such table, or the inventory lacks a file.
+        ManifestError: it has no column of paths, a path that leaves the root, or is no listing.
 
     Example:
         >>> for group in read_listing("2026-01-01T00-00Z/manifest.json"):  # doctest: +SKIP
@@ -79,7 +79,7 @@ def _files(rows: pa.Table, table: str, path_column: str | None) -> pa.Table:
         raise ManifestError(
             f"{table} has no column of paths. Columns: {', '.join(rows.column_names)}."
             f"{did_you_mean(path_column or 'path', rows.column_names)} Name it with path_column= "
-            "(--path-column)."
+            "(--path-column)"
         )
     size, time = _column(rows, SIZES), _column(rows, TIMES)
     columns = {"path": rows[path].cast(pa.string())}
@@ -89,10 +89,10 @@ def _files(rows: pa.Table, table: str, path_column: str | None) -> pa.Table:
         if time:
             columns["mtime_ns"] = _nanoseconds(rows[time])
     except pa.ArrowInvalid as error:
-        raise ManifestError(f"{table}: sizes or times are something else: {error}.") from None
+        raise ManifestError(f"{table}: sizes or times are something else: {error}") from None
     files = pa.table(columns)
     if files["path"].null_count:
-        raise ManifestError(f"{table}: {files['path'].null_count} rows have no {path}.")
+        raise ManifestError(f"{table}: {files['path'].null_count} rows have no {path}")
     numbered = pa.table({"id": pa.array(range(len(files))), "path": files["path"]})
     relative = pc.invert(pc.or_(pc.starts_with(files["path"], "/"), is_url(files["path"])))
     check_stored_paths(numbered.filter(relative), "the root", table)

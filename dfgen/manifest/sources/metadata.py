@@ -23,7 +23,7 @@ from dfgen.manifest.sources.list_columns import LABELS, nest_boxes
 from dfgen.manifest.sources.source import TEXT, Argument, RowGroup, Source
 
 _BOXES = pa.list_(pa.list_(pa.float64()))
-NAMES = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
+TABLE_NAMES = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 
 
 def read_metadata(place: str) -> Iterator[RowGroup]:
@@ -33,7 +33,7 @@ def read_metadata(place: str) -> Iterator[RowGroup]:
     folder (`--labels metadata.csv --on relpath=file_name`).
 
     Args:
-        place: The table, the folder that has it, or the folder of a folder for each split.
+        place: the table, the folder that has it, or the folder of a folder for each split.
 
     Yields:
         One group with `path`, `split` if there are such folders, and the columns of the tables.
@@ -41,8 +41,8 @@ def read_metadata(place: str) -> Iterator[RowGroup]:
         else they have is left out.
 
     Raises:
-        MissingFileError: There is no such table.
-        ManifestError: It cannot be read, has no `file_name`, or names a file outside its folder.
+        MissingFileError: there is no such table.
+        ManifestError: it cannot be read, has no `file_name`, or names a file outside its folder.
 
     Example:
         >>> for group in read_metadata("pets"):  # doctest: +SKIP
@@ -63,7 +63,7 @@ def read_metadata(place: str) -> Iterator[RowGroup]:
     try:
         table = pa.concat_tables(parts, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise ManifestError(f"The tables {', '.join(tables.values())} differ: {error}.") from None
+        raise ManifestError(f"the tables {', '.join(tables.values())} differ: {error}") from None
     labels: dict[str, Label] = {"boxes": {"box_format": "xyxy"}} if boxed else {}
     yield RowGroup(table, labels=labels, folder=os.path.abspath(root), total=len(table))
 
@@ -73,20 +73,20 @@ def _tables(place: str) -> dict[str, str]:
     if os.path.isfile(place):
         return {"": place}
     if not os.path.isdir(place):
-        raise MissingFileError(f"There is no file or folder {place}. Looked in {os.getcwd()}.")
+        raise MissingFileError(f"there is no file or folder {place}. Looked in {os.getcwd()}")
     below = sorted(entry.name for entry in os.scandir(place) if entry.is_dir())
     found = {}
     for folder in ("", *below):
-        paths = [os.path.join(place, folder, name) for name in NAMES]
+        paths = [os.path.join(place, folder, name) for name in TABLE_NAMES]
         if there := [path for path in paths if os.path.isfile(path)]:
             found[folder] = there
     for folder, paths in found.items():
         if len(paths) > 1 or ("" in found and folder):
             both = sorted({*paths, *found.get("", [])})
-            raise ManifestError(f"{place} has {' and '.join(both)}: name the one that you mean.")
+            raise ManifestError(f"{place} has {' and '.join(both)}: name the one that you mean")
     if not found:
         raise MissingFileError(
-            f"{place} has no {', '.join(NAMES)}, neither in itself nor in a folder for each split."
+            f"{place} has no {', '.join(TABLE_NAMES)}, neither in itself nor in a folder a split"
         )
     return {folder: paths[0] for folder, paths in found.items()}
 
@@ -96,17 +96,17 @@ def _read(path: str) -> pa.Table:
     table = group.rows
     if "file_name" not in table.column_names:
         raise ManifestError(
-            f"{path} has no column file_name. Columns: {', '.join(table.column_names)}."
-            f"{did_you_mean('file_name', table.column_names)}"
+            f"{path} has no column file_name.{did_you_mean('file_name', table.column_names)} "
+            f"Columns: {', '.join(table.column_names)}"
         )
     if "path" in table.column_names:
-        raise ManifestError(f'{path} has a column "path" beside file_name. Rename it.')
+        raise ManifestError(f'{path} has a column "path" beside file_name. Rename it')
     table = table.rename_columns(
         ["path" if name == "file_name" else name for name in table.column_names]
     )
     missing = table["path"].null_count
     if missing:
-        raise ManifestError(f"{path} has {missing} rows without file_name. Fill them in.")
+        raise ManifestError(f"{path} has {missing} rows without file_name. Fill them in")
     numbered = pa.table({"id": pa.array(range(len(table))), "path": table["path"]})
     check_stored_paths(numbered, "its folder", path)
     return table
@@ -117,12 +117,12 @@ def _with_boxes(table: pa.Table, path: str) -> pa.Table:
     lists, labels = _objects(table["objects"].combine_chunks(), path)
     taken = {"boxes", "labels"} & {*table.column_names}
     if taken:
-        raise ManifestError(f"{path} has a column {taken.pop()!r} beside objects. Rename it.")
+        raise ManifestError(f"{path} has a column {taken.pop()!r} beside objects. Rename it")
     shapes, lengths = lists.flatten(), pc.list_value_length(lists)
     odd = pc.not_equal(pc.list_value_length(shapes).fill_null(0), 4)
     if pc.any(odd).as_py():
         row = pc.list_parent_indices(lists).filter(odd)[0]
-        raise ManifestError(f"{path}: a bbox of row {row} is not x, y, width, height.")
+        raise ManifestError(f"{path}: a bbox of row {row} is not x, y, width, height")
     boxes = shapes.flatten().to_numpy(zero_copy_only=False).reshape(-1, 4).copy()
     boxes[:, 2:] += boxes[:, :2]
     missing = lengths.is_null().to_numpy(zero_copy_only=False)
@@ -136,7 +136,7 @@ def _objects(objects: pa.Array, path: str) -> tuple[pa.Array, pa.Array]:
     fields = [field.name for field in objects.type]
     name = next((name for name in ("categories", "category") if name in fields), None)
     if "bbox" not in fields or name is None:
-        raise ManifestError(f"{path}: objects have {', '.join(fields)}, expected bbox, categories.")
+        raise ManifestError(f"{path}: objects have {', '.join(fields)}, expected bbox, categories")
     labels = pc.struct_field(objects, name)
     try:
         lists = pc.struct_field(objects, "bbox").cast(_BOXES)
@@ -144,11 +144,11 @@ def _objects(objects: pa.Array, path: str) -> tuple[pa.Array, pa.Array]:
             labels = labels.cast(LABELS)
         lengths, counts = (pc.list_value_length(each).fill_null(0) for each in (lists, labels))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise ManifestError(f"{path}: objects are no lists of bbox and {name}: {error}.") from None
+        raise ManifestError(f"{path}: objects are no lists of bbox and {name}: {error}") from None
     row = pc.equal(lengths, counts).index(False).as_py()
     if row >= 0:
         raise ManifestError(
-            f"{path}: the objects of row {row} have {lengths[row]} bbox and {counts[row]} {name}."
+            f"{path}: the objects of row {row} have {lengths[row]} bbox and {counts[row]} {name}"
         )
     return lists, labels
 

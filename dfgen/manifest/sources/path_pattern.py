@@ -11,7 +11,7 @@ from dfgen.errors import ArgumentError, ManifestError
 from dfgen.manifest.schema import FACTS, quote
 
 _RESERVED = ("path", *FACTS)
-_HELP = "Example: {kind}/{shard}/{id:int}.jpg. Doubled braces stand for braces in a name."
+_HELP = "Example: {kind}/{shard}/{id:int}.jpg. Doubled braces stand for braces in a name"
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,10 @@ class Pattern:
     and `7`. The pattern stands for the whole path below the folder, `/`-separated.
 
     Args:
-        text: The pattern as given.
-        regex: The same for Arrow, with one named group a field.
-        fields: The names of the fields in order.
-        integers: Those of them that are whole numbers.
+        text: the pattern as given.
+        regex: the same for Arrow, with one named group a field.
+        fields: the names of the fields in order.
+        integers: those of them that are whole numbers.
     """
 
     text: str
@@ -47,7 +47,7 @@ class Pattern:
         except pa.ArrowInvalid as error:
             raise ManifestError(
                 f"{{{name}:int}} of the pattern {quote(self.text)} met something that is no 64-bit "
-                f"whole number: {error}. Write {{{name}}} to keep it as text."
+                f"whole number: {error}. Write {{{name}}} to keep it as text"
             ) from None
 
 
@@ -55,7 +55,7 @@ def parse_pattern(text: str) -> Pattern:
     """Parse a pattern.
 
     Raises:
-        ArgumentError: A field has no name, a name twice, a name of the manifest's own columns, or
+        ArgumentError: a field has no name, a name twice, a name of the manifest's own columns, or
             an unknown type; or the braces do not pair.
 
     Example:

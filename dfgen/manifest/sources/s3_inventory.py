@@ -26,29 +26,29 @@ def read_inventory(path: str) -> tuple[str, Iterator[pa.Table]]:
     Older versions of a key and those that were deleted are left out.
 
     Raises:
-        MissingFileError: There is no such file, or a table that it names is not near it.
-        ManifestError: It is no manifest of an inventory.
+        MissingFileError: there is no such file, or a table that it names is not near it.
+        ManifestError: it is no manifest of an inventory.
     """
     try:
         with open(path, encoding="utf-8") as file:
             content = json.load(file)
     except FileNotFoundError:
-        raise MissingFileError(f"There is no file {path}. Looked in {os.getcwd()}.") from None
+        raise MissingFileError(f"there is no file {path}. Looked in {os.getcwd()}") from None
     except json.JSONDecodeError as error:
-        raise ManifestError(f"{path}, line {error.lineno}: broken JSON, {error.msg}.") from None
+        raise ManifestError(f"{path}, line {error.lineno}: broken JSON, {error.msg}") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise ManifestError(f"{path} cannot be read: {error}.") from error
+        raise ManifestError(f"{path} cannot be read: {error}") from error
     missing = [key for key in _NEEDED if not isinstance(content, dict) or key not in content]
     if missing:
         raise ManifestError(
             f"{path} is no manifest.json of an S3 Inventory: it has no {', '.join(missing)}. "
-            "A listing in JSON has one object a line, and is called .jsonl."
+            "A listing in JSON has one object a line, and is called .jsonl"
         )
     if content["fileFormat"] not in ("CSV", "Parquet"):
-        raise ManifestError(f"{path}: {content['fileFormat']} is not read. Ask S3 for Parquet.")
+        raise ManifestError(f"{path}: {content['fileFormat']} is not read. Ask S3 for Parquet")
     keys = [entry.get("key") for entry in content["files"]]
     if not keys or None in keys:
-        raise ManifestError(f"{path} names no tables of keys: files is empty, or has no key.")
+        raise ManifestError(f"{path} names no tables of keys: files is empty, or has no key")
     tables = (_read(_near(path, key), content) for key in keys)
     return content["sourceBucket"], tables
 
@@ -63,7 +63,7 @@ def _near(path: str, key: str) -> str:
         if os.path.isfile(place):
             return place
     raise MissingFileError(
-        f"{path} names {key}, which is neither beside it nor in data/ beside it or one folder up."
+        f"{path} names {key}, which is neither beside it nor in data/ beside it or one folder up"
     )
 
 
@@ -78,9 +78,9 @@ def _read(path: str, content: dict[str, Any]) -> pa.Table:
         raise
     # Arrow's errors, and those of UTF-8, are ValueErrors
     except (OSError, EOFError, ValueError, csv.Error, zlib.error) as error:
-        raise ManifestError(f"{path} cannot be read: {error}. Fetch it again.") from error
+        raise ManifestError(f"{path} cannot be read: {error}. Fetch it again") from error
     if "key" not in table.column_names:
-        raise ManifestError(f"{path} has no Key. Columns: {', '.join(table.column_names)}.")
+        raise ManifestError(f"{path} has no Key. Columns: {', '.join(table.column_names)}")
     for name in table.column_names:
         plain = name.replace("_", "")
         if plain in ("islatest", "isdeletemarker"):
@@ -96,7 +96,7 @@ def _read_csv(path: str, schema: str) -> pa.Table:
     for number, row in enumerate(rows, 1):
         if len(row) != len(names):
             raise ManifestError(
-                f"{path}, row {number} has {len(row)} columns, expected {len(names)}: {schema}."
+                f"{path}, row {number} has {len(row)} columns, expected {len(names)}: {schema}"
             )
     columns = dict(zip(names, zip(*rows, strict=True), strict=True)) if rows else {}
     if "key" in columns:  # S3 quotes keys in CSV alone

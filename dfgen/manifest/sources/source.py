@@ -30,7 +30,7 @@ class RowGroup:
         skipped: reason -> the paths that were left out for it, for people to read
         notes: what was done with rows that did not match
         labels: column -> its class names or box format, where the source knows them
-        folder: where relative paths start; absolute. None: where the label table has them start
+        folder: where relative paths start, absolute; "": where those of a label table do
         total: how many rows there are in all groups, if that is known already
     """
 
@@ -38,7 +38,7 @@ class RowGroup:
     skipped: Mapping[str, list[str]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     labels: Mapping[str, Label] = field(default_factory=dict)
-    folder: str | None = None
+    folder: str = ""
     total: int | None = None
 
 
@@ -73,6 +73,11 @@ def _agree(arguments: Mapping[str, Any]) -> None:
     """Find nothing that clashes."""
 
 
+def _one_row(arguments: Mapping[str, Any]) -> bool:
+    """Say that no image has several rows."""
+    return False
+
+
 @dataclass(frozen=True)
 class Source:
     """A label source; its name in `SOURCES` is also that of the argument that says where it is.
@@ -84,6 +89,8 @@ class Source:
         shared: names of the arguments of any build that `read` takes too: `pattern` (parsed),
             `path_column`, `root`, `unmatched`
         check: raises ArgumentError where the arguments of its own, defaults included, clash
+        rows_share_images: says by the arguments whether several rows are of one image; a split
+            keeps them together, as they are no independent samples
         gives_facts: it yields facts of the files (bytes, mtime_ns), which are no labels
     """
 
@@ -92,4 +99,5 @@ class Source:
     arguments: Mapping[str, Argument] = field(default_factory=dict)
     shared: tuple[str, ...] = ()
     check: Callable[[Mapping[str, Any]], None] = _agree
+    rows_share_images: Callable[[Mapping[str, Any]], bool] = _one_row
     gives_facts: bool = False

@@ -45,11 +45,9 @@ from dfgen.manifest.sources.source import (
 BACKGROUND = "background"
 _CORNERS = ("xmin", "ymin", "xmax", "ymax")
 
-Row = dict[str, Any]
-
 
 @dataclass(frozen=True)
-class Annotation:
+class VocAnnotation:
     """What an XML file says: the size of its image, and class and corners of each box."""
 
     size: tuple[int | None, int | None]
@@ -67,22 +65,22 @@ def read_voc(
     """Yield images with the boxes of their XML files, some thousand at a time.
 
     Args:
-        annotations: Folder of the XML files.
-        images: Folder of the images. `a/b.jpg` is annotated in `a/b.xml`, whatever the XML says.
-        box_label: What the column `label` holds. `"largest"`: the class of the largest box, or
+        annotations: folder of the XML files.
+        images: folder of the images. `a/b.jpg` is annotated in `a/b.xml`, whatever the XML says.
+        box_label: what the column `label` holds. `"largest"`: the class of the largest box, or
             `background` where there is none. `"first"`: of the first box. `"all"`: the list of all
             classes on the image. `"each"`: there is one row a box, and its class.
-        class_names: The classes in the order of their numbers, without `background`. Default: the
+        class_names: the classes in the order of their numbers, without `background`. Default: the
             names in the files, sorted.
-        unmatched: Images without an XML file and the reverse: `"error"`, `"keep"` or `"drop"`.
+        unmatched: images without an XML file and the reverse: `"error"`, `"keep"` or `"drop"`.
 
     Yields:
         Row groups with `path`, `label`, `boxes` (xyxy in pixels, as the XML has them), `labels`
         (their classes) and the annotated size. With `"each"` also `id`: the path and `#0`, `#1`.
 
     Raises:
-        MissingFileError: There is no such folder, or an XML file vanished.
-        ManifestError: Partners are missing, an XML file is broken (with the line), uses entities,
+        MissingFileError: there is no such folder, or an XML file vanished.
+        ManifestError: partners are missing, an XML file is broken (with the line), uses entities,
             or has a class that is not among the class names.
 
     Example:
@@ -108,7 +106,7 @@ def read_voc(
     yield RowGroup(_table([], box_label), labels=_labels(names, background, class_names, box_label))
 
 
-def _rows(both: Pair, folder: str, box_label: str) -> list[Row]:
+def _rows(both: Pair, folder: str, box_label: str) -> list[dict[str, Any]]:
     """Return the rows of an image: one, or one a box."""
     image, path = both
     if path is None:
@@ -116,7 +114,7 @@ def _rows(both: Pair, folder: str, box_label: str) -> list[Row]:
         return [{"id": image, "path": image, **empty}]
     annotation = read_annotation(f"{folder}/{path}")
     lost = None if image else f"no image for this annotation: {folder}/{path}"
-    row: Row = {"path": image or without_suffix(path), "problem": lost}
+    row: dict[str, Any] = {"path": image or without_suffix(path), "problem": lost}
     row |= dict(zip(ANNOTATED, annotation.size, strict=True))
     names, boxes = annotation.names, annotation.boxes
     if box_label == "each" and names:
@@ -138,7 +136,7 @@ def _area(box: list[float]) -> float:
     return (box[2] - box[0]) * (box[3] - box[1])
 
 
-def _table(rows: list[Row], box_label: str) -> pa.Table:
+def _table(rows: list[dict[str, Any]], box_label: str) -> pa.Table:
     schema = pa.schema(
         {
             **({"id": pa.string()} if box_label == "each" else {}),
@@ -167,50 +165,53 @@ def _labels(
     }
 
 
-def _check_names(rows: list[Row], both: Pair, folder: str, class_names: Sequence[str]) -> None:
+def _check_names(
+    rows: list[dict[str, Any]], both: Pair, folder: str, class_names: Sequence[str]
+) -> None:
     """Raise if a class is not among the class names, where these are given."""
     for name in (name for row in rows for name in row["labels"] or ()):
         if class_names and name not in class_names:
             raise ManifestError(
                 f"{folder}/{both[1]} has a box of class {quote(name)}, which is not among "
-                f"class_names (--class-names).{did_you_mean(name, class_names)}"
+                f"class_names (--class-names).{did_you_mean(name, class_names)} Classes: "
+                f"{', '.join(class_names)}"
             )
 
 
-def read_annotation(path: str) -> Annotation:
+def read_annotation(path: str) -> VocAnnotation:
     """Read one XML file; entities are refused.
 
     Raises:
-        MissingFileError: It vanished.
-        ManifestError: It is broken, or no annotation.
+        MissingFileError: it vanished.
+        ManifestError: it is broken, or no annotation.
     """
     try:
         with open(path, "rb") as file:
             root = fromstring(file.read())
     except FileNotFoundError:
         raise MissingFileError(
-            f"{path} vanished while the folder was read. Build again when nothing changes it."
+            f"{path} vanished while the folder was read. Build again when nothing changes it"
         ) from None
     except ParseError as error:
         line, column = error.position
         reason = str(error).partition(":")[0]
         raise ManifestError(
-            f"{path}, line {line}, column {column + 1}: broken XML, {reason}. Mend or remove it."
+            f"{path}, line {line}, column {column + 1}: broken XML, {reason}. Mend or remove it"
         ) from None
     except DefusedXmlException as error:
         raise ManifestError(
             f"{path} declares entities or asks for other files: {error}. dfgen reads neither: "
-            "write its text in full."
+            "write its text in full"
         ) from None
     except (OSError, ValueError, LookupError) as error:  # no permission; an unknown encoding
-        raise ManifestError(f"{path} cannot be read: {error}.") from error
+        raise ManifestError(f"{path} cannot be read: {error}") from error
     if root.tag != "annotation":
         raise ManifestError(
-            f"{path} is no Pascal VOC annotation: its root is <{root.tag}>, expected <annotation>."
+            f"{path} is no Pascal VOC annotation: its root is <{root.tag}>, expected <annotation>"
         )
     objects = root.findall("object")
     where = [f"{path}, object {number}" for number in range(1, len(objects) + 1)]
-    return Annotation(
+    return VocAnnotation(
         (_pixels(root, "width", path), _pixels(root, "height", path)),
         [_text(item, "name", at) for item, at in zip(objects, where, strict=True)],
         [
@@ -232,14 +233,14 @@ def _number(element: Element, name: str, where: str) -> float:
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise ManifestError(f"{where}: <{name}> is {quote(text)}, expected a number of pixels.")
+        raise ManifestError(f"{where}: <{name}> is {quote(text)}, expected a number of pixels")
     return number
 
 
 def _text(element: Element, name: str, where: str) -> str:
     text = (element.findtext(name) or "").strip()
     if not text:
-        raise ManifestError(f"{where} has no <{name}>, or an empty one.")
+        raise ManifestError(f"{where} has no <{name}>, or an empty one")
     return text
 
 
@@ -275,4 +276,5 @@ VOC = Source(
     },
     shared=("unmatched",),
     check=_check_arguments,
+    rows_share_images=lambda arguments: arguments.get("box_label") == "each",
 )

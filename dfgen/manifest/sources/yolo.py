@@ -41,15 +41,13 @@ _SCHEMA = pa.schema(
     }
 )
 
-Row = dict[str, Any]
-
 
 def read_yolo(place: str, unmatched: str = "error") -> Iterator[RowGroup]:
     """Yield images with the boxes of their text files, some thousand at a time.
 
     Args:
-        place: The data.yaml, or the folder of a classification set.
-        unmatched: Text files without an image: `"error"`, `"keep"` or `"drop"`. An image without a
+        place: the data.yaml, or the folder of a classification set.
+        unmatched: text files without an image: `"error"`, `"keep"` or `"drop"`. An image without a
             text file has no boxes, as YOLO has it; null where test has no text files at all.
 
     Yields:
@@ -58,8 +56,8 @@ def read_yolo(place: str, unmatched: str = "error") -> Iterator[RowGroup]:
         classification sets have `label` alone.
 
     Raises:
-        MissingFileError: There is no such file or folder.
-        ManifestError: A data.yaml that says too little, a class out of range or a line of something
+        MissingFileError: there is no such file or folder.
+        ManifestError: a data.yaml that says too little, a class out of range or a line of something
             else (with file and line), two images of one name, text files without an image.
 
     Example:
@@ -94,7 +92,7 @@ def _classified(folder: str) -> Iterator[RowGroup]:
     for name in ("data.yaml", "labels"):
         if os.path.exists(f"{folder}/{name}"):
             raise ManifestError(
-                f"{quote(folder)} has {name}, so it is no classification set: give its data.yaml."
+                f"{quote(folder)} has {name}, so it is no classification set: give its data.yaml"
             )
     for group in read_files(folder, parse_pattern("{split}/{label}/{name}")):
         yield replace(group, rows=group.rows.drop_columns(["name"]))
@@ -104,20 +102,20 @@ def read_data(file: str) -> DataSet:
     """Read a data.yaml.
 
     Raises:
-        MissingFileError: There is no such file, or no such folder of images.
-        ManifestError: It is no YAML, or says too little.
+        MissingFileError: there is no such file, or no such folder of images.
+        ManifestError: it is no YAML, or says too little.
     """
     try:
         with open(file, encoding="utf-8") as text:
             content = yaml.safe_load(text)
     except FileNotFoundError:
-        raise MissingFileError(f"There is no file {file}. Looked in {os.getcwd()}.") from None
+        raise MissingFileError(f"there is no file {file}. Looked in {os.getcwd()}") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ManifestError(f"{file} cannot be read as YAML: {error}") from error
     if not isinstance(content, dict) or not content.get("names"):
-        raise ManifestError(f"{file} has no names: the classes in the order of their numbers.")
+        raise ManifestError(f"{file} has no names: the classes in the order of their numbers")
     if "kpt_shape" in content:
-        raise ManifestError(f"{file} is of poses (kpt_shape), which dfgen does not read yet.")
+        raise ManifestError(f"{file} is of poses (kpt_shape), which dfgen does not read yet")
     folder = os.path.dirname(os.path.abspath(file))
     root = os.path.normpath(os.path.join(folder, str(content.get("path") or "")))
     if not os.path.isdir(root):  # Ultralytics looks below a folder of its own settings then
@@ -128,7 +126,7 @@ def read_data(file: str) -> DataSet:
         if content.get(split)
     }
     if not places:
-        raise ManifestError(f"{file} names no images: expected {', '.join(SPLITS)}.")
+        raise ManifestError(f"{file} names no images: expected {', '.join(SPLITS)}")
     return DataSet(file, root, _class_names(content, file), places)
 
 
@@ -137,13 +135,13 @@ def _class_names(content: dict[str, Any], file: str) -> list[str]:
     numbered = names if isinstance(names, dict) else dict(enumerate(_listed(names)))
     wanted = list(range(len(numbered)))
     if sorted(numbered, key=str) != sorted(wanted, key=str):
-        raise ManifestError(f"{file}: names have the numbers {[*numbered]}, expected {wanted}.")
+        raise ManifestError(f"{file}: names have the numbers {[*numbered]}, expected {wanted}")
     class_names = [str(numbered[number]) for number in wanted]
     if len(set(class_names)) < len(class_names):
-        raise ManifestError(f"{file}: two classes have one name: {class_names}.")
+        raise ManifestError(f"{file}: two classes have one name: {class_names}")
     if content.get("nc", len(class_names)) != len(class_names):
         raise ManifestError(
-            f"{file}: nc is {content['nc']}, and there are {len(class_names)} names. Mend one."
+            f"{file}: nc is {content['nc']}, and there are {len(class_names)} names. Mend one"
         )
     return class_names
 
@@ -160,7 +158,7 @@ def _place(root: str, place: str, file: str) -> str:
     for candidate in candidates:
         if os.path.exists(candidate):
             return candidate
-    raise MissingFileError(f"{file} names images in {place}: there is no {candidates[0]}.")
+    raise MissingFileError(f"{file} names images in {place}: there is no {candidates[0]}")
 
 
 def _found(
@@ -176,8 +174,8 @@ def _found(
         pairs, notes = pair(paths, found, (images, texts), unmatched, bare=True)
     elif labelled:
         raise MissingFileError(
-            f"There is no folder {quote(texts)} of labels for the images in {quote(images)}. "
-            "Without boxes, leave the folder out; only test may have none."
+            f"there is no folder {quote(texts)} of labels for the images in {quote(images)}. "
+            "Without boxes, leave the folder out; only test may have none"
         )
     else:
         paths, _, others = list_pairs(images, images, ".txt")
@@ -206,7 +204,7 @@ def _listed_images(file: str, data: DataSet) -> list[Pair]:
     except (OSError, UnicodeDecodeError) as error:
         raise ManifestError(
             f"{file} cannot be read as a list of images, a path a line: {error}. {data.file} names "
-            "folders of images, or such lists."
+            "folders of images, or such lists"
         ) from None
     pairs: list[Pair] = []
     for number, path in enumerate(lines, 1):
@@ -214,7 +212,7 @@ def _listed_images(file: str, data: DataSet) -> list[Pair]:
             continue
         if ".." in path.split("/") or "\0" in path:
             raise ManifestError(
-                f'{file}, line {number}: {quote(path)} leaves the folder of the data set by "..".'
+                f'{file}, line {number}: {quote(path)} leaves the folder of the data set by ".."'
             )
         start = os.path.dirname(file) if path.startswith("./") else data.root
         image = os.path.normpath(os.path.join(start, path))
@@ -224,7 +222,7 @@ def _listed_images(file: str, data: DataSet) -> list[Pair]:
     return pairs
 
 
-def _row(split: str, looked: bool, both: Pair, root: str, data: DataSet) -> Row:
+def _row(split: str, looked: bool, both: Pair, root: str, data: DataSet) -> dict[str, Any]:
     image, text = both
     objects = [] if text is None else read_objects(text, data)
     corners = [list(each.corners) for each in objects]

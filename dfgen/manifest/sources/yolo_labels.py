@@ -30,18 +30,18 @@ def read_objects(path: str, data: DataSet) -> list[Object]:
     """Read the labels of one image.
 
     Raises:
-        MissingFileError: The file vanished.
-        ManifestError: A line is something else, with its number.
+        MissingFileError: the file vanished.
+        ManifestError: a line is something else, with its number.
     """
     try:
         with open(path, encoding="utf-8") as text:
             lines = text.read().splitlines()
     except FileNotFoundError:
         raise MissingFileError(
-            f"{path} vanished while the folder was read. Build again when nothing changes it."
+            f"{path} vanished while the folder was read. Build again when nothing changes it"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise ManifestError(f"{path} cannot be read: {error}.") from error
+        raise ManifestError(f"{path} cannot be read: {error}") from error
     return [
         _object(line.split(), f"{path}, line {number}", data)
         for number, line in enumerate(lines, 1)
@@ -59,13 +59,13 @@ def _object(parts: list[str], where: str, data: DataSet) -> Object:
     ):
         raise ManifestError(
             f"{where} is {quote(' '.join(parts))}, expected a class, x and y of the centre, width "
-            "and height; or a class, and x and y of three corners or more."
+            "and height; or a class, and x and y of three corners or more"
         )
     names = data.class_names
     if number not in range(len(names)):
         raise ManifestError(
             f"{where}: class {number:g} is out of range. {data.file} has {len(names)} names: "
-            f"0 to {len(names) - 1}."
+            f"0 to {len(names) - 1}"
         )
     if len(values) == 4:
         x, y, width, height = values

@@ -1,7 +1,7 @@
 """Image: pixels of image files."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -213,9 +213,16 @@ class Image(Feature):
 
         It is `load` and then `crop_and_flip`, but pixels that are not wanted are not made.
         """
+        watch("read")
+        data = store.read(value)
+        watch("decode", len(data))
         size, draw = out.shape[:2], STILL if given is None else given
-        pixels, image, reduced = self._decode(
-            value, store, watch, lambda image: self.place(image, size, draw)
+        pixels, image, reduced = decode_reduced(
+            data,
+            self.color_mode,
+            lambda image: reduction(
+                self.place(image, size, draw), self.interpolation, self.antialias
+            ),
         )
         if self.size is None and image != size:
             raise DecodeError(
@@ -239,7 +246,14 @@ class Image(Feature):
         Returns:
             The pixels, and (height, width) of the upright image that they are made of.
         """
-        pixels, image, reduced = self._decode(path, store, watch, self._whole)
+        watch("read")
+        data = store.read(path)
+        watch("decode", len(data))
+        pixels, image, reduced = decode_reduced(
+            data,
+            self.color_mode,
+            lambda image: reduction(self._whole(image), self.interpolation, self.antialias),
+        )
         watch("resize")
         geometry = self._whole(image)
         out = np.empty((*geometry.size, pixels.shape[2]), pixels.dtype)
@@ -262,18 +276,6 @@ class Image(Feature):
         """Return the geometry of an image that is resized, but not cropped."""
         size = uncropped(image, self.load_size or self.size or image, self.resize)
         return place(image, size, size, "stretch")
-
-    def _decode(
-        self, path: str, store: Store, watch: Watch, geometry: Callable[[Size], Geometry]
-    ) -> tuple[Values, Size, int]:
-        watch("read")
-        data = store.read(path)
-        watch("decode", len(data))
-        return decode_reduced(
-            data,
-            self.color_mode,
-            lambda image: reduction(geometry(image), self.interpolation, self.antialias),
-        )
 
     def finish(self, sample: Values, out: Values) -> None:
         """Scale a sample (`made_spec`) into `out` (`spec`)."""

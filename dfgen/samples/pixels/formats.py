@@ -78,7 +78,7 @@ class Format:
     Args:
         suffixes: that promise it, in lower case.
         begins: a regular expression that the first 16 bytes of such a file match, and of no other.
-        header: `header(file, name)` reads what the file says of itself.
+        header: `header(file, name)` reads what the file says of itself, wherever it was read to.
         decode: `decode(data, color_mode)` returns uint8 pixels; None: it is no image.
         values: `values(data)` returns gray levels or indices of colours, for masks; None: the
             format does not keep them.
@@ -278,7 +278,6 @@ def parse_header(file: IO[bytes], name: str) -> Header:
     Raises:
         DecodeError: the header is broken, or promises more than MAX_PIXELS.
     """
-    file.seek(0)
     try:
         header = FORMATS[name].header(file, name)
     except (struct.error, KeyError) as error:

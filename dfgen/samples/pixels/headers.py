@@ -7,8 +7,7 @@ broken EXIF block must give no warning. Pillow reads the others.
 import io
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import IO
+from typing import IO, NamedTuple
 
 import PIL.Image
 import PIL.ImageFile
@@ -30,8 +29,7 @@ _PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}  # colour type -> channels; a pal
 _JPEG_FRAMES = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 
-@dataclass(frozen=True)
-class Header:
+class Header(NamedTuple):
     """What a file says of itself before it is decoded.
 
     Width, height and channels are as stored; `orientation` (EXIF, 1..8) tells how to turn them.
@@ -114,8 +112,8 @@ def png_header(file: IO[bytes], format: str) -> Header:
     width, height, _, color = struct.unpack(">IIBB3x", file.read(13))
     channels, orientation = _PNG_CHANNELS.get(color, 0), 1
     while True:
-        file.seek(4, io.SEEK_CUR)  # the checksum of the chunk before
-        length, kind = struct.unpack(">I4s", file.read(8))
+        # after the checksum of the chunk before
+        length, kind = struct.unpack(">4xI4s", file.read(12))
         if kind in (b"IDAT", b"IEND"):
             return Header(format, width, height, channels, orientation)
         if kind == b"eXIf":
@@ -136,6 +134,7 @@ def tiff_header(file: IO[bytes], format: str) -> Header:
 
 def pillow_header(opener: Opener, file: IO[bytes], format: str) -> Header:
     """Have Pillow read a header."""
+    file.seek(0)
     image = opener(file)
     orientation = _orientation(image.info.get("exif", b""))
     return Header(format, *image.size, _channels(image), orientation)
@@ -143,6 +142,7 @@ def pillow_header(opener: Opener, file: IO[bytes], format: str) -> Header:
 
 def npy_header(file: IO[bytes], format: str) -> Header:
     """Check that the header of an array can be read."""
+    file.seek(0)
     array_header(file)
     return Header(format)
 

@@ -44,7 +44,8 @@ class Files(Store):
             raise unreadable(error) from error
         # a pipe would be waited for
         problem = None if stat.S_ISREG(status.st_mode) else "not a regular file"
-        return Head(status.st_size, status.st_mtime_ns, status.st_ino, problem)
+        # half the time of Head(...), which counts where 10^6 files are compared
+        return tuple.__new__(Head, (status.st_size, status.st_mtime_ns, status.st_ino, problem))
 
     def open(self, path: str) -> IO[bytes]:
         """Open a file of which the header alone will be read."""

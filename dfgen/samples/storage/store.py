@@ -75,9 +75,7 @@ class Store:
             DecodeError: it is no such file, has no such array, or not so many rows.
         """
         try:
-            rows = self.arrays.get(
-                (path, dataset), self.head(path), lambda: self.open_rows(path, dataset)
-            )
+            rows = self.arrays.get(path, dataset, self.head(path), self.open_rows)
             if not 0 <= index < len(rows):
                 raise DecodeError(f"the array has {len(rows):,} rows, there is no row {index}")
             return np.asarray(rows[index])

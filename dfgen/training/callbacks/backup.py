@@ -1,18 +1,19 @@
 """BackupAndRestore: a training that was stopped goes on at the next step."""
 
 import os
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 import keras
 
 from dfgen.errors import ArgumentError
-from dfgen.training.backends import input_of_fit
-from dfgen.training.callbacks.backup_files import Arrays, Generations
+from dfgen.training.callbacks.backup_files import Generations, NamedArrays
 from dfgen.training.callbacks.model_state import build, restore, restore_metrics, snapshot
 from dfgen.training.callbacks.sigterm import Sigterm
+from dfgen.training.keras_private import begin_at, first_epoch, input_of_fit
+from dfgen.training.keras_probe import refuse_if_plain
 from dfgen.training.passes import Passes
+from dfgen.training.progress import Progress
 from dfgen.training.sequence import Sequence
 
 
@@ -80,12 +81,14 @@ class BackupAndRestore(keras.callbacks.Callback):
         self._delete = delete_checkpoint
         self._backups = Generations(backup_dir)
         self._on_sigterm = on_sigterm
-        self._sigterm = Sigterm(lambda frame: self._is_input(input_of_fit(frame)))
+        progress = sequence.progress  # not self: a circle, otherwise
+        self._sigterm = Sigterm(lambda frame: _is_input(input_of_fit(frame), progress))
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Go on from the newest backup, if there is one."""
-        found = input_of_fit(sys._getframe(1))
-        if not self._is_input(found):
+        refuse_if_plain("BackupAndRestore")
+        found = input_of_fit()
+        if not _is_input(found, self._sequence.progress):
             raise ArgumentError(
                 "BackupAndRestore was made for another Sequence than the one that fit was given "
                 f"({found!r})"
@@ -93,8 +96,8 @@ class BackupAndRestore(keras.callbacks.Callback):
         self._progress = self._sequence.progress
         self._epoch = self._step = self._unsaved = 0
         self._due = False
-        self._metrics: Arrays | None = None
-        self._initial_epoch = self.model._initial_epoch
+        self._metrics: NamedArrays | None = None
+        self._first_epoch = first_epoch(self.model)
         self._progress.count_taken()
         if (backup := self._backups.load()) is not None:
             self._go_on(*backup)
@@ -103,7 +106,7 @@ class BackupAndRestore(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Save what is due since the epoch before: now all callbacks have ended that."""
-        self.model._initial_epoch = self._initial_epoch
+        begin_at(self.model, self._first_epoch)
         if self._metrics is not None:
             restore_metrics(self.model, self._metrics)
             self._metrics = None
@@ -138,7 +141,7 @@ class BackupAndRestore(keras.callbacks.Callback):
     def on_train_end(self, logs: Any = None) -> None:
         """Delete the backups, for the run has ended."""
         self._sigterm.unwatch()
-        self.model._initial_epoch = self._initial_epoch
+        begin_at(self.model, self._first_epoch)
         if self._sigterm.noticed:
             self._save()
         elif not self._delete:
@@ -162,7 +165,7 @@ class BackupAndRestore(keras.callbacks.Callback):
             print(f"\ndfgen: SIGTERM; saved to {folder}, to go on from there", flush=True)
             self._sigterm.end()
 
-    def _go_on(self, path: str, facts: Mapping[str, Any], arrays: Arrays) -> None:
+    def _go_on(self, path: str, facts: Mapping[str, Any], arrays: NamedArrays) -> None:
         """Put everything back."""
         if facts["ended"]:
             print(f"dfgen: {path} is of a run that has ended: this one begins anew", flush=True)
@@ -175,7 +178,7 @@ class BackupAndRestore(keras.callbacks.Callback):
             print(f"dfgen: the end of epoch {epoch + 1}, with its validation, was cut off")
             epoch, step = epoch + 1, 0
         self._metrics = arrays if step else None
-        self.model._initial_epoch = epoch
+        begin_at(self.model, epoch)
         self._step = self._progress.steps_done = step
         after = f" after {step} of {steps} steps" if step else ""
         print(f"dfgen: going on in epoch {epoch + 1}{after}, from {path}", flush=True)
@@ -185,6 +188,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         """Whether this is the first of the processes that train together."""
         return self._sequence.shard[0] == 0
 
-    def _is_input(self, found: Any) -> bool:
-        """Whether this is the Sequence, or its `repeat()`."""
-        return isinstance(found, Passes) and found.progress is self._sequence.progress
+
+def _is_input(found: Any, progress: Progress) -> bool:
+    """Whether this is the Sequence of a progress, or its `repeat()`."""
+    return isinstance(found, Passes) and found.progress is progress

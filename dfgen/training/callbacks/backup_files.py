@@ -14,10 +14,10 @@ import numpy.typing as npt
 from dfgen.errors import ArgumentError, WriteError
 from dfgen.system import write_whole
 
-Arrays = dict[str, npt.NDArray[Any]]
+NamedArrays = dict[str, npt.NDArray[Any]]
 Facts = dict[str, Any]
 
-FORMAT = 1
+BACKUP_FORMAT = 1
 _KEPT = 2
 _NAME = re.compile(r"backup-(\d{8})\.dfgen")
 _UNFINISHED = re.compile(r"\.backup-\d{8}\.dfgen\.\w+\.tmp")
@@ -52,7 +52,7 @@ class Generations:
 
         def write(file: BinaryIO) -> None:
             hashed = _Hashed(file)
-            line = json.dumps({"format": FORMAT, "arrays": list(arrays), **facts})
+            line = json.dumps({"format": BACKUP_FORMAT, "arrays": list(arrays), **facts})
             hashed.write(line.encode() + b"\n")
             for array in arrays.values():
                 np.lib.format.write_array(hashed, np.asarray(array), allow_pickle=False)
@@ -62,7 +62,7 @@ class Generations:
         self._delete([*known, number][:-_KEPT])
         return self._path(number)
 
-    def load(self) -> tuple[str, Facts, Arrays] | None:
+    def load(self) -> tuple[str, Facts, NamedArrays] | None:
         """Return path, facts and arrays of the newest backup that is whole; None where none is.
 
         One line on stdout tells of a newer one that is damaged.
@@ -78,10 +78,10 @@ class Generations:
             except (OSError, ValueError) as error:
                 print(f"dfgen: {path} is damaged ({error}): trying the one before", flush=True)
                 continue
-            if facts["format"] != FORMAT:
+            if facts["format"] != BACKUP_FORMAT:
                 raise ArgumentError(
-                    f"{path} has format {facts['format']}; this dfgen reads {FORMAT}. If it was "
-                    "saved by a newer dfgen: pip install --upgrade keras-dfgen."
+                    f"{path} has format {facts['format']}; this dfgen reads {BACKUP_FORMAT}. If it "
+                    "was saved by a newer dfgen: pip install --upgrade keras-dfgen"
                 )
             return path, facts, arrays
         if numbers:
@@ -116,7 +116,7 @@ class Generations:
 
 
 class _Hashed:
-    """A file that is written from begin to end, and hashed meanwhile."""
+    """A file that is written from its start to its end, and hashed meanwhile."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -127,7 +127,7 @@ class _Hashed:
         return self._file.write(data)
 
 
-def _read(path: str) -> tuple[Facts, Arrays]:
+def _read(path: str) -> tuple[Facts, NamedArrays]:
     """Return the facts and arrays of a file, or raise ValueError."""
     digest = blake2b(digest_size=_DIGEST // 2)
     with open(path, "rb") as file:

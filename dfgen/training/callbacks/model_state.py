@@ -2,7 +2,6 @@
 
 Keras's saved weights leave out the seed generators, running metrics and torch's generator, so
 after a restart Dropout would draw its first masks again. Here is everything that a step changes.
-It leans on Keras's private parts: `_symbolic_build`, and where the global seed generator is.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,14 +10,13 @@ from typing import Any
 import keras
 import numpy as np
 import numpy.typing as npt
-from keras.src.backend.common.global_state import get_global_attribute
 
 from dfgen.errors import ArgumentError
+from dfgen.training import keras_private
+from dfgen.training.callbacks.backup_files import NamedArrays
 
-Arrays = dict[str, npt.NDArray[Any]]
 
-
-def snapshot(model: keras.Model) -> Arrays:
+def snapshot(model: keras.Model) -> NamedArrays:
     """Return all that a training step of the model changes.
 
     On JAX ask for the model by `callback.model`, which puts the state of the step into it.
@@ -69,7 +67,7 @@ def build(model: keras.Model, batch: Any) -> None:
         ArgumentError: the model cannot be built without being called.
     """
     try:
-        model._symbolic_build(data_batch=batch)
+        keras_private.build(model, batch)
         if model.optimizer is not None and not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
     except Exception as error:
@@ -111,12 +109,12 @@ def _typed(array: npt.NDArray[Any], variable: Any) -> npt.NDArray[Any]:
     return array.view(_array(variable).dtype) if array.dtype.kind == "V" else array
 
 
-def _generators() -> Arrays:
+def _generators() -> NamedArrays:
     """Return the states of random generators that belong to no layer, as far as there are any."""
-    states: Arrays = {}
-    found = get_global_attribute("global_seed_generator")
+    states: NamedArrays = {}
+    found = keras_private.seed_state()
     if found is not None:
-        states["random/keras"] = _array(found.state)
+        states["random/keras"] = _array(found)
     if keras.backend.backend() == "torch":
         import torch
 
@@ -129,9 +127,7 @@ def _generators() -> Arrays:
 
 def _restore_generators(arrays: Mapping[str, npt.NDArray[Any]]) -> None:
     if "random/keras" in arrays:
-        from keras.src.random.seed_generator import global_seed_generator
-
-        global_seed_generator().state.assign(arrays["random/keras"])
+        keras_private.set_seed_state(arrays["random/keras"])
     if keras.backend.backend() == "torch" and "random/torch" in arrays:
         import torch
 

@@ -1,7 +1,6 @@
 """Callbacks for `model.fit`."""
 
 import os
-import sys
 import time
 from typing import Any
 
@@ -9,8 +8,9 @@ import keras
 
 from dfgen.errors import ArgumentError
 from dfgen.loading.metrics import STAGES, Metrics
-from dfgen.training.backends import input_of_fit
 from dfgen.training.callbacks.receipt_file import add_receipts, read_receipts
+from dfgen.training.keras_private import input_of_fit
+from dfgen.training.keras_probe import refuse_if_plain
 from dfgen.training.passes import Passes
 
 _NEGLIGIBLE = 0.02  # of the time of an epoch
@@ -28,7 +28,8 @@ class InputMonitor(keras.callbacks.Callback):
     """Tells how long training waits for its input, and what limits it.
 
     Adds `input_wait` and `images_per_second` to the logs of every epoch; put it before callbacks
-    that write logs, such as CSVLogger. At the end it prints one sentence.
+    that write logs, such as CSVLogger. At the end it prints one sentence, unless `fit` was given
+    `verbose=0`.
 
     `input_wait` is the share of the epoch's steps spent waiting. Step k begins when step k - 1 has
     ended; its wait is the time from there until its batch was handed out, if that came later. So
@@ -59,7 +60,8 @@ class InputMonitor(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Find the Sequence that `fit` was given."""
-        found = input_of_fit(sys._getframe(1))
+        refuse_if_plain("InputMonitor")
+        found = input_of_fit()
         if not isinstance(found, Passes):
             raise ArgumentError(
                 f"InputMonitor watches a dfgen.Sequence, fit was given {type(found).__name__}"
@@ -101,7 +103,8 @@ class InputMonitor(keras.callbacks.Callback):
     def on_train_end(self, logs: Any = None) -> None:
         """Say what limits training."""
         self._write_receipts()
-        print(verdict(self._waited, self._lasted, self._before, self._input.metrics))
+        if self.params.get("verbose") != 0:
+            print(verdict(self._waited, self._lasted, self._before, self._input.metrics))
 
     def _write_receipts(self) -> None:
         receipts = self._input.progress.receipts

@@ -1,0 +1,222 @@
+"""Every reach into Keras's private parts, and the probe that proves them before the first step.
+
+Read from Keras 3.12 and 3.15, `keras/src/trainers/epoch_iterator.py`, `data_adapters/__init__.py`
+and `backend/*/trainer.py`. Keras takes a `DataAdapter` as it is, but tells it neither who asks,
+`fit` or `evaluate`, nor what else they were given: the calling frames do. Where a newer Keras
+differs in any of this, a Sequence falls back: see `PlainPasses`.
+"""
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import keras
+
+try:
+    from keras.src.backend.common.global_state import get_global_attribute, set_global_attribute
+    from keras.src.random.seed_generator import global_seed_generator
+    from keras.src.trainers.data_adapters.data_adapter import DataAdapter as DataAdapter
+    from keras.src.trainers.epoch_iterator import EpochIterator
+except ImportError as error:  # pragma: no cover - no released Keras yet
+    MOVED: str | None = str(error)
+    EpochIterator = None
+
+    class DataAdapter:  # type: ignore[no-redef]
+        """Stands in where Keras has moved its own."""
+
+else:
+    MOVED = None
+
+_DRIVERS = {
+    "fit": "fit",
+    "evaluate": "evaluate",
+    "predict": "predict",
+    "_symbolic_build": "build",
+    "_maybe_symbolic_build": "build",
+}
+_SEED = "global_seed_generator"
+DROPPED = {"y", "sample_weight", "class_weight", "batch_size", "shuffle"}
+"""Arguments of `fit` that reach an EpochIterator, and go no further where data is its adapter."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call by one of Keras's EpochIterators, the loops over the batches of one epoch.
+
+    Args:
+        iterator: the EpochIterator.
+        method: its method that calls.
+        driver: what runs: fit, evaluate or predict, `build` while a model is built, or None.
+        purpose: what the iterator is made for: fit, evaluate or predict; evaluate also for the
+            validation data of fit; None for a loop that is not Keras's own.
+        model: whose method that is.
+        validation: the validation data of fit, which Keras looks at after the first epoch only.
+        arguments: what `EpochIterator.__init__` was given, while that is the method, else empty.
+    """
+
+    iterator: Any
+    method: str
+    driver: str | None
+    purpose: str | None
+    model: Any
+    validation: Any
+    arguments: Mapping[str, Any]
+
+    @property
+    def makes_iterator(self) -> bool:
+        """Whether the iterator is being made, and what it was given is known."""
+        return bool(self.arguments)
+
+    @property
+    def is_reset(self) -> bool:
+        """Whether the iterator only starts anew, which ends no epoch."""
+        return self.method == "reset"
+
+    @property
+    def steps(self) -> int | None:
+        """How many batches were asked for, or None."""
+        steps: int | None = self.iterator.steps_per_epoch
+        return steps
+
+
+def call_by_keras() -> Call | None:
+    """Return the call that the method which asks is answering, None if it is not Keras's."""
+    frame = sys._getframe(2)
+    iterator = frame.f_locals.get("self")
+    if EpochIterator is None or not isinstance(iterator, EpochIterator):
+        return None
+    running = _running(frame, set(_DRIVERS))
+    caller = _running(running, {"fit", "evaluate", "predict"})
+    held = {} if caller is None else caller.f_locals
+    purpose = None if caller is None else caller.f_code.co_name
+    if purpose == "fit" and held.get("epoch_iterator", iterator) is not iterator:
+        purpose = "evaluate"
+    return Call(
+        iterator,
+        frame.f_code.co_name,
+        None if running is None else _DRIVERS[running.f_code.co_name],
+        purpose,
+        held.get("self"),
+        held.get("validation_data") if purpose == "fit" else None,
+        dict(frame.f_locals) if frame.f_code is EpochIterator.__init__.__code__ else {},
+    )
+
+
+def _running(frame: FrameType | None, names: set[str]) -> FrameType | None:
+    """Return the innermost frame, from this one outwards, of a function of Keras so named."""
+    while frame is not None and not (_is_keras(frame) and frame.f_code.co_name in names):
+        frame = frame.f_back
+    return frame
+
+
+def _is_keras(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).startswith("keras.")
+
+
+def is_running() -> bool:
+    """Whether Keras is among those that called."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not _is_keras(frame):
+        frame = frame.f_back
+    return frame is not None
+
+
+def input_of_fit(frame: FrameType | None = None) -> Any:
+    """Return what the `fit` that called the caller, or a frame, trains on, as Keras holds it."""
+    found = _running(frame or sys._getframe(1), {"fit"})
+    return None if found is None else found.f_locals["epoch_iterator"].data_adapter
+
+
+def shorten(iterator: Any, batches: int, done: int) -> Callable[[bool], None]:
+    """Let the EpochIterator of a `fit` that goes on do only what is left of its first epoch.
+
+    Args:
+        iterator: the EpochIterator, before its first step.
+        batches: left of the pass, where it has an end.
+        done: steps of the epoch that were done before, where `steps_per_epoch` tells its length.
+
+    Returns:
+        A function that undoes it when that epoch has ended; is told whether the pass has too.
+    """
+    steps, full = iterator.steps_per_epoch, iterator._num_batches
+    if full is not None:
+        iterator._num_batches = batches
+    if steps is not None:
+        iterator.steps_per_epoch = steps - done
+
+    def undo(pass_has_ended: bool) -> None:
+        iterator.steps_per_epoch = steps
+        if pass_has_ended:
+            iterator._num_batches = full
+
+    return undo
+
+
+def on_interruption(iterator: Any, act: Callable[[], None]) -> None:
+    """Have an EpochIterator that runs out of data do something else than warn."""
+    iterator._interrupted_warning = act
+
+
+def first_epoch(model: keras.Model) -> int | None:
+    """Return the epoch that a callback has had `fit` begin at, or None."""
+    epoch: int | None = model._initial_epoch
+    return epoch
+
+
+def begin_at(model: keras.Model, epoch: int | None) -> None:
+    """Have `fit` begin at an epoch; None: at the one that it was given."""
+    model._initial_epoch = epoch
+
+
+def build(model: keras.Model, batch: Any) -> None:
+    """Make the variables of a model, its loss and its metrics, given the specs of a batch."""
+    model._symbolic_build(data_batch=batch)
+
+
+def always_build(model: keras.Model) -> None:
+    """Have `fit` build a model on TensorFlow too, where it does so only under a strategy."""
+    if keras.backend.backend() == "tensorflow":
+        model._distribute_strategy = model.distribute_strategy
+
+
+def seed_state() -> Any:
+    """Return the variable of Keras's global seed generator; None if there is no generator yet."""
+    generator = get_global_attribute(_SEED)
+    return None if generator is None else generator.state
+
+
+def set_seed_state(state: Any) -> None:
+    """Put Keras's global seed generator into a state."""
+    global_seed_generator().state.assign(state)
+
+
+def seed_is_where_it_was() -> bool:
+    """Whether Keras looks for its global seed generator where `seed_state` does; draws nothing."""
+    before, other = get_global_attribute(_SEED), object()
+    set_global_attribute(_SEED, other)
+    try:
+        return global_seed_generator() is other
+    finally:
+        set_global_attribute(_SEED, before)
+
+
+def mesh_is_as_it_was() -> bool:
+    """Whether `mesh_devices` finds the devices of a mesh."""
+    if keras.backend.backend() != "jax":
+        return True
+    names = keras.distribution.list_devices()[:1]
+    devices = mesh_devices(keras.distribution.DeviceMesh((1,), ["batch"], names))
+    return [type(device.process_index) for device in devices.flat] == [int]
+
+
+def mesh_devices(mesh: Any) -> Any:
+    """Return the devices of a `keras.distribution.DeviceMesh` on JAX, an array of them."""
+    return mesh.backend_mesh.devices
+
+
+def strategy_workers(strategy: Any) -> int:
+    """Return over how many processes a strategy of TensorFlow works."""
+    workers: int = getattr(strategy.extended, "_num_workers", 1)
+    return workers

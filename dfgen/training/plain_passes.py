@@ -1,0 +1,107 @@
+"""The fall-back where Keras is not as dfgen knows it: a Sequence as a plain PyDataset."""
+
+import time
+from collections.abc import Iterable
+from itertools import count
+
+import keras
+
+from dfgen.errors import ArgumentError
+from dfgen.loading.loader import Loader
+from dfgen.loading.pending_batch import Batch
+from dfgen.loading.receipts import Handed, Ledger
+from dfgen.loading.state import Place
+from dfgen.training.progress import Progress
+
+
+class PlainPasses:
+    """Which epoch each batch is of, by no more than what Keras tells every PyDataset.
+
+    It asks for each batch of a pass once, in an order of its own, ahead of time or not, and says
+    when a pass begins and ends. So an epoch has ended when Keras ends a pass and has been given
+    each of its batches; one that was left early is given back. That a pass is `evaluate` and not
+    `fit` cannot be told: it counts too. What comes before Keras has ended any pass builds a model.
+
+    An endless view goes on behind the batches that were asked for when its index begins anew.
+
+    Args:
+        loader: makes the batches.
+        progress: how far training has come.
+        endless: whether it is a view made by `repeat()`.
+    """
+
+    def __init__(self, loader: Loader, progress: Progress, endless: bool) -> None:
+        self._loader = loader
+        self._progress = progress
+        self._endless = endless
+        self._ended = self._within = self._goes_on = False
+        self._place = Place()
+        self._ledger: Ledger | None = None
+        self._handed: set[int] = set()
+
+    def indices(self) -> Iterable[int]:
+        """Return what Keras asks a pass for."""
+        return count() if self._endless else range(len(self._loader))
+
+    def begin(self) -> None:
+        """Keras begins a pass: a new epoch, where all batches of the one before were asked for."""
+        self._within, progress = self._ended, self._progress
+        self._refuse()
+        if not self._within or self._endless:
+            return
+        self._goes_on = bool(self._handed)
+        if self._ledger is not progress.fit or self._place.epoch != progress.place.epoch:
+            self._begin_epoch()
+            self._goes_on = False
+
+    def _begin_epoch(self) -> None:
+        self._ledger = self._progress.begin_plain(self._endless)
+        self._place = self._progress.place
+        self._handed.clear()
+
+    def end(self) -> None:
+        """Keras ends a pass, or is about to begin its first."""
+        whole = len(self._handed) == len(self._loader)
+        if whole and not self._endless and self._ledger is self._progress.fit:
+            self._progress.end_plain(self._place.epoch)
+            if not self._goes_on:
+                self._handed.clear()
+        self._within, self._ended = False, True
+
+    def batch(self, index: int) -> Batch:
+        """Return a batch, of the current epoch or as many epochs later."""
+        if self._endless and self._within and index == 0:
+            self._begin_epoch()
+        # a pass that was left may go on behind one inside of it
+        of_pass = self._within or self._goes_on
+        place = self._place if of_pass else Place(self._progress.place.epoch)
+        epochs, step = divmod(index + place.step, len(self._loader))
+        position = place.epoch + (epochs if self._endless else 0), step
+        batch = self._loader.batch(*position)
+        if self._within and (self._endless or step not in self._handed):
+            self._hand_out(Handed(time.perf_counter(), position, batch.rows, batch.skipped))
+        return batch
+
+    def _hand_out(self, handed: Handed) -> None:
+        if self._ledger is None:
+            return
+        self._progress.hand_out(handed, self._ledger)
+        if self._endless:
+            self._progress.end_loop(self._ledger.place)
+        else:
+            self._handed.add(handed.position[1])
+
+    def _refuse(self) -> None:
+        """Refuse what a plain PyDataset cannot do."""
+        version, place = keras.__version__, self._progress.place
+        if self._loader.plan.shard[1] > 1:
+            raise ArgumentError(
+                f"with Keras {version}, which is not as dfgen knows it, processes cannot share "
+                "batches: train in one process, or in a loop of your own"
+            )
+        if self._progress.resumed and place.step and not self._endless:
+            raise ArgumentError(
+                f"with Keras {version}, which is not as dfgen knows it, training cannot go on "
+                f"after {place.step} batches of an epoch: load a state from between two epochs, or "
+                "go on in a loop of your own"
+            )

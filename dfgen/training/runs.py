@@ -1,0 +1,138 @@
+"""What one loop, of Keras or of the user, does with a Sequence: a run and its passes."""
+
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from dfgen.errors import ArgumentError
+from dfgen.loading.loader import Loader
+from dfgen.loading.lookahead import LookAhead
+from dfgen.loading.order.plan import Plan
+from dfgen.loading.receipts import Handed
+from dfgen.loading.state import Place
+from dfgen.training.keras_private import on_interruption
+from dfgen.training.layout import Layout
+from dfgen.training.progress import Progress
+
+
+class Run:
+    """What one of Keras's EpochIterators does with a Sequence: several may, one inside the other.
+
+    Args:
+        plan: how an epoch is divided into batches.
+        layout: how a batch is nested.
+        keras_iterator: a weak reference to it, or None for a use without one.
+        plain: whether Keras gets single batches, `sequence[i]`, as of a plain PyDataset.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        layout: Layout,
+        keras_iterator: "weakref.ref[Any] | None" = None,
+        *,
+        plain: bool = False,
+    ) -> None:
+        self.plain = plain
+        self.exact = False
+        """Whether a loop of the user's own knows how many batches come, and asks for no more."""
+        self.plan = plan
+        self.layout = layout
+        self.keras_iterator = keras_iterator
+        self.driver: str | None = None
+        """Who asks: fit, evaluate, predict, build, or None for a loop of the user's own."""
+        self.undo: Callable[[bool], None] | None = None
+        """Gives Keras's epochs their full length again."""
+        self.failure: Exception | None = None
+
+    def fail(self, error: Exception) -> None:
+        """Keep an error until Keras's own thread comes by, and spare the user Keras's warning."""
+        self.failure = error
+        found = self.keras_iterator() if self.keras_iterator is not None else None
+        if found is not None:
+            on_interruption(found, lambda: None)
+
+
+class Pass:
+    """One run through the order, bound to its epoch when its first batch is asked for.
+
+    An iterator with a lock and not a generator: TensorFlow drops it from another thread.
+
+    Args:
+        loader: makes the batches.
+        progress: where to begin, and what counts the batches.
+        run: whose pass it is.
+        endless: whether it goes on into the next epoch.
+    """
+
+    def __init__(
+        self,
+        loader: Loader,
+        progress: Progress,
+        run: Run,
+        endless: bool,
+    ) -> None:
+        self._loader = loader
+        self._progress = progress
+        self._layout = run.layout
+        self._plan = run.plan
+        self._driver = run.driver
+        self._exact = run.exact
+        self._endless = endless
+        self._left: int | None = None
+        self._stream: LookAhead | None = None
+        self._lock = threading.Lock()
+
+    def __iter__(self) -> "Pass":
+        return self
+
+    def __next__(self) -> Any:
+        with self._lock:
+            if self._stream is None:
+                self._begin()
+            if self._left == 0:
+                self._exhausted()
+                raise StopIteration
+            position = self._stream.position  # type: ignore[union-attr]
+            batch = next(self._stream)  # type: ignore[arg-type]
+            nested = self._layout.batch(batch)
+            self._handed_out(Handed(time.perf_counter(), position, batch.rows, batch.skipped))
+        return nested
+
+    def _begin(self) -> None:
+        progress, place = self._progress, self._progress.place
+        follows = self._endless or self._driver == "fit" or (progress.resumed and not self._driver)
+        place = place if follows else Place(place.epoch)
+        self._epoch = place.epoch
+        if not self._endless:
+            self._left = len(self._plan) - place.step
+            if self._exact and place.step:
+                raise ArgumentError(
+                    f"this dataset is of whole epochs of {len(self._plan)} batches, and the state "
+                    f"that was loaded since goes on after {place.step} of them: call "
+                    "get_tf_dataset() again"
+                )
+        self._ledger = progress.fit if self._driver else progress.begin_loop(place)
+        self._stream = self._loader.stream(place.epoch, place.step, self._plan)
+        self._stream.repeat_epoch = self._driver in ("evaluate", "predict")
+        self._abandon = weakref.finalize(self, self._stream.close)
+
+    def _handed_out(self, handed: Handed) -> None:
+        if self._driver in ("fit", None):
+            self._progress.hand_out(handed, self._ledger)
+        if self._left is not None:
+            self._left -= 1
+            if not self._left:
+                self._abandon.detach()
+                self._loader.park(self._stream)
+                if self._exact:
+                    self._exhausted()
+        elif self._driver is None:
+            self._progress.end_loop(self._ledger.place)
+
+    def _exhausted(self) -> None:
+        """A loop of the user's own ends an epoch, if it did not begin another one meanwhile."""
+        if self._driver is None and self._progress.place.epoch == self._epoch:
+            self._progress.end_loop(Place(self._epoch + 1))

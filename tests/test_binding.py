@@ -1,0 +1,101 @@
+"""Binding: a frame, x and y to all that a Loader needs, in a process without Keras."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import dfgen
+from dfgen.binding.bind import bind
+from dfgen.binding.default_features import Options
+from dfgen.errors import ArgumentError, ManifestError
+from dfgen.loading.loader import Loader
+
+SCRIPT = """
+import sys
+
+import pandas as pd
+
+from dfgen.binding.bind import bind
+from dfgen.binding.default_features import Options
+from dfgen.loading.loader import Loader
+
+df = pd.read_json(sys.argv[1], orient="records")
+bound = bind(df, y="label", options=Options(image_size=(4, 4)), balance="label", batch_size=4)
+loader = Loader(bound.reader, batch_size=4, balance=bound.balance, workers=2)
+for batch in loader.batches():
+    red, green, _ = batch.arrays["image"][:, 0, 0].astype(int).T
+    assert (red + 256 * green).tolist() == batch.rows.tolist()
+    assert batch.ids == tuple(df.id[batch.rows])
+    assert batch.arrays["label"].tolist() == (batch.rows % 2).tolist()
+loader.close()
+print(bound.class_names, sorted({"keras", "tensorflow", "jax", "torch"} & set(sys.modules)))
+"""
+
+
+def test_a_frame_is_bound_and_its_batches_are_taken_without_keras(frame, tmp_path):
+    path = tmp_path / "frame.json"
+    frame(10).to_json(path, orient="records")
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", SCRIPT, path],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "['even', 'odd'] []\n", "")
+
+
+def test_a_binding_says_all_that_a_loader_and_a_model_are_told(frame):
+    df = frame(8).assign(weight=np.arange(8) / 8)
+    bound = bind(
+        df,
+        x={"image": "path"},
+        options=Options(image_size=None, label_mode="categorical"),
+        sample_weight="weight",
+        class_weight={"odd": 2},
+        balance="label",
+        bucket_by="shape",
+        batch_size=4,
+    )
+    assert (bound.x, bound.y) == ({"image": "image"}, "label")
+    assert bound.arrays(bound.x) == {"image": "image"}
+    assert bound.class_names == ["even", "odd"]
+    np.testing.assert_array_equal(bound.weights, np.float32([0, 2, 2, 6, 4, 10, 6, 14]) / 8)
+    assert bound["image"].sizes.tolist() == [[4, 4]] * 8
+    assert bound.balance is not None
+    assert bound.buckets is not None
+    assert bound.problems == {}
+    loader = Loader(bound.reader, batch_size=4, weights=bound.weights, workers=0)
+    assert [batch.arrays["label"].shape for batch in loader.batches()] == [(4, 2), (4, 2)]
+
+
+def test_a_binding_is_what_a_sequence_makes_of_the_same_arguments(frame):
+    bound = bind(frame(8), options=Options(image_size=(4, 4)))
+    with dfgen.Sequence(frame(8), image_size=(4, 4), workers=0, shuffle=False) as seq:
+        images, labels = seq[0]
+    loader = Loader(bound.reader, batch_size=32, workers=0, shuffle=False)
+    (batch,) = loader.batches()
+    np.testing.assert_array_equal(batch.arrays["image"], images)
+    np.testing.assert_array_equal(batch.arrays["label"], labels)
+
+
+def test_problems_of_the_manifest_are_refused_or_kept(frame):
+    df = frame(3).assign(problem=[None, "broken png file", None])
+    with pytest.raises(ManifestError) as error:
+        bind(df)
+    assert str(error.value) == (
+        "1 of 3 rows have a problem, by the facts of the manifest:\n"
+        f"  row id=1, path={df.path[1]!r}: broken png file\n"
+        'Leave them out, df = df[df["problem"].isna()], or train on the others with '
+        'on_error="skip"'
+    )
+    assert bind(df, on_error="skip").problems == {1: "broken png file"}
+
+
+def test_options_refuse_what_is_none():
+    with pytest.raises(ArgumentError) as error:
+        Options(label_mode="multi")
+    assert str(error.value) == (
+        "label_mode must be one of ('int', 'categorical', 'binary', None), got 'multi'"
+    )

@@ -1,0 +1,340 @@
+"""Where Keras is not as dfgen knows it: each reach into it broken, one at a time."""
+
+import inspect
+import json
+import re
+import textwrap
+from functools import partial
+
+import keras
+import pytest
+from keras.src.trainers.data_adapters import data_adapter
+from watching import order, orders, watcher
+
+import dfgen
+from dfgen.training import keras_private
+from dfgen.training.keras_probe import fault
+
+pytestmark = pytest.mark.backend
+EPOCHS = keras_private.EpochIterator
+TRAINER = next(c for c in keras.Model.__mro__ if re.search(r"backend\.\w+\.trainer", c.__module__))
+BASE = next(c for c in keras.Model.__mro__ if c.__module__ == "keras.src.trainers.trainer")
+
+
+def rename(patch, owner, old, new, functions=None):
+    """Give a name another one in all that a class of Keras does, or in some functions of it."""
+    if old in vars(owner) and functions is None:
+        patch.setattr(owner, new, vars(owner)[old], raising=False)
+    for name, value in list(vars(owner).items()):
+        value = inspect.unwrap(value.fget if isinstance(value, property) else value)
+        if inspect.isfunction(value) and (functions is None or name in functions):
+            code = value.__code__
+            names, variables = (
+                tuple(new if name == old else name for name in known)
+                for known in (code.co_names, code.co_varnames)
+            )
+            if functions is None:
+                changed = code.replace(co_names=names)
+            else:
+                own = new if code.co_name == old else code.co_name
+                changed = code.replace(co_varnames=variables, co_name=own)
+            patch.setattr(value, "__code__", changed)
+
+
+def frame_between(patch, name, hook):
+    """Have a method of EpochIterator call the data from one function further in."""
+    method = getattr(EPOCHS, name)
+    source = textwrap.dedent(inspect.getsource(method))
+    assert f"self.data_adapter.{hook}" in source
+    source = source.replace(
+        f"self.data_adapter.{hook}", f"(lambda data: data.{hook})(self.data_adapter)"
+    )
+    known = {**method.__globals__}
+    exec(source, known)
+    patch.setattr(EPOCHS, name, known[name])
+
+
+def wrap_init(patch):
+    init = EPOCHS.__init__
+    patch.setattr(EPOCHS, "__init__", lambda self, *args, **kwargs: init(self, *args, **kwargs))
+
+
+def take_no_adapter(patch):
+    """Keras takes a Sequence for the PyDataset that it is."""
+    patch.setattr(data_adapter, "DataAdapter", type("DataAdapter", (), {}))
+
+
+def move_imports(patch):
+    take_no_adapter(patch)
+    patch.setattr(keras_private, "MOVED", "No module named 'keras.src.trainers'")
+    patch.setattr(keras_private, "EpochIterator", None)
+
+
+BREAKS = {
+    "imports moved": move_imports,
+    "no adapter taken": take_no_adapter,
+    "_num_batches renamed": lambda p: rename(p, EPOCHS, "_num_batches", "_count"),
+    "steps_per_epoch renamed": lambda p: rename(p, EPOCHS, "steps_per_epoch", "steps"),
+    "_interrupted_warning renamed": lambda p: rename(p, EPOCHS, "_interrupted_warning", "_warn"),
+    "_initial_epoch renamed": lambda p: (
+        rename(p, TRAINER, "_initial_epoch", "_first"),
+        rename(p, BASE, "_initial_epoch", "_first"),
+    ),
+    "reset renamed": lambda p: rename(p, EPOCHS, "reset", "_go_back", ["reset"]),
+    "fit renamed": lambda p: rename(p, TRAINER, "fit", "_fit", ["fit"]),
+    "evaluate renamed": lambda p: rename(p, TRAINER, "evaluate", "_test", ["evaluate"]),
+    "predict renamed": lambda p: rename(p, TRAINER, "predict", "_predict", ["predict"]),
+    "epoch_iterator renamed": lambda p: rename(p, TRAINER, "epoch_iterator", "batches", ["fit"]),
+    "__init__ wrapped": wrap_init,
+    "a frame before num_batches": lambda p: frame_between(p, "__init__", "num_batches"),
+    "a frame before on_epoch_begin": lambda p: frame_between(
+        p, "_enumerate_iterator", "on_epoch_begin()"
+    ),
+    "a frame before on_epoch_end": lambda p: frame_between(p, "reset", "on_epoch_end()"),
+    "the global seed moved": lambda p: p.setattr(keras_private, "global_seed_generator", object),
+}
+if keras.backend.backend() != "tensorflow":
+    BREAKS["_symbolic_build renamed"] = lambda p: rename(
+        p, BASE, "_symbolic_build", "_build", ["_symbolic_build"]
+    )
+
+
+@pytest.fixture(params=BREAKS)
+def broken(request, monkeypatch):
+    yield from breaking(BREAKS[request.param], monkeypatch)
+
+
+@pytest.fixture(params=["imports moved", "_num_batches renamed"])
+def plain(request, monkeypatch):
+    """One break where Keras asks for single batches, and one where a Sequence is its adapter."""
+    yield from breaking(BREAKS[request.param], monkeypatch)
+
+
+def breaking(do, monkeypatch):
+    fault.cache_clear()
+    with monkeypatch.context() as patch:
+        do(patch)
+        with pytest.warns(UserWarning) as warned:
+            yield
+    fault.cache_clear()
+    others = ("infinite PyDataset", "__array__ implementation")  # Keras's own
+    told = [str(each.message) for each in warned]
+    (told,) = [each for each in told if not any(other in each for other in others)]
+    begin, found, end = re.split(r"\((.*)\): ", told, maxsplit=1, flags=re.DOTALL)
+    assert begin == f"Keras {keras.__version__} is not as dfgen knows it "
+    assert found
+    assert end == (
+        "a Sequence runs as a plain PyDataset. Every row still comes once an epoch, in another "
+        "order each epoch, but slower, and lost are: going on in the middle of an epoch, "
+        "InputMonitor, BackupAndRestore, several processes or devices, and the refusal of "
+        "arguments and models that do not fit; evaluate and predict on a Sequence count as epochs "
+        "of it, and disturb one that is under way. Is there a newer dfgen?"
+    )
+
+
+def sequence(frame, rows, **options):
+    options = {"batch_size": 4, "image_size": (4, 4), "workers": 2, **options}
+    return dfgen.Sequence(frame(rows), y="label", **options)
+
+
+def batches(rows):
+    """Batches of four rows, in an order of their own: Keras shuffles them too."""
+    return sorted(rows[i : i + 4] for i in range(0, len(rows), 4))
+
+
+def assert_epochs(seen, rows, epochs):
+    """Each epoch has the batches that it should, so each row once."""
+    assert len(seen) == rows * len(epochs)
+    for place, epoch in enumerate(epochs):
+        assert batches(seen[rows * place : rows * (place + 1)]) == batches(order(rows, epoch))
+
+
+def test_this_keras_is_as_dfgen_knows_it(frame):
+    fault.cache_clear()
+    watcher().fit(sequence(frame, 8), verbose=0)
+    assert fault.cache_info().currsize == 1
+    assert fault() is None
+
+
+def test_the_probe_leaves_no_trace(frame):
+    import random
+
+    import numpy as np
+
+    before = random.getstate(), np.random.get_state()[1].tolist()
+    fault.cache_clear()
+    assert fault() is None
+    assert (random.getstate(), np.random.get_state()[1].tolist()) == before
+    assert keras.optimizers.SGD().name.lower().startswith("sgd")
+
+
+@pytest.mark.parametrize("built", [True, False], ids=["built", "unbuilt"])
+def test_each_row_once_an_epoch_whatever_has_changed(frame, broken, built):
+    model, seq, val = watcher(built=built), sequence(frame, 48), sequence(frame, 12, shuffle=False)
+    model.fit(seq, validation_data=val, epochs=2, verbose=0)
+    assert_epochs(model.seen(), 48, range(2))
+    assert model.seen("tested") == [*range(12)] * 2
+    assert seq.epoch == 2
+    model.fit(seq, epochs=1, verbose=0)
+    assert_epochs(model.seen(), 48, range(3))
+
+
+@pytest.mark.parametrize("built", [True, False], ids=["built", "unbuilt"])
+@pytest.mark.parametrize("rows", [3, 4, 8, 11, 45])
+def test_sets_of_one_two_three_and_twelve_batches(frame, plain, rows, built):
+    model, seq = watcher(built=built), sequence(frame, rows)
+    model.fit(seq, epochs=3, shuffle=False, verbose=0)
+    assert model.seen() == orders(rows, range(3))
+    assert seq.epoch == 3
+    model.fit(seq, epochs=1, shuffle=False, verbose=0)
+    assert model.seen() == orders(rows, range(4))
+
+
+def test_keras_runs_no_pool_of_its_own(frame, plain):
+    model, seq = watcher(), sequence(frame, 48, workers=3, max_queue_size=4)
+    read = []
+    look = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: read.append((seq.workers, seq.use_multiprocessing))
+    )
+    model.fit(seq, shuffle=False, verbose=0, callbacks=[look])
+    assert model.seen() == order(48, 0)
+    assert set(read) == {(1, False)}
+    assert (seq.workers, seq.max_queue_size) == (3, 4)
+
+
+def test_evaluate_and_predict_in_between_never_bring_the_same_batches_again(frame, plain):
+    model, seq = watcher(), sequence(frame, 12)
+    model.fit(seq, epochs=1, verbose=0)
+    model.evaluate(seq, verbose=0)
+    model.predict(seq, verbose=0)
+    model.fit(seq, epochs=2, verbose=0)
+    assert_epochs(model.seen("tested"), 12, [1, 2])
+    assert_epochs(model.seen(), 12, [0, 3, 4])
+    assert seq.epoch == 5
+
+
+def test_validation_on_the_training_sequence_itself(frame, plain):
+    model, seq = watcher(), sequence(frame, 12)
+    model.fit(seq, validation_data=seq, epochs=2, verbose=0)
+    assert_epochs(model.seen(), 12, [0, 2])
+    assert_epochs(model.seen("tested"), 12, [1, 3])
+
+
+def test_evaluate_within_a_batch_of_fit(frame, plain, request):
+    if keras.backend.backend() == "tensorflow" and "imports" in request.node.name:
+        request.applymarker(pytest.mark.xfail(reason="its fetching ahead cannot be told apart"))
+    model, seq = watcher(), sequence(frame, 24)
+    nested = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: batch == 2 and nested.model.evaluate(seq, verbose=0)
+    )
+    model.fit(seq, epochs=3, callbacks=[nested], verbose=0)
+    assert_epochs(model.seen(), 24, range(3))
+    assert seq.epoch == 3
+
+
+def test_a_batch_asked_for_from_outside_does_not_disturb_fit(frame, plain):
+    model, seq = watcher(), sequence(frame, 40)
+    look = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: seq[1])
+    model.fit(seq, epochs=2, callbacks=[look], verbose=0)
+    assert_epochs(model.seen(), 40, range(2))
+
+
+def test_an_epoch_that_was_left_is_given_back_or_was_handed_out(frame, plain):
+    def stop(batch, logs):
+        if batch == 3:
+            raise KeyboardInterrupt
+
+    model, seq = watcher(), sequence(frame, 48)
+    callback = keras.callbacks.LambdaCallback(on_train_batch_end=stop)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(seq, callbacks=[callback], verbose=0)
+    before = len(model.seen())
+    model.fit(seq, epochs=2, verbose=0)
+    first = seq.epoch - 2
+    assert first in (0, 1)  # TensorFlow may have fetched all of it
+    assert_epochs(model.seen()[before:], 48, [first, first + 1])
+
+
+def test_steps_per_epoch_short_of_the_length_goes_on_within_one_fit(frame, plain):
+    model, seq = watcher(), sequence(frame, 48)
+    model.fit(seq, steps_per_epoch=6, epochs=4, verbose=0)
+    assert_epochs(model.seen(), 48, range(2))
+
+
+def test_repeat_goes_on_over_epochs(frame, plain):
+    model, seq = watcher(), sequence(frame, 46)
+    model.fit(seq.repeat(), steps_per_epoch=8, epochs=3, shuffle=False, verbose=0)
+    assert model.seen() == orders(46, range(2))
+    model.fit(seq.repeat(), steps_per_epoch=4, epochs=3, shuffle=False, verbose=0)
+    again = model.seen()[92:]
+    if keras.backend.backend() != "tensorflow":  # which fetches ahead of what is trained on
+        assert again == order(46, 2)
+
+
+def test_receipts_count_what_was_handed_out(frame, plain):
+    model, seq = watcher(), sequence(frame, 46)
+    exact = sequence(frame, 46)
+    model.fit(seq, epochs=2, verbose=0)
+    for _ in range(2):
+        assert len(list(exact)) == 12
+    assert seq.receipt == exact.receipt
+    assert (seq.receipt.rows, seq.receipt.missing, seq.receipt.counted) == (46, 0, "handed out")
+
+
+def test_a_state_is_of_whole_epochs(frame, plain):
+    model, seq = watcher(), sequence(frame, 46)
+    states = []
+    note = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: states.append(seq.state_dict())
+    )
+    model.fit(seq, epochs=2, verbose=0, callbacks=[note])
+    assert {state["step"] for state in states} == {0}
+    state = json.loads(json.dumps(seq.state_dict()))
+    again, other = sequence(frame, 46), watcher()
+    again.load_state_dict(state)
+    other.fit(again, epochs=1, shuffle=False, verbose=0)
+    assert other.seen() == order(46, 2)
+
+
+def test_a_state_within_an_epoch_is_refused_by_fit(frame, plain):
+    first, seq = sequence(frame, 46), sequence(frame, 46)
+    next(iter(first))
+    seq.load_state_dict(first.state_dict())
+    with pytest.raises(dfgen.DfgenError) as refused:
+        watcher().fit(seq, verbose=0)
+    assert str(refused.value) == (
+        f"with Keras {keras.__version__}, which is not as dfgen knows it, training cannot go on "
+        "after 1 batches of an epoch: load a state from between two epochs, or go on in a loop of "
+        "your own"
+    )
+
+
+def test_processes_cannot_share_batches(frame, plain):
+    with pytest.raises(dfgen.DfgenError) as refused:
+        watcher(built=True).fit(sequence(frame, 16, shard=(0, 2)), verbose=0)
+    assert str(refused.value) == (
+        f"with Keras {keras.__version__}, which is not as dfgen knows it, processes cannot share "
+        "batches: train in one process, or in a loop of your own"
+    )
+
+
+def test_callbacks_that_cannot_count_say_so(frame, plain, tmp_path):
+    seq = sequence(frame, 8)
+    callbacks = {
+        "InputMonitor": dfgen.InputMonitor,
+        "BackupAndRestore": partial(dfgen.BackupAndRestore, tmp_path / "backup", seq),
+    }
+    for name, make in callbacks.items():
+        with pytest.raises(dfgen.DfgenError) as refused:
+            watcher().fit(seq, verbose=0, callbacks=[make()])
+        assert str(refused.value) == (
+            f"{name} cannot tell what fit takes, for Keras {keras.__version__} is not as dfgen "
+            f"knows it ({fault()}): train without it, or with a newer dfgen"
+        )
+
+
+def test_a_loop_of_ones_own_is_as_ever(frame, plain):
+    seq = sequence(frame, 46)
+    watcher().fit(sequence(frame, 4), verbose=0)
+    rows = [row for _ in range(2) for x, _ in seq for row in x[:, 0, 0, 0].tolist()]
+    assert rows == orders(46, range(2))

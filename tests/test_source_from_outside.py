@@ -1,0 +1,182 @@
+"""A source is one file and one line: this one is CVAT's XML, and nothing of dfgen knows of it."""
+
+import inspect
+import os
+import re
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from contracts import SourceContract
+from defusedxml.ElementTree import parse
+from PIL import Image
+from typer.testing import CliRunner
+
+import dfgen
+from dfgen.cli import app
+from dfgen.errors import ArgumentError, MissingFileError
+from dfgen.manifest.building.recipe import all_arguments
+from dfgen.manifest.sources import SOURCES
+from dfgen.manifest.sources.list_columns import BOXES, LABELS
+from dfgen.manifest.sources.source import IMAGES, NAMES, TEXT, Argument, RowGroup, Source
+
+CORNERS = ("xtl", "ytl", "xbr", "ybr")
+
+
+def read_cvat(file, images=None, subset="all", tags=()):
+    if not os.path.exists(file):
+        raise MissingFileError(f"there is no file {file}")
+    rows = []
+    for image in parse(file).getroot().iter("image"):
+        boxes = [box for box in image.iter("box") if not tags or box.get("label") in tags]
+        if subset in ("all", image.get("subset")):
+            row = {"path": image.get("name"), "labels": [box.get("label") for box in boxes]}
+            row["boxes"] = [[float(box.get(corner)) for corner in CORNERS] for box in boxes]
+            rows.append(row)
+    schema = pa.schema({"path": pa.string(), "labels": LABELS, "boxes": BOXES})
+    folder = os.path.abspath(images or os.path.dirname(file))
+    labels = {"boxes": {"box_format": "xyxy"}}
+    yield RowGroup(pa.Table.from_pylist(rows, schema), labels=labels, folder=folder)
+
+
+def check(arguments):
+    if arguments["tags"] and arguments["subset"] != "all":
+        raise ArgumentError("tags= or subset=: give one of them")
+
+
+CVAT = Source(
+    read_cvat,
+    Argument(TEXT, "XML file of CVAT.", "FILE.xml", is_path=True),
+    {
+        "images": IMAGES,
+        "subset": Argument(
+            TEXT, "Images to take.", default="all", choices=("all", "train", "test")
+        ),
+        "tags": Argument(NAMES, "Label to keep. Repeatable.", default=()),
+    },
+    check=check,
+)
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    """Two images, what CVAT says of them, and a source that reads it."""
+    monkeypatch.setitem(SOURCES, "cvat", CVAT)
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path)
+    for name in "ab":
+        Image.new("L", (8, 6)).save(tmp_path / f"{name}.png")
+    return tmp_path
+
+
+def write(folder):
+    box = '<box label="{}" xtl="1" ytl="2" xbr="3" ybr="4"/>'
+    (folder / "cvat.xml").write_text(
+        f'<annotations><image name="a.png" subset="train">{box.format("cat")}{box.format("dog")}'
+        '</image><image name="b.png" subset="test"/></annotations>'
+    )
+
+
+ROWS = [
+    {"path": "a.png", "labels": ["cat", "dog"], "boxes": [[1, 2, 3, 4]] * 2},
+    {"path": "b.png", "labels": [], "boxes": []},
+]
+
+
+class TestCvat(SourceContract):
+    expected = ROWS
+
+    def source(self, *arguments):
+        return CVAT.read(*arguments)
+
+    def make(self, folder):
+        write(folder)
+        return (str(folder / "cvat.xml"),)
+
+    def missing(self, folder):
+        return (str(folder / "nothing.xml"),)
+
+
+def test_a_recipe_file_builds_with_it_and_the_manifest_keeps_its_arguments(data):
+    (data / "recipes").mkdir()
+    (data / "recipes/r.toml").write_text('cvat = "../cvat.xml"\nimages = ".."\ntags = ["cat"]\n')
+    frame = dfgen.build_manifest("recipes/r.toml", out="m.parquet")
+    assert frame["path"].tolist() == [f"{data}/a.png", f"{data}/b.png"]
+    assert frame["labels"].map(list).tolist() == [["cat"], []]
+    assert frame["width"].tolist() == [8, 8]
+    again = dfgen.build_manifest(update="m.parquet")
+    pd.testing.assert_frame_equal(again, frame)
+    assert again.attrs["dfgen"]["recipe"] == {
+        "cvat": f"{data}/cvat.xml",
+        "images": str(data),
+        "subset": "all",
+        "tags": ["cat"],
+        "unmatched": "error",
+        "facts": "header",
+        "seed": 0,
+    }
+
+
+def command(*arguments):
+    result = CliRunner().invoke(app, ["build-manifest", *arguments])
+    return result.exit_code, result.output
+
+
+def test_the_command_has_its_options(data):
+    assert command("--cvat", "cvat.xml", "--subset", "train", "--out", "m.parquet") == (
+        0,
+        "1 row\nlabels: 2 in 1 row\nboxes: 2 in 1 row\nWrote m.parquet\n",
+    )
+    assert dfgen.read_manifest("m.parquet")["path"].tolist() == [f"{data}/a.png"]
+    code, text = command("--help")
+    assert code == 0
+    plain = re.sub(r"[│\s]+", " ", text)
+    for part in ("--cvat FILE.xml", "XML file of CVAT.", "--voc, --coco or --cvat", "--tags"):
+        assert part in plain
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--cvat", "x.xml", "--subset", "tset"],
+            'subset="tset" is unknown. Did you mean "test"? Expected: "all", "train", "test"',
+        ),
+        (
+            ["--cvat", "x.xml", "--yolo", "y.yaml"],
+            "yolo= and cvat= both say where the rows come from: give one of them. Build the others "
+            "on their own, and pandas.concat the frames",
+        ),
+        (
+            ["--cvat", "x.xml", "--pattern", "{id}.png"],
+            "pattern= (--pattern) goes with source= or listing=: give that, or leave pattern= out",
+        ),
+        (
+            ["imgs", "--tags", "cat"],
+            "tags= (--tags) goes with cvat=: give that, or leave tags= out",
+        ),
+        (
+            ["--cvat", "x.xml", "--subset", "test", "--tags", "cat"],
+            "tags= or subset=: give one of them",
+        ),
+        (["--cvat", "x.xml"], "there is no file x.xml"),
+    ],
+)
+def test_what_clashes_with_it_is_refused(data, arguments, message):
+    assert command(*arguments, "--out", "m.parquet") == (1, f"dfgen: {message}\n")
+
+
+def test_the_function_names_every_argument_once_and_in_order():
+    """Its typed signature and its docstring are for people; the sources and recipes decide."""
+    parameters = inspect.signature(dfgen.build_manifest).parameters
+    assert list(parameters) == [*all_arguments(), "update", "out", "workers"]
+    for name, argument in all_arguments().items():
+        assert parameters[name].default == (() if argument.accepts == NAMES else None)
+    text = inspect.getdoc(dfgen.build_manifest).partition("Args:\n")[2].partition("\n\n")[0]
+    assert re.findall(r"^    (\w+):", text, re.MULTILINE) == list(parameters)
+
+
+def test_arguments_of_one_name_are_one_argument():
+    known = all_arguments()
+    for source in SOURCES.values():
+        assert all(known[name] == argument for name, argument in source.arguments.items())
