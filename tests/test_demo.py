@@ -15,7 +15,6 @@ from dfgen import demo
 from dfgen.cli import app
 from dfgen.errors import WriteError
 
-pytestmark = pytest.mark.xdist_group("demo")  # one demo for all
 EXAMPLE = Path(__file__).parents[1] / "manifests" / "digits.parquet"
 
 

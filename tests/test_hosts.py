@@ -28,7 +28,6 @@ from dfgen.samples.features import Number
 from dfgen.samples.reader import SampleReader
 from dfgen.training import division
 
-pytestmark = pytest.mark.xdist_group("hosts")  # each kind of processes runs once
 FULL = ROWS // BATCH_SIZE
 SCRIPT = Path(__file__).with_name("distributed.py")
 SECONDS = 150  # that a process may take; they take about ten
