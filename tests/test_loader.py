@@ -331,6 +331,7 @@ def test_bad_rows_in_any_chunk_are_known_by_their_place_in_the_batch(tmp_path, w
     with contextlib.closing(image_loader(paths, **options)) as found:
         first, last = found.batches()
         assert sorted(found.problems) == [0, 5, 6, 10]
+    assert found.metrics.samples == 7
     assert (sorted(first.skipped), last.skipped) == ([0, 5, 6], (2,))
     share = np.float32(8 / 5)
     assert first.weights.tolist() == [0, *[share] * 4, 0, 0, share]
@@ -357,3 +358,12 @@ def test_hosts_draw_apart_for_their_parts_of_a_batch():
     assert [drawn(host) for host in (0, 1)] == [
         [batch_rng(0, 3, 1, host).integers(10**6, dtype=np.int32)] * 2 for host in (0, 1)
     ]
+
+
+def test_memory_that_is_used_again_has_room_for_a_batch_that_is_a_little_larger():
+    size = 1 << 20
+    specs = [{"a": Spec((size + more,), np.dtype(np.uint8))} for more in (0, 8, 24, 40, 63)]
+    for larger in specs:
+        buffers = Buffers(specs[0])
+        buffers.batch(1)
+        assert buffers.batch(1, larger)["a"].shape == (1, *larger["a"].shape)
