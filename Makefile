@@ -14,7 +14,9 @@ python = $(or $(shell for python in $(PYTHON); do \
 	2> /dev/null && echo "$$python" && break; done),$(error dfgen needs Python 3.11, 3.12 or \
 	3.13, with venv. Found none as: $(PYTHON). Install one, or say make PYTHON=/path/to/python3))
 INSTALL := -m pip install --quiet --disable-pip-version-check
-PYTEST := .venv/bin/python -m pytest
+# Each process takes 2 GB. The tests of a file share what is costly to make: they stay together.
+export PARALLEL := -n auto --maxprocesses 4 --dist loadfile
+PYTEST := .venv/bin/python -m pytest $(PARALLEL)
 
 demo: .venv/with-core               ## trains models on scanned digits
 	.venv/bin/dfgen demo
@@ -30,7 +32,7 @@ test-backends: .venv/with-test .venv/with-jax .venv/with-torch
 	.ci/backends
 
 test-lowest: .venv-lowest/with-test  # with the lowest versions that pyproject.toml allows
-	.venv-lowest/bin/python -m pytest
+	.venv-lowest/bin/python -m pytest $(PARALLEL)
 
 lint: .venv/with-test               ## style, format, types
 	.venv/bin/ruff check

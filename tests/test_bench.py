@@ -68,7 +68,7 @@ def test_table_json_and_picture_of_a_run(photos, tmp_path):
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
-    number = r"[\d,]+"
+    number = r"[\d,]+(?:\.\d)?"
     assert re.fullmatch(
         rf"{photos}: 20 rows\. Measured on 17 files chosen at random, [\d.]+ kB on average, "
         rf"{number} images a pass",
@@ -161,7 +161,7 @@ def test_replayed_batches_are_the_first_ones_of_the_sequence(frame):
 
 def test_what_cannot_be_measured_is_refused_before_it_is(photos, tmp_path):
     assert refusal(tmp_path / "none.parquet") == (
-        f"dfgen: There is no manifest {tmp_path}/none.parquet.\n"
+        f"dfgen: there is no manifest {tmp_path}/none.parquet\n"
     )
     assert refusal(photos, "--image-size", "224") == (
         "dfgen: --image-size 224: expected H,W, as in 224,224\n"

@@ -12,6 +12,7 @@ from PIL import Image as Pillow
 import dfgen
 from dfgen.errors import DecodeError
 from dfgen.samples.features import Boxes, Feature, Image, Mask, Spec
+from dfgen.samples.features.load_and_crop import crop_and_flip, load
 from dfgen.samples.pixels.geometry import STILL, Draw
 from dfgen.samples.pixels.resizing import resize
 from dfgen.samples.storage.files import Files
@@ -259,11 +260,11 @@ DRAWS = [STILL, Draw(0.0, 0.0), Draw(0.999, 0.4, True), Draw(0.3, 0.8)]
 
 def both(image, path, draw):
     """Return arrays and geometries of one pass, and of two steps."""
-    pixels, size = image.load(path, Files())
+    pixels, size = load(image, path, Files())
     shape = (*(image.size or size), image.spec.shape[-1])
     once, twice = np.empty(shape, np.uint8), np.empty(shape, np.uint8)
     geometries = [image.read(path, once, Files(), given=draw)]
-    geometries.append(image.crop_and_flip(pixels, size, twice, draw))
+    geometries.append(crop_and_flip(image, pixels, size, twice, draw))
     return once, twice, geometries
 
 

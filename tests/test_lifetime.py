@@ -4,6 +4,7 @@ import gc
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import weakref
 
@@ -49,6 +50,12 @@ def validate(seq):
     model.evaluate(seq.repeat(), steps=2, verbose=0)
 
 
+def back_up(seq):
+    with tempfile.TemporaryDirectory() as folder:
+        callbacks = [dfgen.BackupAndRestore(folder, seq), dfgen.InputMonitor()]
+        watcher().fit(seq, verbose=0, callbacks=callbacks)
+
+
 WAYS = {
     "one batch": lambda seq: seq[1],
     "two epochs": lambda seq: [list(seq), list(seq)],
@@ -87,7 +94,7 @@ def test_own_sizes_in_buckets_keep_nothing_alive(frame, no_garbage):
 
 
 @pytest.mark.backend
-@pytest.mark.parametrize("use", [fit, validate])
+@pytest.mark.parametrize("use", [fit, validate, back_up])
 def test_nothing_is_left_after_keras_has_used_it(frame, no_garbage, use):
     """The model may live on: here in a circle of Keras's own."""
     for _ in range(2):

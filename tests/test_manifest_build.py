@@ -238,9 +238,9 @@ def test_label_columns_that_no_manifest_holds_are_refused_before_files_are_opene
     labels = pd.DataFrame({"id": [f"{n:03d}" for n in range(12)]})
     bands = labels.assign(band=pd.cut(range(12), 3))
     assert refused(ManifestError, data / "imgs", **JOINED | {"on": "id"}, labels=bands) == (
-        'Column "band" has categories of type '
+        'column "band" has categories of type '
         "extension<pandas.interval<ArrowIntervalType>>. Class names are text or whole numbers: "
-        'convert them with df["band"].astype(str).astype("category").'
+        'convert them with df["band"].astype(str).astype("category")'
     )
     waves = labels.assign(wave=1j)
     assert refused(ManifestError, data / "imgs", **JOINED | {"on": "id"}, labels=waves) == (
@@ -263,7 +263,7 @@ def test_files_that_do_not_fit_the_pattern_are_warned_of(data):
         dfgen.build_manifest(data / "imgs", pattern="{kind}/img_00{id}.png", facts="none")
     assert [str(warning.message) for warning in caught] == [
         "Left out: 2 paths, not of the pattern: cat/img_010.png, dog/img_011.png\n"
-        'Widen the pattern "{kind}/img_00{id}.png", or move elsewhere what is no sample.'
+        'Widen the pattern "{kind}/img_00{id}.png", or move elsewhere what is not a sample.'
     ]
 
 
@@ -274,7 +274,7 @@ def test_files_of_other_kinds_and_hidden_ones_are_warned_of_once(data):
         dfgen.build_manifest(data / "imgs", facts="none")
     assert [str(warning.message) for warning in caught] == [
         "Left out: 1 path, .heic: c.heic\nLeft out: 2 paths, .txt: a.txt, b.txt\n"
-        "Left out: 1 path, hidden: .hidden.png\nMove elsewhere what is no sample."
+        "Left out: 1 path, hidden: .hidden.png\nMove elsewhere what is not a sample."
     ]
     assert caught[0].filename == __file__
 
@@ -312,7 +312,7 @@ def test_the_summary_tells_all(data):
             "2 problems:",
             "  1  not an image or array that dfgen opens: " + f"{imgs}/dog/img_101.png",
             f"  1  the file is empty (0 bytes): {imgs}/cat/img_100.png",
-            "1 file of another format than the extension says, which is no fault: "
+            "1 file of another format than the extension says, which is not a fault: "
             f"{imgs}/dog/img_102.png is jpeg",
             "Left out: 1 path, .txt: notes.txt",
             "Left out: 1 path, hidden: .hidden.png",
@@ -334,7 +334,7 @@ def test_duplicate_ids_are_refused_before_any_file_is_opened(data):
     assert refused(ManifestError, data / "imgs", pattern="{id}/{name}.png") == (
         'the manifest has ids that stand on several rows (2): "cat" (rows 0, 1, 2, 3, 4, 5); "dog" '
         "(rows 6, 7, 8, 9, 10, 11). An id is the name of one row. Find them with "
-        'df[df["id"].duplicated(keep=False)].'
+        'df[df["id"].duplicated(keep=False)]'
     )
 
 
@@ -421,7 +421,7 @@ def test_a_table_without_a_path_is_refused_by_row():
     labels = pd.DataFrame({"file": ["a.png", None], "kind": ["x", "y"]})
     assert refused(ManifestError, labels=labels, path_column="file") == (
         "1 of 2 rows of the manifest have no path: row 1 (id None). Fill them, or drop them: "
-        'df = df[df["path"].notna()].'
+        'df = df[df["path"].notna()]'
     )
 
 

@@ -278,7 +278,7 @@ def test_what_is_no_manifest_is_refused(data):
             use(data / "cut.parquet")
         with pytest.raises(ManifestError, match=r"foreign\.parquet is a Parquet file but not a"):
             use(data / "foreign.parquet")
-        with pytest.raises(MissingFileError, match="There is no manifest"):
+        with pytest.raises(MissingFileError, match="there is no manifest"):
             use(data / "none.parquet")
 
 
@@ -350,7 +350,7 @@ def test_diff_exits_as_diff_does(data):
     assert done.stdout.endswith(f"{len(moved)} moved\n")
     done = run("diff", m, data / "none.parquet")
     assert done.returncode == 2
-    assert done.stderr.startswith(f"dfgen: There is no manifest {data}/none.parquet.")
+    assert done.stderr.startswith(f"dfgen: there is no manifest {data}/none.parquet.")
 
 
 def test_a_recipe_comes_out_of_a_manifest_and_builds_it_again(data):

@@ -242,7 +242,7 @@ def test_an_unknown_version_is_refused(tmp_path):
     rewrite(path, lambda key: json.dumps({**json.loads(key), "format": 2}).encode())
     assert refuses(path) == (
         f"{path} has manifest format 2; this dfgen reads format 1. Upgrade dfgen, or build the "
-        "manifest again with this version."
+        "manifest again with this version"
     )
 
 
@@ -252,12 +252,12 @@ def test_damaged_metadata_is_refused(tmp_path):
     rewrite(path, lambda key: b'{"format": 1, "root": null, "labels": {}}')
     assert refuses(path) == (
         f'{path}: the "dfgen" key of the schema metadata lacks recipe, created_by, fingerprint. '
-        "manifests/README.md lists what it holds."
+        "manifests/README.md lists what it holds"
     )
     rewrite(path, lambda key: b"not JSON")
     assert refuses(path) == (
         f'{path}: the "dfgen" key of the schema metadata is not a JSON object with a "format". '
-        "The file was changed by another program, or is damaged: build it again."
+        "The file was changed by another program, or is damaged: build it again"
     )
 
 
@@ -267,7 +267,7 @@ def test_a_plain_parquet_file_is_no_manifest(tmp_path):
     assert refuses(path) == (
         f'{path} is a Parquet file but not a manifest: its schema metadata has no "dfgen" key. '
         "Read it with pandas.read_parquet and save it with dfgen.write_manifest, or build a "
-        "manifest from it: dfgen build-manifest --labels TABLE --path-column COLUMN --out M."
+        "manifest from it: dfgen build-manifest --labels TABLE --path-column COLUMN --out M"
     )
 
 
@@ -281,10 +281,10 @@ def test_what_is_no_parquet_file_is_refused(tmp_path):
 def test_a_missing_manifest_is_named_with_the_nearest(tmp_path):
     dfgen.write_manifest(plain(), tmp_path / "pets.parquet")
     assert refuses(tmp_path / "pet.parquet", MissingFileError) == (
-        f'There is no manifest {tmp_path}/pet.parquet. Did you mean "pets.parquet"?'
+        f'there is no manifest {tmp_path}/pet.parquet. Did you mean "pets.parquet"?'
     )
     assert refuses(tmp_path / "no" / "pet.parquet", FileNotFoundError) == (
-        f"There is no manifest {tmp_path}/no/pet.parquet: the folder {tmp_path}/no does not exist."
+        f"there is no manifest {tmp_path}/no/pet.parquet: the folder {tmp_path}/no does not exist"
     )
 
 
@@ -295,7 +295,7 @@ def test_a_value_outside_the_class_names_is_refused(tmp_path):
     pq.write_table(table.set_column(2, "kind", [["a", "x"]]), path)
     assert refuses(path) == (
         f"{path}: row 1 (id 1) has kind='x', which is not among its class names ['a', 'b']. "
-        "Build the manifest again."
+        "Build the manifest again"
     )
 
 

@@ -196,8 +196,8 @@ def test_an_unknown_field_is_refused():
     pattern = parse_pattern("{id}.jpg")
     files, labels = files_of("1.jpg", pattern=pattern), pa.table({"key": ["1"]})
     assert refused(ArgumentError, files, labels, "idd=key", pattern=pattern) == (
-        'on="idd" is no key of a file. Keys: id, name, stem, relpath. Did you mean "id"? A field '
-        "of the pattern, such as {id}, is one too"
+        'on="idd" is not a key of a file. Keys: id, name, stem, relpath. Did you mean "id"? A '
+        "field of the pattern, such as {id}, is one too"
     )
     assert refused(ArgumentError, files, labels, "=key", pattern=pattern) == (
         'on="=key": expected FIELD or FIELD=COLUMN, as in id=object_id'

@@ -20,11 +20,11 @@ def test_a_missing_column_is_named_with_the_nearest():
     refused(
         pa.table({"ids": [1], "path": ["a.png"]}),
         'the manifest has no column "id". Columns: ids, path. Did you mean "ids"? Every row needs '
-        'a name of its own: df["id"] = range(len(df)), or rename the column that has it.',
+        'a name of its own: df["id"] = range(len(df)), or rename the column that has it',
     )
     refused(
         pa.table({"id": [1], "file": ["a.png"]}),
-        'the manifest has no column "path". Columns: id, file. It holds the file of each row.',
+        'the manifest has no column "path". Columns: id, file. It holds the file of each row',
     )
 
 
@@ -32,12 +32,12 @@ def test_null_ids_and_null_or_empty_paths_are_named_by_row():
     refused(
         pa.table({"id": ["a", None], "path": ["a.png", "b.png"]}),
         '1 of 2 rows of the manifest have no id: row 1 (path "b.png"). Fill them, or drop them: '
-        'df = df[df["id"].notna()].',
+        'df = df[df["id"].notna()]',
     )
     refused(
         pa.table({"id": [1, 2, 3], "path": [None, "b.png", ""]}),
         "2 of 3 rows of the manifest have no path: row 0 (id 1), 2 (id 3). Fill them, or drop "
-        'them: df = df[df["path"].notna()].',
+        'them: df = df[df["path"].notna()]',
     )
 
 
@@ -45,19 +45,19 @@ def test_duplicate_ids_are_named_with_their_rows():
     refused(
         pa.table({"id": ["a", "b", "a", "b", "a", "c"], "path": list("uvwxyz")}),
         'the manifest has ids that stand on several rows (2): "a" (rows 0, 2, 4); "b" (rows 1, 3). '
-        'An id is the name of one row. Find them with df[df["id"].duplicated(keep=False)].',
+        'An id is the name of one row. Find them with df[df["id"].duplicated(keep=False)]',
     )
 
 
 def test_wrong_types_are_refused():
     refused(
         pa.table({"id": [1.5], "path": ["a.png"]}),
-        'Column "id" of the manifest has type double. An id is a whole number or text: '
-        'df["id"] = df["id"].astype(str).',
+        'column "id" of the manifest has type double. An id is a whole number or text: '
+        'df["id"] = df["id"].astype(str)',
     )
     refused(
         pa.table({"id": [1], "path": [1]}),
-        'Column "path" of the manifest has type int64. A path is text.',
+        'column "path" of the manifest has type int64. A path is text',
     )
 
 
@@ -65,11 +65,11 @@ def test_column_names_must_be_different_text():
     with pytest.raises(ManifestError) as caught:
         to_table(pd.DataFrame([[1, 2]], columns=["a", "a"]))
     assert str(caught.value) == (
-        'the frame has several columns called "a". Rename or drop all but one.'
+        'the frame has several columns called "a". Rename or drop all but one'
     )
     with pytest.raises(ManifestError) as caught:
         to_table(pd.DataFrame([[1, 2]]))
-    assert str(caught.value) == "Column names are text, the frame has 0. Rename it."
+    assert str(caught.value) == "column names are text, the frame has 0. Rename it"
 
 
 def test_mixed_values_are_refused_with_the_column():
@@ -111,8 +111,8 @@ def test_class_names_are_text_or_whole_numbers():
     with pytest.raises(ManifestError) as caught:
         describe_labels(to_table(frame))
     assert str(caught.value) == (
-        'Column "dose" has categories of type double. Class names are text or whole numbers: '
-        'convert them with df["dose"].astype(str).astype("category").'
+        'column "dose" has categories of type double. Class names are text or whole numbers: '
+        'convert them with df["dose"].astype(str).astype("category")'
     )
 
 

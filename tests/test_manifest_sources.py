@@ -270,7 +270,7 @@ def test_tables_that_cannot_be_read_are_refused(tmp_path):
     )
     (tmp_path / "l.jsonl").write_text("[1]\n")
     assert refused(ManifestError, read_rows, f"{tmp_path}/l.jsonl").startswith(
-        f"{tmp_path}/l.jsonl cannot be read as .jsonl: line 1 is no JSON object, and every "
+        f"{tmp_path}/l.jsonl cannot be read as .jsonl: line 1 is not a JSON object, and every "
         "line must hold one. "
     )
     (tmp_path / "l.csv").write_text("a,a\n1,2\n")
@@ -316,7 +316,7 @@ def test_the_index_of_a_frame_becomes_columns_unless_they_are_there_already():
     [
         ("l.csv", "a,b\n1,2\n1,2,3\n", "CSV parse error: Row #3: Expected 2 columns, got 3"),
         ("l.jsonl", '{"a": 1}\n\n{"a" 2}\n', "line 3, column 6: Expecting ':' delimiter"),
-        ("l.jsonl", '{"a": 1}\n7\n', "line 2 is no JSON object, and every line must hold one"),
+        ("l.jsonl", '{"a": 1}\n7\n', "line 2 is not a JSON object, and every line must hold one"),
     ],
 )
 def test_the_line_that_is_broken_is_named(tmp_path, name, content, place):

@@ -215,9 +215,9 @@ def test_the_manifest_of_another_data_set_is_refused(data):
     with pytest.raises(ManifestError) as caught:
         update(data, data / "other")
     assert str(caught.value) == (
-        f"None of the 12 rows of {data}/m.parquet is in the source, neither by id nor by path: it "
+        f"none of the 12 rows of {data}/m.parquet is in the source, neither by id nor by path: it "
         f"is the manifest of other files, below {data}/imgs. Check the source, or build the "
-        "manifest anew, without update= (--update)."
+        "manifest anew, without update= (--update)"
     )
 
 
@@ -340,7 +340,7 @@ def test_no_row_is_ever_lost_moved_or_split_anew(tmp_path, steps):
                 update=None if old is None else out, workers=1,
             )  # fmt: skip
         except ManifestError as error:  # no row in common
-            assert "None of the " in str(error)
+            assert "none of the " in str(error)
             assert old is not None and not numbers & set(seen)
             return
         seen += [row for row in frame["id"] if row not in seen]

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import dfgen
-from dfgen.loading.workers import processes
-from dfgen.loading.workers.processes import shared_memory
+from dfgen.loading.workers import shared_memory as memories
+from dfgen.loading.workers.shared_memory import shared_memory
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -262,7 +262,7 @@ def test_without_shared_memory_workers_use_a_temporary_file_and_say_so(frame, mo
     def full(*args):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(processes.os, "posix_fallocate", full)
+    monkeypatch.setattr(memories.os, "posix_fallocate", full)
     with pytest.warns(UserWarning, match="bytes of shared memory are not available"):
         file, memory = shared_memory(1000)
     memory[:5] = b"dfgen"

@@ -139,7 +139,7 @@ class TestExtra:
         ({"scale": "-1..1"}, lambda row: pixels_of(row) * np.float32(1 / 127.5) - np.float32(1)),
         ({"dtype": "float16"}, lambda row: pixels_of(row).astype(np.float16)),
     ],
-    ids=str,
+    ids=["0..1", "-1..1", "float16"],
 )
 def test_pixels_are_scaled_and_the_padding_stays_0(manifest, options, make):
     seq = sequence(manifest, dfgen.Image("path", size=None, **options))

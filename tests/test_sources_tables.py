@@ -227,7 +227,7 @@ def test_listings_that_cannot_be_used_are_refused(data):
     assert refused(ManifestError, listing="x.json").startswith("x.json, line 2: broken JSON, ")
     (data / "x.json").write_text('{"files": []}')
     assert refused(ManifestError, listing="x.json") == (
-        "x.json is no manifest.json of an S3 Inventory: it has no sourceBucket, fileFormat, "
+        "x.json is not the manifest.json of an S3 Inventory: it has no sourceBucket, fileFormat, "
         "fileSchema. A listing in JSON has one object a line, and is called .jsonl"
     )
     pd.DataFrame({"pth": ["a.png"]}).to_csv("l.csv", index=False)
@@ -273,7 +273,7 @@ def test_objects_of_one_flat_box_are_refused(tmp_path):
     with pytest.raises(ManifestError) as caught:
         dfgen.build_manifest(metadata=tmp_path)
     assert str(caught.value).startswith(
-        f"{tmp_path}/metadata.jsonl: objects are no lists of bbox and categories: "
+        f"{tmp_path}/metadata.jsonl: objects are not lists of bbox and categories: "
     )
 
 

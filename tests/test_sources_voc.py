@@ -211,7 +211,7 @@ OUTSIDE = """<!DOCTYPE annotation [<!ENTITY a SYSTEM "file:///etc/passwd">]>
         (OUTSIDE, "xml/s/c.xml declares entities or asks for other files: EntitiesForbidden("
          "name='a', system_id='file:///etc/passwd', public_id=None). dfgen reads neither: write "
          "its text in full"),
-        ("<svg/>", "xml/s/c.xml is no Pascal VOC annotation: its root is <svg>, expected "
+        ("<svg/>", "xml/s/c.xml is not a Pascal VOC annotation: its root is <svg>, expected "
          "<annotation>"),
         ("<annotation><object/></annotation>",
          "xml/s/c.xml, object 1 has no <name>, or an empty one"),
@@ -263,7 +263,7 @@ def test_links_in_circles_are_left_out_of_both_trees(data):
         assert len(build()) == 4
     assert [str(warning.message) for warning in caught] == [
         "Left out: 2 paths, link to a folder that it lies in: images/s/back, xml/s/back\n"
-        "Move elsewhere what is no sample."
+        "Move elsewhere what is not a sample."
     ]
 
 
@@ -321,9 +321,9 @@ def test_lists_hold_their_class_names_or_are_refused(data):
     with pytest.raises(ManifestError) as caught:
         dfgen.write_manifest(frame, "m.parquet")
     assert str(caught.value) == (
-        'Column "labels" holds "lion" in row 2 (id "s/c.png"), not among its class names '
+        'column "labels" holds "lion" in row 2 (id "s/c.png"), not among its class names '
         "['ant', 'cat', 'dog']. Mend the value, or the names: "
-        'df.attrs["dfgen"]["labels"]["labels"]["class_names"].'
+        'df.attrs["dfgen"]["labels"]["labels"]["class_names"]'
     )
 
 
@@ -336,7 +336,7 @@ def test_what_is_no_annotation_is_left_out_by_name(data):
         "Left out: 1 path, .json: xml/s/a.json\n"
         "Left out: 1 path, .xml: images/s/e.xml\n"
         "Left out: 1 path, hidden: xml/s/.e.xml\n"
-        "Move elsewhere what is no sample."
+        "Move elsewhere what is not a sample."
     )
 
 

@@ -181,7 +181,7 @@ def test_other_files_among_the_images_are_left_out_and_named(data):
     with pytest.warns(UserWarning) as caught:
         dfgen.build_manifest(yolo="data.yaml")
     assert [str(warning.message) for warning in caught] == [
-        "Left out: 1 path, .md: images/train/notes.md\nMove elsewhere what is no sample."
+        "Left out: 1 path, .md: images/train/notes.md\nMove elsewhere what is not a sample."
     ]
 
 
@@ -296,7 +296,7 @@ def test_text_files_in_the_wrong_place_are_left_out_by_name(data):
     assert str(caught[0].message) == (
         "Left out: 1 path, .json: labels/train/b.json\n"
         "Left out: 1 path, .txt: images/train/b.txt\n"
-        "Move elsewhere what is no sample."
+        "Move elsewhere what is not a sample."
     )
 
 
@@ -312,7 +312,7 @@ def test_the_folder_of_a_set_to_detect_is_no_classification_set(data):
         with pytest.raises(ManifestError) as caught:
             dfgen.build_manifest(yolo=".")
         assert str(caught.value) == (
-            f'"." has {name}, so it is no classification set: give its data.yaml'
+            f'"." has {name}, so it is not a classification set: give its data.yaml'
         )
         if name == "data.yaml":
             os.remove(name)

@@ -70,6 +70,6 @@ class Buffers:
         # memoryview: so whatever is cut from `lease` keeps it alive.
         lease = np.frombuffer(raw.data[offset : offset + nbytes], spec.dtype)
         if nbytes >= _WORTH_KEEPING:
-            # A deque, since this may run in the middle of anything, where a lock could not be had.
+            # A deque, since this may run in the middle of anything, where no lock can be taken.
             weakref.finalize(lease, free.append, raw).atexit = False
         return lease.reshape(shape)

@@ -45,7 +45,7 @@ def diff(a: Path | pd.DataFrame, b: Path | pd.DataFrame) -> pd.DataFrame:
 
     Raises:
         MissingFileError: there is no such file.
-        ManifestError: one of them is no manifest.
+        ManifestError: one of them is not a manifest.
 
     Example:
         >>> old = pd.DataFrame({"id": [1, 2], "path": ["a.png", "b.png"], "kind": ["cat", "dog"]})

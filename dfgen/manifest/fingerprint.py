@@ -56,8 +56,8 @@ def _normalise(name: str, column: pa.ChunkedArray) -> tuple[str, pa.ChunkedArray
         return "text", column.cast(pa.large_string())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise ManifestError(
-            f'Column "{name}" has type {kind}, which a manifest cannot hold. Labels are text, '
-            "categories, booleans, numbers, times, or lists of those."
+            f'column "{name}" has type {kind}, which a manifest cannot hold. Labels are text, '
+            "categories, booleans, numbers, times, or lists of those"
         ) from None
 
 

@@ -20,8 +20,8 @@ from dfgen.manifest.paths import (
     stored_paths,
 )
 from dfgen.manifest.schema import (
-    FORMAT,
     KEY,
+    MANIFEST_FORMAT,
     Label,
     Metadata,
     decode_metadata,
@@ -42,16 +42,16 @@ def read_manifest(path: Path, root: Path | None = None) -> pd.DataFrame:
     is touched.
 
     Args:
-        path: The Parquet file.
-        root: Folder where the stored relative paths start, if not the one that the manifest names.
+        path: the Parquet file.
+        root: folder where the stored relative paths start, if not the one that the manifest names.
 
     Returns:
         One row a file. `df.attrs["dfgen"]` holds the root, what is known of the labels, and the
         recipe; filters and `concat` keep it, and `write_manifest` uses it.
 
     Raises:
-        MissingFileError: There is no such file.
-        ManifestError: It is not a manifest, of an unknown version, or its rows are at fault.
+        MissingFileError: there is no such file.
+        ManifestError: it is not a manifest, of an unknown version, or its rows are at fault.
 
     Example:
         >>> df = read_manifest("manifests/pets.parquet")  # doctest: +SKIP
@@ -97,15 +97,15 @@ def write_manifest(df: pd.DataFrame, path: Path, root: Path | None = None) -> No
     The file appears whole or not at all: it is written beside its place, then renamed.
 
     Args:
-        df: One row a file, with the columns `id` and `path`. Relative paths start at the root,
+        df: one row a file, with the columns `id` and `path`. Relative paths start at the root,
             else at the current folder. The index is not kept.
-        path: The Parquet file; an older one is replaced.
-        root: Folder that holds all the files. None: the root of the manifest that `df` came from
+        path: the Parquet file; an older one is replaced.
+        root: folder that holds all the files. None: the root of the manifest that `df` came from
             if it still holds all, else the deepest common folder. Paths are stored relative to it.
 
     Raises:
-        ManifestError: The frame is not a manifest; the message names the rows.
-        WriteError: The file cannot be written.
+        ManifestError: the frame is not a manifest; the message names the rows.
+        WriteError: the file cannot be written.
 
     Example:
         >>> df = pd.DataFrame({"id": [1, 2], "path": ["a.png", "b.png"], "label": ["cat", "dog"]})
@@ -121,7 +121,7 @@ def write_manifest(df: pd.DataFrame, path: Path, root: Path | None = None) -> No
     )
     check_stored_paths(table, absolute_root, "the frame")
     metadata: Metadata = {
-        "format": FORMAT,
+        "format": MANIFEST_FORMAT,
         "root": portable_root(absolute_root, os.path.dirname(path)),
         "labels": describe_labels(table, known.get("labels")),
         "recipe": portable_recipe(known.get("recipe"), os.path.dirname(path)),
@@ -156,7 +156,7 @@ def _restore_categories(table: pa.Table, name: str, label: Label, path: str) -> 
         row = rows_where(strangers)[0].as_py()
         raise ManifestError(
             f"{path}: row {row} (id {table['id'][row]}) has {name}={column[row].as_py()!r}, which "
-            f"is not among its class names {label['class_names']}. Build the manifest again."
+            f"is not among its class names {label['class_names']}. Build the manifest again"
         )
     ordered = label.get("ordered", False)
     coded = [
@@ -171,5 +171,6 @@ def _restore_categories(table: pa.Table, name: str, label: Label, path: str) -> 
 def _no_manifest(path: str) -> str:
     folder, name = os.path.split(path)
     if not os.path.isdir(folder):
-        return f"There is no manifest {path}: the folder {folder} does not exist."
-    return f"There is no manifest {path}.{did_you_mean(name, os.listdir(folder))}"
+        return f"there is no manifest {path}: the folder {folder} does not exist"
+    hint = did_you_mean(name, os.listdir(folder))
+    return f"there is no manifest {path}{hint and '.' + hint}"

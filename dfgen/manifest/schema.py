@@ -32,7 +32,7 @@ from dfgen.samples.arrow_types import is_list, is_text
 from dfgen.samples.pixels.headers import Header
 from dfgen.samples.storage.store import Head
 
-FORMAT = 1
+MANIFEST_FORMAT = 1
 KEY = b"dfgen"
 EXAMPLES = 10
 
@@ -114,9 +114,9 @@ def _check_classes(table: pa.Table, name: str, class_names: list[str | int] | No
     if len(strangers):
         row = pc.list_parent_indices(table[name].combine_chunks())[strangers[0].as_py()].as_py()
         raise ManifestError(
-            f'Column "{name}" holds {quote(values[strangers[0].as_py()].as_py())} in row {row} '
+            f'column "{name}" holds {quote(values[strangers[0].as_py()].as_py())} in row {row} '
             f"(id {quote(table['id'][row].as_py())}), not among its class names {class_names}. "
-            f'Mend the value, or the names: df.attrs["dfgen"]["labels"]["{name}"]["class_names"].'
+            f'Mend the value, or the names: df.attrs["dfgen"]["labels"]["{name}"]["class_names"]'
         )
 
 
@@ -126,8 +126,8 @@ def _describe(name: str, column: pa.ChunkedArray) -> Label:
         class_names = column.chunk(0).dictionary.to_pylist() if column.num_chunks else []
         if not all(type(value) in (str, int) for value in class_names):
             raise ManifestError(
-                f'Column "{name}" has categories of type {kind.value_type}. Class names are text '
-                f'or whole numbers: convert them with df["{name}"].astype(str).astype("category").'
+                f'column "{name}" has categories of type {kind.value_type}. Class names are text '
+                f'or whole numbers: convert them with df["{name}"].astype(str).astype("category")'
             )
         label: Label = {"kind": "category", "class_names": class_names}
         return {**label, "ordered": True} if kind.ordered else label
@@ -147,13 +147,13 @@ def decode_metadata(schema_metadata: dict[bytes, bytes] | None, path: str) -> Me
     """Return the parsed `dfgen` key of the Parquet file `path`.
 
     Raises:
-        ManifestError: No such key, not JSON, an unknown format version, or a missing entry.
+        ManifestError: no such key, not JSON, an unknown format version, or a missing entry.
     """
     if KEY not in (schema_metadata or {}):
         raise ManifestError(
             f'{path} is a Parquet file but not a manifest: its schema metadata has no "dfgen" key. '
             "Read it with pandas.read_parquet and save it with dfgen.write_manifest, or build a "
-            "manifest from it: dfgen build-manifest --labels TABLE --path-column COLUMN --out M."
+            "manifest from it: dfgen build-manifest --labels TABLE --path-column COLUMN --out M"
         )
     try:
         metadata = json.loads((schema_metadata or {})[KEY])
@@ -161,18 +161,18 @@ def decode_metadata(schema_metadata: dict[bytes, bytes] | None, path: str) -> Me
     except (ValueError, KeyError, TypeError):
         raise ManifestError(
             f'{path}: the "dfgen" key of the schema metadata is not a JSON object with a "format". '
-            "The file was changed by another program, or is damaged: build it again."
+            "The file was changed by another program, or is damaged: build it again"
         ) from None
-    if version != FORMAT:
+    if version != MANIFEST_FORMAT:
         raise ManifestError(
-            f"{path} has manifest format {version!r}; this dfgen reads format {FORMAT}. "
-            "Upgrade dfgen, or build the manifest again with this version."
+            f"{path} has manifest format {version!r}; this dfgen reads format {MANIFEST_FORMAT}. "
+            "Upgrade dfgen, or build the manifest again with this version"
         )
     missing = [name for name in Metadata.__annotations__ if name not in metadata]
     if missing:
         raise ManifestError(
             f'{path}: the "dfgen" key of the schema metadata lacks {", ".join(missing)}. '
-            "manifests/README.md lists what it holds."
+            "manifests/README.md lists what it holds"
         )
     return metadata  # type: ignore[no-any-return]
 
@@ -181,11 +181,11 @@ def validate(table: pa.Table, where: str = "the manifest") -> None:
     """Check that a table has unique ids and paths of the right types and without nulls.
 
     Args:
-        table: Rows with at least the columns `id` (integer or text) and `path` (text).
-        where: How messages call the table.
+        table: rows with at least the columns `id` (integer or text) and `path` (text).
+        where: how messages call the table.
 
     Raises:
-        ManifestError: A column is missing, repeated or of a wrong type, or a row has no id, no
+        ManifestError: a column is missing, repeated or of a wrong type, or a row has no id, no
             path, or the id of another row. The message names the rows, counted from 0.
 
     Example:
@@ -198,9 +198,9 @@ def validate(table: pa.Table, where: str = "the manifest") -> None:
             hint = did_you_mean(name, names)
             advice = (
                 ' Every row needs a name of its own: df["id"] = range(len(df)), or rename the '
-                "column that has it."
+                "column that has it"
                 if name == "id"
-                else " It holds the file of each row."
+                else " It holds the file of each row"
             )
             raise ManifestError(
                 f'{where} has no column "{name}". Columns: {", ".join(names)}.{hint}{advice}'
@@ -215,11 +215,11 @@ def check_names(names: list[str], where: str) -> None:
     """Check that column names are text and different."""
     odd = [name for name in names if not isinstance(name, str)]
     if odd:
-        raise ManifestError(f"Column names are text, {where} has {odd[0]!r}. Rename it.")
+        raise ManifestError(f"column names are text, {where} has {odd[0]!r}. Rename it")
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise ManifestError(
-            f'{where} has several columns called "{repeated[0]}". Rename or drop all but one.'
+            f'{where} has several columns called "{repeated[0]}". Rename or drop all but one'
         )
 
 
@@ -227,12 +227,12 @@ def _check_types(table: pa.Table, where: str) -> None:
     kind = table["id"].type
     if len(table) and not (pa.types.is_integer(kind) or is_text(kind)):
         raise ManifestError(
-            f'Column "id" of {where} has type {kind}. An id is a whole number or text: '
-            'df["id"] = df["id"].astype(str).'
+            f'column "id" of {where} has type {kind}. An id is a whole number or text: '
+            'df["id"] = df["id"].astype(str)'
         )
     kind = table["path"].type
     if len(table) and not is_text(kind):
-        raise ManifestError(f'Column "path" of {where} has type {kind}. A path is text.')
+        raise ManifestError(f'column "path" of {where} has type {kind}. A path is text')
 
 
 def _check_filled(table: pa.Table, name: str, where: str) -> None:
@@ -249,7 +249,7 @@ def _check_filled(table: pa.Table, name: str, where: str) -> None:
     )
     raise ManifestError(
         f"{len(rows)} of {len(table)} rows of {where} have no {name}: row {examples}. "
-        f'Fill them, or drop them: df = df[df["{name}"].notna()].'
+        f'Fill them, or drop them: df = df[df["{name}"].notna()]'
     )
 
 
@@ -264,7 +264,7 @@ def _check_unique(ids: pa.ChunkedArray, where: str) -> None:
         examples.append(f"{quote(value)} (rows {', '.join(map(str, first(rows)))})")
     raise ManifestError(
         f"{where} has ids that stand on several rows ({len(repeated)}): {'; '.join(examples)}. "
-        'An id is the name of one row. Find them with df[df["id"].duplicated(keep=False)].'
+        'An id is the name of one row. Find them with df[df["id"].duplicated(keep=False)]'
     )
 
 

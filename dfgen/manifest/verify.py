@@ -40,11 +40,11 @@ def verify(
     the manifest lacks is new; a manifest made by hand has no source to look for it.
 
     Args:
-        manifest: A file, or a frame with absolute paths.
-        root: Folder where the stored paths start, if not the one that the manifest names.
-        write: Also write the facts and problems as they are now into the file. No row is dropped
+        manifest: a file, or a frame with absolute paths.
+        root: folder where the stored paths start, if not the one that the manifest names.
+        write: also write the facts and problems as they are now into the file. No row is dropped
             or added; `build_manifest(update=...)` adds those that are new.
-        workers: Threads that read headers; None: as many as this process may use CPUs.
+        workers: threads that read headers; None: as many as this process may use CPUs.
 
     Returns:
         One row a finding: `change`, `id`, `path`, and `detail` that says what. `change` is
@@ -53,9 +53,9 @@ def verify(
 
     Raises:
         ArgumentError: `write` for a frame.
-        MissingFileError: There is no such manifest, or its source is gone.
-        ManifestError: It is no manifest.
-        WriteError: It cannot be written.
+        MissingFileError: there is no such manifest, or its source is gone.
+        ManifestError: it is no manifest.
+        WriteError: it cannot be written.
 
     Example:
         >>> dfgen.verify("pets.parquet")["change"].value_counts()  # doctest: +SKIP
@@ -72,7 +72,7 @@ def check(
     """Do what `verify` says, and return with the findings what could not be looked for."""
     if isinstance(manifest, pd.DataFrame):
         if write:
-            raise ArgumentError("write=True needs the path of a manifest; a frame was given.")
+            raise ArgumentError("write=True needs the path of a manifest; a frame was given")
         frame, name = manifest, "the frame"
     else:
         frame, name = read_manifest(manifest, root), os.fspath(manifest)
@@ -102,7 +102,7 @@ def _refuse_addresses(table: pa.Table, name: str) -> None:
         raise ManifestError(
             f"{name} has files that are not on a disk, which dfgen does not look for: "
             f"{addresses[0]}. Mount them, and build the manifest with that folder as root= "
-            "(--root)."
+            "(--root)"
         )
 
 

@@ -18,7 +18,7 @@ from dfgen.samples.reader import SampleReader
 _CHUNKS_PER_WORKER = 2  # of what is in the making, so that all workers have some until its end
 _CHUNK = 1 << 22  # bytes of a chunk made by a process, about: it has memory of its own for one
 
-Arrays = Mapping[str, npt.NDArray[Any]]
+ChunkArrays = Mapping[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class ChunkMaker:
     def fill(
         self,
         chunk: Chunk,
-        arrays: Arrays,
+        arrays: ChunkArrays,
         stopwatch: Stopwatch,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> dict[int, str | None]:
@@ -87,7 +87,7 @@ class ChunkMaker:
     def _read_rows(
         self,
         chunk: Chunk,
-        arrays: Arrays,
+        arrays: ChunkArrays,
         stopwatch: Stopwatch,
         cancelled: Callable[[], bool],
         blanks: dict[int, str | None],

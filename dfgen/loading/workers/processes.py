@@ -14,14 +14,11 @@ import pickle
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import traceback
-import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from math import prod
 from typing import IO, Any
 
 import numpy as np
@@ -29,14 +26,14 @@ import numpy.typing as npt
 
 from dfgen.errors import ArgumentError, WorkerError
 from dfgen.loading.metrics import Stopwatch
-from dfgen.loading.workers.chunks import Arrays, Chunk, ChunkMaker
+from dfgen.loading.workers.chunks import Chunk, ChunkArrays, ChunkMaker
+from dfgen.loading.workers.shared_memory import HEADER, room, shared_arrays, shared_memory
 from dfgen.loading.workers.threads import CLOSED
 from dfgen.samples.features import Spec
 from dfgen.samples.pixels.decoding import prepare_worker
 
 _DEATHS = 3  # on one row: then it is the row
 _FAREWELL = 1.0  # seconds that a process gets to end once nobody speaks to it
-_HEADER = 64  # bytes: the row, whether it is being read, and since when, each 8 bytes
 _READING, _ROW, _SINCE = 0, 1, 2
 
 
@@ -56,7 +53,7 @@ class ProcessWorker:
         self._payload = payload
         self._where = maker.reader.where
         self._skip = maker.skip
-        self._memory_size = _HEADER + _size(specs, size)
+        self._memory_size = HEADER + room(specs, size)
         self._deaths: Counter[int] = Counter()
         self._child: subprocess.Popen[bytes] | None = None
         self._file: IO[bytes] | None = None
@@ -65,7 +62,7 @@ class ProcessWorker:
         self.busy_with: Any = None
 
     def fill(
-        self, chunk: Chunk, arrays: Arrays, cancelled: Callable[[], bool]
+        self, chunk: Chunk, arrays: ChunkArrays, cancelled: Callable[[], bool]
     ) -> dict[int, str | None]:
         """Fill the arrays of a chunk, as `ChunkMaker.fill`."""
         deadly: dict[int, str] = {}
@@ -88,7 +85,7 @@ class ProcessWorker:
             return {place: why or deadly.get(rows[place]) for place, why in blanks.items()}
         return {}
 
-    def _ask(self, chunk: Chunk, arrays: Arrays) -> tuple[Any, ...]:
+    def _ask(self, chunk: Chunk, arrays: ChunkArrays) -> tuple[Any, ...]:
         child = self._child or self._start()
         pickle.dump((chunk, _specs(arrays)), child.stdin)  # type: ignore[arg-type]
         child.stdin.flush()  # type: ignore[union-attr]
@@ -190,51 +187,8 @@ class _SharedStopwatch(Stopwatch):
         return taken
 
 
-def shared_memory(size: int) -> tuple[IO[bytes], mmap.mmap]:
-    """Return memory without a name, that a child may inherit: nothing stays behind after a kill.
-
-    It is reserved now, since memory that turns out not to be there kills whoever writes to it.
-    """
-    if hasattr(os, "memfd_create"):
-        file: IO[bytes] = os.fdopen(os.memfd_create("dfgen"), "r+b", buffering=0)
-        try:
-            os.posix_fallocate(file.fileno(), 0, size)
-            return file, mmap.mmap(file.fileno(), size)
-        except OSError as error:
-            file.close()
-            warnings.warn(
-                f"{size:,} bytes of shared memory are not available ({error.strerror}): workers "
-                f"use a temporary file in {tempfile.gettempdir()}",
-                stacklevel=2,
-            )
-    file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - as long as the process
-    file.truncate(size)
-    return file, mmap.mmap(file.fileno(), size)
-
-
-def _specs(arrays: Arrays) -> dict[str, Spec]:
+def _specs(arrays: ChunkArrays) -> dict[str, Spec]:
     return {name: Spec(array.shape, array.dtype) for name, array in arrays.items()}
-
-
-def shared_arrays(memory: mmap.mmap, specs: Mapping[str, Spec]) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of a chunk in shared memory."""
-    arrays, offset = dict[str, npt.NDArray[Any]](), _HEADER
-    for name, spec in specs.items():
-        shape, dtype = spec.shape, spec.dtype
-        if dtype.hasobject:  # pointers mean nothing elsewhere: these travel in the reply
-            arrays[name] = np.empty(shape, dtype)
-            continue
-        arrays[name] = np.frombuffer(memory, dtype, prod(shape), offset).reshape(shape)
-        offset += _aligned(arrays[name].nbytes)
-    return arrays
-
-
-def _size(specs: Mapping[str, Spec], size: int) -> int:
-    return sum(_aligned(size * prod(s.shape) * s.dtype.itemsize) for s in specs.values())
-
-
-def _aligned(nbytes: int) -> int:
-    return -(-nbytes // 64) * 64
 
 
 def pickled(maker: ChunkMaker) -> bytes:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from dfgen.errors import ArgumentError
 from dfgen.loading.metrics import Stopwatch
-from dfgen.loading.workers.chunks import Arrays, Chunk, ChunkMaker
+from dfgen.loading.workers.chunks import Chunk, ChunkArrays, ChunkMaker
 from dfgen.samples.pixels.decoding import prepare_worker
 
 
@@ -22,7 +22,7 @@ class Worker(Protocol):
     busy_with: Any
 
     def fill(
-        self, chunk: Chunk, arrays: Arrays, cancelled: Callable[[], bool]
+        self, chunk: Chunk, arrays: ChunkArrays, cancelled: Callable[[], bool]
     ) -> dict[int, str | None]:
         """Fill the arrays of a chunk, as `ChunkMaker.fill`."""
 
@@ -46,7 +46,7 @@ class ThreadWorker:
         self.busy_with: Any = None
 
     def fill(
-        self, chunk: Chunk, arrays: Arrays, cancelled: Callable[[], bool]
+        self, chunk: Chunk, arrays: ChunkArrays, cancelled: Callable[[], bool]
     ) -> dict[int, str | None]:
         """Fill the arrays of a chunk, as `ChunkMaker.fill`."""
         blanks = self._maker.fill(
@@ -76,7 +76,7 @@ class _Nobody(ThreadWorker):
         self.abandoned = True
 
     def fill(
-        self, chunk: Chunk, arrays: Arrays, cancelled: Callable[[], bool]
+        self, chunk: Chunk, arrays: ChunkArrays, cancelled: Callable[[], bool]
     ) -> dict[int, str | None]:
         """Refuse."""
         raise ArgumentError(CLOSED)

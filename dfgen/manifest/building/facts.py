@@ -49,8 +49,8 @@ def read_facts(paths: list[str], workers: int | None = None) -> pa.Table:
     says what is wrong, in the form `kind` or `kind: details`.
 
     Args:
-        paths: Absolute paths.
-        workers: Threads; None: as many as this process may use CPUs.
+        paths: absolute paths.
+        workers: threads; None: as many as this process may use CPUs.
 
     Returns:
         One row a path in the same order: `bytes`, `mtime_ns`, `format`, `width`, `height` (as
@@ -82,9 +82,9 @@ def refresh_facts(
     opened again. Of unchanged ones, a fact that the older manifest lacks stays unknown.
 
     Args:
-        paths: Absolute paths.
-        known: Rows of an older manifest with absolute paths; None: all files are opened.
-        workers: As of `read_facts`.
+        paths: absolute paths.
+        known: rows of an older manifest with absolute paths; None: all files are opened.
+        workers: as of `read_facts`.
 
     Returns:
         What `read_facts` returns.

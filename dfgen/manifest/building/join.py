@@ -107,7 +107,7 @@ def _file_keys(files: pa.Table, field: str, pattern: Pattern | None) -> pa.Chunk
         return pc.replace_substring_regex(files["path"], FROM_PATH[field], "")
     known = [*fields, *FROM_PATH]
     raise ArgumentError(
-        f"on={quote(field)} is no key of a file. Keys: {', '.join(known)}."
+        f"on={quote(field)} is not a key of a file. Keys: {', '.join(known)}."
         f"{did_you_mean(field, known)} A field of the pattern, such as {{id}}, is one too"
     )
 

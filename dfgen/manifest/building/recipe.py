@@ -43,7 +43,7 @@ class Recipe:
     pattern: str | None = _argument(
         "Path below the folder, as in '{kind}/{id:int}.jpg': fields are columns."
     )
-    labels: str | pd.DataFrame | None = _argument(  # noqa: RUF009 - None is no DataFrame
+    labels: str | pd.DataFrame | None = _argument(  # noqa: RUF009 - None is not a DataFrame
         "Label table: .csv, .tsv, .jsonl or .parquet.", is_path=True
     )
     on: str | None = _argument(

@@ -69,7 +69,7 @@ def read_recipe(path: str) -> dict[str, Any]:
 
     Raises:
         MissingFileError: there is no such file.
-        ArgumentError: it is no TOML, or has an unknown key or a value of a wrong type.
+        ArgumentError: it is not TOML, or has an unknown key or a value of a wrong type.
     """
     try:
         with open(path, "rb") as file:

@@ -159,8 +159,8 @@ def _extension_lines(frame: pd.DataFrame) -> list[str]:
         [f"{path} is {found}" for path, found in zip(odd["path"], odd["format"], strict=True)]
     )
     return [
-        f"{count(len(odd), 'file')} of another format than the extension says, which is no fault: "
-        + shown
+        f"{count(len(odd), 'file')} of another format than the extension says, which is not a "
+        f"fault: {shown}"
     ]
 
 

@@ -50,7 +50,7 @@ def read_document(path: str) -> CocoFile:
 
     Raises:
         MissingFileError: there is no such file.
-        ManifestError: it is no JSON, or none of COCO.
+        ManifestError: it is not JSON, or none of COCO.
     """
     try:
         with open(path, "rb") as file, _bytes(file.fileno()) as data:

@@ -156,7 +156,7 @@ def _unreadable(folder: str, error: OSError) -> ManifestError:
 
 
 def text_column(folder: str, paths: list[str]) -> pa.Array:
-    """Return paths as Arrow text, or raise with the name that is no UTF-8."""
+    """Return paths as Arrow text, or raise with the name that is not UTF-8."""
     try:
         return pa.array(paths, pa.string())
     except UnicodeEncodeError:

@@ -123,7 +123,7 @@ def _object(line: str, number: int) -> dict[str, object]:
     except json.JSONDecodeError as error:
         raise ValueError(f"line {number}, column {error.colno}: {error.msg}") from None
     if not isinstance(row, dict):
-        raise ValueError(f"line {number} is no JSON object, and every line must hold one")
+        raise ValueError(f"line {number} is not a JSON object, and every line must hold one")
     return row
 
 

@@ -55,7 +55,7 @@ def read_listing(
 
     Raises:
         MissingFileError: there is no such table, or the inventory lacks a file.
-        ManifestError: it has no column of paths, a path that leaves the root, or is no listing.
+        ManifestError: it has no column of paths, a path that leaves the root, or is not a listing.
 
     Example:
         >>> for group in read_listing("2026-01-01T00-00Z/manifest.json"):  # doctest: +SKIP

@@ -144,7 +144,7 @@ def _objects(objects: pa.Array, path: str) -> tuple[pa.Array, pa.Array]:
             labels = labels.cast(LABELS)
         lengths, counts = (pc.list_value_length(each).fill_null(0) for each in (lists, labels))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise ManifestError(f"{path}: objects are no lists of bbox and {name}: {error}") from None
+        raise ManifestError(f"{path}: objects are not lists of bbox and {name}: {error}") from None
     row = pc.equal(lengths, counts).index(False).as_py()
     if row >= 0:
         raise ManifestError(

@@ -46,8 +46,8 @@ class Pattern:
             return values.cast(pa.int64())
         except pa.ArrowInvalid as error:
             raise ManifestError(
-                f"{{{name}:int}} of the pattern {quote(self.text)} met something that is no 64-bit "
-                f"whole number: {error}. Write {{{name}}} to keep it as text"
+                f"{{{name}:int}} of the pattern {quote(self.text)} met something that is not a "
+                f"64-bit whole number: {error}. Write {{{name}}} to keep it as text"
             ) from None
 
 

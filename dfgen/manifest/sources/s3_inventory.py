@@ -27,7 +27,7 @@ def read_inventory(path: str) -> tuple[str, Iterator[pa.Table]]:
 
     Raises:
         MissingFileError: there is no such file, or a table that it names is not near it.
-        ManifestError: it is no manifest of an inventory.
+        ManifestError: it is not a manifest of an inventory.
     """
     try:
         with open(path, encoding="utf-8") as file:
@@ -41,7 +41,7 @@ def read_inventory(path: str) -> tuple[str, Iterator[pa.Table]]:
     missing = [key for key in _NEEDED if not isinstance(content, dict) or key not in content]
     if missing:
         raise ManifestError(
-            f"{path} is no manifest.json of an S3 Inventory: it has no {', '.join(missing)}. "
+            f"{path} is not the manifest.json of an S3 Inventory: it has no {', '.join(missing)}. "
             "A listing in JSON has one object a line, and is called .jsonl"
         )
     if content["fileFormat"] not in ("CSV", "Parquet"):

@@ -90,8 +90,8 @@ class Source:
             `path_column`, `root`, `unmatched`
         check: raises ArgumentError where the arguments of its own, defaults included, clash
         rows_share_images: says by the arguments whether several rows are of one image; a split
-            keeps them together, as they are no independent samples
-        gives_facts: it yields facts of the files (bytes, mtime_ns), which are no labels
+            keeps them together, as they are not independent samples
+        gives_facts: it yields facts of the files (bytes, mtime_ns), which are not labels
     """
 
     read: Callable[..., Iterator[RowGroup]]

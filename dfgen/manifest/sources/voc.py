@@ -207,7 +207,8 @@ def read_annotation(path: str) -> VocAnnotation:
         raise ManifestError(f"{path} cannot be read: {error}") from error
     if root.tag != "annotation":
         raise ManifestError(
-            f"{path} is no Pascal VOC annotation: its root is <{root.tag}>, expected <annotation>"
+            f"{path} is not a Pascal VOC annotation: its root is <{root.tag}>, expected "
+            "<annotation>"
         )
     objects = root.findall("object")
     where = [f"{path}, object {number}" for number in range(1, len(objects) + 1)]

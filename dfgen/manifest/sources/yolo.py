@@ -92,7 +92,7 @@ def _classified(folder: str) -> Iterator[RowGroup]:
     for name in ("data.yaml", "labels"):
         if os.path.exists(f"{folder}/{name}"):
             raise ManifestError(
-                f"{quote(folder)} has {name}, so it is no classification set: give its data.yaml"
+                f"{quote(folder)} has {name}, so it is not a classification set: give its data.yaml"
             )
     for group in read_files(folder, parse_pattern("{split}/{label}/{name}")):
         yield replace(group, rows=group.rows.drop_columns(["name"]))
@@ -103,7 +103,7 @@ def read_data(file: str) -> DataSet:
 
     Raises:
         MissingFileError: there is no such file, or no such folder of images.
-        ManifestError: it is no YAML, or says too little.
+        ManifestError: it is not YAML, or says too little.
     """
     try:
         with open(file, encoding="utf-8") as text:

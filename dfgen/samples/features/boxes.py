@@ -5,18 +5,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, TransformError
 from dfgen.samples.arrow_types import (
-    Offsets,
     are_numbers,
     flattened,
     offsets,
-    place_of,
-    quadruples,
 )
 from dfgen.samples.features.base import (
     ColumnSource,
@@ -26,6 +21,7 @@ from dfgen.samples.features.base import (
     Watch,
     unwatched,
 )
+from dfgen.samples.features.box_rows import BoxRows, checked_corners, class_numbers
 from dfgen.samples.features.category import Category
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.one_row import OneRow, store_of_row
@@ -39,27 +35,6 @@ PADDING = -1
 """What stands for no box, in coordinates and labels, as in KerasHub."""
 
 _NO_BOXES = "write [] where an image has no boxes"
-_FAR = 0.5  # how far relative coordinates may lie outside; further, they are surely pixels
-
-
-@dataclass(frozen=True)
-class BoxRows:
-    """The boxes of every row: those of row i stand at `offsets[i]` to `offsets[i + 1]`.
-
-    Args:
-        offsets: int64, one more than rows.
-        boxes: float32 of shape (all boxes, 4), xyxy; in pixels, or relative where they were.
-        labels: int32 of shape (all boxes,).
-    """
-
-    offsets: Offsets
-    boxes: npt.NDArray[np.float32]
-    labels: npt.NDArray[np.int32]
-
-    def row(self, row: int) -> tuple[Values, Values]:
-        """Return the boxes and the labels of one row."""
-        part = slice(self.offsets[row], self.offsets[row + 1])
-        return self.boxes[part], self.labels[part]
 
 
 @dataclass(frozen=True, repr=False)
@@ -192,54 +167,8 @@ class Boxes(Feature):
                 f"row {np.diff(where).argmax()} has {most:,} boxes, more than max_boxes="
                 f"{self.max_boxes}: write dfgen.Boxes({self.column!r}, max_boxes={most})"
             )
-        corners = quadruples(self.column, boxes, where)
-        self._check(corners, where)
-        if self.source_format == "xywh":
-            corners[:, 2:] += corners[:, :2]
-        return BoxRows(where, corners, self._numbers(pc.list_flatten(labels), where))
-
-    def _check(self, boxes: Values, where: Offsets) -> None:
-        """Refuse boxes that are none."""
-        with np.errstate(invalid="ignore"):  # infinity minus infinity
-            sides = boxes[:, 2:] - (0 if self.source_format == "xywh" else boxes[:, :2])
-        wrong = ~(np.isfinite(boxes).all(axis=1) & (sides > 0).all(axis=1))
-        why = "its width and height" if self.source_format == "xywh" else "x2 - x1 and y2 - y1"
-        why = f"{why} must be larger than 0"
-        if self.source_format == "rel_xyxy" and not wrong.any():
-            wrong = ((boxes < -_FAR) | (boxes > 1 + _FAR)).any(axis=1)
-            why = 'relative coordinates go from 0 to 1. For pixels write source_format="xyxy"'
-        if wrong.any():
-            row, place = place_of(where, int(wrong.argmax()))
-            box = ", ".join(f"{number:g}" for number in boxes[wrong.argmax()])
-            raise ManifestError(
-                f"box {place} of row {row} in column {self.column!r} is ({box}) as "
-                f"{self.source_format} ({wrong.sum():,} such boxes): {why}"
-            )
-
-    def _numbers(self, labels: pa.Array, where: Offsets) -> npt.NDArray[np.int32]:
-        """Return the class numbers of all boxes."""
-        if not len(labels):
-            return np.empty(0, np.int32)
-        if labels.null_count:
-            row, place = place_of(where, pc.indices_nonzero(pc.is_null(labels))[0].as_py())
-            raise ManifestError(f"label {place} of row {row} in column {self.labels!r} is missing")
-        if self.class_names is not None:
-            numbers: npt.NDArray[np.int32] = Category(
-                self.labels, class_names=self.class_names
-            ).encode(labels)
-            return numbers
-        if not pa.types.is_integer(labels.type):
-            raise ManifestError(
-                f"column {self.labels!r} holds lists of {labels.type}: write "
-                f"dfgen.Boxes(..., labels={self.labels!r}, class_names=[...])"
-            )
-        low, high = (pc.min_max(labels)[side].as_py() for side in ("min", "max"))
-        if low < 0 or high >= 2**31:
-            raise ManifestError(
-                f"column {self.labels!r} holds the numbers {low} to {high}: classes go from 0 on"
-            )
-        numbers = labels.to_numpy(zero_copy_only=False).astype(np.int32)
-        return numbers
+        corners = checked_corners(self.column, boxes, where, self.source_format)
+        return BoxRows(where, corners, class_numbers(self.labels, labels, where, self.class_names))
 
     def read(
         self,
@@ -300,14 +229,8 @@ class Boxes(Feature):
     def __call__(
         self, row: Mapping[str, Any], rng: np.random.Generator | None = None
     ) -> dict[str, Values]:
-        """Return the arrays of one row, a mapping or a pandas Series; `like` must be an `Image`.
-
-        Args:
-            row: of the manifest.
-            rng: what its image gets; None for no chance.
-        """
-        image = self.image
-        values = self.bind(OneRow(row))
+        """Return the arrays of one row; `like` must be an `Image`, which gets `rng`."""
+        image, values = self.image, self.bind(OneRow(row))
         geometry = image.geometry(row, rng)
         out = tuple(np.empty(spec.shape, spec.dtype) for spec in self.spec)
         with store_of_row(row, image.column) as store:

@@ -18,9 +18,7 @@ from dfgen.samples.pixels.geometry import (
     Draw,
     Geometry,
     Size,
-    before_resizing,
     place,
-    uncropped,
 )
 from dfgen.samples.pixels.resizing import INTERPOLATIONS, reduction, resize
 from dfgen.samples.pixels.scaling import checked_scale, rescale
@@ -110,40 +108,7 @@ class Image(Feature):
         object.__setattr__(self, "scale", checked_scale(self.scale))
         if self.load_size is not None:
             object.__setattr__(self, "load_size", _size("load_size", self.load_size))
-        self._check_use()
-
-    def _check_use(self) -> None:
-        """Refuse what contradicts itself, and what nothing would use."""
-        if self.size is None:
-            self._check_unresized()
-        elif self.extra is not None:
-            raise ArgumentError(
-                f"extra={self.extra!r} is for images of different sizes, size=None: with "
-                f"size={self.size} there is no padding to tell"
-            )
-        elif self.load_size is not None and min(np.subtract(self.load_size, self.size)) < 0:
-            raise ArgumentError(
-                f"size={self.size} is cropped from load_size={self.load_size}, which is smaller: "
-                "load_size must be at least as high and as wide"
-            )
-        if self.crop and self.load_size is None and self.resize not in ("crop", "crop_or_pad"):
-            raise ArgumentError(
-                f"crop={self.crop!r}, but resize={self.resize!r} crops nothing: give load_size=, "
-                'a size larger than size= to crop from, or resize="crop"'
-            )
-        if self.dtype == "uint8" and self.scale is not None:
-            raise ArgumentError(
-                f'scale={self.scale!r} gives fractions, which dtype="uint8" cannot hold: leave '
-                'one of them out, or give dtype="float32"'
-            )
-
-    def _check_unresized(self) -> None:
-        for name in _OF_RESIZING:
-            if getattr(self, name) != getattr(type(self), name):
-                raise ArgumentError(
-                    f"size=None leaves every image as large as it is, so there is no use for "
-                    f"{name}={getattr(self, name)!r}: leave it out, or give a size"
-                )
+        _check_use(self)
 
     @property
     def sample_spec(self) -> Spec:
@@ -197,8 +162,8 @@ class Image(Feature):
 
     def geometry(self, row: Mapping[str, Any], rng: np.random.Generator | None) -> Geometry:
         """Return the geometry of the image of one row; nothing is decoded."""
-        with store_of_row(row, self.column):
-            size = read_header(os.fspath(row[self.column])).size
+        with store_of_row(row, self.column) as store:
+            size = read_header(os.fspath(row[self.column]), store).size
         return self.place(size, self.size or size, STILL if rng is None else self.draw(rng))
 
     def read(
@@ -211,7 +176,7 @@ class Image(Feature):
     ) -> Geometry:
         """Fill `out` (`sample_spec` or `made_spec`) with the pixels of one file, in one pass.
 
-        It is `load` and then `crop_and_flip`, but pixels that are not wanted are not made.
+        `load_and_crop` does it in two, what is fixed and what is drawn.
         """
         watch("read")
         data = store.read(value)
@@ -235,48 +200,6 @@ class Image(Feature):
         resize(pixels, geometry, out, self.interpolation, self.antialias, reduced=reduced)
         return geometry
 
-    def load(self, path: str, store: Store, watch: Watch = unwatched) -> tuple[Values, Size]:
-        """Return what chance has no part in: the pixels of one file, resized but not cropped.
-
-        Args:
-            path: of the file.
-            store: reads files.
-            watch: is told each stage as it begins.
-
-        Returns:
-            The pixels, and (height, width) of the upright image that they are made of.
-        """
-        watch("read")
-        data = store.read(path)
-        watch("decode", len(data))
-        pixels, image, reduced = decode_reduced(
-            data,
-            self.color_mode,
-            lambda image: reduction(self._whole(image), self.interpolation, self.antialias),
-        )
-        watch("resize")
-        geometry = self._whole(image)
-        out = np.empty((*geometry.size, pixels.shape[2]), pixels.dtype)
-        resize(pixels, geometry, out, self.interpolation, self.antialias, reduced=reduced)
-        return out, image
-
-    def crop_and_flip(
-        self, pixels: Values, image: Size, out: Values, draw: Draw = STILL
-    ) -> Geometry:
-        """Fill `out`, as `read` does, with what `load` has returned; nothing is scaled any more.
-
-        The crop is whole pixels of the resized image, that of `read` whole pixels of the file: the
-        two are the same where nothing is cropped, or what is cropped was not made smaller.
-        """
-        cropped = self.place(pixels.shape[:2], out.shape[:2], draw)
-        resize(pixels, cropped, out, self.interpolation, self.antialias)
-        return before_resizing(cropped, image)
-
-    def _whole(self, image: Size) -> Geometry:
-        """Return the geometry of an image that is resized, but not cropped."""
-        size = uncropped(image, self.load_size or self.size or image, self.resize)
-        return place(image, size, size, "stretch")
-
     def finish(self, sample: Values, out: Values) -> None:
         """Scale a sample (`made_spec`) into `out` (`spec`)."""
         rescale(sample, self.scale, out)
@@ -291,12 +214,47 @@ class Image(Feature):
         draw = STILL if rng is None else self.draw(rng)
         with store_of_row(row, self.column) as store:
             path = os.fspath(row[self.column])
-            size = read_header(path).size if self.size is None else self.size
+            size = read_header(path, store).size if self.size is None else self.size
             sample = np.empty((*size, self.made_spec.shape[2]), self.made_spec.dtype)
             self.read(path, sample, store, given=draw)
         out = np.empty(sample.shape, self.spec.dtype)
         self.finish(sample, out)
         return out
+
+
+def _check_use(image: Image) -> None:
+    """Refuse what contradicts itimage, and what nothing would use."""
+    if image.size is None:
+        _check_unresized(image)
+    elif image.extra is not None:
+        raise ArgumentError(
+            f"extra={image.extra!r} is for images of different sizes, size=None: with "
+            f"size={image.size} there is no padding to tell"
+        )
+    elif image.load_size is not None and min(np.subtract(image.load_size, image.size)) < 0:
+        raise ArgumentError(
+            f"size={image.size} is cropped from load_size={image.load_size}, which is smaller: "
+            "load_size must be at least as high and as wide"
+        )
+    if image.crop and image.load_size is None and image.resize not in ("crop", "crop_or_pad"):
+        raise ArgumentError(
+            f"crop={image.crop!r}, but resize={image.resize!r} crops nothing: give load_size=, "
+            'a size larger than size= to crop from, or resize="crop"'
+        )
+    if image.dtype == "uint8" and image.scale is not None:
+        raise ArgumentError(
+            f'scale={image.scale!r} gives fractions, which dtype="uint8" cannot hold: leave '
+            'one of them out, or give dtype="float32"'
+        )
+
+
+def _check_unresized(image: Image) -> None:
+    for name in _OF_RESIZING:
+        if getattr(image, name) != getattr(Image, name):
+            raise ArgumentError(
+                f"size=None leaves every image as large as it is, so there is no use for "
+                f"{name}={getattr(image, name)!r}: leave it out, or give a size"
+            )
 
 
 def _size(name: str, given: object) -> Size:

@@ -13,6 +13,7 @@ from dfgen.training.callbacks.sigterm import Sigterm
 from dfgen.training.keras_private import begin_at, first_epoch, input_of_fit
 from dfgen.training.keras_probe import refuse_if_plain
 from dfgen.training.passes import Passes
+from dfgen.training.progress import Progress
 from dfgen.training.sequence import Sequence
 
 
@@ -80,13 +81,14 @@ class BackupAndRestore(keras.callbacks.Callback):
         self._delete = delete_checkpoint
         self._backups = Generations(backup_dir)
         self._on_sigterm = on_sigterm
-        self._sigterm = Sigterm(lambda frame: self._is_input(input_of_fit(frame)))
+        progress = sequence.progress  # not self: a circle, otherwise
+        self._sigterm = Sigterm(lambda frame: _is_input(input_of_fit(frame), progress))
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Go on from the newest backup, if there is one."""
         refuse_if_plain("BackupAndRestore")
         found = input_of_fit()
-        if not self._is_input(found):
+        if not _is_input(found, self._sequence.progress):
             raise ArgumentError(
                 "BackupAndRestore was made for another Sequence than the one that fit was given "
                 f"({found!r})"
@@ -186,6 +188,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         """Whether this is the first of the processes that train together."""
         return self._sequence.shard[0] == 0
 
-    def _is_input(self, found: Any) -> bool:
-        """Whether this is the Sequence, or its `repeat()`."""
-        return isinstance(found, Passes) and found.progress is self._sequence.progress
+
+def _is_input(found: Any, progress: Progress) -> bool:
+    """Whether this is the Sequence of a progress, or its `repeat()`."""
+    return isinstance(found, Passes) and found.progress is progress

@@ -37,7 +37,7 @@ def match(old: pa.Table, fresh: pa.Table, where: str) -> tuple[pa.Table, Places]
     The same id is the same row; so is the same path, where no other row of either has it.
 
     Raises:
-        ManifestError: The fresh ids cannot be of the old type.
+        ManifestError: the fresh ids cannot be of the old type.
     """
     kind = old["id"].type
     try:
@@ -46,7 +46,7 @@ def match(old: pa.Table, fresh: pa.Table, where: str) -> tuple[pa.Table, Places]
         raise ManifestError(
             f"{where} has ids of type {kind}, and the source gives other ones: {error}. Give the "
             "arguments that make ids of that type (pattern=, id=), or build the manifest anew, "
-            "without update= (--update)."
+            "without update= (--update)"
         ) from None
     fresh = with_paths(
         fresh.set_column(fresh.column_names.index("id"), "id", ids), fresh["path"].cast(pa.string())

@@ -47,21 +47,21 @@ def grow(
     """Return the rows of the source with what is kept of the old manifest.
 
     Args:
-        table: What the source gives now: id, path, labels, facts.
-        labels: What the source knows of the labels.
-        old: The manifest that grows.
-        read: Reads the facts of old files that the source no longer gives; None: they stay.
+        table: what the source gives now: id, path, labels, facts.
+        labels: what the source knows of the labels.
+        old: the manifest that grows.
+        read: reads the facts of old files that the source no longer gives; None: they stay.
 
     Raises:
-        ManifestError: None of the old rows is in the source, or ids or columns changed their type.
+        ManifestError: none of the old rows is in the source, or ids or columns changed their type.
     """
     fresh, places = match(old.table, table, old.name)
     if (places < 0).all():
         raise ManifestError(
-            f"None of the {count(len(old.table), 'row')} of {old.name} is in the source, neither "
+            f"none of the {count(len(old.table), 'row')} of {old.name} is in the source, neither "
             "by id nor by path: it is the manifest of other files, below "
             f"{old.metadata['root'] or 'several folders'}. Check the source, or build the "
-            "manifest anew, without update= (--update)."
+            "manifest anew, without update= (--update)"
         )
     gone = np.flatnonzero(~taken(len(old.table), places))
     before, fresh, warnings = _same_classes(old.table, fresh)
@@ -165,9 +165,9 @@ def _align(rows: pa.Table, schema: pa.Schema, where: str) -> pa.Table:
             columns.append(column.cast(field.type))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise ManifestError(
-                f'Column "{field.name}" of {where} has type {column.type}, and the source now '
+                f'column "{field.name}" of {where} has type {column.type}, and the source now '
                 f"gives {field.type}: rows that it no longer gives cannot be kept beside the "
-                f"others ({error}). Build the manifest anew, without update= (--update)."
+                f"others ({error}). Build the manifest anew, without update= (--update)"
             ) from None
     return pa.table(columns, schema=schema)
 
@@ -176,9 +176,9 @@ def _keep(together: pa.Table, own: pa.Table, before: pa.Table) -> tuple[pa.Table
     """Give old rows their ids, and their paths if theirs is lost; return columns of theirs alone.
 
     Args:
-        together: All rows.
-        own: The old row of each, all null for new ones.
-        before: The old rows, for their columns.
+        together: all rows.
+        own: the old row of each, all null for new ones.
+        before: the old rows, for their columns.
     """
     together = _set(together, "id", pc.coalesce(own["id"], together["id"]))
     if "bytes" in together.column_names:
