@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 
 from dfgen.errors import ArgumentError, DfgenError, MissingFileError
 from dfgen.loading.buffers import Buffers
+from dfgen.loading.generators import batch_rng
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.permutation import permutation
 from dfgen.loading.workers.threads import Threads, ThreadWorker
@@ -318,3 +320,50 @@ def test_a_mistake_in_a_program_is_no_problem_of_a_row(tmp_path, use_multiproces
         found.batch(0, 0)
     assert caught.value.__notes__[0] == f"while reading row id=0, path='{tmp_path / '0.png'}'"
     assert not found.problems
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_bad_rows_in_any_chunk_are_known_by_their_place_in_the_batch(tmp_path, workers):
+    paths = image_paths(tmp_path, 11)
+    for row in (0, 5, 6, 10):
+        Path(paths[row]).unlink()
+    options = {"batch_size": 8, "shuffle": False, "on_error": "skip", "workers": workers}
+    with contextlib.closing(image_loader(paths, **options)) as found:
+        first, last = found.batches()
+        assert sorted(found.problems) == [0, 5, 6, 10]
+    assert found.metrics.samples == 7
+    assert (sorted(first.skipped), last.skipped) == ([0, 5, 6], (2,))
+    share = np.float32(8 / 5)
+    assert first.weights.tolist() == [0, *[share] * 4, 0, 0, share]
+    assert last.weights.tolist() == [1.5, 1.5, 0]
+    assert first.arrays["image"][:, 0, 0, 0].tolist() == [0, 1, 2, 3, 4, 0, 0, 7]
+
+
+def test_without_workers_only_the_batch_that_is_asked_for_is_made():
+    found = loader(40, workers=0)
+    stream = found.stream(0)
+    for made in (1, 2):
+        next(stream)
+        assert found.metrics.samples == 4 * made
+
+
+def test_hosts_draw_apart_for_their_parts_of_a_batch():
+    def drawn(host):
+        def draw(batch, rng):
+            return {"number": batch["number"] * 0 + rng.integers(10**6, dtype=np.int32)}
+
+        made = loader(8, workers=0, shard=(host, 2), batch_transform=draw)
+        return made.batch(3, 1).arrays["number"].tolist()
+
+    assert [drawn(host) for host in (0, 1)] == [
+        [batch_rng(0, 3, 1, host).integers(10**6, dtype=np.int32)] * 2 for host in (0, 1)
+    ]
+
+
+def test_memory_that_is_used_again_has_room_for_a_batch_that_is_a_little_larger():
+    size = 1 << 20
+    specs = [{"a": Spec((size + more,), np.dtype(np.uint8))} for more in (0, 8, 24, 40, 63)]
+    for larger in specs:
+        buffers = Buffers(specs[0])
+        buffers.batch(1)
+        assert buffers.batch(1, larger)["a"].shape == (1, *larger["a"].shape)

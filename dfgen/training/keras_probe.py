@@ -33,16 +33,17 @@ def refuse_if_plain(callback: str) -> None:
 @cache
 def fault() -> str | None:
     """Return what is other in this Keras than dfgen takes it to be, or None; warns of it once."""
-    before = keras.distribution.distribution()
+    config = keras.config
+    before = keras.distribution.distribution(), config.max_epochs(), config.max_steps_per_epoch()
     try:
-        keras.distribution.set_distribution(None)
+        _configure(None, None, None)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             found = private.MOVED or _run()
     except Exception as error:
         found = f"{type(error).__name__}: {error}"
     finally:
-        keras.distribution.set_distribution(before)
+        _configure(*before)
     if found is not None:
         warnings.warn(
             f"Keras {keras.__version__} is not as dfgen knows it ({found}): a Sequence runs as a "
@@ -54,6 +55,12 @@ def fault() -> str | None:
             stacklevel=2,
         )
     return found
+
+
+def _configure(distribution: Any, epochs: int | None, steps: int | None) -> None:
+    keras.distribution.set_distribution(distribution)
+    keras.config.set_max_epochs(epochs)
+    keras.config.set_max_steps_per_epoch(steps)
 
 
 def _run() -> str | None:
@@ -145,7 +152,8 @@ class _Data(private.DataAdapter):
 
         if not tf.distribute.has_strategy():
             return self  # the same to Keras, and made in no time
-        return tf.data.Dataset.from_tensors((np.zeros((1, 1), np.float32),)).repeat(2)
+        rows = tf.distribute.get_strategy().num_replicas_in_sync
+        return tf.data.Dataset.from_tensors((np.zeros((rows, 1), np.float32),)).repeat(2)
 
     def get_numpy_iterator(self) -> Iterator[Any]:
         return iter([(np.zeros((1, 1), np.float32),)] * 2)

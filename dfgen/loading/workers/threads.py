@@ -124,7 +124,6 @@ class Threads:
         with self._lock:
             if not worker.abandoned:
                 worker.abandon()
-                self._count += 1
                 self._start()
 
     def close(self) -> None:
