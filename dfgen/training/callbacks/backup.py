@@ -10,7 +10,7 @@ from dfgen.errors import ArgumentError
 from dfgen.training.callbacks.backup_files import Generations, NamedArrays
 from dfgen.training.callbacks.model_state import build, restore, restore_metrics, snapshot
 from dfgen.training.callbacks.sigterm import Sigterm
-from dfgen.training.keras_private import begin_at, first_epoch, input_of_fit
+from dfgen.training.keras_private import begin_at, input_of_fit
 from dfgen.training.keras_probe import refuse_if_plain
 from dfgen.training.passes import Passes
 from dfgen.training.progress import Progress
@@ -97,7 +97,6 @@ class BackupAndRestore(keras.callbacks.Callback):
         self._epoch = self._step = self._unsaved = 0
         self._due = False
         self._metrics: NamedArrays | None = None
-        self._first_epoch = first_epoch(self.model)
         self._progress.count_taken()
         if (backup := self._backups.load()) is not None:
             self._go_on(*backup)
@@ -106,7 +105,7 @@ class BackupAndRestore(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Save what is due since the epoch before: now all callbacks have ended that."""
-        begin_at(self.model, self._first_epoch)
+        begin_at(self.model, None)
         if self._metrics is not None:
             restore_metrics(self.model, self._metrics)
             self._metrics = None
@@ -141,7 +140,7 @@ class BackupAndRestore(keras.callbacks.Callback):
     def on_train_end(self, logs: Any = None) -> None:
         """Delete the backups, for the run has ended."""
         self._sigterm.unwatch()
-        begin_at(self.model, self._first_epoch)
+        begin_at(self.model, None)
         if self._sigterm.noticed:
             self._save()
         elif not self._delete:
