@@ -87,13 +87,12 @@ class BackupAndRestore(keras.callbacks.Callback):
     def on_train_begin(self, logs: Any = None) -> None:
         """Go on from the newest backup, if there is one."""
         refuse_if_plain("BackupAndRestore")
-        found = input_of_fit()
-        if not _is_input(found, self._sequence.progress):
+        found, self._progress = input_of_fit(), self._sequence.progress
+        if not _is_input(found, self._progress):
             raise ArgumentError(
                 "BackupAndRestore was made for another Sequence than the one that fit was given "
                 f"({found!r})"
             )
-        self._progress = self._sequence.progress
         self._epoch = self._step = self._unsaved = 0
         self._due = False
         self._metrics: NamedArrays | None = None
@@ -122,8 +121,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         step = min(self._before + batch + 1, self.params["steps"])
         self._unsaved += step - self._step
         self._step = step
-        if self._save_freq != "epoch" and self._unsaved >= int(self._save_freq):
-            self._due = True
+        self._due |= self._save_freq != "epoch" and self._unsaved >= int(self._save_freq)
         if self._sigterm.noticed or (self._due and step < self.params["steps"]):
             self._save()
 
@@ -135,7 +133,7 @@ class BackupAndRestore(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Have it saved as soon as all callbacks have ended the epoch."""
         self._epoch, self._step = epoch + 1, 0
-        self._due = self._due or self._save_freq == "epoch"
+        self._due |= self._save_freq == "epoch"
 
     def on_train_end(self, logs: Any = None) -> None:
         """Delete the backups, for the run has ended."""

@@ -26,11 +26,7 @@ def snapshot(model: keras.Model) -> NamedArrays:
 
 
 def restore(model: keras.Model, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Put a snapshot back into a model that is built.
-
-    Raises:
-        ArgumentError: it is of another model.
-    """
+    """Put a snapshot back into a model that is built; refuse one of another model."""
     variables = _variables(model)
     saved = [name for name in arrays if not name.startswith("random/")]
     if saved != list(variables):
@@ -57,14 +53,9 @@ def restore_metrics(model: keras.Model, arrays: Mapping[str, npt.NDArray[Any]]) 
 
 
 def build(model: keras.Model, batch: Any) -> None:
-    """Make all variables of a model, its optimizer and its metrics that are not there yet.
+    """Make all variables of a compiled model, its optimizer and its metrics not there yet.
 
-    Args:
-        model: compiled.
-        batch: the `element_spec` of what it is trained on.
-
-    Raises:
-        ArgumentError: the model cannot be built without being called.
+    A batch tells their shapes: the `element_spec` of what the model is trained on.
     """
     try:
         keras_private.build(model, batch)
@@ -80,11 +71,7 @@ def build(model: keras.Model, batch: Any) -> None:
 def _variables(model: keras.Model) -> dict[str, Any]:
     """Return all variables, named by what they belong to and their place there."""
     optimizer = [] if model.optimizer is None else model.optimizer.variables
-    groups = {
-        "model": model.variables,
-        "optimizer": optimizer,
-        "metrics": model.metrics_variables,
-    }
+    groups = {"model": model.variables, "optimizer": optimizer, "metrics": model.metrics_variables}
     named: dict[str, Any] = {}
     seen: set[int] = set()
     for group, variables in groups.items():
