@@ -64,7 +64,7 @@ class Layout:
         """Return the weights for Keras, which multiplies losses by them as NumPy multiplies.
 
         A loss of pixels, (batch, height, width), needs them as (batch, 1, 1). Where losses differ
-        in that, each target has its own, nested as y. `of` takes how many axes follow that of the batch.
+        in that, each target has its own, nested as y. `of` is told how many axes follow the first.
         """
         axes = set(self.loss_axes.values())
         if len(axes) == 1:
