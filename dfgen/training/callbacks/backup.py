@@ -143,7 +143,7 @@ class BackupAndRestore(keras.callbacks.Callback):
             self._save()
         elif not self._delete:
             self._save(ended=True)
-        elif self._is_first:
+        elif self._sequence.shard[0] == 0:  # of the processes that train together
             self._backups.delete()
 
     def _save(self, ended: bool = False) -> None:
@@ -154,7 +154,7 @@ class BackupAndRestore(keras.callbacks.Callback):
             "input": self._sequence.state_dict(),
         }
         arrays = snapshot(self.model)
-        if self._is_first:
+        if self._sequence.shard[0] == 0:
             self._backups.save(facts, arrays)
         self._due, self._unsaved = False, 0
         if self._sigterm.noticed:
@@ -179,11 +179,6 @@ class BackupAndRestore(keras.callbacks.Callback):
         self._step = self._progress.steps_done = step
         after = f" after {step} of {steps} steps" if step else ""
         print(f"dfgen: going on in epoch {epoch + 1}{after}, from {path}", flush=True)
-
-    @property
-    def _is_first(self) -> bool:
-        """Whether this is the first of the processes that train together."""
-        return self._sequence.shard[0] == 0
 
 
 def _is_input(found: Any, progress: Progress) -> bool:

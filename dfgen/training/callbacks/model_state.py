@@ -72,14 +72,11 @@ def _variables(model: keras.Model) -> dict[str, Any]:
     """Return all variables, named by what they belong to and their place there."""
     optimizer = [] if model.optimizer is None else model.optimizer.variables
     groups = {"model": model.variables, "optimizer": optimizer, "metrics": model.metrics_variables}
-    named: dict[str, Any] = {}
-    seen: set[int] = set()
+    named: dict[int, tuple[str, Any]] = {}
     for group, variables in groups.items():
         for number, variable in enumerate(variables):
-            if id(variable) not in seen:
-                seen.add(id(variable))
-                named[f"{group}/{number}"] = variable
-    return named
+            named.setdefault(id(variable), (f"{group}/{number}", variable))
+    return dict(named.values())
 
 
 def _counts(names: Iterable[str]) -> str:
@@ -98,17 +95,14 @@ def _typed(array: npt.NDArray[Any], variable: Any) -> npt.NDArray[Any]:
 
 def _generators() -> NamedArrays:
     """Return the states of random generators that belong to no layer, as far as there are any."""
-    states: NamedArrays = {}
     found = keras_private.seed_state()
-    if found is not None:
-        states["random/keras"] = _array(found)
+    states = {} if found is None else {"random/keras": _array(found)}
     if keras.backend.backend() == "torch":
         import torch
 
         states["random/torch"] = torch.get_rng_state().numpy()
-        if torch.cuda.is_available():
-            for number, state in enumerate(torch.cuda.get_rng_state_all()):
-                states[f"random/cuda/{number}"] = state.numpy()
+        for number, state in enumerate(torch.cuda.get_rng_state_all()):
+            states[f"random/cuda/{number}"] = state.numpy()
     return states
 
 
@@ -119,7 +113,6 @@ def _restore_generators(arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         import torch
 
         torch.set_rng_state(torch.from_numpy(arrays["random/torch"]))
-        if torch.cuda.is_available():
-            for number in range(torch.cuda.device_count()):
-                if (state := arrays.get(f"random/cuda/{number}")) is not None:
-                    torch.cuda.set_rng_state(torch.from_numpy(state), number)
+        for number in range(torch.cuda.device_count()):
+            if (state := arrays.get(f"random/cuda/{number}")) is not None:
+                torch.cuda.set_rng_state(torch.from_numpy(state), number)

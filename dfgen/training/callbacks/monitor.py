@@ -56,7 +56,6 @@ class InputMonitor(keras.callbacks.Callback):
     def __init__(self, receipts: str | os.PathLike[str] | None = None) -> None:
         super().__init__()
         self._receipts = receipts
-        self._waited = self._lasted = 0.0
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Find the Sequence that `fit` was given."""
