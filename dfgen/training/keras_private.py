@@ -124,11 +124,12 @@ def input_of_fit(frame: FrameType | None = None) -> Any:
     return None if found is None else found.f_locals["epoch_iterator"].data_adapter
 
 
-def shorten(iterator: Any, batches: int, done: int) -> Callable[[bool], None]:
+def shorten(iterator: Any, batches: int, done: int) -> Callable[[Any, bool], None]:
     """Let the EpochIterator of a `fit` that goes on do only what is left of its first epoch.
 
     Of a pass that has an end so many batches are left, of `steps_per_epoch` so many steps are done.
-    What it returns undoes it when that epoch has ended, and is told whether the pass has too.
+    What it returns undoes it when that epoch has ended; it is told the iterator, which it does not
+    hold, and whether the pass has ended too.
     """
     steps, full = iterator.steps_per_epoch, iterator._num_batches
     if full is not None:
@@ -136,7 +137,7 @@ def shorten(iterator: Any, batches: int, done: int) -> Callable[[bool], None]:
     if steps is not None:
         iterator.steps_per_epoch = steps - done
 
-    def undo(pass_has_ended: bool) -> None:
+    def undo(iterator: Any, pass_has_ended: bool) -> None:
         iterator.steps_per_epoch = steps
         if pass_has_ended:
             iterator._num_batches = full

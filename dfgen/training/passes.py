@@ -272,4 +272,4 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         elif ended == "fit":
             self.progress.end_epoch(self._endless)
             if run.undo is not None:
-                run.undo(self.progress.place.step == 0)
+                run.undo(call.iterator, self.progress.place.step == 0)

@@ -39,7 +39,7 @@ class Run:
     plain: bool = False
     exact: bool = False
     driver: str | None = None
-    undo: Callable[[bool], None] | None = None
+    undo: Callable[[Any, bool], None] | None = None
     failure: Exception | None = None
 
     def fail(self, error: Exception) -> None:
