@@ -3,7 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -24,6 +24,7 @@ from dfgen.loading.order.buckets import Buckets
 from dfgen.samples.albumentations import Augmentation
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features import Feature
+from dfgen.samples.features.base import each
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.storage import store_of
 from dfgen.samples.transforms import Transform
@@ -86,7 +87,7 @@ class Binding:
             values, feature = bound.values, bound.feature
             if feature.follows:  # whichever image it lies on
                 feature = replace(feature, like=None)  # type: ignore[type-var]
-            for array in vars(values).values() if is_dataclass(values) else (values,):
+            for array in each(values):
                 if isinstance(array, np.ndarray):
                     digest.update(repr((bound.name, feature, array.shape)).encode())
                     digest.update(np.ascontiguousarray(array).tobytes())

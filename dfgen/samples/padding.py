@@ -69,7 +69,7 @@ def padding_of(features: Iterable[BoundFeature]) -> Padding:
             continue
         padding.sizes[bound.name] = sizes
         padding.fills[bound.name] = fill
-        if extra := bound.feature.extra:
-            telling = padding.told if extra == "sizes" else padding.masks
-            telling[bound.arrays[extra]] = sizes
+        for key, telling in (("sizes", padding.told), ("padding_mask", padding.masks)):
+            if key in bound.arrays:
+                telling[bound.arrays[key]] = sizes
     return padding

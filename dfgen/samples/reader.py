@@ -11,14 +11,7 @@ import pyarrow as pa
 
 from dfgen.errors import DecodeError, MissingFileError, TransformError
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.features.base import (
-    Feature,
-    Spec,
-    Values,
-    Watch,
-    each,
-    unwatched,
-)
+from dfgen.samples.features.base import Feature, Spec, Values, Watch, each, unwatched
 from dfgen.samples.padding import Padding, padding_of
 from dfgen.samples.storage.files import Files
 from dfgen.samples.storage.store import Store
@@ -74,10 +67,13 @@ class SampleReader:
     @property
     def functions(self) -> dict[str, object]:
         """The user's own functions by what they are called."""
-        found: dict[str, object] = {"transform": self.transform}
-        for bound in self.features:
-            found |= bound.feature.functions
-        return found
+        given = {
+            f"{name} of {type(bound.feature).__name__}({bound.feature.column!r})": value
+            for bound in self.features
+            for name, value in vars(bound.feature).items()
+            if callable(value) and not isinstance(value, Feature)
+        }
+        return {"transform": self.transform, **given}
 
     @cached_property
     def _random(self) -> dict[str, Feature]:
@@ -142,13 +138,7 @@ class SampleReader:
             out[name][...] = feature.gather(values, rows)
         self.padding.gather(rows, out)
 
-    def read(
-        self,
-        row: int,
-        out: Mapping[str, Values],
-        rng: Any,
-        watch: Watch = unwatched,
-    ) -> None:
+    def read(self, row: int, out: Mapping[str, Values], rng: Any, watch: Watch = unwatched) -> None:
         """Fill what a row's files hold and its functions return, then transform the sample.
 
         Args:

@@ -84,12 +84,7 @@ class Array(Feature):
         return pa.StructArray.from_arrays([paths, rows], ["path", "index"])
 
     def read(
-        self,
-        value: str | Mapping[str, Any],
-        out: Values,
-        store: Store,
-        watch: Watch,
-        given: None,
+        self, value: str | Mapping[str, Any], out: Values, store: Store, watch: Watch, given: None
     ) -> None:
         """Fill `out` with the numbers of one file, or of one row of it."""
         watch("read")

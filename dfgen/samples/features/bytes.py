@@ -55,12 +55,7 @@ class Bytes(Feature):
         return None if is_binary(values.type) else values
 
     def read(
-        self,
-        value: str | bytes,
-        out: Values,
-        store: Store,
-        watch: Watch,
-        given: None,
+        self, value: str | bytes, out: Values, store: Store, watch: Watch, given: None
     ) -> None:
         """Fill `out` with the bytes of one file, or with those given."""
         watch("read")

@@ -12,14 +12,7 @@ from dfgen.samples.features.base import Feature, Spec, Values, Watch, unwatched
 from dfgen.samples.features.one_row import store_of_row
 from dfgen.samples.pixels.decoding import decode_reduced
 from dfgen.samples.pixels.formats import CHANNELS, read_header
-from dfgen.samples.pixels.geometry import (
-    RESIZE,
-    STILL,
-    Draw,
-    Geometry,
-    Size,
-    place,
-)
+from dfgen.samples.pixels.geometry import RESIZE, STILL, Draw, Geometry, Size, place
 from dfgen.samples.pixels.resizing import INTERPOLATIONS, reduction, resize
 from dfgen.samples.pixels.scaling import checked_scale, rescale
 from dfgen.samples.storage.store import Store
@@ -167,12 +160,7 @@ class Image(Feature):
         return self.place(size, self.size or size, STILL if rng is None else self.draw(rng))
 
     def read(
-        self,
-        value: str,
-        out: Values,
-        store: Store,
-        watch: Watch = unwatched,
-        given: Draw | None = None,
+        self, value: str, out: Values, store: Store, watch: Watch = unwatched, given: Any = None
     ) -> Geometry:
         """Fill `out` (`sample_spec` or `made_spec`) with the pixels of one file, in one pass.
 
@@ -204,26 +192,9 @@ class Image(Feature):
         """Scale a sample (`made_spec`) into `out` (`spec`)."""
         rescale(sample, self.scale, out)
 
-    def __call__(self, row: Mapping[str, Any], rng: np.random.Generator | None = None) -> Values:
-        """Return the array of one row, a mapping or a pandas Series.
-
-        Args:
-            row: of the manifest.
-            rng: for a random crop and flip; None crops the centre and does not flip.
-        """
-        draw = STILL if rng is None else self.draw(rng)
-        with store_of_row(row, self.column) as store:
-            path = os.fspath(row[self.column])
-            size = read_header(path, store).size if self.size is None else self.size
-            sample = np.empty((*size, self.made_spec.shape[2]), self.made_spec.dtype)
-            self.read(path, sample, store, given=draw)
-        out = np.empty(sample.shape, self.spec.dtype)
-        self.finish(sample, out)
-        return out
-
 
 def _check_use(image: Image) -> None:
-    """Refuse what contradicts itimage, and what nothing would use."""
+    """Refuse what contradicts itself, and what nothing would use."""
     if image.size is None:
         _check_unresized(image)
     elif image.extra is not None:

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
+from dfgen.samples.arrow_types import are_numbers
 from dfgen.samples.features.arguments import column_names, number_dtype
 from dfgen.samples.features.base import Encoded, Values
 from dfgen.samples.features.casting import cast
@@ -58,7 +59,7 @@ class Number(Encoded):
 def _numbers(column: str, values: pa.Array, dtype: np.dtype[Any]) -> Values:
     """Return one column as numbers of a dtype."""
     kind = values.type
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+    if not (are_numbers(kind) or pa.types.is_boolean(kind)):
         raise ManifestError(
             f"column {column!r} holds {kind}, Number needs numbers. "
             f"For classes write dfgen.Category({column!r})"

@@ -9,7 +9,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from dfgen.errors import ManifestError
-from dfgen.samples.arrow_types import refuse_missing
+from dfgen.samples.arrow_types import is_text, refuse_missing
 from dfgen.samples.features.base import Encoded, Indices, Values
 
 
@@ -45,7 +45,7 @@ class Text(Encoded):
             ManifestError: something else than text, or nulls.
         """
         kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
-        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        if not is_text(kind):
             raise ManifestError(
                 f"column {self.column!r} holds {kind}, Text needs text: "
                 f"df[{self.column!r}] = df[{self.column!r}].astype(str)"
