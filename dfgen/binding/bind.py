@@ -134,7 +134,8 @@ def bind(
     features, problems = with_sizes(columns, features)
     files = next((b for b in features if b.paths is not None and not b.feature.follows), None)
     if isinstance(transform, Augmentation):
-        transform = transform.of(features)
+        kinds = ((b.name, b.feature.kind, getattr(b.feature, "format", "")) for b in features)
+        transform = transform.of(kinds)
     column, paths = (files.feature.columns[0], files.paths) if files else (None, None)
     ids = ids_of(columns, id, column, paths)
     store = store_of(bound.paths for bound in features if bound.paths is not None)

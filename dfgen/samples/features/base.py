@@ -7,7 +7,7 @@ A feature is a frozen dataclass in a file of its own, which derives from `Featur
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from dfgen.errors import ArgumentError
 from dfgen.samples.features.arguments import column_names
-from dfgen.samples.features.one_row import OneRow, store_of_row
+from dfgen.samples.features.one_row import ColumnSource, OneRow, store_of_row
 from dfgen.samples.storage.store import Store
 
 Values = npt.NDArray[Any]
@@ -42,19 +42,6 @@ class Spec:
     shape: tuple[Any, ...]
     dtype: np.dtype[Any]
     blank: Any = 0
-
-
-class ColumnSource(Protocol):
-    """What a feature asks for when it is bound."""
-
-    def __getitem__(self, name: str) -> pa.Array:
-        """Return a column."""
-
-    def paths(self, name: str) -> pa.Array:
-        """Return a column of paths of files, none missing, relative ones with their root."""
-
-    def whole_numbers(self, name: str) -> pa.Array:
-        """Return a column of indices, none missing."""
 
 
 class Feature:

@@ -7,7 +7,8 @@ import numpy as np
 import pyarrow as pa
 
 from dfgen.samples.arrow_types import is_binary, refuse_missing
-from dfgen.samples.features.base import ColumnSource, Feature, Spec, Values, Watch
+from dfgen.samples.features.base import Feature, Spec, Values, Watch
+from dfgen.samples.features.one_row import ColumnSource
 from dfgen.samples.storage.store import Store
 
 

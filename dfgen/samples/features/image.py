@@ -18,9 +18,10 @@ from dfgen.samples.pixels.scaling import checked_scale, rescale
 from dfgen.samples.storage.store import Store
 from dfgen.system import one_of
 
-PIXEL_DTYPES = ("uint8", "float16", "float32")
-
-EXTRA = ("sizes", "padding_mask")
+_TELLING = {
+    "sizes": Spec((2,), np.dtype(np.int32)),
+    "padding_mask": Spec((None, None, 1), np.dtype(np.bool_)),
+}
 
 _OF_RESIZING = ("resize", "load_size", "crop", "interpolation", "antialias")
 
@@ -94,13 +95,11 @@ class Image(Feature):
         one_of("crop", self.crop, (None, "center", "random"))
         one_of("flip", self.flip, (None, "horizontal"))
         one_of("interpolation", self.interpolation, INTERPOLATIONS)
-        one_of("dtype", self.dtype, (None, *PIXEL_DTYPES))
-        one_of("extra", self.extra, (None, *EXTRA))
-        if self.size is not None:
-            object.__setattr__(self, "size", _size("size", self.size))
+        one_of("dtype", self.dtype, (None, "uint8", "float16", "float32"))
+        one_of("extra", self.extra, (None, *_TELLING))
+        object.__setattr__(self, "size", _size("size", self.size))
         object.__setattr__(self, "scale", checked_scale(self.scale))
-        if self.load_size is not None:
-            object.__setattr__(self, "load_size", _size("load_size", self.load_size))
+        object.__setattr__(self, "load_size", _size("load_size", self.load_size))
         _check_use(self)
 
     @property
@@ -127,11 +126,7 @@ class Image(Feature):
 
     def specs(self, values: object) -> tuple[Spec, ...]:
         """Return what the model gets, by `extra` too."""
-        telling = {
-            "sizes": Spec((2,), np.dtype(np.int32)),
-            "padding_mask": Spec((None, None, 1), np.dtype(np.bool_)),
-        }
-        return (self.spec,) if self.extra is None else (self.spec, telling[self.extra])
+        return (self.spec,) if self.extra is None else (self.spec, _TELLING[self.extra])
 
     @property
     def keeps_sizes(self) -> bool:
@@ -228,9 +223,10 @@ def _check_unresized(image: Image) -> None:
             )
 
 
-def _size(name: str, given: object) -> Size:
-    size = tuple(given) if isinstance(given, tuple | list) else given
-    whole = isinstance(size, tuple) and all(isinstance(s, int | np.integer) for s in size)
-    if not (whole and isinstance(size, tuple) and len(size) == 2 and min(size) > 0):
+def _size(name: str, given: object) -> Size | None:
+    if given is None:
+        return None
+    size = given if isinstance(given, tuple | list) else ()
+    if len(size) != 2 or not all(isinstance(s, int | np.integer) and s > 0 for s in size):
         raise ArgumentError(f"{name} must be (height, width) in pixels, got {given!r}")
     return int(size[0]), int(size[1])

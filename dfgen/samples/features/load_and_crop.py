@@ -21,14 +21,7 @@ from dfgen.samples.storage.store import Store
 def load(image: Image, path: str, store: Store, watch: Watch = unwatched) -> tuple[Values, Size]:
     """Return what chance has no part in: the pixels of one file, resized but not cropped.
 
-    Args:
-        image: whose.
-        path: of the file.
-        store: reads files.
-        watch: is told each stage as it begins.
-
-    Returns:
-        The pixels, and (height, width) of the upright image that they are made of.
+    And (height, width) of the upright image that they are made of.
     """
     watch("read")
     data = store.read(path)

@@ -17,8 +17,6 @@ from dfgen.samples.pixels.resizing import resize
 from dfgen.samples.storage.store import Store
 from dfgen.system import one_of
 
-MASK_DTYPES = ("uint8", "int32")
-
 _UNSEEN = 0  # the code of what lies outside of an image; no colour and no value has it
 
 
@@ -61,7 +59,7 @@ class Mask(Feature):
     has_channels: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        one_of("dtype", self.dtype, MASK_DTYPES)
+        one_of("dtype", self.dtype, ("uint8", "int32"))
         _check_class("fill_value", self.fill_value, self.dtype)
         if self.palette is not None:
             object.__setattr__(self, "palette", _palette(self.palette, self.dtype))
