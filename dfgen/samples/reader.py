@@ -82,11 +82,7 @@ class SampleReader:
     @cached_property
     def _encoded(self) -> list[tuple[str, Any, Any]]:
         """What the table alone knows: name, feature, encoded values."""
-        return [
-            (bound.name, bound.feature, bound.values)
-            for bound in self.features
-            if not bound.feature.by_row
-        ]
+        return [(b.name, b.feature, b.values) for b in self.features if not b.feature.by_row]
 
     @cached_property
     def _steps(self) -> list["_Step"]:
@@ -204,23 +200,14 @@ class SampleReader:
 
 
 class _Step(NamedTuple):
-    """What is made row by row.
-
-    Args:
-        feature: reads it.
-        values: of all rows.
-        name: of the feature.
-        told_by: whose draw or Geometry it is told: its own, or that of its image.
-        names: of the arrays that it reads.
-        between: of those, what comes before the batch.
-    """
+    """What is made row by row."""
 
     feature: Feature
     values: Any
     name: str
-    told_by: str
-    names: tuple[str, ...]
-    between: dict[str, Spec]
+    told_by: str  # whose draw or Geometry it is told: its own, or that of its image
+    names: tuple[str, ...]  # of the arrays that it reads
+    between: dict[str, Spec]  # of those, what comes before the batch
 
     def of(self, arrays: Mapping[str, Values]) -> Any:
         """Return its array, or several."""

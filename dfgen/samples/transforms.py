@@ -39,7 +39,10 @@ def transformed(
             f"the transform returned {got}, expected a dict with the keys {list(expected)}"
         )
     try:
-        arrays = {name: _as_array(value, expected[name]) for name, value in result.items()}
+        arrays = {  # text and bytes are the objects that they are: else they would get a length
+            name: np.asarray(value, object if expected[name].dtype.hasobject else None)
+            for name, value in result.items()
+        }
     except ValueError as error:
         raise TransformError(f"the transform returned what is no array: {error}") from error
     for name, spec in expected.items():
@@ -50,11 +53,6 @@ def transformed(
                 f"expected {spec.dtype} of shape {spec.shape}"
             )
     return arrays
-
-
-def _as_array(value: object, spec: Spec) -> Values:
-    """Return text and bytes as the objects that they are: else they would get a length."""
-    return np.asarray(value, dtype=object if spec.dtype.hasobject else None)
 
 
 def fits(shape: tuple[int, ...], expected: tuple[Any, ...]) -> bool:

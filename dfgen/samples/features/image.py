@@ -12,7 +12,16 @@ from dfgen.samples.features.base import Feature, Spec, Values, Watch, unwatched
 from dfgen.samples.features.one_row import store_of_row
 from dfgen.samples.pixels.decoding import decode_reduced
 from dfgen.samples.pixels.formats import CHANNELS, read_header
-from dfgen.samples.pixels.geometry import RESIZE, STILL, Draw, Geometry, Size, place
+from dfgen.samples.pixels.geometry import (
+    RESIZE,
+    STILL,
+    Draw,
+    Geometry,
+    Size,
+    before_resizing,
+    place,
+    uncropped,
+)
 from dfgen.samples.pixels.resizing import INTERPOLATIONS, reduction, resize
 from dfgen.samples.pixels.scaling import checked_scale, rescale
 from dfgen.samples.storage.store import Store
@@ -159,7 +168,7 @@ class Image(Feature):
     ) -> Geometry:
         """Fill `out` (`sample_spec` or `made_spec`) with the pixels of one file, in one pass.
 
-        `load_and_crop` does it in two, what is fixed and what is drawn.
+        `load` and `crop_and_flip` do it in two: what is fixed, and may be kept, and what is drawn.
         """
         watch("read")
         data = store.read(value)
@@ -186,6 +195,45 @@ class Image(Feature):
     def finish(self, sample: Values, out: Values) -> None:
         """Scale a sample (`made_spec`) into `out` (`spec`)."""
         rescale(sample, self.scale, out)
+
+
+def load(image: Image, path: str, store: Store, watch: Watch = unwatched) -> tuple[Values, Size]:
+    """Return what chance has no part in: the pixels of one file, resized but not cropped.
+
+    And (height, width) of the upright image that they are made of.
+    """
+    watch("read")
+    data = store.read(path)
+    watch("decode", len(data))
+    pixels, size, reduced = decode_reduced(
+        data,
+        image.color_mode,
+        lambda size: reduction(_whole(image, size), image.interpolation, image.antialias),
+    )
+    watch("resize")
+    geometry = _whole(image, size)
+    out = np.empty((*geometry.size, pixels.shape[2]), pixels.dtype)
+    resize(pixels, geometry, out, image.interpolation, image.antialias, reduced=reduced)
+    return out, size
+
+
+def crop_and_flip(
+    image: Image, pixels: Values, size: Size, out: Values, draw: Draw = STILL
+) -> Geometry:
+    """Fill `out`, as `Image.read` does, with what `load` returned; nothing is scaled any more.
+
+    The crop is whole pixels of the resized image, that of `Image.read` of the file: the two are
+    the same where nothing is cropped, or what is cropped was not made smaller.
+    """
+    cropped = image.place(pixels.shape[:2], out.shape[:2], draw)
+    resize(pixels, cropped, out, image.interpolation, image.antialias)
+    return before_resizing(cropped, size)
+
+
+def _whole(image: Image, size: Size) -> Geometry:
+    """Return the geometry of an image of a size that is resized, but not cropped."""
+    resized = uncropped(size, image.load_size or image.size or size, image.resize)
+    return place(size, resized, resized, "stretch")
 
 
 def _check_use(image: Image) -> None:
