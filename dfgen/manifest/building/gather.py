@@ -13,7 +13,7 @@ from tqdm import tqdm
 from dfgen.errors import ArgumentError, ManifestError, did_you_mean
 from dfgen.manifest.building.join import join, key_text, split_on
 from dfgen.manifest.building.recipe import LABEL_TABLE, Recipe
-from dfgen.manifest.schema import FACTS, Label, quote
+from dfgen.manifest.schema import FACTS, Label, quote, with_column
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.label_table import read_rows, table_name
 from dfgen.manifest.sources.list_columns import ANNOTATED
@@ -24,13 +24,7 @@ _PLAIN_INTEGER = r"\A(?:0|-?[1-9][0-9]{0,17})\z"
 
 
 def gather_rows(recipe: Recipe) -> RowGroup:
-    """Return the rows that a recipe describes, with paths as the source gives them.
-
-    Raises:
-        ArgumentError: a column that the recipe names does not exist.
-        MissingFileError: no such folder or table.
-        ManifestError: files and labels do not match.
-    """
+    """Return the rows that a recipe describes, with paths as the source gives them."""
     pattern = parse_pattern(recipe.pattern) if recipe.pattern is not None else None
     fields = pattern.fields if pattern else ()
     labels = pa.table({}) if recipe.labels is None else _read_labels(recipe)
@@ -50,8 +44,7 @@ def gather_rows(recipe: Recipe) -> RowGroup:
             table = table.drop_columns([name])
     if pattern is not None:
         for name in pattern.integers:
-            place = table.column_names.index(name)
-            table = table.set_column(place, name, pattern.convert(name, table[name]))
+            table = with_column(table, name, pattern.convert(name, table[name]))
     return replace(gathered, rows=_with_id(table, recipe, fields))
 
 

@@ -5,7 +5,7 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError, did_you_mean
 from dfgen.manifest.key_mismatch import JoinKeys, Words, explain
-from dfgen.manifest.schema import count, first, quote, rows_where
+from dfgen.manifest.schema import count, first, quote, repeated, rows_where
 from dfgen.manifest.sources.path_pattern import Pattern
 from dfgen.manifest.sources.source import RowGroup
 
@@ -48,17 +48,9 @@ def join(
             (cats/a.jpg) of the file, and the column of the table; by default of the same name.
         pattern: the pattern that made the fields.
         unmatched: `"error"`; `"keep"`: files without labels get missing values, labels without a
-            file become rows whose `problem` says so; `"drop"`: both are left out.
+            file become rows at the end whose `problem` says so; `"drop"`: both are left out.
         keep_key: keep the key as the column that it was in the table.
         table: how messages call the label table.
-
-    Returns:
-        The files in their order, with the other columns of the table, then the kept labels without
-        a file; and notes on what was kept or dropped.
-
-    Raises:
-        ArgumentError: no such field.
-        ManifestError: no such column, missing or repeated keys, or unmatched rows.
     """
     field, column = split_on(on)
     whole = pattern is not None and field in pattern.integers
@@ -133,16 +125,12 @@ def _label_keys(labels: pa.Table, column: str, table: str, whole: bool) -> pa.Ch
         )
     keys = _whole(keys) if whole else keys
     if pc.count_distinct(keys).as_py() < len(keys):
-        counts = pc.value_counts(keys)
-        repeated = counts.filter(pc.greater(counts.field("counts"), 1))
+        twice = repeated(keys)
         examples = ", ".join(
-            f"{quote(key)} ({count} times)"
-            for key, count in zip(
-                first(repeated.field("values")), first(repeated.field("counts")), strict=True
-            )
+            f"{quote(pair['values'])} ({pair['counts']} times)" for pair in first(twice)
         )
         raise ManifestError(
-            f'{len(repeated)} keys stand in several rows of {table}, column "{column}": '
+            f'{len(twice)} keys stand in several rows of {table}, column "{column}": '
             f"{examples}. A file can have the labels of one row only: keep one row a key, or join "
             "on a column that tells them apart"
         )

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.manifest.paths import check_stored_paths, tidy
-from dfgen.manifest.schema import Label, quote
+from dfgen.manifest.schema import Label, quote, repeated, with_column
 from dfgen.manifest.sources.coco_json import (
     CocoAnnotation,
     CocoCategory,
@@ -45,7 +45,7 @@ class CocoSplit:
 
 
 def read_coco(files: Paths, images: str | Mapping[str, str] | None = None) -> Iterator[RowGroup]:
-    """Yield the images of COCO's JSON files, one group a split.
+    """Yield the images of COCO's JSON files, in one group.
 
     Args:
         files: a JSON file. Several in a list are of the same images, as instances and captions are.
@@ -57,15 +57,6 @@ def read_coco(files: Paths, images: str | Mapping[str, str] | None = None) -> It
         splits; `boxes` (xyxy in pixels), `labels` (their classes) and `iscrowd`; `captions`;
         `keypoints` (x, y, visibility of each point, as COCO numbers them); and the annotated size.
         Columns for which there is nothing in any file are absent; segmentations are not read.
-
-    Raises:
-        MissingFileError: there is no such file.
-        ManifestError: broken JSON (with the line), something else than COCO, ids that are unknown
-            or stand twice, two images of one name, a path that leaves the folder.
-
-    Example:
-        >>> for group in read_coco("instances_val.json", "val"):  # doctest: +SKIP
-        ...     print(group.rows["labels"])
     """
     by_split = files if isinstance(files, Mapping) else {"": files}
     splits = {
@@ -83,7 +74,7 @@ def read_coco(files: Paths, images: str | Mapping[str, str] | None = None) -> It
         paths = part.rows["path"]
         if prefix != ".":
             paths = pc.binary_join_element_wise(prefix, paths, "/")
-        rows = part.rows.set_column(part.rows.column_names.index("path"), "path", paths)
+        rows = with_column(part.rows, "path", paths)
         if split:
             rows = rows.append_column("split", pa.array([split] * len(rows), pa.string()))
         parts.append(CocoSplit(rows, part.class_names))
@@ -203,8 +194,7 @@ def _ids(values: list[Id], what: str) -> pa.Array:
 
 def _repeated(values: pa.Array | pa.ChunkedArray) -> object:
     """Return a value that stands twice, or None."""
-    counts = pc.value_counts(values)
-    twice = counts.filter(pc.greater(counts.field("counts"), 1))
+    twice = repeated(values)
     return twice[0]["values"].as_py() if len(twice) else None
 
 

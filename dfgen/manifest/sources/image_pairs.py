@@ -54,7 +54,9 @@ def pair(
     unmatched: str,
     bare: bool = False,
 ) -> tuple[list[Pair], tuple[str, ...]]:
-    """Pair `a/b.jpg` with `a/b.xml`.
+    """Pair `a/b.jpg` with `a/b.xml`; say in notes what was kept or dropped.
+
+    The pairs are in the order of the images, then come the kept annotations without an image.
 
     Args:
         images: relative paths.
@@ -62,13 +64,6 @@ def pair(
         folders: those where the two start, for messages.
         unmatched: `"error"`, `"keep"` or `"drop"` what has no partner.
         bare: images may be without annotation: there is nothing on them.
-
-    Returns:
-        Pairs in the order of the images, then the kept annotations without an image; and a note on
-        each thing that was kept or dropped.
-
-    Raises:
-        ManifestError: two images differ by their extension only, or partners are missing.
 
     Example:
         >>> pair(["a.jpg"], ["a.xml"], ("images", "xml"), "error")
