@@ -28,7 +28,7 @@ class JoinKeys:
 
 @dataclass(frozen=True)
 class Words:
-    """How the message calls what does not match: its first sentence, then each side after `3 of 10`."""
+    """What the message says: its first sentence, and what follows `3 of 10` on each side."""
 
     title: str
     files: str
@@ -95,6 +95,14 @@ def explain(
         "(--unmatched keep|drop)"
     )
     return "\n".join(lines)
+
+
+def what_became(unmatched: str, files: str, labels: str) -> tuple[str, ...]:
+    """Return notes on files without labels and labels without a file; "": there are none."""
+    if unmatched == "drop":
+        return tuple(f"Left out {what}." for what in (files, labels) if what)
+    endings = {files: "labels are missing there", labels: "the column problem says so"}
+    return tuple(f"Kept {what}: {ending}." for what, ending in endings.items() if what)
 
 
 def _likely_cause(

@@ -89,7 +89,8 @@ def check(
     notes = tuple[str, ...]()
     try:
         recipe = _source(frame.attrs.get("dfgen", {}).get("recipe"), root)
-        found = pa.concat_tables([found, _new(table, recipe, name)])
+        if recipe is not None:
+            found = pa.concat_tables([found, _new(table, recipe, name)])
     except DfgenError as error:
         notes = (f"New files were not looked for: {error}",)
     return in_order(found, FINDINGS), notes
@@ -137,11 +138,8 @@ def _detail(name: str, known: pa.ChunkedArray, now: pa.ChunkedArray) -> pa.Array
     return pc.if_else(pa.array(differ(known, now)), text, "")
 
 
-def _new(table: pa.Table, recipe: Recipe | None, name: str) -> pa.Table:
+def _new(table: pa.Table, recipe: Recipe, name: str) -> pa.Table:
     """Return what the source has and the manifest lacks."""
-    kind = table["id"].type
-    if recipe is None:
-        return _rows([], pa.array([], kind), pa.array([], pa.string()), [])
     gathered = gather_rows(recipe)
     fresh = gathered.rows
     if "problem" in fresh.column_names:  # labels without a file

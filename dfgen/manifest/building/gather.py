@@ -37,7 +37,16 @@ def gather_rows(recipe: Recipe) -> RowGroup:
     else:
         gathered = _read_source(recipe, pattern, labels.column_names)
     if recipe.on is not None:
-        gathered = _with_labels(gathered, wanted, recipe, pattern)
+        joined = join(
+            gathered.rows,
+            wanted,
+            recipe.on,
+            pattern=pattern,
+            unmatched=recipe.unmatched,
+            keep_key=_key(recipe) in _named(recipe),
+            table=_name(recipe),
+        )
+        gathered = replace(gathered, rows=joined.rows, notes=gathered.notes + joined.notes)
     table = gathered.rows
     for name in ("problem", "polygons"):  # which a source does not know beforehand
         if name in table.column_names and table[name].null_count == len(table):
@@ -151,21 +160,6 @@ def _check_columns(rows: pa.Table, recipe: Recipe, labels: list[str]) -> None:
     _check_names(recipe, [name for name in known if name not in ("path", *ANNOTATED)])
     if not SOURCES[recipe.kind].gives_facts:
         _refuse_facts(rows, recipe, recipe.place)
-
-
-def _with_labels(
-    files: RowGroup, labels: pa.Table, recipe: Recipe, pattern: Pattern | None
-) -> RowGroup:
-    joined = join(
-        files.rows,
-        labels,
-        recipe.on or "",
-        pattern=pattern,
-        unmatched=recipe.unmatched,
-        keep_key=_key(recipe) in _named(recipe),
-        table=_name(recipe),
-    )
-    return replace(files, rows=joined.rows, notes=files.notes + joined.notes)
 
 
 def _with_id(table: pa.Table, recipe: Recipe, fields: tuple[str, ...]) -> pa.Table:

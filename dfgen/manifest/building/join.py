@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError, did_you_mean
-from dfgen.manifest.key_mismatch import JoinKeys, Words, explain
+from dfgen.manifest.key_mismatch import JoinKeys, Words, explain, what_became
 from dfgen.manifest.schema import count, first, quote, repeated, rows_where
 from dfgen.manifest.sources.path_pattern import Pattern
 from dfgen.manifest.sources.source import RowGroup
@@ -85,7 +85,12 @@ def join(
     if unmatched == "keep" and counts[1]:
         keys = label_keys.filter(without_file)
         rows = _append_without_file(rows, labels.filter(without_file), keys, (field, column))
-    return RowGroup(rows, notes=_notes(unmatched, *counts, table))
+    notes = what_became(
+        unmatched,
+        f"{count(counts[0], 'file')} without a row in {table}" if counts[0] else "",
+        f"{count(counts[1], 'row')} of {table} without a file" if counts[1] else "",
+    )
+    return RowGroup(rows, notes=notes)
 
 
 def _file_keys(files: pa.Table, field: str, pattern: Pattern | None) -> pa.ChunkedArray:
@@ -171,15 +176,3 @@ def _append_without_file(
     rows = rows.append_column("problem", pa.nulls(len(rows), pa.string()))
     extra = [known.get(field.name, pa.nulls(len(labels), field.type)) for field in rows.schema]
     return pa.concat_tables([rows, pa.table(extra, schema=rows.schema)])
-
-
-def _notes(unmatched: str, files: int, labels: int, table: str) -> tuple[str, ...]:
-    kept = unmatched == "keep"
-    notes = []
-    if files:
-        note = f"{count(files, 'file')} without a row in {table}"
-        notes.append(f"Kept {note}: labels are missing there." if kept else f"Left out {note}.")
-    if labels:
-        note = f"{count(labels, 'row')} of {table} without a file"
-        notes.append(f"Kept {note}: the column problem says so." if kept else f"Left out {note}.")
-    return tuple(notes)

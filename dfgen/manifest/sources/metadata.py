@@ -50,7 +50,7 @@ def read_metadata(place: str) -> Iterator[RowGroup]:
         if split:
             names = pc.binary_join_element_wise(split, rows["path"].cast(pa.string()), "/")
             rows = with_column(rows, "path", names)
-            rows = rows.append_column("split", pa.array([split] * len(rows), pa.string()))
+            rows = rows.append_column("split", pa.repeat(split, len(rows)))
         parts.append(rows)
     try:
         table = pa.concat_tables(parts, promote_options="permissive")
