@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from dfgen.errors import ManifestError, MissingFileError
 from dfgen.manifest.sources.source import ONE_OR_MORE, Argument, RowGroup, Source
-from dfgen.samples.storage.array_files import HDF5, open_hdf5, open_rows
+from dfgen.samples.storage.array_files import BROKEN_ROWS, HDF5, open_hdf5, open_rows
 
 
 def read_arrays(files: str | Sequence[str]) -> Iterator[RowGroup]:
@@ -77,7 +77,7 @@ def _describe(path: str) -> tuple[int, dict[str, pa.Array]]:
         raise MissingFileError(f"there is no file {path}. Looked in {os.getcwd()}") from None
     except ManifestError:
         raise
-    except (OSError, ValueError, pa.ArrowException) as error:  # DecodeError is a ValueError
+    except (*BROKEN_ROWS, pa.ArrowException) as error:  # DecodeError is a ValueError
         raise ManifestError(f"{path} cannot be read: {error}") from error
 
 
