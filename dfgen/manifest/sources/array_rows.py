@@ -17,26 +17,15 @@ import pyarrow as pa
 
 from dfgen.errors import ManifestError, MissingFileError
 from dfgen.manifest.sources.source import ONE_OR_MORE, Argument, RowGroup, Source
-from dfgen.samples.storage.array_files import HDF5, open_hdf5, open_rows
+from dfgen.samples.storage.array_files import BROKEN_ROWS, HDF5, open_hdf5, open_rows
 
 
 def read_arrays(files: str | Sequence[str]) -> Iterator[RowGroup]:
-    """Yield the rows of array files, one group a file. Of the arrays, headers alone are read.
-
-    Args:
-        files: a .npy or HDF5 file, or several whose rows follow each other.
+    """Yield the rows of a .npy or HDF5 file, or of several; of the arrays, headers alone are read.
 
     Yields:
-        Row groups with `id` (the index, or the name of the file and `#index` of several), `path`,
-        `index`, and the arrays of HDF5 that have one axis: numbers, booleans or text.
-
-    Raises:
-        MissingFileError: there is no such file.
-        ManifestError: it is neither .npy nor HDF5, arrays in one file differ in length, or files in
-            their label arrays.
-
-    Example:
-        >>> [group] = read_arrays("x.npy")  # doctest: +SKIP
+        A row group a file with `id` (the index, or the name of the file and `#index` of several),
+        `path`, `index`, and the arrays of HDF5 that have one axis: numbers, booleans or text.
     """
     paths = [os.path.abspath(path) for path in ([files] if isinstance(files, str) else files)]
     if not paths:
@@ -88,7 +77,7 @@ def _describe(path: str) -> tuple[int, dict[str, pa.Array]]:
         raise MissingFileError(f"there is no file {path}. Looked in {os.getcwd()}") from None
     except ManifestError:
         raise
-    except (OSError, ValueError, pa.ArrowException) as error:  # DecodeError is a ValueError
+    except (*BROKEN_ROWS, pa.ArrowException) as error:  # DecodeError is a ValueError
         raise ManifestError(f"{path} cannot be read: {error}") from error
 
 

@@ -4,6 +4,8 @@ A file that its decoder refuses is an error; no other decoder is tried.
 """
 
 import io
+import struct
+import zlib
 from collections.abc import Callable
 
 import cv2
@@ -18,8 +20,11 @@ from dfgen.samples.pixels.headers import check_size
 # EXIF orientation -> how to flip, after transposing from 5 on: 0 top to bottom, 1 left to right
 _FLIPS = {2: 1, 3: -1, 4: 0, 6: 1, 7: -1, 8: 0}
 
-BROKEN = (cv2.error, OSError, ValueError, SyntaxError, EOFError, DecompressionBombError)
-"""What decoders raise over broken files."""
+BROKEN = (
+    cv2.error, OSError, ValueError, SyntaxError, EOFError, DecompressionBombError,
+    IndexError, KeyError, TypeError, struct.error, zlib.error,
+)  # fmt: skip
+"""What decoders raise over broken files; of Pillow's, what `PIL.Image.open` takes for that too."""
 
 
 def decode(data: bytes, color_mode: str = "rgb") -> Pixels:

@@ -16,6 +16,9 @@ HDF5 = b"\x89HDF\r\n\x1a\n"
 ArrayRows = Any
 """What has a shape and a dtype and gives a row for an index: a memory map, a data set of HDF5."""
 
+BROKEN_ROWS = (OSError, ValueError, KeyError, RuntimeError, OverflowError)
+"""What NumPy and h5py raise over broken files."""
+
 MOST_OPEN = 128
 """Array files that a store keeps open. Each takes a descriptor; a process may have 256 to 1024."""
 
@@ -104,9 +107,9 @@ def open_hdf5(source: str | bytes) -> dict[str, ArrayRows]:
 
     found: dict[str, ArrayRows] = {}
 
-    def keep(name: str, item: object) -> None:
+    def keep(name: str | bytes, item: object) -> None:
         if isinstance(item, h5py.Dataset) and item.ndim > 0:
-            found[name] = item
+            found[name if isinstance(name, str) else repr(name)] = item  # bytes: no UTF-8
 
     h5py.File(source if isinstance(source, str) else io.BytesIO(source), "r").visititems(keep)
     return found

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import DecodeError, DfgenError, unreadable
-from dfgen.samples.storage.array_files import ArrayRows, OpenArrays, open_rows
+from dfgen.samples.storage.array_files import BROKEN_ROWS, ArrayRows, OpenArrays, open_rows
 
 
 class Head(NamedTuple):
@@ -81,7 +81,7 @@ class Store:
             return np.asarray(rows[index])
         except DfgenError:
             raise
-        except (OSError, ValueError) as error:
+        except BROKEN_ROWS as error:
             raise unreadable(error) from error
 
     def close(self) -> None:
