@@ -15,13 +15,7 @@ Transform = Callable[[Sample, np.random.Generator], Sample]
 def transformed(
     transform: Transform, sample: Sample, rng: Any, changed: Mapping[str, Spec]
 ) -> Sample:
-    """Run a transform, and check that it gives back what it was given.
-
-    Args:
-        transform: the user's.
-        sample: what it gets; its dict is its own.
-        rng: the sample's random generator.
-        changed: what it gives back of another shape than it got.
+    """Run a transform, and check that it gives back what it was given, but for what is `changed`.
 
     Raises:
         TransformError: it raised, or returned something else.

@@ -134,12 +134,7 @@ class Boxes(Feature):
         return values.boxes[part], values.labels[part]
 
     def encode(self, boxes: pa.Array, labels: pa.Array) -> BoxRows:
-        """Return the boxes of every row.
-
-        Raises:
-            ManifestError: no lists of boxes, more or fewer labels than boxes, more boxes than
-                there is room for, a box without area, an unknown label; with the row.
-        """
+        """Return the boxes of every row; refuse what are none, or have no label each."""
         where = offsets(self.column, boxes, _NO_BOXES)
         labelled = offsets(self.labels, labels, _NO_BOXES)
         odd = np.flatnonzero(np.diff(where) != np.diff(labelled))
@@ -197,11 +192,7 @@ class Boxes(Feature):
         return boxes[:count], labels[:count]
 
     def finish(self, sample: tuple[Values, Values], out: tuple[Values, Values]) -> None:
-        """Fill the arrays of the batch with a sample's boxes and labels, the rest with -1.
-
-        Raises:
-            TransformError: the transform has made too many boxes, or other labels than those.
-        """
+        """Fill the arrays of the batch with a sample's boxes and labels, the rest with -1."""
         boxes, labels = sample
         if len(boxes) != len(labels):
             raise TransformError(

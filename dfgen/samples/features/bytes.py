@@ -38,11 +38,7 @@ class Bytes(Feature):
         return Spec((), np.dtype(object), blank=b"")
 
     def bind(self, columns: ColumnSource) -> pa.Array:
-        """Return the paths, or the bytes themselves.
-
-        Raises:
-            ManifestError: nulls.
-        """
+        """Return the paths, or the bytes themselves; refuse nulls."""
         values = columns[self.column]
         if not is_binary(values.type):
             return super().bind(columns)

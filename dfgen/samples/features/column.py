@@ -70,11 +70,7 @@ class Column(Feature):
         return len(spec.shape) if spec.dtype.kind in "iu" else super().loss_axes(spec)
 
     def read(self, value: Any, out: Values, store: Store, watch: Watch, given: None) -> None:
-        """Fill `out` with what the function returns for a row's values.
-
-        Raises:
-            DecodeError: it raised, or returned something of another shape or dtype.
-        """
+        """Fill `out` with what the function returns for a row's values."""
         watch("transform")
         values = value.values() if len(self.columns) > 1 else (value,)
         name = getattr(self.fn, "__qualname__", repr(self.fn))

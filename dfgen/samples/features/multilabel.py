@@ -70,11 +70,7 @@ class MultiLabel(Encoded):
         return labels
 
     def encode(self, values: pa.Array) -> LabelRows:
-        """Return the class numbers of every row.
-
-        Raises:
-            ManifestError: no lists, rows or labels that are missing, or are no class name.
-        """
+        """Return the class numbers of every row; refuse what is missing, or is no class name."""
         where = offsets(self.column, values, "write [] where a row has no labels")
         labels = pc.list_flatten(values)
         if pa.types.is_nested(labels.type):

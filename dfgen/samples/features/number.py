@@ -45,11 +45,7 @@ class Number(Encoded):
             object.__setattr__(self, "dtype", number_dtype(self.dtype))
 
     def encode(self, *values: pa.Array) -> Values:
-        """Return the whole columns as numbers.
-
-        Raises:
-            ManifestError: nulls, NaN, text, or numbers that the dtype cannot hold.
-        """
+        """Return whole columns as numbers; refuse nulls, text, and what the dtype cannot hold."""
         floats = any(pa.types.is_floating(array.type) for array in values)
         dtype = np.dtype(self.dtype or (np.float32 if floats else np.int32))
         arrays = [_numbers(*pair, dtype) for pair in zip(self.columns, values, strict=True)]

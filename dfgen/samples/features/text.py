@@ -39,11 +39,7 @@ class Text(Encoded):
     blank: ClassVar[str] = ""
 
     def encode(self, values: pa.Array) -> pa.Array:
-        """Return the whole column as Arrow text.
-
-        Raises:
-            ManifestError: something else than text, or nulls.
-        """
+        """Return the whole column as Arrow text; refuse nulls, and what is no text."""
         kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
         if not is_text(kind):
             raise ManifestError(
