@@ -22,14 +22,7 @@ _MOST_BYTES = 2**30  # of files held in memory
 
 @dataclass(frozen=True)
 class Job:
-    """Files, and what is to become of them.
-
-    Args:
-        paths: of the images of one pass, each as often as it is read.
-        image: size and how it is resized.
-        batch_size: images of a batch.
-        workers: threads, or processes of a peer that has no threads; 0 = the calling thread.
-    """
+    """Paths of the images of one pass, each as often as it is read, and what becomes of them."""
 
     paths: tuple[str, ...]
     image: Image
@@ -98,17 +91,8 @@ def choose(
 ) -> ChosenRows:
     """Choose rows of a manifest at random, and read them.
 
-    Args:
-        manifest: path of a manifest.
-        rows: how many; None takes as many as make `SECONDS` of decoding. Fewer than that, as in a
-            small manifest, are read several times in a pass.
-        image: what is made of them.
-        batch_size: two batches are the least of a pass.
-        workers: threads.
-
-    Raises:
-        MissingFileError: there is no such manifest.
-        ManifestError: it is none, or has no image that can be used.
+    Without a number of rows it takes as many as make `SECONDS` of decoding, two batches at least.
+    Fewer than that, as in a small manifest, are read several times in a pass.
     """
     table = read_table(manifest)[0]
     usable = _usable(table)

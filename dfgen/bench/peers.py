@@ -22,11 +22,7 @@ _PACKAGES = {"tf.data": "tensorflow", "torch": "torch", "keras": "keras"}
 
 
 def check_against(names: Iterable[str]) -> list[str]:
-    """Return the peers that are meant; `all` are those that are installed.
-
-    Raises:
-        ArgumentError: one is unknown, or not installed.
-    """
+    """Return the peers that are meant; `all` are those that are installed."""
     chosen: list[str] = []
     for name in names:
         if name == "all":

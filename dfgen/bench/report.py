@@ -25,17 +25,7 @@ _STAGES = (READ, DECODE, RESIZE, HAND_OVER)
 
 @dataclass(frozen=True)
 class Report:
-    """All figures of one run.
-
-    Args:
-        manifest: path of the manifest.
-        job: what was measured.
-        sample: the rows it was measured on.
-        cpus: that may be used.
-        rates: of the stages, of dfgen and of its peers.
-        model: how a model was fed, or None.
-        advice: what the figures mean.
-    """
+    """All figures of one run, and what they mean."""
 
     manifest: str
     job: Job
@@ -164,12 +154,7 @@ def _summary(rounds: tuple[float, ...]) -> dict[str, float]:
 
 
 def check_outputs(png: str | None, json_file: str | None) -> None:
-    """Refuse files that could not be written, before anything is measured.
-
-    Raises:
-        ArgumentError: a picture without matplotlib.
-        WriteError: the folder does not exist.
-    """
+    """Refuse files that could not be written, before anything is measured."""
     if png and not find_spec("matplotlib"):
         raise ArgumentError(
             "--png needs matplotlib, which is not installed. It is in the extra named bench: "

@@ -85,10 +85,6 @@ def assign_splits(
         kept: the split of each row that has one; the others join those of their group, and fill
             up the shares of their class.
 
-    Raises:
-        ArgumentError: the shares do not add up to 1.
-        ManifestError: a row has no group, or the classes are fractions.
-
     Example:
         >>> list(assign_splits(pd.Series(range(6)), {"train": 0.5, "val": 0.5}))
         ['train', 'train', 'train', 'train', 'val', 'train']
@@ -142,13 +138,10 @@ def missing_classes(split: pd.Series, labels: pd.Series) -> dict[str, list[objec
 def lacking_rows(
     frame: pd.DataFrame, columns: Sequence[str], stratified: bool, units: str = "rows"
 ) -> tuple[str, ...]:
-    """Return a warning for each split that has no row, or none of some class.
+    """Return a warning for each split that has no row, or none of some class of these columns.
 
-    Args:
-        frame: a manifest with splits.
-        columns: those whose classes every split should have; the others than categories are passed.
-        stratified: the splits have exact shares of these classes.
-        units: what was split: rows or groups; "": dfgen did not split, shares are no advice.
+    `stratified`: the splits have exact shares of these classes. `units`: what was split, rows or
+    groups; "": dfgen did not split, shares are no advice.
     """
     advice = "Give the class more rows, or leave it out."
     if not stratified:

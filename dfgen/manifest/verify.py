@@ -19,8 +19,8 @@ from dfgen.manifest.building.update.match import match
 from dfgen.manifest.diff import as_text, differ, in_order, plain
 from dfgen.manifest.from_pandas import to_table
 from dfgen.manifest.io import Path, read_manifest, write_manifest
-from dfgen.manifest.paths import is_url, tidy, with_paths
-from dfgen.manifest.schema import FACTS, rows_where, validate
+from dfgen.manifest.paths import is_url, tidy
+from dfgen.manifest.schema import FACTS, rows_where, validate, with_column
 from dfgen.samples.storage import without_store
 
 FINDINGS = ("missing", "broken", "changed", "new")
@@ -83,14 +83,14 @@ def check(
     found = _findings(table, facts)
     if write and not isinstance(manifest, pd.DataFrame):
         rows = rows_where(pc.is_valid(found["change"])).to_numpy()
-        place = facts.column_names.index("problem")
-        facts = facts.set_column(place, "problem", problems_now(table, facts))
+        facts = with_column(facts, "problem", problems_now(table, facts))
         write_manifest(_corrected(frame, facts, rows), manifest, root)
     found = found.filter(pc.is_valid(found["change"]))
     notes = tuple[str, ...]()
     try:
         recipe = _source(frame.attrs.get("dfgen", {}).get("recipe"), root)
-        found = pa.concat_tables([found, _new(table, recipe, name)])
+        if recipe is not None:
+            found = pa.concat_tables([found, _new(table, recipe, name)])
     except DfgenError as error:
         notes = (f"New files were not looked for: {error}",)
     return in_order(found, FINDINGS), notes
@@ -138,17 +138,14 @@ def _detail(name: str, known: pa.ChunkedArray, now: pa.ChunkedArray) -> pa.Array
     return pc.if_else(pa.array(differ(known, now)), text, "")
 
 
-def _new(table: pa.Table, recipe: Recipe | None, name: str) -> pa.Table:
+def _new(table: pa.Table, recipe: Recipe, name: str) -> pa.Table:
     """Return what the source has and the manifest lacks."""
-    kind = table["id"].type
-    if recipe is None:
-        return _rows([], pa.array([], kind), pa.array([], pa.string()), [])
     gathered = gather_rows(recipe)
     fresh = gathered.rows
     if "problem" in fresh.column_names:  # labels without a file
         fresh = fresh.filter(pc.is_null(fresh["problem"]))
     paths = tidy(fresh["path"].cast(pa.string()), gathered.folder)
-    table = with_paths(table, table["path"].cast(pa.string()))
+    table = with_column(table, "path", table["path"].cast(pa.string()))
     keys, places = match(table, pa.table({"id": fresh["id"], "path": paths}), name)
     new = keys.filter(pa.array(places < 0))
     nothing = pa.nulls(len(new), pa.string())

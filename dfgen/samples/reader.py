@@ -11,14 +11,7 @@ import pyarrow as pa
 
 from dfgen.errors import DecodeError, MissingFileError, TransformError
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.features.base import (
-    Feature,
-    Spec,
-    Values,
-    Watch,
-    each,
-    unwatched,
-)
+from dfgen.samples.features.base import Feature, Spec, Values, Watch, each, unwatched
 from dfgen.samples.padding import Padding, padding_of
 from dfgen.samples.storage.files import Files
 from dfgen.samples.storage.store import Store

@@ -137,9 +137,6 @@ def _toml_types(annotation: Any) -> tuple[type, ...]:
 def make_recipe(arguments: Mapping[str, Any]) -> Recipe:
     """Return the recipe of arguments; None, or (), stands for one that is left out.
 
-    Raises:
-        ArgumentError: arguments that cannot be, or cannot be together.
-
     Example:
         >>> make_recipe({"voc": "xml", "images": "jpg"}).own["box_label"]
         'largest'

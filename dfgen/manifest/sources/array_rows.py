@@ -21,22 +21,11 @@ from dfgen.samples.storage.array_files import BROKEN_ROWS, HDF5, open_hdf5, open
 
 
 def read_arrays(files: str | Sequence[str]) -> Iterator[RowGroup]:
-    """Yield the rows of array files, one group a file. Of the arrays, headers alone are read.
-
-    Args:
-        files: a .npy or HDF5 file, or several whose rows follow each other.
+    """Yield the rows of a .npy or HDF5 file, or of several; of the arrays, headers alone are read.
 
     Yields:
-        Row groups with `id` (the index, or the name of the file and `#index` of several), `path`,
-        `index`, and the arrays of HDF5 that have one axis: numbers, booleans or text.
-
-    Raises:
-        MissingFileError: there is no such file.
-        ManifestError: it is neither .npy nor HDF5, arrays in one file differ in length, or files in
-            their label arrays.
-
-    Example:
-        >>> [group] = read_arrays("x.npy")  # doctest: +SKIP
+        A row group a file with `id` (the index, or the name of the file and `#index` of several),
+        `path`, `index`, and the arrays of HDF5 that have one axis: numbers, booleans or text.
     """
     paths = [os.path.abspath(path) for path in ([files] if isinstance(files, str) else files)]
     if not paths:

@@ -24,10 +24,6 @@ def read_inventory(path: str) -> tuple[str, Iterator[pa.Table]]:
     """Return the bucket, and its keys with size and time, table by table.
 
     Older versions of a key and those that were deleted are left out.
-
-    Raises:
-        MissingFileError: there is no such file, or a table that it names is not near it.
-        ManifestError: it is not a manifest of an inventory.
     """
     try:
         with open(path, encoding="utf-8") as file:

@@ -64,9 +64,11 @@ def read_voc(
 ) -> Iterator[RowGroup]:
     """Yield images with the boxes of their XML files, some thousand at a time.
 
+    An image `a/b.jpg` is annotated in `a/b.xml`, whatever the XML says.
+
     Args:
         annotations: folder of the XML files.
-        images: folder of the images. `a/b.jpg` is annotated in `a/b.xml`, whatever the XML says.
+        images: folder of the images.
         box_label: what the column `label` holds. `"largest"`: the class of the largest box, or
             `background` where there is none. `"first"`: of the first box. `"all"`: the list of all
             classes on the image. `"each"`: there is one row a box, and its class.
@@ -77,15 +79,6 @@ def read_voc(
     Yields:
         Row groups with `path`, `label`, `boxes` (xyxy in pixels, as the XML has them), `labels`
         (their classes) and the annotated size. With `"each"` also `id`: the path and `#0`, `#1`.
-
-    Raises:
-        MissingFileError: there is no such folder, or an XML file vanished.
-        ManifestError: partners are missing, an XML file is broken (with the line), uses entities,
-            or has a class that is not among the class names.
-
-    Example:
-        >>> for group in read_voc("Annotations", "JPEGImages"):  # doctest: +SKIP
-        ...     print(group.rows["label"])
     """
     check_folder(annotations, "Give the folder of the XML files.")
     images, annotations = os.path.normpath(images), os.path.normpath(annotations)
@@ -179,12 +172,7 @@ def _check_names(
 
 
 def read_annotation(path: str) -> VocAnnotation:
-    """Read one XML file; entities are refused.
-
-    Raises:
-        MissingFileError: it vanished.
-        ManifestError: it is broken, or no annotation.
-    """
+    """Read one XML file; entities are refused."""
     try:
         with open(path, "rb") as file:
             root = fromstring(file.read())

@@ -8,19 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, TransformError
-from dfgen.samples.arrow_types import (
-    are_numbers,
-    flattened,
-    offsets,
-)
-from dfgen.samples.features.base import (
-    ColumnSource,
-    Feature,
-    Spec,
-    Values,
-    Watch,
-    unwatched,
-)
+from dfgen.samples.arrow_types import are_numbers, flattened, offsets
+from dfgen.samples.features.base import ColumnSource, Feature, Spec, Values, Watch, unwatched
 from dfgen.samples.features.box_rows import BoxRows, checked_corners, class_numbers
 from dfgen.samples.features.category import Category
 from dfgen.samples.features.image import Image
