@@ -49,23 +49,14 @@ class InMemory(Files):
 
 @dataclass(frozen=True)
 class ChosenRows:
-    """Rows of a manifest that were found to be good, and their bytes.
+    """Rows of a manifest that were found to be good, and their bytes."""
 
-    Args:
-        usable: rows of the manifest whose problem is not known.
-        known_problems: rows left out for the `problem` that the manifest has of them.
-        left_out: of those looked at, what is wrong with each that cannot be decoded.
-        paths: of the images of one pass.
-        data: path -> bytes.
-        first_read: files per second when they were read for the first time.
-    """
-
-    usable: int
-    known_problems: int
-    left_out: tuple[str, ...]
-    paths: tuple[str, ...]
+    usable: int  # rows of the manifest without a problem
+    known_problems: int  # rows left out for the problem that the manifest has of them
+    left_out: tuple[str, ...]  # of those looked at, what is wrong with each that cannot be decoded
+    paths: tuple[str, ...]  # of the images of one pass
     data: Mapping[str, bytes]
-    first_read: float
+    first_read: float  # files per second when they were read for the first time
 
     @property
     def mean_bytes(self) -> float:
