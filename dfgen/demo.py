@@ -42,8 +42,8 @@ def load_digits() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
 def write_digits(folder: Path) -> pd.DataFrame:
     """Write the digits as PNG files, and their labels apart from them, as users have theirs.
 
-    Digit 461756 is `imgs/756/61/digit_461756.png`, and a row of `labels.csv` in the folder, which is
-    made if it is not there. Return what `labels.csv` holds, in the order of `load_digits`.
+    Digit 461756 is `imgs/756/61/digit_461756.png`, and a row of `labels.csv`. The folder is made if
+    it is not there. Return what `labels.csv` holds, in the order of `load_digits`.
     """
     pixels, digits = load_digits()
     ids = 100_000 + np.arange(len(digits)) * 271_829 % 900_000  # without a common factor: unique

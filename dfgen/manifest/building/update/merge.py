@@ -81,7 +81,7 @@ def _kept_notes(paths: pa.ChunkedArray, columns: list[str], where: str) -> tuple
         "Where the file is gone, the column problem says so."
     )
     of_columns = f"Kept {names} of {where}: the recipe does not make it, so new rows have none."
-    return (of_rows,) * bool(shown) + (of_columns,) * bool(names)
+    return tuple(note for note, kept in ((of_rows, shown), (of_columns, names)) if kept)
 
 
 def _same_lists(
