@@ -1,19 +1,18 @@
 """Boxes: what is where on an image."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, TransformError
 from dfgen.samples.arrow_types import are_numbers, flattened, offsets
-from dfgen.samples.features.base import ColumnSource, Feature, Spec, Values, Watch, unwatched
+from dfgen.samples.features.base import Feature, Spec, Values, Watch
 from dfgen.samples.features.box_rows import BoxRows, checked_corners, class_numbers
 from dfgen.samples.features.category import Category
 from dfgen.samples.features.image import Image
-from dfgen.samples.features.one_row import OneRow, store_of_row
+from dfgen.samples.features.one_row import ColumnSource
 from dfgen.samples.pixels.geometry import Geometry, move
 from dfgen.samples.storage.store import Store
 from dfgen.system import one_of
@@ -127,19 +126,15 @@ class Boxes(Feature):
 
     def bind(self, columns: ColumnSource) -> BoxRows:
         """Return the boxes of every row."""
-        return self.encode(*(columns[name] for name in self.columns))
+        return self.encode(columns[self.column], columns[self.labels])
 
     def at(self, values: BoxRows, row: int) -> tuple[Values, Values]:
         """Return the boxes and the labels of one row."""
-        return values.row(row)
+        part = slice(values.offsets[row], values.offsets[row + 1])
+        return values.boxes[part], values.labels[part]
 
     def encode(self, boxes: pa.Array, labels: pa.Array) -> BoxRows:
-        """Return the boxes of every row.
-
-        Raises:
-            ManifestError: no lists of boxes, more or fewer labels than boxes, more boxes than
-                there is room for, a box without area, an unknown label; with the row.
-        """
+        """Return the boxes of every row; refuse what are none, or have no label each."""
         where = offsets(self.column, boxes, _NO_BOXES)
         labelled = offsets(self.labels, labels, _NO_BOXES)
         odd = np.flatnonzero(np.diff(where) != np.diff(labelled))
@@ -197,11 +192,7 @@ class Boxes(Feature):
         return boxes[:count], labels[:count]
 
     def finish(self, sample: tuple[Values, Values], out: tuple[Values, Values]) -> None:
-        """Fill the arrays of the batch with a sample's boxes and labels, the rest with -1.
-
-        Raises:
-            TransformError: the transform has made too many boxes, or other labels than those.
-        """
+        """Fill the arrays of the batch with a sample's boxes and labels, the rest with -1."""
         boxes, labels = sample
         if len(boxes) != len(labels):
             raise TransformError(
@@ -214,17 +205,6 @@ class Boxes(Feature):
         for one, into in zip(sample, out, strict=True):
             into[: len(one)] = one
             into[len(one) :] = PADDING
-
-    def __call__(
-        self, row: Mapping[str, Any], rng: np.random.Generator | None = None
-    ) -> dict[str, Values]:
-        """Return the arrays of one row; `like` must be an `Image`, which gets `rng`."""
-        image, values = self.image, self.bind(OneRow(row))
-        geometry = image.geometry(row, rng)
-        out = tuple(np.empty(spec.shape, spec.dtype) for spec in self.spec)
-        with store_of_row(row, image.column) as store:
-            self.read(values.row(0), (out[0], out[1]), store, unwatched, geometry)
-        return {"boxes": out[0], "labels": out[1]}
 
 
 def labels_of(boxes: str) -> str:

@@ -1,6 +1,5 @@
 """Mask: the class of every pixel of an image."""
 
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,16 +9,13 @@ import cv2
 import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError, listed
-from dfgen.samples.features.base import Feature, Spec, Values, Watch, unwatched
+from dfgen.samples.features.base import Feature, Spec, Values, Watch
 from dfgen.samples.features.image import Image
-from dfgen.samples.features.one_row import store_of_row
 from dfgen.samples.pixels.decoding import decode_values
 from dfgen.samples.pixels.geometry import Geometry
 from dfgen.samples.pixels.resizing import resize
 from dfgen.samples.storage.store import Store
 from dfgen.system import one_of
-
-MASK_DTYPES = ("uint8", "int32")
 
 _UNSEEN = 0  # the code of what lies outside of an image; no colour and no value has it
 
@@ -63,7 +59,7 @@ class Mask(Feature):
     has_channels: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        one_of("dtype", self.dtype, MASK_DTYPES)
+        one_of("dtype", self.dtype, ("uint8", "int32"))
         _check_class("fill_value", self.fill_value, self.dtype)
         if self.palette is not None:
             object.__setattr__(self, "palette", _palette(self.palette, self.dtype))
@@ -83,14 +79,7 @@ class Mask(Feature):
     def _spec(self, image: Spec) -> Spec:
         return Spec((*image.shape[:2], 1), np.dtype(self.dtype))
 
-    def read(
-        self,
-        value: str,
-        out: Values,
-        store: Store,
-        watch: Watch,
-        given: Geometry,
-    ) -> None:
+    def read(self, value: str, out: Values, store: Store, watch: Watch, given: Geometry) -> None:
         """Fill `out` with the classes of one file, by the geometry of its image."""
         watch("read")
         data = store.read(value)
@@ -145,19 +134,6 @@ class Mask(Feature):
         classes = np.array([*(number for _, number in self.palette), self.fill_value], self.dtype)
         order = np.argsort(codes)
         return codes[order], classes[order]
-
-    def __call__(self, row: Mapping[str, Any], rng: np.random.Generator | None = None) -> Values:
-        """Return the array of one row, a mapping or a pandas Series; `like` must be an `Image`.
-
-        Args:
-            row: of the manifest.
-            rng: what its image gets; None for no chance.
-        """
-        geometry = self.image.geometry(row, rng)
-        out = np.empty((*geometry.size, 1), self.spec.dtype)
-        with store_of_row(row, self.column) as store:
-            self.read(os.fspath(row[self.column]), out, store, unwatched, geometry)
-        return out
 
 
 def _codes(pixels: Values) -> Values:

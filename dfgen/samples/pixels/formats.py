@@ -273,11 +273,7 @@ def read_header(path: str, store: Store = _DISK) -> Header:
 
 
 def parse_header(file: IO[bytes], name: str) -> Header:
-    """Read the header of an open file whose format is known.
-
-    Raises:
-        DecodeError: the header is broken, or promises more than MAX_PIXELS.
-    """
+    """Read the header of an open file of this format; refuse more than MAX_PIXELS."""
     try:
         header = FORMATS[name].header(file, name)
     except (struct.error, KeyError) as error:

@@ -84,24 +84,15 @@ def place(image: Size, size: Size, load_size: Size, resize: str, draw: Draw = ST
     if resize != "crop_or_pad":
         used = _fit(load_size, image) if resize == "crop" else image
         filled = _fit(image, load_size) if resize == "pad" else load_size
-    top, height, first_row, rows = _along(
-        image[0], used[0], filled[0], load_size[0], size[0], draw.y
-    )
-    left, width, first_column, columns = _along(
-        image[1], used[1], filled[1], load_size[1], size[1], draw.x
+    (top, height, first_row, rows), (left, width, first_column, columns) = map(
+        _along, image, used, filled, load_size, size, (draw.y, draw.x)
     )
     source = Box(top, left, height, width)
     return Geometry(image, source, Box(first_row, first_column, rows, columns), size, draw.flip)
 
 
 def uncropped(image: Size, load_size: Size, resize: str) -> Size:
-    """Return (height, width) that an image is resized to before anything is cropped or padded.
-
-    Args:
-        image: (height, width) of it, upright.
-        load_size: as in `place`, which then scales nothing.
-        resize: as in `place`.
-    """
+    """Return the `load_size` with which `place` resizes an image, but crops and pads nothing."""
     if resize == "stretch":
         return load_size
     if resize == "pad":
@@ -113,12 +104,7 @@ def uncropped(image: Size, load_size: Size, resize: str) -> Size:
 
 
 def before_resizing(cropped: Geometry, image: Size) -> Geometry:
-    """Return the geometry of an image that was resized first, then cropped.
-
-    Args:
-        cropped: geometry of the resized image, which scales nothing.
-        image: (height, width) that it had.
-    """
+    """Return the geometry of an image that was resized first, then `cropped` without scaling."""
     _, source, target, _, _ = cropped
     target = Box(target.top - source.top, target.left - source.left, *cropped.image)
     return cropped._replace(image=image, source=Box(0, 0, *image), target=target)

@@ -50,11 +50,7 @@ class Header(NamedTuple):
 
 
 def check_size(width: int, height: int) -> None:
-    """Refuse an image of more than MAX_PIXELS.
-
-    Raises:
-        DecodeError: it is.
-    """
+    """Refuse an image of more than MAX_PIXELS."""
     if width * height > MAX_PIXELS:
         raise DecodeError(
             f"the image is {width} x {height}: more than {MAX_PIXELS:,} pixels are not decoded. "

@@ -35,20 +35,9 @@ class OpenArrays:
         self._lock = Lock()
 
     def get(
-        self,
-        path: str,
-        dataset: str | None,
-        version: object,
-        opener: Callable[[str, str | None], ArrayRows],
+        self, path: str, dataset: str | None, version: object, opener: Callable[..., ArrayRows]
     ) -> ArrayRows:
-        """Return the rows of a file, opened if it is not, or not in this version.
-
-        Args:
-            path: of the file.
-            dataset: the name of the array in it, or None.
-            version: of the file as it is now.
-            opener: opens it.
-        """
+        """Return the rows of a file, opened if it is not, or not in the version that it now has."""
         key = (path, dataset)
         known = self._opened.get(key)
         if known is not None and known[0] == version:
@@ -77,11 +66,7 @@ class OpenArrays:
 
 
 def open_rows(source: str | bytes, dataset: str | None = None) -> ArrayRows:
-    """Open an array file; of one on a disk only the header is read.
-
-    Args:
-        source: its path, or the bytes of one that is elsewhere.
-        dataset: the name of the array in an HDF5 file; None: its only one.
+    """Open an array file by its path, when only the header is read, or the bytes of one elsewhere.
 
     Raises:
         DecodeError: it is neither .npy nor HDF5, has no such array, or no rows.
@@ -91,7 +76,7 @@ def open_rows(source: str | bytes, dataset: str | None = None) -> ArrayRows:
         if head == HDF5:
             arrays = open_hdf5(source)
             if dataset is None and len(arrays) == 1:
-                return next(iter(arrays.values()))
+                (dataset,) = arrays
             if dataset not in arrays:
                 asked = "several arrays" if dataset is None else f"no array {dataset!r}"
                 raise DecodeError(

@@ -67,7 +67,7 @@ def build(model: keras.Model, batch: Any) -> None:
         ArgumentError: the model cannot be built without being called.
     """
     try:
-        keras_private.build(model, batch)
+        keras_private.symbolic_build(model, batch)
         if model.optimizer is not None and not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
     except Exception as error:
