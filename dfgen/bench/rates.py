@@ -61,15 +61,14 @@ def alternate(
     failed: dict[str, str] = {}
     for number in range(PASSES + 1):
         for name, candidate in everything.items():
-            if name not in failed:
-                try:
+            try:
+                if name not in failed:
                     rate = candidate()
-                except Exception as error:
-                    if name not in may_fail:
-                        raise
-                    failed[name] = f"{type(error).__name__}: {error}"
-                    del rounds[name]
-                else:
                     rounds[name] += (rate,) if number else ()
+            except Exception as error:
+                if name not in may_fail:
+                    raise
+                failed[name] = f"{type(error).__name__}: {error}"
+                del rounds[name]
             advance()
     return Rates(rounds, failed)

@@ -67,28 +67,19 @@ def _rows(report: Report) -> Iterator[str]:
     yield f"{'':<44}{'images/s':>10}  {'lowest .. highest':>21}  {'us/image':>9}  {'x dfgen':>7}"
     yield f"each stage alone, {report.job.workers} workers (hand-over: one thread)"
     first = report.sample.first_read
-    yield f"  {'read, the first time':<42}{shown(first):>10}{'':25}{_us(first)}"
-    yield from (_line(rates, name, compared=False) for name in _STAGES)
+    yield f"  {'read, the first time':<42}{shown(first):>10}{'':25}{1e6 / first:>9,.1f}"
+    yield from (_figures(name, rates.rounds[name]) for name in _STAGES)
     yield "all together"
-    for name in rates.rounds:
+    for name, rounds in rates.rounds.items():
         if name not in _STAGES:
-            yield _line(rates, name, compared=True)
+            yield f"{_figures(name, rounds)}  {rates.ratio(name, NUMPY):>7.2f}"
     yield from (f"  {name:<42}failed: {error}" for name, error in rates.failed.items())
-
-
-def _line(rates: Rates, name: str, compared: bool) -> str:
-    ratio = f"  {rates.ratio(name, NUMPY):>7.2f}" if compared else ""
-    return _figures(name, rates.rounds[name]) + ratio
 
 
 def _figures(name: str, rounds: tuple[float, ...]) -> str:
     middle = median(rounds)
     extremes = f"{shown(min(rounds))} .. {shown(max(rounds))}"
-    return f"  {name:<42}{shown(middle):>10}  {extremes:>21}  {_us(middle)}"
-
-
-def _us(rate: float) -> str:
-    return f"{1e6 / rate:>9,.1f}"
+    return f"  {name:<42}{shown(middle):>10}  {extremes:>21}  {1e6 / middle:>9,.1f}"
 
 
 def _model(report: Report) -> Iterator[str]:

@@ -28,9 +28,6 @@ def bench(
 
     The arguments are the command's. None: rows that take a second to decode; the CPUs that this
     process may use.
-
-    Example:
-        >>> bench("manifests/digits.parquet", image_size=(8, 8)).advice  # doctest: +SKIP
     """
     names = check_against(against)
     image = Image("path", size=image_size, antialias=antialias)

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from dfgen import __version__
 from dfgen.errors import ManifestError, MissingFileError, did_you_mean
+from dfgen.manifest.building.categories import as_category
 from dfgen.manifest.building.recipe import absolute_recipe, portable_recipe
 from dfgen.manifest.fingerprint import fingerprint
 from dfgen.manifest.from_pandas import to_table
@@ -139,12 +140,11 @@ def attributes(
 def _restore_categories(table: pa.Table, name: str, label: Label, path: str) -> pa.Table:
     """Give a column exactly the class names of the metadata: Parquet keeps them only for text."""
     column = table[name]
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        names = pa.array(label["class_names"], kind.value_type)
+    if pa.types.is_dictionary(column.type):
+        names = pa.array(label["class_names"], column.type.value_type)
         if all(chunk.dictionary.equals(names) for chunk in column.chunks):
             return table
-        column = column.cast(kind.value_type)
+        column = column.cast(names.type)
     names = pa.array(label["class_names"], column.type)
     indices = pc.index_in(column, names)
     strangers = pc.and_(pc.is_valid(column), pc.is_null(indices))
@@ -154,11 +154,8 @@ def _restore_categories(table: pa.Table, name: str, label: Label, path: str) -> 
             f"{path}: row {row} (id {table['id'][row]}) has {name}={column[row].as_py()!r}, which "
             f"is not among its class names {label['class_names']}. Build the manifest again"
         )
-    ordered = label.get("ordered", False)
-    made = pa.DictionaryArray.from_arrays
-    coded = [made(part, names, ordered=ordered) for part in indices.chunks]
-    kind = pa.dictionary(indices.type, column.type, ordered)
-    return with_column(table, name, pa.chunked_array(coded, type=kind))
+    restored = as_category(indices, names, label.get("ordered", False))
+    return with_column(table, name, restored)
 
 
 def _no_manifest(path: str) -> str:

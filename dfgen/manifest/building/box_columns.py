@@ -24,19 +24,12 @@ Numbers = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Images:
-    """The images of the rows, one number a row: what is needed to place a shape.
+    """The images of the rows: what is needed to place a shape; 0 stands for an unknown size."""
 
-    Args:
-        width: as stored; 0: not known.
-        height: likewise.
-        orientation: how shapes are turned (EXIF, 1..8); 1: not at all.
-        limits: (rows, 2), the width and height of the upright image; 0: not known.
-    """
-
-    width: Numbers
+    width: Numbers  # as stored
     height: Numbers
-    orientation: Numbers
-    limits: Numbers
+    orientation: Numbers  # how shapes are turned (EXIF, 1..8); 1: not at all
+    limits: Numbers  # (rows, 2), the width and height of the upright image
 
 
 def place_boxes(

@@ -53,12 +53,7 @@ def to_category(
     else:
         values = column.unique().drop_null()
         values = values.take(pc.sort_indices(values))
-    codes = pc.index_in(column, value_set=values)
-    names = values.cast(pa.string())
-    return pa.chunked_array(
-        [pa.DictionaryArray.from_arrays(part, names) for part in codes.chunks],
-        type=pa.dictionary(pa.int32(), pa.string()),
-    )
+    return as_category(pc.index_in(column, value_set=values), values.cast(pa.string()))
 
 
 def class_names(column: pa.ChunkedArray) -> pa.Array:
@@ -79,6 +74,10 @@ def with_classes(column: pa.ChunkedArray, names: pa.Array, ordered: bool) -> pa.
     """Return a column as a category of these names; values that are not among them are missing."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    codes = pc.index_in(column.cast(names.type), value_set=names).combine_chunks()
-    coded = pa.DictionaryArray.from_arrays(codes, names, ordered=ordered)
-    return pa.chunked_array([coded])
+    return as_category(pc.index_in(column.cast(names.type), value_set=names), names, ordered)
+
+
+def as_category(codes: pa.ChunkedArray, names: pa.Array, ordered: bool = False) -> pa.ChunkedArray:
+    """Return the category of class numbers."""
+    parts = [pa.DictionaryArray.from_arrays(part, names, ordered=ordered) for part in codes.chunks]
+    return pa.chunked_array(parts, type=pa.dictionary(codes.type, names.type, ordered))

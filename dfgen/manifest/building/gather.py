@@ -1,7 +1,6 @@
 """From a recipe to rows: scan the source, join the labels, settle the id."""
 
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import cast
 
@@ -129,8 +128,13 @@ def _read_source(recipe: Recipe, pattern: Pattern | None, labels: list[str]) -> 
     """Gather the row groups of the source, telling how far it is."""
     parts, skipped, notes = list[pa.Table](), defaultdict[str, list[str]](list), tuple[str, ...]()
     known, folder = dict[str, Label](), recipe.folder
+    source = SOURCES[recipe.kind]
+    shared = {name: getattr(recipe, name) for name in source.shared}
+    if "pattern" in shared:
+        shared["pattern"] = pattern
+    own = {name: recipe.own[name] for name in source.arguments}
     with tqdm(desc="Reading rows", unit=" rows", disable=None) as bar:
-        for group in _open_source(recipe, pattern):
+        for group in source.read(recipe.own[recipe.kind], **own, **shared):
             if not parts:  # all have the same columns: wrong names are refused before the work
                 _check_columns(group.rows, recipe, labels)
             parts.append(group.rows)
@@ -142,16 +146,6 @@ def _read_source(recipe: Recipe, pattern: Pattern | None, labels: list[str]) -> 
             bar.total = group.total
             bar.update(len(group.rows))
     return RowGroup(pa.concat_tables(parts), dict(skipped), notes, known, folder)
-
-
-def _open_source(recipe: Recipe, pattern: Pattern | None) -> Iterator[RowGroup]:
-    """Return the row groups of the source that a recipe names."""
-    source = SOURCES[recipe.kind]
-    shared = {name: getattr(recipe, name) for name in source.shared}
-    if "pattern" in shared:
-        shared["pattern"] = pattern
-    own = {name: recipe.own[name] for name in source.arguments}
-    return source.read(recipe.own[recipe.kind], **own, **shared)
 
 
 def _check_columns(rows: pa.Table, recipe: Recipe, labels: list[str]) -> None:

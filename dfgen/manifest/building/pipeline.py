@@ -61,7 +61,8 @@ def run_recipe(
     ordered = _order(list(frame.columns), recipe)
     kept = {name: grown.labels[name] for name in label_columns(ordered)}
     if "split" in frame:
-        warnings += _lacking(frame, list(kept), recipe)
+        units = "" if recipe.split is None else "rows" if recipe.group is None else "groups"
+        warnings += lacking_rows(frame, list(kept), recipe.stratify, recipe.group, units)
     frame = frame[ordered]
     if _box_format(kept):
         kept["boxes"] = {**kept["boxes"], "box_format": "xyxy"}
@@ -151,15 +152,6 @@ def _split(frame: pd.DataFrame, recipe: Recipe, kept: pd.Series | None) -> pd.Ca
         group=None if group is None else frame[group],
         kept=kept,
     )
-
-
-def _lacking(frame: pd.DataFrame, labels: list[str], recipe: Recipe) -> tuple[str, ...]:
-    """Return what is to be said of rows and classes that splits lack."""
-    if recipe.stratify is not None:
-        labels = [recipe.stratify]
-    units = "" if recipe.split is None else "rows" if recipe.group is None else "groups"
-    ungrouped = [name for name in labels if name != recipe.group or name == recipe.stratify]
-    return lacking_rows(frame, ungrouped, recipe.stratify is not None, units)
 
 
 def _order(names: list[str], recipe: Recipe) -> list[str]:

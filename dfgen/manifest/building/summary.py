@@ -15,17 +15,11 @@ CLASSES = 20
 
 @dataclass(frozen=True)
 class BuildReport:
-    """What a build did besides making rows.
+    """What a build did besides making rows."""
 
-    Args:
-        skipped: reason -> paths that were left out for it.
-        notes: what was done with rows that did not match.
-        warnings: what the user should look at.
-    """
-
-    skipped: Mapping[str, list[str]] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+    skipped: Mapping[str, list[str]] = field(default_factory=dict)  # reason -> paths
+    notes: tuple[str, ...] = ()  # what was done with rows that did not match
+    warnings: tuple[str, ...] = ()  # what the user should look at
 
 
 def summarize(frame: pd.DataFrame, report: BuildReport | None = None) -> str:

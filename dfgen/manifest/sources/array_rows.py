@@ -27,20 +27,19 @@ def read_arrays(files: str | Sequence[str]) -> Iterator[RowGroup]:
         A row group a file with `id` (the index, or the name of the file and `#index` of several),
         `path`, `index`, and the arrays of HDF5 that have one axis: numbers, booleans or text.
     """
-    paths = [os.path.abspath(path) for path in ([files] if isinstance(files, str) else files)]
-    if not paths:
+    files = [files] if isinstance(files, str) else files
+    if not files:
         raise ManifestError("arrays= (--arrays) names no file")
-    folder = os.path.dirname(paths[0])
-    if len(paths) > 1:
-        folder = os.path.commonpath([os.path.dirname(path) for path in paths])
+    paths = [os.path.abspath(path) for path in files]
+    folder = os.path.commonpath([os.path.dirname(path) for path in paths])
     schema = None
-    for path, given in zip(paths, [files] if isinstance(files, str) else files, strict=True):
+    for path, given in zip(paths, files, strict=True):
         name = os.path.relpath(path, folder).replace(os.sep, "/")
         rows, labels = _describe(given)
         index = pa.array(np.arange(rows))
         ids = index if len(paths) == 1 else pa.array([f"{name}#{row}" for row in range(rows)])
-        place = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), [name])
-        table = pa.table({"id": ids, "path": place.cast(pa.string()), "index": index, **labels})
+        names = pa.repeat(name, rows)
+        table = pa.table({"id": ids, "path": names, "index": index, **labels})
         schema = schema or table.schema
         if table.schema != schema:
             raise ManifestError(

@@ -19,7 +19,6 @@ Format: http://host.robots.ox.ac.uk/pascal/VOC/voc2012/devkit_doc.pdf, section 3
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError
 
@@ -44,15 +43,6 @@ from dfgen.manifest.sources.source import (
 
 BACKGROUND = "background"
 _CORNERS = ("xmin", "ymin", "xmax", "ymax")
-
-
-@dataclass(frozen=True)
-class VocAnnotation:
-    """What an XML file says: the size of its image, and class and corners of each box."""
-
-    size: tuple[int | None, int | None]
-    names: list[str]
-    boxes: list[list[float]]
 
 
 def read_voc(
@@ -105,11 +95,10 @@ def _rows(both: Pair, folder: str, box_label: str) -> list[dict[str, Any]]:
     if path is None:
         empty = dict.fromkeys(("label", "boxes", "labels", *ANNOTATED, "problem"))
         return [{"id": image, "path": image, **empty}]
-    annotation = read_annotation(f"{folder}/{path}")
+    size, names, boxes = read_annotation(f"{folder}/{path}")
     lost = None if image else f"no image for this annotation: {folder}/{path}"
     row: dict[str, Any] = {"path": image or without_suffix(path), "problem": lost}
-    row |= dict(zip(ANNOTATED, annotation.size, strict=True))
-    names, boxes = annotation.names, annotation.boxes
+    row |= dict(zip(ANNOTATED, size, strict=True))
     if box_label == "each" and names:
         return [
             row | {"id": f"{row['path']}#{n}", "label": name, "boxes": [box], "labels": [name]}
@@ -171,8 +160,8 @@ def _check_names(
             )
 
 
-def read_annotation(path: str) -> VocAnnotation:
-    """Read one XML file; entities are refused."""
+def read_annotation(path: str) -> tuple[list[int | None], list[str], list[list[float]]]:
+    """Return the size of the image of an XML file, and class and corners of each box."""
     try:
         with open(path, "rb") as file:
             root = fromstring(file.read())
@@ -198,21 +187,16 @@ def read_annotation(path: str) -> VocAnnotation:
             f"{path} is not a Pascal VOC annotation: its root is <{root.tag}>, expected "
             "<annotation>"
         )
-    objects = root.findall("object")
-    where = [f"{path}, object {number}" for number in range(1, len(objects) + 1)]
-    return VocAnnotation(
-        (_pixels(root, "width", path), _pixels(root, "height", path)),
-        [_text(item, "name", at) for item, at in zip(objects, where, strict=True)],
-        [
-            [_number(item, f"bndbox/{corner}", at) for corner in _CORNERS]
-            for item, at in zip(objects, where, strict=True)
-        ],
-    )
-
-
-def _pixels(root: Element, name: str, path: str) -> int | None:
-    known = root.find(f"size/{name}") is not None
-    return round(_number(root, f"size/{name}", path)) if known else None
+    size = [
+        None if root.find(name) is None else round(_number(root, name, path))
+        for name in ("size/width", "size/height")
+    ]
+    names, boxes = list[str](), list[list[float]]()
+    for number, item in enumerate(root.findall("object"), 1):
+        where = f"{path}, object {number}"
+        names.append(_text(item, "name", where))
+        boxes.append([_number(item, f"bndbox/{corner}", where) for corner in _CORNERS])
+    return size, names, boxes
 
 
 def _number(element: Element, name: str, where: str) -> float:

@@ -138,9 +138,9 @@ def _listed(value: Any) -> list[Any]:
 
 def _place(root: str, place: str, file: str) -> str:
     """Return the absolute path of a folder or list of images."""
-    candidates = [os.path.normpath(os.path.join(root, place))]
-    if place.startswith("../"):  # Roboflow writes so what lies beside data.yaml, as others read it
-        candidates.append(os.path.normpath(os.path.join(root, place[3:])))
+    # Roboflow writes ../ before what lies beside data.yaml, as others read it
+    places = (place, place.removeprefix("../"))
+    candidates = [os.path.normpath(os.path.join(root, each)) for each in places]
     for candidate in candidates:
         if os.path.exists(candidate):
             return candidate

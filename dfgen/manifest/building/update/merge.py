@@ -75,19 +75,13 @@ def grow(
 
 def _kept_notes(paths: pa.ChunkedArray, columns: list[str], where: str) -> tuple[str, ...]:
     """Say which rows and columns the old manifest alone has."""
-    notes = tuple[str, ...]()
-    if len(paths):
-        shown = ", ".join(map(quote, first(paths.combine_chunks())))
-        notes += (
-            f"Kept {count(len(paths), 'row')} of {where} that the source no longer gives: "
-            f"{shown}. Where the file is gone, the column problem says so.",
-        )
-    if columns:
-        notes += (
-            f"Kept {', '.join(map(quote, columns))} of {where}: the recipe does not make it, so "
-            "new rows have none.",
-        )
-    return notes
+    shown, names = (", ".join(map(quote, each)) for each in (first(paths), columns))
+    of_rows = (
+        f"Kept {count(len(paths), 'row')} of {where} that the source no longer gives: {shown}. "
+        "Where the file is gone, the column problem says so."
+    )
+    of_columns = f"Kept {names} of {where}: the recipe does not make it, so new rows have none."
+    return tuple(note for note, kept in ((of_rows, shown), (of_columns, names)) if kept)
 
 
 def _same_lists(
