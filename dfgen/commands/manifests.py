@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dfgen.commands.options import Group, Json, Stratify, counted, print_json, shares_of
+from dfgen.commands.options import Json, counted, print_json, shares_of
 
 SHOWN = 20
 WIDE = 60
@@ -67,8 +67,10 @@ def split_command(
             "--split", help="A split and its share, as train=0.8. Repeatable.", metavar="NAME=SHARE"
         ),
     ],
-    stratify: Stratify = None,
-    group: Group = None,
+    stratify: Annotated[
+        str | None, typer.Option(help="Column whose classes get exactly these shares.")
+    ] = None,
+    group: Annotated[str | None, typer.Option(help="Column whose groups stay whole.")] = None,
     seed: Annotated[int, typer.Option(help="Another seed gives another split.")] = 0,
     out: Annotated[
         str | None, typer.Option(help="The file to write. Default: the manifest itself.")

@@ -114,20 +114,15 @@ def _findings(table: pa.Table, now: pa.Table) -> pa.Table:
     problem, problem_now = known.get("problem", nothing), plain(now["problem"])
     bad = pc.is_valid(problem_now)
     lost = pc.and_(bad, pc.is_null(plain(now["bytes"])))
-    told = differ(problem, problem_now)
     known_lost = pc.and_(pc.is_valid(problem), pc.is_null(known.get("bytes", nothing)))
     details = [_detail(name, known[name], now[name]) for name in known if name != "problem"]
     detail = pc.fill_null(nothing, "")
     if details:
         detail = pc.utf8_slice_codeunits(pc.binary_join_element_wise(*details, ""), len(", "))
-    masks = {
-        "missing": pc.and_(lost, pc.invert(known_lost)),
-        "broken": pc.and_(pc.and_(bad, pc.invert(lost)), pa.array(told)),
-        "changed": pc.and_(pc.invert(bad), pc.not_equal(detail, "")),
-    }
-    change = pa.nulls(len(table), pa.string())
-    for name, mask in masks.items():
-        change = pc.if_else(mask, name, change)
+    missing = pc.and_not(lost, known_lost)
+    broken = pc.and_(pc.and_not(bad, lost), pa.array(differ(problem, problem_now)))
+    changed = pc.and_not(pc.not_equal(detail, ""), bad)
+    change = pc.case_when(pc.make_struct(missing, broken, changed), "missing", "broken", "changed")
     return _rows(change, table["id"], table["path"], pc.coalesce(problem_now, detail))
 
 
