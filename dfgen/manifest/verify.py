@@ -78,7 +78,13 @@ def check(
         frame, name = read_manifest(manifest, root), os.fspath(manifest)
     table = to_table(frame, name)
     validate(table, name)
-    _refuse_addresses(table, name)
+    addresses = without_store(table["path"].filter(is_url(table["path"])))
+    if len(addresses):
+        raise ManifestError(
+            f"{name} has files that are not on a disk, which dfgen does not look for: "
+            f"{addresses[0]}. Mount them, and build the manifest with that folder as root= "
+            "(--root)"
+        )
     facts = refresh_facts(table["path"].cast(pa.string()), table, workers)
     found = _findings(table, facts)
     if write and not isinstance(manifest, pd.DataFrame):
@@ -94,16 +100,6 @@ def check(
     except DfgenError as error:
         notes = (f"New files were not looked for: {error}",)
     return in_order(found, FINDINGS), notes
-
-
-def _refuse_addresses(table: pa.Table, name: str) -> None:
-    addresses = without_store(table["path"].filter(is_url(table["path"])))
-    if len(addresses):
-        raise ManifestError(
-            f"{name} has files that are not on a disk, which dfgen does not look for: "
-            f"{addresses[0]}. Mount them, and build the manifest with that folder as root= "
-            "(--root)"
-        )
 
 
 def _findings(table: pa.Table, now: pa.Table) -> pa.Table:
