@@ -127,10 +127,7 @@ def bench_command(
         model=model,
     )
     print(report.table(result))
-    if png:
-        report.write_png(result, png)
-    if json_file:
-        report.write_json(result, json_file)
+    report.write(result, png, json_file)
 
 
 @contextlib.contextmanager

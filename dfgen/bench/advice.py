@@ -90,7 +90,12 @@ def advise(
                 f"{rates.ratio(ONE, NUMPY):.2f} x: workers=1."
             )
         points += _first_read_points(first_read, made, model)
-    return [*points, *_peer_points(rates), *_noise_points(rates)]
+    peers = (n for n in rates.rounds if n not in OURS and rates.faster(n, NUMPY))
+    points += [
+        f"{name} is faster on these files: {rates.ratio(name, NUMPY):.2f} x dfgen."
+        for name in peers
+    ]
+    return [*points, *_noise_points(rates)]
 
 
 def _model_point(model: Headroom, rows: int) -> str:
@@ -151,10 +156,3 @@ def _noise_points(rates: Rates) -> Iterator[str]:
             f"The rounds of one measurement differ by up to {spread:.1f} x: the machine had other "
             "work. Run this again on an idle one for figures to rely on."
         )
-
-
-def _peer_points(rates: Rates) -> Iterator[str]:
-    """Name the peers that are faster on these files."""
-    for name in rates.rounds:
-        if name not in OURS and rates.faster(name, NUMPY):
-            yield f"{name} is faster on these files: {rates.ratio(name, NUMPY):.2f} x dfgen."

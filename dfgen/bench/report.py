@@ -156,16 +156,22 @@ def check_outputs(png: str | None, json_file: str | None) -> None:
             raise WriteError(f"{option} {file}: there is no folder {Path(file).absolute().parent}")
 
 
-def write_json(report: Report, file: str) -> None:
-    """Write the report as JSON."""
+def write(report: Report, png: str | None, json_file: str | None) -> None:
+    """Draw the rates, and write all figures as JSON, where files are named for them."""
+    for option, file, save in (("--png", png, _draw), ("--json", json_file, _save)):
+        try:
+            if file:
+                save(report, file)
+        except OSError as error:
+            raise WriteError(f"{option} {file} cannot be written: {error}") from error
+
+
+def _save(report: Report, file: str) -> None:
     text = json.dumps(as_json(report), indent=2) + "\n"
-    try:
-        Path(file).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise WriteError(f"--json {file} cannot be written: {error}") from error
+    Path(file).write_text(text, encoding="utf-8")
 
 
-def write_png(report: Report, file: str) -> None:
+def _draw(report: Report, file: str) -> None:
     """Draw the medians, each on a line from its slowest to its fastest round."""
     from matplotlib.figure import Figure
 
@@ -190,7 +196,4 @@ def write_png(report: Report, file: str) -> None:
     height, width = report.job.size
     name = Path(report.manifest).name
     axes.set_title(f"{name} to {height}x{width}, {report.job.workers} workers")
-    try:
-        figure.savefig(file, format="png", dpi=120)
-    except OSError as error:
-        raise WriteError(f"--png {file} cannot be written: {error}") from error
+    figure.savefig(file, format="png", dpi=120)

@@ -78,7 +78,13 @@ def check(
         frame, name = read_manifest(manifest, root), os.fspath(manifest)
     table = to_table(frame, name)
     validate(table, name)
-    _refuse_addresses(table, name)
+    addresses = without_store(table["path"].filter(is_url(table["path"])))
+    if len(addresses):
+        raise ManifestError(
+            f"{name} has files that are not on a disk, which dfgen does not look for: "
+            f"{addresses[0]}. Mount them, and build the manifest with that folder as root= "
+            "(--root)"
+        )
     facts = refresh_facts(table["path"].cast(pa.string()), table, workers)
     found = _findings(table, facts)
     if write and not isinstance(manifest, pd.DataFrame):
@@ -96,16 +102,6 @@ def check(
     return in_order(found, FINDINGS), notes
 
 
-def _refuse_addresses(table: pa.Table, name: str) -> None:
-    addresses = without_store(table["path"].filter(is_url(table["path"])))
-    if len(addresses):
-        raise ManifestError(
-            f"{name} has files that are not on a disk, which dfgen does not look for: "
-            f"{addresses[0]}. Mount them, and build the manifest with that folder as root= "
-            "(--root)"
-        )
-
-
 def _findings(table: pa.Table, now: pa.Table) -> pa.Table:
     """Return for each row what is amiss beyond what the manifest says; missing where nothing is."""
     table, now = table.combine_chunks(), now.combine_chunks()
@@ -114,20 +110,15 @@ def _findings(table: pa.Table, now: pa.Table) -> pa.Table:
     problem, problem_now = known.get("problem", nothing), plain(now["problem"])
     bad = pc.is_valid(problem_now)
     lost = pc.and_(bad, pc.is_null(plain(now["bytes"])))
-    told = differ(problem, problem_now)
     known_lost = pc.and_(pc.is_valid(problem), pc.is_null(known.get("bytes", nothing)))
     details = [_detail(name, known[name], now[name]) for name in known if name != "problem"]
     detail = pc.fill_null(nothing, "")
     if details:
         detail = pc.utf8_slice_codeunits(pc.binary_join_element_wise(*details, ""), len(", "))
-    masks = {
-        "missing": pc.and_(lost, pc.invert(known_lost)),
-        "broken": pc.and_(pc.and_(bad, pc.invert(lost)), pa.array(told)),
-        "changed": pc.and_(pc.invert(bad), pc.not_equal(detail, "")),
-    }
-    change = pa.nulls(len(table), pa.string())
-    for name, mask in masks.items():
-        change = pc.if_else(mask, name, change)
+    missing = pc.and_not(lost, known_lost)
+    broken = pc.and_(pc.and_not(bad, lost), pa.array(differ(problem, problem_now)))
+    changed = pc.and_not(pc.not_equal(detail, ""), bad)
+    change = pc.case_when(pc.make_struct(missing, broken, changed), "missing", "broken", "changed")
     return _rows(change, table["id"], table["path"], pc.coalesce(problem_now, detail))
 
 

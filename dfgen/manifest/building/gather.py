@@ -153,7 +153,7 @@ def _check_columns(rows: pa.Table, recipe: Recipe, labels: list[str]) -> None:
     known = [*rows.column_names, *labels]
     _check_names(recipe, [name for name in known if name not in ("path", *ANNOTATED)])
     if not SOURCES[recipe.kind].gives_facts:
-        _refuse_facts(rows, recipe, recipe.place)
+        _refuse_facts(rows, recipe, str(recipe.own[recipe.kind]))
 
 
 def _with_id(table: pa.Table, recipe: Recipe, fields: tuple[str, ...]) -> pa.Table:

@@ -54,7 +54,8 @@ def join(
     """
     field, column = split_on(on)
     whole = pattern is not None and field in pattern.integers
-    file_keys = _file_keys(files, field, pattern)
+    file_keys = _file_keys(files, field)
+    file_keys = _whole(file_keys) if whole else file_keys
     label_keys = _label_keys(labels, column, table, whole)
     labels = labels.drop_columns([column])
     clash = sorted(set(files.column_names) & set(labels.column_names))
@@ -93,13 +94,10 @@ def join(
     return RowGroup(rows, notes=notes)
 
 
-def _file_keys(files: pa.Table, field: str, pattern: Pattern | None) -> pa.ChunkedArray:
+def _file_keys(files: pa.Table, field: str) -> pa.ChunkedArray:
     fields = [name for name in files.column_names if name != "path"]
     if field in fields:
-        keys = files[field]
-        if pattern and field in pattern.integers:
-            return _whole(keys)
-        return keys if pa.types.is_string(keys.type) else key_text(keys, field, "the source")
+        return key_text(files[field], field, "the source")
     if field in FROM_PATH:
         return pc.replace_substring_regex(files["path"], FROM_PATH[field], "")
     known = [*fields, *FROM_PATH]

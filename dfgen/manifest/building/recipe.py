@@ -79,11 +79,6 @@ class Recipe:
     seed: int = _shared((int,), "Another seed gives another split. Default: 0.", default=0)
 
     @property
-    def place(self) -> str:
-        """Where the source is, as messages call it."""
-        return str(self.own.get(self.kind))
-
-    @property
     def folder(self) -> str:
         """The absolute folder where relative paths start, if the source does not know better."""
         if self.root is not None:

@@ -151,5 +151,4 @@ def _parts(value: Any) -> list[Any]:
 
 def _kind(arguments: Mapping[str, Any]) -> str | None:
     """Return which kind of source the arguments name, if any."""
-    names = [name for name in (*SOURCES, "path_column") if name in arguments]
-    return names[0] if names else None
+    return next((name for name in (*SOURCES, "path_column") if name in arguments), None)

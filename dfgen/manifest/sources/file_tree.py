@@ -97,9 +97,7 @@ def _walk(top: str, suffixes: tuple[str, ...], skipped: Skipped) -> Iterator[lis
 
 def _list(folder: str, suffixes: tuple[str, ...]) -> tuple[list[str], list[str], list[str]]:
     """Return the names of files with these suffixes, of folders, and of what is left out."""
-    names: list[str] = []
-    folders: list[str] = []
-    others: list[str] = []
+    names, folders, others = list[str](), list[str](), list[str]()
     try:
         with os.scandir(folder) as entries:
             for entry in entries:  # the loop that all scanning time goes into

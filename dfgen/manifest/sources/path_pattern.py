@@ -34,9 +34,7 @@ class Pattern:
         return pc.extract_regex(paths, self.regex)
 
     def convert(self, name: str, values: pa.Array) -> pa.Array:
-        """Return the values of a field as its type: text, or int64."""
-        if name not in self.integers:
-            return values
+        """Return the values of a field of whole numbers as int64."""
         try:
             return values.cast(pa.int64())
         except pa.ArrowInvalid as error:

@@ -80,8 +80,7 @@ def read_voc(
     for start in range(0, len(pairs), IMAGES_A_GROUP):
         rows = []
         for both in pairs[start : start + IMAGES_A_GROUP]:
-            new = _rows(both, annotations, box_label)
-            _check_names(new, both, annotations, class_names)
+            new = _rows(both, annotations, box_label, class_names)
             names.update(name for row in new for name in row["labels"] or ())
             background |= any(row["label"] == BACKGROUND for row in new)
             rows += new
@@ -89,13 +88,22 @@ def read_voc(
     yield RowGroup(_table([], box_label), labels=_labels(names, background, class_names, box_label))
 
 
-def _rows(both: Pair, folder: str, box_label: str) -> list[dict[str, Any]]:
+def _rows(
+    both: Pair, folder: str, box_label: str, class_names: Sequence[str]
+) -> list[dict[str, Any]]:
     """Return the rows of an image: one, or one a box."""
     image, path = both
     if path is None:
         empty = dict.fromkeys(("label", "boxes", "labels", *ANNOTATED, "problem"))
         return [{"id": image, "path": image, **empty}]
     size, names, boxes = read_annotation(f"{folder}/{path}")
+    strange = [name for name in names if class_names and name not in class_names]
+    if strange:
+        raise ManifestError(
+            f"{folder}/{path} has a box of class {quote(strange[0])}, which is not among "
+            f"class_names (--class-names).{did_you_mean(strange[0], class_names)} Classes: "
+            f"{', '.join(class_names)}"
+        )
     lost = None if image else f"no image for this annotation: {folder}/{path}"
     row: dict[str, Any] = {"path": image or without_suffix(path), "problem": lost}
     row |= dict(zip(ANNOTATED, size, strict=True))
@@ -145,19 +153,6 @@ def _labels(
         "boxes": {"box_format": "xyxy"},
         "labels": {"class_names": [*of_boxes]},
     }
-
-
-def _check_names(
-    rows: list[dict[str, Any]], both: Pair, folder: str, class_names: Sequence[str]
-) -> None:
-    """Raise if a class is not among the class names, where these are given."""
-    for name in (name for row in rows for name in row["labels"] or ()):
-        if class_names and name not in class_names:
-            raise ManifestError(
-                f"{folder}/{both[1]} has a box of class {quote(name)}, which is not among "
-                f"class_names (--class-names).{did_you_mean(name, class_names)} Classes: "
-                f"{', '.join(class_names)}"
-            )
 
 
 def read_annotation(path: str) -> tuple[list[int | None], list[str], list[list[float]]]:
