@@ -69,8 +69,7 @@ def demo_command(
     ] = None,
 ) -> None:
     """Train three models on scanned digits, showing each step; takes a minute."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    with _silence():  # while it loads, TensorFlow logs at any level
+    with _silence():
         from dfgen.demo import run
 
     if not run(partial(app, standalone_mode=False), keep):
@@ -108,9 +107,11 @@ def bench_command(
     ] = None,
 ) -> None:
     """Measure how fast batches come from your files, and say what limits them."""
-    size = _image_size(image_size)
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    with _silence():  # while it loads, TensorFlow logs at any level
+    try:
+        height, width = map(int, image_size.split(","))
+    except ValueError:
+        raise ArgumentError(f"--image-size {image_size}: expected H,W, as in 224,224") from None
+    with _silence():
         from dfgen.bench import report
         from dfgen.bench.run import bench
 
@@ -118,7 +119,7 @@ def bench_command(
     result = bench(
         manifest,
         rows=rows,
-        image_size=size,
+        image_size=(height, width),
         batch_size=batch_size,
         workers=workers,
         antialias=antialias,
@@ -126,15 +127,13 @@ def bench_command(
         model=model,
     )
     print(report.table(result))
-    if png:
-        report.write_png(result, png)
-    if json_file:
-        report.write_json(result, json_file)
+    report.write(result, png, json_file)
 
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """Drop what goes to stderr, C++ included."""
+    """Drop what goes to stderr, C++ included: while it loads, TensorFlow logs at any level."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     stderr = os.dup(2)
     with open(os.devnull, "w") as nothing:
         os.dup2(nothing.fileno(), 2)
@@ -143,12 +142,3 @@ def _silence() -> Iterator[None]:
     finally:
         os.dup2(stderr, 2)
         os.close(stderr)
-
-
-def _image_size(text: str) -> tuple[int, int]:
-    """Return (height, width) of `H,W`."""
-    try:
-        height, width = map(int, text.split(","))
-    except ValueError:
-        raise ArgumentError(f"--image-size {text}: expected H,W, as in 224,224") from None
-    return height, width

@@ -42,17 +42,8 @@ def load_digits() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
 def write_digits(folder: Path) -> pd.DataFrame:
     """Write the digits as PNG files, and their labels apart from them, as users have theirs.
 
-    Digit 461756 is `imgs/756/61/digit_461756.png`, and a row of `labels.csv`.
-
-    Args:
-        folder: where `imgs` and `labels.csv` go; made if it is not there.
-
-    Returns:
-        What `labels.csv` holds: `object_id`, `parity` (even, odd) and `digit`, in the order of
-        `load_digits`.
-
-    Raises:
-        WriteError: the folder cannot be written.
+    Digit 461756 is `imgs/756/61/digit_461756.png`, and a row of `labels.csv`. The folder is made if
+    it is not there. Return what `labels.csv` holds, in the order of `load_digits`.
     """
     pixels, digits = load_digits()
     ids = 100_000 + np.arange(len(digits)) * 271_829 % 900_000  # without a common factor: unique
@@ -131,15 +122,8 @@ def train_on_both(df: pd.DataFrame, epochs: int) -> keras.callbacks.History:
 def run(command: Command, keep: str | None = None) -> bool:
     """Write the digits, build their manifest, train three models, and print all of it.
 
-    Args:
-        command: runs `dfgen` with the words of a command line; returns an exit code or None.
-        keep: a folder for the files; None takes a temporary one.
-
-    Returns:
-        Whether every validation accuracy is at least `TARGET`.
-
-    Raises:
-        WriteError: the folder cannot be written.
+    `command` runs `dfgen` with the words of a command line, and returns an exit code or None.
+    Return whether every validation accuracy is at least `TARGET`.
     """
     with contextlib.ExitStack() as stack:
         folder = Path(keep or stack.enter_context(tempfile.TemporaryDirectory(prefix="dfgen-")))

@@ -59,7 +59,7 @@ class WorkerError(DfgenError, RuntimeError):
     """A worker process died again and again."""
 
 
-def unreadable(error: OSError | ValueError) -> DfgenError:
+def unreadable(error: Exception) -> DfgenError:
     """Return what to raise for what reading a file raised; ValueError: a path with NUL."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return MissingFileError("the file does not exist")

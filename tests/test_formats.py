@@ -76,7 +76,7 @@ def test_a_broken_file_of_it_is_told_by_its_name(folder, pcx):
     assert str(caught.value).startswith("broken pcx")
 
 
-@pytest.mark.skipif(not PIL.features.check("avif"), reason="this Pillow opens no AVIF")
+@pytest.mark.skipif("avif" not in PIL.features.get_supported(), reason="this Pillow opens no AVIF")
 def test_avif_through_pillow(monkeypatch, tmp_path):
     from PIL.AvifImagePlugin import AvifImageFile
 

@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from importlib.util import resolve_name
@@ -87,6 +88,25 @@ def test_no_circle_of_imports() -> None:
     """Neither of modules nor, below the top, through imports within functions."""
     ours = {name: sorted(filter(None, map(module_of, imports(name)))) for name in MODULES}
     assert set(TopologicalSorter(ours).static_order()) >= set(MODULES)  # CycleError shows a circle
+
+
+def test_no_two_modules_of_one_name() -> None:
+    names = Counter(name.rpartition(".")[2] for name, path in MODULES.items())
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_no_name_with_two_meanings() -> None:
+    """Classes, aliases of types, constants and public functions, each defined in one module."""
+    homes: dict[str, list[str]] = {}
+    for module, path in MODULES.items():
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                homes.setdefault(node.name, []).append(module)
+            elif isinstance(node, ast.Assign):
+                for target in filter(lambda to: isinstance(to, ast.Name), node.targets):
+                    homes.setdefault(target.id, []).append(module)
+    public = {name: found for name, found in homes.items() if not name.startswith("_")}
+    assert {name: found for name, found in public.items() if len(found) > 1} == {}
 
 
 @pytest.mark.parametrize("name", MODULES)

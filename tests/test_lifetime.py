@@ -22,8 +22,18 @@ def sequence(df, **options):
     )
 
 
+EARLIER = weakref.WeakSet()
+
+
+@pytest.fixture(autouse=True)
+def those_of_other_tests():
+    """A test before may have left a Sequence that something else still holds."""
+    EARLIER.update(threading.enumerate())
+
+
 def threads():
-    return [thread for thread in threading.enumerate() if thread.name.startswith("dfgen-")]
+    found = [thread for thread in threading.enumerate() if thread.name.startswith("dfgen-")]
+    return [thread for thread in found if thread not in EARLIER]
 
 
 @pytest.fixture

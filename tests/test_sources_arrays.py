@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections import Counter
 
 import h5py
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from contracts import SourceContract
 
 import dfgen
-from dfgen.errors import ArgumentError, DecodeError, ManifestError, MissingFileError
+from dfgen.errors import ArgumentError, DecodeError, DfgenError, ManifestError, MissingFileError
 from dfgen.manifest.sources import SOURCES
 from dfgen.samples.storage.files import Files
 
@@ -272,3 +273,27 @@ def test_label_arrays_of_the_other_byte_order_are_read(tmp_path):
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file["x"], file["y"] = np.zeros((3, 4)), np.array([1, 2, 3], ">i4")
     assert dfgen.build_manifest(arrays=tmp_path / "x.h5")["y"].tolist() == [1, 2, 3]
+
+
+def test_a_damaged_hdf5_file_is_a_problem_and_no_foreign_error(tmp_path):
+    with h5py.File(tmp_path / "whole.h5", "w") as file:
+        pixels = np.arange(4000, dtype=np.float32).reshape(100, 40)
+        file.create_dataset("group/pixels", data=pixels, chunks=(10, 40), compression="gzip")
+        file.create_dataset("labels", data=np.arange(100))
+    whole, rng, raised = (tmp_path / "whole.h5").read_bytes(), np.random.default_rng(0), Counter()
+    for number in range(400):
+        damaged = bytearray(whole)
+        for place in rng.integers(8, len(whole), 3):
+            damaged[place] = rng.integers(256)
+        path = tmp_path / f"{number}.h5"
+        path.write_bytes(damaged)
+        for act in (
+            lambda path=str(path): Files().row(path, 99, "group/pixels"),
+            lambda path=str(path): dfgen.build_manifest(arrays=path),
+        ):
+            try:
+                act()
+            except DfgenError as error:
+                raised[type(error.__cause__).__name__] += 1
+    assert raised["KeyError"]
+    assert raised["RuntimeError"]

@@ -23,14 +23,10 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class Limit:
-    """What takes longest of the making of an image.
+    """What takes longest of the making of an image: a key of `_NAMES`, and its share of the time.
 
-    Args:
-        stage: `"read"`, `"decode"`, `"resize"`, `"hand-over"`, or `"own work"`: what the
-            whole takes longer than its stages.
-        share: of the time of an image.
-        allowed: images per second that the stages allow.
-        without: images per second at most if this took no time.
+    `allowed` are the images per second that the stages allow, `without` those at most if this took
+    no time. `own work` is what the whole takes longer than its stages.
     """
 
     stage: str
@@ -42,17 +38,10 @@ class Limit:
 def limit(
     read: float, decode: float, decode_and_resize: float, hand_over: float, whole: float
 ) -> Limit:
-    """Return what takes longest.
+    """Return what takes longest, of the images per second of each stage alone and of the whole.
 
     The workers read, decode and resize one after the other, while one thread hands over what they
     made before. So the hand-over counts if it takes longer than all three, else they do.
-
-    Args:
-        read: images per second of this stage alone on all workers.
-        decode: the same of this stage.
-        decode_and_resize: the same of both together.
-        hand_over: images per second of one thread.
-        whole: images per second of all together.
     """
     seconds = {
         "read": 1 / read,
@@ -81,17 +70,7 @@ def advise(
     cpus: int,
     antialias: bool,
 ) -> list[str]:
-    """Return what the figures say, one sentence or two a point.
-
-    Args:
-        rates: of the stages, of dfgen and of its peers.
-        first_read: files per second when they were read for the first time.
-        model: how a model was fed, or None.
-        rows: of an epoch.
-        workers: threads that made the images.
-        cpus: that may be used.
-        antialias: whether images are filtered before shrinking.
-    """
+    """Return what the figures say, one sentence or two a point."""
     alone = [rates.median(name) for name in (READ, DECODE, RESIZE, HAND_OVER)]
     # Other programs only make it slower: they must not pass for dfgen's own work.
     found = limit(*[*alone, max(rates.rounds[BACKEND])])
@@ -111,7 +90,12 @@ def advise(
                 f"{rates.ratio(ONE, NUMPY):.2f} x: workers=1."
             )
         points += _first_read_points(first_read, made, model)
-    return [*points, *_peer_points(rates), *_noise_points(rates)]
+    peers = (n for n in rates.rounds if n not in OURS and rates.faster(n, NUMPY))
+    points += [
+        f"{name} is faster on these files: {rates.ratio(name, NUMPY):.2f} x dfgen."
+        for name in peers
+    ]
+    return [*points, *_noise_points(rates)]
 
 
 def _model_point(model: Headroom, rows: int) -> str:
@@ -172,10 +156,3 @@ def _noise_points(rates: Rates) -> Iterator[str]:
             f"The rounds of one measurement differ by up to {spread:.1f} x: the machine had other "
             "work. Run this again on an idle one for figures to rely on."
         )
-
-
-def _peer_points(rates: Rates) -> Iterator[str]:
-    """Name the peers that are faster on these files."""
-    for name in rates.rounds:
-        if name not in OURS and rates.faster(name, NUMPY):
-            yield f"{name} is faster on these files: {rates.ratio(name, NUMPY):.2f} x dfgen."

@@ -26,13 +26,8 @@ _CLASSES = 1000
 class Headroom:
     """`fit` fed by dfgen, and by a loader that has every batch ready, in turn.
 
-    Args:
-        model: its name.
-        steps: of each measurement.
-        fed: images per second with dfgen, one a round.
-        perfect: the same with batches replayed from memory.
-        input_wait: the median share of the time that `fit` waits for dfgen, by the definition of
-            `InputMonitor`.
+    Images per second, one a round; `input_wait` is the median share of the time that `fit` waits
+    for dfgen, by the definition of `InputMonitor`.
     """
 
     model: str
@@ -53,15 +48,7 @@ class Headroom:
 
 
 def application(name: str, image_shape: tuple[int, ...]) -> keras.Model:
-    """Return a compiled model of `keras.applications` without weights, for 1,000 classes.
-
-    Args:
-        name: such as `"MobileNetV2"`.
-        image_shape: (height, width, channels).
-
-    Raises:
-        ArgumentError: no such model, or one that does not take such images.
-    """
+    """Return a compiled model of `keras.applications` without weights, for 1,000 classes."""
     known = sorted(
         key for key, value in vars(keras.applications).items() if key[0].isupper() and value
     )
@@ -89,14 +76,9 @@ def headroom(
     rounds: int,
     advance: Callable[[], object],
 ) -> Headroom:
-    """Train a model on a Sequence and on replayed batches of it, in turn.
+    """Train a compiled model on a Sequence and on replayed batches of it, in turn.
 
-    Args:
-        name: what the model is called.
-        model: compiled.
-        make_sequence: a new one for each round: one that stays would work ahead of its turn.
-        rounds: of each.
-        advance: called after each measurement.
+    Each round makes its own Sequence: one that stays would work ahead of its turn.
     """
     with make_sequence() as sequence:
         perfect = replay(sequence, sequence._loader.depth)

@@ -22,14 +22,7 @@ _MOST_BYTES = 2**30  # of files held in memory
 
 @dataclass(frozen=True)
 class Job:
-    """Files, and what is to become of them.
-
-    Args:
-        paths: of the images of one pass, each as often as it is read.
-        image: size and how it is resized.
-        batch_size: images of a batch.
-        workers: threads, or processes of a peer that has no threads; 0 = the calling thread.
-    """
+    """Paths of the images of one pass, each as often as it is read, and what becomes of them."""
 
     paths: tuple[str, ...]
     image: Image
@@ -56,23 +49,14 @@ class InMemory(Files):
 
 @dataclass(frozen=True)
 class ChosenRows:
-    """Rows of a manifest that were found to be good, and their bytes.
+    """Rows of a manifest that were found to be good, and their bytes."""
 
-    Args:
-        usable: rows of the manifest whose problem is not known.
-        known_problems: rows left out for the `problem` that the manifest has of them.
-        left_out: of those looked at, what is wrong with each that cannot be decoded.
-        paths: of the images of one pass.
-        data: path -> bytes.
-        first_read: files per second when they were read for the first time.
-    """
-
-    usable: int
-    known_problems: int
-    left_out: tuple[str, ...]
-    paths: tuple[str, ...]
+    usable: int  # rows of the manifest without a problem
+    known_problems: int  # rows left out for the problem that the manifest has of them
+    left_out: tuple[str, ...]  # of those looked at, what is wrong with each that cannot be decoded
+    paths: tuple[str, ...]  # of the images of one pass
     data: Mapping[str, bytes]
-    first_read: float
+    first_read: float  # files per second when they were read for the first time
 
     @property
     def mean_bytes(self) -> float:
@@ -98,35 +82,28 @@ def choose(
 ) -> ChosenRows:
     """Choose rows of a manifest at random, and read them.
 
-    Args:
-        manifest: path of a manifest.
-        rows: how many; None takes as many as make `SECONDS` of decoding. Fewer than that, as in a
-            small manifest, are read several times in a pass.
-        image: what is made of them.
-        batch_size: two batches are the least of a pass.
-        workers: threads.
-
-    Raises:
-        MissingFileError: there is no such manifest.
-        ManifestError: it is none, or has no image that can be used.
+    Without a number of rows it takes as many as make `SECONDS` of decoding, two batches at least.
+    Fewer than that, as in a small manifest, are read several times in a pass.
     """
     table = read_table(manifest)[0]
     usable = _usable(table)
     order = usable.take(pa.array(np.random.default_rng(0).permutation(len(usable))))
-    first = _Reading(order.slice(0, min(rows or _FIRST, _FIRST)), image, workers)
-    images = max(first.enough, 2 * batch_size)
-    more = (rows or images) - len(first.table)
-    rest = _Reading(order.slice(len(first.table), max(0, more)), image, workers)
-    data = first.data | rest.data
-    left_out = (*first.bad.values(), *rest.bad.values())
+    data, bad = dict[str, bytes](), dict[str, str]()
+    first = order.slice(0, min(rows or _FIRST, _FIRST))
+    reading, decoding = _try(first, image, workers, data, bad)
+    count, size = len(data) or 1, sum(map(len, data.values())) or 1
+    enough = min(int(SECONDS * count / decoding), _MOST_BYTES * count // size)
+    images = max(enough, 2 * batch_size)
+    rest = order.slice(len(first), max(0, (rows or images) - len(first)))
+    reading += _try(rest, image, workers, data, bad)[0]
+    left_out = tuple(bad.values())
     if not data:
         raise ManifestError(
             f"{manifest}: none of {len(left_out):,} rows chosen at random is an image that can be "
             f"decoded. The first: {left_out[0]}"
         )
     paths = tuple(islice(cycle(data), max(images, len(data))))
-    reads = len(first.table) + len(rest.table)
-    first_read = reads / (first.seconds + rest.seconds)
+    first_read = (len(first) + len(rest)) / reading
     return ChosenRows(len(usable), len(table) - len(usable), left_out, paths, data, first_read)
 
 
@@ -146,42 +123,30 @@ def _usable(table: pa.Table) -> pa.Table:
     return good
 
 
-class _Reading:
-    """Some rows, read and decoded once: their bytes, and what is wrong with the others."""
+def _try(
+    table: pa.Table, image: Image, workers: int, data: dict[str, bytes], bad: dict[str, str]
+) -> tuple[float, float]:
+    """Read and decode rows once; add their bytes, or what is wrong; return the seconds of each."""
+    ids = dict(zip(table["path"].to_pylist(), table["id"].to_pylist(), strict=True))
+    paths = list(ids)
 
-    def __init__(self, table: pa.Table, image: Image, workers: int) -> None:
-        self.table = table
-        self.data: dict[str, bytes] = {}
-        self.bad: dict[str, str] = {}
-        ids = dict(zip(table["path"].to_pylist(), table["id"].to_pylist(), strict=True))
-        paths = list(ids)
+    def read(path: str, _: int) -> None:
+        data[path] = Files().read(path)
 
-        def read(path: str, _: int) -> None:
-            self.data[path] = Files().read(path)
+    def decode(path: str, _: int) -> None:
+        if path in data:
+            image.read(path, np.empty(image.spec.shape, np.uint8), InMemory(data))
 
-        def decode(path: str, _: int) -> None:
-            if path in self.data:
-                image.read(path, np.empty(image.spec.shape, np.uint8), InMemory(self.data))
-
-        def checked(step: Callable[[str, int], None]) -> Callable[[str, int], None]:
-            def run(path: str, number: int) -> None:
-                try:
-                    step(path, number)
-                except DfgenError as error:
-                    self.data.pop(path, None)
-                    self.bad[path] = f"row id={ids[path]!r}, path={path!r}: {error}"
-
-            return run
+    def seconds(step: Callable[[str, int], None]) -> float:
+        def run(path: str, number: int) -> None:
+            try:
+                step(path, number)
+            except DfgenError as error:
+                data.pop(path, None)
+                bad[path] = f"row id={ids[path]!r}, path={path!r}: {error}"
 
         began = time.perf_counter()
-        in_threads(paths, workers, checked(read))
-        self.seconds = time.perf_counter() - began
-        began = time.perf_counter()
-        in_threads(paths, workers, checked(decode))
-        self._decoding = time.perf_counter() - began
+        in_threads(paths, workers, run)
+        return time.perf_counter() - began
 
-    @property
-    def enough(self) -> int:
-        """How many rows make one measurement."""
-        count, size = len(self.data) or 1, sum(map(len, self.data.values())) or 1
-        return min(int(SECONDS * count / self._decoding), _MOST_BYTES * count // size)
+    return seconds(read), seconds(decode)

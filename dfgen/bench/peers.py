@@ -22,29 +22,22 @@ _PACKAGES = {"tf.data": "tensorflow", "torch": "torch", "keras": "keras"}
 
 
 def check_against(names: Iterable[str]) -> list[str]:
-    """Return the peers that are meant; `all` are those that are installed.
-
-    Raises:
-        ArgumentError: one is unknown, or not installed.
-    """
-    chosen: list[str] = []
+    """Return the peers that are meant; `all` are those that are installed."""
+    chosen, known = dict[str, None](), [*_PACKAGES, "all"]
     for name in names:
-        if name == "all":
-            chosen += [peer for peer, package in _PACKAGES.items() if find_spec(package)]
-        elif name not in _PACKAGES:
-            known = [*_PACKAGES, "all"]
+        if name not in known:
             raise ArgumentError(
                 f'--against "{name}" is not a peer.{did_you_mean(name, known)} '
                 f"Peers: {', '.join(known)}"
             )
-        elif not find_spec(_PACKAGES[name]):
-            package = _PACKAGES[name]
+        package = _PACKAGES.get(name)
+        if package and not find_spec(package):
             raise ArgumentError(
                 f"--against {name} needs {package}, which is not installed: pip install {package}"
             )
-        else:
-            chosen.append(name)
-    return list(dict.fromkeys(chosen))
+        installed = (peer for peer, package in _PACKAGES.items() if find_spec(package))
+        chosen |= dict.fromkeys([name] if package else installed)
+    return list(chosen)
 
 
 def peers(names: Iterable[str], job: Job) -> Candidates:

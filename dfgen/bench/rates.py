@@ -11,12 +11,7 @@ PASSES = 5
 
 @dataclass(frozen=True)
 class Rates:
-    """Images per second of every candidate in every round.
-
-    Args:
-        rounds: candidate -> its rate in each round.
-        failed: candidate -> why it could not be measured.
-    """
+    """Images per second of every candidate in every round, and why others could not be measured."""
 
     rounds: Mapping[str, tuple[float, ...]]
     failed: Mapping[str, str]
@@ -58,25 +53,22 @@ def alternate(
 ) -> Rates:
     """Run A B C A B C ... and return the rates; the first round warms caches and does not count.
 
-    Args:
-        candidates: name -> what returns its images per second.
-        may_fail: more of them; one that raises is left out and its error kept.
-        advance: called after each measurement.
+    A candidate returns its images per second. One that may fail and raises is left out and its
+    error kept. `advance` is called after each measurement.
     """
     everything = {**candidates, **may_fail}
     rounds: dict[str, tuple[float, ...]] = dict.fromkeys(everything, ())
     failed: dict[str, str] = {}
     for number in range(PASSES + 1):
         for name, candidate in everything.items():
-            if name not in failed:
-                try:
+            try:
+                if name not in failed:
                     rate = candidate()
-                except Exception as error:
-                    if name not in may_fail:
-                        raise
-                    failed[name] = f"{type(error).__name__}: {error}"
-                    del rounds[name]
-                else:
                     rounds[name] += (rate,) if number else ()
+            except Exception as error:
+                if name not in may_fail:
+                    raise
+                failed[name] = f"{type(error).__name__}: {error}"
+                del rounds[name]
             advance()
     return Rates(rounds, failed)

@@ -25,17 +25,7 @@ _STAGES = (READ, DECODE, RESIZE, HAND_OVER)
 
 @dataclass(frozen=True)
 class Report:
-    """All figures of one run.
-
-    Args:
-        manifest: path of the manifest.
-        job: what was measured.
-        sample: the rows it was measured on.
-        cpus: that may be used.
-        rates: of the stages, of dfgen and of its peers.
-        model: how a model was fed, or None.
-        advice: what the figures mean.
-    """
+    """All figures of one run, and what they mean."""
 
     manifest: str
     job: Job
@@ -77,28 +67,19 @@ def _rows(report: Report) -> Iterator[str]:
     yield f"{'':<44}{'images/s':>10}  {'lowest .. highest':>21}  {'us/image':>9}  {'x dfgen':>7}"
     yield f"each stage alone, {report.job.workers} workers (hand-over: one thread)"
     first = report.sample.first_read
-    yield f"  {'read, the first time':<42}{shown(first):>10}{'':25}{_us(first)}"
-    yield from (_line(rates, name, compared=False) for name in _STAGES)
+    yield f"  {'read, the first time':<42}{shown(first):>10}{'':25}{1e6 / first:>9,.1f}"
+    yield from (_figures(name, rates.rounds[name]) for name in _STAGES)
     yield "all together"
-    for name in rates.rounds:
+    for name, rounds in rates.rounds.items():
         if name not in _STAGES:
-            yield _line(rates, name, compared=True)
+            yield f"{_figures(name, rounds)}  {rates.ratio(name, NUMPY):>7.2f}"
     yield from (f"  {name:<42}failed: {error}" for name, error in rates.failed.items())
-
-
-def _line(rates: Rates, name: str, compared: bool) -> str:
-    ratio = f"  {rates.ratio(name, NUMPY):>7.2f}" if compared else ""
-    return _figures(name, rates.rounds[name]) + ratio
 
 
 def _figures(name: str, rounds: tuple[float, ...]) -> str:
     middle = median(rounds)
     extremes = f"{shown(min(rounds))} .. {shown(max(rounds))}"
-    return f"  {name:<42}{shown(middle):>10}  {extremes:>21}  {_us(middle)}"
-
-
-def _us(rate: float) -> str:
-    return f"{1e6 / rate:>9,.1f}"
+    return f"  {name:<42}{shown(middle):>10}  {extremes:>21}  {1e6 / middle:>9,.1f}"
 
 
 def _model(report: Report) -> Iterator[str]:
@@ -164,12 +145,7 @@ def _summary(rounds: tuple[float, ...]) -> dict[str, float]:
 
 
 def check_outputs(png: str | None, json_file: str | None) -> None:
-    """Refuse files that could not be written, before anything is measured.
-
-    Raises:
-        ArgumentError: a picture without matplotlib.
-        WriteError: the folder does not exist.
-    """
+    """Refuse files that could not be written, before anything is measured."""
     if png and not find_spec("matplotlib"):
         raise ArgumentError(
             "--png needs matplotlib, which is not installed. It is in the extra named bench: "
@@ -180,16 +156,22 @@ def check_outputs(png: str | None, json_file: str | None) -> None:
             raise WriteError(f"{option} {file}: there is no folder {Path(file).absolute().parent}")
 
 
-def write_json(report: Report, file: str) -> None:
-    """Write the report as JSON."""
+def write(report: Report, png: str | None, json_file: str | None) -> None:
+    """Draw the rates, and write all figures as JSON, where files are named for them."""
+    for option, file, save in (("--png", png, _draw), ("--json", json_file, _save)):
+        try:
+            if file:
+                save(report, file)
+        except OSError as error:
+            raise WriteError(f"{option} {file} cannot be written: {error}") from error
+
+
+def _save(report: Report, file: str) -> None:
     text = json.dumps(as_json(report), indent=2) + "\n"
-    try:
-        Path(file).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise WriteError(f"--json {file} cannot be written: {error}") from error
+    Path(file).write_text(text, encoding="utf-8")
 
 
-def write_png(report: Report, file: str) -> None:
+def _draw(report: Report, file: str) -> None:
     """Draw the medians, each on a line from its slowest to its fastest round."""
     from matplotlib.figure import Figure
 
@@ -214,7 +196,4 @@ def write_png(report: Report, file: str) -> None:
     height, width = report.job.size
     name = Path(report.manifest).name
     axes.set_title(f"{name} to {height}x{width}, {report.job.workers} workers")
-    try:
-        figure.savefig(file, format="png", dpi=120)
-    except OSError as error:
-        raise WriteError(f"--png {file} cannot be written: {error}") from error
+    figure.savefig(file, format="png", dpi=120)

@@ -26,24 +26,8 @@ def bench(
 ) -> Report:
     """Measure how fast batches come from the images of a manifest, and what limits them.
 
-    Args:
-        manifest: path of a manifest.
-        rows: how many, chosen at random; None takes those of a second of decoding.
-        image_size: (height, width) in pixels.
-        batch_size: images of a batch.
-        workers: threads; None = the CPUs this process may use.
-        antialias: filter before shrinking.
-        against: peers: `"tf.data"`, `"torch"`, `"keras"`, or `"all"` that are installed.
-        model: name of a model of `keras.applications`, which is trained for some steps.
-
-    Returns:
-        All figures, and what they mean.
-
-    Raises:
-        DfgenError: no such manifest, peer or model; no image that can be decoded.
-
-    Example:
-        >>> bench("manifests/digits.parquet", image_size=(8, 8)).advice  # doctest: +SKIP
+    The arguments are the command's. None: rows that take a second to decode; the CPUs that this
+    process may use.
     """
     names = check_against(against)
     image = Image("path", size=image_size, antialias=antialias)

@@ -23,12 +23,7 @@ _KEPT = 8  # batches that are handed over again and again
 
 
 def stages(job: Job, data: Mapping[str, bytes]) -> dict[str, Callable[[], float]]:
-    """Return the stages: on the job's workers, but for the hand-over, which has one thread.
-
-    Args:
-        job: what is made.
-        data: path -> the bytes of the file.
-    """
+    """Return the stages: on the job's workers, but for the hand-over, which has one thread."""
     memory = InMemory(data)
     buffer = np.empty((job.batch_size, *job.image.spec.shape), np.uint8)
 

@@ -3,7 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -24,6 +24,7 @@ from dfgen.loading.order.buckets import Buckets
 from dfgen.samples.albumentations import Augmentation
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features import Feature
+from dfgen.samples.features.base import each
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.storage import store_of
 from dfgen.samples.transforms import Transform
@@ -83,7 +84,7 @@ class Binding:
             values, feature = bound.values, bound.feature
             if feature.follows:  # whichever image it lies on
                 feature = replace(feature, like=None)  # type: ignore[type-var]
-            for array in vars(values).values() if is_dataclass(values) else (values,):
+            for array in each(values):
                 if isinstance(array, np.ndarray):
                     digest.update(repr((bound.name, feature, array.shape)).encode())
                     digest.update(np.ascontiguousarray(array).tobytes())
@@ -130,7 +131,8 @@ def bind(
     features, problems = with_sizes(columns, features)
     files = next((b for b in features if b.paths is not None and not b.feature.follows), None)
     if isinstance(transform, Augmentation):
-        transform = transform.of(features)
+        kinds = ((b.name, b.feature.kind, getattr(b.feature, "format", "")) for b in features)
+        transform = transform.of(kinds)
     column, paths = (files.feature.columns[0], files.paths) if files else (None, None)
     ids = ids_of(columns, id, column, paths)
     store = store_of(bound.paths for bound in features if bound.paths is not None)

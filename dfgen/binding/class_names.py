@@ -2,6 +2,8 @@
 
 import sys
 import warnings
+from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,16 +19,17 @@ def with_class_names(columns: Columns, feature: Feature) -> Feature:
     if name is None or feature.class_names is not None:
         return feature
     column, advice = columns[name], "Give"
+    known: Any = None
     if not is_list(column.type):
         advice = f'Before splitting: df["{name}"] = df["{name}"].astype("category"), or give'
     elif not are_numbers(column.type.value_type):
         known = columns.labels.get(name, {}).get("class_names")
-        if known:
-            return feature.with_class_names(known)
-    unnamed = feature.unnamed(column)
-    if unnamed is None:
-        return feature
-    return feature.with_class_names(_class_names(name, unnamed, advice))
+    if not known:
+        unnamed = feature.unnamed(column)
+        if unnamed is None:
+            return feature
+        known = _class_names(name, unnamed, advice)
+    return replace(feature, class_names=tuple(known))  # type: ignore[type-var]
 
 
 def _class_names(name: str, values: pa.Array, advice: str) -> tuple[object, ...]:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from dfgen.errors import ManifestError, did_you_mean
 from dfgen.manifest.io import read_table
 from dfgen.manifest.schema import Label
-from dfgen.samples.arrow_types import is_binary, is_text
+from dfgen.samples.arrow_types import is_binary, is_text, refuse_missing
 
 
 @dataclass(frozen=True)
@@ -79,12 +79,7 @@ class Columns:
         values = self[name]
         if not is_text(values.type):
             raise ManifestError(f"column {name!r} holds {values.type}, expected paths of files")
-        missing = pc.indices_nonzero(pc.is_null(values))
-        if len(missing):
-            raise ManifestError(
-                f"column {name!r} has no path in {len(missing):,} rows, the first is row "
-                f"{missing[0]}: drop them, df = df[df[{name!r}].notna()]"
-            )
+        refuse_missing(name, values, "path", f"drop them, df = df[df[{name!r}].notna()]")
         if self.root is None:
             return values
         absolute = pc.match_substring_regex(

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dfgen.commands.options import Group, Json, Stratify, counted, print_json, shares_of
+from dfgen.commands.options import Json, counted, print_json, shares_of
 
 SHOWN = 20
 WIDE = 60
@@ -31,12 +31,11 @@ def verify_command(
 
     Exit code: 0 if they agree, 1 if not, 2 if they cannot be compared.
     """
-    from dfgen.manifest.diff import tally
     from dfgen.manifest.verify import check
 
     found, notes = check(manifest, root=root, write=write, workers=workers)
-    _show(found, tally(found), as_json, notes)
-    if not as_json and tally(found)["new"]:
+    _show(found, as_json, notes)
+    if not as_json and (found["change"] == "new").any():
         print(f"Add what is new: dfgen build-manifest --update {manifest}")
     if write and not as_json:
         print(f"Wrote {manifest}")
@@ -52,10 +51,10 @@ def diff_command(
 
     Exit code: 0 if the manifests agree, 1 if not, 2 if they cannot be compared.
     """
-    from dfgen.manifest.diff import diff, tally
+    from dfgen.manifest.diff import diff
 
     found = diff(a, b)
-    _show(found, tally(found), as_json)
+    _show(found, as_json)
     raise typer.Exit(int(len(found) > 0))
 
 
@@ -67,8 +66,10 @@ def split_command(
             "--split", help="A split and its share, as train=0.8. Repeatable.", metavar="NAME=SHARE"
         ),
     ],
-    stratify: Stratify = None,
-    group: Group = None,
+    stratify: Annotated[
+        str | None, typer.Option(help="Column whose classes get exactly these shares.")
+    ] = None,
+    group: Annotated[str | None, typer.Option(help="Column whose groups stay whole.")] = None,
     seed: Annotated[int, typer.Option(help="Another seed gives another split.")] = 0,
     out: Annotated[
         str | None, typer.Option(help="The file to write. Default: the manifest itself.")
@@ -110,8 +111,11 @@ def recipe_command(
         print(f"Wrote {out}")
 
 
-def _show(found: Any, counts: dict[str, int], as_json: bool, notes: tuple[str, ...] = ()) -> None:
+def _show(found: Any, as_json: bool, notes: tuple[str, ...] = ()) -> None:
     """Print findings as a table of the first ones, or all of them as JSON."""
+    from dfgen.manifest.diff import tally
+
+    counts = tally(found)
     if as_json:
         rows = json.loads(found.to_json(orient="records"))
         print_json({"counts": counts, "rows": rows, "notes": list(notes)})

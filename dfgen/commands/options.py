@@ -10,10 +10,6 @@ import typer
 from dfgen.errors import ArgumentError
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
-Stratify = Annotated[
-    str | None, typer.Option(help="Column whose classes get exactly these shares.")
-]
-Group = Annotated[str | None, typer.Option(help="Column whose groups stay whole.")]
 
 
 def counted(counts: dict[str, int]) -> str:

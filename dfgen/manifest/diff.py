@@ -15,8 +15,8 @@ from dfgen.manifest.building.update.previous import Old
 from dfgen.manifest.from_pandas import to_table
 from dfgen.manifest.io import Path, read_table
 from dfgen.manifest.paths import stored_paths
-from dfgen.manifest.schema import FACTS, Label, label_columns, validate
-from dfgen.samples.arrow_types import is_list
+from dfgen.manifest.schema import FACTS, Label, label_columns, validate, with_column
+from dfgen.samples.arrow_types import are_numbers, is_list
 
 DIFFERENCES = ("columns", "classes", "added", "removed", "changed", "relabelled", "moved")
 
@@ -77,7 +77,7 @@ def tally(found: pd.DataFrame) -> dict[str, int]:
 def _diff(*sides: LabelledTable) -> pd.DataFrame:
     old, new = (table for table, _ in sides)
     if old["id"].type != new["id"].type:
-        old, new = (_with_ids(table, as_text(table["id"])) for table in (old, new))
+        old, new = (with_column(table, "id", as_text(table["id"])) for table in (old, new))
     parts = [*_columns(old, new), *_classes(*sides)]
     places = pc.index_in(new["id"], value_set=old["id"])
     gone = pc.invert(pc.is_in(old["id"], value_set=new["id"]))
@@ -113,7 +113,7 @@ def _stored(manifest: Path | pd.DataFrame) -> LabelledTable:
 
 def _relative(table: pa.Table, root: str | None) -> pa.Table:
     kind = pa.int64() if pa.types.is_integer(table["id"].type) else pa.string()
-    table = _with_ids(table, table["id"].cast(kind))
+    table = with_column(table, "id", table["id"].cast(kind))
     return stored_paths(table, None, root)[0] if len(table) else table
 
 
@@ -158,14 +158,11 @@ def _listed(
     new: pa.Array | None = None,
 ) -> pa.Table:
     nothing = pa.nulls(len(ids), pa.string())
-    columns = {"change": pa.repeat(change, len(ids)), "id": ids}
-    columns["column"] = nothing if column is None else pa.repeat(column, len(ids))
-    columns |= {"old": nothing if old is None else old, "new": nothing if new is None else new}
-    return pa.table(columns)
-
-
-def _with_ids(table: pa.Table, ids: pa.Array) -> pa.Table:
-    return table.set_column(table.column_names.index("id"), "id", ids)
+    about = nothing if column is None else pa.repeat(column, len(ids))
+    old, new = (nothing if values is None else values for values in (old, new))
+    return pa.table(
+        {"change": pa.repeat(change, len(ids)), "id": ids, "column": about, "old": old, "new": new}
+    )
 
 
 def _change(name: str) -> str:
@@ -180,8 +177,7 @@ def differ(one: Any, other: Any) -> BoolArray:
     if is_list(one.type) and is_list(other.type):
         return _lists_differ(one, other)
     if one.type != other.type:
-        kinds = (one.type, other.type)
-        numbers = all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in kinds)
+        numbers = are_numbers(one.type) and are_numbers(other.type)
         one, other = (c.cast(pa.float64()) if numbers else as_text(c) for c in (one, other))
     if pa.types.is_nested(one.type):
         pairs = zip(one.to_pylist(), other.to_pylist(), strict=True)

@@ -8,15 +8,7 @@ from dfgen.manifest.schema import check_names
 
 
 def to_table(frame: pd.DataFrame, where: str = "the frame") -> pa.Table:
-    """Return the columns of a frame as an Arrow table; its index and attrs are left behind.
-
-    Args:
-        frame: any frame whose columns Arrow can hold.
-        where: how messages call it.
-
-    Raises:
-        ManifestError: a column name is repeated or no text, or a column mixes types.
-    """
+    """Return the columns of a frame as an Arrow table; its index and attrs are left behind."""
     check_names(list(frame.columns), where)
     imaginary = [name for name in frame.columns if frame[name].dtype.kind == "c"]
     if imaginary:

@@ -1,5 +1,6 @@
 """Read and write manifests: Parquet files that say what they are."""
 
+import json
 import os
 from typing import Any
 
@@ -10,15 +11,11 @@ import pyarrow.parquet as pq
 
 from dfgen import __version__
 from dfgen.errors import ManifestError, MissingFileError, did_you_mean
+from dfgen.manifest.building.categories import as_category
 from dfgen.manifest.building.recipe import absolute_recipe, portable_recipe
 from dfgen.manifest.fingerprint import fingerprint
 from dfgen.manifest.from_pandas import to_table
-from dfgen.manifest.paths import (
-    absolute_paths,
-    check_stored_paths,
-    portable_root,
-    stored_paths,
-)
+from dfgen.manifest.paths import absolute_paths, check_stored_paths, portable_root, stored_paths
 from dfgen.manifest.schema import (
     KEY,
     MANIFEST_FORMAT,
@@ -26,9 +23,9 @@ from dfgen.manifest.schema import (
     Metadata,
     decode_metadata,
     describe_labels,
-    encode_metadata,
     rows_where,
     validate,
+    with_column,
 )
 from dfgen.system import check_writable, write_whole
 
@@ -128,8 +125,8 @@ def write_manifest(df: pd.DataFrame, path: Path, root: Path | None = None) -> No
         "created_by": f"dfgen {__version__}",
         "fingerprint": fingerprint(table),
     }
-    schema_metadata = {**(table.schema.metadata or {}), KEY: encode_metadata(metadata)}
-    table = table.replace_schema_metadata(schema_metadata)
+    text = json.dumps(metadata, ensure_ascii=False).encode()
+    table = table.replace_schema_metadata({**(table.schema.metadata or {}), KEY: text})
     write_whole(path, lambda file: pq.write_table(table, file))
 
 
@@ -143,12 +140,11 @@ def attributes(
 def _restore_categories(table: pa.Table, name: str, label: Label, path: str) -> pa.Table:
     """Give a column exactly the class names of the metadata: Parquet keeps them only for text."""
     column = table[name]
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        names = pa.array(label["class_names"], kind.value_type)
+    if pa.types.is_dictionary(column.type):
+        names = pa.array(label["class_names"], column.type.value_type)
         if all(chunk.dictionary.equals(names) for chunk in column.chunks):
             return table
-        column = column.cast(kind.value_type)
+        column = column.cast(names.type)
     names = pa.array(label["class_names"], column.type)
     indices = pc.index_in(column, names)
     strangers = pc.and_(pc.is_valid(column), pc.is_null(indices))
@@ -158,14 +154,8 @@ def _restore_categories(table: pa.Table, name: str, label: Label, path: str) -> 
             f"{path}: row {row} (id {table['id'][row]}) has {name}={column[row].as_py()!r}, which "
             f"is not among its class names {label['class_names']}. Build the manifest again"
         )
-    ordered = label.get("ordered", False)
-    coded = [
-        pa.DictionaryArray.from_arrays(part, names, ordered=ordered) for part in indices.chunks
-    ]
-    kind = pa.dictionary(indices.type, column.type, ordered)
-    return table.set_column(
-        table.column_names.index(name), name, pa.chunked_array(coded, type=kind)
-    )
+    restored = as_category(indices, names, label.get("ordered", False))
+    return with_column(table, name, restored)
 
 
 def _no_manifest(path: str) -> str:

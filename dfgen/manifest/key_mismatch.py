@@ -28,13 +28,7 @@ class JoinKeys:
 
 @dataclass(frozen=True)
 class Words:
-    """How the message calls what does not match.
-
-    Args:
-        title: its first sentence.
-        files: what is said of the left side, after `3 of 10`.
-        labels: likewise of the right side.
-    """
+    """What the message says: its first sentence, and what follows `3 of 10` on each side."""
 
     title: str
     files: str
@@ -64,11 +58,7 @@ CAUSES = (
         "write them on both sides, or use {field:int} in the pattern",
         _without(r"^0+([0-9])", r"\1"),
     ),
-    Cause(
-        "Unicode form",
-        "write both in NFC",
-        lambda keys: pc.utf8_normalize(keys, form="NFC"),
-    ),
+    Cause("Unicode form", "write both in NFC", lambda keys: pc.utf8_normalize(keys, form="NFC")),
     Cause(
         "extension",
         "join on stem where the table has none, on name where it has one",
@@ -85,14 +75,7 @@ CAUSES = (
 def explain(
     files: JoinKeys, labels: JoinKeys, words: Words, causes: tuple[Cause, ...] = CAUSES
 ) -> str:
-    """Return the message for files without labels and labels without a file.
-
-    Args:
-        files: the keys of the files.
-        labels: the keys of the label table.
-        words: how to say it.
-        causes: those that can be.
-    """
+    """Return the message for files without labels and labels without a file."""
     cause, cured = _likely_cause(files, labels, causes)
     lines = [words.title]
     for side, other, what in ((files, labels, words.files), (labels, files, words.labels)):
@@ -112,6 +95,14 @@ def explain(
         "(--unmatched keep|drop)"
     )
     return "\n".join(lines)
+
+
+def what_became(unmatched: str, files: str, labels: str) -> tuple[str, ...]:
+    """Return notes on files without labels and labels without a file; "": there are none."""
+    if unmatched == "drop":
+        return tuple(f"Left out {what}." for what in (files, labels) if what)
+    endings = {files: "labels are missing there", labels: "the column problem says so"}
+    return tuple(f"Kept {what}: {ending}." for what, ending in endings.items() if what)
 
 
 def _likely_cause(

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
-from dfgen.manifest.schema import first, quote, rows_where
+from dfgen.manifest.schema import first, quote, rows_where, with_column
 
 URL = r"^[A-Za-z][A-Za-z0-9+.-]+://"
 _ABSOLUTE = rf"^[/\\]|^[A-Za-z]:[/\\]|{URL}"
@@ -23,22 +23,15 @@ def is_url(paths: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def absolute_paths(table: pa.Table, root: str | None, where: str) -> pa.Table:
-    """Return `table` with the stored paths made absolute.
+    """Return `table` with the stored paths made absolute, after a check of them.
 
-    Args:
-        table: rows with `id` and `path`.
-        root: absolute folder where relative paths start; None where every path is absolute.
-        where: how messages call the table.
-
-    Raises:
-        ManifestError: a stored path leaves its root (`..`), is absolute beside a root, relative
-            without one, or holds a NUL character.
+    `root` is the absolute folder where they start; None where every path is absolute.
     """
     check_stored_paths(table, root, where)
     if root is None:
         return table
     prefix = root.replace(os.sep, "/").rstrip("/")
-    return with_paths(table, pc.binary_join_element_wise(prefix, table["path"], "/"))
+    return with_column(table, "path", pc.binary_join_element_wise(prefix, table["path"], "/"))
 
 
 def check_stored_paths(table: pa.Table, root: str | None, where: str) -> None:
@@ -47,17 +40,9 @@ def check_stored_paths(table: pa.Table, root: str | None, where: str) -> None:
     faults = {"holds a NUL character": r"\x00"}
     if root is None:
         relative = pc.invert(pc.match_substring_regex(paths, _ABSOLUTE))
-        _refuse(
-            table,
-            relative,
-            where,
-            "is relative, but the manifest has no root: give root=",
-        )
+        _refuse(table, relative, where, "is relative, but the manifest has no root: give root=")
     else:
-        faults |= {
-            'leaves its root by ".."': _UPWARD,
-            "is absolute, but has a root": _ABSOLUTE,
-        }
+        faults |= {'leaves its root by ".."': _UPWARD, "is absolute, but has a root": _ABSOLUTE}
     for fault, pattern in faults.items():
         _refuse(table, pc.match_substring_regex(paths, pattern), where, fault)
 
@@ -87,20 +72,12 @@ def stored_paths(
         root: the root asked for; every path must lie in it. None: `known_root` if every path lies
             in it, else the deepest common folder, else none.
         known_root: the root of the manifest from which the rows came, if any.
-
-    Raises:
-        ManifestError: a path does not lie in `root`.
     """
     paths = table["path"].cast(pa.string())
     if pc.any(is_url(paths)).as_py():
         if root is not None:
-            _refuse(
-                table,
-                is_url(paths),
-                "the frame",
-                "is not in root=",
-            )
-        return with_paths(table, paths), None
+            _refuse(table, is_url(paths), "the frame", "is not in root=")
+        return with_column(table, "path", paths), None
     base = os.path.abspath(root or known_root or os.curdir)
     paths = tidy(paths, base)
     for folder in (root, known_root):
@@ -109,11 +86,11 @@ def stored_paths(
         folder = _posix(os.path.abspath(folder)).rstrip("/")
         outside = pc.invert(pc.starts_with(paths, folder + "/"))
         if not pc.any(outside).as_py():
-            return with_paths(table, _below(paths, folder)), folder or "/"
+            return with_column(table, "path", _below(paths, folder)), folder or "/"
         if root is not None:
             _refuse(table, outside, "the frame", f"is not in root={quote(folder)}")
     folder = _common_folder(paths)
-    return with_paths(table, _below(paths, folder) if folder else paths), folder or None
+    return with_column(table, "path", _below(paths, folder) if folder else paths), folder or None
 
 
 def tidy(paths: pa.ChunkedArray, base: str) -> pa.ChunkedArray:
@@ -168,8 +145,3 @@ def _below(paths: pa.ChunkedArray, folder: str) -> pa.ChunkedArray:
 
 def _posix(path: str) -> str:
     return path.replace(os.sep, "/")
-
-
-def with_paths(table: pa.Table, paths: pa.ChunkedArray) -> pa.Table:
-    """Return `table` with other paths."""
-    return table.set_column(table.column_names.index("path"), "path", paths)

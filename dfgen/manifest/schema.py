@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError, did_you_mean
-from dfgen.samples.arrow_types import is_list, is_text
+from dfgen.samples.arrow_types import are_numbers, is_list, is_text
 from dfgen.samples.pixels.headers import Header
 from dfgen.samples.storage.store import Head
 
@@ -66,6 +66,13 @@ SCHEMA = {
 
 FACTS = SCHEMA.keys()
 
+_NEEDED = {
+    "id": 'Every row needs a name of its own: df["id"] = range(len(df)), or rename the column that '
+    "has it",
+    "path": "It holds the file of each row",
+}
+"""Column that every manifest has -> what to say of a table that lacks it."""
+
 
 class Label(TypedDict, total=False):
     """What the metadata says of one label column."""
@@ -97,11 +104,12 @@ def describe_labels(table: pa.Table, known: Mapping[str, Label] | None = None) -
 
     Class names and box format of a list are not in its type: they come from what is `known`.
     """
-    labels = {name: _describe(name, table[name]) for name in label_columns(table.column_names)}
-    for name, label in labels.items():
-        if label["kind"] == "list" and name in (known or {}):
-            _check_classes(table, name, (known or {})[name].get("class_names"))
-            labels[name] = {**(known or {})[name], **label}
+    labels, known = {}, known or {}
+    for name in label_columns(table.column_names):
+        labels[name] = _describe(name, table[name])
+        if labels[name]["kind"] == "list" and name in known:
+            _check_classes(table, name, known[name].get("class_names"))
+            labels[name] = {**known[name], **labels[name]}
     return labels
 
 
@@ -131,32 +139,24 @@ def _describe(name: str, column: pa.ChunkedArray) -> Label:
             )
         label: Label = {"kind": "category", "class_names": class_names}
         return {**label, "ordered": True} if kind.ordered else label
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+    if are_numbers(kind):
         return {"kind": "number"}
     if is_text(kind) or pa.types.is_boolean(kind):
         return {"kind": "text" if is_text(kind) else "boolean"}
     return {"kind": "list" if is_list(kind) else "other"}
 
 
-def encode_metadata(metadata: Metadata) -> bytes:
-    """Return the value of the `dfgen` key."""
-    return json.dumps(metadata, ensure_ascii=False).encode()
-
-
 def decode_metadata(schema_metadata: dict[bytes, bytes] | None, path: str) -> Metadata:
-    """Return the parsed `dfgen` key of the Parquet file `path`.
-
-    Raises:
-        ManifestError: no such key, not JSON, an unknown format version, or a missing entry.
-    """
-    if KEY not in (schema_metadata or {}):
+    """Return the parsed `dfgen` key of the Parquet file `path`."""
+    text = (schema_metadata or {}).get(KEY)
+    if text is None:
         raise ManifestError(
             f'{path} is a Parquet file but not a manifest: its schema metadata has no "dfgen" key. '
             "Read it with pandas.read_parquet and save it with dfgen.write_manifest, or build a "
             "manifest from it: dfgen build-manifest --labels TABLE --path-column COLUMN --out M"
         )
     try:
-        metadata = json.loads((schema_metadata or {})[KEY])
+        metadata: Metadata = json.loads(text)
         version = metadata["format"]
     except (ValueError, KeyError, TypeError):
         raise ManifestError(
@@ -174,36 +174,24 @@ def decode_metadata(schema_metadata: dict[bytes, bytes] | None, path: str) -> Me
             f'{path}: the "dfgen" key of the schema metadata lacks {", ".join(missing)}. '
             "manifests/README.md lists what it holds"
         )
-    return metadata  # type: ignore[no-any-return]
+    return metadata
 
 
 def validate(table: pa.Table, where: str = "the manifest") -> None:
     """Check that a table has unique ids and paths of the right types and without nulls.
 
-    Args:
-        table: rows with at least the columns `id` (integer or text) and `path` (text).
-        where: how messages call the table.
-
-    Raises:
-        ManifestError: a column is missing, repeated or of a wrong type, or a row has no id, no
-            path, or the id of another row. The message names the rows, counted from 0.
+    Rows are counted from 0; `where` is how messages call the table.
 
     Example:
         >>> validate(pa.table({"id": [1, 2], "path": ["a.png", "b.png"]}))
     """
     names = table.column_names
     check_names(names, where)
-    for name in ("id", "path"):
+    for name, advice in _NEEDED.items():
         if name not in names:
-            hint = did_you_mean(name, names)
-            advice = (
-                ' Every row needs a name of its own: df["id"] = range(len(df)), or rename the '
-                "column that has it"
-                if name == "id"
-                else " It holds the file of each row"
-            )
             raise ManifestError(
-                f'{where} has no column "{name}". Columns: {", ".join(names)}.{hint}{advice}'
+                f'{where} has no column "{name}". Columns: {", ".join(names)}.'
+                f"{did_you_mean(name, names)} {advice}"
             )
     _check_types(table, where)
     for name in ("path", "id"):  # ids may be made of paths
@@ -256,14 +244,13 @@ def _check_filled(table: pa.Table, name: str, where: str) -> None:
 def _check_unique(ids: pa.ChunkedArray, where: str) -> None:
     if len(pc.unique(ids)) == len(ids):  # twice as fast as counting them
         return
-    counts = pc.value_counts(ids)
-    repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
+    twice = repeated(ids).field("values")
     examples = []
-    for value in first(repeated):
+    for value in first(twice):
         rows = rows_where(pc.equal(ids, pa.scalar(value, ids.type)))
         examples.append(f"{quote(value)} (rows {', '.join(map(str, first(rows)))})")
     raise ManifestError(
-        f"{where} has ids that stand on several rows ({len(repeated)}): {'; '.join(examples)}. "
+        f"{where} has ids that stand on several rows ({len(twice)}): {'; '.join(examples)}. "
         'An id is the name of one row. Find them with df[df["id"].duplicated(keep=False)]'
     )
 
@@ -272,6 +259,19 @@ def rows_where(mask: pa.ChunkedArray) -> pa.Array:
     """Return the numbers of the rows where `mask` is true."""
     # pyarrow 15 crashes on a column without chunks, which an empty frame has
     return pc.indices_nonzero(mask.combine_chunks())
+
+
+def repeated(values: pa.Array | pa.ChunkedArray) -> pa.StructArray:
+    """Return the `values` that stand more than once, with their `counts`."""
+    counts = pc.value_counts(values)
+    return counts.filter(pc.greater(counts.field("counts"), 1))
+
+
+def with_column(table: pa.Table, name: str, column: Any) -> pa.Table:
+    """Return `table` with another column in the place of the one of this name, or as the last."""
+    if name not in table.column_names:
+        return table.append_column(name, column)
+    return table.set_column(table.column_names.index(name), name, column)
 
 
 def first(values: pa.Array) -> list[Any]:

@@ -86,11 +86,8 @@ def make_split(
     asked = {"split": dict(shares), "stratify": stratify, "group": group, "seed": seed}
     recipe, messages = _new_recipe(known.get("recipe"), asked, came_with_split)
     frame.attrs = {"dfgen": {**known, "recipe": recipe}} if known else {}
-    classes = label_columns(names) if stratify is None else [stratify]
     units = "rows" if group is None else "groups"
-    messages += lacking_rows(
-        frame, [name for name in classes if name != group], stratify is not None, units
-    )
+    messages += lacking_rows(frame, label_columns(names), stratify, group, units)
     if out is not None:
         write_manifest(frame, out)
     return frame, messages

@@ -85,10 +85,6 @@ def assign_splits(
         kept: the split of each row that has one; the others join those of their group, and fill
             up the shares of their class.
 
-    Raises:
-        ArgumentError: the shares do not add up to 1.
-        ManifestError: a row has no group, or the classes are fractions.
-
     Example:
         >>> list(assign_splits(pd.Series(range(6)), {"train": 0.5, "val": 0.5}))
         ['train', 'train', 'train', 'train', 'val', 'train']
@@ -140,19 +136,17 @@ def missing_classes(split: pd.Series, labels: pd.Series) -> dict[str, list[objec
 
 
 def lacking_rows(
-    frame: pd.DataFrame, columns: Sequence[str], stratified: bool, units: str = "rows"
+    frame: pd.DataFrame, labels: list[str], stratify: str | None, group: str | None, units: str
 ) -> tuple[str, ...]:
-    """Return a warning for each split that has no row, or none of some class.
+    """Return a warning for each split that has no row, or none of some class it should have.
 
-    Args:
-        frame: a manifest with splits.
-        columns: those whose classes every split should have; the others than categories are passed.
-        stratified: the splits have exact shares of these classes.
-        units: what was split: rows or groups; "": dfgen did not split, shares are no advice.
+    `units`: what was split, rows or groups; "": dfgen did not split, shares are no advice.
     """
     advice = "Give the class more rows, or leave it out."
-    if not stratified:
+    columns = [stratify]
+    if stratify is None:
         advice = "Split with stratify={column} (--stratify {column}), or give the class more rows."
+        columns = [name for name in labels if name != group]
     mend = f" Give it a larger share or more {units}, or try another seed (--seed)."
     sizes = frame["split"].value_counts(sort=False)
     messages = [

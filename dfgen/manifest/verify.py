@@ -19,8 +19,8 @@ from dfgen.manifest.building.update.match import match
 from dfgen.manifest.diff import as_text, differ, in_order, plain
 from dfgen.manifest.from_pandas import to_table
 from dfgen.manifest.io import Path, read_manifest, write_manifest
-from dfgen.manifest.paths import is_url, tidy, with_paths
-from dfgen.manifest.schema import FACTS, rows_where, validate
+from dfgen.manifest.paths import is_url, tidy
+from dfgen.manifest.schema import FACTS, rows_where, validate, with_column
 from dfgen.samples.storage import without_store
 
 FINDINGS = ("missing", "broken", "changed", "new")
@@ -78,25 +78,6 @@ def check(
         frame, name = read_manifest(manifest, root), os.fspath(manifest)
     table = to_table(frame, name)
     validate(table, name)
-    _refuse_addresses(table, name)
-    facts = refresh_facts(table["path"].cast(pa.string()), table, workers)
-    found = _findings(table, facts)
-    if write and not isinstance(manifest, pd.DataFrame):
-        rows = rows_where(pc.is_valid(found["change"])).to_numpy()
-        place = facts.column_names.index("problem")
-        facts = facts.set_column(place, "problem", problems_now(table, facts))
-        write_manifest(_corrected(frame, facts, rows), manifest, root)
-    found = found.filter(pc.is_valid(found["change"]))
-    notes = tuple[str, ...]()
-    try:
-        recipe = _source(frame.attrs.get("dfgen", {}).get("recipe"), root)
-        found = pa.concat_tables([found, _new(table, recipe, name)])
-    except DfgenError as error:
-        notes = (f"New files were not looked for: {error}",)
-    return in_order(found, FINDINGS), notes
-
-
-def _refuse_addresses(table: pa.Table, name: str) -> None:
     addresses = without_store(table["path"].filter(is_url(table["path"])))
     if len(addresses):
         raise ManifestError(
@@ -104,6 +85,21 @@ def _refuse_addresses(table: pa.Table, name: str) -> None:
             f"{addresses[0]}. Mount them, and build the manifest with that folder as root= "
             "(--root)"
         )
+    facts = refresh_facts(table["path"].cast(pa.string()), table, workers)
+    found = _findings(table, facts)
+    if write and not isinstance(manifest, pd.DataFrame):
+        rows = rows_where(pc.is_valid(found["change"])).to_numpy()
+        facts = with_column(facts, "problem", problems_now(table, facts))
+        write_manifest(_corrected(frame, facts, rows), manifest, root)
+    found = found.filter(pc.is_valid(found["change"]))
+    notes = tuple[str, ...]()
+    try:
+        recipe = _source(frame.attrs.get("dfgen", {}).get("recipe"), root)
+        if recipe is not None:
+            found = pa.concat_tables([found, _new(table, recipe, name)])
+    except DfgenError as error:
+        notes = (f"New files were not looked for: {error}",)
+    return in_order(found, FINDINGS), notes
 
 
 def _findings(table: pa.Table, now: pa.Table) -> pa.Table:
@@ -114,20 +110,15 @@ def _findings(table: pa.Table, now: pa.Table) -> pa.Table:
     problem, problem_now = known.get("problem", nothing), plain(now["problem"])
     bad = pc.is_valid(problem_now)
     lost = pc.and_(bad, pc.is_null(plain(now["bytes"])))
-    told = differ(problem, problem_now)
     known_lost = pc.and_(pc.is_valid(problem), pc.is_null(known.get("bytes", nothing)))
     details = [_detail(name, known[name], now[name]) for name in known if name != "problem"]
     detail = pc.fill_null(nothing, "")
     if details:
         detail = pc.utf8_slice_codeunits(pc.binary_join_element_wise(*details, ""), len(", "))
-    masks = {
-        "missing": pc.and_(lost, pc.invert(known_lost)),
-        "broken": pc.and_(pc.and_(bad, pc.invert(lost)), pa.array(told)),
-        "changed": pc.and_(pc.invert(bad), pc.not_equal(detail, "")),
-    }
-    change = pa.nulls(len(table), pa.string())
-    for name, mask in masks.items():
-        change = pc.if_else(mask, name, change)
+    missing = pc.and_not(lost, known_lost)
+    broken = pc.and_(pc.and_not(bad, lost), pa.array(differ(problem, problem_now)))
+    changed = pc.and_not(pc.not_equal(detail, ""), bad)
+    change = pc.case_when(pc.make_struct(missing, broken, changed), "missing", "broken", "changed")
     return _rows(change, table["id"], table["path"], pc.coalesce(problem_now, detail))
 
 
@@ -138,17 +129,14 @@ def _detail(name: str, known: pa.ChunkedArray, now: pa.ChunkedArray) -> pa.Array
     return pc.if_else(pa.array(differ(known, now)), text, "")
 
 
-def _new(table: pa.Table, recipe: Recipe | None, name: str) -> pa.Table:
+def _new(table: pa.Table, recipe: Recipe, name: str) -> pa.Table:
     """Return what the source has and the manifest lacks."""
-    kind = table["id"].type
-    if recipe is None:
-        return _rows([], pa.array([], kind), pa.array([], pa.string()), [])
     gathered = gather_rows(recipe)
     fresh = gathered.rows
     if "problem" in fresh.column_names:  # labels without a file
         fresh = fresh.filter(pc.is_null(fresh["problem"]))
     paths = tidy(fresh["path"].cast(pa.string()), gathered.folder)
-    table = with_paths(table, table["path"].cast(pa.string()))
+    table = with_column(table, "path", table["path"].cast(pa.string()))
     keys, places = match(table, pa.table({"id": fresh["id"], "path": paths}), name)
     new = keys.filter(pa.array(places < 0))
     nothing = pa.nulls(len(new), pa.string())

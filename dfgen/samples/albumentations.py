@@ -7,13 +7,11 @@ import random
 import threading
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dfgen.errors import ArgumentError
-from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.boxes import labels_of
 from dfgen.samples.transforms import Sample, Transform
 
@@ -51,7 +49,8 @@ def albumentations(pipeline: Any) -> Transform:
         >>> image = dfgen.Image(size=(224, 224), load_size=(256, 256))
         >>> dfgen.Sequence(df, x=image, transform=dfgen.albumentations(pipeline))
     """
-    methods = all(callable(getattr(pipeline, name, None)) for name in _NEEDED)
+    needed = ("__call__", "set_random_state", "add_targets")
+    methods = all(callable(getattr(pipeline, name, None)) for name in needed)
     if isinstance(pipeline, type) or not methods:
         raise ArgumentError(
             "pipeline must be an albumentations.Compose([...]) of version 2.0.8 or later, got "
@@ -60,24 +59,13 @@ def albumentations(pipeline: Any) -> Transform:
     return Augmentation(pipeline)
 
 
-_NEEDED = ("__call__", "set_random_state", "add_targets")
-
-
-@dataclass(frozen=True)
-class _Target:
-    """An array of the sample, and what it is to a pipeline.
-
-    Args:
-        name: of the array.
-        kind: `"image"`, `"mask"` or `"bboxes"`.
-        key: its name in the pipeline, which wants one of each kind to have the kind's name.
-        format: of boxes.
-    """
+class _Target(NamedTuple):
+    """An array of the sample, and what it is to a pipeline."""
 
     name: str
-    kind: str
-    key: str
-    format: str
+    kind: str  # "image", "mask" or "bboxes"
+    key: str  # its name in the pipeline, which wants one of each kind to have the kind's name
+    format: str  # of boxes
 
     def given(self, sample: Sample) -> Any:
         """Return what the pipeline gets; behind its coordinates each box has its number."""
@@ -110,28 +98,26 @@ class Augmentation:
         self._targets = targets
         self._local = threading.local()
 
-    def of(self, features: Iterable[BoundFeature]) -> "Augmentation":
-        """Return the same for samples of these features.
+    def of(self, arrays: Iterable[tuple[str, str, str]]) -> "Augmentation":
+        """Return the same for samples of arrays: their names, kinds (maybe numbered), and formats.
 
         Raises:
             ArgumentError: the pipeline cannot take them.
         """
-        return self._told(
-            _targets(
-                (bound.name, bound.feature.kind, getattr(bound.feature, "format", ""))
-                for bound in features
-            )
-        )
-
-    def _told(self, targets: tuple[_Target, ...]) -> "Augmentation":
-        return Augmentation(_prepared(self._pipeline, targets), targets)
+        targets: list[_Target] = []
+        for name, kind, format in arrays:
+            kind = _KINDS.get(kind.rstrip("0123456789").rstrip("_"), "")
+            if kind:
+                is_first = all(target.kind != kind for target in targets)
+                targets.append(_Target(name, kind, kind if is_first else name, format))
+        return Augmentation(_prepared(self._pipeline, targets), tuple(targets))
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         """Run the pipeline on one sample."""
         own = self._local
         if not self._targets:  # a transform of the user's own calls it
             if not hasattr(own, "told"):
-                own.told = self._told(_targets((name, name, "xyxy") for name in sample))
+                own.told = self.of((name, name, "xyxy") for name in sample)
             return own.told(sample, rng)  # type: ignore[no-any-return]
         if not hasattr(own, "pipeline"):
             own.pipeline = copy.deepcopy(self._pipeline)
@@ -157,23 +143,8 @@ def _restored(pipeline: bytes, targets: tuple[_Target, ...]) -> Augmentation:
     return Augmentation(pickle.loads(pipeline), targets)
 
 
-def _targets(named: Iterable[tuple[str, str, str]]) -> tuple[_Target, ...]:
-    """Return the targets among arrays: their names, kinds (maybe numbered), and formats."""
-    found: list[_Target] = []
-    for name, kind, format in named:
-        kind = _KINDS.get(kind.rstrip("0123456789").rstrip("_"), "")
-        if kind:
-            is_first = all(target.kind != kind for target in found)
-            found.append(_Target(name, kind, kind if is_first else name, format))
-    return tuple(found)
-
-
-def _prepared(pipeline: Any, targets: tuple[_Target, ...]) -> Any:
-    """Return a copy of a pipeline that takes the targets.
-
-    Raises:
-        ArgumentError: it cannot take them.
-    """
+def _prepared(pipeline: Any, targets: list[_Target]) -> Any:
+    """Return a copy of a pipeline that takes the targets."""
     if not any(target.kind == "image" for target in targets):
         raise ArgumentError(
             "dfgen.albumentations(...) needs an image among x and y; called from another "

@@ -1,4 +1,4 @@
-"""Types of Arrow, and columns of lists, checked and taken apart without a loop over rows."""
+"""Types of Arrow, and columns of lists, checked without a loop over rows."""
 
 import numpy as np
 import numpy.typing as npt
@@ -30,22 +30,13 @@ def flattened(values: pa.Array) -> pa.Array:
 def offsets(column: str, values: pa.Array, advice: str) -> Offsets:
     """Return where the list of each row begins among all of them, and where the last one ends.
 
-    Args:
-        column: its name.
-        values: of it.
-        advice: what to write in rows without a list.
-
     Raises:
-        ManifestError: the column holds no lists, or has none in some rows.
+        ManifestError: the column holds no lists, or has none in some rows; `advice` says what to
+            write there.
     """
     if not is_list(values.type):
         raise ManifestError(f"column {column!r} holds {values.type}, expected a list in each row")
-    if values.null_count:
-        row = pc.indices_nonzero(pc.is_null(values))[0]
-        raise ManifestError(
-            f"column {column!r} has no list in {values.null_count:,} rows, the first is row {row}: "
-            f"{advice}"
-        )
+    refuse_missing(column, values, "list", advice)
     counts = pc.list_value_length(values).to_numpy(zero_copy_only=False)
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
@@ -54,37 +45,6 @@ def place_of(offsets: Offsets, index: int) -> tuple[int, int]:
     """Return (row, place in its list) of an entry."""
     row = int(np.searchsorted(offsets, index, side="right")) - 1
     return row, index - int(offsets[row])
-
-
-def quadruples(column: str, values: pa.Array, where: Offsets) -> npt.NDArray[np.float32]:
-    """Return the four numbers of all boxes of all rows, shape (boxes, 4).
-
-    Raises:
-        ManifestError: something else, told with its row.
-    """
-    boxes = pc.list_flatten(values)
-    if not len(boxes):
-        return np.empty((0, 4), np.float32)
-    if not is_list(boxes.type):
-        raise ManifestError(
-            f"column {column!r} holds lists of {boxes.type}, expected lists of boxes of four "
-            "numbers each, [[x1, y1, x2, y2], ...]"
-        )
-    lengths = pc.fill_null(pc.list_value_length(boxes), 0)
-    odd = pc.indices_nonzero(pc.not_equal(lengths, 4))
-    if len(odd):
-        row, place = place_of(where, odd[0].as_py())
-        raise ManifestError(
-            f"box {place} of row {row} in column {column!r} is {boxes[odd[0].as_py()].as_py()}, "
-            "expected four numbers"
-        )
-    numbers = pc.list_flatten(boxes)
-    if not (pa.types.is_integer(numbers.type) or pa.types.is_floating(numbers.type)):
-        raise ManifestError(f"column {column!r} holds boxes of {numbers.type}, expected numbers")
-    found: npt.NDArray[np.float32] = (
-        numbers.to_numpy(zero_copy_only=False).astype(np.float32).reshape(-1, 4)
-    )
-    return found
 
 
 def are_numbers(kind: pa.DataType) -> bool:

@@ -38,20 +38,15 @@ class BoundFeature:
         found = self.feature.arrays(self.name)
         return {"": found} if isinstance(found, str) else found
 
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """The names of its arrays."""
-        return tuple(self.arrays.values())
-
     @property
     def specs(self) -> dict[str, Spec]:
         """Name -> shape and dtype of one sample."""
-        return dict(zip(self.names, self.feature.specs(self.values), strict=True))
+        return dict(zip(self.arrays.values(), self.feature.specs(self.values), strict=True))
 
     @cached_property
     def read_names(self) -> tuple[str, ...]:
         """The names of those arrays that `read` fills; padding fills the others."""
-        return self.names[: len(each(self.feature.made_spec))]
+        return tuple(self.arrays.values())[: len(each(self.feature.made_spec))]
 
     @cached_property
     def paths(self) -> pa.Array | None:

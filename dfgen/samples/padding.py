@@ -47,16 +47,13 @@ class Padding:
 
     def own(self, row: int, out: Mapping[str, Values]) -> dict[str, Values]:
         """Return a row's arrays, those padded cut down to its own image; fill the rest of them."""
-        arrays = {name: array for name, array in out.items() if name not in self._telling}
+        telling = self.told.keys() | self.masks.keys()
+        arrays = {name: array for name, array in out.items() if name not in telling}
         for name, sizes in self.sizes.items():
             height, width = sizes[row].tolist()
             out[name][height:] = out[name][:height, width:] = self.fills[name]
             arrays[name] = out[name][:height, :width]
         return arrays
-
-    @property
-    def _telling(self) -> set[str]:
-        return self.told.keys() | self.masks.keys()
 
 
 def padding_of(features: Iterable[BoundFeature]) -> Padding:
@@ -69,7 +66,7 @@ def padding_of(features: Iterable[BoundFeature]) -> Padding:
             continue
         padding.sizes[bound.name] = sizes
         padding.fills[bound.name] = fill
-        if extra := bound.feature.extra:
-            telling = padding.told if extra == "sizes" else padding.masks
-            telling[bound.arrays[extra]] = sizes
+        for key, telling in (("sizes", padding.told), ("padding_mask", padding.masks)):
+            if bound.sizes is not None and key in bound.arrays:
+                telling[bound.arrays[key]] = sizes
     return padding

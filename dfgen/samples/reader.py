@@ -11,14 +11,7 @@ import pyarrow as pa
 
 from dfgen.errors import DecodeError, MissingFileError, TransformError
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.features.base import (
-    Feature,
-    Spec,
-    Values,
-    Watch,
-    each,
-    unwatched,
-)
+from dfgen.samples.features.base import Feature, Spec, Values, Watch, each, unwatched
 from dfgen.samples.padding import Padding, padding_of
 from dfgen.samples.storage.files import Files
 from dfgen.samples.storage.store import Store
@@ -74,10 +67,13 @@ class SampleReader:
     @property
     def functions(self) -> dict[str, object]:
         """The user's own functions by what they are called."""
-        found: dict[str, object] = {"transform": self.transform}
-        for bound in self.features:
-            found |= bound.feature.functions
-        return found
+        given = {
+            f"{name} of {type(bound.feature).__name__}({bound.feature.column!r})": value
+            for bound in self.features
+            for name, value in vars(bound.feature).items()
+            if callable(value) and not isinstance(value, Feature)
+        }
+        return {"transform": self.transform, **given}
 
     @cached_property
     def _random(self) -> dict[str, Feature]:
@@ -86,11 +82,7 @@ class SampleReader:
     @cached_property
     def _encoded(self) -> list[tuple[str, Any, Any]]:
         """What the table alone knows: name, feature, encoded values."""
-        return [
-            (bound.name, bound.feature, bound.values)
-            for bound in self.features
-            if not bound.feature.by_row
-        ]
+        return [(b.name, b.feature, b.values) for b in self.features if not b.feature.by_row]
 
     @cached_property
     def _steps(self) -> list["_Step"]:
@@ -142,13 +134,7 @@ class SampleReader:
             out[name][...] = feature.gather(values, rows)
         self.padding.gather(rows, out)
 
-    def read(
-        self,
-        row: int,
-        out: Mapping[str, Values],
-        rng: Any,
-        watch: Watch = unwatched,
-    ) -> None:
+    def read(self, row: int, out: Mapping[str, Values], rng: Any, watch: Watch = unwatched) -> None:
         """Fill what a row's files hold and its functions return, then transform the sample.
 
         Args:
@@ -214,23 +200,14 @@ class SampleReader:
 
 
 class _Step(NamedTuple):
-    """What is made row by row.
-
-    Args:
-        feature: reads it.
-        values: of all rows.
-        name: of the feature.
-        told_by: whose draw or Geometry it is told: its own, or that of its image.
-        names: of the arrays that it reads.
-        between: of those, what comes before the batch.
-    """
+    """What is made row by row."""
 
     feature: Feature
     values: Any
     name: str
-    told_by: str
-    names: tuple[str, ...]
-    between: dict[str, Spec]
+    told_by: str  # whose draw or Geometry it is told: its own, or that of its image
+    names: tuple[str, ...]  # of the arrays that it reads
+    between: dict[str, Spec]  # of those, what comes before the batch
 
     def of(self, arrays: Mapping[str, Values]) -> Any:
         """Return its array, or several."""

@@ -15,13 +15,7 @@ Transform = Callable[[Sample, np.random.Generator], Sample]
 def transformed(
     transform: Transform, sample: Sample, rng: Any, changed: Mapping[str, Spec]
 ) -> Sample:
-    """Run a transform, and check that it gives back what it was given.
-
-    Args:
-        transform: the user's.
-        sample: what it gets; its dict is its own.
-        rng: the sample's random generator.
-        changed: what it gives back of another shape than it got.
+    """Run a transform, and check that it gives back what it was given, but for what is `changed`.
 
     Raises:
         TransformError: it raised, or returned something else.
@@ -39,7 +33,10 @@ def transformed(
             f"the transform returned {got}, expected a dict with the keys {list(expected)}"
         )
     try:
-        arrays = {name: _as_array(value, expected[name]) for name, value in result.items()}
+        arrays = {  # text and bytes are the objects that they are: else they would get a length
+            name: np.asarray(value, object if expected[name].dtype.hasobject else None)
+            for name, value in result.items()
+        }
     except ValueError as error:
         raise TransformError(f"the transform returned what is no array: {error}") from error
     for name, spec in expected.items():
@@ -50,11 +47,6 @@ def transformed(
                 f"expected {spec.dtype} of shape {spec.shape}"
             )
     return arrays
-
-
-def _as_array(value: object, spec: Spec) -> Values:
-    """Return text and bytes as the objects that they are: else they would get a length."""
-    return np.asarray(value, dtype=object if spec.dtype.hasobject else None)
 
 
 def fits(shape: tuple[int, ...], expected: tuple[Any, ...]) -> bool:

@@ -155,7 +155,7 @@ def begin_at(model: keras.Model, epoch: int | None) -> None:
     model._initial_epoch = epoch
 
 
-def build(model: keras.Model, batch: Any) -> None:
+def symbolic_build(model: keras.Model, batch: Any) -> None:
     """Make the variables of a model, its loss and its metrics, given the specs of a batch."""
     model._symbolic_build(data_batch=batch)
 

@@ -71,7 +71,7 @@ def _run() -> str | None:
     model.predict(tested, verbose=0)
     callback.first = 1
     model.fit(_Data(), **given, callbacks=[callback])
-    private.build(model, (keras.KerasTensor((None, 1)),))
+    private.symbolic_build(model, (keras.KerasTensor((None, 1)),))
     made = train.made
     validated = [event for event in validation.events if event != "begin build"]
     happened = {

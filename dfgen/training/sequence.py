@@ -27,8 +27,8 @@ from dfgen.training.layout import layout_of
 from dfgen.training.passes import Passes
 from dfgen.training.progress import Progress
 from dfgen.training.renamed_arguments import refuse_unknown
+from dfgen.training.sequence_repr import summary
 from dfgen.training.shards import resolve_shard
-from dfgen.training.summary import summary
 
 
 class Sequence(Passes):

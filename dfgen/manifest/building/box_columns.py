@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dfgen.manifest.schema import with_column
 from dfgen.manifest.sources.list_columns import ANNOTATED, nest
 
 SHAPES = {"boxes": 2, "polygons": 2, "keypoints": 3}
@@ -23,19 +24,12 @@ Numbers = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Images:
-    """The images of the rows, one number a row: what is needed to place a shape.
+    """The images of the rows: what is needed to place a shape; 0 stands for an unknown size."""
 
-    Args:
-        width: as stored; 0: not known.
-        height: likewise.
-        orientation: how shapes are turned (EXIF, 1..8); 1: not at all.
-        limits: (rows, 2), the width and height of the upright image; 0: not known.
-    """
-
-    width: Numbers
+    width: Numbers  # as stored
     height: Numbers
-    orientation: Numbers
-    limits: Numbers
+    orientation: Numbers  # how shapes are turned (EXIF, 1..8); 1: not at all
+    limits: Numbers  # (rows, 2), the width and height of the upright image
 
 
 def place_boxes(
@@ -44,16 +38,9 @@ def place_boxes(
     """Turn and scale the shapes of a table to its images, upright and in pixels.
 
     Shapes drawn on the pixels as stored are turned as the image is; those whose annotation gives
-    the size of the upright image were drawn on that, and stay. Relative ones are of the upright
-    image. A box that stands out by up to a pixel is cut off at the edge.
-
-    Args:
-        table: rows with some of the columns `SHAPES`, and perhaps those of `ANNOTATED`.
-        facts: `width`, `height` and `orientation` of each row's file; None: not read.
-        relative: coordinates are 0 to 1.
-
-    Returns:
-        The table without `ANNOTATED`, and what is wrong with each row: text, null where nothing is.
+    the size of the upright image were drawn on that, and stay. Relative ones (0 to 1) are of the
+    upright image. A box that stands out by up to a pixel is cut off at the edge. The table returned
+    is without `ANNOTATED`; beside it stands what is wrong with each row, null where nothing is.
     """
     images, problems = _images(table, facts, relative)
     for name, stride in SHAPES.items():
@@ -75,7 +62,7 @@ def place_boxes(
             _name_faults(problems, faults, placed, rows, table, images)
         missing = column.is_null().to_numpy(zero_copy_only=False)
         inner = nest(pa.array(placed.astype(np.float32).ravel()), sizes)
-        table = table.set_column(table.column_names.index(name), name, nest(inner, counts, missing))
+        table = with_column(table, name, nest(inner, counts, missing))
     kept = [name for name in table.column_names if name not in ANNOTATED]
     return table.select(kept), pa.array(problems, pa.string())
 

@@ -126,7 +126,7 @@ def build_manifest(
     if report.skipped:
         widen = recipe.pattern and NO_FIT in report.skipped
         advice = f"Widen the pattern {quote(recipe.pattern)}, or move" if widen else "Move"
-        lines = [*lines_of_skipped(report), f"{advice} elsewhere what is not a sample."]
+        lines = [*lines_of_skipped(report.skipped), f"{advice} elsewhere what is not a sample."]
         warnings.warn("\n".join(lines), stacklevel=2)
     for warning in report.warnings:
         warnings.warn(warning, stacklevel=2)

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
-from dfgen.manifest.schema import Label, label_columns
+from dfgen.manifest.schema import Label, label_columns, with_column
 from dfgen.samples.arrow_types import is_text
 
 
@@ -16,11 +16,8 @@ def to_categories(
     """Make categories of the text and boolean label columns, and of the integers that are `named`.
 
     Class names are text: those that are `known`, else sorted for text, `False` and `True`, in
-    numeric order for integers.
-    Columns that are categories already keep their names and order; others stay as they are.
-
-    Raises:
-        ManifestError: a named column is neither text, boolean nor integer.
+    numeric order for integers. Columns that are categories already keep their names and order;
+    others stay as they are.
 
     Example:
         >>> table = to_categories(pa.table({"kind": ["dog", "cat"]}))
@@ -29,7 +26,7 @@ def to_categories(
     """
     for name in [*label_columns(table.column_names), "split"]:
         if name in table.column_names:
-            place, column = table.column_names.index(name), table[name]
+            column = table[name]
             plain = is_text(column.type) or pa.types.is_boolean(column.type)
             if plain or (pa.types.is_integer(column.type) and name in named):
                 column = to_category(column, (known or {}).get(name, {}).get("class_names"))
@@ -38,7 +35,7 @@ def to_categories(
                     f'category="{name}": the column has type {column.type}. Text and booleans are '
                     "categories by themselves, whole numbers on request; others are not classes"
                 )
-            table = table.set_column(place, name, column)
+            table = with_column(table, name, column)
     return table
 
 
@@ -56,12 +53,7 @@ def to_category(
     else:
         values = column.unique().drop_null()
         values = values.take(pc.sort_indices(values))
-    codes = pc.index_in(column, value_set=values)
-    names = values.cast(pa.string())
-    return pa.chunked_array(
-        [pa.DictionaryArray.from_arrays(part, names) for part in codes.chunks],
-        type=pa.dictionary(pa.int32(), pa.string()),
-    )
+    return as_category(pc.index_in(column, value_set=values), values.cast(pa.string()))
 
 
 def class_names(column: pa.ChunkedArray) -> pa.Array:
@@ -82,6 +74,10 @@ def with_classes(column: pa.ChunkedArray, names: pa.Array, ordered: bool) -> pa.
     """Return a column as a category of these names; values that are not among them are missing."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    codes = pc.index_in(column.cast(names.type), value_set=names).combine_chunks()
-    coded = pa.DictionaryArray.from_arrays(codes, names, ordered=ordered)
-    return pa.chunked_array([coded])
+    return as_category(pc.index_in(column.cast(names.type), value_set=names), names, ordered)
+
+
+def as_category(codes: pa.ChunkedArray, names: pa.Array, ordered: bool = False) -> pa.ChunkedArray:
+    """Return the category of class numbers."""
+    parts = [pa.DictionaryArray.from_arrays(part, names, ordered=ordered) for part in codes.chunks]
+    return pa.chunked_array(parts, type=pa.dictionary(codes.type, names.type, ordered))

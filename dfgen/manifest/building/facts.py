@@ -45,16 +45,8 @@ def facts_schema() -> pa.Schema:
 def read_facts(paths: list[str], workers: int | None = None) -> pa.Table:
     """Read size, time and header of each file, in threads.
 
-    Use it to know of broken files before training. A file with a fault keeps its row: `problem`
-    says what is wrong, in the form `kind` or `kind: details`.
-
-    Args:
-        paths: absolute paths.
-        workers: threads; None: as many as this process may use CPUs.
-
-    Returns:
-        One row a path in the same order: `bytes`, `mtime_ns`, `format`, `width`, `height` (as
-        stored), `channels`, `orientation` (EXIF, 1..8) and `problem`, null where unknown.
+    A file with a fault keeps its row: `problem` says what is wrong, as `kind` or `kind: details`.
+    Return one row a path in the same order, with the columns of `SCHEMA`, null where unknown.
 
     Example:
         >>> read_facts(["missing.jpg"])["problem"].to_pylist()
@@ -76,18 +68,11 @@ def read_facts(paths: list[str], workers: int | None = None) -> pa.Table:
 def refresh_facts(
     paths: pa.ChunkedArray, known: pa.Table | None = None, workers: int | None = None
 ) -> pa.Table:
-    """Read the facts of files, opening only those that are new or changed since they were known.
+    """Read the facts of files, opening only those that are new or changed since they were `known`.
 
-    A file is unchanged if size and time of the last change are. Files that had a problem are
-    opened again. Of unchanged ones, a fact that the older manifest lacks stays unknown.
-
-    Args:
-        paths: absolute paths.
-        known: rows of an older manifest with absolute paths; None: all files are opened.
-        workers: as of `read_facts`.
-
-    Returns:
-        What `read_facts` returns.
+    These are rows of an older manifest with absolute paths; None: all files are opened. A file is
+    unchanged if size and time of the last change are. Files that had a problem are opened again.
+    Of unchanged ones, a fact that the older manifest lacks stays unknown.
     """
     paths = paths.combine_chunks().dictionary_encode()  # several rows may share a file
     names, codes = pa.chunked_array([paths.dictionary]), paths.indices

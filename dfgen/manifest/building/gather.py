@@ -1,7 +1,6 @@
 """From a recipe to rows: scan the source, join the labels, settle the id."""
 
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import cast
 
@@ -13,7 +12,7 @@ from tqdm import tqdm
 from dfgen.errors import ArgumentError, ManifestError, did_you_mean
 from dfgen.manifest.building.join import join, key_text, split_on
 from dfgen.manifest.building.recipe import LABEL_TABLE, Recipe
-from dfgen.manifest.schema import FACTS, Label, quote
+from dfgen.manifest.schema import FACTS, Label, quote, with_column
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.label_table import read_rows, table_name
 from dfgen.manifest.sources.list_columns import ANNOTATED
@@ -24,13 +23,7 @@ _PLAIN_INTEGER = r"\A(?:0|-?[1-9][0-9]{0,17})\z"
 
 
 def gather_rows(recipe: Recipe) -> RowGroup:
-    """Return the rows that a recipe describes, with paths as the source gives them.
-
-    Raises:
-        ArgumentError: a column that the recipe names does not exist.
-        MissingFileError: no such folder or table.
-        ManifestError: files and labels do not match.
-    """
+    """Return the rows that a recipe describes, with paths as the source gives them."""
     pattern = parse_pattern(recipe.pattern) if recipe.pattern is not None else None
     fields = pattern.fields if pattern else ()
     labels = pa.table({}) if recipe.labels is None else _read_labels(recipe)
@@ -43,15 +36,23 @@ def gather_rows(recipe: Recipe) -> RowGroup:
     else:
         gathered = _read_source(recipe, pattern, labels.column_names)
     if recipe.on is not None:
-        gathered = _with_labels(gathered, wanted, recipe, pattern)
+        joined = join(
+            gathered.rows,
+            wanted,
+            recipe.on,
+            pattern=pattern,
+            unmatched=recipe.unmatched,
+            keep_key=_key(recipe) in _named(recipe),
+            table=_name(recipe),
+        )
+        gathered = replace(gathered, rows=joined.rows, notes=gathered.notes + joined.notes)
     table = gathered.rows
     for name in ("problem", "polygons"):  # which a source does not know beforehand
         if name in table.column_names and table[name].null_count == len(table):
             table = table.drop_columns([name])
     if pattern is not None:
         for name in pattern.integers:
-            place = table.column_names.index(name)
-            table = table.set_column(place, name, pattern.convert(name, table[name]))
+            table = with_column(table, name, pattern.convert(name, table[name]))
     return replace(gathered, rows=_with_id(table, recipe, fields))
 
 
@@ -127,8 +128,13 @@ def _read_source(recipe: Recipe, pattern: Pattern | None, labels: list[str]) -> 
     """Gather the row groups of the source, telling how far it is."""
     parts, skipped, notes = list[pa.Table](), defaultdict[str, list[str]](list), tuple[str, ...]()
     known, folder = dict[str, Label](), recipe.folder
+    source = SOURCES[recipe.kind]
+    shared = {name: getattr(recipe, name) for name in source.shared}
+    if "pattern" in shared:
+        shared["pattern"] = pattern
+    own = {name: recipe.own[name] for name in source.arguments}
     with tqdm(desc="Reading rows", unit=" rows", disable=None) as bar:
-        for group in _open_source(recipe, pattern):
+        for group in source.read(recipe.own[recipe.kind], **own, **shared):
             if not parts:  # all have the same columns: wrong names are refused before the work
                 _check_columns(group.rows, recipe, labels)
             parts.append(group.rows)
@@ -142,37 +148,12 @@ def _read_source(recipe: Recipe, pattern: Pattern | None, labels: list[str]) -> 
     return RowGroup(pa.concat_tables(parts), dict(skipped), notes, known, folder)
 
 
-def _open_source(recipe: Recipe, pattern: Pattern | None) -> Iterator[RowGroup]:
-    """Return the row groups of the source that a recipe names."""
-    source = SOURCES[recipe.kind]
-    shared = {name: getattr(recipe, name) for name in source.shared}
-    if "pattern" in shared:
-        shared["pattern"] = pattern
-    own = {name: recipe.own[name] for name in source.arguments}
-    return source.read(recipe.own[recipe.kind], **own, **shared)
-
-
 def _check_columns(rows: pa.Table, recipe: Recipe, labels: list[str]) -> None:
     """Raise if the source lacks a column that the recipe names, or gives one that files fill."""
     known = [*rows.column_names, *labels]
     _check_names(recipe, [name for name in known if name not in ("path", *ANNOTATED)])
     if not SOURCES[recipe.kind].gives_facts:
-        _refuse_facts(rows, recipe, recipe.place)
-
-
-def _with_labels(
-    files: RowGroup, labels: pa.Table, recipe: Recipe, pattern: Pattern | None
-) -> RowGroup:
-    joined = join(
-        files.rows,
-        labels,
-        recipe.on or "",
-        pattern=pattern,
-        unmatched=recipe.unmatched,
-        keep_key=_key(recipe) in _named(recipe),
-        table=_name(recipe),
-    )
-    return replace(files, rows=joined.rows, notes=files.notes + joined.notes)
+        _refuse_facts(rows, recipe, str(recipe.own[recipe.kind]))
 
 
 def _with_id(table: pa.Table, recipe: Recipe, fields: tuple[str, ...]) -> pa.Table:

@@ -4,8 +4,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError, did_you_mean
-from dfgen.manifest.key_mismatch import JoinKeys, Words, explain
-from dfgen.manifest.schema import count, first, quote, rows_where
+from dfgen.manifest.key_mismatch import JoinKeys, Words, explain, what_became
+from dfgen.manifest.schema import count, first, quote, repeated, rows_where
 from dfgen.manifest.sources.path_pattern import Pattern
 from dfgen.manifest.sources.source import RowGroup
 
@@ -48,21 +48,14 @@ def join(
             (cats/a.jpg) of the file, and the column of the table; by default of the same name.
         pattern: the pattern that made the fields.
         unmatched: `"error"`; `"keep"`: files without labels get missing values, labels without a
-            file become rows whose `problem` says so; `"drop"`: both are left out.
+            file become rows at the end whose `problem` says so; `"drop"`: both are left out.
         keep_key: keep the key as the column that it was in the table.
         table: how messages call the label table.
-
-    Returns:
-        The files in their order, with the other columns of the table, then the kept labels without
-        a file; and notes on what was kept or dropped.
-
-    Raises:
-        ArgumentError: no such field.
-        ManifestError: no such column, missing or repeated keys, or unmatched rows.
     """
     field, column = split_on(on)
     whole = pattern is not None and field in pattern.integers
-    file_keys = _file_keys(files, field, pattern)
+    file_keys = _file_keys(files, field)
+    file_keys = _whole(file_keys) if whole else file_keys
     label_keys = _label_keys(labels, column, table, whole)
     labels = labels.drop_columns([column])
     clash = sorted(set(files.column_names) & set(labels.column_names))
@@ -93,16 +86,18 @@ def join(
     if unmatched == "keep" and counts[1]:
         keys = label_keys.filter(without_file)
         rows = _append_without_file(rows, labels.filter(without_file), keys, (field, column))
-    return RowGroup(rows, notes=_notes(unmatched, *counts, table))
+    notes = what_became(
+        unmatched,
+        f"{count(counts[0], 'file')} without a row in {table}" if counts[0] else "",
+        f"{count(counts[1], 'row')} of {table} without a file" if counts[1] else "",
+    )
+    return RowGroup(rows, notes=notes)
 
 
-def _file_keys(files: pa.Table, field: str, pattern: Pattern | None) -> pa.ChunkedArray:
+def _file_keys(files: pa.Table, field: str) -> pa.ChunkedArray:
     fields = [name for name in files.column_names if name != "path"]
     if field in fields:
-        keys = files[field]
-        if pattern and field in pattern.integers:
-            return _whole(keys)
-        return keys if pa.types.is_string(keys.type) else key_text(keys, field, "the source")
+        return key_text(files[field], field, "the source")
     if field in FROM_PATH:
         return pc.replace_substring_regex(files["path"], FROM_PATH[field], "")
     known = [*fields, *FROM_PATH]
@@ -133,16 +128,12 @@ def _label_keys(labels: pa.Table, column: str, table: str, whole: bool) -> pa.Ch
         )
     keys = _whole(keys) if whole else keys
     if pc.count_distinct(keys).as_py() < len(keys):
-        counts = pc.value_counts(keys)
-        repeated = counts.filter(pc.greater(counts.field("counts"), 1))
+        twice = repeated(keys)
         examples = ", ".join(
-            f"{quote(key)} ({count} times)"
-            for key, count in zip(
-                first(repeated.field("values")), first(repeated.field("counts")), strict=True
-            )
+            f"{quote(pair['values'])} ({pair['counts']} times)" for pair in first(twice)
         )
         raise ManifestError(
-            f'{len(repeated)} keys stand in several rows of {table}, column "{column}": '
+            f'{len(twice)} keys stand in several rows of {table}, column "{column}": '
             f"{examples}. A file can have the labels of one row only: keep one row a key, or join "
             "on a column that tells them apart"
         )
@@ -183,15 +174,3 @@ def _append_without_file(
     rows = rows.append_column("problem", pa.nulls(len(rows), pa.string()))
     extra = [known.get(field.name, pa.nulls(len(labels), field.type)) for field in rows.schema]
     return pa.concat_tables([rows, pa.table(extra, schema=rows.schema)])
-
-
-def _notes(unmatched: str, files: int, labels: int, table: str) -> tuple[str, ...]:
-    kept = unmatched == "keep"
-    notes = []
-    if files:
-        note = f"{count(files, 'file')} without a row in {table}"
-        notes.append(f"Kept {note}: labels are missing there." if kept else f"Left out {note}.")
-    if labels:
-        note = f"{count(labels, 'row')} of {table} without a file"
-        notes.append(f"Kept {note}: the column problem says so." if kept else f"Left out {note}.")
-    return tuple(notes)

@@ -1,8 +1,9 @@
 """From a recipe to a manifest: source, join, facts, boxes, old rows, split, write."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -19,8 +20,8 @@ from dfgen.manifest.building.update.match import rebase
 from dfgen.manifest.building.update.merge import Growth, grow
 from dfgen.manifest.building.update.previous import Old, changed_recipe
 from dfgen.manifest.io import attributes, write_manifest
-from dfgen.manifest.paths import is_url, stored_paths, tidy, with_paths
-from dfgen.manifest.schema import FACTS, Label, describe_labels, label_columns, validate
+from dfgen.manifest.paths import is_url, stored_paths, tidy
+from dfgen.manifest.schema import FACTS, describe_labels, label_columns, validate, with_column
 from dfgen.manifest.sources.source import RowGroup
 from dfgen.manifest.splits import assign_splits, lacking_rows
 from dfgen.samples.storage import without_store
@@ -34,13 +35,8 @@ def run_recipe(
 ) -> tuple[pd.DataFrame, BuildReport]:
     """Build the manifest of a recipe; return it with a report of what was left out or is amiss.
 
-    `build_manifest` turns the warnings of the report into Python's, the command prints them.
-
-    Args:
-        recipe: what to build.
-        out: also write it to this file.
-        workers: threads that read headers.
-        old: the manifest that grows; only files that are new or changed since are opened.
+    `build_manifest` turns the warnings of the report into Python's, the command prints them. Of the
+    manifest that grows, only files that are new or changed since are opened.
     """
     if out is not None:
         check_writable(out)
@@ -51,7 +47,8 @@ def run_recipe(
     if old is not None:
         old, moved = rebase(old, gathered.rows["path"], root)
         warnings += moved
-    read = _reader(recipe, old, workers)
+    known = old.table if old else None
+    read = None if recipe.facts == "none" else partial(_read_facts, known=known, workers=workers)
     grown = Growth(_settle(gathered, read), labels)
     if old is not None:
         grown = grow(grown.table, labels, old, read)
@@ -64,9 +61,12 @@ def run_recipe(
     ordered = _order(list(frame.columns), recipe)
     kept = {name: grown.labels[name] for name in label_columns(ordered)}
     if "split" in frame:
-        warnings += _lacking(frame, list(kept), recipe)
+        units = "" if recipe.split is None else "rows" if recipe.group is None else "groups"
+        warnings += lacking_rows(frame, list(kept), recipe.stratify, recipe.group, units)
     frame = frame[ordered]
-    frame.attrs = {"dfgen": attributes(root, _in_pixels(kept), recipe.arguments())}
+    if _box_format(kept):
+        kept["boxes"] = {**kept["boxes"], "box_format": "xyxy"}
+    frame.attrs = {"dfgen": attributes(root, kept, recipe.arguments())}
     if out is not None:
         write_manifest(frame, out, recipe.root)
     return frame, BuildReport(gathered.skipped, gathered.notes, warnings)
@@ -75,7 +75,7 @@ def run_recipe(
 def _gathered(recipe: Recipe) -> RowGroup:
     """Return the rows of the source with absolute paths and labels as categories."""
     gathered = gather_rows(recipe)
-    if _are_relative(gathered) and recipe.facts == "none":
+    if _box_format(gathered.labels) == "rel_xyxy" and recipe.facts == "none":
         raise ArgumentError(
             "the source's boxes are shares of the image: its size is needed to make pixels of "
             'them. Leave facts="none" (--facts none) out'
@@ -85,23 +85,13 @@ def _gathered(recipe: Recipe) -> RowGroup:
             "the manifest would have no rows: the source or the label table is empty, or no file "
             "has a row in it. Check labels= and on=, and see with "
             + "\n".join(
-                [
-                    'unmatched="error" what does not match',
-                    *lines_of_skipped(BuildReport(gathered.skipped)),
-                ]
+                ['unmatched="error" what does not match', *lines_of_skipped(gathered.skipped)]
             )
         )
     table = to_categories(gathered.rows, recipe.category, gathered.labels)
     validate(table, "the manifest")
     paths = tidy(table["path"].cast(pa.string()), gathered.folder)
-    return replace(gathered, rows=with_paths(table, paths))
-
-
-def _reader(recipe: Recipe, old: Old | None, workers: int | None) -> ReadFacts | None:
-    """Return what reads the facts of paths, if the recipe asks for facts."""
-    if recipe.facts == "none":
-        return None
-    return partial(_read_facts, known=old.table if old else None, workers=workers)
+    return replace(gathered, rows=with_column(table, "path", paths))
 
 
 def _read_facts(paths: pa.ChunkedArray, known: pa.Table | None, workers: int | None) -> pa.Table:
@@ -113,8 +103,7 @@ def _read_facts(paths: pa.ChunkedArray, known: pa.Table | None, workers: int | N
             "mounted"
         )
     facts = refresh_facts(paths, known, workers)
-    place = facts.column_names.index("format")
-    return facts.set_column(place, "format", to_category(facts["format"]))
+    return with_column(facts, "format", to_category(facts["format"]))
 
 
 def _settle(gathered: RowGroup, read: ReadFacts | None) -> pa.Table:
@@ -123,29 +112,20 @@ def _settle(gathered: RowGroup, read: ReadFacts | None) -> pa.Table:
     facts = read(table["path"]) if read else None
     problems = [table["problem"]] if "problem" in table.column_names else []
     problems += [facts["problem"]] if facts else []
-    if "box_format" in gathered.labels.get("boxes", {}):  # a column of the user's may be called so
-        table, faults = place_boxes(table, facts, _are_relative(gathered))
+    if _box_format(gathered.labels):
+        table, faults = place_boxes(table, facts, _box_format(gathered.labels) == "rel_xyxy")
         problems.append(pa.chunked_array([faults]))
     if facts is not None:
-        table = table.select([name for name in table.column_names if name not in FACTS])
         for name in facts.column_names:
-            table = table.append_column(name, facts[name])
+            table = with_column(table, name, facts[name])
     if facts is not None or any(len(part) > part.null_count for part in problems):
-        table = table.select([name for name in table.column_names if name != "problem"])
-        table = table.append_column("problem", pc.coalesce(*problems))
+        table = with_column(table, "problem", pc.coalesce(*problems))
     return table
 
 
-def _are_relative(gathered: RowGroup) -> bool:
-    """Say whether the source gives boxes relative to the size of the image."""
-    return gathered.labels.get("boxes", {}).get("box_format") == "rel_xyxy"
-
-
-def _in_pixels(labels: dict[str, Label]) -> dict[str, Label]:
-    """Return what is known of the labels after the boxes were placed."""
-    if "box_format" in labels.get("boxes", {}):
-        return {**labels, "boxes": {**labels["boxes"], "box_format": "xyxy"}}
-    return labels
+def _box_format(labels: Mapping[str, Any]) -> str | None:
+    """Return that of the source; None for a column of the user's that is called boxes too."""
+    return labels.get("boxes", {}).get("box_format")  # type: ignore[no-any-return]
 
 
 def _to_frame(table: pa.Table) -> pd.DataFrame:
@@ -172,15 +152,6 @@ def _split(frame: pd.DataFrame, recipe: Recipe, kept: pd.Series | None) -> pd.Ca
         group=None if group is None else frame[group],
         kept=kept,
     )
-
-
-def _lacking(frame: pd.DataFrame, labels: list[str], recipe: Recipe) -> tuple[str, ...]:
-    """Return what is to be said of rows and classes that splits lack."""
-    if recipe.stratify is not None:
-        labels = [recipe.stratify]
-    units = "" if recipe.split is None else "rows" if recipe.group is None else "groups"
-    ungrouped = [name for name in labels if name != recipe.group or name == recipe.stratify]
-    return lacking_rows(frame, ungrouped, recipe.stratify is not None, units)
 
 
 def _order(names: list[str], recipe: Recipe) -> list[str]:

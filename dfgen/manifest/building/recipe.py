@@ -4,8 +4,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from types import UnionType
-from typing import Any, get_args, get_origin
+from typing import Any
 
 import pandas as pd
 
@@ -13,7 +12,7 @@ from dfgen.errors import ArgumentError, did_you_mean
 from dfgen.manifest.paths import URL, portable_root
 from dfgen.manifest.schema import quote
 from dfgen.manifest.sources import SOURCES
-from dfgen.manifest.sources.source import NAMES, Argument
+from dfgen.manifest.sources.source import NAMES, TEXT, Argument
 from dfgen.manifest.splits import check_shares
 
 A_FRAME = "a DataFrame"
@@ -22,9 +21,9 @@ LABEL_TABLE = "labels"
 """The kind of a recipe whose rows are those of its table of labels."""
 
 
-def _argument(help: str, metavar: str | None = None, default: Any = None, **more: Any) -> Any:
-    metadata = {"help": help, "metavar": metavar, **more}
-    return field(default=default, metadata=metadata)
+def _shared(accepts: tuple[type, ...], help: str, metavar: str | None = None, **more: Any) -> Any:
+    argument = Argument(accepts, help, metavar, **more)
+    return field(default=argument.default, metadata={"argument": argument})
 
 
 @dataclass(frozen=True)
@@ -40,46 +39,44 @@ class Recipe:
 
     kind: str
     own: Mapping[str, Any]
-    pattern: str | None = _argument(
-        "Path below the folder, as in '{kind}/{id:int}.jpg': fields are columns."
+    pattern: str | None = _shared(
+        TEXT, "Path below the folder, as in '{kind}/{id:int}.jpg': fields are columns."
     )
-    labels: str | pd.DataFrame | None = _argument(  # noqa: RUF009 - None is not a DataFrame
-        "Label table: .csv, .tsv, .jsonl or .parquet.", is_path=True
+    labels: str | pd.DataFrame | None = _shared(  # noqa: RUF009 - None is not a DataFrame
+        TEXT, "Label table: .csv, .tsv, .jsonl or .parquet.", is_path=True
     )
-    on: str | None = _argument(
+    on: str | None = _shared(
+        TEXT,
         "Key of file and label: a pattern field, name, stem or relpath = the column.",
         "FIELD[=COLUMN]",
     )
-    path_column: str | None = _argument("Column of the label table that names the files.")
-    root: str | None = _argument("Folder where relative paths start.", is_path=True)
-    id: str | None = _argument("Column of unique ids. Default: {id}, id, or the path.")
-    category: tuple[str, ...] = _argument(
-        "Column of whole numbers that are classes. Repeatable.", default=()
+    path_column: str | None = _shared(TEXT, "Column of the label table that names the files.")
+    root: str | None = _shared(TEXT, "Folder where relative paths start.", is_path=True)
+    id: str | None = _shared(TEXT, "Column of unique ids. Default: {id}, id, or the path.")
+    category: tuple[str, ...] = _shared(
+        NAMES, "Column of whole numbers that are classes. Repeatable.", default=()
     )
-    label: tuple[str, ...] = _argument(
-        "Column to keep as label. Repeatable. Default: all.", default=()
+    label: tuple[str, ...] = _shared(
+        NAMES, "Column to keep as label. Repeatable. Default: all.", default=()
     )
-    unmatched: str = _argument(
+    unmatched: str = _shared(
+        TEXT,
         "Files without labels, labels without file: error, keep or drop. Default: error.",
         default="error",
         choices=("error", "keep", "drop"),
     )
-    facts: str = _argument(
+    facts: str = _shared(
+        TEXT,
         "What to read of each file: none or header. Default: header.",
         default="header",
         choices=("none", "header"),
     )
-    split: Mapping[str, float] | None = _argument(
-        "A split and its share, as train=0.8. Repeatable.", "NAME=SHARE"
+    split: Mapping[str, float] | None = _shared(
+        (dict,), "A split and its share, as train=0.8. Repeatable.", "NAME=SHARE"
     )
-    stratify: str | None = _argument("Column whose classes get exactly these shares.")
-    group: str | None = _argument("Column whose groups stay whole.")
-    seed: int = _argument("Another seed gives another split. Default: 0.", default=0)
-
-    @property
-    def place(self) -> str:
-        """Where the source is, as messages call it."""
-        return str(self.own.get(self.kind))
+    stratify: str | None = _shared(TEXT, "Column whose classes get exactly these shares.")
+    group: str | None = _shared(TEXT, "Column whose groups stay whole.")
+    seed: int = _shared((int,), "Another seed gives another split. Default: 0.", default=0)
 
     @property
     def folder(self) -> str:
@@ -108,11 +105,7 @@ class Recipe:
 
 def shared_arguments() -> dict[str, Argument]:
     """Return the arguments of any build by name."""
-    return {
-        item.name: Argument(_toml_types(item.type), default=item.default, **item.metadata)
-        for item in fields(Recipe)
-        if item.metadata
-    }
+    return {item.name: item.metadata["argument"] for item in fields(Recipe) if item.metadata}
 
 
 def all_arguments() -> dict[str, Argument]:
@@ -127,18 +120,8 @@ def all_arguments() -> dict[str, Argument]:
     return {**places, **own, **shared_arguments()}
 
 
-def _toml_types(annotation: Any) -> tuple[type, ...]:
-    """Return what TOML makes of the values of a field of `Recipe`."""
-    parts = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
-    toml = {str: str, int: int, tuple: list, Mapping: dict}
-    return tuple(toml[kind] for part in parts if (kind := get_origin(part) or part) in toml)
-
-
 def make_recipe(arguments: Mapping[str, Any]) -> Recipe:
     """Return the recipe of arguments; None, or (), stands for one that is left out.
-
-    Raises:
-        ArgumentError: arguments that cannot be, or cannot be together.
 
     Example:
         >>> make_recipe({"voc": "xml", "images": "jpg"}).own["box_label"]

@@ -34,10 +34,6 @@ def resolve(given: Mapping[str, Any], known: Mapping[str, Any] | None = None) ->
             .toml is the recipe file that completes them.
         known: the recipe of the manifest that is updated; used where no recipe file is given. A
             source of another kind than its own replaces it as a whole.
-
-    Raises:
-        ArgumentError: unknown or impossible arguments.
-        MissingFileError: there is no such recipe file.
     """
     given = {
         name: value
@@ -65,12 +61,7 @@ def resolve(given: Mapping[str, Any], known: Mapping[str, Any] | None = None) ->
 
 
 def read_recipe(path: str) -> dict[str, Any]:
-    """Return the arguments of a recipe file, with absolute paths.
-
-    Raises:
-        MissingFileError: there is no such file.
-        ArgumentError: it is not TOML, or has an unknown key or a value of a wrong type.
-    """
+    """Return the arguments of a recipe file, with absolute paths."""
     try:
         with open(path, "rb") as file:
             arguments = tomllib.load(file)
@@ -105,12 +96,7 @@ def check_recipe(arguments: Mapping[str, Any], where: str) -> None:
 
 
 def write_recipe(arguments: Mapping[str, Any] | None, path: str) -> None:
-    """Write the recipe of a manifest, `df.attrs["dfgen"]["recipe"]`, as a file that rebuilds it.
-
-    Raises:
-        ArgumentError: the manifest has no recipe, or one with a DataFrame.
-        WriteError: the file cannot be written.
-    """
+    """Write the recipe of a manifest, `df.attrs["dfgen"]["recipe"]`, as a file that rebuilds it."""
     text = to_toml(arguments, os.path.dirname(os.path.abspath(path)))
     try:
         with open(path, "w", encoding="utf-8", newline="\n") as file:
@@ -165,5 +151,4 @@ def _parts(value: Any) -> list[Any]:
 
 def _kind(arguments: Mapping[str, Any]) -> str | None:
     """Return which kind of source the arguments name, if any."""
-    names = [name for name in (*SOURCES, "path_column") if name in arguments]
-    return names[0] if names else None
+    return next((name for name in (*SOURCES, "path_column") if name in arguments), None)

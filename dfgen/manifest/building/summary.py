@@ -15,25 +15,15 @@ CLASSES = 20
 
 @dataclass(frozen=True)
 class BuildReport:
-    """What a build did besides making rows.
+    """What a build did besides making rows."""
 
-    Args:
-        skipped: reason -> paths that were left out for it.
-        notes: what was done with rows that did not match.
-        warnings: what the user should look at.
-    """
-
-    skipped: Mapping[str, list[str]] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+    skipped: Mapping[str, list[str]] = field(default_factory=dict)  # reason -> paths
+    notes: tuple[str, ...] = ()  # what was done with rows that did not match
+    warnings: tuple[str, ...] = ()  # what the user should look at
 
 
 def summarize(frame: pd.DataFrame, report: BuildReport | None = None) -> str:
-    """Describe a manifest in a few lines of text.
-
-    Args:
-        frame: a manifest.
-        report: what its build left out, kept and warned of.
+    """Describe a manifest, and what its build left out, in a few lines of text.
 
     Example:
         >>> print(summarize(pd.DataFrame({"id": [1], "path": ["a.png"], "kind": ["cat"]})))
@@ -51,7 +41,7 @@ def summarize(frame: pd.DataFrame, report: BuildReport | None = None) -> str:
     for name in label_columns(list(frame.columns)):
         lines += _label_lines(frame, name)
     lines += _problem_lines(frame) + _extension_lines(frame)
-    lines += [*lines_of_skipped(report), *report.notes]
+    lines += [*lines_of_skipped(report.skipped), *report.notes]
     lines += [f"Warning: {warning}" for warning in report.warnings]
     return "\n".join(lines)
 
@@ -61,10 +51,6 @@ def figures(frame: pd.DataFrame, report: BuildReport) -> dict[str, Any]:
 
     `labels` has the rows of each class, `problems` those of each kind, with the paths; null where
     there are no splits.
-
-    Args:
-        frame: a manifest.
-        report: what its build left out, kept and warned of.
 
     Example:
         >>> figures(pd.DataFrame({"id": [1], "path": ["a.png"]}), BuildReport())["rows"]
@@ -92,11 +78,11 @@ def figures(frame: pd.DataFrame, report: BuildReport) -> dict[str, Any]:
     }
 
 
-def lines_of_skipped(report: BuildReport) -> list[str]:
+def lines_of_skipped(skipped: Mapping[str, list[str]]) -> list[str]:
     """Return one line a reason for which paths were left out."""
     return [
         f"Left out: {count(len(paths), 'path')}, {reason}: {_some(paths)}"
-        for reason, paths in sorted(report.skipped.items())
+        for reason, paths in sorted(skipped.items())
     ]
 
 

@@ -17,41 +17,29 @@ import pyarrow as pa
 
 from dfgen.errors import ManifestError, MissingFileError
 from dfgen.manifest.sources.source import ONE_OR_MORE, Argument, RowGroup, Source
-from dfgen.samples.storage.array_files import HDF5, open_hdf5, open_rows
+from dfgen.samples.storage.array_files import BROKEN_ROWS, HDF5, open_hdf5, open_rows
 
 
 def read_arrays(files: str | Sequence[str]) -> Iterator[RowGroup]:
-    """Yield the rows of array files, one group a file. Of the arrays, headers alone are read.
-
-    Args:
-        files: a .npy or HDF5 file, or several whose rows follow each other.
+    """Yield the rows of a .npy or HDF5 file, or of several; of the arrays, headers alone are read.
 
     Yields:
-        Row groups with `id` (the index, or the name of the file and `#index` of several), `path`,
-        `index`, and the arrays of HDF5 that have one axis: numbers, booleans or text.
-
-    Raises:
-        MissingFileError: there is no such file.
-        ManifestError: it is neither .npy nor HDF5, arrays in one file differ in length, or files in
-            their label arrays.
-
-    Example:
-        >>> [group] = read_arrays("x.npy")  # doctest: +SKIP
+        A row group a file with `id` (the index, or the name of the file and `#index` of several),
+        `path`, `index`, and the arrays of HDF5 that have one axis: numbers, booleans or text.
     """
-    paths = [os.path.abspath(path) for path in ([files] if isinstance(files, str) else files)]
-    if not paths:
+    files = [files] if isinstance(files, str) else files
+    if not files:
         raise ManifestError("arrays= (--arrays) names no file")
-    folder = os.path.dirname(paths[0])
-    if len(paths) > 1:
-        folder = os.path.commonpath([os.path.dirname(path) for path in paths])
+    paths = [os.path.abspath(path) for path in files]
+    folder = os.path.commonpath([os.path.dirname(path) for path in paths])
     schema = None
-    for path, given in zip(paths, [files] if isinstance(files, str) else files, strict=True):
+    for path, given in zip(paths, files, strict=True):
         name = os.path.relpath(path, folder).replace(os.sep, "/")
         rows, labels = _describe(given)
         index = pa.array(np.arange(rows))
         ids = index if len(paths) == 1 else pa.array([f"{name}#{row}" for row in range(rows)])
-        place = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), [name])
-        table = pa.table({"id": ids, "path": place.cast(pa.string()), "index": index, **labels})
+        names = pa.repeat(name, rows)
+        table = pa.table({"id": ids, "path": names, "index": index, **labels})
         schema = schema or table.schema
         if table.schema != schema:
             raise ManifestError(
@@ -88,7 +76,7 @@ def _describe(path: str) -> tuple[int, dict[str, pa.Array]]:
         raise MissingFileError(f"there is no file {path}. Looked in {os.getcwd()}") from None
     except ManifestError:
         raise
-    except (OSError, ValueError, pa.ArrowException) as error:  # DecodeError is a ValueError
+    except (*BROKEN_ROWS, pa.ArrowException) as error:  # DecodeError is a ValueError
         raise ManifestError(f"{path} cannot be read: {error}") from error
 
 

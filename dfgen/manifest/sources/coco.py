@@ -14,7 +14,6 @@ The smallest tree that shows it:
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
@@ -24,7 +23,7 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.manifest.paths import check_stored_paths, tidy
-from dfgen.manifest.schema import Label, quote
+from dfgen.manifest.schema import Label, quote, repeated, with_column
 from dfgen.manifest.sources.coco_json import (
     CocoAnnotation,
     CocoCategory,
@@ -36,16 +35,8 @@ from dfgen.manifest.sources.list_columns import ANNOTATED, ListLengths, nest, ne
 from dfgen.manifest.sources.source import IMAGES, OF_SPLITS, Argument, Paths, RowGroup, Source
 
 
-@dataclass(frozen=True)
-class CocoSplit:
-    """The rows of one split, and the classes of its files."""
-
-    rows: pa.Table
-    class_names: list[str]
-
-
 def read_coco(files: Paths, images: str | Mapping[str, str] | None = None) -> Iterator[RowGroup]:
-    """Yield the images of COCO's JSON files, one group a split.
+    """Yield the images of COCO's JSON files, in one group.
 
     Args:
         files: a JSON file. Several in a list are of the same images, as instances and captions are.
@@ -57,15 +48,6 @@ def read_coco(files: Paths, images: str | Mapping[str, str] | None = None) -> It
         splits; `boxes` (xyxy in pixels), `labels` (their classes) and `iscrowd`; `captions`;
         `keypoints` (x, y, visibility of each point, as COCO numbers them); and the annotated size.
         Columns for which there is nothing in any file are absent; segmentations are not read.
-
-    Raises:
-        MissingFileError: there is no such file.
-        ManifestError: broken JSON (with the line), something else than COCO, ids that are unknown
-            or stand twice, two images of one name, a path that leaves the folder.
-
-    Example:
-        >>> for group in read_coco("instances_val.json", "val"):  # doctest: +SKIP
-        ...     print(group.rows["labels"])
     """
     by_split = files if isinstance(files, Mapping) else {"": files}
     splits = {
@@ -76,32 +58,26 @@ def read_coco(files: Paths, images: str | Mapping[str, str] | None = None) -> It
         raise ArgumentError("coco= (--coco) names no file, or none of a split")
     folders = _folders(splits, images)
     root = os.path.commonpath(list(folders.values()))
-    parts = []
+    parts, class_names = [], dict[str, None]()
     for split, given in splits.items():
-        part = _read_split(given)
+        rows, names = _read_split(given)
+        class_names |= names
         prefix = os.path.relpath(folders[split], root).replace(os.sep, "/")
-        paths = part.rows["path"]
         if prefix != ".":
-            paths = pc.binary_join_element_wise(prefix, paths, "/")
-        rows = part.rows.set_column(part.rows.column_names.index("path"), "path", paths)
+            paths = pc.binary_join_element_wise(prefix, rows["path"], "/")
+            rows = with_column(rows, "path", paths)
         if split:
-            rows = rows.append_column("split", pa.array([split] * len(rows), pa.string()))
-        parts.append(CocoSplit(rows, part.class_names))
-    table = pa.concat_tables([part.rows for part in parts], promote_options="default")
+            rows = rows.append_column("split", pa.repeat(split, len(rows)))
+        parts.append(rows)
+    table = pa.concat_tables(parts, promote_options="default")
     if pc.count_distinct(table["id"]).as_py() < len(table):
         table = table.drop_columns(["id"])  # files that were numbered each on its own
     if "boxes" not in table.column_names:  # nothing to place
         table = table.drop_columns(list(ANNOTATED))
-    labels = _labels(table, parts, list(splits))
-    yield RowGroup(table, labels=labels, folder=root, total=len(table))
-
-
-def _labels(table: pa.Table, parts: list[CocoSplit], splits: list[str]) -> dict[str, Label]:
-    names = list(dict.fromkeys(name for part in parts for name in part.class_names))
-    labels: dict[str, Label] = {"split": {"class_names": [*splits]}} if splits != [""] else {}
+    labels: dict[str, Label] = {"split": {"class_names": [*splits]}} if [*splits] != [""] else {}
     if "boxes" in table.column_names:
-        labels |= {"boxes": {"box_format": "xyxy"}, "labels": {"class_names": [*names]}}
-    return labels
+        labels |= {"boxes": {"box_format": "xyxy"}, "labels": {"class_names": [*class_names]}}
+    yield RowGroup(table, labels=labels, folder=root, total=len(table))
 
 
 def _folders(
@@ -127,8 +103,8 @@ def _folders(
     }
 
 
-def _read_split(files: list[str]) -> CocoSplit:
-    """Read files of the same images: each adds its columns."""
+def _read_split(files: list[str]) -> tuple[pa.Table, dict[str, None]]:
+    """Read files of the same images, each adds its columns; return rows and class names."""
     table, names = pa.table({}), dict[str, None]()
     for path in files:
         document = read_document(path)
@@ -150,16 +126,13 @@ def _read_split(files: list[str]) -> CocoSplit:
                 raise ManifestError(
                     f"{path} and an earlier file of the same images differ in {name}: give one"
                 )
-    return CocoSplit(table, list(names))
+    return table, names
 
 
 def _classes(categories: list[CocoCategory], path: str) -> dict[Id, str]:
     """Return category id -> name, in the order of the ids, which may have gaps."""
-    for key, values in (
-        ("id", [category.id for category in categories]),
-        ("name", [category.name for category in categories]),
-    ):
-        twice = _repeated(pa.array(values))
+    for key in ("id", "name"):
+        twice = _repeated(pa.array([getattr(category, key) for category in categories]))
         if twice is not None:
             raise ManifestError(
                 f"{path} has two categories of the {key} {quote(twice)}. A class has one id and "
@@ -203,8 +176,7 @@ def _ids(values: list[Id], what: str) -> pa.Array:
 
 def _repeated(values: pa.Array | pa.ChunkedArray) -> object:
     """Return a value that stands twice, or None."""
-    counts = pc.value_counts(values)
-    twice = counts.filter(pc.greater(counts.field("counts"), 1))
+    twice = repeated(values)
     return twice[0]["values"].as_py() if len(twice) else None
 
 

@@ -46,12 +46,7 @@ class CocoFile(msgspec.Struct, gc=False):
 
 
 def read_document(path: str) -> CocoFile:
-    """Read a JSON file.
-
-    Raises:
-        MissingFileError: there is no such file.
-        ManifestError: it is not JSON, or none of COCO.
-    """
+    """Read a JSON file."""
     try:
         with open(path, "rb") as file, _bytes(file.fileno()) as data:
             try:

@@ -21,30 +21,12 @@ Skipped = defaultdict[str, list[str]]
 
 
 def read_files(folder: str, pattern: Pattern | None = None) -> Iterator[RowGroup]:
-    """Yield the files below a folder, a few ten thousand at a time.
+    """Yield the files below a folder, a few ten thousand at a time, with the fields of the pattern.
 
-    Use it for a tree of images, with or without meaning in its folder names. The files of a folder
-    come first, sorted by name, then its subfolders. Links to folders are followed, except into a
-    folder that they lie in. Hidden files and folders (`.ipynb_checkpoints`) and files of other
-    kinds are left out and named.
-
-    Args:
-        folder: where to look.
-        pattern: what paths below `folder` look like; files that it does not fit are left out and
-            named. None: every file.
-
-    Yields:
-        Row groups with the text column `path`, relative to `folder` and `/`-separated, and one text
-        column for each field of the pattern.
-
-    Raises:
-        MissingFileError: there is no such folder.
-        ManifestError: it is a file, a folder cannot be read, a file name is not UTF-8, no file can
-            be opened, or none fits the pattern.
-
-    Example:
-        >>> for group in read_files("imgs"):  # doctest: +SKIP
-        ...     print(group.rows["path"])
+    The files of a folder come first, sorted by name, then its subfolders. Links to folders are
+    followed, except into a folder that they lie in. Hidden files and folders
+    (`.ipynb_checkpoints`), files of other kinds, and those that the pattern does not fit are left
+    out and named. Paths are relative to `folder` and `/`-separated; fields are text.
     """
     check_folder(
         folder, "Give the folder of the images; a table of labels goes into labels= (--labels)."
@@ -115,9 +97,7 @@ def _walk(top: str, suffixes: tuple[str, ...], skipped: Skipped) -> Iterator[lis
 
 def _list(folder: str, suffixes: tuple[str, ...]) -> tuple[list[str], list[str], list[str]]:
     """Return the names of files with these suffixes, of folders, and of what is left out."""
-    names: list[str] = []
-    folders: list[str] = []
-    others: list[str] = []
+    names, folders, others = list[str](), list[str](), list[str]()
     try:
         with os.scandir(folder) as entries:
             for entry in entries:  # the loop that all scanning time goes into

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
-from dfgen.manifest.key_mismatch import CAUSES, Cause, JoinKeys, Words, explain
+from dfgen.manifest.key_mismatch import CAUSES, Cause, JoinKeys, Words, explain, what_became
 from dfgen.manifest.schema import count, quote
 from dfgen.manifest.sources.file_tree import Skipped, list_files, read_files
 
@@ -54,7 +54,9 @@ def pair(
     unmatched: str,
     bare: bool = False,
 ) -> tuple[list[Pair], tuple[str, ...]]:
-    """Pair `a/b.jpg` with `a/b.xml`.
+    """Pair `a/b.jpg` with `a/b.xml`; say in notes what was kept or dropped.
+
+    The pairs are in the order of the images, then come the kept annotations without an image.
 
     Args:
         images: relative paths.
@@ -63,24 +65,14 @@ def pair(
         unmatched: `"error"`, `"keep"` or `"drop"` what has no partner.
         bare: images may be without annotation: there is nothing on them.
 
-    Returns:
-        Pairs in the order of the images, then the kept annotations without an image; and a note on
-        each thing that was kept or dropped.
-
-    Raises:
-        ManifestError: two images differ by their extension only, or partners are missing.
-
     Example:
         >>> pair(["a.jpg"], ["a.xml"], ("images", "xml"), "error")
         ([('a.jpg', 'a.xml')], ())
     """
     by_key = {without_suffix(path): path for path in annotations}
     keys = [without_suffix(path) for path in images]
-    for noun, folder, paths in (
-        ("images", folders[0], images),
-        ("annotations", folders[1], annotations),
-    ):
-        _refuse_same_name(paths, noun, folder)
+    _refuse_same_name(images, "images", folders[0])
+    _refuse_same_name(annotations, "annotations", folders[1])
     pairs: list[Pair] = [(path, by_key.get(key)) for path, key in zip(images, keys, strict=True)]
     known = set(keys)
     without_image = [path for key, path in by_key.items() if key not in known]
@@ -92,16 +84,12 @@ def pair(
         pairs = [both for both in pairs if bare or both[1] is not None]
     else:
         pairs += [(None, path) for path in without_image]
-    verb, ending = (
-        ("Left out", "") if unmatched == "drop" else ("Kept", ": labels are missing there")
+    lost, found = count(without_annotation, "image"), count(len(without_image), f"{suffix} file")
+    return pairs, what_became(
+        unmatched,
+        f"{lost} without {suffix} file" if without_annotation else "",
+        f"{found} without image" if without_image else "",
     )
-    notes = []
-    if without_annotation:
-        notes.append(f"{verb} {count(without_annotation, 'image')} without {suffix} file{ending}.")
-    if without_image:
-        ending = ending and ": the column problem says so"
-        notes.append(f"{verb} {count(len(without_image), suffix + ' file')} without image{ending}.")
-    return pairs, tuple(notes)
 
 
 def without_suffix(path: str) -> str:

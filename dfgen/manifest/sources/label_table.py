@@ -18,17 +18,11 @@ from dfgen.manifest.sources.source import RowGroup
 def read_rows(table: str | pd.DataFrame, text: Sequence[str] = ()) -> Iterator[RowGroup]:
     """Yield the rows of a table in one group.
 
-    Use it for labels that lie beside the files, or that name the files themselves.
-
     Args:
         table: a DataFrame (a named index becomes a column), or a file: .csv (commas), .tsv (tabs),
             .jsonl or .ndjson (one JSON object a line), .parquet. In CSV and TSV an empty cell is a
             missing value; `NA` and `null` are text like any other.
         text: columns of CSV and TSV files to read as text, so that 007 stays 007.
-
-    Raises:
-        MissingFileError: there is no such file.
-        ManifestError: it cannot be read, has an unknown extension or repeated column names.
 
     Example:
         >>> [group] = read_rows(pd.DataFrame({"object_id": ["007"], "kind": ["cat"]}))

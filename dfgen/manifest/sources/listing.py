@@ -52,14 +52,6 @@ def read_listing(
         Row groups with `path`, the fields of the pattern, and `bytes` and `mtime_ns` where the
         listing has them (size, and Size or LastModifiedDate, in any case); other columns are
         left out.
-
-    Raises:
-        MissingFileError: there is no such table, or the inventory lacks a file.
-        ManifestError: it has no column of paths, a path that leaves the root, or is not a listing.
-
-    Example:
-        >>> for group in read_listing("2026-01-01T00-00Z/manifest.json"):  # doctest: +SKIP
-        ...     print(group.rows["path"])
     """
     if table.endswith(".json"):
         bucket, tables = read_inventory(table)

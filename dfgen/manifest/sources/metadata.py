@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError, MissingFileError, did_you_mean
 from dfgen.manifest.paths import check_stored_paths
-from dfgen.manifest.schema import Label
+from dfgen.manifest.schema import Label, with_column
 from dfgen.manifest.sources.label_table import read_rows
 from dfgen.manifest.sources.list_columns import LABELS, nest_boxes
 from dfgen.manifest.sources.source import TEXT, Argument, RowGroup, Source
@@ -39,14 +39,6 @@ def read_metadata(place: str) -> Iterator[RowGroup]:
         One group with `path`, `split` if there are such folders, and the columns of the tables.
         `objects` with `bbox` (xywh) and `categories` becomes `boxes` (xyxy) and `labels`; what
         else they have is left out.
-
-    Raises:
-        MissingFileError: there is no such table.
-        ManifestError: it cannot be read, has no `file_name`, or names a file outside its folder.
-
-    Example:
-        >>> for group in read_metadata("pets"):  # doctest: +SKIP
-        ...     print(group.rows["path"])
     """
     tables = _tables(place)
     root = os.path.dirname(os.path.abspath(place)) if os.path.isfile(place) else place
@@ -57,8 +49,8 @@ def read_metadata(place: str) -> Iterator[RowGroup]:
             rows, boxed = _with_boxes(rows, path), True
         if split:
             names = pc.binary_join_element_wise(split, rows["path"].cast(pa.string()), "/")
-            rows = rows.set_column(rows.column_names.index("path"), "path", names)
-            rows = rows.append_column("split", pa.array([split] * len(rows), pa.string()))
+            rows = with_column(rows, "path", names)
+            rows = rows.append_column("split", pa.repeat(split, len(rows)))
         parts.append(rows)
     try:
         table = pa.concat_tables(parts, promote_options="permissive")
@@ -154,6 +146,5 @@ def _objects(objects: pa.Array, path: str) -> tuple[pa.Array, pa.Array]:
 
 
 METADATA = Source(
-    read_metadata,
-    Argument(TEXT, "Hugging Face's metadata file, or its folder.", is_path=True),
+    read_metadata, Argument(TEXT, "Hugging Face's metadata file, or its folder.", is_path=True)
 )

@@ -16,17 +16,12 @@ _HELP = "Example: {kind}/{shard}/{id:int}.jpg. Doubled braces stand for braces i
 
 @dataclass(frozen=True)
 class Pattern:
-    """A parsed pattern.
+    """A parsed pattern: the names of its fields in order, and those that are whole numbers.
 
     A field stands for one or more characters, never for a `/`. Where two fields meet in one name,
     the first takes as much as it can: `{kind}_{id}.jpg` splits `red_car_7.jpg` into `red_car`
-    and `7`. The pattern stands for the whole path below the folder, `/`-separated.
-
-    Args:
-        text: the pattern as given.
-        regex: the same for Arrow, with one named group a field.
-        fields: the names of the fields in order.
-        integers: those of them that are whole numbers.
+    and `7`. The pattern stands for the whole path below the folder, `/`-separated; `regex` is the
+    same for Arrow, with one named group a field.
     """
 
     text: str
@@ -39,9 +34,7 @@ class Pattern:
         return pc.extract_regex(paths, self.regex)
 
     def convert(self, name: str, values: pa.Array) -> pa.Array:
-        """Return the values of a field as its type: text, or int64."""
-        if name not in self.integers:
-            return values
+        """Return the values of a field of whole numbers as int64."""
         try:
             return values.cast(pa.int64())
         except pa.ArrowInvalid as error:
@@ -53,10 +46,6 @@ class Pattern:
 
 def parse_pattern(text: str) -> Pattern:
     """Parse a pattern.
-
-    Raises:
-        ArgumentError: a field has no name, a name twice, a name of the manifest's own columns, or
-            an unknown type; or the braces do not pair.
 
     Example:
         >>> parse_pattern("{kind}/{id:int}.jpg").fields

@@ -24,10 +24,6 @@ def read_inventory(path: str) -> tuple[str, Iterator[pa.Table]]:
     """Return the bucket, and its keys with size and time, table by table.
 
     Older versions of a key and those that were deleted are left out.
-
-    Raises:
-        MissingFileError: there is no such file, or a table that it names is not near it.
-        ManifestError: it is not a manifest of an inventory.
     """
     try:
         with open(path, encoding="utf-8") as file:
@@ -57,9 +53,8 @@ def _near(path: str, key: str) -> str:
     """Return where a table of the inventory lies on this disk."""
     folder = os.path.dirname(os.path.abspath(path))
     name = key.rpartition("/")[2]
-    places = [os.path.join(folder, name), os.path.join(folder, "data", name)]
-    places.append(os.path.join(os.path.dirname(folder), "data", name))
-    for place in places:
+    for near in (folder, f"{folder}/data", f"{os.path.dirname(folder)}/data"):
+        place = os.path.join(near, name)
         if os.path.isfile(place):
             return place
     raise MissingFileError(

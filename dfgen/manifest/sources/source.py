@@ -69,15 +69,6 @@ IMAGES = Argument(OF_SPLITS, "Folder of the images.", "[SPLIT=]FOLDER", is_path=
 """The argument `images` of every source whose annotations lie apart from the images."""
 
 
-def _agree(arguments: Mapping[str, Any]) -> None:
-    """Find nothing that clashes."""
-
-
-def _one_row(arguments: Mapping[str, Any]) -> bool:
-    """Say that no image has several rows."""
-    return False
-
-
 @dataclass(frozen=True)
 class Source:
     """A label source; its name in `SOURCES` is also that of the argument that says where it is.
@@ -98,6 +89,6 @@ class Source:
     place: Argument
     arguments: Mapping[str, Argument] = field(default_factory=dict)
     shared: tuple[str, ...] = ()
-    check: Callable[[Mapping[str, Any]], None] = _agree
-    rows_share_images: Callable[[Mapping[str, Any]], bool] = _one_row
+    check: Callable[[Mapping[str, Any]], None] = lambda arguments: None
+    rows_share_images: Callable[[Mapping[str, Any]], bool] = lambda arguments: False
     gives_facts: bool = False

@@ -19,7 +19,6 @@ Format: http://host.robots.ox.ac.uk/pascal/VOC/voc2012/devkit_doc.pdf, section 3
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError
 
@@ -46,15 +45,6 @@ BACKGROUND = "background"
 _CORNERS = ("xmin", "ymin", "xmax", "ymax")
 
 
-@dataclass(frozen=True)
-class VocAnnotation:
-    """What an XML file says: the size of its image, and class and corners of each box."""
-
-    size: tuple[int | None, int | None]
-    names: list[str]
-    boxes: list[list[float]]
-
-
 def read_voc(
     annotations: str,
     images: str,
@@ -64,9 +54,11 @@ def read_voc(
 ) -> Iterator[RowGroup]:
     """Yield images with the boxes of their XML files, some thousand at a time.
 
+    An image `a/b.jpg` is annotated in `a/b.xml`, whatever the XML says.
+
     Args:
         annotations: folder of the XML files.
-        images: folder of the images. `a/b.jpg` is annotated in `a/b.xml`, whatever the XML says.
+        images: folder of the images.
         box_label: what the column `label` holds. `"largest"`: the class of the largest box, or
             `background` where there is none. `"first"`: of the first box. `"all"`: the list of all
             classes on the image. `"each"`: there is one row a box, and its class.
@@ -77,15 +69,6 @@ def read_voc(
     Yields:
         Row groups with `path`, `label`, `boxes` (xyxy in pixels, as the XML has them), `labels`
         (their classes) and the annotated size. With `"each"` also `id`: the path and `#0`, `#1`.
-
-    Raises:
-        MissingFileError: there is no such folder, or an XML file vanished.
-        ManifestError: partners are missing, an XML file is broken (with the line), uses entities,
-            or has a class that is not among the class names.
-
-    Example:
-        >>> for group in read_voc("Annotations", "JPEGImages"):  # doctest: +SKIP
-        ...     print(group.rows["label"])
     """
     check_folder(annotations, "Give the folder of the XML files.")
     images, annotations = os.path.normpath(images), os.path.normpath(annotations)
@@ -97,8 +80,7 @@ def read_voc(
     for start in range(0, len(pairs), IMAGES_A_GROUP):
         rows = []
         for both in pairs[start : start + IMAGES_A_GROUP]:
-            new = _rows(both, annotations, box_label)
-            _check_names(new, both, annotations, class_names)
+            new = _rows(both, annotations, box_label, class_names)
             names.update(name for row in new for name in row["labels"] or ())
             background |= any(row["label"] == BACKGROUND for row in new)
             rows += new
@@ -106,17 +88,25 @@ def read_voc(
     yield RowGroup(_table([], box_label), labels=_labels(names, background, class_names, box_label))
 
 
-def _rows(both: Pair, folder: str, box_label: str) -> list[dict[str, Any]]:
+def _rows(
+    both: Pair, folder: str, box_label: str, class_names: Sequence[str]
+) -> list[dict[str, Any]]:
     """Return the rows of an image: one, or one a box."""
     image, path = both
     if path is None:
         empty = dict.fromkeys(("label", "boxes", "labels", *ANNOTATED, "problem"))
         return [{"id": image, "path": image, **empty}]
-    annotation = read_annotation(f"{folder}/{path}")
+    size, names, boxes = read_annotation(f"{folder}/{path}")
+    strange = [name for name in names if class_names and name not in class_names]
+    if strange:
+        raise ManifestError(
+            f"{folder}/{path} has a box of class {quote(strange[0])}, which is not among "
+            f"class_names (--class-names).{did_you_mean(strange[0], class_names)} Classes: "
+            f"{', '.join(class_names)}"
+        )
     lost = None if image else f"no image for this annotation: {folder}/{path}"
     row: dict[str, Any] = {"path": image or without_suffix(path), "problem": lost}
-    row |= dict(zip(ANNOTATED, annotation.size, strict=True))
-    names, boxes = annotation.names, annotation.boxes
+    row |= dict(zip(ANNOTATED, size, strict=True))
     if box_label == "each" and names:
         return [
             row | {"id": f"{row['path']}#{n}", "label": name, "boxes": [box], "labels": [name]}
@@ -165,26 +155,8 @@ def _labels(
     }
 
 
-def _check_names(
-    rows: list[dict[str, Any]], both: Pair, folder: str, class_names: Sequence[str]
-) -> None:
-    """Raise if a class is not among the class names, where these are given."""
-    for name in (name for row in rows for name in row["labels"] or ()):
-        if class_names and name not in class_names:
-            raise ManifestError(
-                f"{folder}/{both[1]} has a box of class {quote(name)}, which is not among "
-                f"class_names (--class-names).{did_you_mean(name, class_names)} Classes: "
-                f"{', '.join(class_names)}"
-            )
-
-
-def read_annotation(path: str) -> VocAnnotation:
-    """Read one XML file; entities are refused.
-
-    Raises:
-        MissingFileError: it vanished.
-        ManifestError: it is broken, or no annotation.
-    """
+def read_annotation(path: str) -> tuple[list[int | None], list[str], list[list[float]]]:
+    """Return the size of the image of an XML file, and class and corners of each box."""
     try:
         with open(path, "rb") as file:
             root = fromstring(file.read())
@@ -210,21 +182,16 @@ def read_annotation(path: str) -> VocAnnotation:
             f"{path} is not a Pascal VOC annotation: its root is <{root.tag}>, expected "
             "<annotation>"
         )
-    objects = root.findall("object")
-    where = [f"{path}, object {number}" for number in range(1, len(objects) + 1)]
-    return VocAnnotation(
-        (_pixels(root, "width", path), _pixels(root, "height", path)),
-        [_text(item, "name", at) for item, at in zip(objects, where, strict=True)],
-        [
-            [_number(item, f"bndbox/{corner}", at) for corner in _CORNERS]
-            for item, at in zip(objects, where, strict=True)
-        ],
-    )
-
-
-def _pixels(root: Element, name: str, path: str) -> int | None:
-    known = root.find(f"size/{name}") is not None
-    return round(_number(root, f"size/{name}", path)) if known else None
+    size = [
+        None if root.find(name) is None else round(_number(root, name, path))
+        for name in ("size/width", "size/height")
+    ]
+    names, boxes = list[str](), list[list[float]]()
+    for number, item in enumerate(root.findall("object"), 1):
+        where = f"{path}, object {number}"
+        names.append(_text(item, "name", where))
+        boxes.append([_number(item, f"bndbox/{corner}", where) for corner in _CORNERS])
+    return size, names, boxes
 
 
 def _number(element: Element, name: str, where: str) -> float:

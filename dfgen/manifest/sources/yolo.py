@@ -54,15 +54,6 @@ def read_yolo(place: str, unmatched: str = "error") -> Iterator[RowGroup]:
         Row groups with `path`, `split`, and `boxes` (rel_xyxy) and `labels` (their classes);
         polygons have `polygons` (x, y of each corner, relative) and the boxes around them;
         classification sets have `label` alone.
-
-    Raises:
-        MissingFileError: there is no such file or folder.
-        ManifestError: a data.yaml that says too little, a class out of range or a line of something
-            else (with file and line), two images of one name, text files without an image.
-
-    Example:
-        >>> for group in read_yolo("coco8/data.yaml"):  # doctest: +SKIP
-        ...     print(group.rows["boxes"])
     """
     if os.path.isdir(place):
         yield from _classified(place)
@@ -99,12 +90,7 @@ def _classified(folder: str) -> Iterator[RowGroup]:
 
 
 def read_data(file: str) -> DataSet:
-    """Read a data.yaml.
-
-    Raises:
-        MissingFileError: there is no such file, or no such folder of images.
-        ManifestError: it is not YAML, or says too little.
-    """
+    """Read a data.yaml, and find its folders of images."""
     try:
         with open(file, encoding="utf-8") as text:
             content = yaml.safe_load(text)
@@ -152,9 +138,9 @@ def _listed(value: Any) -> list[Any]:
 
 def _place(root: str, place: str, file: str) -> str:
     """Return the absolute path of a folder or list of images."""
-    candidates = [os.path.normpath(os.path.join(root, place))]
-    if place.startswith("../"):  # Roboflow writes so what lies beside data.yaml, as others read it
-        candidates.append(os.path.normpath(os.path.join(root, place[3:])))
+    # Roboflow writes ../ before what lies beside data.yaml, as others read it
+    places = (place, place.removeprefix("../"))
+    candidates = [os.path.normpath(os.path.join(root, each)) for each in places]
     for candidate in candidates:
         if os.path.exists(candidate):
             return candidate

@@ -27,12 +27,7 @@ class Object:
 
 
 def read_objects(path: str, data: DataSet) -> list[Object]:
-    """Read the labels of one image.
-
-    Raises:
-        MissingFileError: the file vanished.
-        ManifestError: a line is something else, with its number.
-    """
+    """Read the labels of one image; a line of something else is named with its number."""
     try:
         with open(path, encoding="utf-8") as text:
             lines = text.read().splitlines()

@@ -1,7 +1,6 @@
-"""Arguments of features: checked, and shown as they would be written."""
+"""Arguments of features, checked."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -54,13 +53,3 @@ def class_names_in_order(class_names: Any) -> tuple[object, ...]:
     if isinstance(class_names, str) or not isinstance(class_names, Iterable):
         raise ArgumentError(f"class_names must be distinct names, got {class_names!r}")
     return tuple(class_names)
-
-
-def described(feature: Any) -> str:
-    """Return a feature as it would be written: without what is the default."""
-    given = [
-        f"{field.name}={getattr(feature, field.name)!r}"
-        for field in fields(feature)
-        if getattr(feature, field.name) != field.default
-    ]
-    return f"{type(feature).__name__}({', '.join(given)})"

@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from dfgen.errors import ArgumentError
 from dfgen.samples.features.arguments import checked_shape, number_dtype
-from dfgen.samples.features.base import ColumnSource, Feature, Spec, Values, Watch
+from dfgen.samples.features.base import Feature, Spec, Values, Watch
 from dfgen.samples.features.casting import fill
+from dfgen.samples.features.one_row import ColumnSource
 from dfgen.samples.storage.npy import decode_array
 from dfgen.samples.storage.store import Store
 
@@ -84,12 +85,7 @@ class Array(Feature):
         return pa.StructArray.from_arrays([paths, rows], ["path", "index"])
 
     def read(
-        self,
-        value: str | Mapping[str, Any],
-        out: Values,
-        store: Store,
-        watch: Watch,
-        given: None,
+        self, value: str | Mapping[str, Any], out: Values, store: Store, watch: Watch, given: None
     ) -> None:
         """Fill `out` with the numbers of one file, or of one row of it."""
         watch("read")

@@ -5,17 +5,17 @@ A feature is a frozen dataclass in a file of its own, which derives from `Featur
 `of_files = True`, a `kind`, the `spec` of the array, and `read`, which fills it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, Self
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from dfgen.errors import ArgumentError
-from dfgen.samples.features.arguments import column_names, described
-from dfgen.samples.features.one_row import OneRow, store_of_row
+from dfgen.samples.features.arguments import column_names
+from dfgen.samples.features.one_row import ColumnSource, OneRow, store_of_row
 from dfgen.samples.storage.store import Store
 
 Values = npt.NDArray[Any]
@@ -44,19 +44,6 @@ class Spec:
     blank: Any = 0
 
 
-class ColumnSource(Protocol):
-    """What a feature asks for when it is bound."""
-
-    def __getitem__(self, name: str) -> pa.Array:
-        """Return a column."""
-
-    def paths(self, name: str) -> pa.Array:
-        """Return a column of paths of files, none missing, relative ones with their root."""
-
-    def whole_numbers(self, name: str) -> pa.Array:
-        """Return a column of indices, none missing."""
-
-
 class Feature:
     """How columns of a row become one array of the batch, or several.
 
@@ -80,11 +67,6 @@ class Feature:
     def columns(self) -> tuple[str, ...]:
         """The names of its columns."""
         return column_names(self.column)
-
-    @property
-    def functions(self) -> dict[str, object]:
-        """The user's own functions by what they are called."""
-        return {}
 
     # What it makes
 
@@ -134,10 +116,6 @@ class Feature:
         """Return the labels in `label_column` that need names, None where they need none."""
         return column
 
-    def with_class_names(self, class_names: Sequence[object]) -> Self:
-        """Return it with the classes in the order of their numbers."""
-        return replace(self, class_names=tuple(class_names))  # type: ignore[type-var]
-
     # From the table to a row
 
     def bind(self, columns: ColumnSource) -> Any:
@@ -168,7 +146,8 @@ class Feature:
         return None
 
     has_geometry: ClassVar[bool] = False
-    """Whether others can follow it: `read` then returns its Geometry."""
+    """Whether others can follow it: `read` then returns its Geometry, and `geometry` that of a row
+    by itself."""
 
     follows: ClassVar[bool] = False
     """Whether it lies on an image; then `read` is told the Geometry of that."""
@@ -193,14 +172,11 @@ class Feature:
     # Padding
 
     keeps_sizes: Any = False
-    """Whether every row keeps its own height and width, which the batch is padded to."""
+    """Whether every row keeps its own height and width, which the batch is padded to. Of its
+    `arrays`, `"sizes"` and `"padding_mask"` then tell what is padding: `read` fills the others."""
 
     fill_value: Any = None
     """What stands beside an image that keeps its size; None: its array is not of that size."""
-
-    extra: Any = None
-    """What tells the image from its padding, in the array behind that of the image: `"sizes"` or
-    `"padding_mask"`."""
 
     # One row
 
@@ -234,17 +210,36 @@ class Feature:
         for one, into in zip(each(sample), each(out), strict=True):
             into[...] = one
 
-    def __call__(self, row: Mapping[str, Any]) -> Any:
-        """Return the array of one row, a mapping or a pandas Series."""
-        arrays = tuple(np.empty(spec.shape, spec.dtype) for spec in each(self.spec))
-        values = self.bind(OneRow(row))
-        with store_of_row(row, self.columns[0], self.of_files) as store:
-            self.read(self.at(values, 0), alone(arrays), store, unwatched, None)
-        names = self.arrays(self.kind)
-        return alone(arrays) if isinstance(names, str) else dict(zip(names, arrays, strict=True))
+    def __call__(self, row: Mapping[str, Any], rng: np.random.Generator | None = None) -> Any:
+        """Return the array of one row, or several by their keys.
+
+        Args:
+            row: of the manifest, a mapping or a pandas Series.
+            rng: for what chance decides, of its image where it follows one; None: no chance.
+        """
+        image: Any = self.image if self.follows else self
+        size = image.geometry(row, None).size if image.keeps_sizes else ()
+        if self.follows:
+            given = image.geometry(row, rng)
+        else:
+            given = None if rng is None else self.draw(rng)
+        out = tuple(_empty(spec, size) for spec in each(self.spec))
+        made = tuple(map(_empty, each(self.made_spec), [array.shape for array in out]))
+        named = self if self.of_files else image
+        with store_of_row(row, named.columns[0], named.of_files) as store:
+            value = self.at(self.bind(OneRow(row)), 0)
+            self.read(value, alone(made), store, unwatched, given)
+        self.finish(alone(made), alone(out))
+        return out[0] if len(out) == 1 else dict(zip(self.arrays(""), out, strict=True))
 
     def __repr__(self) -> str:
-        return described(self)
+        """As it would be written: without what is the default."""
+        given = [
+            f"{field.name}={getattr(self, field.name)!r}"
+            for field in fields(self)  # type: ignore[arg-type]
+            if getattr(self, field.name) != field.default
+        ]
+        return f"{type(self).__name__}({', '.join(given)})"
 
 
 class Encoded(Feature):
@@ -275,8 +270,8 @@ class Encoded(Feature):
         example = self.gather(values, np.arange(0))
         return (Spec(example.shape[1:], example.dtype, self.blank),)
 
-    def __call__(self, row: Mapping[str, Any]) -> Values:
-        """Return the array of one row, a mapping or a pandas Series."""
+    def __call__(self, row: Mapping[str, Any], rng: np.random.Generator | None = None) -> Values:
+        """Return the array of one row, a mapping or a pandas Series; chance has no part in it."""
         if self.label_column is not None and self.class_names is None:
             raise ArgumentError(
                 "one row does not tell the classes: write "
@@ -293,3 +288,9 @@ def each(given: Any) -> tuple[Any, ...]:
 def alone(several: Any) -> Any:
     """Return what is in a tuple or list of one; several as they are."""
     return several[0] if len(several) == 1 else several
+
+
+def _empty(spec: Spec, size: tuple[int, ...]) -> Values:
+    """Return an array of a Spec; lengths that it leaves open are those of `size`."""
+    shape = (*size, *spec.shape[len(size) :]) if None in spec.shape else spec.shape
+    return np.empty(shape, spec.dtype)

@@ -1,6 +1,6 @@
 """The boxes of every row, from columns of lists."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -8,45 +8,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
-from dfgen.samples.arrow_types import Offsets, place_of, quadruples
-from dfgen.samples.features.base import Values
+from dfgen.samples.arrow_types import Offsets, are_numbers, is_list, place_of
 from dfgen.samples.features.category import Category
 
 _FAR = 0.5  # how far relative coordinates may lie outside; further, they are surely pixels
 
 
-@dataclass(frozen=True)
-class BoxRows:
-    """The boxes of every row: those of row i stand at `offsets[i]` to `offsets[i + 1]`.
-
-    Args:
-        offsets: int64, one more than rows.
-        boxes: float32 of shape (all boxes, 4), xyxy; in pixels, or relative where they were.
-        labels: int32 of shape (all boxes,).
-    """
+class BoxRows(NamedTuple):
+    """The boxes of every row, xyxy: those of row i stand at `offsets[i]` to `offsets[i + 1]`."""
 
     offsets: Offsets
     boxes: npt.NDArray[np.float32]
     labels: npt.NDArray[np.int32]
 
-    def row(self, row: int) -> tuple[Values, Values]:
-        """Return the boxes and the labels of one row."""
-        part = slice(self.offsets[row], self.offsets[row + 1])
-        return self.boxes[part], self.labels[part]
-
 
 def checked_corners(
     column: str, values: pa.Array, where: Offsets, source_format: str
 ) -> npt.NDArray[np.float32]:
-    """Return the boxes of all rows as xyxy; refuse those that are none.
-
-    Args:
-        column: its name.
-        values: of it.
-        where: offsets of its lists.
-        source_format: of the boxes, as in `dfgen.Boxes`.
-    """
-    boxes = quadruples(column, values, where)
+    """Return the boxes of lists that begin `where` as xyxy; refuse those that are none."""
+    boxes = _quadruples(column, values, where)
     with np.errstate(invalid="ignore"):  # infinity minus infinity
         sides = boxes[:, 2:] - (0 if source_format == "xywh" else boxes[:, :2])
     wrong = ~(np.isfinite(boxes).all(axis=1) & (sides > 0).all(axis=1))
@@ -67,17 +47,35 @@ def checked_corners(
     return boxes
 
 
+def _quadruples(column: str, values: pa.Array, where: Offsets) -> npt.NDArray[np.float32]:
+    """Return the four numbers of all boxes of all rows, shape (boxes, 4)."""
+    boxes = pc.list_flatten(values)
+    if not len(boxes):
+        return np.empty((0, 4), np.float32)
+    if not is_list(boxes.type):
+        raise ManifestError(
+            f"column {column!r} holds lists of {boxes.type}, expected lists of boxes of four "
+            "numbers each, [[x1, y1, x2, y2], ...]"
+        )
+    lengths = pc.fill_null(pc.list_value_length(boxes), 0)
+    odd = pc.indices_nonzero(pc.not_equal(lengths, 4))
+    if len(odd):
+        row, place = place_of(where, odd[0].as_py())
+        raise ManifestError(
+            f"box {place} of row {row} in column {column!r} is {boxes[odd[0].as_py()].as_py()}, "
+            "expected four numbers"
+        )
+    numbers = pc.list_flatten(boxes)
+    if not are_numbers(numbers.type):
+        raise ManifestError(f"column {column!r} holds boxes of {numbers.type}, expected numbers")
+    found: npt.NDArray[np.float32] = numbers.to_numpy(zero_copy_only=False).astype(np.float32)
+    return found.reshape(-1, 4)
+
+
 def class_numbers(
     column: str, values: pa.Array, where: Offsets, class_names: tuple[object, ...] | None
 ) -> npt.NDArray[np.int32]:
-    """Return the class numbers of all boxes.
-
-    Args:
-        column: of labels, its name.
-        values: of it.
-        where: offsets of its lists.
-        class_names: the classes in the order of their numbers; None: the labels are numbers.
-    """
+    """Return the class numbers of all boxes; without `class_names` the labels are those."""
     labels = pc.list_flatten(values)
     if not len(labels):
         return np.empty(0, np.int32)

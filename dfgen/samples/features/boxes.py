@@ -1,30 +1,18 @@
 """Boxes: what is where on an image."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, TransformError
-from dfgen.samples.arrow_types import (
-    are_numbers,
-    flattened,
-    offsets,
-)
-from dfgen.samples.features.base import (
-    ColumnSource,
-    Feature,
-    Spec,
-    Values,
-    Watch,
-    unwatched,
-)
+from dfgen.samples.arrow_types import are_numbers, flattened, offsets
+from dfgen.samples.features.base import Feature, Spec, Values, Watch
 from dfgen.samples.features.box_rows import BoxRows, checked_corners, class_numbers
 from dfgen.samples.features.category import Category
 from dfgen.samples.features.image import Image
-from dfgen.samples.features.one_row import OneRow, store_of_row
+from dfgen.samples.features.one_row import ColumnSource
 from dfgen.samples.pixels.geometry import Geometry, move
 from dfgen.samples.storage.store import Store
 from dfgen.system import one_of
@@ -33,6 +21,9 @@ BOX_FORMATS = ("xyxy", "xywh", "rel_xyxy")
 
 PADDING = -1
 """What stands for no box, in coordinates and labels, as in KerasHub."""
+
+Labelled = tuple[Values, Values]
+"""Boxes, of shape (boxes, 4), and their labels."""
 
 _NO_BOXES = "write [] where an image has no boxes"
 
@@ -138,19 +129,15 @@ class Boxes(Feature):
 
     def bind(self, columns: ColumnSource) -> BoxRows:
         """Return the boxes of every row."""
-        return self.encode(*(columns[name] for name in self.columns))
+        return self.encode(columns[self.column], columns[self.labels])
 
-    def at(self, values: BoxRows, row: int) -> tuple[Values, Values]:
+    def at(self, values: BoxRows, row: int) -> Labelled:
         """Return the boxes and the labels of one row."""
-        return values.row(row)
+        part = slice(values.offsets[row], values.offsets[row + 1])
+        return values.boxes[part], values.labels[part]
 
     def encode(self, boxes: pa.Array, labels: pa.Array) -> BoxRows:
-        """Return the boxes of every row.
-
-        Raises:
-            ManifestError: no lists of boxes, more or fewer labels than boxes, more boxes than
-                there is room for, a box without area, an unknown label; with the row.
-        """
+        """Return the boxes of every row; refuse what are none, or have no label each."""
         where = offsets(self.column, boxes, _NO_BOXES)
         labelled = offsets(self.labels, labels, _NO_BOXES)
         odd = np.flatnonzero(np.diff(where) != np.diff(labelled))
@@ -171,17 +158,12 @@ class Boxes(Feature):
         return BoxRows(where, corners, class_numbers(self.labels, labels, where, self.class_names))
 
     def read(
-        self,
-        value: tuple[Values, Values],
-        out: tuple[Values, Values],
-        store: Store,
-        watch: Watch,
-        given: Geometry,
+        self, value: Labelled, out: Labelled, store: Store, watch: Watch, given: Geometry
     ) -> None:
         """Fill `out` with boxes in `format` and labels of one row, by the geometry of its image."""
         self.finish(self._moved(*value, given), out)
 
-    def _moved(self, boxes: Values, labels: Values, geometry: Geometry) -> tuple[Values, Values]:
+    def _moved(self, boxes: Values, labels: Values, geometry: Geometry) -> Labelled:
         """Return those boxes that are left, where they stand in the image's array."""
         height, width = geometry.image
         if self.source_format == "rel_xyxy":
@@ -201,18 +183,14 @@ class Boxes(Feature):
             moved /= np.array([geometry.size[1], geometry.size[0]] * 2, np.float32)
         return moved, labels[left]
 
-    def seen(self, sample: tuple[Values, Values]) -> tuple[Values, Values]:
+    def seen(self, sample: Labelled) -> Labelled:
         """Return what a transform gets: the boxes that there are."""
         boxes, labels = sample
         count = int((labels != PADDING).sum())
         return boxes[:count], labels[:count]
 
-    def finish(self, sample: tuple[Values, Values], out: tuple[Values, Values]) -> None:
-        """Fill the arrays of the batch with a sample's boxes and labels, the rest with -1.
-
-        Raises:
-            TransformError: the transform has made too many boxes, or other labels than those.
-        """
+    def finish(self, sample: Labelled, out: Labelled) -> None:
+        """Fill the arrays of the batch with a sample's boxes and labels, the rest with -1."""
         boxes, labels = sample
         if len(boxes) != len(labels):
             raise TransformError(
@@ -225,17 +203,6 @@ class Boxes(Feature):
         for one, into in zip(sample, out, strict=True):
             into[: len(one)] = one
             into[len(one) :] = PADDING
-
-    def __call__(
-        self, row: Mapping[str, Any], rng: np.random.Generator | None = None
-    ) -> dict[str, Values]:
-        """Return the arrays of one row; `like` must be an `Image`, which gets `rng`."""
-        image, values = self.image, self.bind(OneRow(row))
-        geometry = image.geometry(row, rng)
-        out = tuple(np.empty(spec.shape, spec.dtype) for spec in self.spec)
-        with store_of_row(row, image.column) as store:
-            self.read(values.row(0), (out[0], out[1]), store, unwatched, geometry)
-        return {"boxes": out[0], "labels": out[1]}
 
 
 def labels_of(boxes: str) -> str:

@@ -7,7 +7,8 @@ import numpy as np
 import pyarrow as pa
 
 from dfgen.samples.arrow_types import is_binary, refuse_missing
-from dfgen.samples.features.base import ColumnSource, Feature, Spec, Values, Watch
+from dfgen.samples.features.base import Feature, Spec, Values, Watch
+from dfgen.samples.features.one_row import ColumnSource
 from dfgen.samples.storage.store import Store
 
 
@@ -37,11 +38,7 @@ class Bytes(Feature):
         return Spec((), np.dtype(object), blank=b"")
 
     def bind(self, columns: ColumnSource) -> pa.Array:
-        """Return the paths, or the bytes themselves.
-
-        Raises:
-            ManifestError: nulls.
-        """
+        """Return the paths, or the bytes themselves; refuse nulls."""
         values = columns[self.column]
         if not is_binary(values.type):
             return super().bind(columns)
@@ -55,12 +52,7 @@ class Bytes(Feature):
         return None if is_binary(values.type) else values
 
     def read(
-        self,
-        value: str | bytes,
-        out: Values,
-        store: Store,
-        watch: Watch,
-        given: None,
+        self, value: str | bytes, out: Values, store: Store, watch: Watch, given: None
     ) -> None:
         """Fill `out` with the bytes of one file, or with those given."""
         watch("read")

@@ -31,13 +31,8 @@ def cast(numbers: Values, dtype: np.dtype[Any]) -> Values:
 def fill(what: str, array: Values, out: Values) -> None:
     """Fill `out` with an array of its shape and of a dtype that it can hold.
 
-    Args:
-        what: the array is, for messages.
-        array: of numbers.
-        out: is filled.
-
     Raises:
-        DecodeError: another shape, or numbers that `out` cannot hold.
+        DecodeError: another shape, or numbers that `out` cannot hold; of `what`.
     """
     if array.shape != out.shape:
         raise DecodeError(f"{what} has shape {array.shape}, expected {out.shape}")

@@ -62,11 +62,7 @@ class Category(Encoded):
         return self.column
 
     def encode(self, values: pa.Array) -> Values:
-        """Return the class number of every row.
-
-        Raises:
-            ManifestError: nulls, or values that are no class name.
-        """
+        """Return the class number of every row; refuse nulls, and values that are no class name."""
         kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
         if isinstance(kind, pa.BaseExtensionType) or pa.types.is_nested(kind):
             raise ManifestError(_no_classes(self.column, str(kind)))

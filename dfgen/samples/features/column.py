@@ -1,15 +1,14 @@
 """Column: any function of a row's columns."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import pyarrow as pa
 
 from dfgen.errors import ArgumentError, DecodeError
 from dfgen.samples.features.arguments import checked_shape, column_names, number_dtype
-from dfgen.samples.features.base import ColumnSource, Feature, Spec, Values, Watch
+from dfgen.samples.features.base import Feature, Spec, Values, Watch
 from dfgen.samples.features.casting import fill
 from dfgen.samples.storage.store import Store
 
@@ -57,46 +56,27 @@ class Column(Feature):
         object.__setattr__(self, "dtype", number_dtype(self.dtype))
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """The names of its columns."""
-        return column_names(self.names)
+    def column(self) -> Any:
+        """The name of its column, or their names."""
+        return self.names
 
     @property
     def spec(self) -> Spec:
         """What the model gets."""
         return Spec(self.shape, np.dtype(self.dtype))
 
-    @property
-    def functions(self) -> dict[str, object]:
-        """The user's own function."""
-        return {f"fn of Column({self.names!r})": self.fn}
-
     def loss_axes(self, spec: Spec) -> int:
         """Return the axes of its loss: whole numbers may each be a class, as those of `Array`."""
         return len(spec.shape) if spec.dtype.kind in "iu" else super().loss_axes(spec)
 
-    def bind(self, columns: ColumnSource) -> pa.Array:
-        """Return structs of the columns."""
-        return pa.StructArray.from_arrays([columns[name] for name in self.columns], self.columns)
-
-    def read(
-        self,
-        value: Mapping[str, Any],
-        out: Values,
-        store: Store,
-        watch: Watch,
-        given: None,
-    ) -> None:
-        """Fill `out` with what the function returns for a row's values.
-
-        Raises:
-            DecodeError: it raised, or returned something of another shape or dtype.
-        """
+    def read(self, value: Any, out: Values, store: Store, watch: Watch, given: None) -> None:
+        """Fill `out` with what the function returns for a row's values."""
         watch("transform")
+        values = value.values() if len(self.columns) > 1 else (value,)
         name = getattr(self.fn, "__qualname__", repr(self.fn))
         what = f"Column({self.names!r}): {name}"
         try:
-            array = np.asarray(self.fn(*value.values()))
+            array = np.asarray(self.fn(*values))
         except MemoryError:
             raise
         except Exception as error:

@@ -18,16 +18,19 @@ from dfgen.samples.pixels.geometry import (
     Draw,
     Geometry,
     Size,
+    before_resizing,
     place,
+    uncropped,
 )
 from dfgen.samples.pixels.resizing import INTERPOLATIONS, reduction, resize
 from dfgen.samples.pixels.scaling import checked_scale, rescale
 from dfgen.samples.storage.store import Store
 from dfgen.system import one_of
 
-PIXEL_DTYPES = ("uint8", "float16", "float32")
-
-EXTRA = ("sizes", "padding_mask")
+_TELLING = {
+    "sizes": Spec((2,), np.dtype(np.int32)),
+    "padding_mask": Spec((None, None, 1), np.dtype(np.bool_)),
+}
 
 _OF_RESIZING = ("resize", "load_size", "crop", "interpolation", "antialias")
 
@@ -101,13 +104,11 @@ class Image(Feature):
         one_of("crop", self.crop, (None, "center", "random"))
         one_of("flip", self.flip, (None, "horizontal"))
         one_of("interpolation", self.interpolation, INTERPOLATIONS)
-        one_of("dtype", self.dtype, (None, *PIXEL_DTYPES))
-        one_of("extra", self.extra, (None, *EXTRA))
-        if self.size is not None:
-            object.__setattr__(self, "size", _size("size", self.size))
+        one_of("dtype", self.dtype, (None, "uint8", "float16", "float32"))
+        one_of("extra", self.extra, (None, *_TELLING))
+        object.__setattr__(self, "size", _size("size", self.size))
         object.__setattr__(self, "scale", checked_scale(self.scale))
-        if self.load_size is not None:
-            object.__setattr__(self, "load_size", _size("load_size", self.load_size))
+        object.__setattr__(self, "load_size", _size("load_size", self.load_size))
         _check_use(self)
 
     @property
@@ -134,11 +135,7 @@ class Image(Feature):
 
     def specs(self, values: object) -> tuple[Spec, ...]:
         """Return what the model gets, by `extra` too."""
-        telling = {
-            "sizes": Spec((2,), np.dtype(np.int32)),
-            "padding_mask": Spec((None, None, 1), np.dtype(np.bool_)),
-        }
-        return (self.spec,) if self.extra is None else (self.spec, telling[self.extra])
+        return (self.spec,) if self.extra is None else (self.spec, _TELLING[self.extra])
 
     @property
     def keeps_sizes(self) -> bool:
@@ -167,16 +164,11 @@ class Image(Feature):
         return self.place(size, self.size or size, STILL if rng is None else self.draw(rng))
 
     def read(
-        self,
-        value: str,
-        out: Values,
-        store: Store,
-        watch: Watch = unwatched,
-        given: Draw | None = None,
+        self, value: str, out: Values, store: Store, watch: Watch = unwatched, given: Any = None
     ) -> Geometry:
         """Fill `out` (`sample_spec` or `made_spec`) with the pixels of one file, in one pass.
 
-        `load_and_crop` does it in two, what is fixed and what is drawn.
+        `load` and `crop_and_flip` do it in two: what is fixed, and may be kept, and what is drawn.
         """
         watch("read")
         data = store.read(value)
@@ -204,26 +196,48 @@ class Image(Feature):
         """Scale a sample (`made_spec`) into `out` (`spec`)."""
         rescale(sample, self.scale, out)
 
-    def __call__(self, row: Mapping[str, Any], rng: np.random.Generator | None = None) -> Values:
-        """Return the array of one row, a mapping or a pandas Series.
 
-        Args:
-            row: of the manifest.
-            rng: for a random crop and flip; None crops the centre and does not flip.
-        """
-        draw = STILL if rng is None else self.draw(rng)
-        with store_of_row(row, self.column) as store:
-            path = os.fspath(row[self.column])
-            size = read_header(path, store).size if self.size is None else self.size
-            sample = np.empty((*size, self.made_spec.shape[2]), self.made_spec.dtype)
-            self.read(path, sample, store, given=draw)
-        out = np.empty(sample.shape, self.spec.dtype)
-        self.finish(sample, out)
-        return out
+def load(image: Image, path: str, store: Store, watch: Watch = unwatched) -> tuple[Values, Size]:
+    """Return what chance has no part in: the pixels of one file, resized but not cropped.
+
+    And (height, width) of the upright image that they are made of.
+    """
+    watch("read")
+    data = store.read(path)
+    watch("decode", len(data))
+    pixels, size, reduced = decode_reduced(
+        data,
+        image.color_mode,
+        lambda size: reduction(_whole(image, size), image.interpolation, image.antialias),
+    )
+    watch("resize")
+    geometry = _whole(image, size)
+    out = np.empty((*geometry.size, pixels.shape[2]), pixels.dtype)
+    resize(pixels, geometry, out, image.interpolation, image.antialias, reduced=reduced)
+    return out, size
+
+
+def crop_and_flip(
+    image: Image, pixels: Values, size: Size, out: Values, draw: Draw = STILL
+) -> Geometry:
+    """Fill `out`, as `Image.read` does, with what `load` returned; nothing is scaled any more.
+
+    The crop is whole pixels of the resized image, that of `Image.read` of the file: the two are
+    the same where nothing is cropped, or what is cropped was not made smaller.
+    """
+    cropped = image.place(pixels.shape[:2], out.shape[:2], draw)
+    resize(pixels, cropped, out, image.interpolation, image.antialias)
+    return before_resizing(cropped, size)
+
+
+def _whole(image: Image, size: Size) -> Geometry:
+    """Return the geometry of an image of a size that is resized, but not cropped."""
+    resized = uncropped(size, image.load_size or image.size or size, image.resize)
+    return place(size, resized, resized, "stretch")
 
 
 def _check_use(image: Image) -> None:
-    """Refuse what contradicts itimage, and what nothing would use."""
+    """Refuse what contradicts itself, and what nothing would use."""
     if image.size is None:
         _check_unresized(image)
     elif image.extra is not None:
@@ -257,9 +271,10 @@ def _check_unresized(image: Image) -> None:
             )
 
 
-def _size(name: str, given: object) -> Size:
-    size = tuple(given) if isinstance(given, tuple | list) else given
-    whole = isinstance(size, tuple) and all(isinstance(s, int | np.integer) for s in size)
-    if not (whole and isinstance(size, tuple) and len(size) == 2 and min(size) > 0):
+def _size(name: str, given: object) -> Size | None:
+    if given is None:
+        return None
+    size = given if isinstance(given, tuple | list) else ()
+    if len(size) != 2 or not all(isinstance(s, int | np.integer) and s > 0 for s in size):
         raise ArgumentError(f"{name} must be (height, width) in pixels, got {given!r}")
     return int(size[0]), int(size[1])

@@ -1,7 +1,7 @@
 """MultiLabel: lists of labels as vectors of zeros and ones."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,15 +14,10 @@ from dfgen.samples.features.base import Encoded, Indices, Values
 from dfgen.samples.features.category import Category
 
 
-@dataclass(frozen=True)
-class LabelRows:
-    """The labels of every row: those of row i stand at `offsets[i]` to `offsets[i + 1]`.
+class LabelRows(NamedTuple):
+    """The class numbers of every row: those of row i stand at `offsets[i]` to `offsets[i + 1]`.
 
     A vector of zeros and ones for every row would take `rows * classes * 4` bytes.
-
-    Args:
-        offsets: int64, one more than rows.
-        numbers: int32, class numbers of shape (all labels,).
     """
 
     offsets: Offsets
@@ -75,11 +70,7 @@ class MultiLabel(Encoded):
         return labels
 
     def encode(self, values: pa.Array) -> LabelRows:
-        """Return the class numbers of every row.
-
-        Raises:
-            ManifestError: no lists, rows or labels that are missing, or are no class name.
-        """
+        """Return the class numbers of every row; refuse what is missing, or is no class name."""
         where = offsets(self.column, values, "write [] where a row has no labels")
         labels = pc.list_flatten(values)
         if pa.types.is_nested(labels.type):

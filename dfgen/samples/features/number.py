@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
+from dfgen.samples.arrow_types import are_numbers
 from dfgen.samples.features.arguments import column_names, number_dtype
 from dfgen.samples.features.base import Encoded, Values
 from dfgen.samples.features.casting import cast
@@ -44,11 +45,7 @@ class Number(Encoded):
             object.__setattr__(self, "dtype", number_dtype(self.dtype))
 
     def encode(self, *values: pa.Array) -> Values:
-        """Return the whole columns as numbers.
-
-        Raises:
-            ManifestError: nulls, NaN, text, or numbers that the dtype cannot hold.
-        """
+        """Return whole columns as numbers; refuse nulls, text, and what the dtype cannot hold."""
         floats = any(pa.types.is_floating(array.type) for array in values)
         dtype = np.dtype(self.dtype or (np.float32 if floats else np.int32))
         arrays = [_numbers(*pair, dtype) for pair in zip(self.columns, values, strict=True)]
@@ -58,7 +55,7 @@ class Number(Encoded):
 def _numbers(column: str, values: pa.Array, dtype: np.dtype[Any]) -> Values:
     """Return one column as numbers of a dtype."""
     kind = values.type
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+    if not (are_numbers(kind) or pa.types.is_boolean(kind)):
         raise ManifestError(
             f"column {column!r} holds {kind}, Number needs numbers. "
             f"For classes write dfgen.Category({column!r})"

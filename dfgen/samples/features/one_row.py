@@ -1,10 +1,10 @@
-"""One row by hand: what a feature is told that is called outside of a Sequence."""
+"""Columns as a feature asks for them: those of a manifest, or of one row by hand."""
 
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,19 @@ import pyarrow as pa
 from dfgen.errors import DecodeError, MissingFileError
 from dfgen.samples.storage import store_of
 from dfgen.samples.storage.store import Store
+
+
+class ColumnSource(Protocol):
+    """What a feature asks for when it is bound."""
+
+    def __getitem__(self, name: str) -> pa.Array:
+        """Return a column."""
+
+    def paths(self, name: str) -> pa.Array:
+        """Return a column of paths of files, none missing, relative ones with their root."""
+
+    def whole_numbers(self, name: str) -> pa.Array:
+        """Return a column of indices, none missing."""
 
 
 @dataclass(frozen=True)

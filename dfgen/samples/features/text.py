@@ -9,7 +9,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from dfgen.errors import ManifestError
-from dfgen.samples.arrow_types import refuse_missing
+from dfgen.samples.arrow_types import is_text, refuse_missing
 from dfgen.samples.features.base import Encoded, Indices, Values
 
 
@@ -39,13 +39,9 @@ class Text(Encoded):
     blank: ClassVar[str] = ""
 
     def encode(self, values: pa.Array) -> pa.Array:
-        """Return the whole column as Arrow text.
-
-        Raises:
-            ManifestError: something else than text, or nulls.
-        """
+        """Return the whole column as Arrow text; refuse nulls, and what is no text."""
         kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
-        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        if not is_text(kind):
             raise ManifestError(
                 f"column {self.column!r} holds {kind}, Text needs text: "
                 f"df[{self.column!r}] = df[{self.column!r}].astype(str)"

@@ -4,6 +4,8 @@ A file that its decoder refuses is an error; no other decoder is tried.
 """
 
 import io
+import struct
+import zlib
 from collections.abc import Callable
 
 import cv2
@@ -18,8 +20,11 @@ from dfgen.samples.pixels.headers import check_size
 # EXIF orientation -> how to flip, after transposing from 5 on: 0 top to bottom, 1 left to right
 _FLIPS = {2: 1, 3: -1, 4: 0, 6: 1, 7: -1, 8: 0}
 
-BROKEN = (cv2.error, OSError, ValueError, SyntaxError, EOFError, DecompressionBombError)
-"""What decoders raise over broken files."""
+BROKEN = (
+    cv2.error, OSError, ValueError, SyntaxError, EOFError, DecompressionBombError,
+    IndexError, KeyError, TypeError, struct.error, zlib.error,
+)  # fmt: skip
+"""What decoders raise over broken files; of Pillow's, what `PIL.Image.open` takes for that too."""
 
 
 def decode(data: bytes, color_mode: str = "rgb") -> Pixels:
@@ -52,16 +57,13 @@ def decode_reduced(
     """Decode one image as `decode`, a JPEG at 1/2, 1/4 or 1/8 of its size where that will do.
 
     Args:
-        data: the bytes of a whole file.
-        color_mode: `"rgb"`, `"rgba"` or `"grayscale"`.
+        data: as of `decode`.
+        color_mode: as of `decode`.
         reduction: told a JPEG's (height, width), returns 1, 2, 4 or 8.
 
     Returns:
         The pixels, the image's upright (height, width), and by how much the pixels are fewer: 375
         rows at 1/2 are 187.5, the last of the 188 decoded ones stands out by half.
-
-    Raises:
-        DecodeError: the bytes are no image, or a broken one.
     """
     name = sniff(data[:16])
     format = FORMATS[name]
@@ -84,13 +86,9 @@ def decode_reduced(
 def decode_values(data: bytes, in_colours: bool = False) -> Pixels:
     """Decode a mask, whose pixels are values that stand for something.
 
-    Args:
-        data: the bytes of a whole file.
-        in_colours: whether the values are colours; else they are gray levels, or the indices of
-            indexed colours.
-
     Returns:
-        Upright values of shape (height, width, 1), or uint8 colours (height, width, 3).
+        Upright gray levels or indices of colours, of shape (height, width, 1), or `in_colours`
+        these, uint8 of shape (height, width, 3).
 
     Raises:
         DecodeError: the format does not keep values, or the bytes are broken.

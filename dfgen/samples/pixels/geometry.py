@@ -95,13 +95,7 @@ def place(image: Size, size: Size, load_size: Size, resize: str, draw: Draw = ST
 
 
 def uncropped(image: Size, load_size: Size, resize: str) -> Size:
-    """Return (height, width) that an image is resized to before anything is cropped or padded.
-
-    Args:
-        image: (height, width) of it, upright.
-        load_size: as in `place`, which then scales nothing.
-        resize: as in `place`.
-    """
+    """Return the `load_size` with which `place` resizes an image, but crops and pads nothing."""
     if resize == "stretch":
         return load_size
     if resize == "pad":
@@ -113,12 +107,7 @@ def uncropped(image: Size, load_size: Size, resize: str) -> Size:
 
 
 def before_resizing(cropped: Geometry, image: Size) -> Geometry:
-    """Return the geometry of an image that was resized first, then cropped.
-
-    Args:
-        cropped: geometry of the resized image, which scales nothing.
-        image: (height, width) that it had.
-    """
+    """Return the geometry of an image that was resized first, then `cropped` without scaling."""
     _, source, target, _, _ = cropped
     target = Box(target.top - source.top, target.left - source.left, *cropped.image)
     return cropped._replace(image=image, source=Box(0, 0, *image), target=target)

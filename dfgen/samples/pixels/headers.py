@@ -50,11 +50,7 @@ class Header(NamedTuple):
 
 
 def check_size(width: int, height: int) -> None:
-    """Refuse an image of more than MAX_PIXELS.
-
-    Raises:
-        DecodeError: it is.
-    """
+    """Refuse an image of more than MAX_PIXELS."""
     if width * height > MAX_PIXELS:
         raise DecodeError(
             f"the image is {width} x {height}: more than {MAX_PIXELS:,} pixels are not decoded. "
@@ -144,11 +140,6 @@ def npy_header(file: IO[bytes], format: str) -> Header:
     """Check that the header of an array can be read."""
     file.seek(0)
     array_header(file)
-    return Header(format)
-
-
-def hdf5_header(file: IO[bytes], format: str) -> Header:
-    """Read nothing: an HDF5 file says of its arrays only where it is opened as a whole."""
     return Header(format)
 
 

@@ -30,13 +30,7 @@ _MARGIN_OF_BLOCKS = 2  # means over blocks alias where the decoder does not
 
 
 def reduction(geometry: Geometry, interpolation: str = "bilinear", antialias: bool = True) -> int:
-    """Return by how much a JPEG should be decoded smaller: 1, 2, 4 or 8.
-
-    Args:
-        geometry: of the image.
-        interpolation: as in `resize`.
-        antialias: as in `resize`.
-    """
+    """Return by how much a JPEG should be decoded smaller for `resize`: 1, 2, 4 or 8."""
     _, source, target, _, _ = geometry
     scale = min(source.height / target.height, source.width / target.width)
     if interpolation == "nearest":
@@ -78,10 +72,8 @@ def resize(
     whole = (0, 0, *size)
     if target != whole:
         out[...] = fill_value
-    rows, columns = (
-        _seen(target.top, target.height, size[0]),
-        _seen(target.left, target.width, size[1]),
-    )
+    rows = _seen(target.top, target.height, size[0])
+    columns = _seen(target.left, target.width, size[1])
     seen = out[rows, columns]
     if seen.shape[:2] == target[2:]:
         _sample(part, (height, width), seen, interpolation, antialias)

@@ -14,13 +14,7 @@ SCALE = {"0..1": (1 / 255, 0.0), "-1..1": (1 / 127.5, -1.0)}
 def rescale(
     pixels: npt.NDArray[Any], scale: str | tuple[float, float] | None, out: npt.NDArray[Any]
 ) -> None:
-    """Fill `out` with scaled pixels.
-
-    Args:
-        pixels: uint8, of one image.
-        scale: as in `dfgen.Image`.
-        out: of the same shape.
-    """
+    """Fill `out` with the uint8 pixels of one image, scaled as in `dfgen.Image`."""
     if scale is None:
         out[...] = pixels
     elif scale == "standardize":

@@ -15,27 +15,21 @@ STORES: dict[str, Callable[[], Store]] = {"": Files}
 
 
 def store_of(columns: Iterable[Any]) -> Store:
-    """Return the one store that all these paths are read from.
-
-    Args:
-        columns: Arrow arrays of paths.
+    """Return the one store that all these Arrow arrays of paths are read from.
 
     Example:
         >>> import pyarrow as pa
         >>> store_of([pa.array(["a.png", "b.png"])])
         Files()
     """
-    found = set[str]()
+    stores = dict[str, Store]()
     for paths in columns:
-        counts = {scheme: _rows_of(paths, scheme) for scheme in STORES if scheme}
-        counts[""] = len(paths) - sum(counts.values())
-        found |= {scheme for scheme, count in counts.items() if count}
-    stores = {scheme: STORES[scheme]() for scheme in sorted(found or {""})}
-    return next(iter(stores.values())) if len(stores) == 1 else Several(stores)
-
-
-def _rows_of(paths: Any, scheme: str) -> int:
-    return pc.sum(pc.starts_with(paths, f"{scheme}://")).as_py() or 0
+        for scheme in filter(None, STORES.keys() - stores):
+            if pc.any(pc.starts_with(paths, f"{scheme}://")).as_py():
+                stores[scheme] = STORES[scheme]()
+        if len(without_store(paths)):
+            stores[""] = STORES[""]()
+    return Several(stores) if len(stores) > 1 else next(iter(stores.values()), STORES[""]())
 
 
 def without_store(addresses: Any) -> Any:

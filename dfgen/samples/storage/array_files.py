@@ -16,6 +16,9 @@ HDF5 = b"\x89HDF\r\n\x1a\n"
 ArrayRows = Any
 """What has a shape and a dtype and gives a row for an index: a memory map, a data set of HDF5."""
 
+BROKEN_ROWS = (OSError, ValueError, KeyError, RuntimeError, OverflowError)
+"""What NumPy and h5py raise over broken files."""
+
 MOST_OPEN = 128
 """Array files that a store keeps open. Each takes a descriptor; a process may have 256 to 1024."""
 
@@ -32,20 +35,9 @@ class OpenArrays:
         self._lock = Lock()
 
     def get(
-        self,
-        path: str,
-        dataset: str | None,
-        version: object,
-        opener: Callable[[str, str | None], ArrayRows],
+        self, path: str, dataset: str | None, version: object, opener: Callable[..., ArrayRows]
     ) -> ArrayRows:
-        """Return the rows of a file, opened if it is not, or not in this version.
-
-        Args:
-            path: of the file.
-            dataset: the name of the array in it, or None.
-            version: of the file as it is now.
-            opener: opens it.
-        """
+        """Return the rows of a file, opened if it is not, or not in the version that it now has."""
         key = (path, dataset)
         known = self._opened.get(key)
         if known is not None and known[0] == version:
@@ -74,11 +66,7 @@ class OpenArrays:
 
 
 def open_rows(source: str | bytes, dataset: str | None = None) -> ArrayRows:
-    """Open an array file; of one on a disk only the header is read.
-
-    Args:
-        source: its path, or the bytes of one that is elsewhere.
-        dataset: the name of the array in an HDF5 file; None: its only one.
+    """Open an array file by its path, when only the header is read, or the bytes of one elsewhere.
 
     Raises:
         DecodeError: it is neither .npy nor HDF5, has no such array, or no rows.
@@ -88,7 +76,7 @@ def open_rows(source: str | bytes, dataset: str | None = None) -> ArrayRows:
         if head == HDF5:
             arrays = open_hdf5(source)
             if dataset is None and len(arrays) == 1:
-                return next(iter(arrays.values()))
+                (dataset,) = arrays
             if dataset not in arrays:
                 asked = "several arrays" if dataset is None else f"no array {dataset!r}"
                 raise DecodeError(
@@ -119,9 +107,9 @@ def open_hdf5(source: str | bytes) -> dict[str, ArrayRows]:
 
     found: dict[str, ArrayRows] = {}
 
-    def keep(name: str, item: object) -> None:
+    def keep(name: str | bytes, item: object) -> None:
         if isinstance(item, h5py.Dataset) and item.ndim > 0:
-            found[name] = item
+            found[name if isinstance(name, str) else repr(name)] = item  # bytes: no UTF-8
 
     h5py.File(source if isinstance(source, str) else io.BytesIO(source), "r").visititems(keep)
     return found

@@ -17,12 +17,7 @@ class Files(Store):
     """Files by their path."""
 
     def read(self, path: str) -> bytes:
-        """Return the bytes of one file.
-
-        Raises:
-            MissingFileError: there is no such file.
-            DecodeError: the file is empty, or cannot be read.
-        """
+        """Return the bytes of one file."""
         try:
             data = _read(path)
         except (OSError, ValueError) as error:
@@ -32,12 +27,7 @@ class Files(Store):
         return data
 
     def head(self, path: str) -> Head:
-        """Return size and time of one file, without opening it.
-
-        Raises:
-            MissingFileError: there is no such file.
-            OSError, ValueError: it cannot be looked at.
-        """
+        """Return size and time of one file, without opening it."""
         try:
             status = os.stat(path)
         except (FileNotFoundError, NotADirectoryError) as error:

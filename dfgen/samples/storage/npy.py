@@ -78,11 +78,7 @@ def _any(file: IO[bytes], version: tuple[int, int]) -> ArrayHeader:
 
 
 def whole_array(file: IO[bytes]) -> ArrayHeader:
-    """Read the header of a .npy file, which is left where the numbers begin.
-
-    Raises:
-        DecodeError: as of `array_header`, or the file is shorter than the header promises.
-    """
+    """Read the header of a .npy file that holds all it promises; leave it where numbers begin."""
     shape, fortran, dtype = array_header(file)
     start, wanted = file.tell(), math.prod(shape) * dtype.itemsize
     there = file.seek(0, io.SEEK_END) - start
@@ -96,11 +92,7 @@ def whole_array(file: IO[bytes]) -> ArrayHeader:
 
 
 def decode_array(data: bytes) -> npt.NDArray[Any]:
-    """Decode a .npy file; pickled objects are refused, never loaded.
-
-    Raises:
-        DecodeError: not a .npy file, one of objects, or one shorter than its header promises.
-    """
+    """Decode a .npy file; pickled objects are refused, never loaded."""
     if data.startswith(b"\x89HDF"):
         raise DecodeError('an HDF5 file is read by rows: name their column, as in index="index"')
     if not data.startswith(b"\x93NUMPY"):

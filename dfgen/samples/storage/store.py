@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import DecodeError, DfgenError, unreadable
-from dfgen.samples.storage.array_files import ArrayRows, OpenArrays, open_rows
+from dfgen.samples.storage.array_files import BROKEN_ROWS, ArrayRows, OpenArrays, open_rows
 
 
 class Head(NamedTuple):
@@ -63,11 +63,11 @@ class Store:
         return open_rows(self.read(path), dataset)
 
     def row(self, path: str, index: int, dataset: str | None = None) -> npt.NDArray[Any]:
-        """Return one row of an array file; one that has changed since is opened anew.
+        """Return one row of a .npy or HDF5 file; one that has changed since is opened anew.
 
         Args:
-            path: of a .npy or HDF5 file.
-            index: which row along the first axis.
+            path: of the file.
+            index: of the row, along the first axis.
             dataset: the name of the array in an HDF5 file; None: its only one.
 
         Raises:
@@ -81,7 +81,7 @@ class Store:
             return np.asarray(rows[index])
         except DfgenError:
             raise
-        except (OSError, ValueError) as error:
+        except BROKEN_ROWS as error:
             raise unreadable(error) from error
 
     def close(self) -> None:

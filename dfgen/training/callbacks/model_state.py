@@ -58,7 +58,7 @@ def build(model: keras.Model, batch: Any) -> None:
     A batch tells their shapes: the `element_spec` of what the model is trained on.
     """
     try:
-        keras_private.build(model, batch)
+        keras_private.symbolic_build(model, batch)
         if model.optimizer is not None and not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
     except Exception as error:

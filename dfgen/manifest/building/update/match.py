@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
 from dfgen.manifest.building.update.previous import Old
-from dfgen.manifest.paths import with_paths
+from dfgen.manifest.schema import with_column
 
 Places = npt.NDArray[np.int64]
 """A row number for each row, or -1."""
@@ -21,23 +21,19 @@ def rebase(old: Old, paths: pa.ChunkedArray, root: str | None) -> tuple[Old, tup
     before = old.metadata["root"]
     if before is None or root is None or before == root:
         return old, ()
-    if pc.any(pc.is_in(old.table["path"], value_set=paths)).as_py():
-        return old, ()
     below = pc.utf8_slice_codeunits(old.table["path"], len(before.rstrip("/")))
     moved = pc.binary_join_element_wise(root.rstrip("/"), below, "")
-    if not pc.any(pc.is_in(moved, value_set=paths)).as_py():
+    lost = not pc.any(pc.is_in(old.table["path"], value_set=paths)).as_py()
+    if not (lost and pc.any(pc.is_in(moved, value_set=paths)).as_py()):
         return old, ()
     note = f"{old.name} has its files in {before}; they are looked for in {root} from now on."
-    return Old(old.name, with_paths(old.table, moved), old.metadata), (note,)
+    return Old(old.name, with_column(old.table, "path", moved), old.metadata), (note,)
 
 
 def match(old: pa.Table, fresh: pa.Table, where: str) -> tuple[pa.Table, Places]:
     """Return the fresh rows with ids of the old type, and the old row of each, or -1.
 
     The same id is the same row; so is the same path, where no other row of either has it.
-
-    Raises:
-        ManifestError: the fresh ids cannot be of the old type.
     """
     kind = old["id"].type
     try:
@@ -48,9 +44,8 @@ def match(old: pa.Table, fresh: pa.Table, where: str) -> tuple[pa.Table, Places]
             "arguments that make ids of that type (pattern=, id=), or build the manifest anew, "
             "without update= (--update)"
         ) from None
-    fresh = with_paths(
-        fresh.set_column(fresh.column_names.index("id"), "id", ids), fresh["path"].cast(pa.string())
-    )
+    fresh = with_column(fresh, "path", fresh["path"].cast(pa.string()))
+    fresh = with_column(fresh, "id", ids)
     places = _places(pc.index_in(ids, value_set=old["id"]))
     lonely = np.flatnonzero(places < 0)
     in_use = taken(len(old), places)

@@ -17,14 +17,7 @@ from dfgen.manifest.building.categories import class_names, to_category, with_cl
 from dfgen.manifest.building.facts import problems_now
 from dfgen.manifest.building.update.match import match, taken
 from dfgen.manifest.building.update.previous import Old
-from dfgen.manifest.schema import (
-    EXAMPLES,
-    Label,
-    count,
-    describe_labels,
-    first,
-    quote,
-)
+from dfgen.manifest.schema import EXAMPLES, Label, count, describe_labels, first, quote, with_column
 from dfgen.samples.arrow_types import is_text
 
 
@@ -46,14 +39,8 @@ def grow(
 ) -> Growth:
     """Return the rows of the source with what is kept of the old manifest.
 
-    Args:
-        table: what the source gives now: id, path, labels, facts.
-        labels: what the source knows of the labels.
-        old: the manifest that grows.
-        read: reads the facts of old files that the source no longer gives; None: they stay.
-
-    Raises:
-        ManifestError: none of the old rows is in the source, or ids or columns changed their type.
+    `table` and `labels` are what the source gives now; `read` reads the facts of old files that the
+    source no longer gives, None: they stay.
     """
     fresh, places = match(old.table, table, old.name)
     if (places < 0).all():
@@ -75,7 +62,9 @@ def grow(
     together = together.combine_chunks().take(pa.array(order))
     own = before.take(pa.array(places[order], mask=places[order] < 0))
     if "format" in together.column_names:
-        together = _set(together, "format", to_category(together["format"].cast(pa.string())))
+        together = with_column(
+            together, "format", to_category(together["format"].cast(pa.string()))
+        )
     together, kept = _keep(together, own, before)
     warnings += _kept_notes(rest["path"], kept.column_names, old.name)
     for name in kept.column_names:
@@ -86,19 +75,13 @@ def grow(
 
 def _kept_notes(paths: pa.ChunkedArray, columns: list[str], where: str) -> tuple[str, ...]:
     """Say which rows and columns the old manifest alone has."""
-    notes = tuple[str, ...]()
-    if len(paths):
-        shown = ", ".join(map(quote, first(paths.combine_chunks())))
-        notes += (
-            f"Kept {count(len(paths), 'row')} of {where} that the source no longer gives: "
-            f"{shown}. Where the file is gone, the column problem says so.",
-        )
-    if columns:
-        notes += (
-            f"Kept {', '.join(map(quote, columns))} of {where}: the recipe does not make it, so "
-            "new rows have none.",
-        )
-    return notes
+    shown, names = (", ".join(map(quote, each)) for each in (first(paths), columns))
+    of_rows = (
+        f"Kept {count(len(paths), 'row')} of {where} that the source no longer gives: {shown}. "
+        "Where the file is gone, the column problem says so."
+    )
+    of_columns = f"Kept {names} of {where}: the recipe does not make it, so new rows have none."
+    return tuple(note for note, kept in ((of_rows, shown), (of_columns, names)) if kept)
 
 
 def _same_lists(
@@ -135,19 +118,17 @@ def _same_classes(before: pa.Table, fresh: pa.Table) -> tuple[pa.Table, pa.Table
             known = class_names(before[name]).cast(names.type)
             new = names.filter(pc.invert(pc.is_in(names, value_set=known)))
             names = pa.concat_arrays([known, new])
-            before = _set(before, name, with_classes(before[name], names, kind.ordered))
+            before = with_column(before, name, with_classes(before[name], names, kind.ordered))
             if name != "format":
                 warnings += _new_classes(name, len(known), new.to_pylist())
-        fresh = _set(fresh, name, with_classes(fresh[name], names, kind.ordered))
+        fresh = with_column(fresh, name, with_classes(fresh[name], names, kind.ordered))
     return before, fresh, warnings
 
 
 def _with_facts(rows: pa.Table, facts: pa.Table) -> pa.Table:
-    facts = _set(facts, "problem", problems_now(rows, facts))
+    facts = with_column(facts, "problem", problems_now(rows, facts))
     for name in facts.column_names:
-        if name in rows.column_names:
-            rows = rows.drop_columns([name])
-        rows = rows.append_column(name, facts[name])
+        rows = with_column(rows, name, facts[name])
     return rows
 
 
@@ -175,19 +156,12 @@ def _align(rows: pa.Table, schema: pa.Schema, where: str) -> pa.Table:
 def _keep(together: pa.Table, own: pa.Table, before: pa.Table) -> tuple[pa.Table, pa.Table]:
     """Give old rows their ids, and their paths if theirs is lost; return columns of theirs alone.
 
-    Args:
-        together: all rows.
-        own: the old row of each, all null for new ones.
-        before: the old rows, for their columns.
+    `own` has the old row of each, all null for new ones.
     """
-    together = _set(together, "id", pc.coalesce(own["id"], together["id"]))
+    together = with_column(together, "id", pc.coalesce(own["id"], together["id"]))
     if "bytes" in together.column_names:
         lost = pc.is_null(together["bytes"])
         paths = pc.if_else(lost, pc.coalesce(own["path"], together["path"]), together["path"])
-        together = _set(together, "path", paths)
+        together = with_column(together, "path", paths)
     rest = [n for n in before.column_names if n not in (*together.column_names, "split")]
     return together, own.select(rest)
-
-
-def _set(table: pa.Table, name: str, column: pa.ChunkedArray) -> pa.Table:
-    return table.set_column(table.column_names.index(name), name, column)

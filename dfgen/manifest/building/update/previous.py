@@ -8,8 +8,7 @@ import pyarrow as pa
 
 from dfgen.manifest.building.recipe import Recipe, absolute_recipe
 from dfgen.manifest.io import Path, read_table
-from dfgen.manifest.paths import with_paths
-from dfgen.manifest.schema import Metadata, quote
+from dfgen.manifest.schema import Metadata, quote, with_column
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,9 @@ class Old:
 def read_old(path: Path) -> Old:
     """Read the manifest that grows; the errors are those of `read_manifest`."""
     table, metadata = read_table(path)
-    return Old(os.fspath(path), with_paths(table, table["path"].cast(pa.string())), metadata)
+    return Old(
+        os.fspath(path), with_column(table, "path", table["path"].cast(pa.string())), metadata
+    )
 
 
 def changed_recipe(old: Old, recipe: Recipe) -> tuple[str, ...]:
