@@ -175,6 +175,13 @@ def test_by_hand_it_returns_its_arrays(sounds):
     assert str(error.value) == "path='gone.npy': the file does not exist"
 
 
+def test_by_hand_it_is_told_what_was_drawn(sounds):
+    found = Spectrogram(jitter=True)(sounds.iloc[1], np.random.default_rng(5))["frames"]
+    np.testing.assert_array_equal(
+        found, np.ones((8, 4), "float32") + np.random.default_rng(5).normal()
+    )
+
+
 def test_it_is_named_by_its_kind_or_its_key(sounds):
     specs = {}
     for x in (Spectrogram(), {"sound": Spectrogram()}, [Spectrogram(), Spectrogram()]):
@@ -230,6 +237,15 @@ def test_what_follows_an_image_needs_one(scenes):
     assert str(error.value) == (
         "Depth('depth') lies on an image, but x and y have none: give x=dfgen.Image(...) as well"
     )
+
+
+def test_by_hand_it_follows_its_image(scenes):
+    row = scenes.iloc[0]
+    for image, shape in (("random crop and flip", (12, 12, 1)), ("own sizes", (20, 30, 1))):
+        depth = Depth("depth", like=IMAGES[image])(row, np.random.default_rng(5))
+        mask = Mask("mask", like=IMAGES[image])(row, np.random.default_rng(5))
+        assert depth.shape == shape
+        np.testing.assert_array_equal(depth, mask.astype("float32"))
 
 
 @pytest.mark.backend

@@ -67,6 +67,6 @@ def padding_of(features: Iterable[BoundFeature]) -> Padding:
         padding.sizes[bound.name] = sizes
         padding.fills[bound.name] = fill
         for key, telling in (("sizes", padding.told), ("padding_mask", padding.masks)):
-            if key in bound.arrays:
+            if bound.sizes is not None and key in bound.arrays:
                 telling[bound.arrays[key]] = sizes
     return padding

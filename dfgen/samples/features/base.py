@@ -173,7 +173,7 @@ class Feature:
 
     keeps_sizes: Any = False
     """Whether every row keeps its own height and width, which the batch is padded to. Of its
-    `arrays`, `"sizes"` and `"padding_mask"` are then filled with what tells rows from padding."""
+    `arrays`, `"sizes"` and `"padding_mask"` then tell what is padding: `read` fills the others."""
 
     fill_value: Any = None
     """What stands beside an image that keeps its size; None: its array is not of that size."""

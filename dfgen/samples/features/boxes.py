@@ -22,6 +22,9 @@ BOX_FORMATS = ("xyxy", "xywh", "rel_xyxy")
 PADDING = -1
 """What stands for no box, in coordinates and labels, as in KerasHub."""
 
+Labelled = tuple[Values, Values]
+"""Boxes, of shape (boxes, 4), and their labels."""
+
 _NO_BOXES = "write [] where an image has no boxes"
 
 
@@ -128,7 +131,7 @@ class Boxes(Feature):
         """Return the boxes of every row."""
         return self.encode(columns[self.column], columns[self.labels])
 
-    def at(self, values: BoxRows, row: int) -> tuple[Values, Values]:
+    def at(self, values: BoxRows, row: int) -> Labelled:
         """Return the boxes and the labels of one row."""
         part = slice(values.offsets[row], values.offsets[row + 1])
         return values.boxes[part], values.labels[part]
@@ -155,17 +158,12 @@ class Boxes(Feature):
         return BoxRows(where, corners, class_numbers(self.labels, labels, where, self.class_names))
 
     def read(
-        self,
-        value: tuple[Values, Values],
-        out: tuple[Values, Values],
-        store: Store,
-        watch: Watch,
-        given: Geometry,
+        self, value: Labelled, out: Labelled, store: Store, watch: Watch, given: Geometry
     ) -> None:
         """Fill `out` with boxes in `format` and labels of one row, by the geometry of its image."""
         self.finish(self._moved(*value, given), out)
 
-    def _moved(self, boxes: Values, labels: Values, geometry: Geometry) -> tuple[Values, Values]:
+    def _moved(self, boxes: Values, labels: Values, geometry: Geometry) -> Labelled:
         """Return those boxes that are left, where they stand in the image's array."""
         height, width = geometry.image
         if self.source_format == "rel_xyxy":
@@ -185,13 +183,13 @@ class Boxes(Feature):
             moved /= np.array([geometry.size[1], geometry.size[0]] * 2, np.float32)
         return moved, labels[left]
 
-    def seen(self, sample: tuple[Values, Values]) -> tuple[Values, Values]:
+    def seen(self, sample: Labelled) -> Labelled:
         """Return what a transform gets: the boxes that there are."""
         boxes, labels = sample
         count = int((labels != PADDING).sum())
         return boxes[:count], labels[:count]
 
-    def finish(self, sample: tuple[Values, Values], out: tuple[Values, Values]) -> None:
+    def finish(self, sample: Labelled, out: Labelled) -> None:
         """Fill the arrays of the batch with a sample's boxes and labels, the rest with -1."""
         boxes, labels = sample
         if len(boxes) != len(labels):

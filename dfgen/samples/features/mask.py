@@ -105,41 +105,37 @@ class Mask(Feature):
 
     def _decode(self, data: bytes) -> Values:
         """Return classes, or the codes of what stands for them, (height, width, 1), upright."""
-        if self.palette is None or isinstance(self.palette[0][0], int):
-            levels = decode_values(data)
-            return levels if self.palette is None else levels.astype(np.int32) + 1
-        return _codes(decode_values(data, in_colours=True))
+        if self.palette is None:
+            return decode_values(data)
+        return _codes(decode_values(data, in_colours=isinstance(self.palette[0][0], tuple)))
 
     def _copy(self, levels: Values, geometry: Geometry, out: Values) -> None:
-        if levels.dtype == out.dtype:
-            resize(levels, geometry, out, "nearest", fill_value=self.fill_value)
-            return
-        low, high = levels.min(), levels.max()
-        if low < 0 or high > np.iinfo(out.dtype).max:
-            raise DecodeError(
-                f"the mask holds the classes {low} to {high}, more than {out.dtype} can hold"
-                + (f': write dfgen.Mask({self.column!r}, dtype="int32")' if low >= 0 else "")
-            )
-        resize(levels.astype(out.dtype), geometry, out, "nearest", fill_value=self.fill_value)
+        if levels.dtype != out.dtype:
+            low, high = levels.min(), levels.max()
+            if low < 0 or high > np.iinfo(out.dtype).max:
+                raise DecodeError(
+                    f"the mask holds the classes {low} to {high}, more than {out.dtype} can hold"
+                    + (f': write dfgen.Mask({self.column!r}, dtype="int32")' if low >= 0 else "")
+                )
+        levels = levels.astype(out.dtype, copy=False)
+        resize(levels, geometry, out, "nearest", fill_value=self.fill_value)
 
     @cached_property
     def _table(self) -> tuple[Values, Values]:
         """Codes in ascending order, and their classes."""
-        keys = [key for key, _ in self.palette]
-        if isinstance(keys[0], int):
-            codes = np.array(keys, np.int32) + 1
-        else:
-            codes = _codes(np.array(keys, np.uint8)[None]).ravel()
-        codes = np.append(codes, np.int32(_UNSEEN))
+        keys = np.array([key for key, _ in self.palette])
+        codes = np.append(_codes(keys.reshape(1, len(keys), -1)), np.int32(_UNSEEN))
         classes = np.array([*(number for _, number in self.palette), self.fill_value], self.dtype)
         order = np.argsort(codes)
         return codes[order], classes[order]
 
 
 def _codes(pixels: Values) -> Values:
-    """Return a number for each RGB colour, none of them _UNSEEN, as the fourth byte is 255."""
-    coded: Values = cv2.cvtColor(pixels, cv2.COLOR_RGB2RGBA).view(np.int32)
-    return coded
+    """Return a number for each gray level or RGB colour (its fourth byte is 255), never _UNSEEN."""
+    if pixels.shape[2] == 1:
+        return pixels.astype(np.int32) + 1
+    pixels = pixels.astype(np.uint8, copy=False)
+    return cv2.cvtColor(pixels, cv2.COLOR_RGB2RGBA).view(np.int32)  # type: ignore[no-any-return]
 
 
 def _check_size(shape: tuple[int, ...], image: tuple[int, int]) -> None:

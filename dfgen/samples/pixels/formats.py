@@ -29,7 +29,6 @@ from dfgen.samples.pixels.headers import (
     Header,
     Opener,
     check_size,
-    hdf5_header,
     jpeg_header,
     npy_header,
     pillow_header,
@@ -228,7 +227,8 @@ FORMATS: dict[str, Format] = {
         (".ppm", ".pgm", ".pbm", ".pnm"), rb"P[1-6]\s", PIL.PpmImagePlugin.PpmImageFile
     ),
     "npy": Format((".npy",), rb"\x93NUMPY", npy_header),
-    "hdf5": Format((), rb"\x89HDF\r\n\x1a\n", hdf5_header),  # many samples: no file of a folder
+    # many samples, of which it tells only where it is opened as a whole: no file of a folder
+    "hdf5": Format((), rb"\x89HDF\r\n\x1a\n", lambda file, name: Header(name)),
 }
 """Name -> how files of the format are known, and read."""
 

@@ -84,8 +84,11 @@ def place(image: Size, size: Size, load_size: Size, resize: str, draw: Draw = ST
     if resize != "crop_or_pad":
         used = _fit(load_size, image) if resize == "crop" else image
         filled = _fit(image, load_size) if resize == "pad" else load_size
-    (top, height, first_row, rows), (left, width, first_column, columns) = map(
-        _along, image, used, filled, load_size, size, (draw.y, draw.x)
+    top, height, first_row, rows = _along(
+        image[0], used[0], filled[0], load_size[0], size[0], draw.y
+    )
+    left, width, first_column, columns = _along(
+        image[1], used[1], filled[1], load_size[1], size[1], draw.x
     )
     source = Box(top, left, height, width)
     return Geometry(image, source, Box(first_row, first_column, rows, columns), size, draw.flip)

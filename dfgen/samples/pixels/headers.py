@@ -143,11 +143,6 @@ def npy_header(file: IO[bytes], format: str) -> Header:
     return Header(format)
 
 
-def hdf5_header(file: IO[bytes], format: str) -> Header:
-    """Read nothing: an HDF5 file says of its arrays only where it is opened as a whole."""
-    return Header(format)
-
-
 def _channels(image: PIL.Image.Image) -> int:
     if image.mode == "P":
         return 4 if "transparency" in image.info else 3
