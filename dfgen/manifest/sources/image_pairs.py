@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
 from dfgen.manifest.key_mismatch import CAUSES, Cause, JoinKeys, Words, explain, what_became
-from dfgen.manifest.schema import count, quote
+from dfgen.manifest.schema import quote
 from dfgen.manifest.sources.file_tree import Skipped, list_files, read_files
 
 Pair = tuple[str | None, str | None]
@@ -58,12 +58,8 @@ def pair(
 
     The pairs are in the order of the images, then come the kept annotations without an image.
 
-    Args:
-        images: relative paths.
-        annotations: relative paths, all with the same extension.
-        folders: those where the two start, for messages.
-        unmatched: `"error"`, `"keep"` or `"drop"` what has no partner.
-        bare: images may be without annotation: there is nothing on them.
+    Both are relative paths, the annotations all of one extension; `folders` are those where they
+    start, for messages. `bare`: images may be without annotation, there is nothing on them.
 
     Example:
         >>> pair(["a.jpg"], ["a.xml"], ("images", "xml"), "error")
@@ -84,12 +80,9 @@ def pair(
         pairs = [both for both in pairs if bare or both[1] is not None]
     else:
         pairs += [(None, path) for path in without_image]
-    lost, found = count(without_annotation, "image"), count(len(without_image), f"{suffix} file")
-    return pairs, what_became(
-        unmatched,
-        f"{lost} without {suffix} file" if without_annotation else "",
-        f"{found} without image" if without_image else "",
-    )
+    lonely = (without_annotation, "image", f"without {suffix} file")
+    lost = (len(without_image), f"{suffix} file", "without image")
+    return pairs, what_became(unmatched, lonely, lost)
 
 
 def without_suffix(path: str) -> str:
