@@ -52,11 +52,7 @@ def _cgroup_cpus(folder: str) -> int | None:
 
 
 def check_writable(path: str) -> None:
-    """Raise if the file `path` cannot be made for want of its folder.
-
-    Raises:
-        WriteError: it cannot.
-    """
+    """Raise a WriteError if the file `path` cannot be made for want of its folder."""
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.isdir(path):
         raise WriteError(f"{path} is a folder: give the name of a file, such as pets.parquet")
@@ -74,15 +70,9 @@ def check_writable(path: str) -> None:
 
 
 def write_whole(path: str, write: Callable[[BinaryIO], object]) -> None:
-    """Have a file written beside `path`, flush it to the disk, rename it, and flush the folder.
+    """Have a file written beside an absolute `path`, flush it, rename it, and flush the folder.
 
-    Args:
-        path: absolute; what was there is replaced.
-        write: is given the file, open for writing.
-
-    Raises:
-        WriteError: it cannot be written, and what was there stays; or it was, but the disk may
-            not know yet.
+    Where it cannot be written, what was there stays.
     """
     folder, name = os.path.split(path)
     beside = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
@@ -99,20 +89,14 @@ def write_whole(path: str, write: Callable[[BinaryIO], object]) -> None:
             raise WriteError(f"{path} cannot be written: {error}. Nothing was changed") from error
         raise
     try:
-        _flush_folder(folder)
+        if os.name == "posix":  # others cannot open a folder
+            handle = os.open(folder, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
     except OSError as error:
         raise WriteError(
             f"{path} was written, but its folder could not be flushed to the disk: {error}. "
             "After a loss of power it may be missing, or be what it was before: write it again"
         ) from error
-
-
-def _flush_folder(folder: str) -> None:
-    """Have the disk know the names in a folder; only POSIX systems can open one."""
-    if os.name != "posix":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -18,28 +18,19 @@ from dfgen.samples.features.base import Spec
 
 @dataclass(frozen=True, eq=False)
 class BatchMaker:
-    """Begins to make batches: settles their rows and arrays, and cuts them into chunks for workers.
-
-    Args:
-        pool: of the workers.
-        maker: makes the chunks there.
-        order: which row stands where in each epoch.
-        plan: of an epoch; others may differ in their tail.
-        weights: float32 of shape (rows,), what each row counts in the loss, or None.
-        transform: of whole batches, or None.
-        chunk_sizes: rows of a chunk where all workers share a batch, and where many are under way.
-    """
+    """Begins to make batches: settles their rows and arrays, and cuts them into chunks."""
 
     pool: Pool
     maker: ChunkMaker
     order: RowOrder
-    plan: Plan
-    weights: Weights | None
+    plan: Plan  # of an epoch; others may differ in their tail
+    weights: Weights | None  # of all rows
     transform: TriedTransform | None
-    chunk_sizes: tuple[int, int]
+    chunk_sizes: tuple[int, int]  # in rows: of a batch wanted at once, and of many under way
 
     @cached_property
-    def _batch_rows(self) -> BatchRows:
+    def batch_rows(self) -> BatchRows:
+        """The rows of each batch."""
         return BatchRows(self.order, self.plan)
 
     @cached_property
@@ -51,29 +42,20 @@ class BatchMaker:
         maker, order = replace(self.maker, seed=seed), replace(self.order, seed=seed_of_order)
         return replace(self, pool=self.pool.reseeded(maker), maker=maker, order=order)
 
-    def rows(self, epoch: int, step: int, plan: Plan) -> Integers:
-        """Return the rows of one batch."""
-        rows: Integers = self._batch_rows.batch(epoch, step, plan)[0]
-        return rows
-
     def start(
         self, epoch: int, step: int, plan: Plan, spread: bool, known: Collection[int]
     ) -> PendingBatch:
-        """Begin to make a batch; without workers, make it.
-
-        Args:
-            epoch: of the batch.
-            step: of the batch.
-            plan: of the epoch.
-            spread: whether the batch is wanted at once, so that all workers should share it.
-            known: rows that are not to be read.
-        """
-        rows, earlier = self._batch_rows.batch(epoch, step, plan)
+        """Begin to make a batch, shared by all workers if `spread`, without the `known` rows."""
+        rows, earlier = self.batch_rows.batch(epoch, step, plan)
         arrays = self._buffers.batch(len(rows), self._specs(epoch, step, plan, rows))
         given = None if self.weights is None else self.weights[rows]
         size = self.chunk_sizes[0 if spread else 1]
         starts = range(0, len(rows), size)
-        transform = self._transform_of(epoch, step)
+        transform: Callable[[BatchArrays], BatchArrays] | None = None
+        if self.transform is not None:
+            rng = batch_rng(self.maker.seed, epoch, step, self.plan.shard[0])
+            where = f"batch {step} of epoch {epoch}"
+            transform = partial(self.transform, rng=rng, where=where)
         pending = PendingBatch(arrays, rows, (epoch, step), plan, len(starts), given, transform)
         for start in starts:
             part = slice(start, start + size)
@@ -81,12 +63,6 @@ class BatchMaker:
             chunk = Chunk(epoch, rows[part], earlier[part], here)
             self.pool.run(partial(pending.run, chunk, part))
         return pending
-
-    def _transform_of(self, epoch: int, step: int) -> Callable[[BatchArrays], BatchArrays] | None:
-        if self.transform is None:
-            return None
-        rng = batch_rng(self.maker.seed, epoch, step, self.plan.shard[0])
-        return partial(self.transform, rng=rng, where=f"batch {step} of epoch {epoch}")
 
     def _specs(
         self, epoch: int, step: int, plan: Plan, rows: Integers

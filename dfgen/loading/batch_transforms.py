@@ -19,24 +19,14 @@ BatchTransform = Callable[[BatchArrays, np.random.Generator], BatchArrays]
 
 @dataclass(frozen=True)
 class TriedTransform:
-    """A batch transform, and what it gives back.
-
-    Args:
-        function: the user's.
-        specs: name -> shape and dtype of one sample, afterwards.
-        row_bytes: of one sample's arrays at their largest, afterwards.
-    """
+    """A batch transform, and what it gives back."""
 
     function: BatchTransform
-    specs: dict[str, Spec]
-    row_bytes: int
+    specs: dict[str, Spec]  # name -> shape and dtype of one sample, afterwards
+    row_bytes: int  # of one sample's arrays at their largest, afterwards
 
     def __call__(self, arrays: BatchArrays, rng: np.random.Generator, where: str) -> BatchArrays:
-        """Return a batch transformed.
-
-        Raises:
-            TransformError: it raised, or returned something else than at its trial.
-        """
+        """Return a batch transformed, or refuse what is something else than at the trial."""
         found = _run(self.function, arrays, rng, where)
         size = len(next(iter(arrays.values())))
         for name, spec in self.specs.items():
@@ -56,15 +46,7 @@ def tried(
     """Try a transform on a batch whose files are blank, so that none need be read.
 
     Where batches differ in size it is tried on two sizes, and what differs then depends on them.
-
-    Args:
-        function: the user's.
-        reader: of the samples.
-        largest: name -> what one sample is at its largest.
-        size: samples of the batch.
-
-    Raises:
-        TransformError: it raised, or returned something else than a batch.
+    `largest` is what one sample is at its largest, and `size` the samples of the batch.
     """
     found = _trial(function, reader, largest, size)
     shapes = {name: array.shape[1:] for name, array in found.items()}
@@ -72,8 +54,7 @@ def tried(
         other = _trial(function, reader, _larger(reader.specs, largest), size)
         shapes = {name: _common(shape, other[name].shape[1:]) for name, shape in shapes.items()}
     specs = {name: Spec(shapes[name], found[name].dtype) for name in reader.specs}
-    nbytes = sum(array.nbytes for array in found.values())
-    return TriedTransform(function, specs, nbytes // size)
+    return TriedTransform(function, specs, sum(array.nbytes for array in found.values()) // size)
 
 
 def _trial(

@@ -28,9 +28,6 @@ class Buffers:
 
     Fresh memory costs a page fault every few kB: filling 9.6 MB of it took twice as long as
     filling the same memory again.
-
-    Args:
-        specs: name -> what one sample is.
     """
 
     def __init__(self, specs: dict[str, Spec]) -> None:
@@ -43,15 +40,11 @@ class Buffers:
     def batch(self, size: int, specs: Mapping[str, Spec] | None = None) -> BatchArrays:
         """Return an array of shape (size, ...) for each spec, its values undefined.
 
-        Each has memory of its own: one for all would keep images for as long as their labels.
-
-        Args:
-            size: rows.
-            specs: those of this batch, where shapes differ by batch.
+        Each has memory of its own: one for all would keep images for as long as their labels. The
+        specs are those of this batch, where shapes differ by batch.
         """
-        return {
-            name: self._array(name, size, spec) for name, spec in (specs or self._specs).items()
-        }
+        specs = specs or self._specs
+        return {name: self._array(name, size, spec) for name, spec in specs.items()}
 
     def _array(self, name: str, size: int, spec: Spec) -> npt.NDArray[Any]:
         shape = (size, *spec.shape)

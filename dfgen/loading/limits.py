@@ -49,11 +49,7 @@ class Limits:
         return int(float(found[1]) * _UNITS[found[2].upper()])
 
     def depth(self, batch: int, most: int) -> int:
-        """Return how many batches of `batch` bytes may be ready or in the making.
-
-        Raises:
-            ArgumentError: not even one.
-        """
+        """Return how many batches of `batch` bytes may be ready or in the making, or refuse one."""
         if self.nbytes is None:
             return most
         if batch > self.nbytes:

@@ -106,19 +106,15 @@ class Loader:
         self._handed_out = 0
 
     def _batch_maker(
-        self,
-        order: RowOrder,
-        seed: int,
-        weights: Weights | None,
-        batch_transform: BatchTransform | None,
+        self, order: RowOrder, seed: int, weights: Weights | None, function: BatchTransform | None
     ) -> BatchMaker:
         """Settle what the batches hold and how many are made ahead, and by whom."""
         reader, size, transform = self.reader, self.plan.size, None
         largest = reader.padding.specs(slice(None), reader.specs)
         self.specs, nbytes = reader.specs, row_bytes(largest)
         both = nbytes
-        if batch_transform is not None:
-            transform = tried(batch_transform, reader, largest, min(size, len(reader)))
+        if function is not None:
+            transform = tried(function, reader, largest, min(size, len(reader)))
             self.specs, both = transform.specs, nbytes + transform.row_bytes  # while it runs
         depth = self._limits.depth(both * size, self.max_queue_size)
         self.depth = depth if self.workers else 1
@@ -158,7 +154,9 @@ class Loader:
 
     def rows(self, epoch: int, step: int, plan: Plan | None = None) -> Integers:
         """Return the rows of one batch on this host: those at its positions of the order."""
-        return self._maker.rows(epoch, step, self.plan if plan is None else plan)
+        plan = self.plan if plan is None else plan
+        rows: Integers = self._maker.batch_rows.batch(epoch, step, plan)[0]
+        return rows
 
     def batch(self, epoch: int, step: int) -> Batch:
         """Return one batch, whatever else is under way."""
@@ -202,41 +200,26 @@ class Loader:
     def start(
         self, epoch: int, step: int, plan: Plan | None = None, spread: bool = True
     ) -> PendingBatch:
-        """Begin to make a batch; without workers, make it.
-
-        Args:
-            epoch: of the batch.
-            step: of the batch.
-            plan: of the epoch, None for that of training.
-            spread: whether the batch is wanted at once, so that all workers should share it.
-        """
+        """Begin to make a batch, shared by all workers if `spread`; without workers, make it."""
         if self._closed:
             raise ArgumentError(CLOSED)
         plan = self.plan if plan is None else plan
         return self._maker.start(epoch, step, plan, spread, self._known)
 
     def result(self, pending: PendingBatch) -> Batch:
-        """Wait for a batch that is being made, and return it.
-
-        Raises:
-            DfgenError: a row could not be made, or its read took too long.
-        """
+        """Return a batch when it is made, or raise what its first bad row raised."""
         began = time.perf_counter()
-        while (row := self._maker.pool.wait(pending, self._limits.read_timeout)) is not None:
-            self._skip_late(row)
+        timeout = self._limits.read_timeout
+        while (row := self._maker.pool.wait(pending, timeout)) is not None:
+            where = self.reader.where(row)
+            late = f"{where}: the read took longer than limits.read_timeout={timeout} seconds"
+            if not self._skip:
+                raise ReadTimeoutError(late)
+            self._known.add(row)
+            self.problems[row] = late
             pending = self.start(*pending.position, pending.plan)
         batch, problems = pending.result()
         self.problems.update(problems)
         self._waited += time.perf_counter() - began
         self._handed_out += 1
         return batch
-
-    def _skip_late(self, row: int) -> None:
-        message = (
-            f"{self.reader.where(row)}: the read took longer than "
-            f"limits.read_timeout={self._limits.read_timeout} seconds"
-        )
-        if not self._skip:
-            raise ReadTimeoutError(message)
-        self._known.add(row)
-        self.problems[row] = message

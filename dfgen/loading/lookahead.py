@@ -22,13 +22,9 @@ class BatchSource(Protocol):
 
 
 class LookAhead:
-    """Batches from a position on, epoch after epoch, made ahead. Not for several threads.
+    """Batches from a position on, epoch after epoch or of one, made ahead. Not for several threads.
 
-    Args:
-        source: makes the batches.
-        position: (epoch, step) of the next batch.
-        plan: of an epoch.
-        one_epoch: whether nothing is made beyond the epoch.
+    The position is that of the next batch.
     """
 
     def __init__(

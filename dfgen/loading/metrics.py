@@ -44,19 +44,14 @@ class Stopwatch:
 class Metrics:
     """Totals since the Sequence was made.
 
-    Args:
-        seconds: of all workers together, by stage: `read`, `decode`, `resize`, `transform`,
-            `batch_transform`, and `idle`, when the look-ahead was full; and `consumer_wait`, how
-            long batches were waited for.
-        samples: made.
-        batches: handed out.
-        bytes: read from files.
+    `seconds` are of all workers together: those of each stage, `idle`, when the look-ahead was
+    full, and `consumer_wait`, how long batches were waited for.
     """
 
     seconds: dict[str, float]
-    samples: int
-    batches: int
-    bytes: int
+    samples: int  # made
+    batches: int  # handed out
+    bytes: int  # read from files
 
 
 def total(stopwatches: Iterable[Stopwatch], consumer_wait: float, batches: int) -> Metrics:
@@ -64,9 +59,5 @@ def total(stopwatches: Iterable[Stopwatch], consumer_wait: float, batches: int) 
     sums = Stopwatch()
     for stopwatch in stopwatches:
         sums.add(stopwatch.seconds, stopwatch.counts)
-    return Metrics(
-        {**sums.seconds, "consumer_wait": consumer_wait},
-        sums.counts["samples"],
-        batches,
-        sums.counts["bytes"],
-    )
+    seconds = {**sums.seconds, "consumer_wait": consumer_wait}
+    return Metrics(seconds, sums.counts["samples"], batches, sums.counts["bytes"])

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 
 from dfgen.loading.buffers import BatchArrays
 from dfgen.loading.metrics import IDLE
@@ -17,46 +18,32 @@ Position = tuple[int, int]
 
 @dataclass(frozen=True)
 class Batch:
-    """Arrays of one batch.
-
-    Args:
-        arrays: name -> array of shape (batch, ...).
-        weights: float32 of shape (batch,), what each row counts in the loss.
-        rows: int64 of shape (batch,), which row of the manifest each sample is.
-        skipped: places of samples that could not be made, and hold zeros.
-        ids: of the rows, where `Loader.batches` yields it; it costs time.
-    """
+    """Arrays of one batch."""
 
     arrays: BatchArrays
-    weights: Weights
-    rows: Integers
-    skipped: tuple[int, ...] = ()
-    ids: tuple[object, ...] = ()
+    rows: Integers  # which row of the manifest each sample is
+    weigh: Callable[[], Weights]  # makes the weights
+    skipped: tuple[int, ...] = ()  # places of samples that could not be made, and hold zeros
+    ids: tuple[object, ...] = ()  # of the rows, where `Loader.batches` yields it; it costs time
+
+    @cached_property
+    def weights(self) -> Weights:
+        """What each row counts in the loss, made for whoever asks."""
+        return self.weigh()
 
 
 @dataclass(eq=False)
 class PendingBatch:
-    """A batch that is still being made: `left` chunks of it are still to be run.
-
-    Args:
-        arrays: of the batch, to be filled.
-        rows: of the batch.
-        position: of the batch.
-        plan: of the epoch, which says what each row weighs.
-        left: chunks.
-        given: what the rows weigh by themselves, or None.
-        transform: run on the whole batch by whoever runs the last chunk, or None.
-        cancelled: whether nobody wants it any more.
-    """
+    """A batch that is still being made; whoever runs its last chunk runs the transform."""
 
     arrays: BatchArrays
     rows: Integers
     position: Position
-    plan: Plan
-    left: int
-    given: Weights | None = None
+    plan: Plan  # of the epoch
+    left: int  # chunks still to be run
+    given: Weights | None = None  # what the rows weigh by themselves
     transform: Callable[[BatchArrays], BatchArrays] | None = None
-    cancelled: bool = False
+    cancelled: bool = False  # whether nobody wants it any more
     _problems: dict[int, str] = field(default_factory=dict)
     _blanks: list[int] = field(default_factory=list)
     _errors: dict[int, BaseException] = field(default_factory=dict)
@@ -68,7 +55,13 @@ class PendingBatch:
         worker.busy_with = self
         try:
             if not self.cancelled:
-                self._run(chunk, part, worker)
+                arrays = {name: array[part] for name, array in self.arrays.items()}
+                blanks = worker.fill(chunk, arrays, lambda: self.cancelled)
+                with self._lock:
+                    for place, problem in blanks.items():
+                        self._blanks.append(part.start + place)
+                        if problem is not None:
+                            self._problems[int(chunk.rows[place])] = problem
         except BaseException as error:
             self._errors[part.start] = error
         worker.busy_with = None
@@ -89,29 +82,16 @@ class PendingBatch:
             self._errors[0] = error
         self._done.set()
 
-    def _run(self, chunk: Chunk, part: slice, worker: Worker) -> None:
-        arrays = {name: array[part] for name, array in self.arrays.items()}
-        blanks = worker.fill(chunk, arrays, lambda: self.cancelled)
-        with self._lock:
-            for place, problem in blanks.items():
-                self._blanks.append(part.start + place)
-                if problem is not None:
-                    self._problems[int(chunk.rows[place])] = problem
-
     def wait(self, timeout: float | None) -> bool:
         """Wait until all chunks have run; False if the time was up before."""
         return self._done.wait(timeout)
 
     def result(self) -> tuple[Batch, dict[int, str]]:
-        """Return a batch that is made, and row -> problem of those that could not be.
-
-        Raises:
-            BaseException: what the making of its first bad row raised; once.
-        """
+        """Return a batch that is made, and row -> problem; or raise, once, what one raised."""
         if self._errors:
             try:
                 raise self._errors[min(self._errors)]  # of the order, whoever was first
             finally:
                 self._errors.clear()  # its traceback knows this object: a circle, otherwise
-        weights = self.plan.weights(self.position[1], self.given, self._blanks)
-        return Batch(self.arrays, weights, self.rows, tuple(self._blanks)), self._problems
+        weigh = partial(self.plan.weights, self.position[1], self.given, self._blanks)
+        return Batch(self.arrays, self.rows, weigh, tuple(self._blanks)), self._problems

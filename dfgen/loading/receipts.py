@@ -76,34 +76,21 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Handed:
-    """A batch that was handed out.
+    """A batch that was handed out."""
 
-    Args:
-        when: by `time.perf_counter`.
-        position: (epoch, step) that it was made for.
-        rows: int64, the row that each of its samples really is.
-        skipped: places in the batch of those that could not be read.
-    """
-
-    when: float
-    position: tuple[int, int]
-    rows: Integers
-    skipped: Sequence[int] = ()
+    when: float  # by `time.perf_counter`
+    position: tuple[int, int]  # (epoch, step) that it was made for
+    rows: Integers  # the row that each of its samples really is
+    skipped: Sequence[int] = ()  # places in the batch of those that could not be read
 
 
 @dataclass(frozen=True)
 class DueRows:
-    """The rows that each batch should hold, worked out apart from the loader that made it.
+    """The rows that each batch should hold, worked out apart from the loader that made it."""
 
-    Args:
-        plan: of an epoch.
-        order: which row stands where.
-        ids: the id of every row, NumPy or Arrow.
-    """
-
-    plan: Plan
+    plan: Plan  # of an epoch
     order: RowOrder
-    ids: npt.NDArray[Any] | pa.Array
+    ids: npt.NDArray[Any] | pa.Array  # of every row
     _block: dict[tuple[int, int], tuple[Integers, Integers]] = field(
         default_factory=dict, compare=False, repr=False
     )
@@ -112,17 +99,13 @@ class DueRows:
         """Return the positions of a batch, and the rows that stand there."""
         if (epoch, step) not in self._block:
             self._block.clear()
-            self._block.update(self._batches(epoch, step))
+            end = min(step + max(1, _ASKED // self.plan.size), len(self.plan))
+            positions = [self.plan.positions(step) for step in range(step, end)]
+            rows, _ = self.order.at(epoch, np.concatenate(positions))
+            ends = np.cumsum([len(part) for part in positions])
+            pairs = zip(positions, np.split(rows, ends[:-1]), strict=True)
+            self._block.update({(epoch, step + at): pair for at, pair in enumerate(pairs)})
         return self._block[epoch, step]
-
-    def _batches(self, epoch: int, step: int) -> dict[tuple[int, int], tuple[Integers, Integers]]:
-        """Return this batch and some that follow."""
-        end = min(step + max(1, _ASKED // self.plan.size), len(self.plan))
-        positions = [self.plan.positions(step) for step in range(step, end)]
-        rows, _ = self.order.at(epoch, np.concatenate(positions))
-        ends = np.cumsum([len(part) for part in positions])
-        pairs = zip(positions, np.split(rows, ends[:-1]), strict=True)
-        return {(epoch, step + number): pair for number, pair in enumerate(pairs)}
 
     def rows_before(self, step: int) -> int:
         """Return how many rows the batches before this one hold."""
@@ -132,21 +115,18 @@ class DueRows:
 
     def ids_at(self, rows: Integers) -> list[object]:
         """Return the ids of rows."""
-        if isinstance(self.ids, pa.Array):
-            return list(self.ids.take(pa.array(rows)).to_pylist())
-        return list(self.ids[rows].tolist())
+        is_arrow = isinstance(self.ids, pa.Array)
+        return list(
+            self.ids.take(pa.array(rows)).to_pylist() if is_arrow else self.ids[rows].tolist()
+        )
 
 
 class Ledger:
     """Counts the batches of an epoch, and goes on with the next one when all were taken.
 
     What it costs does not depend on the number of rows or on the place to begin at: a byte of
-    memory for each batch from there on, touched when that comes.
-
-    Args:
-        order: what batches should hold.
-        place: where to begin; batches before count as taken, rightly and once.
-        counted: `"taken"` or `"handed out"`.
+    memory for each batch from there on, touched when that comes. Batches before `place` count as
+    taken, rightly and once; `counted` is `"taken"` or `"handed out"`, as in a Receipt.
     """
 
     def __init__(self, order: DueRows, place: Place, counted: str) -> None:
@@ -185,18 +165,12 @@ class Ledger:
             self._surplus.append(rows)
             self._lack.append(due)
             positions = np.resize(positions, len(rows))
-        if handed.skipped:
-            places, rows = np.delete(positions, handed.skipped), np.delete(rows, handed.skipped)
-        else:
-            places = positions
+        lost = handed.skipped
+        if lost:
+            positions, rows = np.delete(positions, lost), np.delete(rows, lost)
         self._rows += len(rows)
-        digest = receipt(place.epoch, places, self._order.ids_at(rows))
-        self.place = Place(
-            place.epoch,
-            place.step + 1,
-            (place.digest + digest) % 2**128,
-            place.skipped + len(handed.skipped),
-        )
+        digest = (place.digest + receipt(place.epoch, positions, self._order.ids_at(rows))) % 2**128
+        self.place = Place(place.epoch, place.step + 1, digest, place.skipped + len(lost))
         self._recent.append(self.place)
         return self.close() if self.complete else None
 

@@ -19,19 +19,12 @@ State = dict[str, int | str | None]
 
 
 class Place(NamedTuple):
-    """How far training has come.
+    """How far training has come."""
 
-    Args:
-        epoch: passes completed.
-        step: batches taken of the next one; or all of an epoch that has just ended.
-        digest: the receipt of their rows.
-        skipped: how many of their rows could not be read.
-    """
-
-    epoch: int = 0
-    step: int = 0
-    digest: int = 0
-    skipped: int = 0
+    epoch: int = 0  # passes completed
+    step: int = 0  # batches taken of the next one; or all of an epoch that has just ended
+    digest: int = 0  # the receipt of their rows
+    skipped: int = 0  # how many of their rows could not be read
 
 
 _VERSION = 1
@@ -39,23 +32,12 @@ _IDS = 65_536  # hashed at once
 
 
 def receipt(epoch: int, positions: npt.ArrayLike, ids: Iterable[object]) -> int:
-    """Return the digest of the rows that stood at these positions of an epoch.
+    """Return the digest of the rows that stood at these positions of an epoch, by their ids.
 
     Use it to show which rows a model took. Receipts of parts add up, modulo 2**128, to the receipt
     of the whole, whatever the order of the parts and whichever host took them; a row lost, taken
-    twice or exchanged changes the sum.
-
-    Args:
-        epoch: the epoch.
-        positions: the positions in the order of the epoch; integers, in one dimension.
-        ids: the id of the row at each position; an id counts as its text.
-
-    Returns:
-        The sum modulo 2**128 of BLAKE2b-128 of "{epoch}|{position}|{id}", each read as a
-        little-endian integer.
-
-    Raises:
-        ArgumentError: there are not as many ids as positions.
+    twice or exchanged changes the sum. It is the sum modulo 2**128 of BLAKE2b-128 of the texts
+    "{epoch}|{position}|{id}", each read as a little-endian integer.
 
     Example:
         >>> whole = receipt(0, [0, 1, 2], ["a", "b", "c"])
@@ -73,14 +55,9 @@ def receipt(epoch: int, positions: npt.ArrayLike, ids: Iterable[object]) -> int:
 def ids_digest(ids: Iterable[object]) -> str:
     """Return the digest of ids in their order, as 32 hexadecimal digits.
 
-    Use it to tell whether two frames have the same rows in the same order: 10**6 ids take 0.2 s.
-
-    Args:
-        ids: the ids; an id counts as its text, so 7 is "7".
-
-    Returns:
-        BLAKE2b-128 of "dfgen/ids/1" and, for each 65,536 ids, their number, their lengths in
-        characters (all little-endian int64) and their joined UTF-8.
+    Use it to tell whether two frames have the same rows in the same order: 10**6 ids take 0.2 s. An
+    id counts as its text, so 7 is "7". It is BLAKE2b-128 of "dfgen/ids/1" and, for each 65,536 ids,
+    their number, their lengths in characters (all little-endian int64) and their joined UTF-8.
 
     Example:
         >>> ids_digest(["a", "bc"]) == ids_digest(["ab", "c"])

@@ -18,23 +18,13 @@ class Balance:
     permutation of them. So each class is drawn n / C times, rounded down or up, and each of its
     rows equally often, give or take one. The places themselves are shuffled beforehand, by
     `RowOrder`. Nothing is stored that depends on the epoch. Made by `balance_of`.
-
-    Args:
-        rows: the rows of the first class, then those of the next one, and so on.
-        starts: where each class starts there, and the number of rows.
     """
 
-    rows: Integers
-    starts: Integers
+    rows: Integers  # the rows of the first class, then those of the next one, and so on
+    starts: Integers  # where each class starts there, and the number of rows
 
     def draw(self, places: Integers, *, seed: int, epoch: int) -> tuple[Integers, Integers]:
-        """Return the row of each place, and how often it came before in this epoch.
-
-        Args:
-            places: integers from 0 to n - 1, in one dimension.
-            seed: of the permutations.
-            epoch: likewise.
-        """
+        """Return the row of each place, and how often it came before in this epoch."""
         classes = len(self.starts) - 1
         draws, numbers = np.divmod(places, classes)
         sizes = np.diff(self.starts)[numbers]

@@ -11,15 +11,10 @@ from dfgen.loading.order.permutation import Integers, permutation
 
 
 class PaddingShare(NamedTuple):
-    """How much of the pixels of an epoch's batches is padding, from 0 to 1.
+    """How much of the pixels of an epoch's batches is padding, from 0 to 1."""
 
-    Args:
-        share: as batches are.
-        unbucketed: as they would be without `bucket_by`.
-    """
-
-    share: float
-    unbucketed: float
+    share: float  # as batches are
+    unbucketed: float  # as they would be without `bucket_by`
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,16 +24,11 @@ class Buckets:
     Rows of a window are cut into batches by their sizes, and the batches come in a random order. A
     short last batch of the epoch stays as it is: which rows it holds, or an epoch leaves out, is
     for chance alone to say.
-
-    Args:
-        sizes: (height, width) of every row, shape (rows, 2).
-        batch_size: rows of a global batch.
-        window: batches; more of them are more alike, and less mixed.
     """
 
-    sizes: npt.NDArray[np.int32]
-    batch_size: int
-    window: int = 64
+    sizes: npt.NDArray[np.int32]  # (height, width) of every row, shape (rows, 2)
+    batch_size: int  # rows of a global batch
+    window: int = 64  # batches; those of more are more alike, and less mixed
 
     @property
     def rows(self) -> int:

@@ -18,18 +18,10 @@ class Plan:
     """Which positions of an epoch's order make up each batch of this host, and what they weigh.
 
     Global batch g of G rows is positions g*G to (g+1)*G - 1; host r of R takes the r-th of R equal
-    parts. Hosts need batches of one shape: leave out a short last one, or fill it up.
-
-    Args:
-        rows: the number of rows.
-        batch_size: rows of a global batch.
-        shard: (index, count) of this host, which makes `batch_size / count` of them.
-        tail: what becomes of rows at the end that fill no whole batch: `"short"`, a batch with
-            fewer rows; `"drop"`, they are left out; `"pad"`, a full batch, in which rows from the
-            start of the order stand beside them with weight 0.
-
-    Raises:
-        ArgumentError: a size that cannot be, or hosts that do not divide the batch.
+    parts. Hosts need batches of one shape: leave out a short last one, or fill it up. `tail` says
+    what becomes of rows at the end that fill no whole batch: `"short"`, a batch with fewer rows;
+    `"drop"`, they are left out; `"pad"`, a full batch, in which rows from the start of the order
+    stand beside them with weight 0.
 
     Example:
         >>> [Plan(10, 4, (host, 2), "drop").positions(1).tolist() for host in (0, 1)]
@@ -37,8 +29,8 @@ class Plan:
     """
 
     rows: int
-    batch_size: int
-    shard: tuple[int, int] = (0, 1)
+    batch_size: int  # rows of a global batch
+    shard: tuple[int, int] = (0, 1)  # index of this host, and how many there are
     tail: str = "short"
 
     def __post_init__(self) -> None:
@@ -84,12 +76,8 @@ class Plan:
         Where batches are padded, real rows all weigh batches * G / rows and the padding 0, so that
         the mean over all places of all batches is the mean over the rows. With G / real in the last
         batch alone, a row of a last batch of few would count more than others. Likewise rows that
-        could not be read weigh 0, and the other real ones of this host's batch real / left.
-
-        Args:
-            step: of the batch.
-            given: what its rows weigh by themselves; None, each 1.
-            lost: places in the batch of rows that could not be read.
+        could not be read, at the places `lost`, weigh 0, and the other real ones of this host's
+        batch real / left. `given` is what its rows weigh by themselves; None, each 1.
 
         Example:
             >>> Plan(4, 3, tail="pad").weights(1).tolist()

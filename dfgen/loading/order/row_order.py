@@ -19,22 +19,12 @@ _ASKED = 8192  # positions of the batches asked for at once
 
 @dataclass(frozen=True, eq=False)
 class RowOrder:
-    """The rows of every epoch: a pure function of the epoch and the positions.
-
-    Args:
-        rows: the number of rows.
-        seed: of the order, None where rows come in their own.
-        balance: draws rows so that classes come equally often, or None; needs a seed.
-        buckets: gathers rows of similar shapes into batches, or None; needs a seed.
-
-    Raises:
-        ArgumentError: there is no seed, but something that needs one.
-    """
+    """The rows of every epoch: a pure function of the epoch and the positions."""
 
     rows: int
-    seed: int | None
-    balance: Balance | None = None
-    buckets: Buckets | None = None
+    seed: int | None  # None where rows come in their own order
+    balance: Balance | None = None  # needs a seed
+    buckets: Buckets | None = None  # likewise
     _window: Callable[[int, int], Integers] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -93,12 +83,7 @@ def _arranged(
 
 
 class BatchRows:
-    """The rows of batches, asked of the order in blocks: one by one they cost ten times as much.
-
-    Args:
-        order: of the rows.
-        plan: which positions make up the batches of this host.
-    """
+    """The rows of batches, asked of the order in blocks: one by one they cost ten times as much."""
 
     def __init__(self, order: RowOrder, plan: Plan) -> None:
         self._order, self._plan = order, plan

@@ -19,65 +19,37 @@ _CHUNKS_PER_WORKER = 2  # of what is in the making, so that all workers have som
 _CHUNK = 1 << 22  # bytes of a chunk made by a process, about: it has memory of its own for one
 
 ChunkArrays = Mapping[str, npt.NDArray[Any]]
+Blanks = dict[int, str | None]
+"""Place in a chunk -> what is wrong with its row, None for known ones; zeros are there."""
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some samples of one batch.
-
-    Args:
-        epoch: of the batch.
-        rows: which rows, int64.
-        earlier: how often each of them came before in this epoch, int64.
-        known: those of them that are not to be read.
-    """
+    """Some samples of one batch."""
 
     epoch: int
     rows: Integers
-    earlier: Integers
-    known: Collection[int] = ()
+    earlier: Integers  # how often each of them came before in this epoch
+    known: Collection[int] = ()  # those of them that are not to be read
 
 
 @dataclass(frozen=True)
 class ChunkMaker:
-    """Makes chunks; all that a worker needs, and so what travels to a process.
-
-    Args:
-        reader: makes samples from rows.
-        seed: of the samples' random generators.
-        skip: whether a bad row is filled with zeros instead of raising.
-    """
+    """Makes chunks; all that a worker needs, and so what travels to a process."""
 
     reader: SampleReader
-    seed: int
-    skip: bool
+    seed: int  # of the samples' random generators
+    skip: bool  # whether a bad row is filled with zeros instead of raising
 
     def fill(
-        self,
-        chunk: Chunk,
-        arrays: ChunkArrays,
-        stopwatch: Stopwatch,
-        cancelled: Callable[[], bool] = lambda: False,
-    ) -> dict[int, str | None]:
-        """Fill the arrays of a chunk.
-
-        Args:
-            chunk: which samples.
-            arrays: name -> array of shape (rows, ...).
-            stopwatch: is told what is being done.
-            cancelled: whether nobody wants the chunk any more.
-
-        Returns:
-            Place in the chunk -> what is wrong with its row, None for known ones; zeros are there.
-
-        Raises:
-            DfgenError: a bad row, unless they are skipped; a transform that fails.
-        """
+        self, chunk: Chunk, arrays: ChunkArrays, stopwatch: Stopwatch, cancelled: Callable[[], bool]
+    ) -> Blanks:
+        """Fill the arrays of a chunk until nobody wants it any more; return what stays blank."""
         self.reader.gather(chunk.rows, arrays)
-        blanks: dict[int, str | None] = {}
+        blanks: Blanks = {}
         made = len(chunk.rows)
         if self.reader.reads_rows or chunk.known:
-            made = self._read_rows(chunk, arrays, stopwatch, cancelled, blanks)
+            blanks, made = self._read_rows(chunk, arrays, stopwatch, cancelled)
         if blanks:
             for name, array in arrays.items():
                 array[list(blanks)] = self.reader.specs[name].blank
@@ -85,21 +57,16 @@ class ChunkMaker:
         return blanks
 
     def _read_rows(
-        self,
-        chunk: Chunk,
-        arrays: ChunkArrays,
-        stopwatch: Stopwatch,
-        cancelled: Callable[[], bool],
-        blanks: dict[int, str | None],
-    ) -> int:
-        """Fill what needs files or the transform, note what stays blank; return the rows done."""
-        rows = chunk.rows.tolist()
+        self, chunk: Chunk, arrays: ChunkArrays, stopwatch: Stopwatch, cancelled: Callable[[], bool]
+    ) -> tuple[Blanks, int]:
+        """Fill what needs files or the transform; return what stays blank, and the rows done."""
+        rows, blanks = chunk.rows.tolist(), Blanks()
         # made together: between two decodes, out of the caches, each would take five times as long
         rngs = [self._rng(chunk, place) for place in range(len(rows))]
         try:
             for place, (row, rng) in enumerate(zip(rows, rngs, strict=True)):
                 if cancelled():
-                    return place
+                    return blanks, place
                 if row in chunk.known:
                     blanks[place] = None
                     continue
@@ -113,7 +80,7 @@ class ChunkMaker:
                     blanks[place] = str(error)  # anything else is a mistake in a program
         finally:
             stopwatch(IDLE)
-        return len(chunk.rows)
+        return blanks, len(rows)
 
     def _rng(self, chunk: Chunk, place: int) -> np.random.Generator | None:
         if not self.reader.is_random:
@@ -125,14 +92,8 @@ class ChunkMaker:
 def chunk_sizes(batch: int, depth: int, workers: int, row: int, processes: bool) -> tuple[int, int]:
     """Return the rows of a chunk where all workers share a batch, and where many are under way.
 
-    The second is as large as it can be: of tiny images 16 rows take half as long again as 64.
-
-    Args:
-        batch: rows of a batch.
-        depth: how many are in the making.
-        workers: how many make them.
-        row: bytes of one.
-        processes: whether the workers are processes.
+    The second is as large as it can be: of tiny images 16 rows take half as long again as 64. There
+    are `depth` batches in the making, of `batch` rows of `row` bytes each.
     """
     chunks = max(1, workers * _CHUNKS_PER_WORKER)
     spread = -(-batch // chunks)

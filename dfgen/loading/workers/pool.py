@@ -15,31 +15,18 @@ from dfgen.samples.features.base import Spec
 class Pool:
     """Runs tasks on workers, which start with the first task and anew wherever it is sent.
 
-    Args:
-        maker: makes chunks.
-        workers: number of threads; 0: the calling thread.
-        use_multiprocessing: whether each of them has a process to make its chunks.
-        specs: name -> what one sample is; where shapes differ by batch, the largest.
-        size: rows of a chunk at most.
-
-    Raises:
-        ArgumentError: processes without workers, or what cannot be sent to a process.
+    With `processes` each has one to make its chunks, with memory for `size` rows of `specs`.
     """
 
     def __init__(
-        self,
-        maker: ChunkMaker,
-        workers: int,
-        use_multiprocessing: bool,
-        specs: Mapping[str, Spec],
-        size: int,
+        self, maker: ChunkMaker, workers: int, processes: bool, specs: Mapping[str, Spec], size: int
     ) -> None:
-        if use_multiprocessing and not workers:
+        if processes and not workers:
             raise ArgumentError("use_multiprocessing=True needs workers, got workers=0")
-        self._arguments = (maker, workers, use_multiprocessing, specs, size)
+        self._arguments = (maker, workers, processes, specs, size)
         self._caller = ThreadWorker(maker)
         make: Any = partial(ThreadWorker, maker)
-        if use_multiprocessing:
+        if processes:
             make = partial(ProcessWorker, maker, pickled(maker), specs, size)
         self._threads = Threads(workers, make) if workers else None
 
@@ -64,12 +51,7 @@ class Pool:
             self._threads.submit(task)
 
     def wait(self, pending: Any, timeout: float | None) -> int | None:
-        """Wait for a `PendingBatch`; give it up and return its row whose read takes too long.
-
-        Args:
-            pending: the batch.
-            timeout: seconds for one read, None to wait for ever.
-        """
+        """Wait for a `PendingBatch`; give it up and return its row whose read takes too long."""
         while not pending.wait(None if timeout is None else timeout / 4):
             for worker in self.workers:
                 row, since = worker.reading() or (-1, 0.0)

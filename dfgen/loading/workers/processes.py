@@ -26,9 +26,9 @@ import numpy.typing as npt
 
 from dfgen.errors import ArgumentError, WorkerError
 from dfgen.loading.metrics import Stopwatch
-from dfgen.loading.workers.chunks import Chunk, ChunkArrays, ChunkMaker
+from dfgen.loading.workers.chunks import Blanks, Chunk, ChunkArrays, ChunkMaker
 from dfgen.loading.workers.shared_memory import HEADER, room, shared_arrays, shared_memory
-from dfgen.loading.workers.threads import CLOSED
+from dfgen.loading.workers.threads import CLOSED, Worker
 from dfgen.samples.features import Spec
 from dfgen.samples.pixels.decoding import prepare_worker
 
@@ -37,19 +37,16 @@ _FAREWELL = 1.0  # seconds that a process gets to end once nobody speaks to it
 _READING, _ROW, _SINCE = 0, 1, 2
 
 
-class ProcessWorker:
+class ProcessWorker(Worker):
     """Makes chunks in a process of its own, which is replaced when it dies.
 
-    Args:
-        maker: makes chunks, in the process.
-        payload: the same, pickled once for all processes.
-        specs: name -> what one sample is; where shapes differ by batch, the largest.
-        size: rows of a chunk at most.
+    The payload is the maker, pickled once for all processes.
     """
 
     def __init__(
         self, maker: ChunkMaker, payload: bytes, specs: Mapping[str, Spec], size: int
     ) -> None:
+        super().__init__()
         self._payload = payload
         self._where = maker.reader.where
         self._skip = maker.skip
@@ -57,13 +54,8 @@ class ProcessWorker:
         self._deaths: Counter[int] = Counter()
         self._child: subprocess.Popen[bytes] | None = None
         self._file: IO[bytes] | None = None
-        self.stopwatch = Stopwatch()
-        self.abandoned = False
-        self.busy_with: Any = None
 
-    def fill(
-        self, chunk: Chunk, arrays: ChunkArrays, cancelled: Callable[[], bool]
-    ) -> dict[int, str | None]:
+    def fill(self, chunk: Chunk, arrays: ChunkArrays, cancelled: Callable[[], bool]) -> Blanks:
         """Fill the arrays of a chunk, as `ChunkMaker.fill`."""
         deadly: dict[int, str] = {}
         while not cancelled():
@@ -98,17 +90,12 @@ class ProcessWorker:
             self._header = np.frombuffer(self._memory, np.float64, 3)
         self._header[_ROW] = -1
         path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+        handle = self._file.fileno()
         self._child = subprocess.Popen(
-            [
-                sys.executable,
-                "-P",
-                "-m",
-                "dfgen.loading.workers.processes",
-                str(self._file.fileno()),
-            ],
+            [sys.executable, "-P", "-m", "dfgen.loading.workers.processes", str(handle)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            pass_fds=[self._file.fileno()],
+            pass_fds=[handle],
             env={**os.environ, "PYTHONPATH": path},
         )
         hello = (self._payload, self._memory_size, os.getpid())
@@ -116,11 +103,7 @@ class ProcessWorker:
         return self._child
 
     def _bury(self) -> dict[int, str]:
-        """Note which row the process died on; three times are too many.
-
-        Returns:
-            Row -> what is wrong with it, if it is to be skipped from now on.
-        """
+        """Note which row the process died on; three times, and it is to be skipped: row -> why."""
         row, code = int(self._header[_ROW]), self._end()
         self._deaths[row] += 1
         if self._deaths[row] < _DEATHS:
@@ -156,8 +139,7 @@ class ProcessWorker:
     def abandon(self) -> None:
         """End the process, stuck as it may be; its thread then ends too."""
         self.abandoned = True
-        child = self._child
-        if child is not None:
+        if (child := self._child) is not None:
             child.kill()
 
     def close(self) -> None:
@@ -229,7 +211,7 @@ def serve() -> None:
         try:
             stopwatch("idle")
             arrays = shared_arrays(memory, specs)
-            blanks = maker.fill(chunk, arrays, stopwatch)
+            blanks = maker.fill(chunk, arrays, stopwatch, lambda: False)
             objects = {name: array for name, array in arrays.items() if array.dtype.hasobject}
         except BaseException as raised:
             error = _portable(raised)

@@ -6,48 +6,46 @@ import time
 import weakref
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol
+from typing import Any
 
 from dfgen.errors import ArgumentError
 from dfgen.loading.metrics import Stopwatch
-from dfgen.loading.workers.chunks import Chunk, ChunkArrays, ChunkMaker
+from dfgen.loading.workers.chunks import Blanks, Chunk, ChunkArrays, ChunkMaker
 from dfgen.samples.pixels.decoding import prepare_worker
 
 
-class Worker(Protocol):
-    """Makes chunks for one thread, which owns it."""
+class Worker:
+    """Makes chunks for one thread, which owns it; one that is just this refuses to."""
 
-    stopwatch: Stopwatch
-    abandoned: bool
-    busy_with: Any
+    def __init__(self) -> None:
+        self.stopwatch = Stopwatch()
+        self.abandoned = False
+        self.busy_with: Any = None
 
-    def fill(
-        self, chunk: Chunk, arrays: ChunkArrays, cancelled: Callable[[], bool]
-    ) -> dict[int, str | None]:
+    def fill(self, chunk: Chunk, arrays: ChunkArrays, cancelled: Callable[[], bool]) -> Blanks:
         """Fill the arrays of a chunk, as `ChunkMaker.fill`."""
+        raise ArgumentError(CLOSED)
 
     def reading(self) -> tuple[int, float] | None:
         """Return the row that is being read and since when, by `time.perf_counter`."""
+        return None
 
     def abandon(self) -> None:
-        """Give up a worker that may never come back."""
+        """Give up a worker that may never come back; its thread ends when its read does."""
+        self.abandoned = True
 
     def close(self) -> None:
         """Give back what the worker holds."""
 
 
-class ThreadWorker:
+class ThreadWorker(Worker):
     """Makes chunks in the thread itself."""
 
     def __init__(self, maker: ChunkMaker) -> None:
+        super().__init__()
         self._maker = maker
-        self.stopwatch = Stopwatch()
-        self.abandoned = False
-        self.busy_with: Any = None
 
-    def fill(
-        self, chunk: Chunk, arrays: ChunkArrays, cancelled: Callable[[], bool]
-    ) -> dict[int, str | None]:
+    def fill(self, chunk: Chunk, arrays: ChunkArrays, cancelled: Callable[[], bool]) -> Blanks:
         """Fill the arrays of a chunk, as `ChunkMaker.fill`."""
         blanks = self._maker.fill(
             chunk, arrays, self.stopwatch, lambda: cancelled() or self.abandoned
@@ -60,26 +58,6 @@ class ThreadWorker:
         """Return the row that is being read and since when."""
         since, row = self.stopwatch.since, self.stopwatch.row
         return (row, since) if self.stopwatch.stage == "read" else None
-
-    def abandon(self) -> None:
-        """Let the thread end when its read comes back."""
-        self.abandoned = True
-
-    def close(self) -> None:
-        """Hold nothing."""
-
-
-class _Nobody(ThreadWorker):
-    """Stands for the workers of what was closed, so that nobody waits for ever."""
-
-    def __init__(self) -> None:
-        self.abandoned = True
-
-    def fill(
-        self, chunk: Chunk, arrays: ChunkArrays, cancelled: Callable[[], bool]
-    ) -> dict[int, str | None]:
-        """Refuse."""
-        raise ArgumentError(CLOSED)
 
 
 Task = Callable[[Worker], None]
@@ -94,10 +72,6 @@ class Threads:
     for every batch still in the making. Threads start with the first task. They end when nobody
     holds this object any more, since they hold its queue only, and before the interpreter does: a
     daemon thread that it stops inside of OpenCV would abort the process.
-
-    Args:
-        count: number of threads, at least 1.
-        make_worker: makes the worker of a thread.
     """
 
     def __init__(self, count: int, make_worker: Callable[[], Worker]) -> None:
@@ -154,13 +128,13 @@ def _run(tasks: "SimpleQueue[Task | None]", worker: Worker) -> None:
 def _stop(
     tasks: "SimpleQueue[Task | None]", workers: list[Worker], threads: list[threading.Thread]
 ) -> None:
-    nobody = _Nobody()
+    refusing = Worker()  # so that nobody waits for ever
     for worker in workers:
         worker.abandon()
     with contextlib.suppress(Empty):
         while True:
             if (task := tasks.get_nowait()) is not None:
-                task(nobody)
+                task(refusing)
     for _ in threads:
         tasks.put(None)
     end = time.monotonic() + _PATIENCE
