@@ -115,10 +115,9 @@ class DueRows:
 
     def ids_at(self, rows: Integers) -> list[object]:
         """Return the ids of rows."""
-        is_arrow = isinstance(self.ids, pa.Array)
-        return list(
-            self.ids.take(pa.array(rows)).to_pylist() if is_arrow else self.ids[rows].tolist()
-        )
+        if isinstance(self.ids, pa.Array):
+            return list(self.ids.take(pa.array(rows)).to_pylist())
+        return list(self.ids[rows].tolist())
 
 
 class Ledger:

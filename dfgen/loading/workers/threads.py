@@ -15,7 +15,7 @@ from dfgen.samples.pixels.decoding import prepare_worker
 
 
 class Worker:
-    """Makes chunks for one thread, which owns it; one that is just this refuses to."""
+    """Makes chunks for one thread, which owns it; of this class itself, it refuses."""
 
     def __init__(self) -> None:
         self.stopwatch = Stopwatch()
