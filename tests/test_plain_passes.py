@@ -7,6 +7,7 @@ import textwrap
 from functools import partial
 
 import keras
+import numpy as np
 import pytest
 from keras.src.trainers.data_adapters import data_adapter
 from watching import order, orders, watcher
@@ -14,6 +15,7 @@ from watching import order, orders, watcher
 import dfgen
 from dfgen.training import keras_private
 from dfgen.training.keras_probe import fault
+from dfgen.training.plain_passes import PlainPasses
 
 pytestmark = pytest.mark.backend
 EPOCHS = keras_private.EpochIterator
@@ -159,8 +161,6 @@ def test_this_keras_is_as_dfgen_knows_it(frame):
 def test_the_probe_leaves_no_trace(frame):
     import random
 
-    import numpy as np
-
     before = random.getstate(), np.random.get_state()[1].tolist()
     fault.cache_clear()
     assert fault() is None
@@ -280,6 +280,20 @@ def test_repeat_goes_on_over_epochs(frame, plain):
     again = model.seen()[92:]
     if keras.backend.backend() != "tensorflow":  # which fetches ahead of what is trained on
         assert again == order(46, 2)
+
+
+def test_what_is_fetched_between_two_epochs_of_repeat_goes_on_too(frame):
+    seq = sequence(frame, 46)
+    passes, rows = PlainPasses(seq._loader, seq.progress, endless=True), []
+    passes.end()
+    for steps in (range(16), range(17, 20), range(21, 24)):
+        passes.begin()
+        rows.extend(passes.batch(step).rows for step in steps)
+        passes.end()
+        if len(rows) < 24:
+            rows.append(passes.batch(len(rows)).rows)
+    assert np.concatenate(rows).tolist() == orders(46, range(2))
+    assert (seq.receipt.rows, seq.receipt.missing) == (46, 0)
 
 
 def test_receipts_count_what_was_handed_out(frame, plain):
