@@ -54,6 +54,12 @@ def fit(seq):
     watcher().fit(seq, epochs=2, verbose=0)
 
 
+def go_on(seq):
+    state = {**seq.state_dict(), "step": 2}
+    seq.load_state_dict(state)
+    fit(seq)
+
+
 def validate(seq):
     model = watcher()
     model.fit(seq, validation_data=seq, verbose=0)
@@ -104,7 +110,7 @@ def test_own_sizes_in_buckets_keep_nothing_alive(frame, no_garbage):
 
 
 @pytest.mark.backend
-@pytest.mark.parametrize("use", [fit, validate, back_up])
+@pytest.mark.parametrize("use", [fit, go_on, validate, back_up])
 def test_nothing_is_left_after_keras_has_used_it(frame, no_garbage, use):
     """The model may live on: here in a circle of Keras's own."""
     for _ in range(2):

@@ -69,11 +69,8 @@ class Binding:
     @property
     def class_names(self) -> list[Any] | dict[str, list[Any]] | None:
         """The class names of y in the order of their numbers; by name where y has several."""
-        names = {
-            name: list(self[name].feature.class_names)
-            for name in leaves(self.y)
-            if self[name].feature.class_names is not None
-        }
+        known = {name: self[name].feature.class_names for name in leaves(self.y)}
+        names = {name: list(found) for name, found in known.items() if found is not None}
         return names.get(self.y) if isinstance(self.y, str) else names or None
 
     @property
@@ -153,15 +150,7 @@ def bind(
 def _features(
     columns: Columns, x: Tree, y: Tree, options: Options, taken: set[str]
 ) -> tuple[Tree, Tree, dict[str, Feature]]:
-    """Return x and y with names for features, and name -> feature.
-
-    Args:
-        columns: of the manifest.
-        x: a column name, a feature, or a list or dict of those.
-        y: likewise, or None.
-        options: for bare column names.
-        taken: columns that cannot be the label.
-    """
+    """Return x and y with names for features, and name -> feature; taken columns are no label."""
     if y is not None and options.label_mode is None:
         raise ArgumentError(f"label_mode=None asks for no targets, but y={y!r} names some")
     given = x
@@ -172,7 +161,7 @@ def _features(
     y = map_leaves(lambda leaf: y_feature(columns, leaf, options), y)
     x_names, y_names = leaf_names(x, y)
     names, features = [*leaves(x_names), *leaves(y_names)], [*leaves(x), *leaves(y)]
-    if not any(True for _ in leaves(x)):
+    if not [*leaves(x)]:
         raise ArgumentError(f"x={x!r} names no input: give a column, a feature, a list or a dict")
     bare = zip(leaves_given, features, strict=True)
     _check_used({feature.kind for leaf, feature in bare if isinstance(leaf, str)}, options)
@@ -195,12 +184,7 @@ def _bound(columns: Columns, name: str, named: Mapping[str, Feature]) -> BoundFe
 
 
 def _check_used(bare: set[str], options: Options) -> None:
-    """Refuse arguments for bare column names where there is none that they could be for.
-
-    Args:
-        bare: the kinds of features that such names have become.
-        options: the arguments.
-    """
+    """Refuse options for bare column names where these became no kind that they could be for."""
     if options.image("path") != Options().image("path") and "image" not in bare:
         raise ArgumentError(
             "image_size, color_mode and scale are for a column given by its name, but x gives "

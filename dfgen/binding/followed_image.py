@@ -7,15 +7,7 @@ from dfgen.samples.features import Feature
 
 
 def followed_image(named: Mapping[str, Feature], feature: Feature) -> str | None:
-    """Return the name of the image that a feature follows, None if it follows none.
-
-    Args:
-        named: name -> feature, all of x and y.
-        feature: one of them.
-
-    Raises:
-        ArgumentError: no image, or several and none of them named.
-    """
+    """Return the name of the image that one of all features follows, None if it follows none."""
     if not feature.follows:
         return None
     images = {name: image for name, image in named.items() if image.has_geometry}

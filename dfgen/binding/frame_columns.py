@@ -55,15 +55,14 @@ class Columns:
 
     def __getitem__(self, name: str) -> pa.Array:
         values = self.source[name]
-        if isinstance(values, pd.Series):
-            return _to_arrow(values)
-        if is_text(values.type):
-            values = values.cast(pa.large_string())  # one array may pass 2 GB
-        elif is_binary(values.type):
-            values = values.cast(pa.large_binary())
-        elif pa.types.is_dictionary(values.type):
-            values = values.unify_dictionaries()
-        return pa.concat_arrays(values.chunks)
+        array = _to_arrow(values) if isinstance(values, pd.Series) else values
+        if is_text(array.type):  # one array of them may pass 2 GB
+            array = array.cast(pa.large_string())
+        elif is_binary(array.type):
+            array = array.cast(pa.large_binary())
+        if isinstance(array, pa.ChunkedArray):
+            array = pa.concat_arrays(array.unify_dictionaries().chunks)
+        return array
 
     def check(self, argument: str, name: object) -> str:
         """Return the name of a column that exists, or tell which ones do."""
@@ -103,24 +102,18 @@ class Columns:
 
 def _to_arrow(values: "pd.Series[Any]") -> pa.Array:
     try:
-        array = pa.array(values, from_pandas=True)
+        return pa.array(values, from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         given = values.dropna()
         if all(isinstance(value, str | os.PathLike) for value in given):
-            array = pa.array(values.map(os.fspath, na_action="ignore"), pa.large_string())
-        elif all(isinstance(value, list | tuple | np.ndarray) for value in given):
-            array = _lists_to_arrow(values)
-        else:
-            kinds = sorted({type(value).__name__ for value in given})
-            raise ManifestError(
-                f"column {values.name!r} mixes {', '.join(kinds)}: give it one type, as with "
-                f"df[{values.name!r}] = df[{values.name!r}].astype(str)"
-            ) from None
-    if is_text(array.type):  # one array of them may pass 2 GB
-        array = array.cast(pa.large_string())
-    elif is_binary(array.type):
-        array = array.cast(pa.large_binary())
-    return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
+            return pa.array(values.map(os.fspath, na_action="ignore"), pa.large_string())
+        if all(isinstance(value, list | tuple | np.ndarray) for value in given):
+            return _lists_to_arrow(values)
+        kinds = sorted({type(value).__name__ for value in given})
+        raise ManifestError(
+            f"column {values.name!r} mixes {', '.join(kinds)}: give it one type, as with "
+            f"df[{values.name!r}] = df[{values.name!r}].astype(str)"
+        ) from None
 
 
 def _lists_to_arrow(values: "pd.Series[Any]") -> pa.Array:

@@ -91,9 +91,7 @@ def _sizes(known: pa.Table | None, paths: pa.Array) -> tuple[Sizes, dict[int, st
 
 def _upright(facts: pa.Table) -> Sizes:
     """Return (height, width) when turned upright, 0 where one of the facts is missing."""
-    stored = [pc.fill_null(facts[name], 0).to_numpy() for name in _FACTS]
-    height, width, orientation = stored
-    turned = orientation >= 5
-    sizes = np.where(turned, (width, height), (height, width)).T.astype(np.int32)
+    height, width, orientation = (pc.fill_null(facts[name], 0).to_numpy() for name in _FACTS)
+    sizes = np.where(orientation >= 5, (width, height), (height, width)).T.astype(np.int32)
     sizes[orientation < 1] = 0
     return sizes

@@ -18,14 +18,7 @@ _BLOCK = 65_536  # ids made Python objects at once
 def ids_of(columns: Columns, id: str | None, path: str | None, paths: pa.Array | None) -> Any:
     """Return the ids of the rows, NumPy integers or Arrow text, checked beside the paths.
 
-    Args:
-        columns: of the manifest.
-        id: the column of ids; None takes `id`, else the paths.
-        path: the column of paths, None where nothing is read from files.
-        paths: its values.
-
-    Raises:
-        ManifestError: no ids, or some that are null or stand on several rows.
+    Without a column named they are those of `id`, else the paths, where rows are read from files.
     """
     if id is None and "id" not in columns.names:
         if paths is None or pc.count_distinct(paths).as_py() < len(paths):
@@ -58,11 +51,11 @@ def known_problems(columns: Columns) -> dict[int, str]:
     problems = columns["problem"]
     if not is_text(problems.type):
         return {}  # empty, or a column of the user's own
-    rows = pc.indices_nonzero(pc.fill_null(pc.not_equal(problems, ""), False)).to_pylist()
+    rows = pc.indices_nonzero(pc.not_equal(problems, "")).to_pylist()
     return {row: problems[row].as_py() for row in rows}
 
 
-def refusal(problems: Mapping[int, str], reader: SampleReader, known: bool = True) -> str:
+def refusal(problems: Mapping[int, str], reader: SampleReader, known: bool) -> str:
     """Return why a Sequence refuses rows whose files are bad by the manifest's facts, or else."""
     source = "the facts of the manifest" if known else "the headers of their files"
     without = 'df = df[df["problem"].isna()], ' if known else ""

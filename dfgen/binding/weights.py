@@ -26,11 +26,7 @@ def row_weights(
 ) -> npt.NDArray[np.float32] | None:
     """Return what each row counts in the loss: its own weight times that of its class.
 
-    Args:
-        columns: of the manifest.
-        targets: what y is bound to, nested as it is.
-        sample_weight: as in `dfgen.Sequence`.
-        class_weight: likewise.
+    The targets are what y is bound to, nested as it is.
     """
     if sample_weight is None and class_weight is None:
         return None
@@ -100,8 +96,7 @@ def _numbered(class_names: tuple[Any, ...], class_weight: Mapping[Any, Any]) -> 
     number_of = {str(name): number for number, name in enumerate(class_names)}
     stray = [key for key in class_weight if str(key) not in number_of]
     names = None if stray else {number_of[str(key)]: w for key, w in class_weight.items()}
-    places = range(len(class_names))
-    numbers = None
+    numbers, places = None, range(len(class_names))
     if all(isinstance(key, int | np.integer) and key in places for key in class_weight):
         numbers = {int(key): weight for key, weight in class_weight.items()}
     if names is not None and numbers is not None and names != numbers:

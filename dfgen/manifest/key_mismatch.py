@@ -8,7 +8,7 @@ from difflib import get_close_matches
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.manifest.schema import first, quote
+from dfgen.manifest.schema import count, first, quote
 
 NEIGHBOURS = 50
 
@@ -97,12 +97,15 @@ def explain(
     return "\n".join(lines)
 
 
-def what_became(unmatched: str, files: str, labels: str) -> tuple[str, ...]:
-    """Return notes on files without labels and labels without a file; "": there are none."""
+def what_became(
+    unmatched: str, files: tuple[int, str, str], labels: tuple[int, str, str]
+) -> tuple[str, ...]:
+    """Return notes on files without labels and labels without a file (number, noun, the rest)."""
+    said = ((files, "labels are missing there"), (labels, "the column problem says so"))
+    notes = {f"{count(number, noun)} {rest}": end for (number, noun, rest), end in said if number}
     if unmatched == "drop":
-        return tuple(f"Left out {what}." for what in (files, labels) if what)
-    endings = {files: "labels are missing there", labels: "the column problem says so"}
-    return tuple(f"Kept {what}: {ending}." for what, ending in endings.items() if what)
+        return tuple(f"Left out {what}." for what in notes)
+    return tuple(f"Kept {what}: {end}." for what, end in notes.items())
 
 
 def _likely_cause(

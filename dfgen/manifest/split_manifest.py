@@ -86,8 +86,7 @@ def make_split(
     asked = {"split": dict(shares), "stratify": stratify, "group": group, "seed": seed}
     recipe, messages = _new_recipe(known.get("recipe"), asked, came_with_split)
     frame.attrs = {"dfgen": {**known, "recipe": recipe}} if known else {}
-    units = "rows" if group is None else "groups"
-    messages += lacking_rows(frame, label_columns(names), stratify, group, units)
+    messages += lacking_rows(frame, label_columns(names), stratify, group)
     if out is not None:
         write_manifest(frame, out)
     return frame, messages

@@ -136,22 +136,25 @@ def missing_classes(split: pd.Series, labels: pd.Series) -> dict[str, list[objec
 
 
 def lacking_rows(
-    frame: pd.DataFrame, labels: list[str], stratify: str | None, group: str | None, units: str
+    frame: pd.DataFrame,
+    labels: list[str],
+    stratify: str | None,
+    group: str | None,
+    ours: bool = True,
 ) -> tuple[str, ...]:
     """Return a warning for each split that has no row, or none of some class it should have.
 
-    `units`: what was split, rows or groups; "": dfgen did not split, shares are no advice.
+    If the split is not ours but came with the rows, shares are no advice.
     """
     advice = "Give the class more rows, or leave it out."
     columns = [stratify]
     if stratify is None:
         advice = "Split with stratify={column} (--stratify {column}), or give the class more rows."
         columns = [name for name in labels if name != group]
-    mend = f" Give it a larger share or more {units}, or try another seed (--seed)."
+    units = "rows" if group is None else "groups"
+    mend = f" Give it a larger share or more {units}, or try another seed (--seed)." * ours
     sizes = frame["split"].value_counts(sort=False)
-    messages = [
-        f'Split "{split}" has no row.{mend if units else ""}' for split in sizes.index[sizes == 0]
-    ]
+    messages = [f'Split "{split}" has no row.{mend}' for split in sizes.index[sizes == 0]]
     categories = [c for c in columns if isinstance(frame[c].dtype, pd.CategoricalDtype)]
     for name in categories:
         for split, classes in missing_classes(frame["split"], frame[name]).items():

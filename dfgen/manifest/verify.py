@@ -78,13 +78,7 @@ def check(
         frame, name = read_manifest(manifest, root), os.fspath(manifest)
     table = to_table(frame, name)
     validate(table, name)
-    addresses = without_store(table["path"].filter(is_url(table["path"])))
-    if len(addresses):
-        raise ManifestError(
-            f"{name} has files that are not on a disk, which dfgen does not look for: "
-            f"{addresses[0]}. Mount them, and build the manifest with that folder as root= "
-            "(--root)"
-        )
+    _refuse_addresses(table["path"], name)
     facts = refresh_facts(table["path"].cast(pa.string()), table, workers)
     found = _findings(table, facts)
     if write and not isinstance(manifest, pd.DataFrame):
@@ -94,12 +88,22 @@ def check(
     found = found.filter(pc.is_valid(found["change"]))
     notes = tuple[str, ...]()
     try:
-        recipe = _source(frame.attrs.get("dfgen", {}).get("recipe"), root)
+        recipe = frame.attrs.get("dfgen", {}).get("recipe")
         if recipe is not None:
-            found = pa.concat_tables([found, _new(table, recipe, name)])
+            found = pa.concat_tables([found, _new(table, _source(recipe, root), name)])
     except DfgenError as error:
         notes = (f"New files were not looked for: {error}",)
     return in_order(found, FINDINGS), notes
+
+
+def _refuse_addresses(paths: pa.ChunkedArray, name: str) -> None:
+    addresses = without_store(paths.filter(is_url(paths)))
+    if len(addresses):
+        raise ManifestError(
+            f"{name} has files that are not on a disk, which dfgen does not look for: "
+            f"{addresses[0]}. Mount them, and build the manifest with that folder as root= "
+            "(--root)"
+        )
 
 
 def _findings(table: pa.Table, now: pa.Table) -> pa.Table:
@@ -143,10 +147,8 @@ def _new(table: pa.Table, recipe: Recipe, name: str) -> pa.Table:
     return _rows(pa.repeat("new", len(new)), new["id"], new["path"], nothing)
 
 
-def _source(recipe: dict[str, Any] | None, root: Path | None) -> Recipe | None:
+def _source(recipe: dict[str, Any], root: Path | None) -> Recipe:
     """Return the recipe that finds the files of a manifest, and opens none."""
-    if recipe is None:
-        return None
     left_out = ["split", "stratify", "group", "seed"]
     if recipe.get("labels") == A_FRAME:
         left_out += ["labels", "on", "id", "category", "label", "path_column"]

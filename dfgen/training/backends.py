@@ -52,7 +52,7 @@ class _EndsWhereItFails:
         self._batches = batches
         self._fail = fail
 
-    def __iter__(self) -> "_EndsWhereItFails":
+    def __iter__(self) -> Iterator[Any]:
         return self
 
     def __next__(self) -> Any:

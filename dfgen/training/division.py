@@ -21,13 +21,7 @@ Shard = tuple[int, int]
 
 @dataclass(frozen=True)
 class Division:
-    """How Keras divides a batch itself.
-
-    Args:
-        by: what does, for messages.
-        shard: which part of a batch it takes from this process.
-        devices: on how many devices of this process it spreads that part.
-    """
+    """How Keras divides a batch: its part from this process, spread over devices of this one."""
 
     by: str
     shard: Shard
@@ -35,11 +29,7 @@ class Division:
 
 
 def keras_division(model: Any) -> Division:
-    """Return how the `fit` of a model divides the batches it is given.
-
-    Raises:
-        ArgumentError: it divides them in a way that would divide rows twice, or that fails.
-    """
+    """Return how the `fit` of a model divides the batches it is given."""
     strategy = getattr(model, "distribute_strategy", None)
     if strategy is None:
         return jax_division() or Division("Keras", (0, 1), 1)
@@ -90,20 +80,12 @@ def jax_division() -> Division | None:
     return Division("keras.distribution", shard, len(own))
 
 
-def divide(given: Plan, call: Call, *, weighable: bool, endless: bool) -> tuple[Plan, bool]:
+def divide(given: Plan, call: Call, weighable: bool, endless: bool) -> tuple[Plan, bool]:
     """Return the plan for what Keras is about to do, and whether its batches are divided.
 
     Where they are, over processes or devices, every batch is full: `fit` leaves out the last rows
-    of an epoch that fill none, `evaluate` fills up the last batch with rows of weight 0.
-
-    Args:
-        given: the plan by the arguments of the Sequence.
-        call: by Keras, before its first step.
-        weighable: whether batches can have weights.
-        endless: whether it is a view made by `repeat()`.
-
-    Raises:
-        ArgumentError: Keras divides batches otherwise, or the rows cannot be divided so.
+    of an epoch that fill none, `evaluate` fills up the last batch with rows of weight 0, where
+    batches can have weights. Given is the plan by the arguments of the Sequence.
     """
     division = keras_division(call.model)
     _check_division(given, division)

@@ -49,11 +49,11 @@ class Call:
         iterator: the EpochIterator.
         method: its method that calls.
         driver: what runs: fit, evaluate or predict, `build` while a model is built, or None.
-        purpose: what the iterator is made for: fit, evaluate or predict; evaluate also for the
-            validation data of fit; None for a loop that is not Keras's own.
+        purpose: what the iterator is for: fit, evaluate (the validation of fit too) or predict;
+            None for a loop that is not Keras's own.
         model: whose method that is.
         validation: the validation data of fit, which Keras looks at after the first epoch only.
-        arguments: what `EpochIterator.__init__` was given, while that is the method, else empty.
+        arguments: of `EpochIterator.__init__`, while that is the method, else empty.
     """
 
     iterator: Any
@@ -75,10 +75,9 @@ class Call:
         return self.method == "reset"
 
     @property
-    def steps(self) -> int | None:
+    def steps(self) -> Any:
         """How many batches were asked for, or None."""
-        steps: int | None = self.iterator.steps_per_epoch
-        return steps
+        return self.iterator.steps_per_epoch
 
 
 def call_by_keras() -> Call | None:
@@ -87,8 +86,8 @@ def call_by_keras() -> Call | None:
     iterator = frame.f_locals.get("self")
     if EpochIterator is None or not isinstance(iterator, EpochIterator):
         return None
-    running = _running(frame, set(_DRIVERS))
-    caller = _running(running, {"fit", "evaluate", "predict"})
+    running = _running(frame, *_DRIVERS)
+    caller = _running(running, "fit", "evaluate", "predict")
     held = {} if caller is None else caller.f_locals
     purpose = None if caller is None else caller.f_code.co_name
     if purpose == "fit" and held.get("epoch_iterator", iterator) is not iterator:
@@ -104,41 +103,33 @@ def call_by_keras() -> Call | None:
     )
 
 
-def _running(frame: FrameType | None, names: set[str]) -> FrameType | None:
-    """Return the innermost frame, from this one outwards, of a function of Keras so named."""
-    while frame is not None and not (_is_keras(frame) and frame.f_code.co_name in names):
+def _running(frame: FrameType | None, *names: str) -> FrameType | None:
+    """Return the innermost frame, outwards, of a function of Keras that has one of these names."""
+    while frame is not None:
+        of_keras = str(frame.f_globals.get("__name__", "")).startswith("keras.")
+        if of_keras and (not names or frame.f_code.co_name in names):
+            break
         frame = frame.f_back
     return frame
 
 
-def _is_keras(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__", "")).startswith("keras.")
-
-
 def is_running() -> bool:
     """Whether Keras is among those that called."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and not _is_keras(frame):
-        frame = frame.f_back
-    return frame is not None
+    return _running(sys._getframe(1)) is not None
 
 
 def input_of_fit(frame: FrameType | None = None) -> Any:
     """Return what the `fit` that called the caller, or a frame, trains on, as Keras holds it."""
-    found = _running(frame or sys._getframe(1), {"fit"})
+    found = _running(frame or sys._getframe(1), "fit")
     return None if found is None else found.f_locals["epoch_iterator"].data_adapter
 
 
-def shorten(iterator: Any, batches: int, done: int) -> Callable[[bool], None]:
+def shorten(iterator: Any, batches: int, done: int) -> Callable[[Any, bool], None]:
     """Let the EpochIterator of a `fit` that goes on do only what is left of its first epoch.
 
-    Args:
-        iterator: the EpochIterator, before its first step.
-        batches: left of the pass, where it has an end.
-        done: steps of the epoch that were done before, where `steps_per_epoch` tells its length.
-
-    Returns:
-        A function that undoes it when that epoch has ended; is told whether the pass has too.
+    Of a pass that has an end so many batches are left, of `steps_per_epoch` so many steps are done.
+    What it returns undoes it when that epoch has ended; it is told the iterator, which it does not
+    hold, and whether the pass has ended too.
     """
     steps, full = iterator.steps_per_epoch, iterator._num_batches
     if full is not None:
@@ -146,7 +137,7 @@ def shorten(iterator: Any, batches: int, done: int) -> Callable[[bool], None]:
     if steps is not None:
         iterator.steps_per_epoch = steps - done
 
-    def undo(pass_has_ended: bool) -> None:
+    def undo(iterator: Any, pass_has_ended: bool) -> None:
         iterator.steps_per_epoch = steps
         if pass_has_ended:
             iterator._num_batches = full
@@ -157,12 +148,6 @@ def shorten(iterator: Any, batches: int, done: int) -> Callable[[bool], None]:
 def on_interruption(iterator: Any, act: Callable[[], None]) -> None:
     """Have an EpochIterator that runs out of data do something else than warn."""
     iterator._interrupted_warning = act
-
-
-def first_epoch(model: keras.Model) -> int | None:
-    """Return the epoch that a callback has had `fit` begin at, or None."""
-    epoch: int | None = model._initial_epoch
-    return epoch
 
 
 def begin_at(model: keras.Model, epoch: int | None) -> None:
@@ -193,7 +178,7 @@ def set_seed_state(state: Any) -> None:
 
 
 def seed_is_where_it_was() -> bool:
-    """Whether Keras looks for its global seed generator where `seed_state` does; draws nothing."""
+    """Whether Keras looks for its global seed generator where `seed_state` does."""
     before, other = get_global_attribute(_SEED), object()
     set_global_attribute(_SEED, other)
     try:
@@ -218,5 +203,4 @@ def mesh_devices(mesh: Any) -> Any:
 
 def strategy_workers(strategy: Any) -> int:
     """Return over how many processes a strategy of TensorFlow works."""
-    workers: int = getattr(strategy.extended, "_num_workers", 1)
-    return workers
+    return int(getattr(strategy.extended, "_num_workers", 1))

@@ -33,41 +33,30 @@ class Layout:
 
     def batch(self, batch: Batch) -> tuple[Any, ...]:
         """Return (x,), (x, y) or (x, y, weights), always the same of them."""
-        nested = self._nest({name: self._array(name, a) for name, a in batch.arrays.items()})
-        if not self.weighted:
-            return nested
-        weights = batch.weights
-        return *nested, self._weights(lambda axes: weights.reshape(-1, *[1] * axes))
+        arrays = {name: self._array(name, array) for name, array in batch.arrays.items()}
+        return self._nest(arrays, lambda axes: batch.weights.reshape(-1, *[1] * axes))
 
     def specs(self, specs: Mapping[str, Spec]) -> tuple[Any, ...]:
         """Return the Spec of every array, nested as the batches are."""
-        nested = self._nest({name: self._spec(name, spec) for name, spec in specs.items()})
-        if not self.weighted:
-            return nested
-        return *nested, self._weights(lambda axes: Spec((1,) * axes, np.dtype(np.float32)))
+        turned = {name: self._spec(name, spec) for name, spec in specs.items()}
+        return self._nest(turned, lambda axes: Spec((1,) * axes, np.dtype(np.float32)))
 
     def element_spec(self, specs: Mapping[str, Spec]) -> tuple[Any, ...]:
         """Return the KerasTensor of every array, nested as the batches are."""
-        names = {name: name for name in specs}
-        nested = self._nest(names)
-        nested = (*nested, self._weights(lambda axes: "sample_weight")) if self.weighted else nested
-        return tuple(
-            keras.tree.map_structure(_keras_tensor, tree, named)
-            for tree, named in zip(self.specs(specs), nested, strict=True)
-        )
+        names = self._nest({name: name for name in specs}, lambda axes: "sample_weight")
+        found: tuple[Any, ...] = keras.tree.map_structure(_keras_tensor, self.specs(specs), names)
+        return found
 
-    def _nest(self, named: Mapping[str, Any]) -> tuple[Any, ...]:
+    def _nest(self, named: Mapping[str, Any], weights: Callable[[int], Any]) -> tuple[Any, ...]:
         trees = (self.x,) if self.y is None else (self.x, self.y)
-        return tuple(_replaced(tree, named.__getitem__) for tree in trees)
+        nested = tuple(_replaced(tree, named.__getitem__) for tree in trees)
+        return (*nested, self._weights(weights)) if self.weighted else nested
 
     def _weights(self, of: Callable[[int], Any]) -> Any:
         """Return the weights for Keras, which multiplies losses by them as NumPy multiplies.
 
         A loss of pixels, (batch, height, width), needs them as (batch, 1, 1). Where losses differ
-        in that, each target has its own, nested as y.
-
-        Args:
-            of: axes behind that of the batch -> weights.
+        in that, each target has its own, nested as y. `of` is told how many axes follow the first.
         """
         axes = set(self.loss_axes.values())
         if len(axes) == 1:

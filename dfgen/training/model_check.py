@@ -20,13 +20,6 @@ def check_model(call: Call, element_spec: tuple[Any, ...]) -> None:
     Names and numbers are compared; for shapes Keras has words of its own. A model that is not
     functional does not tell its inputs, and one with a step or `compute_loss` of its own may do
     with a batch what it likes.
-
-    Args:
-        call: by Keras, of which model.
-        element_spec: of the Sequence.
-
-    Raises:
-        ArgumentError: naming the inputs or outputs.
     """
     model, own = call.model, type(call.model)
     step = _STEPS.get(call.purpose or "", "call")
@@ -49,16 +42,7 @@ def check_model(call: Call, element_spec: tuple[Any, ...]) -> None:
 
 
 def check_arguments(call: Call, shuffle: bool, endless: bool) -> None:
-    """Refuse arguments of fit, evaluate and predict that never reach a DataAdapter.
-
-    Args:
-        call: by Keras, which makes an iterator.
-        shuffle: whether the Sequence shuffles.
-        endless: whether it is a view made by `repeat()`.
-
-    Raises:
-        ArgumentError: naming the argument of Sequence that does what was meant.
-    """
+    """Refuse arguments of fit, evaluate and predict that never reach a DataAdapter."""
     given, caller = call.arguments, call.driver
     for name, instead in {
         "y": "y=, a column of the manifest",
@@ -111,16 +95,10 @@ def _with_loss(loss: Any, names: list[str]) -> list[str]:
 def _check(
     what: str, argument: str, names: list[str], needed: list[str], given: Any, keyed: bool
 ) -> None:
-    """Compare the inputs or outputs of a model with what x or y has.
+    """Compare the inputs or outputs of a model, of which some are needed, with what x or y has.
 
-    Args:
-        what: input or output.
-        argument: x or y.
-        names: of all inputs or outputs.
-        needed: those of them that cannot do without.
-        given: x or y of the `element_spec`.
-        keyed: whether keys must not be left over: Keras would take the arrays of a dict that has
-            more of them in alphabetical order, and so each for another.
+    Keyed, no key may be left over: Keras would take the arrays of a dict that has more of them in
+    alphabetical order, and so each for another.
     """
     if not isinstance(given, Mapping):
         count = len(given) if isinstance(given, list | tuple) else 1

@@ -34,22 +34,11 @@ class Passes(keras.utils.PyDataset, DataAdapter):
     """A PyDataset that is its own DataAdapter, so that Keras's worker pool is never used.
 
     Where Keras is not as dfgen knows it, it serves as a plain PyDataset: see `PlainPasses`.
-
-    Args:
-        loader: makes the batches.
-        progress: how far training has come.
-        layout: nests the arrays of a batch as Keras wants them.
-        shuffle: whether the order is shuffled.
-        endless: whether a pass goes on into the next epoch.
+    Of an endless one a pass goes on into the next epoch.
     """
 
     def __init__(
-        self,
-        loader: Loader,
-        progress: Progress,
-        layout: Layout,
-        shuffle: bool,
-        endless: bool,
+        self, loader: Loader, progress: Progress, layout: Layout, shuffle: bool, endless: bool
     ) -> None:
         super().__init__()
         self._loader = loader
@@ -89,11 +78,8 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         if call is not None and not falls_back():
             if call.makes_iterator:
                 self._check(call)
-            plan = (
-                self._runs[call.iterator].plan
-                if call.iterator in self._runs
-                else self._divided(call)[0]
-            )
+            run = self._runs.get(call.iterator)
+            plan = self._divided(call)[0] if run is None else run.plan
         return None if self._endless else len(plan)
 
     def _check(self, call: Call) -> None:
@@ -101,17 +87,15 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         check_arguments(call, self._shuffle, self._endless)
         if call.purpose is not None:
             check_model(call, self.element_spec)
-            if isinstance(call.validation, Passes):
-                validated = replace(call, purpose="evaluate")
-                check_model(validated, call.validation.element_spec)
+        if isinstance(call.validation, Passes):
+            check_model(replace(call, purpose="evaluate"), call.validation.element_spec)
 
     def _divided(self, call: Call) -> tuple[Plan, Layout]:
         """Return how batches are divided over processes and devices, and nested, for Keras."""
         if call.purpose is None:
             return self._loader.plan, self._layout
         weighable = self._layout.y is not None
-        given = self._loader.given
-        plan, divided = divide(given, call, weighable=weighable, endless=self._endless)
+        plan, divided = divide(self._loader.given, call, weighable, self._endless)
         weighted = self._layout.weighted or (divided and weighable)
         return plan, replace(self._layout, weighted=weighted)
 
@@ -187,8 +171,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         """
         self._check_index(index)
         epochs, step = divmod(index, len(self._loader))
-        epochs = epochs if self._endless else 0
-        return self._loader.rows(self.progress.place.epoch + epochs, step).copy()
+        return self._loader.rows(self.epoch + epochs * self._endless, step).copy()
 
     def ids(self, index: int) -> list[object]:
         """Return the ids of the rows of batch `index` of the current epoch, in order.
@@ -218,9 +201,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         """Return a pass of NumPy arrays."""
         return self.new_pass(self._run(call_by_keras()))
 
-    def get_jax_iterator(self) -> Iterator[Any]:
-        """Return a pass of NumPy arrays, which JAX on the CPU reads in place."""
-        return self.new_pass(self._run(call_by_keras()))
+    get_jax_iterator = get_numpy_iterator  # JAX on the CPU reads the arrays in place
 
     def get_torch_dataloader(self) -> TorchBatches:
         """Return an iterable of passes of torch tensors."""
@@ -291,4 +272,4 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         elif ended == "fit":
             self.progress.end_epoch(self._endless)
             if run.undo is not None:
-                run.undo(self.progress.place.step == 0)
+                run.undo(call.iterator, self.progress.place.step == 0)

@@ -23,11 +23,6 @@ class PlainPasses:
     `fit` cannot be told: it counts too. What comes before Keras has ended any pass builds a model.
 
     An endless view goes on behind the batches that were asked for when its index begins anew.
-
-    Args:
-        loader: makes the batches.
-        progress: how far training has come.
-        endless: whether it is a view made by `repeat()`.
     """
 
     def __init__(self, loader: Loader, progress: Progress, endless: bool) -> None:
@@ -81,30 +76,26 @@ class PlainPasses:
         epochs, step = divmod(index + place.step, len(self._loader))
         position = place.epoch + (epochs if self._endless else 0), step
         batch = self._loader.batch(*position)
-        if within and (self._endless or step not in self._handed):
-            self._hand_out(Handed(time.perf_counter(), position, batch.rows, batch.skipped))
+        if within and self._ledger and (self._endless or step not in self._handed):
+            handed = Handed(time.perf_counter(), position, batch.rows, batch.skipped)
+            self._progress.hand_out(handed, self._ledger)
+            if self._endless:
+                self._progress.end_loop(self._ledger.place)
+            else:
+                self._handed.add(step)
         return batch
-
-    def _hand_out(self, handed: Handed) -> None:
-        if self._ledger is None:
-            return
-        self._progress.hand_out(handed, self._ledger)
-        if self._endless:
-            self._progress.end_loop(self._ledger.place)
-        else:
-            self._handed.add(handed.position[1])
 
     def _refuse(self) -> None:
         """Refuse what a plain PyDataset cannot do."""
-        version, place = keras.__version__, self._progress.place
+        place = self._progress.place
         if self._loader.plan.shard[1] > 1:
-            raise ArgumentError(
-                f"with Keras {version}, which is not as dfgen knows it, processes cannot share "
-                "batches: train in one process, or in a loop of your own"
+            fault = "processes cannot share batches: train in one process, or in a loop of your own"
+        elif self._progress.resumed and place.step and not self._endless:
+            fault = (
+                f"training cannot go on after {place.step} batches of an epoch: load a state from "
+                "between two epochs, or go on in a loop of your own"
             )
-        if self._progress.resumed and place.step and not self._endless:
-            raise ArgumentError(
-                f"with Keras {version}, which is not as dfgen knows it, training cannot go on "
-                f"after {place.step} batches of an epoch: load a state from between two epochs, or "
-                "go on in a loop of your own"
-            )
+        else:
+            return
+        known = f"Keras {keras.__version__}, which is not as dfgen knows it"
+        raise ArgumentError(f"with {known}, {fault}")

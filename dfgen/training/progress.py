@@ -15,9 +15,6 @@ class Progress:
     A batch that `fit` is given is not yet one that the model has taken: TensorFlow fetches ahead.
     Where a callback of dfgen watches `fit`, batches wait here until it tells that their step has
     ended. Elsewhere they count as soon as they are handed out.
-
-    Args:
-        loader: makes the batches.
     """
 
     def __init__(self, loader: Loader) -> None:
@@ -107,12 +104,12 @@ class Progress:
     def end_epoch(self, endless: bool) -> None:
         """`fit` has ended its epoch."""
         self.taken(self._steps - 1)
-        length, (epoch, step) = len(self._loader), (self.place.epoch, self.place.step)
-        step += self._steps
+        length, step = len(self._loader), self.place.step + self._steps
         more, step = divmod(step if endless else min(step, length), length)
-        if self.fit.place.epoch < epoch + more and not self.fit.complete:
+        epoch = self.place.epoch + more
+        if self.fit.place.epoch < epoch and not self.fit.complete:
             self._note(self.fit.close())  # some of its batches never came
-        self.place, self.resumed = self.fit.at(epoch + more, step), False
+        self.place, self.resumed = self.fit.at(epoch, step), False
 
     def end_loop(self, place: Place) -> None:
         """A loop of the user's own has come so far."""

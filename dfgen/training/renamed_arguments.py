@@ -26,12 +26,7 @@ _NO_LONGER = {
 
 
 def refuse_unknown(unknown: Iterable[str], known: list[str]) -> None:
-    """Raise if a Sequence was given arguments that it does not have.
-
-    Args:
-        unknown: their names.
-        known: the names of those that it has.
-    """
+    """Raise if a Sequence was given arguments that are not among the known ones."""
     for name in unknown:
         if name in _OLD_ARGUMENTS:
             advice = f"{name} is now {_OLD_ARGUMENTS[name]}"

@@ -4,6 +4,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from dfgen.errors import ArgumentError
@@ -17,6 +18,7 @@ from dfgen.training.layout import Layout
 from dfgen.training.progress import Progress
 
 
+@dataclass(eq=False)
 class Run:
     """What one of Keras's EpochIterators does with a Sequence: several may, one inside the other.
 
@@ -25,27 +27,20 @@ class Run:
         layout: how a batch is nested.
         keras_iterator: a weak reference to it, or None for a use without one.
         plain: whether Keras gets single batches, `sequence[i]`, as of a plain PyDataset.
+        exact: whether a loop of the user's own knows how many batches come, and asks for no more.
+        driver: who asks: fit, evaluate, predict, build, or None for a loop of the user's own.
+        undo: gives Keras's epochs their full length again.
+        failure: what Keras's own thread is still to raise.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        layout: Layout,
-        keras_iterator: "weakref.ref[Any] | None" = None,
-        *,
-        plain: bool = False,
-    ) -> None:
-        self.plain = plain
-        self.exact = False
-        """Whether a loop of the user's own knows how many batches come, and asks for no more."""
-        self.plan = plan
-        self.layout = layout
-        self.keras_iterator = keras_iterator
-        self.driver: str | None = None
-        """Who asks: fit, evaluate, predict, build, or None for a loop of the user's own."""
-        self.undo: Callable[[bool], None] | None = None
-        """Gives Keras's epochs their full length again."""
-        self.failure: Exception | None = None
+    plan: Plan
+    layout: Layout
+    keras_iterator: "weakref.ref[Any] | None" = None
+    plain: bool = False
+    exact: bool = False
+    driver: str | None = None
+    undo: Callable[[Any, bool], None] | None = None
+    failure: Exception | None = None
 
     def fail(self, error: Exception) -> None:
         """Keep an error until Keras's own thread comes by, and spare the user Keras's warning."""
@@ -59,21 +54,9 @@ class Pass:
     """One run through the order, bound to its epoch when its first batch is asked for.
 
     An iterator with a lock and not a generator: TensorFlow drops it from another thread.
-
-    Args:
-        loader: makes the batches.
-        progress: where to begin, and what counts the batches.
-        run: whose pass it is.
-        endless: whether it goes on into the next epoch.
     """
 
-    def __init__(
-        self,
-        loader: Loader,
-        progress: Progress,
-        run: Run,
-        endless: bool,
-    ) -> None:
+    def __init__(self, loader: Loader, progress: Progress, run: Run, endless: bool) -> None:
         self._loader = loader
         self._progress = progress
         self._layout = run.layout

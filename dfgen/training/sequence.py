@@ -199,11 +199,10 @@ class Sequence(Passes):
     @property
     def problems(self) -> pd.DataFrame:
         """Rows that were skipped: `row`, `id` and `problem`."""
-        found = sorted(self._loader.problems.items())
-        ids = [self._loader.reader.id(row) for row, _ in found]
-        return pd.DataFrame(
-            {"row": [row for row, _ in found], "id": ids, "problem": [why for _, why in found]}
-        )
+        found = self._loader.problems
+        rows = sorted(found)
+        ids = [self._loader.reader.id(row) for row in rows]
+        return pd.DataFrame({"row": rows, "id": ids, "problem": [found[row] for row in rows]})
 
     def repeat(self) -> "Passes":
         """Return an endless view, for `fit(steps_per_epoch=...)`: passes follow one another.

@@ -8,15 +8,7 @@ from dfgen.training.progress import Progress
 def summary(
     loader: Loader, progress: Progress, rows: int, seed: int, padding: PaddingShare | None
 ) -> str:
-    """Return one line: rows, batches, arrays, seed, and how far training has come.
-
-    Args:
-        loader: of the Sequence.
-        progress: of its training.
-        rows: of its manifest.
-        seed: of its order.
-        padding: how much of the pixels is padding, where images are gathered by their shapes.
-    """
+    """Return one line: rows of the manifest, batches, arrays, seed, how far training has come."""
     plan, ledger, epoch = loader.plan, progress.ledger, progress.place.epoch
     arrays = ", ".join(
         f"{name} {'x'.join(map(str, spec.shape)).replace('None', '?') or 'scalar'} {spec.dtype}"

@@ -12,13 +12,9 @@ from dfgen.training.division import Shard, jax_division, jax_processes
 def resolve_shard(shard: object) -> Shard:
     """Return (index, count) of this process for the argument `shard` of Sequence.
 
-    Args:
-        shard: (index, count); None, which is (0, 1); or "auto": what `keras.distribution` says,
-            else the processes of `torch.distributed`, `TF_CONFIG` or JAX, else the variables RANK
-            and WORLD_SIZE, else (0, 1).
-
-    Raises:
-        ArgumentError: it is none of these, or "auto" finds sources that contradict each other.
+    None is (0, 1). "auto" is what `keras.distribution` says, else the processes of
+    `torch.distributed`, `TF_CONFIG` or JAX, else the variables RANK and WORLD_SIZE, else (0, 1);
+    these may not contradict each other.
     """
     if shard is None:
         return 0, 1

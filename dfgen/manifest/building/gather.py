@@ -25,7 +25,6 @@ _PLAIN_INTEGER = r"\A(?:0|-?[1-9][0-9]{0,17})\z"
 def gather_rows(recipe: Recipe) -> RowGroup:
     """Return the rows that a recipe describes, with paths as the source gives them."""
     pattern = parse_pattern(recipe.pattern) if recipe.pattern is not None else None
-    fields = pattern.fields if pattern else ()
     labels = pa.table({}) if recipe.labels is None else _read_labels(recipe)
     wanted = _wanted(labels, recipe)
     if recipe.labels is not None:
@@ -53,7 +52,7 @@ def gather_rows(recipe: Recipe) -> RowGroup:
     if pattern is not None:
         for name in pattern.integers:
             table = with_column(table, name, pattern.convert(name, table[name]))
-    return replace(gathered, rows=_with_id(table, recipe, fields))
+    return replace(gathered, rows=_with_id(table, recipe, pattern))
 
 
 def _name(recipe: Recipe) -> str:
@@ -156,7 +155,7 @@ def _check_columns(rows: pa.Table, recipe: Recipe, labels: list[str]) -> None:
         _refuse_facts(rows, recipe, str(recipe.own[recipe.kind]))
 
 
-def _with_id(table: pa.Table, recipe: Recipe, fields: tuple[str, ...]) -> pa.Table:
+def _with_id(table: pa.Table, recipe: Recipe, pattern: Pattern | None) -> pa.Table:
     """Put the id first: the column asked for, else `id`, else the path."""
     name = recipe.id or ("id" if "id" in table.column_names else "path")
     ids = table[name]
@@ -169,7 +168,7 @@ def _with_id(table: pa.Table, recipe: Recipe, fields: tuple[str, ...]) -> pa.Tab
         )
     if pa.types.is_dictionary(ids.type):
         ids = ids.cast(ids.type.value_type)
-    if name not in (*fields, "path", _key(recipe)):
+    if name not in (*(pattern.fields if pattern else ()), "path", _key(recipe)):
         ids = _whole_if_plain(ids)
     return table.add_column(0, "id", ids)
 

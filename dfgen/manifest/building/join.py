@@ -5,7 +5,7 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError, did_you_mean
 from dfgen.manifest.key_mismatch import JoinKeys, Words, explain, what_became
-from dfgen.manifest.schema import count, first, quote, repeated, rows_where
+from dfgen.manifest.schema import first, quote, repeated, rows_where
 from dfgen.manifest.sources.path_pattern import Pattern
 from dfgen.manifest.sources.source import RowGroup
 
@@ -86,12 +86,9 @@ def join(
     if unmatched == "keep" and counts[1]:
         keys = label_keys.filter(without_file)
         rows = _append_without_file(rows, labels.filter(without_file), keys, (field, column))
-    notes = what_became(
-        unmatched,
-        f"{count(counts[0], 'file')} without a row in {table}" if counts[0] else "",
-        f"{count(counts[1], 'row')} of {table} without a file" if counts[1] else "",
-    )
-    return RowGroup(rows, notes=notes)
+    lonely = (counts[0], "file", f"without a row in {table}")
+    lost = (counts[1], "row", f"of {table} without a file")
+    return RowGroup(rows, notes=what_became(unmatched, lonely, lost))
 
 
 def _file_keys(files: pa.Table, field: str) -> pa.ChunkedArray:

@@ -47,22 +47,20 @@ def run_recipe(
     if old is not None:
         old, moved = rebase(old, gathered.rows["path"], root)
         warnings += moved
-    known = old.table if old else None
-    read = None if recipe.facts == "none" else partial(_read_facts, known=known, workers=workers)
+    read = None if recipe.facts == "none" else partial(_read_facts, old=old, workers=workers)
     grown = Growth(_settle(gathered, read), labels)
     if old is not None:
         grown = grow(grown.table, labels, old, read)
         warnings += grown.warnings
     frame = _to_frame(grown.table)
-    if recipe.split is not None:
-        frame["split"] = _split(frame, recipe, grown.splits)
-    elif grown.splits is not None and "split" not in frame:
-        frame["split"] = grown.splits
+    split = _split(frame, recipe, grown.splits)
+    if split is not None:
+        frame["split"] = split
     ordered = _order(list(frame.columns), recipe)
     kept = {name: grown.labels[name] for name in label_columns(ordered)}
     if "split" in frame:
-        units = "" if recipe.split is None else "rows" if recipe.group is None else "groups"
-        warnings += lacking_rows(frame, list(kept), recipe.stratify, recipe.group, units)
+        ours = recipe.split is not None
+        warnings += lacking_rows(frame, list(kept), recipe.stratify, recipe.group, ours)
     frame = frame[ordered]
     if _box_format(kept):
         kept["boxes"] = {**kept["boxes"], "box_format": "xyxy"}
@@ -94,7 +92,7 @@ def _gathered(recipe: Recipe) -> RowGroup:
     return replace(gathered, rows=with_column(table, "path", paths))
 
 
-def _read_facts(paths: pa.ChunkedArray, known: pa.Table | None, workers: int | None) -> pa.Table:
+def _read_facts(paths: pa.ChunkedArray, old: Old | None, workers: int | None) -> pa.Table:
     addresses = without_store(paths.filter(is_url(paths)))
     if len(addresses):
         raise ArgumentError(
@@ -102,7 +100,7 @@ def _read_facts(paths: pa.ChunkedArray, known: pa.Table | None, workers: int | N
             'facts="none" (--facts none), or with root= (--root) the folder where the files are '
             "mounted"
         )
-    facts = refresh_facts(paths, known, workers)
+    facts = refresh_facts(paths, old.table if old else None, workers)
     return with_column(facts, "format", to_category(facts["format"]))
 
 
@@ -137,7 +135,10 @@ def _to_frame(table: pa.Table) -> pd.DataFrame:
     return frame
 
 
-def _split(frame: pd.DataFrame, recipe: Recipe, kept: pd.Series | None) -> pd.Categorical:
+def _split(frame: pd.DataFrame, recipe: Recipe, kept: pd.Series | None) -> Any:
+    """Return the split that the recipe makes, else that of old rows; None: it is there, or none."""
+    if recipe.split is None:
+        return None if "split" in frame else kept
     if "split" in frame:
         raise ManifestError(
             'split= (--split) was given, and the rows have a column "split" already. Leave split '
@@ -146,7 +147,7 @@ def _split(frame: pd.DataFrame, recipe: Recipe, kept: pd.Series | None) -> pd.Ca
     group = unit_of(recipe.arguments())
     return assign_splits(
         frame["id"],
-        recipe.split or {},
+        recipe.split,
         seed=recipe.seed,
         stratify=None if recipe.stratify is None else frame[recipe.stratify],
         group=None if group is None else frame[group],

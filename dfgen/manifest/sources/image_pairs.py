@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
 from dfgen.manifest.key_mismatch import CAUSES, Cause, JoinKeys, Words, explain, what_became
-from dfgen.manifest.schema import count, quote
+from dfgen.manifest.schema import quote
 from dfgen.manifest.sources.file_tree import Skipped, list_files, read_files
 
 Pair = tuple[str | None, str | None]
@@ -84,12 +84,9 @@ def pair(
         pairs = [both for both in pairs if bare or both[1] is not None]
     else:
         pairs += [(None, path) for path in without_image]
-    lost, found = count(without_annotation, "image"), count(len(without_image), f"{suffix} file")
-    return pairs, what_became(
-        unmatched,
-        f"{lost} without {suffix} file" if without_annotation else "",
-        f"{found} without image" if without_image else "",
-    )
+    lonely = (without_annotation, "image", f"without {suffix} file")
+    lost = (len(without_image), f"{suffix} file", "without image")
+    return pairs, what_became(unmatched, lonely, lost)
 
 
 def without_suffix(path: str) -> str:

@@ -10,7 +10,7 @@ from dfgen.errors import ArgumentError
 from dfgen.training.callbacks.backup_files import Generations, NamedArrays
 from dfgen.training.callbacks.model_state import build, restore, restore_metrics, snapshot
 from dfgen.training.callbacks.sigterm import Sigterm
-from dfgen.training.keras_private import begin_at, first_epoch, input_of_fit
+from dfgen.training.keras_private import begin_at, input_of_fit
 from dfgen.training.keras_probe import refuse_if_plain
 from dfgen.training.passes import Passes
 from dfgen.training.progress import Progress
@@ -87,17 +87,15 @@ class BackupAndRestore(keras.callbacks.Callback):
     def on_train_begin(self, logs: Any = None) -> None:
         """Go on from the newest backup, if there is one."""
         refuse_if_plain("BackupAndRestore")
-        found = input_of_fit()
-        if not _is_input(found, self._sequence.progress):
+        found, self._progress = input_of_fit(), self._sequence.progress
+        if not _is_input(found, self._progress):
             raise ArgumentError(
                 "BackupAndRestore was made for another Sequence than the one that fit was given "
                 f"({found!r})"
             )
-        self._progress = self._sequence.progress
         self._epoch = self._step = self._unsaved = 0
         self._due = False
         self._metrics: NamedArrays | None = None
-        self._first_epoch = first_epoch(self.model)
         self._progress.count_taken()
         if (backup := self._backups.load()) is not None:
             self._go_on(*backup)
@@ -106,7 +104,7 @@ class BackupAndRestore(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Save what is due since the epoch before: now all callbacks have ended that."""
-        begin_at(self.model, self._first_epoch)
+        begin_at(self.model, None)
         if self._metrics is not None:
             restore_metrics(self.model, self._metrics)
             self._metrics = None
@@ -123,8 +121,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         step = min(self._before + batch + 1, self.params["steps"])
         self._unsaved += step - self._step
         self._step = step
-        if self._save_freq != "epoch" and self._unsaved >= int(self._save_freq):
-            self._due = True
+        self._due |= self._save_freq != "epoch" and self._unsaved >= int(self._save_freq)
         if self._sigterm.noticed or (self._due and step < self.params["steps"]):
             self._save()
 
@@ -136,17 +133,17 @@ class BackupAndRestore(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Have it saved as soon as all callbacks have ended the epoch."""
         self._epoch, self._step = epoch + 1, 0
-        self._due = self._due or self._save_freq == "epoch"
+        self._due |= self._save_freq == "epoch"
 
     def on_train_end(self, logs: Any = None) -> None:
         """Delete the backups, for the run has ended."""
         self._sigterm.unwatch()
-        begin_at(self.model, self._first_epoch)
+        begin_at(self.model, None)
         if self._sigterm.noticed:
             self._save()
         elif not self._delete:
             self._save(ended=True)
-        elif self._is_first:
+        elif self._sequence.shard[0] == 0:  # of the processes that train together
             self._backups.delete()
 
     def _save(self, ended: bool = False) -> None:
@@ -157,7 +154,7 @@ class BackupAndRestore(keras.callbacks.Callback):
             "input": self._sequence.state_dict(),
         }
         arrays = snapshot(self.model)
-        if self._is_first:
+        if self._sequence.shard[0] == 0:
             self._backups.save(facts, arrays)
         self._due, self._unsaved = False, 0
         if self._sigterm.noticed:
@@ -182,11 +179,6 @@ class BackupAndRestore(keras.callbacks.Callback):
         self._step = self._progress.steps_done = step
         after = f" after {step} of {steps} steps" if step else ""
         print(f"dfgen: going on in epoch {epoch + 1}{after}, from {path}", flush=True)
-
-    @property
-    def _is_first(self) -> bool:
-        """Whether this is the first of the processes that train together."""
-        return self._sequence.shard[0] == 0
 
 
 def _is_input(found: Any, progress: Progress) -> bool:

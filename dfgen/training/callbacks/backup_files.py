@@ -28,27 +28,21 @@ class Generations:
     """The backups in a folder: `backup-00000017.dfgen` and the one before.
 
     A file is a line of JSON, the arrays that it names as `np.save` writes them, and the BLAKE2b-128
-    of all that. It appears whole or not at all.
-
-    Args:
-        folder: made when the first backup is saved; nobody else may use it.
+    of all that. It appears whole or not at all. The folder is made when the first is saved; nobody
+    else may use it.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = os.path.abspath(folder)
 
     def save(self, facts: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> str:
-        """Write one more backup, then delete all but the newest two; return its path.
-
-        Raises:
-            WriteError: it cannot be written; those before stay.
-        """
+        """Write one more backup, then delete all but the newest two; return its path."""
         try:
             os.makedirs(self.folder, exist_ok=True)
         except OSError as error:
             raise WriteError(f"{self.folder} cannot be made a folder of backups: {error}") from None
         known = self._numbers()
-        number = known[-1] + 1 if known else 0
+        number = max(known, default=-1) + 1
 
         def write(file: BinaryIO) -> None:
             hashed = _Hashed(file)
@@ -65,10 +59,7 @@ class Generations:
     def load(self) -> tuple[str, Facts, NamedArrays] | None:
         """Return path, facts and arrays of the newest backup that is whole; None where none is.
 
-        One line on stdout tells of a newer one that is damaged.
-
-        Raises:
-            ArgumentError: all are damaged, or the newest is of a newer dfgen.
+        One line on stdout tells of a newer one that is damaged; that all are is an error.
         """
         numbers = self._numbers()
         for number in reversed(numbers):

@@ -26,11 +26,7 @@ def snapshot(model: keras.Model) -> NamedArrays:
 
 
 def restore(model: keras.Model, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Put a snapshot back into a model that is built.
-
-    Raises:
-        ArgumentError: it is of another model.
-    """
+    """Put a snapshot back into a model that is built; refuse one of another model."""
     variables = _variables(model)
     saved = [name for name in arrays if not name.startswith("random/")]
     if saved != list(variables):
@@ -57,14 +53,9 @@ def restore_metrics(model: keras.Model, arrays: Mapping[str, npt.NDArray[Any]]) 
 
 
 def build(model: keras.Model, batch: Any) -> None:
-    """Make all variables of a model, its optimizer and its metrics that are not there yet.
+    """Make all variables of a compiled model, its optimizer and its metrics not there yet.
 
-    Args:
-        model: compiled.
-        batch: the `element_spec` of what it is trained on.
-
-    Raises:
-        ArgumentError: the model cannot be built without being called.
+    A batch tells their shapes: the `element_spec` of what the model is trained on.
     """
     try:
         keras_private.symbolic_build(model, batch)
@@ -80,19 +71,12 @@ def build(model: keras.Model, batch: Any) -> None:
 def _variables(model: keras.Model) -> dict[str, Any]:
     """Return all variables, named by what they belong to and their place there."""
     optimizer = [] if model.optimizer is None else model.optimizer.variables
-    groups = {
-        "model": model.variables,
-        "optimizer": optimizer,
-        "metrics": model.metrics_variables,
-    }
-    named: dict[str, Any] = {}
-    seen: set[int] = set()
+    groups = {"model": model.variables, "optimizer": optimizer, "metrics": model.metrics_variables}
+    named: dict[int, tuple[str, Any]] = {}
     for group, variables in groups.items():
         for number, variable in enumerate(variables):
-            if id(variable) not in seen:
-                seen.add(id(variable))
-                named[f"{group}/{number}"] = variable
-    return named
+            named.setdefault(id(variable), (f"{group}/{number}", variable))
+    return dict(named.values())
 
 
 def _counts(names: Iterable[str]) -> str:
@@ -111,17 +95,14 @@ def _typed(array: npt.NDArray[Any], variable: Any) -> npt.NDArray[Any]:
 
 def _generators() -> NamedArrays:
     """Return the states of random generators that belong to no layer, as far as there are any."""
-    states: NamedArrays = {}
     found = keras_private.seed_state()
-    if found is not None:
-        states["random/keras"] = _array(found)
+    states = {} if found is None else {"random/keras": _array(found)}
     if keras.backend.backend() == "torch":
         import torch
 
         states["random/torch"] = torch.get_rng_state().numpy()
-        if torch.cuda.is_available():
-            for number, state in enumerate(torch.cuda.get_rng_state_all()):
-                states[f"random/cuda/{number}"] = state.numpy()
+        for number, state in enumerate(torch.cuda.get_rng_state_all()):
+            states[f"random/cuda/{number}"] = state.numpy()
     return states
 
 
@@ -132,7 +113,6 @@ def _restore_generators(arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         import torch
 
         torch.set_rng_state(torch.from_numpy(arrays["random/torch"]))
-        if torch.cuda.is_available():
-            for number in range(torch.cuda.device_count()):
-                if (state := arrays.get(f"random/cuda/{number}")) is not None:
-                    torch.cuda.set_rng_state(torch.from_numpy(state), number)
+        for number in range(torch.cuda.device_count()):
+            if (state := arrays.get(f"random/cuda/{number}")) is not None:
+                torch.cuda.set_rng_state(torch.from_numpy(state), number)

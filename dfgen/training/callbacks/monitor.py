@@ -56,7 +56,6 @@ class InputMonitor(keras.callbacks.Callback):
     def __init__(self, receipts: str | os.PathLike[str] | None = None) -> None:
         super().__init__()
         self._receipts = receipts
-        self._waited = self._lasted = 0.0
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Find the Sequence that `fit` was given."""
@@ -116,11 +115,8 @@ class InputMonitor(keras.callbacks.Callback):
 def verdict(waited: float, lasted: float, before: Metrics, after: Metrics) -> str:
     """Return one sentence: what limits training, and what would help.
 
-    Args:
-        waited: seconds of waiting for input.
-        lasted: seconds of all steps, waiting included.
-        before: what the workers had done when training began.
-        after: and when it ended.
+    Of the seconds that all steps lasted so many were waiting for input; before and after is what
+    the workers had done.
     """
     share = waited / (lasted or 1e-9)
     start = f"dfgen: training waited for its input {share:.1%} of the time"

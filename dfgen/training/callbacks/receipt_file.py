@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, fields
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,28 +12,19 @@ from dfgen.errors import ArgumentError
 from dfgen.loading.receipts import Receipt
 from dfgen.system import check_writable, write_whole
 
+_TYPES = {
+    "digest": pa.string(),
+    "counted": pa.string(),
+    "draws": pa.map_(pa.int64(), pa.int64()),
+}
 _COLUMNS = pa.schema(
-    [
-        pa.field("epoch", pa.int64(), nullable=False),
-        pa.field("rows", pa.int64(), nullable=False),
-        pa.field("digest", pa.string(), nullable=False),
-        pa.field("repeated", pa.int64(), nullable=False),
-        pa.field("missing", pa.int64(), nullable=False),
-        pa.field("skipped", pa.int64(), nullable=False),
-        pa.field("left_out", pa.int64(), nullable=False),
-        pa.field("counted", pa.string(), nullable=False),
-        pa.field("draws", pa.map_(pa.int64(), pa.int64()), nullable=False),
-    ]
+    pa.field(each.name, _TYPES.get(each.name, pa.int64()), nullable=False)
+    for each in fields(Receipt)
 )
 
 
 def read_receipts(path: str | os.PathLike[str]) -> pa.Table:
-    """Return the table of receipts in a file; no rows where there is no file.
-
-    Raises:
-        ArgumentError: the file holds something else.
-        WriteError: the file could not be written later.
-    """
+    """Return the table of receipts in a file, without rows where one could be written."""
     path = os.path.abspath(path)
     if not os.path.exists(path):
         check_writable(path)

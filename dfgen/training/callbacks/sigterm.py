@@ -10,9 +10,8 @@ from typing import Any, Never
 class Sigterm:
     """Notices SIGTERM while something runs, so that it can end in order.
 
-    Args:
-        runs: whether what is to end in order runs in a frame or one of its callers; else the
-            signal does what it did before.
+    `runs` tells whether that runs in a frame or one of its callers; else the signal does what it
+    did before.
     """
 
     def __init__(self, runs: Callable[[FrameType | None], bool]) -> None:
@@ -35,11 +34,7 @@ class Sigterm:
             signal.signal(signal.SIGTERM, self._before or signal.SIG_DFL)
 
     def end(self) -> Never:
-        """Call the handler before, if the program had one, and leave the program.
-
-        Raises:
-            SystemExit: always, with the status that the shell gives a process ended by SIGTERM.
-        """
+        """Call the handler before, if the program had one, and leave as one that SIGTERM ends."""
         handler = self._before
         while isinstance(owner := getattr(handler, "__self__", None), Sigterm):
             handler = owner._before  # left there by a `fit` that failed
