@@ -36,15 +36,10 @@ class Binding:
     """Inputs and targets bound to the rows of a manifest.
 
     Args:
-        columns: of the manifest.
-        x: the names of features, nested as x was given.
-        y: likewise, or None.
-        reader: makes samples from rows.
-        weights: what each row counts in the loss, or None.
-        balance: draws each class equally often, or None.
-        balance_digest: what tells its classes from others.
-        buckets: gathers rows of similar shapes, or None.
-        buckets_digest: what tells its shapes from others.
+        x, y: the names of features, nested as they were given.
+        weights: what each row counts in the loss.
+        balance: draws each class equally often; its digest tells its classes from others.
+        buckets: gathers rows of similar shapes; its digest tells its shapes from others.
         problems: row -> why it cannot be read.
     """
 

@@ -39,17 +39,11 @@ EXAMPLES = 10
 
 @dataclass(frozen=True)
 class Fact:
-    """What a column of facts holds: its type, and how it follows from what is known of a file.
-
-    Args:
-        type: of the column.
-        of_head: makes it of what the store says of a file, or
-        of_header: of what the file says of itself.
-    """
+    """What a column of facts holds: its type, and how it follows from what is known of a file."""
 
     type: pa.DataType
-    of_head: Callable[[Head], Any] | None = None
-    of_header: Callable[[Header], Any] | None = None
+    of_head: Callable[[Head], Any] | None = None  # makes it of what the store says of a file, or
+    of_header: Callable[[Header], Any] | None = None  # of what the file says of itself
 
 
 SCHEMA = {

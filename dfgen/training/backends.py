@@ -21,7 +21,7 @@ def tensorflow_dataset(owner: Any, structure: Any, run: Any, length: int | None)
         structure: the Spec of every array of a batch, nested as the batches are.
         run: whose passes they are; where Keras drives it, an error goes to its `fail` and ends
             the data, since out of `from_generator` errors come as text only.
-        length: batches of a pass, to tell who asks; INFINITE where it has no end, None if unknown.
+        length: batches of a pass; INFINITE where it has no end, None if unknown.
     """
     import tensorflow as tf
 

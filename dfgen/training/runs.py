@@ -59,10 +59,8 @@ class Pass:
     def __init__(self, loader: Loader, progress: Progress, run: Run, endless: bool) -> None:
         self._loader = loader
         self._progress = progress
-        self._layout = run.layout
-        self._plan = run.plan
-        self._driver = run.driver
-        self._exact = run.exact
+        self._layout, self._plan = run.layout, run.plan
+        self._driver, self._exact = run.driver, run.exact
         self._endless = endless
         self._left: int | None = None
         self._stream: LookAhead | None = None

@@ -30,15 +30,11 @@ def _shared(accepts: tuple[type, ...], help: str, metavar: str | None = None, **
 class Recipe:
     """What to build; `make_recipe` makes one of arguments, and refuses what cannot be.
 
-    Args:
-        kind: the name of the source, or `LABEL_TABLE`
-        own: the arguments that are of such sources alone, defaults included
-
-    The others are those of any build, with what the command says of them.
+    Beside `kind` and `own` it has the arguments of any build, with what the command says of them.
     """
 
-    kind: str
-    own: Mapping[str, Any]
+    kind: str  # the name of the source, or `LABEL_TABLE`
+    own: Mapping[str, Any]  # the arguments that are of such sources alone, defaults included
     pattern: str | None = _shared(
         TEXT, "Path below the folder, as in '{kind}/{id:int}.jpg': fields are columns."
     )

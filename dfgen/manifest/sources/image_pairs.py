@@ -58,12 +58,8 @@ def pair(
 
     The pairs are in the order of the images, then come the kept annotations without an image.
 
-    Args:
-        images: relative paths.
-        annotations: relative paths, all with the same extension.
-        folders: those where the two start, for messages.
-        unmatched: `"error"`, `"keep"` or `"drop"` what has no partner.
-        bare: images may be without annotation: there is nothing on them.
+    Both are relative paths, the annotations all of one extension; `folders` are those where they
+    start, for messages. `bare`: images may be without annotation, there is nothing on them.
 
     Example:
         >>> pair(["a.jpg"], ["a.xml"], ("images", "xml"), "error")
