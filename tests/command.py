@@ -1,15 +1,17 @@
 """The command line, within this process."""
 
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 from subprocess import CompletedProcess
 
-from typer.testing import CliRunner
+import pytest
 
 from dfgen.cli import app
 
 
 def run(*arguments):
     """Run the command as a process would, and return what that would."""
-    done = CliRunner().invoke(app, [*map(str, arguments)])
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    return CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)
+    out, err = StringIO(), StringIO()
+    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
+        app([*map(str, arguments)], prog_name="dfgen")
+    return CompletedProcess(arguments, ended.value.code, out.getvalue(), err.getvalue())

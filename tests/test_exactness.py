@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 from keras.src.trainers.epoch_iterator import EpochIterator
-from watching import order, orders, watcher
+from watching import order, orders, trained_watcher, watcher
 
 import dfgen
 from dfgen.system import usable_cpus
@@ -41,7 +41,7 @@ class At(keras.callbacks.Callback):
 @pytest.mark.parametrize("rows", [3, 4, 8, 11, 48, 45])
 def test_each_row_once_an_epoch_in_another_order_each_epoch(frame, rows, built):
     """Sets of 1, 2, 3 and 12 batches, with and without a short last one; fit's own shuffle."""
-    model, seq = watcher(built=built), sequence(frame, rows)
+    model, seq = trained_watcher() if built else watcher(), sequence(frame, rows)
     model.fit(seq, epochs=3, verbose=0)
     assert model.seen() == orders(rows, range(3))
     assert seq.epoch == 3
@@ -49,33 +49,33 @@ def test_each_row_once_an_epoch_in_another_order_each_epoch(frame, rows, built):
 
 @pytest.mark.parametrize("workers", [0, 1, 2, 7])
 def test_the_order_is_the_same_for_any_number_of_workers(frame, workers):
-    model = watcher()
+    model = trained_watcher()
     model.fit(sequence(frame, 46, workers=workers, seed=5), epochs=2, verbose=0)
     assert model.seen() == orders(46, range(2), seed=5)
 
 
 @pytest.mark.parametrize("max_queue_size", [1, 30])
 def test_the_order_is_the_same_for_any_look_ahead(frame, max_queue_size):
-    model = watcher()
+    model = trained_watcher()
     model.fit(sequence(frame, 10, max_queue_size=max_queue_size), epochs=3, verbose=0)
     assert model.seen() == orders(10, range(3))
 
 
 def test_drop_remainder_leaves_out_the_short_last_batch_only(frame):
-    model, seq = watcher(), sequence(frame, 46, drop_remainder=True)
+    model, seq = trained_watcher(), sequence(frame, 46, drop_remainder=True)
     model.fit(seq, epochs=2, verbose=0)
     assert len(seq) == 11
     assert model.seen() == orders(46, range(2), batches=11)
 
 
 def test_without_shuffle_rows_come_in_their_own_order(frame):
-    model = watcher()
+    model = trained_watcher()
     model.fit(sequence(frame, 10, shuffle=False), epochs=2, verbose=0)
     assert model.seen() == [*range(10), *range(10)]
 
 
 def test_validation_sees_each_row_in_order_and_leaves_training_alone(frame):
-    model, train = watcher(), sequence(frame, 24)
+    model, train = trained_watcher(), sequence(frame, 24)
     val = sequence(frame, 10, shuffle=False)
     model.fit(train, validation_data=val, epochs=3, verbose=0)
     assert model.seen() == orders(24, range(3))
@@ -91,7 +91,7 @@ def test_validation_on_the_training_sequence_itself(frame):
 
 
 def test_repeat_goes_on_over_epochs_and_over_fits(frame):
-    model, seq = watcher(), sequence(frame, 46)  # 12 batches, the last of 2 rows
+    model, seq = trained_watcher(), sequence(frame, 46)  # 12 batches, the last of 2 rows
     model.fit(seq.repeat(), steps_per_epoch=5, epochs=3, verbose=0)
     assert model.seen() == orders(46, range(2))[: 46 + 3 * 4]
     assert seq.epoch == 1
@@ -128,7 +128,7 @@ def test_a_loop_of_ones_own_may_be_called_fit(frame):
 
 
 def test_steps_per_epoch_short_of_the_length_goes_on_within_one_fit(frame):
-    model, seq = watcher(), sequence(frame, 48)
+    model, seq = trained_watcher(), sequence(frame, 48)
     model.fit(seq, steps_per_epoch=6, epochs=4, verbose=0)
     assert model.seen() == orders(48, range(2))
     assert seq.epoch == 2
@@ -147,7 +147,7 @@ def test_several_steps_per_execution(frame, rows):
 
 
 def test_evaluate_within_a_batch_of_fit_leaves_the_epochs_alone(frame):
-    model, seq = watcher(), sequence(frame, 24)
+    model, seq = trained_watcher(), sequence(frame, 24)
     nested = At(0, 2, lambda model: model.evaluate(seq, verbose=0))
     model.fit(seq, epochs=3, callbacks=[nested], verbose=0)
     assert model.seen() == orders(24, range(3))
@@ -172,7 +172,7 @@ def test_repeat_without_steps_raises_and_does_not_run_for_ever(frame):
 
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")
 def test_more_steps_per_epoch_than_batches_counts_one_epoch_each(frame):
-    model, seq = watcher(), sequence(frame, 12)
+    model, seq = trained_watcher(), sequence(frame, 12)
     model.fit(seq, steps_per_epoch=7, epochs=2, verbose=0)
     assert model.seen() == orders(12, range(2))
     assert seq.epoch == 2
@@ -189,7 +189,7 @@ def test_stopping_in_mid_epoch_gives_the_epoch_back(frame):
 
 
 def test_early_stopping_at_the_end_of_an_epoch_counts_it(frame):
-    model, seq = watcher(), sequence(frame, 12)
+    model, seq = trained_watcher(), sequence(frame, 12)
     early = keras.callbacks.EarlyStopping(monitor="loss", min_delta=1e9, patience=0)
     model.fit(seq, epochs=5, callbacks=[early], verbose=0)
     assert model.seen() == orders(12, range(2))
@@ -210,7 +210,7 @@ def test_keyboard_interrupt_in_mid_epoch_then_fit_again(frame):
 
 
 def test_a_second_fit_goes_on_with_the_next_epoch(frame):
-    model, seq = watcher(), sequence(frame, 9)
+    model, seq = trained_watcher(), sequence(frame, 9)
     model.fit(seq, epochs=2, verbose=0)
     model.fit(seq, epochs=2, verbose=0)
     assert model.seen() == orders(9, range(4))
@@ -237,7 +237,7 @@ def test_predict_follows_the_rows_and_leaves_the_epoch_alone(frame):
 
 
 def test_a_batch_asked_for_from_outside_does_not_disturb_fit(frame):
-    model, seq = watcher(), sequence(frame, 40)
+    model, seq = trained_watcher(), sequence(frame, 40)
     model.fit(seq, epochs=2, callbacks=[At(0, 4, lambda model: seq[1])], verbose=0)
     assert model.seen() == orders(40, range(2))
 

@@ -7,13 +7,15 @@ import textwrap
 from functools import partial
 
 import keras
+import numpy as np
 import pytest
 from keras.src.trainers.data_adapters import data_adapter
-from watching import order, orders, watcher
+from watching import order, orders, trained_watcher, watcher
 
 import dfgen
 from dfgen.training import keras_private
 from dfgen.training.keras_probe import fault
+from dfgen.training.plain_passes import PlainPasses
 
 pytestmark = pytest.mark.backend
 EPOCHS = keras_private.EpochIterator
@@ -159,8 +161,6 @@ def test_this_keras_is_as_dfgen_knows_it(frame):
 def test_the_probe_leaves_no_trace(frame):
     import random
 
-    import numpy as np
-
     before = random.getstate(), np.random.get_state()[1].tolist()
     fault.cache_clear()
     assert fault() is None
@@ -193,7 +193,7 @@ def test_each_row_once_an_epoch_whatever_has_changed(frame, broken, built):
 @pytest.mark.parametrize("built", [True, False], ids=["built", "unbuilt"])
 @pytest.mark.parametrize("rows", [3, 4, 8, 11, 45])
 def test_sets_of_one_two_three_and_twelve_batches(frame, plain, rows, built):
-    model, seq = watcher(built=built), sequence(frame, rows)
+    model, seq = trained_watcher() if built else watcher(), sequence(frame, rows)
     model.fit(seq, epochs=3, shuffle=False, verbose=0)
     assert model.seen() == orders(rows, range(3))
     assert seq.epoch == 3
@@ -202,7 +202,7 @@ def test_sets_of_one_two_three_and_twelve_batches(frame, plain, rows, built):
 
 
 def test_keras_runs_no_pool_of_its_own(frame, plain):
-    model, seq = watcher(), sequence(frame, 48, workers=3, max_queue_size=4)
+    model, seq = trained_watcher(), sequence(frame, 48, workers=3, max_queue_size=4)
     read = []
     look = keras.callbacks.LambdaCallback(
         on_train_batch_end=lambda batch, logs: read.append((seq.workers, seq.use_multiprocessing))
@@ -234,7 +234,7 @@ def test_validation_on_the_training_sequence_itself(frame, plain):
 def test_evaluate_within_a_batch_of_fit(frame, plain, request):
     if keras.backend.backend() == "tensorflow" and "imports" in request.node.name:
         request.applymarker(pytest.mark.xfail(reason="its fetching ahead cannot be told apart"))
-    model, seq = watcher(), sequence(frame, 24)
+    model, seq = trained_watcher(), sequence(frame, 24)
     nested = keras.callbacks.LambdaCallback(
         on_train_batch_end=lambda batch, logs: batch == 2 and nested.model.evaluate(seq, verbose=0)
     )
@@ -244,7 +244,7 @@ def test_evaluate_within_a_batch_of_fit(frame, plain, request):
 
 
 def test_a_batch_asked_for_from_outside_does_not_disturb_fit(frame, plain):
-    model, seq = watcher(), sequence(frame, 40)
+    model, seq = trained_watcher(), sequence(frame, 40)
     look = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: seq[1])
     model.fit(seq, epochs=2, callbacks=[look], verbose=0)
     assert_epochs(model.seen(), 40, range(2))
@@ -282,6 +282,20 @@ def test_repeat_goes_on_over_epochs(frame, plain):
         assert again == order(46, 2)
 
 
+def test_what_is_fetched_between_two_epochs_of_repeat_goes_on_too(frame):
+    seq = sequence(frame, 46)
+    passes, rows = PlainPasses(seq._loader, seq.progress, endless=True), []
+    passes.end()
+    for steps in (range(16), range(17, 20), range(21, 24)):
+        passes.begin()
+        rows.extend(passes.batch(step).rows for step in steps)
+        passes.end()
+        if len(rows) < 24:
+            rows.append(passes.batch(len(rows)).rows)
+    assert np.concatenate(rows).tolist() == orders(46, range(2))
+    assert (seq.receipt.rows, seq.receipt.missing) == (46, 0)
+
+
 def test_receipts_count_what_was_handed_out(frame, plain):
     model, seq = watcher(), sequence(frame, 46)
     exact = sequence(frame, 46)
@@ -301,7 +315,7 @@ def test_a_state_is_of_whole_epochs(frame, plain):
     model.fit(seq, epochs=2, verbose=0, callbacks=[note])
     assert {state["step"] for state in states} == {0}
     state = json.loads(json.dumps(seq.state_dict()))
-    again, other = sequence(frame, 46), watcher()
+    again, other = sequence(frame, 46), trained_watcher()
     again.load_state_dict(state)
     other.fit(again, epochs=1, shuffle=False, verbose=0)
     assert other.seen() == order(46, 2)

@@ -1,5 +1,7 @@
 """A model that logs, inside its own step, the row numbers that it reads from the pixels."""
 
+from functools import cache
+
 import keras
 import numpy as np
 import pytest
@@ -45,15 +47,33 @@ class Watcher(keras.Model):
         log, count = (keras.ops.convert_to_numpy(v) for v in self.logs[name])
         return log[:count].tolist()
 
+    def forget(self):
+        for _, count in self.logs.values():
+            count.assign(0)
+
 
 def watcher(*, built=False, metrics=(), **compile_options):
     model = Watcher()
     if built:
         model(np.zeros((1, 4, 4, 3), "uint8"))
-        model.logs["tested"][1].assign(0)
+        model.forget()
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile("sgd", loss, metrics=list(metrics), **compile_options)
     return model
+
+
+@cache
+def trained():
+    model = watcher(built=True)
+    batch = np.zeros((4, 4, 4, 3), "uint8"), np.zeros(4, "int32")
+    model.fit(*batch, validation_data=batch, verbose=0)
+    return model
+
+
+def trained_watcher():
+    """One model for all tests that begin with a built one: Keras compiles its steps once."""
+    trained().forget()
+    return trained()
 
 
 def order(rows, epoch, *, seed=0, batches=None):

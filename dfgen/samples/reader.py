@@ -171,16 +171,20 @@ class SampleReader:
         if self._is_straight:
             return
         try:
-            if self.transform is not None:
-                watch("transform")
-                sample = self._transformed(sample, rng)
-                for name, _, _ in self._encoded:
-                    out[name][...] = sample[name]
-            for step in self._steps:
-                if step.between:
-                    step.feature.finish(step.of(sample), step.of(out))
+            self._finish(sample, out, rng, watch)
         except TransformError as error:
             raise TransformError(f"{self.where(row)}: {error}") from error
+
+    def _finish(self, sample: Sample, out: Mapping[str, Values], rng: Any, watch: Watch) -> None:
+        """Transform a sample, and bring it into the form that the batch has."""
+        if self.transform is not None:
+            watch("transform")
+            sample = self._transformed(sample, rng)
+            for name, _, _ in self._encoded:
+                out[name][...] = sample[name]
+        for step in self._steps:
+            if step.between:
+                step.feature.finish(step.of(sample), step.of(out))
 
     def _transformed(self, sample: Sample, rng: Any) -> Sample:
         """Run the transform on what it should see of a sample."""

@@ -31,6 +31,7 @@ class PlainPasses:
         self._endless = endless
         self._ended = self._within = self._goes_on = False
         self._place = Place()
+        self._next = 0
         self._ledger: Ledger | None = None
         self._handed: set[int] = set()
 
@@ -67,13 +68,15 @@ class PlainPasses:
         """Return a batch, of the current epoch or as many epochs later."""
         if self._endless and self._within and index == 0:
             self._begin_epoch()
-        # a pass that was left may go on behind one inside of it
-        of_pass = self._within or self._goes_on
+        # an endless pass is fetched ahead of its epochs; one that was left may go on behind another
+        within = self._within or (self._endless and 0 < index == self._next)
+        of_pass = within or self._goes_on
+        self._next = index + 1 if within else self._next
         place = self._place if of_pass else Place(self._progress.place.epoch)
         epochs, step = divmod(index + place.step, len(self._loader))
         position = place.epoch + (epochs if self._endless else 0), step
         batch = self._loader.batch(*position)
-        if self._within and self._ledger and (self._endless or step not in self._handed):
+        if within and self._ledger and (self._endless or step not in self._handed):
             handed = Handed(time.perf_counter(), position, batch.rows, batch.skipped)
             self._progress.hand_out(handed, self._ledger)
             if self._endless:
