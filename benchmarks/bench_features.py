@@ -101,7 +101,7 @@ def filled(frame: pd.DataFrame, x: object, y: object = None) -> Callable[[], int
 
     def run() -> int:
         for chunk in islice(chunks, CHUNKS):
-            maker.fill(chunk, out, watch)
+            maker.fill(chunk, out, watch, lambda: False)
         return 16 * CHUNKS
 
     return run
