@@ -26,7 +26,7 @@ from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features import Feature
 from dfgen.samples.features.base import each
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.storage import store_of
+from dfgen.samples.storage.stores import store_of
 from dfgen.samples.transforms import Transform
 from dfgen.system import one_of
 

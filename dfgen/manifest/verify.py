@@ -21,7 +21,7 @@ from dfgen.manifest.from_pandas import to_table
 from dfgen.manifest.io import Path, read_manifest, write_manifest
 from dfgen.manifest.paths import is_url, tidy
 from dfgen.manifest.schema import FACTS, rows_where, validate, with_column
-from dfgen.samples.storage import without_store
+from dfgen.samples.storage.stores import without_store
 
 FINDINGS = ("missing", "broken", "changed", "new")
 

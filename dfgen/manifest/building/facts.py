@@ -15,8 +15,8 @@ from dfgen.errors import DfgenError
 from dfgen.manifest.schema import FACTS, SCHEMA
 from dfgen.samples.pixels.formats import read_header
 from dfgen.samples.pixels.headers import Header
-from dfgen.samples.storage import store_of
 from dfgen.samples.storage.store import Head, Store
+from dfgen.samples.storage.stores import store_of
 from dfgen.system import usable_cpus
 
 TASK = 256

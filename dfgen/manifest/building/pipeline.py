@@ -24,7 +24,7 @@ from dfgen.manifest.paths import is_url, stored_paths, tidy
 from dfgen.manifest.schema import FACTS, describe_labels, label_columns, validate, with_column
 from dfgen.manifest.sources.source import RowGroup
 from dfgen.manifest.splits import assign_splits, lacking_rows
-from dfgen.samples.storage import without_store
+from dfgen.samples.storage.stores import without_store
 from dfgen.system import check_writable
 
 ReadFacts = Callable[[pa.ChunkedArray], pa.Table]

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from dfgen.errors import DecodeError, MissingFileError
-from dfgen.samples.storage import store_of
 from dfgen.samples.storage.store import Store
+from dfgen.samples.storage.stores import store_of
 
 
 class ColumnSource(Protocol):

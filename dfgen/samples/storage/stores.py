@@ -1,0 +1,72 @@
+"""STORES: where bytes are, by the scheme of a path's URL. A new one is one class and one line."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+import pyarrow.compute as pc
+
+from dfgen.samples.storage.array_files import ArrayRows
+from dfgen.samples.storage.files import Files
+from dfgen.samples.storage.store import Head, Store
+
+STORES: dict[str, Callable[[], Store]] = {"": Files}
+"""Scheme, as `s3` in `s3://bucket/a.jpg` -> what makes its store; "": all other paths."""
+
+
+def store_of(columns: Iterable[Any]) -> Store:
+    """Return the one store that all these Arrow arrays of paths are read from.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> store_of([pa.array(["a.png", "b.png"])])
+        Files()
+    """
+    stores = dict[str, Store]()
+    for paths in columns:
+        for scheme in filter(None, STORES.keys() - stores):
+            if pc.any(pc.starts_with(paths, f"{scheme}://")).as_py():
+                stores[scheme] = STORES[scheme]()
+        if len(without_store(paths)):
+            stores[""] = STORES[""]()
+    return Several(stores) if len(stores) > 1 else next(iter(stores.values()), STORES[""]())
+
+
+def without_store(addresses: Any) -> Any:
+    """Return those of some URLs that no store reads.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> without_store(pa.array(["gopher://a.png"])).to_pylist()
+        ['gopher://a.png']
+    """
+    for scheme in filter(None, STORES):
+        addresses = addresses.filter(pc.invert(pc.starts_with(addresses, f"{scheme}://")))
+    return addresses
+
+
+@dataclass(frozen=True)
+class Several(Store):
+    """Several stores, each for the paths of its scheme."""
+
+    stores: Mapping[str, Store] = field(default_factory=dict)
+
+    def _of(self, path: str) -> Store:
+        scheme, mark, _ = path.partition("://")
+        return self.stores[scheme if mark and scheme in self.stores else ""]
+
+    def read(self, path: str) -> bytes:
+        """Return the bytes of one file."""
+        return self._of(path).read(path)
+
+    def head(self, path: str) -> Head:
+        """Return size and time of one file."""
+        return self._of(path).head(path)
+
+    def open(self, path: str) -> IO[bytes]:
+        """Open a file of which the header alone will be read."""
+        return self._of(path).open(path)
+
+    def open_rows(self, path: str, dataset: str | None = None) -> ArrayRows:
+        """Open an array file."""
+        return self._of(path).open_rows(path, dataset)
