@@ -26,7 +26,7 @@ from dfgen.loading.order.plan import Plan
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features import Number
 from dfgen.samples.reader import SampleReader
-from dfgen.training import devices
+from dfgen.training import device_division
 
 FULL = ROWS // BATCH_SIZE
 SCRIPT = Path(__file__).with_name("distributed.py")
@@ -183,7 +183,7 @@ def test_fit_of_keras_on_torch_knows_nothing_of_ranks(together):
 
 
 def test_keras_fails_with_several_tensorflow_workers_and_dfgen_says_so_first(together):
-    """If this fails, Keras can do it: see devices.py, README."""
+    """If this fails, Keras can do it: see device_division.py, README."""
     for process in together("tensorflow", 2):
         assert process["keras"] is not None
         assert process["fit"] == (
@@ -433,11 +433,11 @@ def test_processes_of_one_replica_of_a_model_feed_the_same_rows(
     names = ["batch", "model"] if axis == 0 else ["model", "batch"]
     mesh = SimpleNamespace(axis_names=names, backend_mesh=SimpleNamespace(devices=devices))
     shared = SimpleNamespace(device_mesh=mesh, batch_dim_name="batch", auto_shard_dataset=False)
-    monkeypatch.setattr(devices, "_distribution", lambda: shared)
+    monkeypatch.setattr(device_division, "_distribution", lambda: shared)
     found = []
     for index in range(len(expected)):
-        monkeypatch.setattr(devices, "jax_processes", lambda i=index: (i, len(expected)))
-        each = devices.jax_division()
+        monkeypatch.setattr(device_division, "jax_processes", lambda i=index: (i, len(expected)))
+        each = device_division.jax_division()
         found.append((each.shard, each.devices))
     assert found == expected
 

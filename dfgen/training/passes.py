@@ -20,7 +20,7 @@ from dfgen.loading.order.plan import Plan
 from dfgen.loading.receipts import Receipt
 from dfgen.system import whole
 from dfgen.training.backends import INFINITE, TorchBatches, tensorflow_dataset
-from dfgen.training.devices import check_not_empty, divide
+from dfgen.training.device_division import check_not_empty, divide
 from dfgen.training.keras_private import Call, DataAdapter, call_by_keras, shorten
 from dfgen.training.keras_probe import falls_back
 from dfgen.training.layout import Layout

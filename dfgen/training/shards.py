@@ -6,7 +6,7 @@ import sys
 
 from dfgen.errors import ArgumentError
 from dfgen.system import whole
-from dfgen.training.devices import Shard, jax_division, jax_processes
+from dfgen.training.device_division import Shard, jax_division, jax_processes
 
 
 def resolve_shard(shard: object) -> Shard:
