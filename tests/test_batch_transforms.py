@@ -80,6 +80,13 @@ def test_the_generator_is_the_one_documented():
     assert batch_rng(0, 1, 2, 3).random() == 0.13683477013215206
 
 
+def test_a_batch_gets_the_generator_of_its_seed_epoch_step_and_process(frame):
+    with sequence(frame(48), draw, seed=5, shard=(1, 2)) as seq:
+        for epoch in range(2):
+            for step, (_, (found, *_), _) in enumerate(seq):
+                assert found == batch_rng(5, epoch, step, 1).integers(2**40, size=8)[0]
+
+
 def test_after_a_resume_the_batches_are_those_that_were_to_come(frame):
     with sequence(frame(64), mixup) as whole, sequence(frame(64), mixup) as resumed:
         passes = iter(whole)
@@ -114,10 +121,17 @@ def test_a_model_trains_on_soft_labels_with_weights(frame):
     assert len(set(weights.tolist())) == 16
 
 
-def test_what_it_makes_is_in_one_piece_and_writable(frame):
+@pytest.mark.parametrize(
+    "label",
+    [
+        lambda given: np.broadcast_to(np.float32(1), given.shape),
+        lambda given: np.frombuffer(given.tobytes(), given.dtype),
+    ],
+    ids=["in no piece", "not writable"],
+)
+def test_what_it_makes_is_in_one_piece_and_writable(frame, label):
     def turned(batch, rng):
-        label = np.broadcast_to(np.float32(1), batch["label"].shape)
-        return {"image": batch["image"][:, ::-1], "label": label}
+        return {"image": batch["image"][:, ::-1], "label": label(batch["label"])}
 
     with sequence(frame(16), turned) as seq:
         for array in seq[0]:
@@ -227,6 +241,9 @@ def later(change):
         (lambda batch: batch | {"image": batch["image"][:, 1:]}, "returned 'image' as uint8 of "
          "shape (16, 3, 4, 3), expected uint8 of shape (16, 4, 4, 3), as it returned when it was "
          "tried before training"),
+        (lambda batch: {name: array[1:] for name, array in batch.items()}, "returned 'image' as "
+         "uint8 of shape (15, 4, 4, 3), expected uint8 of shape (16, 4, 4, 3), as it returned when "
+         "it was tried before training"),
     ],
 )  # fmt: skip
 def test_one_that_goes_wrong_later_names_the_batch(frame, options, change, message):

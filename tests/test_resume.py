@@ -168,6 +168,22 @@ def test_a_sample_draws_by_a_seed_taken_from_the_state(frame, options):
         assert [x.tobytes() for x, _ in seq] == whole[2:]
 
 
+def test_what_was_made_ahead_by_another_seed_is_not_taken(frame):
+    state = state_after(frame(20), 5, seed=3)
+    state["seed"] = 4
+    with sequence(frame(20), seed=None) as seq:
+        rest(seq)
+        seq.load_state_dict(state)
+        assert rest(seq) == order(20, 1, seed=4)
+
+
+def test_rows_in_their_own_order_stay_so_with_a_seed_taken_from_the_state(frame):
+    state = state_after(frame(20), 2, seed=None, shuffle=False)
+    with sequence(frame(20), seed=None, shuffle=False) as seq:
+        seq.load_state_dict(state)
+        assert rest(seq) == list(range(8, 20))
+
+
 def test_the_state_is_small_and_says_what_it_is_of(frame):
     state = state_after(frame(46), 3)
     assert len(json.dumps(state)) < 1000
