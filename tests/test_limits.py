@@ -5,9 +5,14 @@ import threading
 import time
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import dfgen
+from dfgen.loading.loader import Loader
+from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.features import Image
+from dfgen.samples.reader import SampleReader
 from dfgen.samples.storage.files import Files
 from dfgen.system import _cgroup_cpus
 
@@ -111,6 +116,23 @@ def test_a_read_that_never_returns_is_skipped_where_rows_are(stuck, use_multipro
         ]
     assert seq.problems["id"].tolist() == [6]
     seq.close()
+
+
+def test_a_batch_whose_read_never_returns_is_made_again_by_its_own_plan(stuck):
+    image = BoundFeature("image", Image("path", size=(4, 4)), pa.array(stuck.path[:7]))
+    loader = Loader(
+        SampleReader(np.arange(7), (image,)),
+        batch_size=4,
+        shuffle=False,
+        shard=(1, 2),
+        on_error="skip",
+        workers=2,
+        limits=dfgen.Limits(read_timeout=0.2),
+    )
+    # training leaves out the last rows
+    assert [batch.rows.tolist() for batch in loader.batches(plan=loader.given)] == [[2, 3], [6]]
+    assert [*loader.problems] == [6]
+    loader.close()
 
 
 def test_a_slow_transform_is_no_slow_read(frame):

@@ -133,7 +133,22 @@ def test_an_error_stays_at_its_batch():
     assert found.batch(0, 2).rows.tolist() == [8, 9, 10, 11]
 
 
-def test_batches_that_nobody_wants_any_more_are_not_made():
+def left_elsewhere(found, stream):
+    found.park(stream)
+    found.stream(7)
+
+
+def guessed_wrong(found, stream):
+    stream.position = (7, 0)
+    stream._refill()
+
+
+@pytest.mark.parametrize(
+    "leave",
+    [lambda found, stream: stream.close(), left_elsewhere, guessed_wrong],
+    ids=["closed", "left elsewhere", "guessed wrong"],
+)
+def test_batches_that_nobody_wants_any_more_are_not_made(leave):
     made, gate = [], threading.Event()
 
     class Slow(SampleReader):
@@ -147,10 +162,10 @@ def test_batches_that_nobody_wants_any_more_are_not_made():
     found = Loader(Slow(np.arange(400), (numbers,)), batch_size=4, workers=1, max_queue_size=20)
     stream = found.stream(0)
     stream._refill()
-    stream.close()
+    leave(found, stream)
     gate.set()
     assert found.batch(7, 0).rows.tolist() == found.rows(7, 0).tolist()
-    assert len(made) <= 4 + 4
+    assert {*found.rows(7, 0).tolist()} <= {*made[: 4 + 4]}
 
 
 def test_threads_run_every_task_in_order_and_end_when_closed():
@@ -337,6 +352,14 @@ def test_bad_rows_in_any_chunk_are_known_by_their_place_in_the_batch(tmp_path, w
     assert first.weights.tolist() == [0, *[share] * 4, 0, 0, share]
     assert last.weights.tolist() == [1.5, 1.5, 0]
     assert first.arrays["image"][:, 0, 0, 0].tolist() == [0, 1, 2, 3, 4, 0, 0, 7]
+
+
+def test_known_problems_stay_blank_where_no_row_is_read():
+    found = loader(6, shuffle=False, on_error="skip", problems={2: "known"})
+    batch = found.batch(0, 0)
+    assert batch.arrays["number"].tolist() == [0, 1, 0, 3]
+    assert batch.skipped == (2,)
+    assert found.problems == {2: "known"}
 
 
 def test_without_workers_only_the_batch_that_is_asked_for_is_made():
