@@ -15,7 +15,8 @@ import pytest
 
 import dfgen
 from dfgen.loading.workers import shared_memory as memories
-from dfgen.loading.workers.shared_memory import shared_memory
+from dfgen.loading.workers.shared_memory import HEADER, room, shared_arrays, shared_memory
+from dfgen.samples.features import Spec
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -273,3 +274,16 @@ def test_without_shared_memory_workers_use_a_temporary_file_and_say_so(frame, mo
         warnings.simplefilter("ignore")
         with sequence(frame(40), shuffle=False) as seq:
             assert [int(v) for x, _ in seq for v in x[:, 0, 0, 0]] == [*range(40)]
+
+
+@pytest.mark.parametrize("rows", [1, 5, 16])
+def test_there_is_room_for_arrays_of_any_size(rows):
+    one = {"image": Spec((5, 7, 3), np.dtype("uint8")), "number": Spec((), np.dtype("float64"))}
+    specs = {name: Spec((rows, *spec.shape), spec.dtype) for name, spec in one.items()}
+    file, memory = shared_memory(HEADER + room(one, rows))
+    found = shared_arrays(memory, specs)
+    assert {name: Spec(array.shape, array.dtype) for name, array in found.items()} == specs
+    for number, array in enumerate(found.values()):
+        array[...] = number + 1
+    assert [np.unique(array).tolist() for array in found.values()] == [[1], [2]]
+    file.close()

@@ -286,6 +286,7 @@ def test_class_weight_takes_numbers_or_names_and_multiplies_sample_weight(frame)
         (["1", "2", "3"], {"1": 10, "3": 30}, [10, 1, 30]),
         (["0", "1", "2"], {0: 10, 2: 30}, [10, 1, 30]),
         (["a", "b", "c"], {0: 10, 2: 30}, [10, 1, 30]),
+        (["a", "b", "c"], {"a": 0}, [0, 1, 1]),
         ([7, 8, 9], {7: 10, 9: 30}, [10, 1, 30]),
         (["1", "2", "3"], {1: 10, 2: 20}, "could be names or numbers"),
         ([1, 2, 3], {0: 10, 1: 20, 2: 30}, [10, 20, 30]),
@@ -416,6 +417,11 @@ COLUMNS = "Columns: id, path, label."
             'df["id"] = df["id"].astype("category")',
         ),
         (
+            {"y": "id", "class_names": ["even", "odd"]},
+            "class_names needs classes, but column 'id' holds numbers (int64). Write "
+            'dfgen.Category("id", class_names=[...]), or df["id"] = df["id"].astype("category")',
+        ),
+        (
             {"class_names": ["even", "uneven"]},
             "column 'label' holds 'odd' (4 in all), not among its class names: 'even', 'uneven'",
         ),
@@ -488,6 +494,7 @@ def test_a_column_of_ids_is_no_label(frame, name, options):
 def test_a_column_of_class_numbers_may_be_a_label_whatever_its_name(frame):
     df = frame(8).drop(columns="label").assign(class_id=[0, 1] * 4)
     assert sequence(df)[0][1].dtype == np.int32
+    assert sequence(df[:1])[0][1].tolist() == [0]  # one row tells nothing
 
 
 def test_columns_of_ids_are_not_proposed_as_labels(frame):

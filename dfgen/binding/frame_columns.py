@@ -61,7 +61,7 @@ class Columns:
         elif is_binary(array.type):
             array = array.cast(pa.large_binary())
         if isinstance(array, pa.ChunkedArray):
-            array = pa.concat_arrays(array.unify_dictionaries().chunks)
+            array = pa.concat_arrays(array.chunks)  # which unifies dictionaries
         return array
 
     def check(self, argument: str, name: object) -> str:
