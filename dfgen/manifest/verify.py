@@ -11,16 +11,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, DfgenError, ManifestError
-from dfgen.manifest.building.facts import PANDAS_TYPES, problems_now, refresh_facts
 from dfgen.manifest.building.gather import gather_rows
 from dfgen.manifest.building.recipe import A_FRAME, Recipe
 from dfgen.manifest.building.recipe_file import resolve
+from dfgen.manifest.building.scan import PANDAS_TYPES, problems_now, refresh_facts
 from dfgen.manifest.building.update.match import match
 from dfgen.manifest.diff import as_text, differ, in_order, plain
+from dfgen.manifest.facts import FACTS
 from dfgen.manifest.from_pandas import to_table
 from dfgen.manifest.io import Path, read_manifest, write_manifest
 from dfgen.manifest.paths import is_url, tidy
-from dfgen.manifest.schema import FACTS, rows_where, validate, with_column
+from dfgen.manifest.schema import rows_where, validate, with_column
 from dfgen.samples.storage.stores import without_store
 
 FINDINGS = ("missing", "broken", "changed", "new")
