@@ -22,6 +22,7 @@ from dfgen.manifest.from_pandas import to_table
 from dfgen.manifest.io import Path, read_manifest, write_manifest
 from dfgen.manifest.paths import is_url, tidy
 from dfgen.manifest.schema import rows_where, validate, with_column
+from dfgen.manifest.sources import SOURCES
 from dfgen.samples.storage.stores import without_store
 
 FINDINGS = ("missing", "broken", "changed", "new")
@@ -157,9 +158,9 @@ def _source(recipe: dict[str, Any], root: Path | None) -> Recipe:
     recipe["facts"] = "none"
     if recipe.get("unmatched", "error") == "error":
         recipe["unmatched"] = "keep"
-    folder = "images" if "voc" in recipe else "source"
-    if root is not None and folder in recipe and "root" not in recipe:
-        recipe[folder] = os.path.abspath(root)
+    if root is not None and "root" not in recipe:
+        folders = (source.folder for name, source in SOURCES.items() if name in recipe)
+        recipe |= dict.fromkeys(filter(None, folders), os.path.abspath(root))
     return resolve({}, recipe)
 
 

@@ -244,5 +244,6 @@ VOC = Source(
     },
     shared=("unmatched",),
     check=_check_arguments,
+    folder="images",
     rows_share_images=lambda arguments: arguments.get("box_label") == "each",
 )
