@@ -20,7 +20,7 @@ from measure import THREADS, Findings, Rates, Verdict, alternate, finish
 from peers import Job, tf_data, tf_data_image, tf_data_png
 
 import dfgen
-from dfgen.samples.pixels.decoding import decode, prepare_worker
+from dfgen.samples.pixels.upright import decode, prepare_worker
 from dfgen.samples.storage.files import Files
 
 Pixels = npt.NDArray[np.uint8]

@@ -16,7 +16,7 @@ from measure import Findings, Rates, Verdict, alternate, finish
 import dfgen
 from dfgen.loading.metrics import Stopwatch
 from dfgen.loading.workers.chunks import Chunk, ChunkMaker
-from dfgen.samples.pixels.decoding import prepare_worker
+from dfgen.samples.pixels.upright import prepare_worker
 
 SIZE, LOAD_SIZE = (224, 224), (256, 256)
 FILES, CHUNKS, ROUNDS = 240, 3, 40  # short rounds: a few per cent are looked for

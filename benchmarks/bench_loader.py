@@ -10,7 +10,7 @@ from in_memory import rest
 from measure import THREADS, Findings, Verdict, alternate, finish
 
 import dfgen
-from dfgen.samples.pixels.decoding import prepare_worker
+from dfgen.samples.pixels.upright import prepare_worker
 from dfgen.samples.storage.files import Files
 
 BATCH = 64

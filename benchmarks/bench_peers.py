@@ -9,7 +9,7 @@ from corpus import large_photographs, photographs, small_images
 from measure import THREADS, Findings, Rates, Verdict, alternate, finish
 from peers import Drain, Job
 
-from dfgen.samples.pixels.decoding import prepare_worker
+from dfgen.samples.pixels.upright import prepare_worker
 
 DFGEN, ALIASED = "dfgen", "dfgen, antialias=False"
 PROCESSES = "dfgen, use_multiprocessing=True"

@@ -8,7 +8,7 @@ import PIL.Image
 from corpus import large_photographs, photographs, small_images, tree
 from measure import THREADS, Findings, Verdict, alternate, finish
 
-from dfgen.manifest.building.facts import read_facts
+from dfgen.manifest.building.scan import read_facts
 from dfgen.manifest.sources.file_tree import read_files
 
 

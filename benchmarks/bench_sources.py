@@ -10,7 +10,7 @@ from corpus import instances, linked, voc_tree
 from measure import Findings, Verdict, alternate, finish, in_new_process
 
 import dfgen
-from dfgen.manifest.building.facts import stat_files
+from dfgen.manifest.building.scan import stat_files
 from dfgen.manifest.sources.file_tree import read_files
 from dfgen.manifest.sources.voc import read_voc
 

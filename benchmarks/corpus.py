@@ -19,7 +19,7 @@ import skimage
 import sklearn
 
 import dfgen
-from dfgen.manifest.building.facts import read_facts
+from dfgen.manifest.building.scan import read_facts
 
 Pixels = npt.NDArray[np.uint8]
 

@@ -10,7 +10,8 @@ from PIL import Image as Pillow
 
 from dfgen.binding.frame_columns import _to_arrow
 from dfgen.errors import ArgumentError, DecodeError, ManifestError
-from dfgen.samples.features import Boxes, Image
+from dfgen.samples.features.boxes import Boxes
+from dfgen.samples.features.image import Image
 
 IMAGE = Image(size=(50, 200))
 XYXY = [[10, 20, 30, 60], [0, 0, 100, 100]]  # in an image of 100x100

@@ -8,7 +8,8 @@ import pytest
 from PIL import Image as Pillow
 
 from dfgen.errors import ArgumentError, DecodeError, MissingFileError
-from dfgen.samples.features import Array, Image
+from dfgen.samples.features.array import Array
+from dfgen.samples.features.image import Image
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (6, 9, 3), dtype=np.uint8)
 

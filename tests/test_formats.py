@@ -10,8 +10,8 @@ from PIL import Image
 
 import dfgen
 from dfgen.errors import DecodeError
-from dfgen.samples.pixels.decoding import decode
 from dfgen.samples.pixels.formats import FORMATS, pillow_format, sniff
+from dfgen.samples.pixels.upright import decode
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (6, 8, 3), dtype=np.uint8)
 CLASSES = np.random.default_rng(1).integers(0, 5, (6, 8), dtype=np.uint8)

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from PIL import Image as Pillow
 
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.features import Boxes, Image, Mask
+from dfgen.samples.features.boxes import Boxes
+from dfgen.samples.features.image import Image
+from dfgen.samples.features.mask import Mask
 from dfgen.samples.pixels.geometry import RESIZE, STILL, Draw, move, place
 from dfgen.samples.reader import SampleReader
 

@@ -24,7 +24,7 @@ from dfgen.errors import ArgumentError
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.plan import Plan
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.features import Number
+from dfgen.samples.features.number import Number
 from dfgen.samples.reader import SampleReader
 from dfgen.training import device_division
 

@@ -1,4 +1,4 @@
-"""The house rules that no single module can keep: layers, light imports, public names."""
+"""The house rules that no single module can keep: layers, light imports, one name one meaning."""
 
 import ast
 import subprocess
@@ -132,28 +132,3 @@ def test_manifests_and_binding_need_no_framework() -> None:
     rooms = {"manifest", "binding"}
     code = "\n".join(f"import {name}" for name in MODULES if room(name) in rooms)
     assert loaded_by(code) & HEAVY == set()
-
-
-def test_public_names_agree_with_each_other() -> None:
-    """`__all__`, the lazy table and the imports for type checkers name the same things."""
-    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
-    typed = {
-        alias.asname: node.module
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("dfgen.")
-        for alias in node.names
-    }
-    assert typed == dfgen._HOME
-    assert dfgen.__all__ == sorted(typed)
-
-
-@pytest.mark.parametrize("name", dfgen.__all__)
-def test_public_name_resolves_and_is_documented(name: str) -> None:
-    documentation = getattr(dfgen, name).__doc__ or ""
-    assert documentation
-    assert not documentation.startswith(f"{name}("), "that is the docstring dataclass made up"
-
-
-def test_unknown_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match=r"^module 'dfgen' has no attribute 'Sequense'$"):
-        dfgen.Sequense  # noqa: B018

@@ -20,7 +20,9 @@ from dfgen.loading.loader import Loader
 from dfgen.loading.order.permutation import permutation
 from dfgen.loading.workers.threads import Threads, ThreadWorker
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.features import Image, Number, Spec
+from dfgen.samples.features.base import Spec
+from dfgen.samples.features.image import Image
+from dfgen.samples.features.number import Number
 from dfgen.samples.reader import SampleReader
 from dfgen.system import usable_cpus
 
@@ -219,7 +221,7 @@ def test_a_program_may_end_with_batches_in_the_making(tmp_path):
 import sys
 import numpy as np, pyarrow as pa
 from dfgen.loading.loader import Loader
-from dfgen.samples.features import Image
+from dfgen.samples.features.image import Image
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.reader import SampleReader
 part = BoundFeature("image", Image(size=(64, 64)), pa.array([sys.argv[1]] * 400))

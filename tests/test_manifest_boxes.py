@@ -9,7 +9,7 @@ from PIL import Image
 
 import dfgen
 from dfgen.manifest.building.box_columns import place_boxes
-from dfgen.samples.pixels.decoding import decode
+from dfgen.samples.pixels.upright import decode
 
 STORED = (8, 12, 24, 20)  # a white box on black, on the pixels as stored
 

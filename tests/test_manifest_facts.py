@@ -6,9 +6,9 @@ import pytest
 from PIL import Image
 
 import dfgen
-from dfgen.manifest.building import facts as reading
-from dfgen.manifest.building.facts import read_facts
-from dfgen.manifest.schema import SCHEMA, Fact
+from dfgen.manifest.building import scan as reading
+from dfgen.manifest.building.scan import read_facts
+from dfgen.manifest.facts import SCHEMA, Fact
 
 PROBLEMS = {
     "missing.jpg": "the file does not exist",

@@ -9,7 +9,7 @@ from PIL import Image
 
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.manifest.building import facts
+from dfgen.manifest.building import scan
 from dfgen.manifest.building.pipeline import run_recipe
 from dfgen.manifest.building.recipe import make_recipe
 from dfgen.manifest.building.update.previous import read_old
@@ -39,9 +39,9 @@ def data(tmp_path):
 def opened(monkeypatch):
     """Names of the files whose headers are read."""
     names = []
-    read = facts.read_header
+    read = scan.read_header
     monkeypatch.setattr(
-        facts,
+        scan,
         "read_header",
         lambda path, store: names.append(os.path.basename(path)) or read(path, store),
     )
@@ -292,13 +292,13 @@ def test_a_folder_that_vanishes_during_the_scan_is_named(data, monkeypatch):
 
 
 def test_a_file_that_vanishes_after_the_scan_is_a_row_with_a_problem(data, monkeypatch):
-    refresh = facts.stat_files
+    refresh = scan.stat_files
 
     def late(paths, workers):
         (data / "imgs/cat/002.png").unlink(missing_ok=True)
         return refresh(paths, workers)
 
-    monkeypatch.setattr(facts, "stat_files", late)
+    monkeypatch.setattr(scan, "stat_files", late)
     frame = update(data).set_index("id")
     assert frame.loc["002", "problem"] == "the file does not exist"
 
@@ -308,9 +308,9 @@ def test_files_are_compared_in_order_however_quick_the_disk_is(data, monkeypatch
     paths = sorted(map(str, (data / "imgs").rglob("*.png")))
     for row, path in enumerate(paths):
         os.utime(path, ns=(row, row))
-    monkeypatch.setattr(facts, "SLOW", slow)
-    monkeypatch.setattr(facts, "STATS", 2)
-    sizes, times = facts.stat_files([*paths, "gone"], workers=3)
+    monkeypatch.setattr(scan, "SLOW", slow)
+    monkeypatch.setattr(scan, "STATS", 2)
+    sizes, times = scan.stat_files([*paths, "gone"], workers=3)
     assert times.to_pylist() == [*range(len(paths)), -1]
     assert sizes.to_pylist() == [*map(os.path.getsize, paths), -1]
 

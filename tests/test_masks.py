@@ -10,7 +10,8 @@ import pytest
 from PIL import Image as Pillow
 
 from dfgen.errors import ArgumentError, DecodeError, MissingFileError
-from dfgen.samples.features import Image, Mask
+from dfgen.samples.features.image import Image
+from dfgen.samples.features.mask import Mask
 
 CLASSES = np.random.default_rng(0).integers(0, 4, (6, 9), dtype=np.uint8)
 COLOURS = {(0, 0, 0): 0, (128, 0, 0): 1, (0, 128, 0): 2, (255, 255, 255): 3}

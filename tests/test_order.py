@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from dfgen.errors import ArgumentError
 from dfgen.loading.generators import batch_rng, sample_rng
 from dfgen.loading.order import permutation as order
+from dfgen.loading.order.batch_weights import batch_weights
 from dfgen.loading.order.permutation import permutation
 from dfgen.loading.order.plan import Plan
 
@@ -292,7 +293,8 @@ class TestBatches:
             assert np.array_equal(batch, Plan(n, batch_size).positions(step))
             assert (
                 sum(
-                    plan.weights(step).tolist() == [1] * len(plan.positions(step)) for plan in plans
+                    batch_weights(plan, step).tolist() == [1] * len(plan.positions(step))
+                    for plan in plans
                 )
                 == hosts
             )
@@ -315,7 +317,7 @@ class TestBatches:
         real, total = [], 0.0
         plans = [Plan(n, batch_size, (r, hosts), "pad") for r in range(hosts)]
         for step in range(len(plans[0])):
-            parts = [(plan.positions(step), plan.weights(step)) for plan in plans]
+            parts = [(plan.positions(step), batch_weights(plan, step)) for plan in plans]
             assert {len(part) for pair in parts for part in pair} == {batch_size // hosts}
             positions, weights = (np.concatenate(column) for column in zip(*parts, strict=True))
             assert (positions.dtype, weights.dtype) == (np.int64, np.float32)
@@ -329,7 +331,7 @@ class TestBatches:
     def test_padding_goes_round_when_there_are_fewer_rows_than_a_batch(self):
         plan = Plan(3, 8, tail="pad")
         assert plan.positions(0).tolist() == [0, 1, 2, 0, 1, 2, 0, 1]
-        assert plan.weights(0).tolist() == [np.float32(8 / 3)] * 3 + [0] * 5
+        assert batch_weights(plan, 0).tolist() == [np.float32(8 / 3)] * 3 + [0] * 5
 
     def test_a_change_of_hosts_leaves_the_sequence_of_batches_as_it_was(self):
         """4 hosts, then 2, then 3: each goes on where the one before it stopped."""
@@ -345,17 +347,19 @@ class TestBatches:
         plan = Plan(7, 4, tail="pad")
         given = np.float32([1, 2, 0.5, 4])
         share = 8 / 7
-        assert plan.weights(1, given).tolist() == pytest.approx([share, 2 * share, share / 2, 0])
-        lost = plan.weights(1, given, lost=[0, 3])  # of the padding, nothing is lost
+        assert batch_weights(plan, 1, given).tolist() == pytest.approx(
+            [share, 2 * share, share / 2, 0]
+        )
+        lost = batch_weights(plan, 1, given, lost=[0, 3])  # of the padding, nothing is lost
         assert lost.tolist() == pytest.approx([0, 3 * share, 3 / 4 * share, 0])
-        assert plan.weights(1, lost=[0, 1, 2]).tolist() == [0] * 4
-        assert Plan(6, 4).weights(1, lost=[1]).tolist() == [2, 0]
+        assert batch_weights(plan, 1, lost=[0, 1, 2]).tolist() == [0] * 4
+        assert batch_weights(Plan(6, 4), 1, lost=[1]).tolist() == [2, 0]
         assert given.tolist() == [1, 2, 0.5, 4]
 
     def test_padding_may_be_all_of_the_batch_of_a_host(self):
         plan = Plan(5, 4, (1, 2), "pad")
         assert plan.positions(1).tolist() == [1, 2]
-        assert plan.weights(1, lost=[0]).tolist() == [0, 0]
+        assert batch_weights(plan, 1, lost=[0]).tolist() == [0, 0]
 
     @pytest.mark.parametrize(
         ("step", "arguments", "text"),
@@ -381,7 +385,7 @@ class TestBatches:
         ],
     )
     def test_refuse(self, step, arguments, text):
-        for method in ("positions", "weights"):
+        for function in (Plan.positions, batch_weights):
             with pytest.raises(ArgumentError) as refusal:
-                getattr(Plan(*arguments), method)(step)
+                function(Plan(*arguments), step)
             assert str(refusal.value) == text

@@ -9,7 +9,10 @@ from PIL import Image as Pillow
 
 from dfgen.errors import DecodeError, MissingFileError, TransformError
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.features import Array, Category, Image, Number
+from dfgen.samples.features.array import Array
+from dfgen.samples.features.category import Category
+from dfgen.samples.features.image import Image
+from dfgen.samples.features.number import Number
 from dfgen.samples.reader import SampleReader
 
 SHAPE = (4, 5, 3)

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
-from dfgen.samples.pixels.decoding import decode_reduced
 from dfgen.samples.pixels.geometry import place
 from dfgen.samples.pixels.resizing import reduction, resize
+from dfgen.samples.pixels.upright import decode_reduced
 
 RNG = np.random.default_rng(0)
 SHAPES = [(37, 53), (5, 5), (1, 1), (1, 300), (300, 1), (64, 8)]

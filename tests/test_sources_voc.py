@@ -344,3 +344,12 @@ def test_both_trees_may_be_one(data):
     shutil.copytree("xml", "images", dirs_exist_ok=True)
     frame = dfgen.build_manifest(voc="./images", images="images")
     assert frame["id"].tolist() == [f"s/{name}.png" for name in "abcd"]
+
+
+def test_verify_looks_for_new_files_where_the_images_were_moved_to(data):
+    build(out="m.parquet")
+    os.rename("images", "moved")
+    assert dfgen.verify("m.parquet", root="moved").empty
+    annotated.image("moved/s/e.png")
+    found = dfgen.verify("m.parquet", root="moved")
+    assert found[["change", "id"]].values.tolist() == [["new", "s/e.png"]]

@@ -7,7 +7,8 @@ import pytest
 
 import dfgen
 from dfgen.errors import ManifestError, MissingFileError, TransformError
-from dfgen.samples.features import Bytes, Text
+from dfgen.samples.features.bytes import Bytes
+from dfgen.samples.features.text import Text
 
 TEXTS = ["", "a cat", "Kätzchen 犬", "a\0b\0", "x" * 10_000, "last"]
 BLOBS = [b"\0", b"a\0\0", b"", b"\xff\xfe", b"y" * 10_000, b"z"]

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.samples.features import Category, Number
+from dfgen.samples.features.category import Category
+from dfgen.samples.features.number import Number
 
 
 def refused(kind, make):

@@ -17,14 +17,13 @@ from dfgen.binding.frame_columns import Columns, open_manifest
 from dfgen.binding.image_sizes import bucketed, with_sizes
 from dfgen.binding.nested import Tree, leaf_names, leaves, map_leaves
 from dfgen.binding.row_ids import ids_of, known_problems, refusal
-from dfgen.binding.weights import balanced, row_weights
+from dfgen.binding.row_weights import balanced, row_weights
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.loading.order.balance import Balance
 from dfgen.loading.order.buckets import Buckets
 from dfgen.samples.albumentations import Augmentation
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.features import Feature
-from dfgen.samples.features.base import each
+from dfgen.samples.features.base import Feature, each
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.storage.stores import store_of
 from dfgen.samples.transforms import Transform

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from dfgen.binding.frame_columns import Columns
 from dfgen.samples.arrow_types import are_numbers, is_list
-from dfgen.samples.features import Feature
+from dfgen.samples.features.base import Feature
 
 
 def with_class_names(columns: Columns, feature: Feature) -> Feature:

@@ -14,9 +14,12 @@ from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ArgumentError
 from dfgen.manifest.schema import label_columns
 from dfgen.samples.arrow_types import are_numbers, is_list, is_text
-from dfgen.samples.features import Category, Feature, Image, MultiLabel, Number
 from dfgen.samples.features.arguments import class_names_in_order
-from dfgen.samples.features.category import LABEL_MODES
+from dfgen.samples.features.base import Feature
+from dfgen.samples.features.category import LABEL_MODES, Category
+from dfgen.samples.features.image import Image
+from dfgen.samples.features.multilabel import MultiLabel
+from dfgen.samples.features.number import Number
 from dfgen.samples.pixels.formats import formats_by_suffix
 from dfgen.system import one_of
 

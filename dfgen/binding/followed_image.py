@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from dfgen.errors import ArgumentError, did_you_mean
-from dfgen.samples.features import Feature
+from dfgen.samples.features.base import Feature
 
 
 def followed_image(named: Mapping[str, Feature], feature: Feature) -> str | None:

@@ -12,7 +12,7 @@ from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ArgumentError
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.buckets import Buckets, PaddingShare, padding_share
-from dfgen.manifest.building.facts import read_facts
+from dfgen.manifest.building.scan import read_facts
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.system import one_of, whole
 

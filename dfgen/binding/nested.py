@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from dfgen.samples.features import Feature
+from dfgen.samples.features.base import Feature
 
 Tree = Any
 """One leaf, a list of leaves, or a dict of leaves."""

@@ -7,8 +7,9 @@ from functools import cached_property, partial
 from dfgen.loading.batch_transforms import TriedTransform
 from dfgen.loading.buffers import BatchArrays, Buffers
 from dfgen.loading.generators import batch_rng
+from dfgen.loading.order.batch_weights import Weights
 from dfgen.loading.order.permutation import Integers
-from dfgen.loading.order.plan import Plan, Weights
+from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.row_order import BatchRows, RowOrder
 from dfgen.loading.pending_batch import PendingBatch
 from dfgen.loading.workers.chunks import Chunk, ChunkMaker

@@ -12,9 +12,10 @@ from dfgen.loading.limits import Limits
 from dfgen.loading.lookahead import LookAhead, Parked
 from dfgen.loading.metrics import Metrics, total
 from dfgen.loading.order.balance import Balance
+from dfgen.loading.order.batch_weights import Weights
 from dfgen.loading.order.buckets import Buckets
 from dfgen.loading.order.permutation import Integers
-from dfgen.loading.order.plan import Plan, Weights
+from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.row_order import RowOrder
 from dfgen.loading.pending_batch import Batch, PendingBatch
 from dfgen.loading.receipts import DueRows

@@ -7,8 +7,9 @@ from functools import cached_property, partial
 
 from dfgen.loading.buffers import BatchArrays
 from dfgen.loading.metrics import IDLE
+from dfgen.loading.order.batch_weights import Weights, batch_weights
 from dfgen.loading.order.permutation import Integers
-from dfgen.loading.order.plan import Plan, Weights
+from dfgen.loading.order.plan import Plan
 from dfgen.loading.workers.chunks import Chunk
 from dfgen.loading.workers.threads import Worker
 
@@ -93,5 +94,5 @@ class PendingBatch:
                 raise self._errors[min(self._errors)]  # of the order, whoever was first
             finally:
                 self._errors.clear()  # its traceback knows this object: a circle, otherwise
-        weigh = partial(self.plan.weights, self.position[1], self.given, self._blanks)
+        weigh = partial(batch_weights, self.plan, self.position[1], self.given, self._blanks)
         return Batch(self.arrays, self.rows, weigh, tuple(self._blanks)), self._problems

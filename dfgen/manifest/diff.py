@@ -12,10 +12,11 @@ import pyarrow.compute as pc
 
 from dfgen.manifest.building.categories import class_names
 from dfgen.manifest.building.update.previous import Old
+from dfgen.manifest.facts import FACTS
 from dfgen.manifest.from_pandas import to_table
 from dfgen.manifest.io import Path, read_table
 from dfgen.manifest.paths import stored_paths
-from dfgen.manifest.schema import FACTS, Label, label_columns, validate, with_column
+from dfgen.manifest.schema import Label, label_columns, validate, with_column
 from dfgen.samples.arrow_types import are_numbers, is_list
 
 DIFFERENCES = ("columns", "classes", "added", "removed", "changed", "relabelled", "moved")

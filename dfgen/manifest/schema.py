@@ -19,46 +19,19 @@ manifests/README.md specifies it for other programs.
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from operator import attrgetter
+from collections.abc import Mapping
 from typing import Any, TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError, did_you_mean
+from dfgen.manifest.facts import FACTS
 from dfgen.samples.arrow_types import are_numbers, is_list, is_text
-from dfgen.samples.pixels.headers import Header
-from dfgen.samples.storage.store import Head
 
 MANIFEST_FORMAT = 1
 KEY = b"dfgen"
 EXAMPLES = 10
-
-
-@dataclass(frozen=True)
-class Fact:
-    """What a column of facts holds: its type, and how it follows from what is known of a file."""
-
-    type: pa.DataType
-    of_head: Callable[[Head], Any] | None = None  # makes it of what the store says of a file, or
-    of_header: Callable[[Header], Any] | None = None  # of what the file says of itself
-
-
-SCHEMA = {
-    "bytes": Fact(pa.int64(), of_head=attrgetter("size")),
-    "mtime_ns": Fact(pa.int64(), of_head=attrgetter("mtime_ns")),
-    "format": Fact(pa.string(), of_header=attrgetter("format")),
-    "width": Fact(pa.int32(), of_header=attrgetter("width")),
-    "height": Fact(pa.int32(), of_header=attrgetter("height")),
-    "channels": Fact(pa.int16(), of_header=attrgetter("channels")),
-    "orientation": Fact(pa.int8(), of_header=attrgetter("orientation")),
-    "problem": Fact(pa.string()),
-}
-"""Column -> its fact, in the order of a manifest. A new fact is one line."""
-
-FACTS = SCHEMA.keys()
 
 _NEEDED = {
     "id": 'Every row needs a name of its own: df["id"] = range(len(df)), or rename the column that '

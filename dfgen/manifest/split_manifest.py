@@ -8,8 +8,9 @@ import pandas as pd
 
 from dfgen.errors import ArgumentError, did_you_mean
 from dfgen.manifest.building.recipe import unit_of
+from dfgen.manifest.facts import FACTS
 from dfgen.manifest.io import Path, read_manifest, write_manifest
-from dfgen.manifest.schema import FACTS, label_columns, quote
+from dfgen.manifest.schema import label_columns, quote
 from dfgen.manifest.splits import assign_splits, lacking_rows
 
 

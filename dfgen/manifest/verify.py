@@ -11,16 +11,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, DfgenError, ManifestError
-from dfgen.manifest.building.facts import PANDAS_TYPES, problems_now, refresh_facts
 from dfgen.manifest.building.gather import gather_rows
 from dfgen.manifest.building.recipe import A_FRAME, Recipe
 from dfgen.manifest.building.recipe_file import resolve
+from dfgen.manifest.building.scan import PANDAS_TYPES, problems_now, refresh_facts
 from dfgen.manifest.building.update.match import match
 from dfgen.manifest.diff import as_text, differ, in_order, plain
+from dfgen.manifest.facts import FACTS
 from dfgen.manifest.from_pandas import to_table
 from dfgen.manifest.io import Path, read_manifest, write_manifest
 from dfgen.manifest.paths import is_url, tidy
-from dfgen.manifest.schema import FACTS, rows_where, validate, with_column
+from dfgen.manifest.schema import rows_where, validate, with_column
+from dfgen.manifest.sources import SOURCES
 from dfgen.samples.storage.stores import without_store
 
 FINDINGS = ("missing", "broken", "changed", "new")
@@ -156,9 +158,9 @@ def _source(recipe: dict[str, Any], root: Path | None) -> Recipe:
     recipe["facts"] = "none"
     if recipe.get("unmatched", "error") == "error":
         recipe["unmatched"] = "keep"
-    folder = "images" if "voc" in recipe else "source"
-    if root is not None and folder in recipe and "root" not in recipe:
-        recipe[folder] = os.path.abspath(root)
+    if root is not None and "root" not in recipe:
+        folders = (source.folder for name, source in SOURCES.items() if name in recipe)
+        recipe |= dict.fromkeys(filter(None, folders), os.path.abspath(root))
     return resolve({}, recipe)
 
 

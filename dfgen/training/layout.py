@@ -11,7 +11,7 @@ import numpy as np
 from dfgen.binding.bind import Binding
 from dfgen.binding.nested import leaves, map_leaves
 from dfgen.loading.pending_batch import Batch
-from dfgen.samples.features import Spec
+from dfgen.samples.features.base import Spec
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,11 @@
 """Balanced epochs: every class comes equally often, whatever its number of rows."""
 
 from dataclasses import dataclass
-from functools import lru_cache
-from math import isqrt
 
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.loading.order.permutation import ROUNDS, Integers, encipher, round_keys
+from dfgen.loading.order.permutation import ROUNDS, Integers, domain, round_keys, walk
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,21 +62,8 @@ def _permuted(
     One by one, 1,000 classes would cost a call of 0.15 ms for every eight rows.
     """
     groups, first, which = np.unique(keyed, return_index=True, return_inverse=True)
-    halves = np.array([_halves(size) for size in sizes[first].tolist()], np.uint64)
+    domains = np.array([domain(size) for size in sizes[first].tolist()], np.uint64)
     tags = (f"class/{key % classes}/{key // classes}" for key in groups.tolist())
     keys = np.array([round_keys(tag, seed, epoch) for tag in tags], np.uint64)
-    a, b = halves.reshape(-1, 2)[which].T
-    keys = keys.reshape(-1, ROUNDS)[which].T
-    found = encipher(within.astype(np.uint64), a, b, keys)
-    outside = np.flatnonzero(found >= sizes)
-    while outside.size:
-        found[outside] = encipher(found[outside], a[outside], b[outside], keys[:, outside])
-        outside = outside[found[outside] >= sizes[outside]]
-    return found.view(np.int64)
-
-
-@lru_cache(maxsize=1024)
-def _halves(n: int) -> tuple[int, int]:
-    """Return a and b of `permutation`: a * b >= n."""
-    a = isqrt(n - 1) + 1
-    return a, -(-n // a)
+    domains, keys = domains.reshape(-1, 3)[which].T, keys.reshape(-1, ROUNDS)[which].T
+    return walk(within.astype(np.uint64), domains, keys)

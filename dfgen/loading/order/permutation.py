@@ -53,15 +53,15 @@ def permutation(
     rows = checked_positions(positions, n)
     if n <= 1:
         return rows.astype(np.int64)
-    size_a = isqrt(n - 1) + 1
-    a, b = np.uint64(size_a), np.uint64(-(-n // size_a))
-    keys = round_keys(tag, seed, epoch)
-    found = encipher(rows.reshape(-1), a, b, keys)
-    outside = np.flatnonzero(found >= n)
-    while outside.size:  # a * b - n < a: about one position in sqrt(n) walks on
-        found[outside] = encipher(found[outside], a, b, keys)
-        outside = outside[found[outside] >= n]
-    return found.view(np.int64).reshape(rows.shape)
+    sizes, keys = np.array(domain(n), np.uint64), round_keys(tag, seed, epoch)
+    return walk(rows.reshape(-1), sizes, keys).reshape(rows.shape)
+
+
+@lru_cache(maxsize=1024)
+def domain(n: int) -> tuple[int, int, int]:
+    """Return n, and the a and b of `encipher` that reach it: a * b >= n."""
+    a = isqrt(n - 1) + 1
+    return n, a, -(-n // a)
 
 
 @lru_cache(maxsize=1024)
@@ -70,6 +70,19 @@ def round_keys(tag: str, seed: int, epoch: int) -> npt.NDArray[np.uint64]:
     texts = (f"{ORDER}|{tag}|{seed}|{epoch}|{j}" for j in range(ROUNDS // 8))
     words = np.frombuffer(b"".join(blake2b(text.encode()).digest() for text in texts), "<u8")
     return words.astype(np.uint64, copy=False)
+
+
+def walk(x: Uints, sizes: Uints, keys: Uints) -> Integers:
+    """Encipher each x until it is below n; sizes are (n, a, b), perhaps of every x."""
+    n, a, b = sizes
+    found = encipher(x, a, b, keys)
+    outside = np.flatnonzero(found >= n)
+    while outside.size:  # a * b - n < a: about one position in sqrt(n) walks on
+        own = np.s_[:, outside] if sizes.ndim == 2 else ()
+        n, a, b = sizes[own]
+        found[outside] = encipher(found[outside], a, b, keys[own])
+        outside = outside[found[outside] >= n]
+    return found.view(np.int64)
 
 
 def encipher(x: Uints, a: Half, b: Half, keys: Uints) -> Uints:

@@ -1,21 +1,17 @@
-"""The plan of an epoch: which positions make up each batch of this host, and what each weighs."""
+"""The plan of an epoch: which positions make up each batch of this host."""
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from dfgen.errors import ArgumentError
 from dfgen.loading.order.permutation import Integers
 from dfgen.system import one_of, whole
 
-Weights = npt.NDArray[np.float32]
-
 
 @dataclass(frozen=True)
 class Plan:
-    """Which positions of an epoch's order make up each batch of this host, and what they weigh.
+    """Which positions of an epoch's order make up each batch of this host.
 
     Global batch g of G rows is positions g*G to (g+1)*G - 1; host r of R takes the r-th of R equal
     parts. Hosts need batches of one shape: leave out a short last one, or fill it up. `tail` says
@@ -66,37 +62,7 @@ class Plan:
         start = self._start(step)
         if self.tail == "pad":
             return np.arange(start, start + self.size, dtype=np.int64) % self.rows
-        return np.arange(start, start + self._real(step), dtype=np.int64)
-
-    def weights(
-        self, step: int, given: Weights | None = None, lost: Collection[int] = ()
-    ) -> Weights:
-        """Return what each row of a batch counts in the loss, of which Keras takes the mean.
-
-        Where batches are padded, real rows all weigh batches * G / rows and the padding 0, so that
-        the mean over all places of all batches is the mean over the rows. With G / real in the last
-        batch alone, a row of a last batch of few would count more than others. Likewise rows that
-        could not be read, at the places `lost`, weigh 0, and the other real ones of this host's
-        batch real / left. `given` is what its rows weigh by themselves; None, each 1.
-
-        Example:
-            >>> Plan(4, 3, tail="pad").weights(1).tolist()
-            [1.5, 0.0, 0.0]
-            >>> Plan(4, 4).weights(0, lost=[2]).round(2).tolist()
-            [1.3300000429153442, 1.3300000429153442, 0.0, 1.3300000429153442]
-        """
-        real = self._real(step)
-        if self.tail == "pad":
-            weights = np.zeros(self.size, np.float32)
-            weights[:real] = len(self) * self.batch_size / self.rows
-        else:
-            weights = np.ones(real, np.float32)
-        if given is not None:
-            weights *= given
-        if lost:
-            weights[list(lost)] = 0
-            weights *= np.float32(real / max(1, real - sum(place < real for place in lost)))
-        return weights
+        return np.arange(start, start + self.real(step), dtype=np.int64)
 
     def block(self, first: int, steps: int) -> Integers:
         """Return the positions of several batches after one another, without any padding."""
@@ -105,13 +71,13 @@ class Plan:
         positions = (starts[:, None] + np.arange(self.size, dtype=np.int64)).reshape(-1)
         return positions[positions < self.rows]
 
+    def real(self, step: int) -> int:
+        """Return how many rows of a batch are not padding."""
+        return min(self.size, max(0, self.rows - self._start(step)))
+
     def _start(self, step: int) -> int:
         """Return the first position of a batch of this host."""
         if not len(self):
             raise ArgumentError(f"step={step!r}, but {self.rows} rows make no batches")
         whole("step", step, most=len(self) - 1)
         return step * self.batch_size + self.shard[0] * self.size
-
-    def _real(self, step: int) -> int:
-        """Return how many rows of a batch are not padding."""
-        return min(self.size, max(0, self.rows - self._start(step)))

@@ -29,8 +29,8 @@ from dfgen.loading.metrics import Stopwatch
 from dfgen.loading.workers.chunks import Blanks, Chunk, ChunkArrays, ChunkMaker
 from dfgen.loading.workers.shared_memory import HEADER, room, shared_arrays, shared_memory
 from dfgen.loading.workers.threads import CLOSED, Worker
-from dfgen.samples.features import Spec
-from dfgen.samples.pixels.decoding import prepare_worker
+from dfgen.samples.features.base import Spec
+from dfgen.samples.pixels.upright import prepare_worker
 
 _DEATHS = 3  # on one row: then it is the row
 _FAREWELL = 1.0  # seconds that a process gets to end once nobody speaks to it

@@ -11,7 +11,7 @@ from typing import Any
 from dfgen.errors import ArgumentError
 from dfgen.loading.metrics import Stopwatch
 from dfgen.loading.workers.chunks import Blanks, Chunk, ChunkArrays, ChunkMaker
-from dfgen.samples.pixels.decoding import prepare_worker
+from dfgen.samples.pixels.upright import prepare_worker
 
 
 class Worker:

@@ -12,7 +12,8 @@ from tqdm import tqdm
 from dfgen.errors import ArgumentError, ManifestError, did_you_mean
 from dfgen.manifest.building.join import join, key_text, split_on
 from dfgen.manifest.building.recipe import LABEL_TABLE, Recipe
-from dfgen.manifest.schema import FACTS, Label, quote, with_column
+from dfgen.manifest.facts import FACTS
+from dfgen.manifest.schema import Label, quote, with_column
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.label_table import read_rows, table_name
 from dfgen.manifest.sources.list_columns import ANNOTATED

@@ -58,12 +58,7 @@ def join(
     file_keys = _whole(file_keys) if whole else file_keys
     label_keys = _label_keys(labels, column, table, whole)
     labels = labels.drop_columns([column])
-    clash = sorted(set(files.column_names) & set(labels.column_names))
-    if clash:
-        raise ManifestError(
-            f'the column "{clash[0]}" is in {table} and also comes from the files. Rename it in '
-            "the table, or name the columns that you want with label= (--label)"
-        )
+    _check_names(files, labels, table)
     if keep_key and column not in files.column_names:
         files = files.append_column(column, file_keys)
     found = pc.index_in(file_keys, value_set=label_keys)
@@ -89,6 +84,15 @@ def join(
     lonely = (counts[0], "file", f"without a row in {table}")
     lost = (counts[1], "row", f"of {table} without a file")
     return RowGroup(rows, notes=what_became(unmatched, lonely, lost))
+
+
+def _check_names(files: pa.Table, labels: pa.Table, table: str) -> None:
+    clash = sorted(set(files.column_names) & set(labels.column_names))
+    if clash:
+        raise ManifestError(
+            f'the column "{clash[0]}" is in {table} and also comes from the files. Rename it in '
+            "the table, or name the columns that you want with label= (--label)"
+        )
 
 
 def _file_keys(files: pa.Table, field: str) -> pa.ChunkedArray:

@@ -12,16 +12,17 @@ import pyarrow.compute as pc
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.manifest.building.box_columns import place_boxes
 from dfgen.manifest.building.categories import to_categories, to_category
-from dfgen.manifest.building.facts import PANDAS_TYPES, refresh_facts
 from dfgen.manifest.building.gather import gather_rows
 from dfgen.manifest.building.recipe import Recipe, unit_of
+from dfgen.manifest.building.scan import PANDAS_TYPES, refresh_facts
 from dfgen.manifest.building.summary import BuildReport, lines_of_skipped
 from dfgen.manifest.building.update.match import rebase
 from dfgen.manifest.building.update.merge import Growth, grow
 from dfgen.manifest.building.update.previous import Old, changed_recipe
+from dfgen.manifest.facts import FACTS
 from dfgen.manifest.io import attributes, write_manifest
 from dfgen.manifest.paths import is_url, stored_paths, tidy
-from dfgen.manifest.schema import FACTS, describe_labels, label_columns, validate, with_column
+from dfgen.manifest.schema import describe_labels, label_columns, validate, with_column
 from dfgen.manifest.sources.source import RowGroup
 from dfgen.manifest.splits import assign_splits, lacking_rows
 from dfgen.samples.storage.stores import without_store

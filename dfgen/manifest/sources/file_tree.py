@@ -187,4 +187,5 @@ FILES = Source(
         is_path=True,
     ),
     shared=("pattern",),
+    folder="source",
 )

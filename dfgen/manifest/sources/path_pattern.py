@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.manifest.schema import FACTS, quote
+from dfgen.manifest.facts import FACTS
+from dfgen.manifest.schema import quote
 
 _RESERVED = ("path", *FACTS)
 _HELP = "Example: {kind}/{shard}/{id:int}.jpg. Doubled braces stand for braces in a name"

@@ -82,6 +82,7 @@ class Source:
         check: raises ArgumentError where the arguments of its own, defaults included, clash
         rows_share_images: says by the arguments whether several rows are of one image; a split
             keeps them together, as they are not independent samples
+        folder: the argument that is the folder where relative paths start, if one is
         gives_facts: it yields facts of the files (bytes, mtime_ns), which are not labels
     """
 
@@ -91,4 +92,5 @@ class Source:
     shared: tuple[str, ...] = ()
     check: Callable[[Mapping[str, Any]], None] = lambda arguments: None
     rows_share_images: Callable[[Mapping[str, Any]], bool] = lambda arguments: False
+    folder: str | None = None
     gives_facts: bool = False

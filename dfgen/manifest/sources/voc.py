@@ -157,9 +157,24 @@ def _labels(
 
 def read_annotation(path: str) -> tuple[list[int | None], list[str], list[list[float]]]:
     """Return the size of the image of an XML file, and class and corners of each box."""
+    root = _annotation(path)
+    size = [
+        None if root.find(name) is None else round(_number(root, name, path))
+        for name in ("size/width", "size/height")
+    ]
+    names, boxes = list[str](), list[list[float]]()
+    for number, item in enumerate(root.findall("object"), 1):
+        where = f"{path}, object {number}"
+        names.append(_text(item, "name", where))
+        boxes.append([_number(item, f"bndbox/{corner}", where) for corner in _CORNERS])
+    return size, names, boxes
+
+
+def _annotation(path: str) -> Element:
+    """Return the root of an XML file, which is an annotation."""
     try:
         with open(path, "rb") as file:
-            root = fromstring(file.read())
+            root: Element = fromstring(file.read())
     except FileNotFoundError:
         raise MissingFileError(
             f"{path} vanished while the folder was read. Build again when nothing changes it"
@@ -182,16 +197,7 @@ def read_annotation(path: str) -> tuple[list[int | None], list[str], list[list[f
             f"{path} is not a Pascal VOC annotation: its root is <{root.tag}>, expected "
             "<annotation>"
         )
-    size = [
-        None if root.find(name) is None else round(_number(root, name, path))
-        for name in ("size/width", "size/height")
-    ]
-    names, boxes = list[str](), list[list[float]]()
-    for number, item in enumerate(root.findall("object"), 1):
-        where = f"{path}, object {number}"
-        names.append(_text(item, "name", where))
-        boxes.append([_number(item, f"bndbox/{corner}", where) for corner in _CORNERS])
-    return size, names, boxes
+    return root
 
 
 def _number(element: Element, name: str, where: str) -> float:
@@ -244,5 +250,6 @@ VOC = Source(
     },
     shared=("unmatched",),
     check=_check_arguments,
+    folder="images",
     rows_share_images=lambda arguments: arguments.get("box_label") == "each",
 )

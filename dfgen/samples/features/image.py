@@ -10,7 +10,6 @@ import numpy as np
 from dfgen.errors import ArgumentError, DecodeError
 from dfgen.samples.features.base import Feature, Spec, Values, Watch, unwatched
 from dfgen.samples.features.one_row import store_of_row
-from dfgen.samples.pixels.decoding import decode_reduced
 from dfgen.samples.pixels.formats import CHANNELS, read_header
 from dfgen.samples.pixels.geometry import (
     RESIZE,
@@ -24,6 +23,7 @@ from dfgen.samples.pixels.geometry import (
 )
 from dfgen.samples.pixels.resizing import INTERPOLATIONS, reduction, resize
 from dfgen.samples.pixels.scaling import checked_scale, rescale
+from dfgen.samples.pixels.upright import decode_reduced
 from dfgen.samples.storage.store import Store
 from dfgen.system import one_of
 

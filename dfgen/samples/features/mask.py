@@ -11,9 +11,9 @@ import numpy as np
 from dfgen.errors import ArgumentError, DecodeError, listed
 from dfgen.samples.features.base import Feature, Spec, Values, Watch
 from dfgen.samples.features.image import Image
-from dfgen.samples.pixels.decoding import decode_values
 from dfgen.samples.pixels.geometry import Geometry
 from dfgen.samples.pixels.resizing import resize
+from dfgen.samples.pixels.upright import decode_values
 from dfgen.samples.storage.store import Store
 from dfgen.system import one_of
 

@@ -72,7 +72,7 @@ _PILLOW_MODES = {"grayscale": "L", "rgb": "RGB", "rgba": "RGBA"}
 class Format:
     """How files of one kind are known, and read.
 
-    What a reader raises of `dfgen.samples.pixels.decoding.BROKEN` is told as a broken file.
+    What a reader raises of `dfgen.samples.pixels.upright.BROKEN` is told as a broken file.
 
     Args:
         suffixes: that promise it, in lower case.

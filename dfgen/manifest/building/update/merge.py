@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
 from dfgen.manifest.building.categories import class_names, to_category, with_classes
-from dfgen.manifest.building.facts import problems_now
+from dfgen.manifest.building.scan import problems_now
 from dfgen.manifest.building.update.match import match, taken
 from dfgen.manifest.building.update.previous import Old
 from dfgen.manifest.schema import EXAMPLES, Label, count, describe_labels, first, quote, with_column

@@ -1,4 +1,4 @@
-"""File facts: what every file says of itself, read before anything is trained on it."""
+"""Reads the facts of files, in threads: of all, or of those alone that changed since."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from tqdm import tqdm
 
 from dfgen.errors import DfgenError
-from dfgen.manifest.schema import FACTS, SCHEMA
+from dfgen.manifest.facts import FACTS, SCHEMA
 from dfgen.samples.pixels.formats import read_header
 from dfgen.samples.pixels.headers import Header
 from dfgen.samples.storage.store import Head, Store

@@ -15,7 +15,7 @@ from dfgen.errors import ArgumentError, ManifestError
 from dfgen.loading.order.balance import Balance, balance_of
 from dfgen.samples.arrow_types import is_text
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.features import Number
+from dfgen.samples.features.number import Number
 
 
 def row_weights(

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
 from dfgen.errors import DecodeError, MissingFileError
-from dfgen.samples.pixels.decoding import decode, decode_reduced, prepare_worker
 from dfgen.samples.pixels.formats import CHANNELS, formats_by_suffix, read_header
 from dfgen.samples.pixels.headers import MAX_PIXELS
+from dfgen.samples.pixels.upright import decode, decode_reduced, prepare_worker
 from dfgen.samples.storage.npy import array_header, decode_array
 
 Y, X = np.mgrid[0:23, 0:37]

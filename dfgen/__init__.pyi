@@ -1,0 +1,26 @@
+"""The public names of dfgen and where they are: one line each, which `__init__.py` obeys."""
+
+from dfgen.errors import DfgenError as DfgenError
+from dfgen.loading.limits import Limits as Limits
+from dfgen.manifest.building.build import build_manifest as build_manifest
+from dfgen.manifest.diff import diff as diff
+from dfgen.manifest.io import read_manifest as read_manifest
+from dfgen.manifest.io import write_manifest as write_manifest
+from dfgen.manifest.split_manifest import split as split
+from dfgen.manifest.verify import verify as verify
+from dfgen.samples.albumentations import albumentations as albumentations
+from dfgen.samples.features.array import Array as Array
+from dfgen.samples.features.boxes import Boxes as Boxes
+from dfgen.samples.features.bytes import Bytes as Bytes
+from dfgen.samples.features.category import Category as Category
+from dfgen.samples.features.column import Column as Column
+from dfgen.samples.features.image import Image as Image
+from dfgen.samples.features.mask import Mask as Mask
+from dfgen.samples.features.multilabel import MultiLabel as MultiLabel
+from dfgen.samples.features.number import Number as Number
+from dfgen.samples.features.text import Text as Text
+from dfgen.training.callbacks.backup import BackupAndRestore as BackupAndRestore
+from dfgen.training.callbacks.monitor import InputMonitor as InputMonitor
+from dfgen.training.sequence import Sequence as Sequence
+
+__version__: str

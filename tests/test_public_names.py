@@ -1,0 +1,35 @@
+"""What `import dfgen` offers: the names of `__init__.pyi`, each with its documentation."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import dfgen
+
+STUB = Path(dfgen.__file__).with_suffix(".pyi")
+
+
+def test_public_names_are_those_that_type_checkers_and_editors_see():
+    imports = [
+        node
+        for node in ast.parse(STUB.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ImportFrom)
+    ]
+    typed = {alias.asname: node.module for node in imports for alias in node.names}
+    assert all(one.asname == one.name for node in imports for one in node.names)
+    assert typed == dfgen._HOME
+    assert dfgen.__all__ == sorted(typed)
+    assert dir(dfgen) == sorted([*typed, "__version__"])
+
+
+@pytest.mark.parametrize("name", dfgen.__all__)
+def test_public_name_resolves_and_is_documented(name):
+    documentation = getattr(dfgen, name).__doc__ or ""
+    assert documentation
+    assert not documentation.startswith(f"{name}("), "that is the docstring dataclass made up"
+
+
+def test_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match=r"^module 'dfgen' has no attribute 'Sequense'$"):
+        dfgen.Sequense  # noqa: B018
