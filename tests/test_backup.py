@@ -120,12 +120,13 @@ def test_repeat_with_steps_per_epoch_goes_on_over_the_end_of_an_epoch(tmp_path):
     assert sequence.state_dict() == whole_sequence.state_dict()
 
 
-def test_steps_per_epoch_short_of_the_length_goes_on(tmp_path):
+@pytest.mark.parametrize("places", [[("step", 0, 2)], [("step", 0, 2), ("step", 1, 8)]], ids=len)
+def test_steps_per_epoch_short_of_the_length_goes_on(tmp_path, places):
     def run(folder, place=None):
         return fit(folder, place, steps_per_epoch=6, epochs=4)
 
     whole, *_ = run(tmp_path / "a")
-    for place in [("step", 0, 2), ("step", 1, 8)]:
+    for place in places:
         with pytest.raises(Stopped):
             run(tmp_path / "b", place)
     model, sequence, _ = run(tmp_path / "b")

@@ -335,8 +335,9 @@ def test_channels_first_is_honoured(frame):
     before = keras.config.image_data_format()
     keras.config.set_image_data_format("channels_first")
     try:
-        seq = sequence(frame, 8, shuffle=False)
-        assert seq[0][0].shape == (4, 3, 4, 4)
+        seq = sequence(frame, 8, shuffle=False, image_size=(4, 6))
+        assert seq[0][0].shape == (4, 3, 4, 6)
+        assert seq.element_spec[0].shape == (None, 3, 4, 6)
         assert seq[0][0][:, 0, 0, 0].tolist() == [0, 1, 2, 3]
         model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(2)])
         model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))

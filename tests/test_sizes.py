@@ -99,10 +99,12 @@ class TestExtra:
         keras.config.set_image_data_format("channels_first")
         try:
             x = sequence(manifest, image)[0][0]
+            sizes = sequence(manifest, dfgen.Image("path", size=None, extra="sizes"))[0][0]["sizes"]
         finally:
             keras.config.set_image_data_format("channels_last")
         assert equal(np.moveaxis(x["images"], 1, -1), padded(rows_of(0)))
         assert equal(np.moveaxis(x["padding_mask"], 1, -1), padded(rows_of(0))[..., :1] > 0)
+        assert equal(sizes, np.array([size_of(row) for row in rows_of(0)], np.int32))
 
     def test_sizes(self, manifest):
         x = sequence(manifest, dfgen.Image("path", size=None, extra="sizes"))[2][0]

@@ -280,9 +280,10 @@ def test_a_list_of_inputs_takes_what_it_needs_from_a_dict(df):
         assert made.fit(seq, verbose=0).history["loss"][0] > 0
 
 
-def test_an_output_without_a_loss_needs_no_target(df):
+@pytest.mark.parametrize("other", [{}, {"tags": None}], ids=["not named", "None"])
+def test_an_output_without_a_loss_needs_no_target(df, other):
     made = model(SHAPES)
-    made.compile("adam", {"kind": LOSS["kind"], "a": "mse"})
+    made.compile("adam", {"kind": LOSS["kind"], "a": "mse", **other})
     with sequence(df, X, without(Y, "tags")) as seq:
         assert made.evaluate(seq, verbose=0, return_dict=True)["loss"] > 0
 
