@@ -296,6 +296,21 @@ def test_what_is_fetched_between_two_epochs_of_repeat_goes_on_too(frame):
     assert (seq.receipt.rows, seq.receipt.missing) == (46, 0)
 
 
+def test_batches_of_repeat_asked_for_from_outside_do_not_count(frame):
+    seq = sequence(frame, 46)
+    passes = PlainPasses(seq._loader, seq.progress, endless=True)
+    passes.end()
+    passes.begin()
+    for step in range(4):
+        passes.batch(step)
+    passes.end()
+    before = seq.state_dict()
+    for step in (7, 8):
+        passes.batch(step)
+    assert before["step"] == 4
+    assert seq.state_dict() == before
+
+
 def test_receipts_count_what_was_handed_out(frame, plain):
     model, seq = watcher(), sequence(frame, 46)
     exact = sequence(frame, 46)
