@@ -103,6 +103,12 @@ def test_steps_since_the_last_save_are_made_again(whole, tmp_path, save_freq):
     assert_same_weights(model, whole[0])
 
 
+def test_a_save_is_due_so_many_steps_after_the_one_before(tmp_path):
+    fit(tmp_path, backup={"save_freq": 5, "delete_checkpoint": False}, epochs=1)
+    saves = [*range(5, STEPS, 5), "the end of the run"]
+    assert max(os.listdir(tmp_path)) == f"backup-{len(saves) - 1:08}.dfgen"
+
+
 def test_repeat_with_steps_per_epoch_goes_on_over_the_end_of_an_epoch(tmp_path):
     def run(folder, place=None):
         sequence = make_sequence()

@@ -6,7 +6,7 @@ import time
 import keras
 import numpy as np
 import pytest
-from watching import orders, watcher
+from watching import SEVERAL_STEPS, orders, watcher
 
 import dfgen
 from dfgen.loading.metrics import STAGES, Metrics
@@ -153,6 +153,13 @@ def test_input_monitor_works_with_repeat_and_counts_every_image(frame):
     monitor = dfgen.InputMonitor()
     watcher().fit(seq.repeat(), steps_per_epoch=3, epochs=2, verbose=0, callbacks=[monitor])
     assert monitor._images == 24
+
+
+@SEVERAL_STEPS
+def test_input_monitor_counts_every_image_of_several_steps_in_one_execution(frame):
+    monitor, model = dfgen.InputMonitor(), watcher(steps_per_execution=5)
+    model.fit(sequence(frame(90), image_size=(4, 4)), verbose=0, callbacks=[monitor])
+    assert monitor._images == 90
 
 
 def test_input_monitor_needs_a_sequence(frame):

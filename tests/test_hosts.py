@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,10 +24,12 @@ import dfgen
 from dfgen.errors import ArgumentError
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.plan import Plan
+from dfgen.loading.state import Place
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.number import Number
 from dfgen.samples.reader import SampleReader
 from dfgen.training import device_division
+from dfgen.training.progress import Progress
 
 FULL = ROWS // BATCH_SIZE
 SCRIPT = Path(__file__).with_name("distributed.py")
@@ -360,6 +363,17 @@ def test_padding_weighs_nothing_where_rows_have_weights_of_their_own():
     assert last.rows.tolist() == [36, 37, 38, 39, 0, 1]
     assert last.weights.tolist() == pytest.approx([*(own[36:] * 48 / 40), 0, 0])
     assert (last.weights == 0).sum() == 2
+
+
+def test_where_devices_leave_nothing_of_an_epoch_the_next_one_begins():
+    made = loader(28)
+    progress = Progress(made)
+    progress.go_to(Place(2, 2))
+    assert progress.place == (2, 2, 0, 0)  # four rows are left
+    made.plan = replace(made.plan, tail="drop")
+    progress.begin_fit(endless=False)
+    assert progress.place == Place(3)
+    assert progress.fit.place == Place(3)
 
 
 class TestOneOfSeveral:

@@ -194,6 +194,8 @@ def test_the_repr_says_how_far_it_is_and_what_was_counted(frame):
     seq = sequence(frame(46))
     take(iter(seq), 3)
     assert repr(seq).endswith("seed 0, epoch 0, 3 of its batches handed out>")
+    rest(seq)
+    assert repr(seq).endswith("seed 0, epoch 1>")
 
 
 # -- refusals ----------------------------------------------------------------------------------

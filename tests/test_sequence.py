@@ -45,6 +45,16 @@ def test_two_loops_at_once_see_the_same_epoch(frame):
     assert all(a == b for a, b in pairs)
 
 
+def test_a_loop_that_ends_behind_later_ones_does_not_set_the_epoch_back(frame):
+    seq = sequence(frame(10))
+    first = iter(seq)
+    next(first)
+    for _ in range(2):
+        list(seq)
+    list(first)
+    assert seq.epoch == 2
+
+
 @pytest.mark.parametrize("options", [{}, {"drop_remainder": True}, {"shard": (1, 2)}])
 def test_rows_and_ids_of_a_batch_are_those_that_it_holds(frame, options):
     df = frame(10).assign(id=[f"r{row}" for row in range(10)])
