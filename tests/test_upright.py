@@ -184,6 +184,22 @@ def test_a_broken_exif_block_leaves_the_pixels_and_gives_no_warning():
     np.testing.assert_array_equal(decode(data), decode(encoded(SMOOTH, "JPEG")))
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_exif_is_found_beside_another_block_of_its_kind(tmp_path, first):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    data = encoded(SMOOTH, "JPEG", exif=exif)
+    begin = data.index(b"\xff\xe1")
+    end = begin + 2 + int.from_bytes(data[begin + 2 : begin + 4], "big")
+    block = b"http://ns.adobe.com/xap/1.0/\0<x:xmpmeta/>"
+    at = begin if first else end
+    both = data[:at] + b"\xff\xe1" + struct.pack(">H", len(block) + 2) + block + data[at:]
+    path = tmp_path / "both.jpg"
+    path.write_bytes(both)
+    assert read_header(str(path)).orientation == 6
+    np.testing.assert_array_equal(decode(both), decode(data))
+
+
 @pytest.mark.parametrize("reduced", [1, 2, 4, 8])
 @pytest.mark.parametrize("color_mode", CHANNELS)
 @pytest.mark.parametrize("name", [name for name in FILES if name.startswith("jpeg")])
@@ -262,6 +278,15 @@ def test_header_tells_what_is_decoded(tmp_path, name):
     assert header.format in formats_by_suffix().values()
 
 
+@pytest.mark.parametrize(("name", "transparent"), [("png-gray", 5), ("png-rgb", (1, 2, 3))])
+def test_one_colour_that_is_transparent_is_no_channel(tmp_path, name, transparent):
+    image = Image.open(io.BytesIO(FILES[name][0]))
+    path = tmp_path / "transparent.png"
+    path.write_bytes(encoded(image, "PNG", transparency=transparent))
+    assert b"tRNS" in path.read_bytes()
+    assert read_header(str(path)).channels == FILES[name][1]
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_a_truncated_file_is_refused(name):
     data = FILES[name][0]
@@ -315,7 +340,7 @@ def test_messages_of_files_that_are_no_images(tmp_path):
         assert str(error.value) == message
 
 
-@pytest.mark.parametrize(("width", "height"), [(60_000, 60_000), (20_000, 20_000)])
+@pytest.mark.parametrize(("width", "height"), [(60_000, 60_000), (20_000, 30_000)])
 def test_an_image_that_would_fill_the_memory_is_refused_by_its_header(tmp_path, width, height):
     path = tmp_path / "bomb.png"
     path.write_bytes(png_claiming(width, height))

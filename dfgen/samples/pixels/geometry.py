@@ -156,7 +156,7 @@ def _along(
     if scale < 1 or begin >= end:
         return start, used, first, filled
     above, below = round((begin - first) * scale), round((end - first) * scale)
-    return start + above, max(1, below - above), begin, end - begin
+    return start + above, below - above, begin, end - begin
 
 
 def _start(free: int, share: float | None) -> int:
