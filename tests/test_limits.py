@@ -11,7 +11,7 @@ import pytest
 import dfgen
 from dfgen.loading.loader import Loader
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.features import Image
+from dfgen.samples.features.image import Image
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.storage.files import Files
 from dfgen.system import _cgroup_cpus
@@ -116,6 +116,13 @@ def test_a_read_that_never_returns_is_skipped_where_rows_are(stuck, use_multipro
         ]
     assert seq.problems["id"].tolist() == [6]
     seq.close()
+
+
+def test_the_rest_of_a_batch_whose_read_never_returns_is_made_once(stuck):
+    options = {"shuffle": False, "on_error": "skip", "workers": 1}
+    with sequence(stuck[6:10], limits=dfgen.Limits(read_timeout=0.2), **options) as seq:
+        assert seq[0][0][:, 0, 0, 0].tolist() == [0, 7, 8, 9]
+        assert seq.metrics.samples == 3
 
 
 def test_a_batch_whose_read_never_returns_is_made_again_by_its_own_plan(stuck):

@@ -16,7 +16,7 @@ import pytest
 import dfgen
 from dfgen.loading.workers import shared_memory as memories
 from dfgen.loading.workers.shared_memory import HEADER, room, shared_arrays, shared_memory
-from dfgen.samples.features import Spec
+from dfgen.samples.features.base import Spec
 
 pytestmark = pytest.mark.timeout(120)
 

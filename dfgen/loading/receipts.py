@@ -138,7 +138,6 @@ class Ledger:
 
     def _begin(self, place: Place) -> None:
         self.place = self._start = place
-        self._recent.append(place)
         self._counts = np.zeros(len(self._order.plan) - place.step, np.uint8)
         self._rows = 0
         self._surplus: list[Integers] = []
