@@ -21,6 +21,10 @@ pytestmark = pytest.mark.backend
 EPOCHS = keras_private.EpochIterator
 TRAINER = next(c for c in keras.Model.__mro__ if re.search(r"backend\.\w+\.trainer", c.__module__))
 BASE = next(c for c in keras.Model.__mro__ if c.__module__ == "keras.src.trainers.trainer")
+# What is fetched ahead and not trained on is not seen again: TensorFlow does so, and older JAX.
+AHEAD = "tensorflow" in TRAINER.__module__ or "def _prefetch_numpy" in inspect.getsource(
+    inspect.getmodule(TRAINER)
+)
 
 
 def rename(patch, owner, old, new, functions=None):
@@ -277,9 +281,10 @@ def test_repeat_goes_on_over_epochs(frame, plain):
     model.fit(seq.repeat(), steps_per_epoch=8, epochs=3, shuffle=False, verbose=0)
     assert model.seen() == orders(46, range(2))
     model.fit(seq.repeat(), steps_per_epoch=4, epochs=3, shuffle=False, verbose=0)
-    again = model.seen()[92:]
-    if keras.backend.backend() != "tensorflow":  # which fetches ahead of what is trained on
-        assert again == order(46, 2)
+    again, rest = model.seen()[92:], orders(46, range(2, 5))
+    start = rest.index(again[0]) if AHEAD else 0
+    assert again == rest[start : start + len(again)]
+    assert len(again) >= 46 and start < 46
 
 
 def test_what_is_fetched_between_two_epochs_of_repeat_goes_on_too(frame):
