@@ -93,6 +93,22 @@ def test_problems_of_the_manifest_are_refused_or_kept(frame):
     assert bind(df, on_error="skip").problems == {1: "broken png file"}
 
 
+def test_ten_problems_are_shown(frame):
+    with pytest.raises(ManifestError) as error:
+        bind(frame(12).assign(problem="broken png file"))
+    assert str(error.value).count("\n  row id=") == 10
+    assert "broken png file\n  ... and 2 more\nLeave them out" in str(error.value)
+
+
+def test_the_digest_of_labels_knows_not_by_what_a_mask_finds_its_image(frame):
+    df = frame(3).assign(mask=frame(3).path)
+    found = {
+        bind(df, dfgen.Image(size=(4, 4)), dfgen.Mask("mask", like=like)).labels_digest
+        for like in (None, "image", "path")
+    }
+    assert len(found) == 1
+
+
 def test_options_refuse_what_is_none():
     with pytest.raises(ArgumentError) as error:
         Options(label_mode="multi")

@@ -365,6 +365,15 @@ def test_padding_weighs_nothing_where_rows_have_weights_of_their_own():
     assert (last.weights == 0).sum() == 2
 
 
+@pytest.mark.parametrize(("steps", "tail"), [(2, "drop"), (3, "pad"), (None, "pad")])
+def test_evaluation_on_devices_is_padded_where_it_comes_to_the_last_batch(steps, tail):
+    strategy = SimpleNamespace(extended=SimpleNamespace(), num_replicas_in_sync=2)
+    model = SimpleNamespace(distribute_strategy=strategy)
+    call = SimpleNamespace(model=model, purpose="evaluate", steps=steps)
+    plan, divided = device_division.divide(Plan(28, 12), call, weighable=True, endless=False)
+    assert (plan.tail, divided) == (tail, True)
+
+
 def test_where_devices_leave_nothing_of_an_epoch_the_next_one_begins():
     made = loader(28)
     progress = Progress(made)

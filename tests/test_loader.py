@@ -18,6 +18,7 @@ from dfgen.loading.buffers import Buffers
 from dfgen.loading.generators import batch_rng
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.permutation import permutation
+from dfgen.loading.workers.chunks import chunk_sizes
 from dfgen.loading.workers.threads import Threads, ThreadWorker
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Spec
@@ -168,6 +169,23 @@ def test_batches_that_nobody_wants_any_more_are_not_made(leave):
     gate.set()
     assert found.batch(7, 0).rows.tolist() == found.rows(7, 0).tolist()
     assert {*found.rows(7, 0).tolist()} <= {*made[: 4 + 4]}
+
+
+def test_a_worker_is_replaced_once_and_not_after_the_end():
+    begun, threads = threading.Event(), Threads(1, lambda: ThreadWorker(None))
+    threads.submit(lambda worker: begun.set())
+    begun.wait()
+    for _ in range(2):
+        threads.replace(threads.workers[0])
+    assert len(threads.workers) == 2
+    threads.close()
+    threads.replace(threads.workers[1])
+    assert len(threads.workers) == 2
+
+
+def test_chunks_of_processes_are_of_4_mib_at_most():
+    assert chunk_sizes(64, 10, 8, row=1 << 19, processes=False) == (4, 40)
+    assert chunk_sizes(64, 10, 8, row=1 << 19, processes=True) == (4, 8)
 
 
 def test_threads_run_every_task_in_order_and_end_when_closed():

@@ -39,9 +39,10 @@ def test_headers_are_read_where_there_are_no_facts(manifest):
     assert equal(sequence(manifest)[0][0], padded(rows_of(0)))
 
 
-def test_headers_are_read_of_the_rows_whose_facts_are_missing(manifest):
+@pytest.mark.parametrize("fact", ["height", "orientation"])
+def test_headers_are_read_of_the_rows_whose_facts_are_missing(manifest, fact):
     some = with_facts(manifest)
-    some["height"] = some["height"].astype("Int32").where(some["id"] % 3 != 0)
+    some[fact] = some[fact].astype("Int32").where(some["id"] % 3 != 0)
     seq = sequence(some)
     assert all(equal(seq[step][0], padded(rows_of(step))) for step in range(len(seq)))
 
