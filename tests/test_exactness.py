@@ -236,6 +236,16 @@ def test_predict_follows_the_rows_and_leaves_the_epoch_alone(frame):
     assert model.seen() == [*range(10)] * 2
 
 
+def test_predict_makes_ahead_what_the_next_one_asks_for(frame):
+    seq = sequence(frame, 12, shuffle=False, max_queue_size=2)
+    started, start = [], seq._loader.start
+    seq._loader.start = lambda *position, spread: started.append(position[:2]) or start(*position)
+    model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(2)])
+    for _ in range(2):
+        model.predict(seq, verbose=0)
+    assert started == [(0, i % 3) for i in range(6 + 2)]
+
+
 def test_a_batch_asked_for_from_outside_does_not_disturb_fit(frame):
     model, seq = trained_watcher(), sequence(frame, 40)
     model.fit(seq, epochs=2, callbacks=[At(0, 4, lambda model: seq[1])], verbose=0)

@@ -10,6 +10,7 @@ from PIL import Image as Pillow
 from dfgen.errors import ArgumentError, DecodeError, MissingFileError
 from dfgen.samples.features.array import Array
 from dfgen.samples.features.image import Image
+from dfgen.samples.pixels.scaling import rescale
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (6, 9, 3), dtype=np.uint8)
 
@@ -57,6 +58,18 @@ def test_scales_reach_their_ends_exactly(scale):
     out = np.empty((1, 2, 1), np.float32)
     image.finish(np.array([[[0], [255]]], np.uint8), out)
     assert out.ravel().tolist() == [0 if scale == "0..1" else -1, 1]
+
+
+def test_a_scale_without_an_offset_fills_float16_too():
+    out = np.zeros((2, 2, 1), np.float16)
+    rescale(np.full(out.shape, 255, np.uint8), "0..1", out)
+    assert (out == 1).all()
+
+
+def test_standardize_takes_the_least_deviation_for_one_pixel_that_differs():
+    out = np.empty((2, 2, 1), np.float32)
+    rescale(np.array([[[7], [8]], [[7], [7]]], np.uint8), "standardize", out)
+    assert out.ravel().tolist() == [-0.5, 1.5, -0.5, -0.5]
 
 
 @pytest.mark.parametrize("level", [0, 7, 255])

@@ -252,6 +252,7 @@ def test_a_batch_asked_for_from_outside_does_not_disturb_fit(frame, plain):
     look = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: seq[1])
     model.fit(seq, epochs=2, callbacks=[look], verbose=0)
     assert_epochs(model.seen(), 40, range(2))
+    assert (seq.receipt.rows, seq.receipt.repeated, seq.receipt.missing) == (40, 0, 0)
 
 
 def test_an_epoch_that_was_left_is_given_back_or_was_handed_out(frame, plain):

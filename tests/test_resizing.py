@@ -148,6 +148,11 @@ def test_reduction_leaves_enough_of_the_part_that_is_used(size, wanted, how, ant
     assert reduction(place(size, wanted, wanted, how), antialias=antialias) == expected
 
 
+@pytest.mark.parametrize("antialias", [True, False])
+def test_nearest_is_never_decoded_smaller(antialias):
+    assert reduction(place((800, 800), (50, 50), (50, 50), "stretch"), "nearest", antialias) == 1
+
+
 @pytest.mark.parametrize("how", ["stretch", "crop", "pad"])
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_a_turned_jpeg_is_decoded_smaller_too(orientation, how):

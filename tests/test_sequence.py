@@ -231,6 +231,11 @@ def test_text_labels_are_sorted_with_one_warning_at_the_users_own_line(frame):
     assert sequence(df, class_names=["b", "a"], shuffle=False)[0][1].tolist() == [0, 1, 0, 1]
 
 
+def test_the_warning_shows_ten_classes(frame):
+    with pytest.warns(UserWarning, match=r"its 12 classes .*: 'a', .*'i', 'j', \.\.\.\. Another"):
+        sequence(frame(12).assign(label=list("abcdefghijkl")))
+
+
 def test_numbers_are_targets_as_they_are(frame):
     df = frame(8).drop(columns="label")
     assert sequence(df.assign(age=np.arange(8)))[0][1].dtype == np.int32

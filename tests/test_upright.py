@@ -13,8 +13,8 @@ from PIL import Image, ImageOps
 
 from dfgen.errors import DecodeError, MissingFileError
 from dfgen.samples.pixels.formats import CHANNELS, formats_by_suffix, read_header
-from dfgen.samples.pixels.headers import MAX_PIXELS
-from dfgen.samples.pixels.upright import decode, decode_reduced, prepare_worker
+from dfgen.samples.pixels.headers import MAX_PIXELS, check_size
+from dfgen.samples.pixels.upright import decode, decode_reduced, decode_values, prepare_worker
 from dfgen.samples.storage.npy import array_header, decode_array
 
 Y, X = np.mgrid[0:23, 0:37]
@@ -200,6 +200,20 @@ def test_exif_is_found_beside_another_block_of_its_kind(tmp_path, first):
     np.testing.assert_array_equal(decode(both), decode(data))
 
 
+def test_bytes_that_fill_up_before_a_marker_are_skipped(tmp_path):
+    data = FILES["jpeg"][0]
+    path = tmp_path / "filled.jpg"
+    path.write_bytes(data.replace(b"\xff\xc0", b"\xff\xff\xff\xc0", 1))
+    assert read_header(str(path)).size == (23, 37)
+    np.testing.assert_array_equal(decode(path.read_bytes()), decode(data))
+
+
+@pytest.mark.parametrize("name", ["tiff-1-bit", "bmp-1-bit", "pbm"])
+def test_one_bit_is_0_or_1_of_a_mask(name):
+    values = decode_values(FILES[name][0])
+    assert (values.dtype, np.unique(values).tolist()) == (np.uint8, [0, 1])
+
+
 @pytest.mark.parametrize("reduced", [1, 2, 4, 8])
 @pytest.mark.parametrize("color_mode", CHANNELS)
 @pytest.mark.parametrize("name", [name for name in FILES if name.startswith("jpeg")])
@@ -352,6 +366,12 @@ def test_an_image_that_would_fill_the_memory_is_refused_by_its_header(tmp_path, 
         with pytest.raises(DecodeError) as error:
             read()
         assert str(error.value) == message
+
+
+def test_the_largest_image_is_decoded():
+    check_size(2**14, 2**14)
+    with pytest.raises(DecodeError):
+        check_size(2**14, 2**14 + 1)
 
 
 @pytest.mark.parametrize(
