@@ -100,13 +100,13 @@ def test_ten_problems_are_shown(frame):
     assert "broken png file\n  ... and 2 more\nLeave them out" in str(error.value)
 
 
-def test_the_digest_of_labels_knows_not_by_what_a_mask_finds_its_image(frame):
-    df = frame(3).assign(mask=frame(3).path)
-    found = {
-        bind(df, dfgen.Image(size=(4, 4)), dfgen.Mask("mask", like=like)).labels_digest
-        for like in (None, "image", "path")
-    }
-    assert len(found) == 1
+def test_the_digest_of_labels_knows_not_on_which_image_boxes_lie(frame):
+    df = frame(2).assign(boxes=[[[0, 0, 2, 2]], []], labels=[[1], []])
+    found = [
+        bind(df, dfgen.Image(size=size), dfgen.Boxes(max_boxes=count)).labels_digest
+        for size, count in (((4, 4), 2), ((8, 8), 2), ((4, 4), 3))
+    ]
+    assert found[0] == found[1] != found[2]
 
 
 def test_options_refuse_what_is_none():

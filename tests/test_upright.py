@@ -200,10 +200,11 @@ def test_exif_is_found_beside_another_block_of_its_kind(tmp_path, first):
     np.testing.assert_array_equal(decode(both), decode(data))
 
 
-def test_bytes_that_fill_up_before_a_marker_are_skipped(tmp_path):
+@pytest.mark.parametrize("count", [1, 2])
+def test_bytes_that_fill_up_before_a_marker_are_skipped(tmp_path, count):
     data = FILES["jpeg"][0]
     path = tmp_path / "filled.jpg"
-    path.write_bytes(data.replace(b"\xff\xc0", b"\xff\xff\xff\xc0", 1))
+    path.write_bytes(data.replace(b"\xff\xc0", b"\xff" * count + b"\xff\xc0", 1))
     assert read_header(str(path)).size == (23, 37)
     np.testing.assert_array_equal(decode(path.read_bytes()), decode(data))
 
