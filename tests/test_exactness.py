@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 from keras.src.trainers.epoch_iterator import EpochIterator
-from watching import order, orders, trained_watcher, watcher
+from watching import SEVERAL_STEPS, order, orders, trained_watcher, watcher
 
 import dfgen
 from dfgen.system import usable_cpus
@@ -146,6 +146,20 @@ def test_several_steps_per_execution(frame, rows):
     assert seq.epoch == 2
 
 
+@SEVERAL_STEPS
+@pytest.mark.parametrize("watched", [True, False])
+def test_seven_steps_in_executions_of_five_are_ten_batches(frame, watched):
+    model, seq = watcher(steps_per_execution=5), sequence(frame, 46)
+    callbacks = [dfgen.InputMonitor()] if watched else []
+    for _ in range(2):
+        model.fit(seq.repeat(), steps_per_epoch=7, epochs=2, callbacks=callbacks, verbose=0)
+    assert model.seen() == orders(46, range(4))[: 3 * 46 + 4 * 4]
+    assert seq.epoch == 3
+    if watched:  # else batches count that TensorFlow only fetched
+        assert seq.state_dict()["step"] == 4
+        assert (seq.receipt.epoch, seq.receipt.rows, seq.receipt.missing) == (2, 46, 0)
+
+
 def test_evaluate_within_a_batch_of_fit_leaves_the_epochs_alone(frame):
     model, seq = trained_watcher(), sequence(frame, 24)
     nested = At(0, 2, lambda model: model.evaluate(seq, verbose=0))
@@ -240,7 +254,8 @@ def test_predict_makes_ahead_what_the_next_one_asks_for(frame):
     seq = sequence(frame, 12, shuffle=False, max_queue_size=2)
     started, start = [], seq._loader.start
     seq._loader.start = lambda *position, spread: started.append(position[:2]) or start(*position)
-    model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(2)])
+    layers = [keras.Input((4, 4, 3)), keras.layers.Flatten(), keras.layers.Dense(2)]
+    model = keras.Sequential(layers)
     for _ in range(2):
         model.predict(seq, verbose=0)
     assert started == [(0, i % 3) for i in range(6 + 2)]

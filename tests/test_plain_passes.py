@@ -81,6 +81,7 @@ BREAKS = {
     "no adapter taken": take_no_adapter,
     "_num_batches renamed": lambda p: rename(p, EPOCHS, "_num_batches", "_count"),
     "steps_per_epoch renamed": lambda p: rename(p, EPOCHS, "steps_per_epoch", "steps"),
+    "steps_per_execution renamed": lambda p: rename(p, EPOCHS, "steps_per_execution", "at_once"),
     "_interrupted_warning renamed": lambda p: rename(p, EPOCHS, "_interrupted_warning", "_warn"),
     "_initial_epoch renamed": lambda p: (
         rename(p, TRAINER, "_initial_epoch", "_first"),

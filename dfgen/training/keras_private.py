@@ -76,8 +76,9 @@ class Call:
 
     @property
     def steps(self) -> Any:
-        """How many batches were asked for, or None."""
-        return self.iterator.steps_per_epoch
+        """How many batches `steps_per_epoch` takes, in whole executions; None without it."""
+        steps, each = self.iterator.steps_per_epoch, self.iterator.steps_per_execution
+        return steps and -(-steps // each) * each
 
 
 def call_by_keras() -> Call | None:
