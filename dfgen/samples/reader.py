@@ -1,8 +1,9 @@
 """SampleReader: one row of the manifest to the arrays of one sample."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -90,7 +91,7 @@ class SampleReader:
         return [
             _Step(
                 bound.feature, bound.values, bound.name, bound.like or bound.name,
-                bound.read_names, self._between(bound),
+                bound.read_names, itemgetter(*bound.read_names), self._between(bound),
             )
             for bound in self._in_order
             if bound.feature.by_row
@@ -211,11 +212,8 @@ class _Step(NamedTuple):
     name: str
     told_by: str  # whose draw or Geometry it is told: its own, or that of its image
     names: tuple[str, ...]  # of the arrays that it reads
+    of: Callable[[Mapping[str, Values]], Any]  # returns its array, or several
     between: dict[str, Spec]  # of those, what comes before the batch
-
-    def of(self, arrays: Mapping[str, Values]) -> Any:
-        """Return its array, or several."""
-        return arrays[self.names[0]] if len(self.names) == 1 else tuple(map(arrays.get, self.names))
 
 
 def _array(spec: Spec, out: Values) -> Values:

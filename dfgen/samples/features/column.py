@@ -72,7 +72,8 @@ class Column(Feature):
     def read(self, value: Any, out: Values, store: Store, watch: Watch, given: None) -> None:
         """Fill `out` with what the function returns for a row's values."""
         watch("transform")
-        values = value.values() if len(self.columns) > 1 else (value,)
+        several = not isinstance(self.names, str) and len(self.names) > 1
+        values = value.values() if several else (value,)
         name = getattr(self.fn, "__qualname__", repr(self.fn))
         what = f"Column({self.names!r}): {name}"
         try:

@@ -8,7 +8,7 @@ import re
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import IO
 
 import cv2
@@ -238,6 +238,7 @@ def formats_by_suffix() -> dict[str, str]:
     return {suffix: name for name, format in FORMATS.items() for suffix in format.suffixes}
 
 
+@lru_cache  # those of most files are the same
 def sniff(head: bytes) -> str:
     """Return the name of the format that the first 16 bytes of a file announce.
 
