@@ -6,8 +6,8 @@ there are, type checkers, editors and this module read in `__init__.pyi`.
 
 from importlib import import_module
 
-with open(f"{__file__}i", encoding="utf-8") as _stub:
-    _LINES = [line.split() for line in _stub if line.startswith("from ")]
+_STUB = __spec__.loader.get_data(f"{__path__[0]}/__init__.pyi").decode()  # of a zip file too
+_LINES = [line.split() for line in _STUB.splitlines() if line.startswith("from ")]
 
 _HOME = {name: module for _, module, _, name, *_ in _LINES}
 """Public name -> the module that has it."""

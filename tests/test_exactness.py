@@ -253,7 +253,9 @@ def test_predict_follows_the_rows_and_leaves_the_epoch_alone(frame):
 def test_predict_makes_ahead_what_the_next_one_asks_for(frame):
     seq = sequence(frame, 12, shuffle=False, max_queue_size=2)
     started, start = [], seq._loader.start
-    seq._loader.start = lambda *position, spread: started.append(position[:2]) or start(*position)
+    seq._loader.start = lambda *position, spread: (
+        started.append(position[:2]) or start(*position, spread=spread)
+    )
     layers = [keras.Input((4, 4, 3)), keras.layers.Flatten(), keras.layers.Dense(2)]
     model = keras.Sequential(layers)
     for _ in range(2):

@@ -63,7 +63,9 @@ def test_batches_in_flight_stay_below_the_memory_whatever_their_size(frame, batc
     row = 4 * 4 * 3 + 4  # pixels and an int32
     seq = sequence(frame(100), batch_size=batch_size, limits=dfgen.Limits(memory=20 * row))
     started, start = [], seq._loader.start
-    seq._loader.start = lambda *position, spread: started.append(position[1]) or start(*position)
+    seq._loader.start = lambda *position, spread: (
+        started.append(position[1]) or start(*position, spread=spread)
+    )
     next(iter(seq))
     assert len(started) == depth + 1
     assert seq._loader.depth * batch_size * row <= 20 * row
@@ -120,7 +122,7 @@ def test_a_read_that_never_returns_is_skipped_where_rows_are(stuck, use_multipro
 
 def test_the_rest_of_a_batch_whose_read_never_returns_is_made_once(stuck):
     options = {"shuffle": False, "on_error": "skip", "workers": 1}
-    with sequence(stuck[6:10], limits=dfgen.Limits(read_timeout=0.2), **options) as seq:
+    with sequence(stuck[6:10], limits=dfgen.Limits(read_timeout=0.5), **options) as seq:
         assert seq[0][0][:, 0, 0, 0].tolist() == [0, 7, 8, 9]
         assert seq.metrics.samples == 3
 
@@ -134,7 +136,7 @@ def test_a_batch_whose_read_never_returns_is_made_again_by_its_own_plan(stuck):
         shard=(1, 2),
         on_error="skip",
         workers=2,
-        limits=dfgen.Limits(read_timeout=0.2),
+        limits=dfgen.Limits(read_timeout=0.5),
     )
     # training leaves out the last rows
     assert [batch.rows.tolist() for batch in loader.batches(plan=loader.given)] == [[2, 3], [6]]

@@ -174,7 +174,7 @@ def test_batches_that_nobody_wants_any_more_are_not_made(leave):
 def test_a_worker_is_replaced_once_and_not_after_the_end():
     begun, threads = threading.Event(), Threads(1, lambda: ThreadWorker(None))
     threads.submit(lambda worker: begun.set())
-    begun.wait()
+    assert begun.wait(30)
     for _ in range(2):
         threads.replace(threads.workers[0])
     assert len(threads.workers) == 2

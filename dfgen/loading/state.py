@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
 from typing import NamedTuple
@@ -120,7 +120,7 @@ class Identity:
         return {
             "version": _VERSION,
             "order": ORDER,
-            **asdict(self),
+            **vars(self),
             "epoch": whole("epoch", place.epoch),
             "step": whole("step", place.step),
             "receipt": f"{whole('receipt', place.digest, most=2**128 - 1):032x}",
@@ -140,7 +140,7 @@ class Identity:
             ArgumentError: the state is incomplete, of another version or of another order of rows.
         """
         _check_form(state, self.state(Place()))
-        for name, value in asdict(self).items():
+        for name, value in vars(self).items():
             if name not in ("ids", "labels") and state[name] != value:
                 raise ArgumentError(
                     f"the state was saved with {name}={state[name]!r}, this training has "

@@ -159,8 +159,9 @@ def _source(recipe: dict[str, Any], root: Path | None) -> Recipe:
     if recipe.get("unmatched", "error") == "error":
         recipe["unmatched"] = "keep"
     if root is not None and "root" not in recipe:
-        folders = (source.folder for name, source in SOURCES.items() if name in recipe)
-        recipe |= dict.fromkeys(filter(None, folders), os.path.abspath(root))
+        for name, source in SOURCES.items():
+            if name in recipe and source.folder in recipe:
+                recipe[source.folder] = os.path.abspath(root)
     return resolve({}, recipe)
 
 

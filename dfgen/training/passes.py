@@ -66,10 +66,11 @@ class Passes(keras.utils.PyDataset, DataAdapter):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what travels: not what Keras does with it here. Workers start where it lands."""
-        return {**vars(self), "_runs": None}
+        return {**vars(self), "_runs": None, "_plain": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _runs=weakref.WeakKeyDictionary())
+        self._plain = PlainPasses(self._loader, self.progress, self._endless)
 
     @property
     def num_batches(self) -> int | None:

@@ -1,5 +1,6 @@
 """The fall-back where Keras is not as dfgen knows it: a Sequence as a plain PyDataset."""
 
+import threading
 import time
 from collections.abc import Iterable
 from itertools import count
@@ -34,6 +35,7 @@ class PlainPasses:
         self._next = 0
         self._ledger: Ledger | None = None
         self._handed: set[int] = set()
+        self._lock = threading.Lock()
 
     def indices(self) -> Iterable[int]:
         """Return what Keras asks a pass for."""
@@ -76,13 +78,14 @@ class PlainPasses:
         epochs, step = divmod(index + place.step, len(self._loader))
         position = place.epoch + (epochs if self._endless else 0), step
         batch = self._loader.batch(*position)
-        if within and self._ledger and (self._endless or step not in self._handed):
-            handed = Handed(time.perf_counter(), position, batch.rows, batch.skipped)
-            self._progress.hand_out(handed, self._ledger)
-            if self._endless:
-                self._progress.end_loop(self._ledger.place)
-            else:
-                self._handed.add(step)
+        with self._lock:
+            if within and self._ledger and (self._endless or step not in self._handed):
+                handed = Handed(time.perf_counter(), position, batch.rows, batch.skipped)
+                self._progress.hand_out(handed, self._ledger)
+                if self._endless:
+                    self._progress.end_loop(self._ledger.place)
+                else:
+                    self._handed.add(step)
         return batch
 
     def _refuse(self) -> None:

@@ -230,7 +230,7 @@ class Sequence(Passes):
         Where `InputMonitor` or `BackupAndRestore` watches `fit`, it counts the steps that the model
         took. Elsewhere it counts the batches handed out, which TensorFlow fetches ahead.
         """
-        return replace(self._identity, seed=self.seed).state(self.progress.ledger.place)
+        return self._identity.state(self.progress.ledger.place)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a state: the next pass yields the rest of its epoch, later ones are whole.
@@ -246,17 +246,18 @@ class Sequence(Passes):
         """
         seed = state.get("seed") if self._seed_was_drawn and isinstance(state, Mapping) else None
         seed = seed if isinstance(seed, int) else self.seed
-        place = replace(self._identity, seed=seed).place(state)
+        identity = replace(self._identity, seed=seed)
+        place = identity.place(state)
         if seed != self.seed:
             self._loader.reseed(seed)
-            self.seed = seed
+            self.seed, self._identity = seed, identity
         self.progress.go_to(place)
 
     @cached_property
     def _identity(self) -> Identity:
-        """What tells this Sequence's order of rows from another's, the seed aside."""
+        """What tells this Sequence's order of rows from another's."""
         return Identity(
-            seed=0,
+            seed=self.seed,
             batch_size=self.batch_size,
             rows=len(self._binding.columns),
             ids=ids_digest(plain_ids(self._loader.reader.ids)),

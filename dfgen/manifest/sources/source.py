@@ -82,7 +82,8 @@ class Source:
         check: raises ArgumentError where the arguments of its own, defaults included, clash
         rows_share_images: says by the arguments whether several rows are of one image; a split
             keeps them together, as they are not independent samples
-        folder: the argument that is the folder where relative paths start, if one is
+        folder: the argument whose folder is searched for files, so that `verify(root=...)` can
+            look elsewhere, if there is one
         gives_facts: it yields facts of the files (bytes, mtime_ns), which are not labels
     """
 

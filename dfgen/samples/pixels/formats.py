@@ -238,13 +238,18 @@ def formats_by_suffix() -> dict[str, str]:
     return {suffix: name for name, format in FORMATS.items() for suffix in format.suffixes}
 
 
-@lru_cache  # those of most files are the same
 def sniff(head: bytes) -> str:
     """Return the name of the format that the first 16 bytes of a file announce.
 
     Raises:
         DecodeError: it is none that is opened.
     """
+    name = _announced(head)
+    return name if name in FORMATS else _announced.__wrapped__(head)
+
+
+@lru_cache  # the first bytes of most files are the same
+def _announced(head: bytes) -> str:
     for name, format in FORMATS.items():
         if format.matches(head):
             return name

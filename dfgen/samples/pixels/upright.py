@@ -1,6 +1,6 @@
-"""Bytes to pixels, by the one decoder that a format has: FORMATS says which, on every machine.
+"""Bytes to upright pixels, by the one decoder that a format has in FORMATS.
 
-A file that its decoder refuses is an error; no other decoder is tried.
+It is the same on every machine. A file that it refuses is an error; no other decoder is tried.
 """
 
 import io
