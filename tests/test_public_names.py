@@ -1,6 +1,10 @@
 """What `import dfgen` offers: the names of `__init__.pyi`, each with its documentation."""
 
 import ast
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,3 +37,20 @@ def test_public_name_resolves_and_is_documented(name):
 def test_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match=r"^module 'dfgen' has no attribute 'Sequense'$"):
         dfgen.Sequense  # noqa: B018
+
+
+def test_public_names_are_found_in_a_zip_file_too(tmp_path):
+    source = Path(dfgen.__file__).parent
+    left_out = shutil.ignore_patterns("__pycache__", "data")
+    shutil.copytree(source, tmp_path / "tree" / "dfgen", ignore=left_out)
+    archive = shutil.make_archive(f"{tmp_path}/dfgen", "zip", tmp_path / "tree")
+    code = "import dfgen; print(dfgen.__file__, dfgen.DfgenError.__name__)"
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": archive},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout.split() == [os.path.join(archive, "dfgen", "__init__.py"), "DfgenError"]
