@@ -1,4 +1,4 @@
-"""The README runs as written, from top to bottom, on real files."""
+"""The README and each page of docs run as written, from top to bottom, on real files."""
 
 import re
 import shlex
@@ -16,7 +16,12 @@ import dfgen
 from dfgen.cli import app
 
 README = Path(dfgen.__file__).parents[1] / "README.md"
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+PAGES = sorted(README.parent.glob("docs/*.md"))
+
+
+def blocks_of(page):
+    text = page.read_text("utf-8")
+    return re.findall(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
 def write_pets(folder):
@@ -72,11 +77,10 @@ def run_commands(text):
             assert program == "make"
 
 
-def test_readme_runs_as_written(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_pets(tmp_path)
-    names = {"model": any_compiled_model()}
-    for (language, text), (_, answer) in zip(BLOCKS, [*BLOCKS[1:], ("", "")], strict=True):
+def run(page):
+    """Run a page in the folder it is written for; return the names that it leaves behind."""
+    names, blocks = {"model": any_compiled_model()}, blocks_of(page)
+    for (language, text), (_, answer) in zip(blocks, [*blocks[1:], ("", "")], strict=False):
         if language == "sh":
             run_commands(text)
         elif language == "python" and re.match(r"\w+Error: ", answer):
@@ -85,11 +89,24 @@ def test_readme_runs_as_written(tmp_path, monkeypatch):
             assert f"{type(caught.value).__name__}: {caught.value}\n" == answer
         elif language == "python":
             exec(text, names)
-    assert len(names["rows"]) == 8
-    assert {language for language, _ in BLOCKS} == {"python", "sh", "text"}
+        assert language in ("python", "sh", "text")
+    return names
+
+
+def test_readme_runs_as_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_pets(tmp_path)
+    assert len(run(README)["rows"]) == 8
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_page_runs_as_written(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_pets(tmp_path)
+    run(page)
 
 
 def test_readme_names_files_that_are_there():
-    tree = BLOCKS[-1][1]
+    tree = blocks_of(README)[-1][1]
     for line in tree.splitlines():
         assert (README.parent / line.split()[0]).exists(), line
