@@ -2,13 +2,22 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError
 from dfgen.samples.features.base import Feature, Spec, Values, Watch, unwatched
+from dfgen.samples.features.image_pair import (
+    DEFAULT_SIZE,
+    check_followed,
+    check_follower,
+    follow,
+    is_unsaid,
+    paired_size,
+    seen_size,
+)
 from dfgen.samples.features.one_row import store_of_row
 from dfgen.samples.pixels.formats import CHANNELS, read_header
 from dfgen.samples.pixels.geometry import (
@@ -32,6 +41,7 @@ _TELLING = {
     "padding_mask": Spec((None, None, 1), np.dtype(np.bool_)),
 }
 
+_FOLLOWED = ("resize", "load_size", "crop", "flip")  # what the followed image decides
 _OF_RESIZING = ("resize", "load_size", "crop", "interpolation", "antialias")
 
 
@@ -43,7 +53,8 @@ class Image(Feature):
 
     Args:
         column: the column of paths.
-        size: (height, width) in pixels. None: every image keeps its own size, and stands top left
+        size: (height, width) in pixels; with `like` that of the followed image, or a whole number
+            of times that. None: every image keeps its own size, and stands top left
             in an array as high and as wide as the highest and widest image of its batch, with zeros
             below and to the right of it. A transform sees it without them. JAX compiles a step
             anew for every new shape.
@@ -71,6 +82,10 @@ class Image(Feature):
         extra: with `size=None`, what tells the image from the zeros: a batch then holds `{"images",
             "sizes"}`, (height, width) as int32 (batch, 2), or `{"images", "padding_mask"}`, True on
             the image, bool (batch, height, width, 1). None (default): the images alone.
+        like: the image that this one follows, as the second of a pair: the name of its array, or of
+            its column. By hand, on one row: the `Image`. It gets the same crop, flip and geometry,
+            pixel for pixel, and so none of `resize`, `load_size`, `crop` and `flip` of its own. Its
+            file is as large; with a `size` of k times that of the followed image, k times as large.
 
     Raises:
         ArgumentError: a value that is none of the above.
@@ -81,7 +96,7 @@ class Image(Feature):
     """
 
     column: str = "path"
-    size: Size | None = (256, 256)
+    size: Size | None = DEFAULT_SIZE
     resize: str = "stretch"
     color_mode: str = "rgb"
     scale: str | tuple[float, float] | None = None
@@ -92,6 +107,7 @@ class Image(Feature):
     interpolation: str = "bilinear"
     dtype: str | None = None
     extra: str | None = None
+    like: Any = None
     kind: ClassVar[str] = "image"
     of_files: ClassVar[bool] = True
     has_channels: ClassVar[bool] = True
@@ -106,14 +122,22 @@ class Image(Feature):
         one_of("interpolation", self.interpolation, INTERPOLATIONS)
         one_of("dtype", self.dtype, (None, "uint8", "float16", "float32"))
         one_of("extra", self.extra, (None, *_TELLING))
-        object.__setattr__(self, "size", _size("size", self.size))
         object.__setattr__(self, "scale", checked_scale(self.scale))
         object.__setattr__(self, "load_size", _size("load_size", self.load_size))
+        object.__setattr__(self, "size", _own_size(self))
         _check_use(self)
+
+    @property
+    def follows(self) -> bool:
+        """Whether it follows another image; then `read` is told the Geometry of that."""
+        return self.like is not None
 
     @property
     def sample_spec(self) -> Spec:
         """What a transform gets: 8-bit pixels, before `scale`."""
+        if self.follows:
+            seen = seen_size(self.size, self.image)
+            return replace(self.made_spec, shape=(*seen, *self.made_spec.shape[2:]))
         if self.load_size is None or self.crop is not None:
             return self.made_spec
         return Spec((*self.load_size, CHANNELS[self.color_mode]), np.dtype(np.uint8))
@@ -147,21 +171,41 @@ class Image(Feature):
         """Whether chance has a part in it."""
         return self.crop == "random" or self.flip is not None
 
+    @property
+    def drawn_sizes(self) -> tuple[Size | None, Size | None]:
+        """What two random images have in common that look like a pair."""
+        return self.size, self.load_size
+
     def draw(self, rng: np.random.Generator) -> Draw:
         """Return what chance decides for one sample; always three numbers are drawn."""
         y, x, flip = rng.random(3).tolist()
         flips = self.flip is not None and flip < 0.5
         return Draw(y, x, flips) if self.crop == "random" else Draw(flip=flips)
 
-    def place(self, image: Size, size: Size, draw: Draw = STILL) -> Geometry:
-        """Return the geometry of an upright image of a size, into an array of `size`."""
-        return place(image, size, self.load_size or size, self.resize, draw)
+    def following(self, image: Feature) -> Self:
+        """Return it with the image that it follows, of which it has the size if told none."""
+        return replace(self, like=image)
+
+    def place(self, image: Size, size: Size, given: Any = None) -> Geometry:
+        """Return the geometry of an upright image of a size, into an array of `size`.
+
+        Args:
+            image: its (height, width).
+            size: (height, width) of the array.
+            given: what it drew, or where it follows another image the Geometry of that.
+        """
+        if self.follows:
+            return follow(given, image, size)
+        return place(image, size, self.load_size or size, self.resize, given or STILL)
 
     def geometry(self, row: Mapping[str, Any], rng: np.random.Generator | None) -> Geometry:
         """Return the geometry of the image of one row; nothing is decoded."""
         with store_of_row(row, self.column) as store:
             size = read_header(os.fspath(row[self.column]), store).size
-        return self.place(size, self.size or size, STILL if rng is None else self.draw(rng))
+        given: Any = None if rng is None else self.draw(rng)
+        if self.follows:
+            given = self.image.geometry(row, rng)
+        return self.place(size, self.size or size, given)
 
     def read(
         self, value: str, out: Values, store: Store, watch: Watch = unwatched, given: Any = None
@@ -173,12 +217,12 @@ class Image(Feature):
         watch("read")
         data = store.read(value)
         watch("decode", len(data))
-        size, draw = out.shape[:2], STILL if given is None else given
+        size = out.shape[:2]
         pixels, image, reduced = decode_reduced(
             data,
             self.color_mode,
             lambda image: reduction(
-                self.place(image, size, draw), self.interpolation, self.antialias
+                self.place(image, size, given), self.interpolation, self.antialias
             ),
         )
         if self.size is None and image != size:
@@ -187,7 +231,7 @@ class Image(Feature):
                 f"facts say {size[0]} x {size[1]}: was it changed since? Build the manifest anew, "
                 "or leave out its columns width, height and orientation"
             )
-        geometry = self.place(image, size, draw)
+        geometry = self.place(image, size, given)
         watch("resize")
         resize(pixels, geometry, out, self.interpolation, self.antialias, reduced=reduced)
         return geometry
@@ -240,7 +284,7 @@ def _check_use(image: Image) -> None:
     """Refuse what contradicts itself, and what nothing would use."""
     if image.size is None:
         _check_unresized(image)
-    elif image.extra is not None:
+    elif image.extra is not None and not is_unsaid(image.size):
         raise ArgumentError(
             f"extra={image.extra!r} is for images of different sizes, size=None: with "
             f"size={image.size} there is no padding to tell"
@@ -269,6 +313,19 @@ def _check_unresized(image: Image) -> None:
                 f"size=None leaves every image as large as it is, so there is no use for "
                 f"{name}={getattr(image, name)!r}: leave it out, or give a size"
             )
+
+
+def _own_size(image: Image) -> Size | None:
+    """Return the size of an image; one that follows another has that of this, once it knows it."""
+    given = image.size
+    size = given if is_unsaid(given) else _size("size", given)
+    if not image.follows:
+        return _size("size", size)
+    check_follower(image, _FOLLOWED)
+    if isinstance(image.like, str):
+        return size
+    check_followed(image.column, image.like)
+    return paired_size(image.column, size, image.like.size)
 
 
 def _size(name: str, given: object) -> Size | None:

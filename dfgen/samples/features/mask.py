@@ -55,7 +55,7 @@ class Mask(Feature):
     fill_value: int = 0
     kind: ClassVar[str] = "mask"
     of_files: ClassVar[bool] = True
-    follows: ClassVar[bool] = True
+    follows = True
     has_channels: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
