@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dfgen.errors import DecodeError, MissingFileError, TransformError
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.features.base import Feature, Spec, Values, Watch, each, filled, room, unwatched
+from dfgen.samples.features.base import Feature, Spec, Values, Watch, each, empty, filled, unwatched
 from dfgen.samples.padding import Padding, padding_of
 from dfgen.samples.storage.files import Files
 from dfgen.samples.storage.store import Store
@@ -158,7 +158,7 @@ class SampleReader:
         try:
             for step in self._steps:
                 for name, spec in step.between.items():
-                    sample[name] = room(spec, out[name].shape)
+                    sample[name] = empty(spec, out[name].shape)
                 told[step.name] = step.feature.read(
                     step.feature.at(step.values, row),
                     step.of(sample),

@@ -44,7 +44,7 @@ class Spec:
     blank: Any = 0
 
 
-class Room:
+class OwnDtype:
     """Where an array will be whose dtype its file tells.
 
     Args:
@@ -212,7 +212,7 @@ class Feature:
         Args:
             value: of the row, as `at` returns it: the path of a file.
             out: the array of a sample, or its part of the batch. A length that is None in its
-                spec is that of the batch; a Room where its dtype is None.
+                spec is that of the batch; a OwnDtype where its dtype is None.
             store: reads files.
             watch: is told each stage as it begins: `"read"`, `"decode"`, `"resize"`, `"transform"`.
             given: what it drew, or the Geometry that it follows; None where it does neither.
@@ -249,8 +249,8 @@ class Feature:
             given = image.geometry(row, rng)
         else:
             given = None if rng is None else self.draw(rng)
-        out = tuple(room(spec, size) for spec in each(self.spec))
-        made = tuple(map(room, each(self.made_spec), [array.shape for array in out]))
+        out = tuple(empty(spec, size) for spec in each(self.spec))
+        made = tuple(map(empty, each(self.made_spec), [array.shape for array in out]))
         named = self if self.of_files else image
         with store_of_row(row, named.columns[0], named.of_files) as store:
             value = self.at(self.bind(OneRow(row)), 0)
@@ -316,12 +316,12 @@ def alone(several: Any) -> Any:
     return several[0] if len(several) == 1 else several
 
 
-def room(spec: Spec, size: tuple[int, ...]) -> Any:
-    """Return an array of a Spec, or its Room; lengths that are None are those of `size`."""
+def empty(spec: Spec, size: tuple[int, ...]) -> Any:
+    """Return an array of a Spec, or its OwnDtype; lengths that are None are those of `size`."""
     shape = (*size, *spec.shape[len(size) :]) if None in spec.shape else spec.shape
-    return Room(shape) if spec.dtype is None else np.empty(shape, spec.dtype)
+    return OwnDtype(shape) if spec.dtype is None else np.empty(shape, spec.dtype)
 
 
 def filled(given: Any) -> Any:
-    """Return what `read` has filled: the array that is in a Room by now, or the one it got."""
-    return given.array if isinstance(given, Room) else given
+    """Return what `read` has filled: the array that is in a OwnDtype by now, or the one it got."""
+    return given.array if isinstance(given, OwnDtype) else given

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError
-from dfgen.samples.features.base import Feature, Room, Spec, Values, Watch, unwatched
+from dfgen.samples.features.base import Feature, OwnDtype, Spec, Values, Watch, unwatched
 from dfgen.samples.features.one_row import store_of_row
 from dfgen.samples.pixels.depth import DEPTHS, check_scaled
 from dfgen.samples.pixels.formats import CHANNELS, read_header
@@ -198,7 +198,7 @@ class Image(Feature):
                 "or leave out its columns width, height and orientation"
             )
         geometry = self.place(image, size, draw)
-        if isinstance(out, Room):
+        if isinstance(out, OwnDtype):
             check_scaled(pixels, self.scale, self.dtype)
             out = out.of(pixels.dtype)
         watch("resize")
