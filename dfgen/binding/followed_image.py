@@ -35,7 +35,8 @@ def followed_image(named: Mapping[str, Feature], name: str) -> str | None:
             f"Images: {', '.join(leaders)}"
         )
     _refuse_chain(what, name, given, images)
-    hint = did_you_mean(given, leaders) if isinstance(given, str) else ""
+    known = [*leaders, *(image.column for image in leaders.values())]
+    hint = did_you_mean(given, known) if isinstance(given, str) else ""
     listed = ", ".join(leaders) or "none that follows no other"
     raise ArgumentError(
         f"{what} has like={given!r}, which is no image here. Images: {listed}.{hint}"

@@ -23,7 +23,7 @@ class Padding:
     """
 
     sizes: dict[str, Sizes] = field(default_factory=dict)
-    fills: dict[str, int] = field(default_factory=dict)
+    fills: dict[str, float] = field(default_factory=dict)
     told: dict[str, Sizes] = field(default_factory=dict)
     masks: dict[str, Sizes] = field(default_factory=dict)
 

@@ -235,13 +235,13 @@ class Image(Feature):
             ),
             self.dtype,
         )
+        geometry = self.place(image, size, given)
         if self.size is None and image != size:
             raise DecodeError(
                 f"the image has {image[0]} x {image[1]} pixels (height x width, upright), but its "
                 f"facts say {size[0]} x {size[1]}: was it changed since? Build the manifest anew, "
                 "or leave out its columns width, height and orientation"
             )
-        geometry = self.place(image, size, given)
         if isinstance(out, OwnDtype):
             check_scaled(pixels, self.scale, self.dtype)
             out = out.of(pixels.dtype)
