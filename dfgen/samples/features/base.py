@@ -188,7 +188,7 @@ class Feature:
             out: the array of a sample, or its part of the batch. A length that is None in its
                 spec is that of the batch.
             store: reads files.
-            watch: is told each stage as it begins: `"read"`, `"decode"`, `"resize"`, `"transform"`.
+            watch: is told each stage as it begins: `"read"`, `"decode"`, `"resize"`.
             given: what it drew, or the Geometry that it follows; None where it does neither.
 
         Raises:
