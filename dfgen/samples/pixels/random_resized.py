@@ -12,16 +12,16 @@ import numpy as np
 from dfgen.errors import ArgumentError
 from dfgen.samples.pixels.geometry import STILL, Box, Draw, Geometry, Size, start_of
 
-Limits = tuple[float, float]
+Interval = tuple[float, float]
 
-AREA: Limits = (0.08, 1.0)
-RATIO: Limits = (3 / 4, 4 / 3)
+AREA: Interval = (0.08, 1.0)
+RATIO: Interval = (3 / 4, 4 / 3)
 
 _TRIES = 10
 
 
 def drawn_crops(
-    rng: np.random.Generator, area: Limits, ratio: Limits
+    rng: np.random.Generator, area: Interval, ratio: Interval
 ) -> tuple[tuple[float, float], ...]:
     """Return crops to try as (share of the image's area, width / height): always 20 numbers.
 
@@ -33,7 +33,7 @@ def drawn_crops(
 
 
 @lru_cache(maxsize=64)  # a sample asks twice: how small it may be decoded, and for the pixels
-def place_resized(image: Size, size: Size, ratio: Limits, draw: Draw = STILL) -> Geometry:
+def place_resized(image: Size, size: Size, ratio: Interval, draw: Draw = STILL) -> Geometry:
     """Return the geometry of the first crop drawn that fits into the image, stretched to `size`.
 
     If none does, it is the largest in the centre whose ratio is allowed.
@@ -57,14 +57,14 @@ def place_resized(image: Size, size: Size, ratio: Limits, draw: Draw = STILL) ->
     return Geometry(image, source, Box(0, 0, *size), size, draw.flip, draw.flip_vertical)
 
 
-def _largest(image: Size, ratio: Limits) -> Size:
+def _largest(image: Size, ratio: Interval) -> Size:
     height, width = image
     shape = min(max(width / height, ratio[0]), ratio[1])
     rows, columns = min(height, round(width / shape)), min(width, round(height * shape))
     return max(1, rows), max(1, columns)
 
 
-def checked_limits(name: str, given: object, most: float = math.inf) -> Limits:
+def checked_limits(name: str, given: object, most: float = math.inf) -> Interval:
     """Return `area` (whose `most` is 1) or `ratio` as two floats, or refuse it."""
     pair = given if isinstance(given, tuple | list) and len(given) == 2 else (0, 0)
     numbers = all(isinstance(number, int | float | np.number) for number in pair)

@@ -14,8 +14,8 @@ import numpy as np
 from dfgen.errors import ArgumentError
 from dfgen.samples.pixels.geometry import Pixels
 
-Numbers = tuple[float, ...]
-Scale = str | tuple[float, float] | tuple[Numbers, Numbers] | None
+PerChannel = tuple[float, ...]
+Scale = str | tuple[float, float] | tuple[PerChannel, PerChannel] | None
 """As of `dfgen.Image`: a name, (scale, offset), or a mean and a deviation for each channel."""
 
 _RANGES = {"0..1": (1.0, 0.0), "-1..1": (2.0, -1.0), "tf": (2.0, -1.0)}  # of pixels 0..1
@@ -38,16 +38,19 @@ class _Line(NamedTuple):
 
     def of(self, pixels: Pixels) -> Pixels:
         centre, factor, offset = (np.asarray(numbers, self.dtype) for numbers in self[:3])
-        made: Pixels = (pixels.astype(self.dtype) - centre) * factor + offset
-        return made
+        made: Pixels = pixels.astype(self.dtype)
+        if centre.any():
+            made = made - centre
+        made = made * factor
+        return made + offset if offset.any() else made
 
 
 def rescale(pixels: Pixels, scale: Scale, out: Pixels) -> None:
     """Fill `out` with the pixels of one image, scaled as in `dfgen.Image`.
 
     Args:
-        pixels: (height, width, channels) of unsigned integers. What a scale says of 255, or of 1,
-            goes for the largest that they can hold.
+        pixels: (height, width, channels), uint8, uint16 or float32. What a scale says of 255, or of
+            1, goes for 65535 too; of floats it does not know the range.
         scale: as `checked_scale` returns it.
         out: of the same shape; its dtype is what the pixels are cast to.
     """
@@ -85,9 +88,9 @@ def _fixed_table(scale: Scale, dtype: np.dtype[Any]) -> Pixels:
 
 def _line(scale: Scale, dtype: np.dtype[Any]) -> _Line:
     """Return any scale but `"standardize"`, for pixels of a dtype."""
-    most = np.iinfo(dtype).max
     if scale is None:
         return _Line(0, 1, 0, np.float32)
+    most = np.iinfo(dtype).max if dtype.kind == "u" else 1
     if scale == "caffe":
         return _Line(np.multiply(_CAFFE, most / 255), 255 / most, 0, np.float64)
     if isinstance(scale, str) and scale in _RANGES:
@@ -129,7 +132,7 @@ def checked_scale(given: Any, color_mode: str, channels: int) -> Scale:
     )
 
 
-def _numbers(given: Any) -> Numbers | None:
+def _numbers(given: Any) -> PerChannel | None:
     listed = given.tolist() if isinstance(given, np.ndarray) else given
     if not isinstance(listed, tuple | list) or not all(
         isinstance(number, int | float | np.number) and np.isfinite(number) for number in listed
@@ -139,7 +142,7 @@ def _numbers(given: Any) -> Numbers | None:
 
 
 def _check_channels(
-    given: Any, numbers: tuple[Numbers, Numbers], color_mode: str, channels: int
+    given: Any, numbers: tuple[PerChannel, PerChannel], color_mode: str, channels: int
 ) -> None:
     means, deviations = numbers
     if not len(means) == len(deviations) == channels:
