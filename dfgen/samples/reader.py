@@ -187,6 +187,7 @@ class SampleReader:
             sample = self._transformed(sample, rng)
             for name, _, _ in self._encoded:
                 out[name][...] = sample[name]
+        watch("scale")
         for step in self._steps:
             if step.between:
                 step.feature.finish(step.of(sample), step.of(out))

@@ -215,9 +215,9 @@ class Feature:
         Args:
             value: of the row, as `at` returns it: the path of a file.
             out: the array of a sample, or its part of the batch. A length that is None in its
-                spec is that of the batch; a OwnDtype where its dtype is None.
+                spec is that of the batch; an OwnDtype where its dtype is None.
             store: reads files.
-            watch: is told each stage as it begins: `"read"`, `"decode"`, `"resize"`, `"transform"`.
+            watch: is told each stage as it begins: `"read"`, `"decode"`, `"resize"`.
             given: what it drew, or the Geometry that it follows; None where it does neither.
 
         Raises:
@@ -326,5 +326,5 @@ def empty(spec: Spec, size: tuple[int, ...]) -> Any:
 
 
 def filled(given: Any) -> Any:
-    """Return what `read` has filled: the array that is in a OwnDtype by now, or the one it got."""
+    """Return what `read` has filled: the array that is in an OwnDtype by now, or the one it got."""
     return given.array if isinstance(given, OwnDtype) else given

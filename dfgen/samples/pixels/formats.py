@@ -30,6 +30,7 @@ from dfgen.samples.pixels.headers import (
     Header,
     Opener,
     check_size,
+    gif_header,
     jpeg_header,
     npy_header,
     pillow_header,
@@ -226,7 +227,9 @@ FORMATS: dict[str, Format] = {
         pillow_format((".bmp",), rb"BM", PIL.BmpImagePlugin.BmpImageFile), decode=with_opencv
     ),
     # OpenCV opens GIF only in newer versions, and of PNM ignores the maximum that a header gives
-    "gif": pillow_format((".gif",), rb"GIF8[79]a", PIL.GifImagePlugin.GifImageFile),
+    "gif": replace(
+        pillow_format((".gif",), rb"GIF8[79]a", PIL.GifImagePlugin.GifImageFile), header=gif_header
+    ),
     "tiff": replace(
         pillow_format((".tif", ".tiff"), rb"II\*\0|MM\0\*", PIL.TiffImagePlugin.TiffImageFile),
         header=tiff_header,
