@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from dfgen.binding.default_features import Options, default_y, x_feature, y_feature
 from dfgen.binding.followed_image import followed_image, warn_of_two_draws
@@ -21,6 +20,7 @@ from dfgen.binding.row_weights import balanced, row_weights
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.loading.order.balance import Balance
 from dfgen.loading.order.buckets import Buckets
+from dfgen.manifest.tables import Table
 from dfgen.samples.albumentations import Augmentation
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature, each
@@ -86,7 +86,7 @@ class Binding:
 
 
 def bind(
-    manifest: pd.DataFrame | str | os.PathLike[str],
+    manifest: Table | str | os.PathLike[str],
     x: Tree = "path",
     y: Tree = None,
     *,

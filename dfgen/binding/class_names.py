@@ -19,14 +19,14 @@ def with_class_names(columns: Columns, feature: Feature) -> Feature:
         return feature
     column, advice = columns[name], "Give"
     known: Any = None
-    if not is_list(column.type):
-        advice = f'Before splitting: df["{name}"] = df["{name}"].astype("category"), or give'
-    elif not are_numbers(column.type.value_type):
+    if is_list(column.type) and not are_numbers(column.type.value_type):
         known = columns.labels.get(name, {}).get("class_names")
     if not known:
         unnamed = feature.unnamed(column)
         if unnamed is None:
             return feature
+        if unnamed is column:
+            advice = f'Before splitting: df["{name}"] = df["{name}"].astype("category"), or give'
         known = _class_names(name, unnamed, advice)
     return replace(feature, class_names=tuple(known))  # type: ignore[type-var]
 
