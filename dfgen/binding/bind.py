@@ -15,6 +15,7 @@ from dfgen.binding.followed_image import followed_image, warn_of_two_draws
 from dfgen.binding.frame_columns import Columns, open_manifest
 from dfgen.binding.image_sizes import bucketed, with_sizes
 from dfgen.binding.nested import Tree, leaf_names, leaves, map_leaves
+from dfgen.binding.path_lists import check_lists
 from dfgen.binding.row_ids import ids_of, known_problems, refusal
 from dfgen.binding.row_weights import balanced, row_weights
 from dfgen.errors import ArgumentError, ManifestError
@@ -24,6 +25,7 @@ from dfgen.manifest.tables import Table
 from dfgen.samples.albumentations import Augmentation
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature, each
+from dfgen.samples.features.items import in_lists
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.storage.stores import store_of
 from dfgen.samples.transforms import Transform
@@ -123,14 +125,19 @@ def bind(
     x, y, named = _features(columns, x, y, options, taken)
     features = tuple(_bound(columns, name, named) for name in named)
     features, problems = with_sizes(columns, features)
-    files = next((b for b in features if b.paths is not None and not b.feature.follows), None)
+    single = (bound for bound in features if bound.paths is not None and not bound.has_lists)
+    files = next((bound for bound in single if not bound.feature.follows), None)
     if isinstance(transform, Augmentation):
-        kinds = ((b.name, b.feature.kind, getattr(b.feature, "format", "")) for b in features)
+        kinds = (
+            (b.name, b.feature.kind + "s" * b.has_lists, getattr(b.feature, "format", ""))
+            for b in features
+        )
         transform = transform.of(kinds)
     column, paths = (files.feature.columns[0], files.paths) if files else (None, None)
     ids = ids_of(columns, id, column, paths)
-    store = store_of(bound.paths for bound in features if bound.paths is not None)
+    store = store_of(bound.files for bound in features if bound.files is not None)
     reader = SampleReader(ids, features, transform, store)
+    check_lists(reader)
     problems |= known_problems(columns) if files else {}
     if problems and on_error == "raise":
         raise ManifestError(refusal(problems, reader, "problem" in columns.names))
@@ -174,7 +181,7 @@ def _bound(columns: Columns, name: str, named: Mapping[str, Feature]) -> BoundFe
     values = feature.bind(columns)
     if like is not None:
         feature = feature.following(named[like])
-    return BoundFeature(name, feature, values, like)
+    return BoundFeature(name, in_lists(feature, feature.paths(values)), values, like)
 
 
 def _check_used(bare: set[str], options: Options) -> None:

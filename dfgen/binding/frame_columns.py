@@ -15,7 +15,14 @@ from dfgen.errors import ManifestError, did_you_mean
 from dfgen.manifest.io import read_table
 from dfgen.manifest.schema import Label
 from dfgen.manifest.tables import TAKEN, arrow_table, described, is_table
-from dfgen.samples.arrow_types import is_binary, is_text, refuse_missing
+from dfgen.samples.arrow_types import (
+    flattened,
+    is_binary,
+    is_list,
+    is_text,
+    lengths_of,
+    refuse_missing,
+)
 
 
 @dataclass(frozen=True)
@@ -77,11 +84,21 @@ class Columns:
         )
 
     def paths(self, name: str) -> pa.Array:
-        """Return a column of paths, none missing; relative ones start at `root`."""
+        """Return a column of paths, none missing, or lists of them; relative ones start at `root`.
+
+        Of a column of lists, whether each has what it should is left to `check_lists`.
+        """
         values = self[name]
+        if is_list(values.type) and is_text(values.type.value_type):
+            where = np.append(0, np.cumsum(lengths_of(values), dtype=np.int64))
+            paths = self._rooted(flattened(values).cast(pa.large_string()))
+            return pa.LargeListArray.from_arrays(where, paths)
         if not is_text(values.type):
             raise ManifestError(f"column {name!r} holds {values.type}, expected paths of files")
         refuse_missing(name, values, "path", f"drop them, df = df[df[{name!r}].notna()]")
+        return self._rooted(values)
+
+    def _rooted(self, values: pa.Array) -> pa.Array:
         if self.root is None:
             return values
         absolute = pc.match_substring_regex(
@@ -121,13 +138,18 @@ def _to_arrow(values: "pd.Series[Any]") -> pa.Array:
 def _lists_to_arrow(values: "pd.Series[Any]") -> pa.Array:
     """Return lists that Arrow does not take as they are, such as arrays of boxes."""
     try:
-        return pa.array(values.map(list, na_action="ignore"), from_pandas=True)
+        return pa.array(values.map(_plain_list, na_action="ignore"), from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         kinds = sorted({type(entry).__name__ for entry in _entries(values.dropna())})
         raise ManifestError(
             f"column {values.name!r} has lists that mix {', '.join(kinds)}: give all entries one "
             "type"
         ) from None
+
+
+def _plain_list(entries: Iterable[Any]) -> list[Any]:
+    """Return a list, of paths as text."""
+    return [os.fspath(one) if isinstance(one, os.PathLike) else one for one in entries]
 
 
 def _entries(lists: Iterable[Any]) -> Iterator[Any]:

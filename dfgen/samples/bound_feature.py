@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dfgen.samples.arrow_types import flattened, is_list
 from dfgen.samples.features.base import Feature, Spec, each
 
 Sizes = npt.NDArray[np.int32]
@@ -49,6 +50,22 @@ class BoundFeature:
         return tuple(self.arrays.values())[: len(each(self.feature.made_spec))]
 
     @cached_property
+    def counts(self) -> npt.NDArray[np.int32] | None:
+        """How many items each row has, shape (rows, 1), where rows differ in that."""
+        found: npt.NDArray[np.int32] | None = self.feature.counts(self.values)
+        return found
+
+    @cached_property
     def paths(self) -> pa.Array | None:
-        """The paths of what is read from files, else None."""
+        """The paths of what is read from files, or lists of them, else None."""
         return self.feature.paths(self.values)
+
+    @property
+    def has_lists(self) -> bool:
+        """Whether it is read from several files in each row."""
+        return self.paths is not None and is_list(self.paths.type)
+
+    @property
+    def files(self) -> pa.Array | None:
+        """The paths of all files that it is read from, else None."""
+        return flattened(self.paths) if self.has_lists else self.paths

@@ -202,7 +202,7 @@ class SampleReader:
     def where(self, row: int) -> str:
         """Return the id and paths of a row, for messages."""
         paths = dict.fromkeys(
-            f"{bound.feature.columns[0]}={bound.feature.at(bound.values, row)!r}"
+            f"{bound.feature.columns[0]}={bound.feature.described(bound.values, row)}"
             for bound in self._in_order
             if bound.paths is not None
         )

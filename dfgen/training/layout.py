@@ -64,10 +64,13 @@ class Layout:
         return _replaced(self.y, lambda name: of(self.loss_axes[name]))
 
     def _array(self, name: str, array: Any) -> Any:
-        return np.ascontiguousarray(np.moveaxis(array, -1, 1)) if self._turns(name) else array
+        return np.ascontiguousarray(np.moveaxis(array, -1, -3)) if self._turns(name) else array
 
     def _spec(self, name: str, spec: Spec) -> Spec:
-        return Spec((spec.shape[-1], *spec.shape[:-1]), spec.dtype) if self._turns(name) else spec
+        if not self._turns(name):
+            return spec
+        *items, height, width, channels = spec.shape
+        return Spec((*items, channels, height, width), spec.dtype)
 
     def _turns(self, name: str) -> bool:
         return name in self.images and keras.config.image_data_format() == "channels_first"
@@ -93,7 +96,7 @@ def layout_of(binding: Binding, weighted: bool) -> Layout:
         name
         for bound in binding.reader.features
         for name, spec in bound.specs.items()
-        if bound.feature.has_channels and len(spec.shape) == 3
+        if bound.feature.has_channels and len(spec.shape) >= 3
     }
     loss_axes = {
         name: bound.feature.loss_axes(spec)

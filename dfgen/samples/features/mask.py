@@ -57,6 +57,7 @@ class Mask(Feature):
     fill_value: float = 0
     kind: ClassVar[str] = "mask"
     of_files: ClassVar[bool] = True
+    takes_lists: ClassVar[bool] = True
     follows = True
     has_channels: ClassVar[bool] = True
 
