@@ -11,7 +11,7 @@ import numpy.typing as npt
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Spec, Values
 
-Lengths = npt.NDArray[np.int32]
+RowLengths = npt.NDArray[np.int32]
 """How long the first axes of an array are in every row, shape (rows, axes)."""
 
 
@@ -27,10 +27,10 @@ class Padding:
         masks: name of an array that is True on the image, or on the items -> sizes.
     """
 
-    sizes: dict[str, Lengths] = field(default_factory=dict)
+    sizes: dict[str, RowLengths] = field(default_factory=dict)
     fills: dict[str, float] = field(default_factory=dict)
-    told: dict[str, Lengths] = field(default_factory=dict)
-    masks: dict[str, Lengths] = field(default_factory=dict)
+    told: dict[str, RowLengths] = field(default_factory=dict)
+    masks: dict[str, RowLengths] = field(default_factory=dict)
 
     def specs(self, rows: Any, specs: Mapping[str, Spec]) -> dict[str, Spec]:
         """Return the Specs of arrays with the first lengths that a batch of these rows has."""
@@ -62,7 +62,7 @@ class Padding:
         return arrays
 
 
-def _inside(shape: tuple[int, ...], axis: int, lengths: Lengths) -> npt.NDArray[np.bool_]:
+def _inside(shape: tuple[int, ...], axis: int, lengths: RowLengths) -> npt.NDArray[np.bool_]:
     """Return what is within the length of each sample along an axis, for a batch of a shape."""
     wide = [1] * len(shape)
     wide[0], wide[axis] = shape[0], shape[axis]
