@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError
+from dfgen.samples.features.arguments import checked_missing
 from dfgen.samples.features.base import Feature, Spec, Values, Watch, unwatched
 from dfgen.samples.features.one_row import store_of_row
 from dfgen.samples.pixels.formats import CHANNELS, read_header
@@ -71,6 +72,8 @@ class Image(Feature):
         extra: with `size=None`, what tells the image from the zeros: a batch then holds `{"images",
             "sizes"}`, (height, width) as int32 (batch, 2), or `{"images", "padding_mask"}`, True on
             the image, bool (batch, height, width, 1). None (default): the images alone.
+        missing: of targets, `"raise"` (default), or `"ignore"`: a row without a path holds zeros,
+            and weighs 0 in the loss of this target. It needs a `size`.
 
     Raises:
         ArgumentError: a value that is none of the above.
@@ -92,6 +95,7 @@ class Image(Feature):
     interpolation: str = "bilinear"
     dtype: str | None = None
     extra: str | None = None
+    missing: str = "raise"
     kind: ClassVar[str] = "image"
     of_files: ClassVar[bool] = True
     has_channels: ClassVar[bool] = True
@@ -106,6 +110,7 @@ class Image(Feature):
         one_of("interpolation", self.interpolation, INTERPOLATIONS)
         one_of("dtype", self.dtype, (None, "uint8", "float16", "float32"))
         one_of("extra", self.extra, (None, *_TELLING))
+        checked_missing(self.missing)
         object.__setattr__(self, "size", _size("size", self.size))
         object.__setattr__(self, "scale", checked_scale(self.scale))
         object.__setattr__(self, "load_size", _size("load_size", self.load_size))
@@ -263,6 +268,10 @@ def _check_use(image: Image) -> None:
 
 
 def _check_unresized(image: Image) -> None:
+    if image.missing == "ignore":
+        raise ArgumentError(
+            'missing="ignore" with size=None: a row without a file tells no size, so give one'
+        )
     for name in _OF_RESIZING:
         if getattr(image, name) != getattr(Image, name):
             raise ArgumentError(

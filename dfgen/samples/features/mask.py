@@ -9,6 +9,7 @@ import cv2
 import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError, listed
+from dfgen.samples.features.arguments import checked_missing
 from dfgen.samples.features.base import Feature, Spec, Values, Watch
 from dfgen.samples.features.image import Image
 from dfgen.samples.pixels.geometry import Geometry
@@ -38,6 +39,8 @@ class Mask(Feature):
         dtype: `"uint8"` (default), or `"int32"` for classes above 255.
         fill_value: the class of what lies outside of the image, as of `resize="pad"`. Leave it
             out of the loss: `SparseCategoricalCrossentropy(ignore_class=255)`.
+        missing: of targets, `"raise"` (default), or `"ignore"`: a row without a path holds
+            `fill_value`, and weighs 0 in the loss of this target.
 
     Raises:
         ArgumentError: a value that is none of the above.
@@ -53,6 +56,7 @@ class Mask(Feature):
     palette: Any = None
     dtype: str = "uint8"
     fill_value: int = 0
+    missing: str = "raise"
     kind: ClassVar[str] = "mask"
     of_files: ClassVar[bool] = True
     follows: ClassVar[bool] = True
@@ -60,6 +64,7 @@ class Mask(Feature):
 
     def __post_init__(self) -> None:
         one_of("dtype", self.dtype, ("uint8", "int32"))
+        checked_missing(self.missing)
         _check_class("fill_value", self.fill_value, self.dtype)
         if self.palette is not None:
             object.__setattr__(self, "palette", _palette(self.palette, self.dtype))
@@ -77,7 +82,7 @@ class Mask(Feature):
     spec = made_spec
 
     def _spec(self, image: Spec) -> Spec:
-        return Spec((*image.shape[:2], 1), np.dtype(self.dtype))
+        return Spec((*image.shape[:2], 1), np.dtype(self.dtype), self.fill_value)
 
     def read(self, value: str, out: Values, store: Store, watch: Watch, given: Geometry) -> None:
         """Fill `out` with the classes of one file, by the geometry of its image."""

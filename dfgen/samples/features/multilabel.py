@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.samples.arrow_types import Offsets, flattened, offsets, place_of
+from dfgen.samples.features.arguments import checked_missing
 from dfgen.samples.features.base import Encoded, Indices, Values
 from dfgen.samples.features.category import Category
 
@@ -24,7 +25,7 @@ class LabelRows(NamedTuple):
     numbers: npt.NDArray[np.int32]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MultiLabel(Encoded):
     """Which of the classes a row has: float32 of shape (classes,), 1 for those in its list.
 
@@ -35,6 +36,8 @@ class MultiLabel(Encoded):
         column: a column of lists of text, integers or booleans, without nulls.
         class_names: the classes in the order of their places. None (default) takes those of
             the manifest (COCO, VOC, YOLO), else the sorted distinct labels of the frame.
+        missing: of targets, `"raise"` (default), or `"ignore"`: a row without a list, of which so
+            nobody knows what it has, holds zeros, and weighs 0 in the loss of this target.
 
     Raises:
         ArgumentError: class names that repeat.
@@ -46,9 +49,11 @@ class MultiLabel(Encoded):
 
     column: str
     class_names: tuple[object, ...] | None = None
+    missing: str = "raise"
     kind: ClassVar[str] = "label"
 
     def __post_init__(self) -> None:
+        checked_missing(self.missing)
         if self.class_names is not None:
             names = Category(self.column, class_names=self.class_names).class_names
             object.__setattr__(self, "class_names", names)
