@@ -54,6 +54,7 @@ Y = {
     "mask": dfgen.Mask("mask", like="path", fill_value=255, **IGNORE),
     "array": dfgen.Array("array", (2,), **IGNORE),
     "after": dfgen.Image("after", size=(4, 4), scale="-1..1", **IGNORE),
+    "deep": dfgen.Image("after", size=(4, 4), dtype="uint16", **IGNORE),
 }
 BLANK = dict.fromkeys(Y, 0) | {"boxes": -1, "labels": -1, "mask": 255}
 

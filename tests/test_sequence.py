@@ -412,8 +412,9 @@ COLUMNS = "Columns: id, path, label."
         ),
         (
             {"scale": "0-1"},
-            "scale must be one of (None, '0..1', '-1..1', 'standardize') or a pair of numbers "
-            "(scale, offset), got '0-1'",
+            "scale must be one of (None, '0..1', '-1..1', 'tf', 'caffe', 'torch', 'standardize'), "
+            "a pair of numbers (scale, offset), or the mean and the standard deviation of each "
+            "channel, of pixels 0..1, as ((0.5, 0.5, 0.5), (0.2, 0.2, 0.2)), got '0-1'",
         ),
         (
             {"label_mode": "sparse"},

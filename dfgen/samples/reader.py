@@ -19,6 +19,8 @@ from dfgen.samples.features.base import (
     Values,
     Watch,
     each,
+    empty,
+    filled,
     unwatched,
 )
 from dfgen.samples.padding import Padding, padding_of
@@ -113,11 +115,12 @@ class SampleReader:
         return [
             _Step(
                 bound.feature, bound.values, bound.name, bound.like or bound.name,
-                bound.read_names, itemgetter(*bound.read_names), self._between(bound),
-                bound.present,
+                bound.read_names, itemgetter(*bound.read_names), between,
+                [name for name, spec in between.items() if spec.dtype is None], bound.present,
             )
             for bound in self._in_order
             if bound.feature.by_row
+            for between in [self._between(bound)]
         ]  # fmt: skip
 
     @property
@@ -141,10 +144,10 @@ class SampleReader:
         return self.transform is None and not any(step.between for step in self._steps)
 
     @cached_property
-    def _changed(self) -> dict[str, Spec]:
+    def _changed(self) -> dict[str, tuple[Any, ...]]:
         """What a transform may give back of another shape than it got."""
         return {
-            name: made
+            name: made.shape
             for step in self._steps
             for (name, seen), made in zip(
                 step.between.items(), each(step.feature.made_spec), strict=True
@@ -179,16 +182,9 @@ class SampleReader:
         try:
             for step in self._steps:
                 for name, spec in step.between.items():
-                    sample[name] = _array(spec, out[name])
-                if step.present is not None and not step.present[row]:
-                    continue
-                told[step.name] = step.feature.read(
-                    step.feature.at(step.values, row),
-                    step.of(sample),
-                    self.store,
-                    watch,
-                    told.get(step.told_by),
-                )
+                    sample[name] = empty(spec, out[name].shape)
+                given = told.get(step.told_by)
+                told[step.name] = step.read(row, sample, self.store, watch, given)
         except (DecodeError, MissingFileError) as error:
             raise type(error)(f"{self.where(row)}: {error}") from error
         except Exception as error:  # of nothing that a file or a function of the user's may raise
@@ -217,6 +213,7 @@ class SampleReader:
             sample = self._transformed(sample, rng)
             for bound in self._encoded:
                 out[bound.name][...] = sample[bound.name]
+        watch("scale")
         for step in self._steps:
             if step.between:
                 step.feature.finish(step.of(sample), step.of(out))
@@ -248,9 +245,18 @@ class _Step(NamedTuple):
     names: tuple[str, ...]  # of the arrays that it reads
     of: Callable[[Mapping[str, Values]], Any]  # returns its array, or several
     between: dict[str, Spec]  # of those, what comes before the batch
+    own: list[str]  # of these, whose dtype their file tells
     present: Present | None  # which rows have it
 
-
-def _array(spec: Spec, out: Values) -> Values:
-    """Return an array for what comes before `out`; a size that is None is that of `out`."""
-    return np.empty(out.shape if None in spec.shape else spec.shape, spec.dtype)
+    def read(self, row: int, sample: Sample, store: Store, watch: Watch, given: Any) -> Any:
+        """Fill its arrays of a sample, if a row has them; return what is told those that follow."""
+        told = None
+        if self.present is None or self.present[row]:
+            value = self.feature.at(self.values, row)
+            told = self.feature.read(value, self.of(sample), store, watch, given)
+        else:
+            for name in self.own:
+                sample[name].of(np.uint8)  # type: ignore[attr-defined]
+        for name in self.own:
+            sample[name] = filled(sample[name])
+        return told

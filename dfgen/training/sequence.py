@@ -21,6 +21,7 @@ from dfgen.loading.limits import Limits
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.buckets import PaddingShare
 from dfgen.loading.state import Identity, State, ids_digest
+from dfgen.samples.pixels.scaling import Scale
 from dfgen.samples.transforms import Transform
 from dfgen.system import whole
 from dfgen.training.layout import layout_of
@@ -63,8 +64,9 @@ class Sequence(Passes):
         label_mode: `"int"` (int32), `"categorical"` (one-hot float32), `"binary"` (float32 of shape
             (batch, 1)), or None: no targets.
         class_names: the classes in the order of their numbers; None takes the column's categories.
-        scale: None leaves images uint8 0..255; `"0..1"`, `"-1..1"`, `"standardize"` (each image)
-            or a pair (scale, offset) gives float32.
+        scale: None leaves images uint8 0..255; `"0..1"`, `"-1..1"`, `"standardize"` (each image),
+            `"tf"`, `"torch"`, `"caffe"`, a pair (scale, offset) or a mean and deviation of each
+            channel gives float32: see `Image`.
         shuffle: another order each epoch.
         seed: of the order and of the transform's generators; None draws one.
         drop_remainder: leave out a short last batch.
@@ -124,7 +126,7 @@ class Sequence(Passes):
         color_mode: str = "rgb",
         label_mode: str | None = "int",
         class_names: list[Any] | tuple[Any, ...] | None = None,
-        scale: str | tuple[float, float] | None = None,
+        scale: Scale = None,
         shuffle: bool = True,
         seed: int | None = 0,
         drop_remainder: bool = False,
