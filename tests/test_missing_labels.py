@@ -270,3 +270,16 @@ def test_arguments_and_rows_that_cannot_be(df):
             f"the row has nothing in {name!r}: in a batch it would hold blanks, with weight 0",
         )
         assert feature(df.iloc[0]).any()
+
+
+@pytest.mark.parametrize("size", [(4, 4), None])
+@pytest.mark.parametrize("lacking", [LACKING, list(range(ROWS))], ids=["some", "all"])
+def test_the_second_image_of_a_pair_may_be_missing(df, size, lacking):
+    df["after"] = [None if row in lacking else path for row, path in enumerate(df["path"])]
+    df["after"] = df["after"].astype("string")
+    y = dfgen.Image("after", like="path", **IGNORE)
+    batch = loader(df, y, dfgen.Image(size=size), batch_size=ROWS).batch(0, 0)
+    before, after = batch.arrays["image_0"], batch.arrays["image_1"]
+    there = ~np.isin(np.arange(ROWS), lacking)
+    np.testing.assert_array_equal(after, np.where(there[:, None, None, None], before, 0))
+    np.testing.assert_array_equal(batch.weights_of("image_1"), there)

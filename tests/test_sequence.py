@@ -629,7 +629,8 @@ def test_something_else_than_a_frame_is_refused():
     with pytest.raises(dfgen.DfgenError) as caught:
         dfgen.Sequence([1, 2])
     assert str(caught.value) == (
-        "the manifest must be a DataFrame or the path of a manifest, got list"
+        "the manifest must be a pandas or Polars DataFrame, an Arrow table, a DuckDB relation or "
+        "whatever else has __arrow_c_stream__, or the path of a manifest, got list"
     )
 
 

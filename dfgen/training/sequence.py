@@ -21,6 +21,7 @@ from dfgen.loading.limits import Limits
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.buckets import PaddingShare
 from dfgen.loading.state import Identity, State, ids_digest
+from dfgen.manifest.tables import Table
 from dfgen.samples.pixels.scaling import Scale
 from dfgen.samples.transforms import Transform
 from dfgen.system import whole
@@ -39,7 +40,9 @@ class Sequence(Passes):
     backend and for any number of workers. Batches are made ahead of time by threads.
 
     Args:
-        manifest: a DataFrame (copied: later changes do nothing), or the path of a manifest.
+        manifest: a DataFrame (copied: later changes do nothing), or another table, which stays in
+            Arrow memory: of Polars, Arrow, DuckDB, whatever has `__arrow_c_stream__`; or the path
+            of a manifest.
         x: the inputs: a column name, a feature, or a list or dict of those. The column `path`, and
             a text column of names of image files, becomes an `Image`; classes a `Category`;
             numbers a `Number`; lists of text a `MultiLabel`.
@@ -112,7 +115,7 @@ class Sequence(Passes):
 
     def __init__(
         self,
-        manifest: pd.DataFrame | str | os.PathLike[str],
+        manifest: Table | str | os.PathLike[str],
         x: Tree = "path",
         y: Tree = None,
         *,

@@ -199,8 +199,11 @@ class Feature:
     """Whether others can follow it: `read` then returns its Geometry, and `geometry` that of a row
     by itself."""
 
-    follows: ClassVar[bool] = False
-    """Whether it lies on an image; then `read` is told the Geometry of that."""
+    drawn_sizes: Any = None
+    """What two random images have in common that look like a pair."""
+
+    follows: Any = False
+    """Whether it lies on an image, or follows one; then `read` is told the Geometry of that."""
 
     like: Any = None
     """Which image it follows: the name of its array, or of its column; once bound, the feature."""
@@ -268,10 +271,10 @@ class Feature:
             rng: for what chance decides, of its image where it follows one; None: no chance.
         """
         self.check_present(row)
-        image: Any = self.image if self.follows else self
+        image: Any = self.image if self.follows and not self.has_geometry else self
         size = image.geometry(row, None).size if image.keeps_sizes else ()
         if self.follows:
-            given = image.geometry(row, rng)
+            given = self.image.geometry(row, rng)
         else:
             given = None if rng is None else self.draw(rng)
         out = tuple(empty(spec, size) for spec in each(self.spec))

@@ -72,7 +72,7 @@ class Boxes(Feature):
     class_names: tuple[object, ...] | None = None
     missing: str = "raise"
     kind: ClassVar[str] = "boxes"
-    follows: ClassVar[bool] = True
+    follows = True
 
     def __post_init__(self) -> None:
         one_of("format", self.format, BOX_FORMATS)
