@@ -1,5 +1,6 @@
 """Array: numbers of .npy files, and of rows of large array files."""
 
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -87,6 +88,12 @@ class Array(Feature):
             return paths
         rows = columns.whole_numbers(self.index)
         return pa.StructArray.from_arrays([paths, rows], ["path", "index"])
+
+    def file_of(self, array: Values) -> bytes:
+        """Return the bytes of a .npy file."""
+        file = io.BytesIO()
+        np.save(file, array, allow_pickle=False)
+        return file.getvalue()
 
     def read(
         self, value: str | Mapping[str, Any], out: Values, store: Store, watch: Watch, given: None
