@@ -87,7 +87,7 @@ def test_a_table_binds_as_the_frame_does(table):
     rows = np.arange(6)
     for bound, twin in zip(one.reader.features, other.reader.features, strict=True):
         if bound.feature.by_row:
-            assert twin.paths.to_pylist() == bound.paths.to_pylist()
+            assert twin.files.to_pylist() == bound.files.to_pylist()
         else:
             np.testing.assert_array_equal(
                 twin.feature.gather(twin.values, rows), bound.feature.gather(bound.values, rows)

@@ -12,10 +12,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError, did_you_mean
+from dfgen.manifest.from_pandas import embedded_bytes
 from dfgen.manifest.io import read_table
 from dfgen.manifest.schema import Label
 from dfgen.manifest.tables import TAKEN, arrow_table, described, is_table
-from dfgen.samples.arrow_types import is_binary, is_text, refuse_missing
+from dfgen.samples.arrow_types import in_one, is_binary, is_text, refuse_missing
+from dfgen.samples.storage.embedded import (
+    are_files,
+    is_file_struct,
+    large_bytes,
+    with_paths,
+)
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,7 @@ class Columns:
     source: pd.DataFrame | pa.Table
     labels: Mapping[str, Label] = field(default_factory=dict)
     root: str | None = None
+    _bytes: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         odd = [name for name in self.names if not isinstance(name, str)]
@@ -54,17 +62,23 @@ class Columns:
             return list(self.source.column_names)
         return list(self.source.columns)
 
+    @property
+    def of_facts(self) -> str | None:
+        """The column of the files whose facts there may be: `path`, else the first of bytes."""
+        found = (name for name in self.names if name == "path" or are_files(self[name].type))
+        return "path" if "path" in self.names else next(found, None)
+
     def __getitem__(self, name: str) -> pa.Array:
+        if name in self._bytes:
+            return self._bytes[name]
         values = self.source[name]
         array = _to_arrow(values) if isinstance(values, pd.Series) else values
+        if are_files(array.type):  # gigabytes: made once, and left in chunks
+            array = self._bytes[name] = large_bytes(array)
+            return array
         if is_text(array.type):  # one array of them may pass 2 GB
             array = array.cast(pa.large_string())
-        elif is_binary(array.type):
-            array = array.cast(pa.large_binary())
-        if isinstance(array, pa.ChunkedArray):
-            chunks = array.chunks  # several are copied, which unifies dictionaries
-            array = chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
-        return array
+        return in_one(array)  # which unifies dictionaries
 
     def check(self, argument: str, name: object) -> str:
         """Return the name of a column that exists, or tell which ones do."""
@@ -76,12 +90,37 @@ class Columns:
             f"Columns: {', '.join(self.names)}.{hint}"
         )
 
-    def paths(self, name: str) -> pa.Array:
-        """Return a column of paths, none missing; relative ones start at `root`."""
+    def files(self, name: str) -> Any:
+        """Return a column of files, none missing: bytes, or paths; relative ones at `root`."""
         values = self[name]
+        drop = f"drop them, df = df[df[{name!r}].notna()]"
+        if is_binary(values.type):
+            refuse_missing(name, values, "bytes", drop)
+            return values
+        if is_file_struct(values.type):
+            return self._structs(name, values)
         if not is_text(values.type):
             raise ManifestError(f"column {name!r} holds {values.type}, expected paths of files")
-        refuse_missing(name, values, "path", f"drop them, df = df[df[{name!r}].notna()]")
+        refuse_missing(name, values, "path", drop)
+        return self._at_root(values)
+
+    def _structs(self, name: str, values: Any) -> Any:
+        """Return structs of `bytes` and `path`, of which each has one; refuse others."""
+        data, paths = (pc.struct_field(values, field) for field in ("bytes", "path"))
+        missing = pc.and_(pc.is_null(data), pc.is_null(paths))
+        rows = pc.indices_nonzero(missing)
+        if len(rows):
+            row = rows[0].as_py()
+            known = f" (id {self['id'][row]})" if "id" in self.names else ""
+            raise ManifestError(
+                f"column {name!r} has neither bytes nor a path in {len(rows):,} rows, the first is "
+                f"row {row}{known}: drop them"
+            )
+        if self.root is None:
+            return values
+        return with_paths(values, self._at_root(paths))
+
+    def _at_root(self, values: Any) -> Any:
         if self.root is None:
             return values
         absolute = pc.match_substring_regex(
@@ -104,7 +143,13 @@ class Columns:
 
 def _to_arrow(values: "pd.Series[Any]") -> pa.Array:
     try:
-        return pa.array(values, from_pandas=True)
+        embedded = embedded_bytes(values)
+        if embedded is not None:
+            return embedded
+        array = pa.array(values, from_pandas=True)
+        if is_binary(array.type):
+            raise pa.ArrowTypeError("text and bytes")  # which Arrow makes bytes of
+        return array
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         given = values.dropna()
         if all(isinstance(value, str | os.PathLike) for value in given):
@@ -146,7 +191,7 @@ def open_manifest(manifest: object, root: str | os.PathLike[str] | None) -> Colu
         return Columns(manifest.copy(), labels, os.fspath(root) if root else None)
     if isinstance(manifest, str | os.PathLike):
         table, metadata = read_table(os.fspath(manifest), root)
-        return Columns(table, metadata["labels"])
+        return Columns(table, metadata["labels"], os.fspath(root) if root else None)
     if is_table(manifest):
         table = arrow_table(manifest, "the manifest")
         return Columns(table, root=os.fspath(root) if root else None)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,14 +26,14 @@ def with_sizes(
 ) -> tuple[tuple[BoundFeature, ...], dict[int, str]]:
     """Return features with the sizes of images of `size=None`, and row -> why one has none.
 
-    They are the facts of the manifest, of the column `path`. Where these are not known, the headers
-    of the files are read, once, in threads.
+    They are the facts of the manifest, of its column of files. Where these are not known, the
+    headers of the files are read, once, in threads.
     """
     found, problems = [], dict[int, str]()
     for bound in features:
         if bound.feature.keeps_sizes:
-            facts = _known(columns) if bound.feature.column == "path" else None
-            sizes, unread = _sizes(facts, bound.paths)
+            facts = _known(columns) if bound.feature.column == columns.of_facts else None
+            sizes, unread = _sizes(facts, bound.files)
             bound = replace(bound, sizes=sizes)
             problems |= unread
         found.append(bound)
@@ -78,12 +79,12 @@ def _known(columns: Columns) -> pa.Table | None:
     return facts if all(map(pa.types.is_integer, facts.schema.types)) else None
 
 
-def _sizes(known: pa.Table | None, paths: pa.Array) -> tuple[Sizes, dict[int, str]]:
-    sizes = np.zeros((len(paths), 2), np.int32) if known is None else _upright(known)
+def _sizes(known: pa.Table | None, files: Any) -> tuple[Sizes, dict[int, str]]:
+    sizes = np.zeros((len(files), 2), np.int32) if known is None else _upright(known)
     missing = np.flatnonzero(~sizes.all(axis=1))
     if not missing.size:
         return sizes, {}
-    facts = read_facts(paths.take(pa.array(missing)).to_pylist())
+    facts = read_facts(files if len(missing) == len(files) else files.take(pa.array(missing)))
     sizes[missing] = _upright(facts)
     broken = pc.indices_nonzero(pc.is_valid(facts["problem"])).to_pylist()
     return sizes, {int(missing[place]): facts["problem"][place].as_py() for place in broken}

@@ -117,6 +117,13 @@ def is_binary(kind: pa.DataType) -> bool:
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
+def in_one(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return one array of several chunks, which are copied."""
+    if not isinstance(values, pa.ChunkedArray):
+        return values
+    return values.chunk(0) if values.num_chunks == 1 else pa.concat_arrays(values.chunks)
+
+
 def refuse_missing(column: str, values: pa.Array, what: str, advice: str) -> None:
     """Refuse a column with nulls."""
     if values.null_count:

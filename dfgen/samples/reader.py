@@ -14,6 +14,7 @@ from dfgen.errors import DecodeError, MissingFileError, TransformError
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature, Spec, Values, Watch, each, empty, filled, unwatched
 from dfgen.samples.padding import Padding, padding_of
+from dfgen.samples.storage.embedded import content_shown
 from dfgen.samples.storage.files import Files
 from dfgen.samples.storage.store import Store
 from dfgen.samples.transforms import Sample, Transform, transformed
@@ -202,9 +203,9 @@ class SampleReader:
     def where(self, row: int) -> str:
         """Return the id and paths of a row, for messages."""
         paths = dict.fromkeys(
-            f"{bound.feature.columns[0]}={bound.feature.at(bound.values, row)!r}"
+            f"{bound.feature.columns[0]}={content_shown(bound.feature.at(bound.values, row))}"
             for bound in self._in_order
-            if bound.paths is not None
+            if bound.files is not None
         )
         return ", ".join([f"row id={self.id(row)!r}", *paths])
 

@@ -38,6 +38,7 @@ from dfgen.samples.pixels.headers import (
     tiff_header,
     tiff_tags,
 )
+from dfgen.samples.storage.embedded import Content
 from dfgen.samples.storage.files import Files
 from dfgen.samples.storage.store import Store
 
@@ -272,7 +273,7 @@ def _announced(head: bytes) -> str:
     )
 
 
-def read_header(path: str, store: Store = _DISK) -> Header:
+def read_header(path: Content, store: Store = _DISK) -> Header:
     """Read what a file says of itself, without decoding it.
 
     Raises:
