@@ -165,7 +165,7 @@ def _with_channels(pixels: Pixels, color_mode: str) -> Pixels:
 def pillow_values(opener: Opener, data: bytes) -> Pixels:
     """Return gray levels or indices of colours as one of Pillow's readers has them."""
     image = opener(io.BytesIO(data))
-    if image.mode not in ("L", "P", "1") and not image.mode.startswith("I"):
+    if image.mode not in ("L", "P", "1", "F") and not image.mode.startswith("I"):
         raise DecodeError(
             f"the mask is in colours ({image.mode}), whose classes are not known: give palette="
             "{(red, green, blue): class, ...}, or save it in gray levels"
