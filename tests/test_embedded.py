@@ -12,6 +12,7 @@ from PIL import Image as Pillow
 
 from dfgen.binding.bind import Options, bind
 from dfgen.errors import ArgumentError, DecodeError, ManifestError
+from dfgen.samples.arrow_types import OR_IGNORE
 from dfgen.samples.features.array import Array
 from dfgen.samples.features.bytes import Bytes
 from dfgen.samples.features.image import Image
@@ -119,6 +120,14 @@ def test_masks_and_arrays_are_read_from_columns(made):
     assert found["array"].tolist() == [2, -2]
 
 
+def test_a_mask_that_is_missing_may_be_ignored(made):
+    masks = [{"bytes": png(np.ones((4, 6), np.uint8)), "path": "a.png"}]
+    masks = [{"bytes": None, "path": None}, *masks, {"bytes": None, "path": None}]
+    bound = bind(made(frame(structs(3), mask=masks)), x=IMAGE, y=Mask("mask", missing="ignore"))
+    assert bound["mask"].present.tolist() == [False, True, False]
+    assert (read(bound, 1)["mask"] == 1).all()
+
+
 def test_the_bytes_themselves_are_those_of_structs_too(made):
     bound = bind(made(frame(structs(3))), x=Bytes("image"))
     assert read(bound, 1)["bytes"].item() == structs(3)[1]["bytes"]
@@ -216,10 +225,10 @@ def test_bytes_that_are_no_image_name_their_row(content, message):
     [
         ([*structs(1), {"bytes": None, "path": None}, None],
          "column 'image' has neither bytes nor a path in 2 rows, the first is row 1 (id 11): drop "
-         "them"),
+         "them, " + OR_IGNORE),
         ([b"", None],
          "column 'image' has no bytes in 1 rows, the first is row 1: drop them, "
-         "df = df[df['image'].notna()]"),
+         "df = df[df['image'].notna()], " + OR_IGNORE),
         ([b"", "a.png"],
          "column 'image' mixes bytes, str: give it one type, as with "
          "df['image'] = df['image'].astype(str)"),

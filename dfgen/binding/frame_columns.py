@@ -16,11 +16,12 @@ from dfgen.manifest.from_pandas import embedded_bytes
 from dfgen.manifest.io import read_table
 from dfgen.manifest.schema import Label
 from dfgen.manifest.tables import TAKEN, arrow_table, described, is_table
-from dfgen.samples.arrow_types import in_one, is_binary, is_text, refuse_missing
+from dfgen.samples.arrow_types import OR_IGNORE, in_one, is_binary, is_text, refuse_missing
 from dfgen.samples.storage.embedded import (
     are_files,
     is_file_struct,
     large_bytes,
+    paths_of,
     with_paths,
 )
 
@@ -33,12 +34,13 @@ class Columns:
         source: a DataFrame that nobody else changes, or an Arrow table.
         labels: what the manifest says of its label columns.
         root: where relative paths begin; None leaves them as they are.
+        kept: columns of bytes that have become Arrow already.
     """
 
     source: pd.DataFrame | pa.Table
     labels: Mapping[str, Label] = field(default_factory=dict)
     root: str | None = None
-    _bytes: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    kept: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         odd = [name for name in self.names if not isinstance(name, str)]
@@ -69,12 +71,12 @@ class Columns:
         return "path" if "path" in self.names else next(found, None)
 
     def __getitem__(self, name: str) -> pa.Array:
-        if name in self._bytes:
-            return self._bytes[name]
+        if name in self.kept:
+            return self.kept[name]
         values = self.source[name]
         array = _to_arrow(values) if isinstance(values, pd.Series) else values
         if are_files(array.type):  # gigabytes: made once, and left in chunks
-            array = self._bytes[name] = large_bytes(array)
+            array = self.kept[name] = large_bytes(array)
             return array
         if is_text(array.type):  # one array of them may pass 2 GB
             array = array.cast(pa.large_string())
@@ -93,7 +95,7 @@ class Columns:
     def files(self, name: str) -> Any:
         """Return a column of files, none missing: bytes, or paths; relative ones at `root`."""
         values = self[name]
-        drop = f"drop them, df = df[df[{name!r}].notna()]"
+        drop = f"drop them, df = df[df[{name!r}].notna()], {OR_IGNORE}"
         if is_binary(values.type):
             refuse_missing(name, values, "bytes", drop)
             return values
@@ -106,19 +108,16 @@ class Columns:
 
     def _structs(self, name: str, values: Any) -> Any:
         """Return structs of `bytes` and `path`, of which each has one; refuse others."""
-        data, paths = (pc.struct_field(values, field) for field in ("bytes", "path"))
-        missing = pc.and_(pc.is_null(data), pc.is_null(paths))
-        rows = pc.indices_nonzero(missing)
-        if len(rows):
-            row = rows[0].as_py()
+        if values.null_count:
+            row = pc.indices_nonzero(pc.is_null(values))[0].as_py()
             known = f" (id {self['id'][row]})" if "id" in self.names else ""
             raise ManifestError(
-                f"column {name!r} has neither bytes nor a path in {len(rows):,} rows, the first is "
-                f"row {row}{known}: drop them"
+                f"column {name!r} has neither bytes nor a path in {values.null_count:,} rows, the "
+                f"first is row {row}{known}: drop them, {OR_IGNORE}"
             )
         if self.root is None:
             return values
-        return with_paths(values, self._at_root(paths))
+        return with_paths(values, self._at_root(paths_of(values)))
 
     def _at_root(self, values: Any) -> Any:
         if self.root is None:

@@ -51,7 +51,7 @@ class Sequence(Passes):
         id: the column that tells rows apart. None takes `id`, else the paths where unique.
         sample_weight: a column of numbers, what each row counts in the loss. Batches hold weights
             of shape (batch,), with axes of 1 for a loss that has more, as (batch, 1, 1) for masks,
-            nested as y where targets differ in that.
+            nested as y where targets differ in that, or `missing="ignore"` weighs them.
         class_weight: class number or name -> weight, for one target of classes.
         balance: a column of classes: each comes equally often in an epoch, which still has as many
             rows. Of larger classes every epoch leaves other rows out; those of smaller ones come
@@ -182,7 +182,7 @@ class Sequence(Passes):
             max_queue_size=max_queue_size,
             limits=limits,
         )
-        weighted = bound.weights is not None or on_error == "skip" or loader.plan.shard[1] > 1
+        weighted = bound.weighted or on_error == "skip" or loader.plan.shard[1] > 1
         layout = layout_of(bound, weighted)
         super().__init__(loader, Progress(loader), layout, shuffle, endless=False)
 

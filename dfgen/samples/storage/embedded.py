@@ -39,7 +39,7 @@ def are_files(kind: pa.DataType) -> bool:
 def large_bytes(values: Any) -> Any:
     """Return bytes, or structs of them, in types that hold more than 2 GB; nothing is copied.
 
-    Structs become FILE.
+    Structs become FILE, null where they have neither.
 
     Args:
         values: an Arrow array, or one in chunks, which stay as they are.
@@ -66,7 +66,8 @@ def with_paths(files: Any, paths: Any) -> Any:
 
 
 def _structs(data: pa.Array, paths: pa.Array) -> pa.StructArray:
-    return pa.StructArray.from_arrays([data, paths], fields=list(FILE))
+    neither = pc.and_(pc.is_null(data), pc.is_null(paths))
+    return pa.StructArray.from_arrays([data, paths], fields=list(FILE), mask=neither)
 
 
 def paths_of(files: Any) -> Any:
