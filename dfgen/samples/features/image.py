@@ -10,8 +10,9 @@ import numpy as np
 from dfgen.errors import ArgumentError, DecodeError
 from dfgen.samples.features.base import Feature, OwnDtype, Spec, Values, Watch, unwatched
 from dfgen.samples.features.one_row import store_of_row
+from dfgen.samples.pixels.color_modes import CHANNELS
 from dfgen.samples.pixels.depth import DEPTHS, check_scaled
-from dfgen.samples.pixels.formats import CHANNELS, read_header
+from dfgen.samples.pixels.formats import read_header
 from dfgen.samples.pixels.geometry import (
     RESIZE,
     STILL,
