@@ -56,7 +56,7 @@ def pillow_values(opener: Opener, data: bytes) -> Pixels:
 def values_of(image: PIL.Image.Image) -> Pixels:
     """Return gray levels or indices of colours."""
     image.load()
-    if image.mode not in ("L", "P", "1") and not image.mode.startswith("I"):
+    if image.mode not in ("L", "P", "1", "F") and not image.mode.startswith("I"):
         raise DecodeError(
             f"the mask is in colours ({image.mode}), whose classes are not known: give palette="
             "{(red, green, blue): class, ...}, or save it in gray levels"
