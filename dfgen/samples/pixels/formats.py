@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import IO
 
-import PIL.Image
 from PIL.BmpImagePlugin import BmpImageFile
 from PIL.CurImagePlugin import CurImageFile
 from PIL.DdsImagePlugin import DdsImageFile
@@ -26,12 +25,12 @@ from PIL.SunImagePlugin import SunImageFile
 from PIL.TgaImagePlugin import TgaImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
-from dfgen.errors import DecodeError, unreadable
+from dfgen.errors import DecodeError, DfgenError, reason, unreadable
 from dfgen.samples.pixels.geometry import Pixels, Size
 from dfgen.samples.pixels.headers import (
     Header,
     Opener,
-    check_size,
+    check_header,
     gif_header,
     jpeg_header,
     npy_header,
@@ -73,7 +72,7 @@ TGA = (
 class Format:
     """How files of one kind are known, and read.
 
-    What a reader raises of `dfgen.samples.pixels.upright.BROKEN` is told as a broken file.
+    Whatever a reader raises is told as a broken file, but for MemoryError.
 
     Args:
         suffixes: that promise it, in lower case.
@@ -210,21 +209,25 @@ def read_header(path: str, store: Store = _DISK) -> Header:
             if not head:
                 raise DecodeError("the file is empty (0 bytes)")
             return parse_header(file, sniff(head))
-    except DecodeError:
+    except (DfgenError, MemoryError):
         raise
-    except (OSError, ValueError) as error:
+    except Exception as error:  # of a store, which may be anybody's
         raise unreadable(error) from error
 
 
 def parse_header(file: IO[bytes], name: str) -> Header:
-    """Read the header of an open file of this format; refuse more than MAX_PIXELS."""
+    """Read the header of an open file of this format, and check that it can be true.
+
+    Raises:
+        DecodeError: it cannot, or its reader has raised whatever there is but MemoryError.
+    """
     try:
         header = FORMATS[name].header(file, name)
+        check_header(header)
+    except (DecodeError, MemoryError):
+        raise
     except (struct.error, KeyError) as error:
         raise DecodeError(f"broken {name} header: cut short, or not {name} at all") from error
-    except DecodeError:
-        raise
-    except (OSError, ValueError, SyntaxError, PIL.Image.DecompressionBombError) as error:
-        raise DecodeError(f"broken {name} header: {error}") from error
-    check_size(header.width or 0, header.height or 0)
+    except Exception as error:
+        raise DecodeError(f"broken {name} header: {reason(error)}") from error
     return header
