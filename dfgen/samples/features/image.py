@@ -3,12 +3,22 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError
+from dfgen.samples.features.arguments import checked_missing
 from dfgen.samples.features.base import Feature, OwnDtype, Spec, Values, Watch, unwatched
+from dfgen.samples.features.image_pair import (
+    DEFAULT_SIZE,
+    check_followed,
+    check_follower,
+    follow,
+    is_unsaid,
+    paired_size,
+    seen_size,
+)
 from dfgen.samples.features.one_row import store_of_row
 from dfgen.samples.pixels.depth import DEPTHS, check_scaled
 from dfgen.samples.pixels.formats import CHANNELS, read_header
@@ -44,6 +54,9 @@ _FLIPS = (None, "horizontal", "vertical", "horizontal_and_vertical")
 
 _RANDOM = ("random", "random_resized")
 
+_FOLLOWED = ("resize", "load_size", "crop", "area", "ratio", "flip")
+"""What the image decides that another follows."""
+
 _OF_RESIZING = ("resize", "load_size", "crop", "interpolation", "antialias")
 
 
@@ -55,7 +68,8 @@ class Image(Feature):
 
     Args:
         column: the column of paths.
-        size: (height, width) in pixels. None: every image keeps its own size, and stands top left
+        size: (height, width) in pixels; with `like` that of the followed image, or a whole number
+            of times that. None: every image keeps its own size, and stands top left
             in an array as high and as wide as the highest and widest image of its batch, with zeros
             below and to the right of it. A transform sees it without them. JAX compiles a step
             anew for every new shape.
@@ -99,6 +113,12 @@ class Image(Feature):
         extra: with `size=None`, what tells the image from the zeros: a batch then holds `{"images",
             "sizes"}`, (height, width) as int32 (batch, 2), or `{"images", "padding_mask"}`, True on
             the image, bool (batch, height, width, 1). None (default): the images alone.
+        like: the image that this one follows, as the second of a pair: the name of its array, or of
+            its column. By hand, on one row: the `Image`. It gets the same crop, flip and geometry,
+            pixel for pixel, and so none of `resize`, `load_size`, `crop` and `flip` of its own. Its
+            file is as large; with a `size` of k times that of the followed image, k times as large.
+        missing: of targets, `"raise"` (default), or `"ignore"`: a row without a path holds zeros,
+            and weighs 0 in the loss of this target. It needs a `size`.
 
     Raises:
         ArgumentError: a value that is none of the above.
@@ -109,7 +129,7 @@ class Image(Feature):
     """
 
     column: str = "path"
-    size: Size | None = (256, 256)
+    size: Size | None = DEFAULT_SIZE
     resize: str = "stretch"
     color_mode: str = "rgb"
     scale: Scale = None
@@ -122,6 +142,8 @@ class Image(Feature):
     extra: str | None = None
     area: tuple[float, float] | None = None
     ratio: tuple[float, float] | None = None
+    like: Any = None
+    missing: str = "raise"
     kind: ClassVar[str] = "image"
     of_files: ClassVar[bool] = True
     has_channels: ClassVar[bool] = True
@@ -136,16 +158,25 @@ class Image(Feature):
         one_of("interpolation", self.interpolation, INTERPOLATIONS)
         one_of("dtype", self.dtype, DEPTHS)
         one_of("extra", self.extra, (None, *_TELLING))
-        object.__setattr__(self, "size", _size("size", self.size))
+        checked_missing(self.missing)
         scale = checked_scale(self.scale, self.color_mode, CHANNELS[self.color_mode])
         object.__setattr__(self, "scale", scale)
         object.__setattr__(self, "load_size", _size("load_size", self.load_size))
+        object.__setattr__(self, "size", _own_size(self))
         _check_use(self)
         _check_crop(self)
 
     @property
+    def follows(self) -> bool:
+        """Whether it follows another image; then `read` is told the Geometry of that."""
+        return self.like is not None
+
+    @property
     def sample_spec(self) -> Spec:
         """What a transform gets: pixels before `scale`."""
+        if self.follows:
+            seen = seen_size(self.size, self.image)
+            return replace(self.made_spec, shape=(*seen, *self.made_spec.shape[2:]))
         if self.load_size is None or self.crop is not None:
             return self.made_spec
         return replace(self.made_spec, shape=(*self.load_size, CHANNELS[self.color_mode]))
@@ -173,6 +204,17 @@ class Image(Feature):
         return (self.spec,) if self.extra is None else (self.spec, _TELLING[self.extra])
 
     @property
+    def most_bits(self) -> int | None:
+        """The most bits a channel that its files may have."""
+        return {None: 8, "uint8": 16}.get(self.dtype)
+
+    @property
+    def keeps_numbers(self) -> bool:
+        """Whether its numbers are those of each file."""
+        plain = self.scale is None or isinstance(self.scale[0], float)
+        return self.dtype in ("uint16", "float16", "float32") and plain
+
+    @property
     def keeps_sizes(self) -> bool:
         """Whether every image keeps its own size."""
         return self.size is None
@@ -181,6 +223,11 @@ class Image(Feature):
     def is_random(self) -> bool:
         """Whether chance has a part in it."""
         return self.crop in _RANDOM or self.flip is not None
+
+    @property
+    def drawn_sizes(self) -> tuple[Size | None, Size | None]:
+        """What two random images have in common that look like a pair."""
+        return self.size, self.load_size
 
     def draw(self, rng: np.random.Generator) -> Draw:
         """Return what chance decides for one sample.
@@ -196,8 +243,21 @@ class Image(Feature):
             drawn = drawn._replace(crops=crops)
         return drawn._replace(y=y, x=x) if self.crop in _RANDOM else drawn
 
-    def place(self, image: Size, size: Size, draw: Draw = STILL) -> Geometry:
-        """Return the geometry of an upright image of a size, into an array of `size`."""
+    def following(self, image: Feature) -> Self:
+        """Return it with the image that it follows, of which it has the size if told none."""
+        return replace(self, like=image)
+
+    def place(self, image: Size, size: Size, given: Any = None) -> Geometry:
+        """Return the geometry of an upright image of a size, into an array of `size`.
+
+        Args:
+            image: its (height, width).
+            size: (height, width) of the array.
+            given: what it drew, or where it follows another image the Geometry of that.
+        """
+        if self.follows:
+            return follow(given, image, size)
+        draw = given or STILL
         if self.crop == "random_resized":
             return place_resized(image, size, self.ratio or RATIO, draw)
         return place(image, size, self.load_size or size, self.resize, draw)
@@ -206,7 +266,10 @@ class Image(Feature):
         """Return the geometry of the image of one row; nothing is decoded."""
         with store_of_row(row, self.column) as store:
             size = read_header(os.fspath(row[self.column]), store).size
-        return self.place(size, self.size or size, STILL if rng is None else self.draw(rng))
+        given: Any = None if rng is None else self.draw(rng)
+        if self.follows:
+            given = self.image.geometry(row, rng)
+        return self.place(size, self.size or size, given)
 
     def read(
         self, value: str, out: Any, store: Store, watch: Watch = unwatched, given: Any = None
@@ -218,22 +281,22 @@ class Image(Feature):
         watch("read")
         data = store.read(value)
         watch("decode", len(data))
-        size, draw = out.shape[:2], STILL if given is None else given
+        size = out.shape[:2]
         pixels, image, reduced = decode_reduced(
             data,
             self.color_mode,
             lambda image: reduction(
-                self.place(image, size, draw), self.interpolation, self.antialias
+                self.place(image, size, given), self.interpolation, self.antialias
             ),
             self.dtype,
         )
+        geometry = self.place(image, size, given)
         if self.size is None and image != size:
             raise DecodeError(
                 f"the image has {image[0]} x {image[1]} pixels (height x width, upright), but its "
                 f"facts say {size[0]} x {size[1]}: was it changed since? Build the manifest anew, "
                 "or leave out its columns width, height and orientation"
             )
-        geometry = self.place(image, size, draw)
         if isinstance(out, OwnDtype):
             check_scaled(pixels, self.scale, self.dtype)
             out = out.of(pixels.dtype)
@@ -295,7 +358,7 @@ def _check_use(image: Image) -> None:
     """Refuse what contradicts itself, and what nothing would use."""
     if image.size is None:
         _check_unresized(image)
-    elif image.extra is not None:
+    elif image.extra is not None and not is_unsaid(image.size):
         raise ArgumentError(
             f"extra={image.extra!r} is for images of different sizes, size=None: with "
             f"size={image.size} there is no padding to tell"
@@ -342,12 +405,29 @@ def _check_crop(image: Image) -> None:
 
 
 def _check_unresized(image: Image) -> None:
+    if image.missing == "ignore" and not image.follows:
+        raise ArgumentError(
+            'missing="ignore" with size=None: a row without a file tells no size, so give one'
+        )
     for name in _OF_RESIZING:
         if getattr(image, name) != getattr(Image, name):
             raise ArgumentError(
                 f"size=None leaves every image as large as it is, so there is no use for "
                 f"{name}={getattr(image, name)!r}: leave it out, or give a size"
             )
+
+
+def _own_size(image: Image) -> Size | None:
+    """Return the size of an image; one that follows another has that of this, once it knows it."""
+    given = image.size
+    size = given if is_unsaid(given) else _size("size", given)
+    if not image.follows:
+        return _size("size", size)
+    check_follower(image, _FOLLOWED)
+    if isinstance(image.like, str):
+        return size
+    check_followed(image.column, image.like)
+    return paired_size(image.column, size, image.like.size)
 
 
 def _size(name: str, given: object) -> Size | None:

@@ -121,6 +121,22 @@ def before_resizing(cropped: Geometry, image: Size) -> Geometry:
     return cropped._replace(image=image, source=Box(0, 0, *image), target=target)
 
 
+def enlarged(geometry: Geometry, times: int) -> Geometry:
+    """Return the geometry of a file with so many times as many rows and columns of the same view.
+
+    Every length is multiplied, so crops of both show the same to the pixel.
+    """
+    if times == 1:
+        return geometry
+    image, size = geometry.image, geometry.size
+    return geometry._replace(
+        image=(image[0] * times, image[1] * times),
+        source=Box(*(times * length for length in geometry.source)),
+        target=Box(*(times * length for length in geometry.target)),
+        size=(size[0] * times, size[1] * times),
+    )
+
+
 def move(boxes: Corners, geometry: Geometry) -> tuple[Corners, npt.NDArray[np.bool_]]:
     """Return the boxes as they stand in the array, clipped to what is seen, and which are left.
 

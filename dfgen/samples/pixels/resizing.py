@@ -49,7 +49,7 @@ def resize(
     antialias: bool = True,
     *,
     reduced: int = 1,
-    fill_value: int = 0,
+    fill_value: float = 0,
 ) -> None:
     """Fill `out` with the pixels of an image.
 
