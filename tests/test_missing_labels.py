@@ -283,3 +283,14 @@ def test_the_second_image_of_a_pair_may_be_missing(df, size, lacking):
     there = ~np.isin(np.arange(ROWS), lacking)
     np.testing.assert_array_equal(after, np.where(there[:, None, None, None], before, 0))
     np.testing.assert_array_equal(batch.weights_of("image_1"), there)
+
+
+@pytest.mark.parametrize("structs", [False, True])
+def test_files_within_the_table_may_be_missing(df, structs):
+    data = [path and open(path, "rb").read() for path in df["mask"]]
+    df["mask"] = [d and {"bytes": d, "path": None} for d in data] if structs else data
+    for table in (df, pa.Table.from_pandas(df)):
+        batch = loader(table, dfgen.Mask("mask", **IGNORE), IMAGE, batch_size=ROWS).batch(0, 0)
+        there = ~np.isin(np.arange(ROWS), LACKING)
+        np.testing.assert_array_equal(batch.weights_of("mask"), there)
+        np.testing.assert_array_equal(batch.arrays["mask"][:, 0, 0, 0], there * 9)

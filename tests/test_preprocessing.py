@@ -81,7 +81,8 @@ def test_paths_bytes_and_rows_are_made_what_training_saw(df, image):
     rows = df.to_dict("records")
     bytes_in_rows = [{"path": one} for one in data]
     mixed = [Path(paths[0]), data[1], rows[2], df.iloc[3], memoryview(data[4]), {"path": paths[5]}]
-    for given in (paths, tuple(paths), data, rows, bytes_in_rows, df, mixed):
+    mixed[2]["path"] = {"bytes": data[2], "path": "named.so"}  # as Hugging Face's datasets have it
+    for given in (mixed, paths, tuple(paths), data, rows, bytes_in_rows, df):
         found = preprocessing(given)
         found = found if isinstance(found, dict) else {"image": found}
         for key, name in {"images": "image", "padding_mask": "image_padding_mask"}.items():
@@ -199,7 +200,7 @@ SAVED = {
 
 Y = {
     "sure": dfgen.Category("kind", "binary"),
-    "labels": dfgen.MultiLabel("tags", ("x", "y", "é\n")),
+    "marks": dfgen.MultiLabel("tags", ("x", "y", "é\n")),
     "years": dfgen.Number("age", missing="ignore"),
 }
 
@@ -335,7 +336,7 @@ def test_what_cannot_be_given_is_refused(df, tmp_path):
         (lambda: image("gone.jpg"), MissingFileError,
          "row id=0, path='gone.jpg': the file does not exist"),
         (lambda: image([df["path"][0], b""]), DecodeError,
-         "row id=1, path='<bytes 0>': the file is empty (0 bytes)"),
+         "row id=1, path=(0 bytes): the file is empty (0 bytes)"),
         (lambda: image(floats), ArgumentError,
          "an image must be an array of uint8 or uint16, as files hold it, got float32"),
         (lambda: image(np.zeros((2, 4, 4, 3), np.uint8)), ArgumentError,
@@ -343,6 +344,8 @@ def test_what_cannot_be_given_is_refused(df, tmp_path):
          "width), got the shape (2, 4, 4, 3)"),
         (lambda: image({"file": "a.jpg"}), ManifestError,
          "row 0 has no 'path', of which x is made. It has: file"),
+        (lambda: image({"path": None}), ArgumentError,
+         "path=None: expected a path, bytes or an array"),
         (lambda: vector("a.npy"), ArgumentError,
          "x is made of the columns 'array', 'count': give a row, {column: value, ...}"),
         (lambda: number("a.npy"), ArgumentError,
@@ -350,7 +353,7 @@ def test_what_cannot_be_given_is_refused(df, tmp_path):
         (lambda: number({"count": 1.5}), ManifestError,
          "column 'count' holds floats, int32 cannot hold them"),
         (lambda: several({**df.iloc[0], "mask": b"?", "path": df["path"][2]}), DecodeError,
-         f"row id=0, path={df['path'][2]!r}, array={df['array'][0]!r}, mask='<bytes 0>': "),
+         f"row id=0, path={df['path'][2]!r}, array={df['array'][0]!r}, mask=(1 bytes): "),
         (lambda: bound(df, dfgen.Bytes("array")).preprocessing("x", None)(floats), ArgumentError,
          "Bytes('array') takes no array: give the path or the bytes of a file"),
         (lambda: bound(df, [dfgen.Mask("mask", like="y")], {"y": IMAGES["crop"]}).preprocessing(
@@ -361,7 +364,7 @@ def test_what_cannot_be_given_is_refused(df, tmp_path):
         assert found[0] is kind and found[1].startswith(message), found
     own = bound(df, dfgen.Image(size=None)).preprocessing("channels_last", None)
     kind, message = refused(lambda: own(b"nothing"))
-    assert kind is DecodeError and message.startswith("path='<bytes 0>': ")
+    assert kind is DecodeError and message.startswith("path=(7 bytes): ")
 
 
 def test_predictions_become_names_of_classes(df):

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from dfgen.binding.default_features import Options, default_y, x_feature, y_feature
 from dfgen.binding.followed_image import followed_image, warn_of_two_draws
 from dfgen.binding.frame_columns import Columns, open_manifest
+from dfgen.binding.image_depths import deep_rows, refusal_of_deep
 from dfgen.binding.image_sizes import bucketed, with_sizes
 from dfgen.binding.missing_labels import present_rows, with_stand_ins
 from dfgen.binding.nested import Tree, leaf_names, leaves, map_leaves
@@ -27,6 +28,7 @@ from dfgen.samples.albumentations import Augmentation
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature, each
 from dfgen.samples.reader import SampleReader
+from dfgen.samples.storage.embedded import paths_of
 from dfgen.samples.storage.stores import store_of
 from dfgen.samples.transforms import Transform
 from dfgen.system import one_of
@@ -150,17 +152,21 @@ def bind(
     x, y, named = _features(columns, x, y, options, taken)
     features = tuple(_bound(columns, name, named, name in leaves(x)) for name in named)
     features, problems = with_sizes(columns, features)
-    files = next((b for b in features if b.paths is not None and _names_rows(b)), None)
+    files = next((b for b in features if b.files is not None and _names_rows(b)), None)
     if isinstance(transform, Augmentation):
         kinds = ((b.name, b.feature.kind, getattr(b.feature, "format", "")) for b in features)
         transform = transform.of(kinds)
-    column, paths = (files.feature.columns[0], files.paths) if files else (None, None)
+    column, paths = (files.feature.columns[0], paths_of(files.files)) if files else (None, None)
     ids = ids_of(columns, id, column, paths)
-    store = store_of(bound.paths for bound in features if bound.paths is not None)
+    store = store_of(bound.files for bound in features if bound.files is not None)
     reader = SampleReader(ids, features, transform, store)
     problems |= known_problems(columns) if files else {}
     if problems and on_error == "raise":
         raise ManifestError(refusal(problems, reader, "problem" in columns.names))
+    deep = deep_rows(columns, features)
+    if deep and on_error == "raise":
+        raise ManifestError(refusal_of_deep(deep, reader))
+    problems = deep | problems
     by_name = {bound.name: bound for bound in features}
     weights = row_weights(columns, map_leaves(by_name.get, y), sample_weight, class_weight)
     classes = balanced(columns, balance)

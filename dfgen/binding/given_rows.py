@@ -1,27 +1,26 @@
 """Rows that are given by hand, whose files may be bytes or arrays."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from dfgen.errors import ManifestError
+from dfgen.errors import ArgumentError, ManifestError
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.one_row import OneRow
-
-Rows = list[Mapping[str, Any]]
+from dfgen.samples.storage.embedded import FILE
 
 
 @dataclass(frozen=True)
 class GivenRows:
     """The columns of several rows, each a mapping."""
 
-    rows: Rows
+    rows: list[dict[str, Any]]
 
-    def _each(self, name: str) -> Iterable[OneRow]:
+    def _each(self, name: str) -> Iterator[OneRow]:
         for place, row in enumerate(self.rows):
             if name not in row:
                 raise ManifestError(
@@ -33,39 +32,38 @@ class GivenRows:
         values = [row[name][0].as_py() for row in self._each(name)]
         return pa.array(values, from_pandas=True)
 
-    def paths(self, name: str) -> pa.Array:
-        """Return the paths of the rows."""
-        return pa.concat_arrays([row.paths(name) for row in self._each(name)])
+    def files(self, name: str) -> pa.Array:
+        """Return the paths of the rows; structs of `bytes` and `path` where some have bytes."""
+        contents = [_content(row.row[name], name) for row in self._each(name)]
+        files = pa.array(contents, FILE)
+        paths = files.field("path")
+        return files if paths.null_count else paths
 
     def whole_numbers(self, name: str) -> pa.Array:
         """Return the indices of the rows."""
         return pa.concat_arrays([row.whole_numbers(name) for row in self._each(name)])
 
 
-def with_names_of_files(rows: Rows, features: Iterable[Feature]) -> tuple[Rows, dict[str, bytes]]:
-    """Return rows with names for the files that are given as bytes or arrays, and these files."""
-    named: list[Any] = [dict(row) for row in rows]
-    files: dict[str, bytes] = {}
+def _content(value: Any, column: str) -> dict[str, Any]:
+    """Return what a row holds for a file as bytes and path, of which one is None."""
+    if isinstance(value, Mapping) and value.keys() == {"bytes", "path"}:
+        data, path = value["bytes"], value["path"]
+        return {"bytes": data, "path": path if data is None else None}
+    if isinstance(value, bytes | bytearray | memoryview):
+        return {"bytes": bytes(value), "path": None}
+    if isinstance(value, str | os.PathLike):
+        return {"bytes": None, "path": os.fspath(value)}
+    raise ArgumentError(f"{column}={value!r}: expected a path, bytes or an array")
+
+
+def with_files_of_arrays(
+    rows: Iterable[Mapping[str, Any]], features: Iterable[Feature]
+) -> list[dict[str, Any]]:
+    """Return rows with the bytes of files for the arrays that stand where features read files."""
+    given = [dict(row) for row in rows]
     for feature in features:
         column = feature.columns[0]
-        for row in named if feature.of_files else ():
-            if column in row:
-                row[column] = _named(row[column], feature, files)
-    return named, files
-
-
-def _named(value: Any, feature: Feature, files: dict[str, bytes]) -> Any:
-    """Return a path, or the name that a file is given."""
-    if isinstance(value, list | tuple):
-        return [_named(one, feature, files) for one in value]
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    if isinstance(value, np.ndarray):
-        kind, data = "array", feature.file_of(value)
-    elif isinstance(value, bytes | bytearray | memoryview):
-        kind, data = "bytes", bytes(value)
-    else:
-        return value
-    name = f"<{kind} {len(files)}>"
-    files[name] = data
-    return name
+        for row in given if feature.of_files else ():
+            if isinstance(row.get(column), np.ndarray):
+                row[column] = feature.file_of(row[column])
+    return given

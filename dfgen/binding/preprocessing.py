@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.binding.given_rows import GivenRows, with_names_of_files
+from dfgen.binding.given_rows import GivenRows, with_files_of_arrays
 from dfgen.binding.nested import Tree, channels_first, leaves, map_leaves, tree_of
 from dfgen.binding.preprocessing_json import from_text, to_text
 from dfgen.errors import ArgumentError, DecodeError, MissingFileError
@@ -20,8 +20,9 @@ from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.base import Feature
 from dfgen.samples.pixels.formats import read_header
 from dfgen.samples.reader import SampleReader
+from dfgen.samples.storage.embedded import content_shown
 from dfgen.samples.storage.files import Files
-from dfgen.samples.storage.given_files import GivenFiles
+from dfgen.samples.storage.store import Store
 from dfgen.samples.storage.stores import store_of
 from dfgen.samples.transforms import Transform
 
@@ -152,11 +153,10 @@ class Preprocessing:
 
     def _arrays(self, rows: list[Mapping[str, Any]]) -> dict[str, npt.NDArray[Any]]:
         """Return the arrays of x by their names."""
-        rows, files = with_names_of_files(rows, self.inputs.values())
-        columns, numbers = GivenRows(rows), np.arange(len(rows))
+        columns = GivenRows(with_files_of_arrays(rows, self.inputs.values()))
+        numbers = np.arange(len(rows))
         bound = [self._bound(name, columns) for name in self.inputs]
-        others = store_of(one.paths for one in bound if one.paths is not None)
-        store = GivenFiles(files, others)
+        store = store_of(one.files for one in bound if one.files is not None)
         features = tuple(_with_sizes(one, store) for one in bound)
         reader = SampleReader(numbers, features, self.transform, store)
         specs = reader.padding.specs(numbers, reader.specs)
@@ -209,14 +209,15 @@ def load_preprocessing(
         raise type(error)(f"{os.fspath(path)}: {error}") from error
 
 
-def _with_sizes(bound: BoundFeature, store: GivenFiles) -> BoundFeature:
+def _with_sizes(bound: BoundFeature, store: Store) -> BoundFeature:
     """Return a feature with the sizes of its images, where they keep them."""
-    if not bound.feature.keeps_sizes or bound.paths is None:
+    if not bound.feature.keeps_sizes or bound.files is None:
         return bound
-    sizes: Sizes = np.empty((len(bound.paths), 2), np.int32)
-    for row, path in enumerate(bound.paths.to_pylist()):
+    sizes: Sizes = np.empty((len(bound.files), 2), np.int32)
+    for row, content in enumerate(bound.files.to_pylist()):
         try:
-            sizes[row] = read_header(path, store).size
+            sizes[row] = read_header(content, store).size
         except (DecodeError, MissingFileError) as error:
-            raise type(error)(f"{bound.feature.columns[0]}={path!r}: {error}") from error
+            shown = content_shown(content)
+            raise type(error)(f"{bound.feature.columns[0]}={shown}: {error}") from error
     return replace(bound, sizes=sizes)
