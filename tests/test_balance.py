@@ -200,7 +200,8 @@ def test_an_epoch_has_as_many_rows_as_asked_for(skewed):
         sequence(manifest).load_state_dict(seq.state_dict())
     assert str(caught.value) == (
         "the state was saved with rows_per_epoch=80, this training has rows_per_epoch=None: rows "
-        "would be repeated and missed. Go on with rows_per_epoch=80, or start anew without the state"
+        "would be repeated and missed. Go on with rows_per_epoch=80, or start anew without the "
+        "state"
     )
     assert "rows_per_epoch" not in sequence(manifest, rows_per_epoch=40).state_dict()
 
@@ -284,15 +285,12 @@ def test_what_cannot_be_balanced_is_refused(skewed):
         ManifestError, match=r'balance="lable" is not a column.*Did you mean "label"'
     ):
         sequence(skewed(40), balance="lable")
+    born = np.array(["2024-01-01"] * 40, "datetime64[ms]")
     with pytest.raises(ManifestError) as caught:
-        sequence(skewed(40).assign(born=pd.Timestamp("2024-01-01")), balance="born")
-    assert (
-        str(caught.value)
-        == (
-            'balance="born": the column holds timestamp[%s], expected one class in each row, as text, '
-            "whole numbers or booleans, or its weight, as floats"
-        )
-        % skewed(1).assign(born=pd.Timestamp("2024-01-01"))["born"].dt.unit
+        sequence(skewed(40).assign(born=born), balance="born")
+    assert str(caught.value) == (
+        'balance="born": the column holds timestamp[ms], expected one class in each row, as text, '
+        "whole numbers or booleans, or its weight, as floats"
     )
     with pytest.raises(ManifestError) as caught:
         sequence(skewed(40).assign(kind=["a", None] * 20), balance="kind")
