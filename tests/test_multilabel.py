@@ -56,7 +56,10 @@ def test_one_row(make, tags):
 @pytest.mark.parametrize(
     ("lists", "message"),
     [
-        (pa.array(["dog"]), "column 'tags' holds string, expected a list in each row"),
+        (pa.array(["dog"]),
+         "column 'tags' holds string, expected a list in each row: for labels within a text write "
+         "dfgen.MultiLabel('tags', sep=\",\")"),
+        (pa.array([1]), "column 'tags' holds int64, expected a list in each row"),
         (pa.array([["dog"], None, None]),
          "column 'tags' has no list in 2 rows, the first is row 1: write [] where a row has no "
          "labels"),

@@ -412,8 +412,9 @@ COLUMNS = "Columns: id, path, label."
         ),
         (
             {"scale": "0-1"},
-            "scale must be one of (None, '0..1', '-1..1', 'standardize') or a pair of numbers "
-            "(scale, offset), got '0-1'",
+            "scale must be one of (None, '0..1', '-1..1', 'tf', 'caffe', 'torch', 'standardize'), "
+            "a pair of numbers (scale, offset), or the mean and the standard deviation of each "
+            "channel, of pixels 0..1, as ((0.5, 0.5, 0.5), (0.2, 0.2, 0.2)), got '0-1'",
         ),
         (
             {"label_mode": "sparse"},
@@ -626,7 +627,8 @@ def test_something_else_than_a_frame_is_refused():
     with pytest.raises(dfgen.DfgenError) as caught:
         dfgen.Sequence([1, 2])
     assert str(caught.value) == (
-        "the manifest must be a DataFrame or the path of a manifest, got list"
+        "the manifest must be a pandas or Polars DataFrame, an Arrow table, a DuckDB relation or "
+        "whatever else has __arrow_c_stream__, or the path of a manifest, got list"
     )
 
 

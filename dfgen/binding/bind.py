@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from dfgen.binding.default_features import Options, default_y, x_feature, y_feature
-from dfgen.binding.followed_image import followed_image
+from dfgen.binding.followed_image import followed_image, warn_of_two_draws
 from dfgen.binding.frame_columns import Columns, open_manifest
 from dfgen.binding.image_sizes import bucketed, with_sizes
 from dfgen.binding.nested import Tree, leaf_names, leaves, map_leaves
@@ -22,6 +21,7 @@ from dfgen.binding.row_weights import row_weights
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.loading.order.buckets import Buckets
 from dfgen.loading.order.row_order import Draws
+from dfgen.manifest.tables import Table
 from dfgen.samples.albumentations import Augmentation
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature, each
@@ -76,18 +76,18 @@ class Binding:
         """
         digest = blake2b(digest_size=8)
         for bound in map(self.__getitem__, leaves(self.y)):
-            values, feature = bound.values, bound.feature
-            if feature.follows:  # whichever image it lies on
+            feature = bound.feature
+            arrays = [array for array in each(bound.values) if isinstance(array, np.ndarray)]
+            if arrays and feature.follows:  # whichever image it lies on
                 feature = replace(feature, like=None)  # type: ignore[type-var]
-            for array in each(values):
-                if isinstance(array, np.ndarray):
-                    digest.update(repr((bound.name, feature, array.shape)).encode())
-                    digest.update(np.ascontiguousarray(array).tobytes())
+            for array in arrays:
+                digest.update(repr((bound.name, feature, array.shape)).encode())
+                digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
 
 
 def bind(
-    manifest: pd.DataFrame | str | os.PathLike[str],
+    manifest: Table | str | os.PathLike[str],
     x: Tree = "path",
     y: Tree = None,
     *,
@@ -156,6 +156,7 @@ def _features(
     leaves_given = [*leaves(given), *leaves(y)]
     y = map_leaves(lambda leaf: y_feature(columns, leaf, options), y)
     x_names, y_names = leaf_names(x, y)
+    warn_of_two_draws(leaves(x), leaves(y))
     names, features = [*leaves(x_names), *leaves(y_names)], [*leaves(x), *leaves(y)]
     if not [*leaves(x)]:
         raise ArgumentError(f"x={x!r} names no input: give a column, a feature, a list or a dict")
@@ -171,8 +172,7 @@ def _features(
 
 def _bound(columns: Columns, name: str, named: Mapping[str, Feature]) -> BoundFeature:
     """Return one of all named features with its values."""
-    feature = named[name]
-    like = followed_image(named, feature)
+    feature, like = named[name], followed_image(named, name)
     values = feature.bind(columns)
     if like is not None:
         feature = feature.following(named[like])

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from dfgen.errors import ManifestError, did_you_mean
 from dfgen.manifest.io import read_table
 from dfgen.manifest.schema import Label
+from dfgen.manifest.tables import TAKEN, arrow_table, described, is_table
 from dfgen.samples.arrow_types import is_binary, is_text, refuse_missing
 
 
@@ -61,7 +62,8 @@ class Columns:
         elif is_binary(array.type):
             array = array.cast(pa.large_binary())
         if isinstance(array, pa.ChunkedArray):
-            array = pa.concat_arrays(array.chunks)  # which unifies dictionaries
+            chunks = array.chunks  # several are copied, which unifies dictionaries
+            array = chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
         return array
 
     def check(self, argument: str, name: object) -> str:
@@ -138,15 +140,18 @@ def _entries(lists: Iterable[Any]) -> Iterator[Any]:
 
 
 def open_manifest(manifest: object, root: str | os.PathLike[str] | None) -> Columns:
-    """Return the columns of a frame (copied) or of a manifest file."""
+    """Return the columns of a frame (copied), of another table, or of a manifest file."""
     if isinstance(manifest, pd.DataFrame):
         labels = manifest.attrs.get("dfgen", {}).get("labels", {})
         return Columns(manifest.copy(), labels, os.fspath(root) if root else None)
     if isinstance(manifest, str | os.PathLike):
         table, metadata = read_table(os.fspath(manifest), root)
         return Columns(table, metadata["labels"])
+    if is_table(manifest):
+        table = arrow_table(manifest, "the manifest")
+        return Columns(table, root=os.fspath(root) if root else None)
     raise ManifestError(
-        f"the manifest must be a DataFrame or the path of a manifest, got {type(manifest).__name__}"
+        f"the manifest must be {TAKEN}, or the path of a manifest, got {described(manifest)}"
     )
 
 

@@ -41,6 +41,34 @@ def offsets(column: str, values: pa.Array, advice: str) -> Offsets:
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
 
+def split_text(column: str, values: pa.Array, separator: str) -> pa.Array:
+    """Return text split into lists, without blanks around what is between; nothing of blanks alone.
+
+    Raises:
+        ManifestError: the column holds no text, has none in some rows, or nothing stands between
+            two separators.
+    """
+    if not is_text(values.type):
+        raise ManifestError(
+            f"column {column!r} holds {values.type}, which sep={separator!r} cannot split: leave "
+            "it out, or give text"
+        )
+    refuse_missing(column, values, "text", 'write "" where a row has no labels')
+    values = pc.utf8_trim_whitespace(values)
+    lists = pc.split_pattern(values, separator)
+    counts = pc.if_else(pc.equal(values, ""), 0, pc.list_value_length(lists)).to_numpy()
+    words = pc.utf8_trim_whitespace(pc.list_flatten(lists.filter(pc.not_equal(values, ""))))
+    ends = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+    empty = pc.index(words, pa.scalar("", words.type)).as_py()
+    if empty >= 0:
+        row, place = place_of(ends, empty)
+        raise ManifestError(
+            f"label {place} of row {row} in column {column!r} is empty: {values[row].as_py()!r}, "
+            f"split by {separator!r}; remove a separator"
+        )
+    return pa.LargeListArray.from_arrays(pa.array(ends), words)
+
+
 def place_of(offsets: Offsets, index: int) -> tuple[int, int]:
     """Return (row, place in its list) of an entry."""
     row = int(np.searchsorted(offsets, index, side="right")) - 1
@@ -49,7 +77,39 @@ def place_of(offsets: Offsets, index: int) -> tuple[int, int]:
 
 def are_numbers(kind: pa.DataType) -> bool:
     """Whether an Arrow type is one of numbers."""
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+    return bool(pa.types.is_integer(kind) or are_fractions(kind))
+
+
+def are_fractions(kind: pa.DataType) -> bool:
+    """Whether an Arrow type is one of numbers with fractions."""
+    return bool(pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def storable(kind: pa.DataType) -> pa.DataType:
+    """Return the type to which newer ones are cast, which few functions of Arrow take.
+
+    Those are views of text and bytes, views of lists, types of extensions, and categories with
+    unsigned numbers, wherever they are nested.
+
+    Example:
+        >>> storable(pa.string())
+        DataType(string)
+    """
+    if isinstance(kind, pa.BaseExtensionType):
+        return storable(kind.storage_type)
+    if pa.types.is_dictionary(kind):
+        unsigned = pa.types.is_unsigned_integer(kind.index_type)  # not to pandas before Arrow 16
+        index = pa.int32() if unsigned else kind.index_type
+        return pa.dictionary(index, storable(kind.value_type), kind.ordered)
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(storable(field.type)) for field in kind])
+    name = str(kind).partition("<")[0]  # the tests of some of them came after pyarrow 15
+    if name in ("string_view", "binary_view"):
+        return pa.large_string() if name == "string_view" else pa.large_binary()
+    if name in ("list_view", "large_list_view") or is_list(kind):
+        inner = storable(kind.value_type)
+        return kind if is_list(kind) and inner == kind.value_type else pa.large_list(inner)
+    return kind
 
 
 def is_binary(kind: pa.DataType) -> bool:

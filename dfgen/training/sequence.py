@@ -23,6 +23,8 @@ from dfgen.loading.limits import Limits
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.buckets import PaddingShare
 from dfgen.loading.state import Identity, State, ids_digest
+from dfgen.manifest.tables import Table
+from dfgen.samples.pixels.scaling import Scale
 from dfgen.samples.transforms import Transform
 from dfgen.system import whole
 from dfgen.training.keras_private import input_of_fit
@@ -42,7 +44,9 @@ class Sequence(Passes):
     backend and for any number of workers. Batches are made ahead of time by threads.
 
     Args:
-        manifest: a DataFrame (copied: later changes do nothing), or the path of a manifest.
+        manifest: a DataFrame (copied: later changes do nothing), or another table, which stays in
+            Arrow memory: of Polars, Arrow, DuckDB, whatever has `__arrow_c_stream__`; or the path
+            of a manifest.
         x: the inputs: a column name, a feature, or a list or dict of those. The column `path`, and
             a text column of names of image files, becomes an `Image`; classes a `Category`;
             numbers a `Number`; lists of text a `MultiLabel`.
@@ -71,8 +75,9 @@ class Sequence(Passes):
         label_mode: `"int"` (int32), `"categorical"` (one-hot float32), `"binary"` (float32 of shape
             (batch, 1)), or None: no targets.
         class_names: the classes in the order of their numbers; None takes the column's categories.
-        scale: None leaves images uint8 0..255; `"0..1"`, `"-1..1"`, `"standardize"` (each image)
-            or a pair (scale, offset) gives float32.
+        scale: None leaves images uint8 0..255; `"0..1"`, `"-1..1"`, `"standardize"` (each image),
+            `"tf"`, `"torch"`, `"caffe"`, a pair (scale, offset) or a mean and deviation of each
+            channel gives float32: see `Image`.
         shuffle: another order each epoch.
         seed: of the order and of the transform's generators; None draws one.
         drop_remainder: leave out a short last batch.
@@ -118,7 +123,7 @@ class Sequence(Passes):
 
     def __init__(
         self,
-        manifest: pd.DataFrame | str | os.PathLike[str],
+        manifest: Table | str | os.PathLike[str],
         x: Tree = "path",
         y: Tree = None,
         *,
@@ -133,7 +138,7 @@ class Sequence(Passes):
         color_mode: str = "rgb",
         label_mode: str | None = "int",
         class_names: list[Any] | tuple[Any, ...] | None = None,
-        scale: str | tuple[float, float] | None = None,
+        scale: Scale = None,
         shuffle: bool = True,
         seed: int | None = 0,
         drop_remainder: bool = False,

@@ -68,7 +68,7 @@ class Boxes(Feature):
     max_boxes: int = 100
     class_names: tuple[object, ...] | None = None
     kind: ClassVar[str] = "boxes"
-    follows: ClassVar[bool] = True
+    follows = True
 
     def __post_init__(self) -> None:
         one_of("format", self.format, BOX_FORMATS)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
-from dfgen.samples.arrow_types import are_numbers
+from dfgen.samples.arrow_types import are_fractions, are_numbers
 from dfgen.samples.features.arguments import column_names, number_dtype
 from dfgen.samples.features.base import Encoded, Values
 from dfgen.samples.features.casting import cast
@@ -19,8 +19,8 @@ class Number(Encoded):
     """Numbers as they are: a scalar of one column, a vector of several.
 
     Args:
-        column: an integer, float or boolean column without nulls; or a list of those, which gives
-            an array of shape (columns,).
+        column: an integer, float, decimal or boolean column without nulls; or a list of those,
+            which gives an array of shape (columns,).
         dtype: default None: float32 where a column holds floats, else int32.
 
     Raises:
@@ -46,7 +46,7 @@ class Number(Encoded):
 
     def encode(self, *values: pa.Array) -> Values:
         """Return whole columns as numbers; refuse nulls, text, and what the dtype cannot hold."""
-        floats = any(pa.types.is_floating(array.type) for array in values)
+        floats = any(are_fractions(array.type) for array in values)
         dtype = np.dtype(self.dtype or (np.float32 if floats else np.int32))
         arrays = [_numbers(*pair, dtype) for pair in zip(self.columns, values, strict=True)]
         return arrays[0] if isinstance(self.column, str) else np.stack(arrays, axis=1)
@@ -62,13 +62,15 @@ def _numbers(column: str, values: pa.Array, dtype: np.dtype[Any]) -> Values:
         )
     if pa.types.is_float16(kind):  # pyarrow 15 computes nothing with them
         values = pa.array(values.to_numpy(zero_copy_only=False).astype("f4"), from_pandas=True)
+    elif pa.types.is_decimal(kind):
+        values = values.cast(pa.float64())
     missing = pc.indices_nonzero(pc.is_null(values, nan_is_null=True))
     if len(missing):
         raise ManifestError(
             f"column {column!r} has {len(missing):,} missing values, the first in row "
             f"{missing[0]}; drop or fill them: df = df[df[{column!r}].notna()]"
         )
-    if pa.types.is_floating(kind) and dtype.kind != "f":
+    if are_fractions(kind) and dtype.kind != "f":
         raise ManifestError(f"column {column!r} holds floats, {dtype} cannot hold them")
     try:
         return cast(values.to_numpy(zero_copy_only=False), dtype)
