@@ -335,6 +335,16 @@ def test_balanced_class_weights_are_those_of_scikit_learn(frame):
     assert seq[0][2].tolist() == [by_name[name] for name in names]
 
 
+def test_rows_without_a_class_have_no_part_in_balanced_weights(frame):
+    names = np.array(["a", "b", "b", None] * 10, object)
+    seq = dfgen.Sequence(
+        frame(40).assign(label=pd.Categorical(names)),
+        y=dfgen.Category("label", missing="ignore"),
+        class_weight="balanced", batch_size=40, image_size=(4, 4), shuffle=False,
+    )  # fmt: skip
+    assert np.unique(seq[0][2]).tolist() == [0.0, 0.75, 1.5]
+
+
 def test_a_copy_of_a_sequence_keeps_the_weights_that_were_set(sequence):
     import cloudpickle
 

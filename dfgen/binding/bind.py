@@ -13,7 +13,9 @@ import numpy.typing as npt
 from dfgen.binding.default_features import Options, default_y, x_feature, y_feature
 from dfgen.binding.followed_image import followed_image, warn_of_two_draws
 from dfgen.binding.frame_columns import Columns, open_manifest
+from dfgen.binding.image_depths import deep_rows, refusal_of_deep
 from dfgen.binding.image_sizes import bucketed, with_sizes
+from dfgen.binding.missing_labels import present_rows, with_stand_ins
 from dfgen.binding.nested import Tree, leaf_names, leaves, map_leaves
 from dfgen.binding.row_draws import row_draws
 from dfgen.binding.row_ids import ids_of, known_problems, refusal
@@ -69,10 +71,15 @@ class Binding:
         return names.get(self.y) if isinstance(self.y, str) else names or None
 
     @property
+    def weighted(self) -> bool:
+        """Whether rows weigh otherwise than each 1."""
+        return self.weights is not None or bool(self.reader.present)
+
+    @property
     def labels_digest(self) -> str:
         """A digest of the targets of every row, 16 hexadecimal digits.
 
-        Files, text and what functions make have no part in it.
+        Files, text and what functions make have no part in it, but whether they are missing.
         """
         digest = blake2b(digest_size=8)
         for bound in map(self.__getitem__, leaves(self.y)):
@@ -83,6 +90,8 @@ class Binding:
             for array in arrays:
                 digest.update(repr((bound.name, feature, array.shape)).encode())
                 digest.update(np.ascontiguousarray(array).tobytes())
+            if bound.present is not None:
+                digest.update(np.packbits(bound.present).tobytes())
         return digest.hexdigest()
 
 
@@ -123,9 +132,9 @@ def bind(
     columns = open_manifest(manifest, root)
     taken = {name for name in (id, sample_weight) if isinstance(name, str)}
     x, y, named = _features(columns, x, y, options, taken)
-    features = tuple(_bound(columns, name, named) for name in named)
+    features = tuple(_bound(columns, name, named, name in leaves(x)) for name in named)
     features, problems = with_sizes(columns, features)
-    files = next((b for b in features if b.paths is not None and not b.feature.follows), None)
+    files = next((b for b in features if b.paths is not None and _names_rows(b)), None)
     if isinstance(transform, Augmentation):
         kinds = ((b.name, b.feature.kind, getattr(b.feature, "format", "")) for b in features)
         transform = transform.of(kinds)
@@ -136,6 +145,10 @@ def bind(
     problems |= known_problems(columns) if files else {}
     if problems and on_error == "raise":
         raise ManifestError(refusal(problems, reader, "problem" in columns.names))
+    deep = deep_rows(columns, features)
+    if deep and on_error == "raise":
+        raise ManifestError(refusal_of_deep(deep, reader))
+    problems = deep | problems
     by_name = {bound.name: bound for bound in features}
     weights = row_weights(columns, map_leaves(by_name.get, y), sample_weight, class_weight)
     draws = row_draws(columns, balance, rows_per_epoch, reader)
@@ -170,13 +183,21 @@ def _features(
     return x_names, y_names, dict(zip(names, features, strict=True))
 
 
-def _bound(columns: Columns, name: str, named: Mapping[str, Feature]) -> BoundFeature:
+def _bound(
+    columns: Columns, name: str, named: Mapping[str, Feature], is_input: bool
+) -> BoundFeature:
     """Return one of all named features with its values."""
     feature, like = named[name], followed_image(named, name)
-    values = feature.bind(columns)
+    present = present_rows(columns, feature, is_input)
+    values = feature.bind(columns if present is None else with_stand_ins(columns, present))
     if like is not None:
         feature = feature.following(named[like])
-    return BoundFeature(name, feature, values, like)
+    return BoundFeature(name, feature, values, like, present=present)
+
+
+def _names_rows(bound: BoundFeature) -> bool:
+    """Whether the paths of a feature are of all rows, and of their own."""
+    return bound.present is None and not bound.feature.follows
 
 
 def _check_used(bare: set[str], options: Options) -> None:

@@ -15,7 +15,7 @@ from dfgen.errors import ManifestError, did_you_mean
 from dfgen.manifest.io import read_table
 from dfgen.manifest.schema import Label
 from dfgen.manifest.tables import TAKEN, arrow_table, described, is_table
-from dfgen.samples.arrow_types import is_binary, is_text, refuse_missing
+from dfgen.samples.arrow_types import OR_IGNORE, is_binary, is_text, refuse_missing
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,8 @@ class Columns:
         values = self[name]
         if not is_text(values.type):
             raise ManifestError(f"column {name!r} holds {values.type}, expected paths of files")
-        refuse_missing(name, values, "path", f"drop them, df = df[df[{name!r}].notna()]")
+        advice = f"drop them, df = df[df[{name!r}].notna()], {OR_IGNORE}"
+        refuse_missing(name, values, "path", advice)
         if self.root is None:
             return values
         absolute = pc.match_substring_regex(

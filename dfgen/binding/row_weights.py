@@ -44,15 +44,15 @@ def row_weights(
 def _class_weights(
     targets: Tree, class_weight: Mapping[Any, float] | str
 ) -> npt.NDArray[np.float32]:
-    numbers = targets.values if isinstance(targets, BoundFeature) else None
-    names = targets.feature.class_names if isinstance(targets, BoundFeature) else None
-    if not isinstance(numbers, np.ndarray) or names is None:
+    is_one = isinstance(targets, BoundFeature) and isinstance(targets.values, np.ndarray)
+    names = targets.feature.class_names if is_one else None
+    if names is None:
         raise ArgumentError(
             "class_weight needs y to be one column of classes. For other targets give "
             "sample_weight, a column of weights"
         )
     if class_weight == "balanced":
-        return _balanced(numbers, len(names))
+        return _balanced(targets, len(names))
     weights = np.ones(len(names), np.float32)
     for number, weight in _numbered(names, class_weight).items():
         if not (isinstance(weight, int | float | np.number) and 0 <= weight < float("inf")):
@@ -61,18 +61,20 @@ def _class_weights(
                 "or more"
             )
         weights[number] = weight
-    found: npt.NDArray[np.float32] = weights[numbers]
+    found: npt.NDArray[np.float32] = weights[targets.values]
     return found
 
 
-def _balanced(numbers: npt.NDArray[Any], classes: int) -> npt.NDArray[np.float32]:
-    """Return n / (classes that occur * rows of its class) for each of n rows.
+def _balanced(target: BoundFeature, classes: int) -> npt.NDArray[np.float32]:
+    """Return n / (classes that occur * rows of its class) for each of n rows that have a class.
 
     Source: `compute_class_weight("balanced")` of scikit-learn.
     """
-    counts = np.bincount(numbers, minlength=classes)
-    weights: npt.NDArray[np.float64] = len(numbers) / (np.count_nonzero(counts) * counts[numbers])
-    return weights.astype(np.float32)
+    there = target.values if target.present is None else target.values[target.present]
+    counts = np.bincount(there, minlength=classes)
+    weights = len(there) / (np.count_nonzero(counts) * counts.clip(min=1))
+    found: npt.NDArray[np.float32] = weights.astype(np.float32)[target.values]
+    return found
 
 
 def _numbered(class_names: tuple[Any, ...], class_weight: Any) -> dict[int, Any]:

@@ -55,7 +55,7 @@ class Sequence(Passes):
         id: the column that tells rows apart. None takes `id`, else the paths where unique.
         sample_weight: a column of numbers, what each row counts in the loss. Batches hold weights
             of shape (batch,), with axes of 1 for a loss that has more, as (batch, 1, 1) for masks,
-            nested as y where targets differ in that.
+            nested as y where targets differ in that, or `missing="ignore"` weighs them.
         class_weight: class number or name -> weight, for one target of classes; `"balanced"`: rows
             / (classes that occur * rows of the class), as scikit-learn has it.
         balance: what rows are drawn by, so that some come several times in an epoch, each time with
@@ -192,7 +192,7 @@ class Sequence(Passes):
             max_queue_size=max_queue_size,
             limits=limits,
         )
-        weighted = bound.weights is not None or on_error == "skip" or loader.plan.shard[1] > 1
+        weighted = bound.weighted or on_error == "skip" or loader.plan.shard[1] > 1
         layout = layout_of(bound, weighted)
         super().__init__(loader, Progress(loader), layout, shuffle, endless=False)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from dfgen.errors import ArgumentError
-from dfgen.samples.features.arguments import checked_shape, number_dtype
+from dfgen.samples.features.arguments import checked_missing, checked_shape, number_dtype
 from dfgen.samples.features.base import Feature, Spec, Values, Watch
 from dfgen.samples.features.casting import fill
 from dfgen.samples.features.one_row import ColumnSource
@@ -16,7 +16,7 @@ from dfgen.samples.storage.npy import decode_array
 from dfgen.samples.storage.store import Store
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Array(Feature):
     """Numbers of the .npy files that a column names, or of rows of large array files.
 
@@ -31,6 +31,8 @@ class Array(Feature):
         index: the column of whole numbers that say which row of the file it is, counted from 0;
             None: the whole file.
         dataset: the name of the array in HDF5 files that hold several.
+        missing: of targets, `"raise"` (default), or `"ignore"`: a row without a path or index holds
+            zeros, and weighs 0 in the loss of this target.
 
     Raises:
         ArgumentError: the shape or dtype is none.
@@ -47,10 +49,12 @@ class Array(Feature):
     dtype: str = "float32"
     index: str | None = None
     dataset: str | None = None
+    missing: str = "raise"
     kind: ClassVar[str] = "array"
     of_files: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        checked_missing(self.missing)
         if self.dataset is not None and self.index is None:
             raise ArgumentError(
                 f"dataset={self.dataset!r} is for rows of HDF5 files: name their column, as in "

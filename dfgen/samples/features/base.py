@@ -13,13 +13,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dfgen.errors import ArgumentError, DecodeError
+from dfgen.errors import ArgumentError, DecodeError, ManifestError
+from dfgen.samples.arrow_types import nulls
 from dfgen.samples.features.arguments import column_names
 from dfgen.samples.features.one_row import ColumnSource, OneRow, store_of_row
 from dfgen.samples.storage.store import Store
 
 Values = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
+Present = npt.NDArray[np.bool_]
 
 Watch = Callable[..., None]
 """Is told each stage as it begins, `watch("decode", bytes_read)`, so that time can be measured."""
@@ -162,6 +164,28 @@ class Feature:
             return None
         return values if len(self.columns) == 1 else values.field(0)
 
+    # Labels that are missing
+
+    missing: str = "raise"
+    """What becomes of a row in which one of its columns is null: `"raise"`; or, of targets,
+    `"ignore"`: it holds the blank of its Spec, and weighs 0 in the loss of this target."""
+
+    def present(self, columns: ColumnSource) -> Present | None:
+        """Return which rows have it, None where all must."""
+        if self.missing == "raise":
+            return None
+        found: Present = ~np.logical_or.reduce([nulls(columns[name]) for name in self.columns])
+        return found
+
+    def check_present(self, row: Mapping[str, Any]) -> None:
+        """Refuse one row, by hand, that does not have it."""
+        present = self.present(OneRow(row))
+        if present is not None and not present[0]:
+            raise ManifestError(
+                f"the row has nothing in {', '.join(map(repr, self.columns))}: in a batch it would "
+                "hold blanks, with weight 0"
+            )
+
     # Chance, and what lies on an image
 
     is_random: Any = False
@@ -207,6 +231,14 @@ class Feature:
     fill_value: Any = None
     """What stands beside an image that keeps its size; None: its array is not of that size."""
 
+    # Depth
+
+    most_bits: Any = None
+    """The most bits a channel that its files may have; None: any number."""
+
+    keeps_numbers: Any = False
+    """Whether its numbers are those of each file, 255 or 65535 for the brightest."""
+
     # One row
 
     def read(self, value: Any, out: Any, store: Store, watch: Watch, given: Any) -> Any:
@@ -246,6 +278,7 @@ class Feature:
             row: of the manifest, a mapping or a pandas Series.
             rng: for what chance decides, of its image where it follows one; None: no chance.
         """
+        self.check_present(row)
         image: Any = self.image if self.follows and not self.has_geometry else self
         size = image.geometry(row, None).size if image.keeps_sizes else ()
         if self.follows:
@@ -301,6 +334,7 @@ class Encoded(Feature):
 
     def __call__(self, row: Mapping[str, Any], rng: np.random.Generator | None = None) -> Values:
         """Return the array of one row, a mapping or a pandas Series; chance has no part in it."""
+        self.check_present(row)
         if self.label_column is not None and self.class_names is None:
             raise ArgumentError(
                 "one row does not tell the classes: write "

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError
+from dfgen.samples.features.arguments import checked_missing
 from dfgen.samples.features.base import Feature, OwnDtype, Spec, Values, Watch, unwatched
 from dfgen.samples.features.image_pair import (
     DEFAULT_SIZE,
@@ -19,8 +20,9 @@ from dfgen.samples.features.image_pair import (
     seen_size,
 )
 from dfgen.samples.features.one_row import store_of_row
+from dfgen.samples.pixels.color_modes import CHANNELS
 from dfgen.samples.pixels.depth import DEPTHS, check_scaled
-from dfgen.samples.pixels.formats import CHANNELS, read_header
+from dfgen.samples.pixels.formats import read_header
 from dfgen.samples.pixels.geometry import (
     RESIZE,
     STILL,
@@ -116,6 +118,8 @@ class Image(Feature):
             its column. By hand, on one row: the `Image`. It gets the same crop, flip and geometry,
             pixel for pixel, and so none of `resize`, `load_size`, `crop` and `flip` of its own. Its
             file is as large; with a `size` of k times that of the followed image, k times as large.
+        missing: of targets, `"raise"` (default), or `"ignore"`: a row without a path holds zeros,
+            and weighs 0 in the loss of this target. It needs a `size`.
 
     Raises:
         ArgumentError: a value that is none of the above.
@@ -140,6 +144,7 @@ class Image(Feature):
     area: tuple[float, float] | None = None
     ratio: tuple[float, float] | None = None
     like: Any = None
+    missing: str = "raise"
     kind: ClassVar[str] = "image"
     of_files: ClassVar[bool] = True
     has_channels: ClassVar[bool] = True
@@ -154,6 +159,7 @@ class Image(Feature):
         one_of("interpolation", self.interpolation, INTERPOLATIONS)
         one_of("dtype", self.dtype, DEPTHS)
         one_of("extra", self.extra, (None, *_TELLING))
+        checked_missing(self.missing)
         scale = checked_scale(self.scale, self.color_mode, CHANNELS[self.color_mode])
         object.__setattr__(self, "scale", scale)
         object.__setattr__(self, "load_size", _size("load_size", self.load_size))
@@ -197,6 +203,17 @@ class Image(Feature):
     def specs(self, values: object) -> tuple[Spec, ...]:
         """Return what the model gets, by `extra` too."""
         return (self.spec,) if self.extra is None else (self.spec, _TELLING[self.extra])
+
+    @property
+    def most_bits(self) -> int | None:
+        """The most bits a channel that its files may have."""
+        return {None: 8, "uint8": 16}.get(self.dtype)
+
+    @property
+    def keeps_numbers(self) -> bool:
+        """Whether its numbers are those of each file."""
+        plain = self.scale is None or isinstance(self.scale[0], float)
+        return self.dtype in ("uint16", "float16", "float32") and plain
 
     @property
     def keeps_sizes(self) -> bool:
@@ -389,6 +406,10 @@ def _check_crop(image: Image) -> None:
 
 
 def _check_unresized(image: Image) -> None:
+    if image.missing == "ignore" and not image.follows:
+        raise ArgumentError(
+            'missing="ignore" with size=None: a row without a file tells no size, so give one'
+        )
     for name in _OF_RESIZING:
         if getattr(image, name) != getattr(Image, name):
             raise ArgumentError(

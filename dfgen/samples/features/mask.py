@@ -9,6 +9,7 @@ import cv2
 import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError, listed
+from dfgen.samples.features.arguments import checked_missing
 from dfgen.samples.features.base import Feature, Spec, Values, Watch
 from dfgen.samples.features.image import Image
 from dfgen.samples.pixels.geometry import Geometry
@@ -40,6 +41,8 @@ class Mask(Feature):
             16 bits, and of floats, as TIFF has them, as they are.
         fill_value: the class, or number, of what lies outside of the image, as of `resize="pad"`.
             Leave it out of the loss: `SparseCategoricalCrossentropy(ignore_class=255)`.
+        missing: of targets, `"raise"` (default), or `"ignore"`: a row without a path holds
+            `fill_value`, and weighs 0 in the loss of this target.
 
     Raises:
         ArgumentError: a value that is none of the above.
@@ -55,6 +58,7 @@ class Mask(Feature):
     palette: Any = None
     dtype: str = "uint8"
     fill_value: float = 0
+    missing: str = "raise"
     kind: ClassVar[str] = "mask"
     of_files: ClassVar[bool] = True
     follows = True
@@ -62,6 +66,7 @@ class Mask(Feature):
 
     def __post_init__(self) -> None:
         one_of("dtype", self.dtype, ("uint8", "int32", "float32"))
+        checked_missing(self.missing)
         if self.dtype == "float32":
             _check_numbers(self)
             return
@@ -82,7 +87,7 @@ class Mask(Feature):
     spec = made_spec
 
     def _spec(self, image: Spec) -> Spec:
-        return Spec((*image.shape[:2], 1), np.dtype(self.dtype))
+        return Spec((*image.shape[:2], 1), np.dtype(self.dtype), self.fill_value)
 
     def read(self, value: str, out: Values, store: Store, watch: Watch, given: Geometry) -> None:
         """Fill `out` with the classes of one file, by the geometry of its image."""

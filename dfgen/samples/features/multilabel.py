@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.samples.arrow_types import Offsets, flattened, is_text, offsets, place_of, split_text
+from dfgen.samples.features.arguments import checked_missing
 from dfgen.samples.features.base import Encoded, Indices, Values
 from dfgen.samples.features.category import Category
 
@@ -24,7 +25,7 @@ class LabelRows(NamedTuple):
     numbers: npt.NDArray[np.int32]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MultiLabel(Encoded):
     """Which of the classes a row has: float32 of shape (classes,), 1 for those in its list.
 
@@ -38,6 +39,8 @@ class MultiLabel(Encoded):
             the manifest (COCO, VOC, YOLO), else the sorted distinct labels of the frame.
         sep: what stands between the labels of a text, as in `"cat, dog"`; blanks around a label
             are no part of it, and a text of blanks alone has none. None (default): lists.
+        missing: of targets, `"raise"` (default), or `"ignore"`: a row without a list, of which so
+            nobody knows what it has, holds zeros, and weighs 0 in the loss of this target.
 
     Raises:
         ArgumentError: class names that repeat, or no text for `sep`.
@@ -52,9 +55,11 @@ class MultiLabel(Encoded):
     column: str
     class_names: tuple[object, ...] | None = None
     sep: str | None = None
+    missing: str = "raise"
     kind: ClassVar[str] = "label"
 
     def __post_init__(self) -> None:
+        checked_missing(self.missing)
         if self.sep is not None and not (isinstance(self.sep, str) and self.sep):
             raise ArgumentError(f'sep must be text between labels such as ",", got {self.sep!r}')
         if self.class_names is not None:
