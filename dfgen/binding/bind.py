@@ -28,6 +28,7 @@ from dfgen.samples.albumentations import Augmentation
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature, each
 from dfgen.samples.reader import SampleReader
+from dfgen.samples.storage.embedded import paths_of
 from dfgen.samples.storage.stores import store_of
 from dfgen.samples.transforms import Transform
 from dfgen.system import one_of
@@ -134,13 +135,13 @@ def bind(
     x, y, named = _features(columns, x, y, options, taken)
     features = tuple(_bound(columns, name, named, name in leaves(x)) for name in named)
     features, problems = with_sizes(columns, features)
-    files = next((b for b in features if b.paths is not None and _names_rows(b)), None)
+    files = next((b for b in features if b.files is not None and _names_rows(b)), None)
     if isinstance(transform, Augmentation):
         kinds = ((b.name, b.feature.kind, getattr(b.feature, "format", "")) for b in features)
         transform = transform.of(kinds)
-    column, paths = (files.feature.columns[0], files.paths) if files else (None, None)
+    column, paths = (files.feature.columns[0], paths_of(files.files)) if files else (None, None)
     ids = ids_of(columns, id, column, paths)
-    store = store_of(bound.paths for bound in features if bound.paths is not None)
+    store = store_of(bound.files for bound in features if bound.files is not None)
     reader = SampleReader(ids, features, transform, store)
     problems |= known_problems(columns) if files else {}
     if problems and on_error == "raise":

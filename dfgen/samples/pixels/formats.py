@@ -56,6 +56,7 @@ from dfgen.samples.pixels.pillow_decoders import (
 )
 from dfgen.samples.pixels.refused_formats import why_refused
 from dfgen.samples.pixels.tiff_decoder import decode_tiff, tiff_values
+from dfgen.samples.storage.embedded import Content
 from dfgen.samples.storage.files import Files
 from dfgen.samples.storage.store import Store
 
@@ -196,7 +197,7 @@ def _announced(head: bytes) -> str:
     )
 
 
-def read_header(path: str, store: Store = _DISK) -> Header:
+def read_header(path: Content, store: Store = _DISK) -> Header:
     """Read what a file says of itself, without decoding it.
 
     Raises:
