@@ -281,7 +281,45 @@ def test_depths_of_files_that_tell_their_own(tmp_path, frame):
     )
 
 
-# By hand
+def test_bytes_in_lists_are_files_too(frame):
+    data = [[{"bytes": Path(p).read_bytes(), "path": None} for p in row] for row in frame["frames"]]
+    x, _ = batch(frame.assign(frames=data), Image("frames", size=(16, 20)))
+    np.testing.assert_array_equal(x[3, 2], pixels_of(3, 2))
+    plain = [[entry["bytes"] for entry in row] for row in data]
+    x, _ = batch(
+        pa.table({"id": frame["id"], "frames": plain, "y": frame["y"]}), Image("frames", SIZE)
+    )
+    assert x.shape == (4, ITEMS, *SIZE, 3)
+    data[0][1]["bytes"] = b"no image"
+    with pytest.raises(
+        DecodeError, match=r"frames=\[\([\d,]+ bytes\), ... 3 files\]: \(8 bytes\), item 1 of"
+    ):
+        batch(frame.assign(frames=data), Image("frames"))
+
+
+def test_targets_may_be_missing(frame):
+    masks = [None, *frame["mask"][1:]]
+    y = Mask("mask", like="frame", missing="ignore")
+    _, y, weights = batch(frame.assign(mask=masks), Image("frame", SIZE, max_items=3), y)
+    assert y.shape == (4, 3, *SIZE, 1) and not y[0].any() and y[1, :2].any((1, 2, 3)).all()
+    assert weights[:, 0, 0, 0].tolist() == [0, 1, 1, 1]
+
+
+# By hand, and for serving
+
+
+def test_a_served_row_is_what_training_saw(frame):
+    with sequence(frame, Image("frame", SIZE, scale="0..1", max_items=3)) as seq:
+        (x, _), preprocessing = seq[0], seq.preprocessing()
+    saved = type(preprocessing).from_json(preprocessing.to_json())
+    files = {"frame": [Path(path).read_bytes() for path in frame["frame"][1]]}
+    pixels = {"frame": [pixels_of(1, 0), pixels_of(1, 1)]}
+    for row in (frame.iloc[1], files, pixels):
+        served = saved(row)
+        np.testing.assert_array_equal(served["images"][0], x["images"][1, :2])
+        assert served["items_mask"].tolist() == [[True, True]]
+    together = saved(frame.iloc[:4])
+    np.testing.assert_array_equal(together["images"], x["images"])
 
 
 def test_one_row_by_hand(frame):
@@ -356,22 +394,22 @@ def test_lists_that_cannot_be(frame, column, image, message):
          "column 'mask' of row id='row 0' has a list of 1 paths, column 'frames' one of 3 (6 such "
          "rows): give both as many"),
         (Image("frames"), Mask("first"), ManifestError,
-         "column 'first' goes with 'frames', but only 'frames' holds a list of paths in each row: "
-         "give both a list, or both one path"),
+         "column 'first' goes with 'frames', but only 'frames' holds a list of files in each row: "
+         "give both a list, or both one file"),
         (Image("first"), Mask("masks"), ManifestError,
-         "column 'masks' goes with 'first', but only 'masks' holds a list of paths in each row: "
-         "give both a list, or both one path"),
+         "column 'masks' goes with 'first', but only 'masks' holds a list of files in each row: "
+         "give both a list, or both one file"),
         (Image("frames"), Boxes(class_names=("a",)), ManifestError,
-         "column 'boxes' goes with 'frames', but only 'frames' holds a list of paths in each row: "
-         "give both a list, or both one path"),
+         "column 'boxes' goes with 'frames', but only 'frames' holds a list of files in each row: "
+         "give both a list, or both one file"),
         (Image("frames", size=None), "y", ArgumentError,
          "Image('frames') is of images that keep their own sizes, size=None, but the column holds "
-         "a list of paths, whose images make one array: give a size"),
+         "a list of files, whose images make one array: give a size"),
         (Image("first", max_items=3), "y", ArgumentError,
-         "Image('first') has max_items=3, which is for a list of paths in each row, but the column "
+         "Image('first') has max_items=3, which is for a list of files in each row, but the column "
          "holds large_string: leave it out"),
         (Array("frames", shape=(2,)), "y", ArgumentError,
-         "Array('frames') takes one file in each row, but the column holds a list of paths: lists "
+         "Array('frames') takes one file in each row, but the column holds a list of files: lists "
          "are for dfgen.Image and dfgen.Mask. Give each file a row, df.explode('frames')"),
     ],
 )  # fmt: skip

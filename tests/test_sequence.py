@@ -538,7 +538,8 @@ def test_columns_of_ids_are_not_proposed_as_labels(frame):
         (
             lambda df: df.assign(path=[None, *df.path[1:]]),
             "column 'path' has no path in 1 rows, the first is row 0: drop them, "
-            "df = df[df['path'].notna()]",
+            "df = df[df['path'].notna()], or, in y, give these rows no weight, by "
+            'missing="ignore" in the feature',
         ),
         (
             lambda df: df.assign(path=["", *df.path[1:]]),
@@ -547,7 +548,8 @@ def test_columns_of_ids_are_not_proposed_as_labels(frame):
         (lambda df: df.assign(path=1), "column 'path' holds int64, expected paths of files"),
         (
             lambda df: df.assign(label=df.label.where(df.index > 1)),
-            "column 'label' has 2 rows without a class; drop them: df = df[df['label'].notna()]",
+            "column 'label' has 2 rows without a class; drop them: df = df[df['label'].notna()], "
+            'or, in y, give these rows no weight, by missing="ignore" in the feature',
         ),
         (
             lambda df: df.assign(age=1),

@@ -13,20 +13,25 @@ import numpy.typing as npt
 from dfgen.binding.default_features import Options, default_y, x_feature, y_feature
 from dfgen.binding.followed_image import followed_image, warn_of_two_draws
 from dfgen.binding.frame_columns import Columns, open_manifest
+from dfgen.binding.image_depths import deep_rows, refusal_of_deep
 from dfgen.binding.image_sizes import bucketed, with_sizes
+from dfgen.binding.missing_labels import present_rows, with_stand_ins
 from dfgen.binding.nested import Tree, leaf_names, leaves, map_leaves
 from dfgen.binding.path_lists import check_lists
+from dfgen.binding.preprocessing import Preprocessing
+from dfgen.binding.row_draws import row_draws
 from dfgen.binding.row_ids import ids_of, known_problems, refusal
-from dfgen.binding.row_weights import balanced, row_weights
+from dfgen.binding.row_weights import row_weights
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.loading.order.balance import Balance
 from dfgen.loading.order.buckets import Buckets
+from dfgen.loading.order.row_order import Draws
 from dfgen.manifest.tables import Table
 from dfgen.samples.albumentations import Augmentation
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature, each
 from dfgen.samples.features.items import in_lists
 from dfgen.samples.reader import SampleReader
+from dfgen.samples.storage.embedded import paths_of
 from dfgen.samples.storage.stores import store_of
 from dfgen.samples.transforms import Transform
 from dfgen.system import one_of
@@ -39,7 +44,7 @@ class Binding:
     Args:
         x, y: the names of features, nested as they were given.
         weights: what each row counts in the loss.
-        balance: draws each class equally often; its digest tells its classes from others.
+        balance: draws some rows more often than others; its digest tells its classes from others.
         buckets: gathers rows of similar shapes; its digest tells its shapes from others.
         problems: row -> why it cannot be read.
     """
@@ -49,7 +54,7 @@ class Binding:
     y: Tree
     reader: SampleReader
     weights: npt.NDArray[np.float32] | None
-    balance: Balance | None
+    balance: Draws | None
     balance_digest: str | None
     buckets: Buckets | None
     buckets_digest: str | None
@@ -62,6 +67,24 @@ class Binding:
         """Return `x` or `y` with the names of arrays: several of them for some features."""
         return map_leaves(lambda name: self[name].feature.arrays(name), tree)
 
+    def preprocessing(self, data_format: str, transform: Transform | None) -> Preprocessing:
+        """Return what the inputs are made by, of rows by hand, and what targets stand for."""
+        inputs = {name: self._unbound(name) for name in leaves(self.x)}
+        for name, one in inputs.items():
+            if one.follows and one.like not in inputs:
+                raise ArgumentError(
+                    f"{name!r} in x follows {one.like!r} in y, which a row by hand has not"
+                )
+        targets = {name: self._unbound(name) for name in leaves(self.y)}
+        known = {n: None if one.class_names is None else one for n, one in targets.items()}
+        return Preprocessing(self.x, self.y, inputs, known, data_format, transform)
+
+    def _unbound(self, name: str) -> Feature:
+        """Return a feature as it would be written, with all that its column has told."""
+        bound = self[name]
+        feature = bound.feature.settled(bound.values)
+        return feature if bound.like is None else replace(feature, like=bound.like)  # type: ignore[type-var]
+
     @property
     def class_names(self) -> list[Any] | dict[str, list[Any]] | None:
         """The class names of y in the order of their numbers; by name where y has several."""
@@ -70,10 +93,15 @@ class Binding:
         return names.get(self.y) if isinstance(self.y, str) else names or None
 
     @property
+    def weighted(self) -> bool:
+        """Whether rows weigh otherwise than each 1."""
+        return self.weights is not None or bool(self.reader.present)
+
+    @property
     def labels_digest(self) -> str:
         """A digest of the targets of every row, 16 hexadecimal digits.
 
-        Files, text and what functions make have no part in it.
+        Files, text and what functions make have no part in it, but whether they are missing.
         """
         digest = blake2b(digest_size=8)
         for bound in map(self.__getitem__, leaves(self.y)):
@@ -84,6 +112,8 @@ class Binding:
             for array in arrays:
                 digest.update(repr((bound.name, feature, array.shape)).encode())
                 digest.update(np.ascontiguousarray(array).tobytes())
+            if bound.present is not None:
+                digest.update(np.packbits(bound.present).tobytes())
         return digest.hexdigest()
 
 
@@ -95,8 +125,9 @@ def bind(
     options: Options | None = None,
     id: str | None = None,
     sample_weight: str | None = None,
-    class_weight: Mapping[Any, float] | None = None,
+    class_weight: Mapping[Any, float] | str | None = None,
     balance: str | None = None,
+    rows_per_epoch: int | None = None,
     bucket_by: str | None = None,
     batch_size: int = 32,
     transform: Transform | None = None,
@@ -123,17 +154,16 @@ def bind(
     columns = open_manifest(manifest, root)
     taken = {name for name in (id, sample_weight) if isinstance(name, str)}
     x, y, named = _features(columns, x, y, options, taken)
-    features = tuple(_bound(columns, name, named) for name in named)
+    features = tuple(_bound(columns, name, named, name in leaves(x)) for name in named)
     features, problems = with_sizes(columns, features)
-    single = (bound for bound in features if bound.paths is not None and not bound.has_lists)
-    files = next((bound for bound in single if not bound.feature.follows), None)
+    files = next((b for b in features if b.files is not None and _names_rows(b)), None)
     if isinstance(transform, Augmentation):
         kinds = (
             (b.name, b.feature.kind + "s" * b.has_lists, getattr(b.feature, "format", ""))
             for b in features
         )
         transform = transform.of(kinds)
-    column, paths = (files.feature.columns[0], files.paths) if files else (None, None)
+    column, paths = (files.feature.columns[0], paths_of(files.files)) if files else (None, None)
     ids = ids_of(columns, id, column, paths)
     store = store_of(bound.files for bound in features if bound.files is not None)
     reader = SampleReader(ids, features, transform, store)
@@ -141,11 +171,15 @@ def bind(
     problems |= known_problems(columns) if files else {}
     if problems and on_error == "raise":
         raise ManifestError(refusal(problems, reader, "problem" in columns.names))
+    deep = deep_rows(columns, features)
+    if deep and on_error == "raise":
+        raise ManifestError(refusal_of_deep(deep, reader))
+    problems = deep | problems
     by_name = {bound.name: bound for bound in features}
     weights = row_weights(columns, map_leaves(by_name.get, y), sample_weight, class_weight)
-    classes = balanced(columns, balance)
+    draws = row_draws(columns, balance, rows_per_epoch, reader)
     buckets = bucketed(features, bucket_by, batch_size)
-    return Binding(columns, x, y, reader, weights, *classes, *buckets, problems)
+    return Binding(columns, x, y, reader, weights, *draws, *buckets, problems)
 
 
 def _features(
@@ -175,13 +209,22 @@ def _features(
     return x_names, y_names, dict(zip(names, features, strict=True))
 
 
-def _bound(columns: Columns, name: str, named: Mapping[str, Feature]) -> BoundFeature:
+def _bound(
+    columns: Columns, name: str, named: Mapping[str, Feature], is_input: bool
+) -> BoundFeature:
     """Return one of all named features with its values."""
     feature, like = named[name], followed_image(named, name)
-    values = feature.bind(columns)
+    present = present_rows(columns, feature, is_input)
+    values = feature.bind(columns if present is None else with_stand_ins(columns, present))
     if like is not None:
         feature = feature.following(named[like])
-    return BoundFeature(name, in_lists(feature, feature.paths(values)), values, like)
+    feature = in_lists(feature, feature.files(values))
+    return BoundFeature(name, feature, values, like, present=present)
+
+
+def _names_rows(bound: BoundFeature) -> bool:
+    """Whether the paths of a feature are of all rows, one of each, and of their own."""
+    return bound.present is None and not bound.feature.follows and not bound.has_lists
 
 
 def _check_used(bare: set[str], options: Options) -> None:

@@ -28,6 +28,11 @@ def followed_image(named: Mapping[str, Feature], name: str) -> str | None:
         if given is None or given in (name, image.column, image)
     ]
     if len(found) == 1:
+        if images[found[0]].missing == "ignore":
+            raise ArgumentError(
+                f"{what} lies on the image {found[0]!r}, which rows may lack: leave out "
+                'missing="ignore" there'
+            )
         return found[0]
     if given is None or found:
         raise ArgumentError(

@@ -25,10 +25,11 @@ def check_lists(reader: SampleReader) -> None:
             several = followed if followed.has_lists else bound
             raise ManifestError(
                 f"column {column!r} goes with {followed.feature.column!r}, but only "
-                f"{several.feature.column!r} holds a list of paths in each row: give both a list, "
-                "or both one path"
+                f"{several.feature.column!r} holds a list of files in each row: give both a list, "
+                "or both one file"
             )
         for wrong, fault, advice in _faults(bound, followed) if bound.has_lists else ():
+            wrong = wrong if bound.present is None else wrong & bound.present
             if wrong.any():
                 row = int(wrong.argmax())
                 held = bound.values[row].as_py()

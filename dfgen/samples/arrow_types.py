@@ -9,6 +9,9 @@ from dfgen.errors import ManifestError
 
 Offsets = npt.NDArray[np.int64]
 
+OR_IGNORE = 'or, in y, give these rows no weight, by missing="ignore" in the feature'
+"""What else can be done about labels that some rows lack, as errors tell it."""
+
 
 def is_text(kind: pa.DataType) -> bool:
     """Whether an Arrow type is text."""
@@ -48,7 +51,7 @@ def offsets(column: str, values: pa.Array, advice: str) -> Offsets:
     """
     if not is_list(values.type):
         raise ManifestError(f"column {column!r} holds {values.type}, expected a list in each row")
-    refuse_missing(column, values, "list", advice)
+    refuse_missing(column, values, "list", f"{advice}, {OR_IGNORE}")
     counts = pc.list_value_length(values).to_numpy(zero_copy_only=False)
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
@@ -65,7 +68,7 @@ def split_text(column: str, values: pa.Array, separator: str) -> pa.Array:
             f"column {column!r} holds {values.type}, which sep={separator!r} cannot split: leave "
             "it out, or give text"
         )
-    refuse_missing(column, values, "text", 'write "" where a row has no labels')
+    refuse_missing(column, values, "text", f'write "" where a row has no labels, {OR_IGNORE}')
     values = pc.utf8_trim_whitespace(values)
     lists = pc.split_pattern(values, separator)
     counts = pc.if_else(pc.equal(values, ""), 0, pc.list_value_length(lists)).to_numpy()
@@ -127,6 +130,23 @@ def storable(kind: pa.DataType) -> pa.DataType:
 def is_binary(kind: pa.DataType) -> bool:
     """Whether an Arrow type is one of bytes."""
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def in_one(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return one array of several chunks, which are copied."""
+    if not isinstance(values, pa.ChunkedArray):
+        return values
+    return values.chunk(0) if values.num_chunks == 1 else pa.concat_arrays(values.chunks)
+
+
+def nulls(values: pa.Array) -> npt.NDArray[np.bool_]:
+    """Return which values are null, or NaN."""
+    if pa.types.is_dictionary(values.type) and values.dictionary.null_count:
+        values = values.cast(values.type.value_type)
+    if pa.types.is_float16(values.type):  # pyarrow 15 computes nothing with them
+        found: npt.NDArray[np.bool_] = np.isnan(values.to_numpy(zero_copy_only=False))
+        return found
+    return np.asarray(pc.is_null(values, nan_is_null=True))
 
 
 def refuse_missing(column: str, values: pa.Array, what: str, advice: str) -> None:

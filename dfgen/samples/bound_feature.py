@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dfgen.samples.arrow_types import flattened, is_list
-from dfgen.samples.features.base import Feature, Spec, each
+from dfgen.samples.features.base import Feature, Indices, Present, Spec, Values, each
 
 Sizes = npt.NDArray[np.int32]
 """(height, width) of the upright image of every row, shape (rows, 2)."""
@@ -25,6 +25,7 @@ class BoundFeature:
         values: of all rows, as the feature's `bind` returns them.
         like: the name of the image that it follows.
         sizes: of every row's image, where it keeps them.
+        present: which rows have it; None: all. What `values` holds of others is for nobody.
     """
 
     name: str
@@ -32,6 +33,7 @@ class BoundFeature:
     values: Any
     like: str | None = None
     sizes: Sizes | None = None
+    present: Present | None = None
 
     @cached_property
     def arrays(self) -> dict[str, str]:
@@ -39,10 +41,30 @@ class BoundFeature:
         found = self.feature.arrays(self.name)
         return {"": found} if isinstance(found, str) else found
 
+    def has(self, row: int) -> bool:
+        """Whether a row has it."""
+        return self.present is None or bool(self.present[row])
+
+    def gather(self, rows: Indices) -> Values:
+        """Return the arrays of some rows of what the table alone tells, blank where missing."""
+        feature: Any = self.feature
+        if self.present is None:
+            return feature.gather(self.values, rows)  # type: ignore[no-any-return]
+        (spec,), there = feature.specs(self.values), self.present[rows]
+        found = np.full((len(rows), *spec.shape), spec.blank, spec.dtype)
+        found[there] = feature.gather(self.values, rows[there])
+        return found
+
     @property
     def specs(self) -> dict[str, Spec]:
         """Name -> shape and dtype of one sample."""
         return dict(zip(self.arrays.values(), self.feature.specs(self.values), strict=True))
+
+    @property
+    def channel_arrays(self) -> set[str]:
+        """The names of those arrays that follow `keras.config.image_data_format()`."""
+        specs = self.specs.items() if self.feature.has_channels else ()
+        return {name for name, spec in specs if len(spec.shape) >= 3}
 
     @cached_property
     def read_names(self) -> tuple[str, ...]:
@@ -56,16 +78,13 @@ class BoundFeature:
         return found
 
     @cached_property
-    def paths(self) -> pa.Array | None:
-        """The paths of what is read from files, or lists of them, else None."""
-        return self.feature.paths(self.values)
-
-    @property
     def has_lists(self) -> bool:
         """Whether it is read from several files in each row."""
-        return self.paths is not None and is_list(self.paths.type)
+        files = self.feature.files(self.values)
+        return files is not None and is_list(files.type)
 
-    @property
+    @cached_property
     def files(self) -> pa.Array | None:
-        """The paths of all files that it is read from, else None."""
-        return flattened(self.paths) if self.has_lists else self.paths
+        """All that is read from files, else None."""
+        files = self.feature.files(self.values)
+        return flattened(files) if self.has_lists else files

@@ -74,13 +74,9 @@ def padding_of(features: Iterable[BoundFeature]) -> Padding:
     """Return the padding of images that keep their sizes, of lists, and of what follows either."""
     padding = Padding()
     features = tuple(features)
-    own = {
-        bound.name: bound.counts if bound.sizes is None else bound.sizes
-        for bound in features
-        if bound.sizes is not None or bound.counts is not None
-    }
+    own = {bound.name: bound.counts if bound.sizes is None else bound.sizes for bound in features}
     for bound in features:
-        sizes = own.get(bound.name, own.get(bound.like or ""))
+        sizes = own[bound.like or bound.name] if bound.sizes is None else bound.sizes
         fill = bound.feature.fill_value
         if sizes is None or fill is None:
             continue

@@ -3,6 +3,7 @@
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,10 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from tqdm import tqdm
 
-from dfgen.errors import DfgenError
+from dfgen.errors import reason
 from dfgen.manifest.facts import FACTS, SCHEMA
 from dfgen.samples.pixels.formats import read_header
 from dfgen.samples.pixels.headers import Header
+from dfgen.samples.storage.embedded import Content
 from dfgen.samples.storage.store import Head, Store
 from dfgen.samples.storage.stores import store_of
 from dfgen.system import usable_cpus
@@ -23,7 +25,7 @@ TASK = 256
 STATS = 512
 SLOW = 50e-6  # seconds to stat a file, ten times what a local disk takes
 
-_NOWHERE = Head(-1, -1)
+_Found = tuple[Head | None, Header | None, str | None]  # and what is wrong with a file
 
 _COMPARED = {"path", "bytes", "mtime_ns", "format", "problem"}
 """What an older manifest must know of files so that they need not be opened again."""
@@ -42,26 +44,30 @@ def facts_schema() -> pa.Schema:
     return pa.schema({name: fact.type for name, fact in SCHEMA.items()})
 
 
-def read_facts(paths: list[str], workers: int | None = None) -> pa.Table:
+def read_facts(files: Any, workers: int | None = None) -> pa.Table:
     """Read size, time and header of each file, in threads.
 
-    A file with a fault keeps its row: `problem` says what is wrong, as `kind` or `kind: details`.
-    Return one row a path in the same order, with the columns of `SCHEMA`, null where unknown.
+    The files are a list of paths, or a column of Arrow that may hold their bytes, of which one at
+    a time becomes a Python object. A file with a fault keeps its row: `problem` says what is wrong,
+    as `kind` or `kind: details`. Return one row a file in the same order, with the columns of
+    `SCHEMA`, null where unknown.
 
     Example:
         >>> read_facts(["missing.jpg"])["problem"].to_pylist()
         ['the file does not exist']
     """
-    tasks = [paths[start : start + TASK] for start in range(0, len(paths), TASK)]
+    if isinstance(files, list):
+        files = pa.array(files, pa.string())
+    tasks = [files[start : start + TASK] for start in range(0, len(files), TASK)]
     parts = []
     with (
         ThreadPoolExecutor(workers or usable_cpus()) as pool,
-        tqdm(total=len(paths), desc="Reading headers", unit=" files", disable=None) as bar,
+        tqdm(total=len(files), desc="Reading headers", unit=" files", disable=None) as bar,
     ):
-        store = store_of([pa.array(paths, pa.string())])
+        store = store_of([files])
         for facts in pool.map(partial(_read_many, store=store), tasks):
-            parts.append(facts)
-            bar.update(len(facts))
+            parts += facts
+            bar.update(sum(map(len, facts)))
     return pa.Table.from_batches(parts, facts_schema())
 
 
@@ -143,22 +149,42 @@ def stat_files(paths: list[str], workers: int | None = None) -> tuple[pa.Array, 
 
 def _stat_many(paths: list[str], store: Store) -> npt.NDArray[np.int64]:
     try:
-        heads = list(map(store.head, paths))
-    except (OSError, ValueError):
-        heads = [_stat(path, store) for path in paths]
-    sizes, times, *_ = zip(*heads, strict=True)
-    return np.array([sizes, times], np.int64)
+        heads = [store.head(path) for path in paths]  # no map, which a StopIteration would end
+        sizes, times, *_ = zip(*heads, strict=True)
+        return np.array([sizes, times], np.int64)
+    except MemoryError:
+        raise
+    except Exception:
+        if len(paths) == 1:
+            return np.full((2, 1), -1)
+        return np.concatenate([_stat_many([path], store) for path in paths], axis=1)
 
 
-def _stat(path: str, store: Store) -> Head:
+def _read_many(files: Any, store: Store) -> list[pa.RecordBatch]:
+    found = [_read(content.as_py(), store) for content in files]
     try:
-        return store.head(path)
-    except (OSError, ValueError):
-        return _NOWHERE
+        return [_facts(found)]
+    except MemoryError:
+        raise
+    except Exception:  # something that no fact can hold, or be made of
+        return [_facts_of_one(*one) for one in found]
 
 
-def _read_many(paths: list[str], store: Store) -> pa.RecordBatch:
-    heads, headers, problems = zip(*(_read(path, store) for path in paths), strict=True)
+def _facts_of_one(head: Head | None, header: Header | None, problem: str | None) -> pa.RecordBatch:
+    try:
+        return _facts([(head, header, problem)])
+    except MemoryError:
+        raise
+    except Exception as error:
+        problem = f"its facts cannot be kept: {reason(error)}"
+    try:
+        return _facts([(head, None, problem)])
+    except Exception:
+        return _facts([(None, None, problem)])
+
+
+def _facts(found: list[_Found]) -> pa.RecordBatch:
+    heads, headers, problems = zip(*found, strict=True)
     arrays = []
     for fact in SCHEMA.values():
         read, known = (fact.of_head, heads) if fact.of_head else (fact.of_header, headers)
@@ -172,7 +198,7 @@ def _read_many(paths: list[str], store: Store) -> pa.RecordBatch:
     return pa.record_batch(arrays, schema=facts_schema())
 
 
-def _read(path: str, store: Store) -> tuple[Head | None, Header | None, str | None]:
+def _read(path: Content, store: Store) -> _Found:
     """Return what the store and the header say of a file, and what is wrong with it."""
     head = None
     try:
@@ -180,5 +206,7 @@ def _read(path: str, store: Store) -> tuple[Head | None, Header | None, str | No
         return head, None if head.problem else read_header(path, store), head.problem
     except FileNotFoundError:  # dfgen's MissingFileError is one too
         return head, None, "the file does not exist"
-    except (DfgenError, OSError, ValueError) as error:
-        return head, None, str(error)
+    except MemoryError:
+        raise
+    except Exception as error:  # of a store or a reader, which may be anybody's
+        return head, None, str(error) or type(error).__name__

@@ -1,6 +1,6 @@
 """Array: numbers of .npy files, and of rows of large array files."""
 
-from collections.abc import Mapping
+import io
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -8,15 +8,16 @@ import numpy as np
 import pyarrow as pa
 
 from dfgen.errors import ArgumentError
-from dfgen.samples.features.arguments import checked_shape, number_dtype
+from dfgen.samples.features.arguments import checked_missing, checked_shape, number_dtype
 from dfgen.samples.features.base import Feature, Spec, Values, Watch
 from dfgen.samples.features.casting import fill
 from dfgen.samples.features.one_row import ColumnSource
+from dfgen.samples.storage.embedded import are_files
 from dfgen.samples.storage.npy import decode_array
 from dfgen.samples.storage.store import Store
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Array(Feature):
     """Numbers of the .npy files that a column names, or of rows of large array files.
 
@@ -24,13 +25,15 @@ class Array(Feature):
     no file is read as a whole. Nothing is ever unpickled.
 
     Args:
-        column: the column of paths.
+        column: the column of paths, or of bytes.
         shape: the shape that every file, or every row, must have.
         dtype: what the model gets, default `"float32"`; files of another dtype of the same kind
             are converted (integers to floats too, floats to integers never).
         index: the column of whole numbers that say which row of the file it is, counted from 0;
             None: the whole file.
         dataset: the name of the array in HDF5 files that hold several.
+        missing: of targets, `"raise"` (default), or `"ignore"`: a row without a path or index holds
+            zeros, and weighs 0 in the loss of this target.
 
     Raises:
         ArgumentError: the shape or dtype is none.
@@ -47,10 +50,12 @@ class Array(Feature):
     dtype: str = "float32"
     index: str | None = None
     dataset: str | None = None
+    missing: str = "raise"
     kind: ClassVar[str] = "array"
     of_files: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        checked_missing(self.missing)
         if self.dataset is not None and self.index is None:
             raise ArgumentError(
                 f"dataset={self.dataset!r} is for rows of HDF5 files: name their column, as in "
@@ -77,19 +82,28 @@ class Array(Feature):
         return len(spec.shape) if spec.dtype.kind in "iu" else super().loss_axes(spec)
 
     def bind(self, columns: ColumnSource) -> pa.Array:
-        """Return the paths, or structs of the `path` of an array file and the `index` in it."""
-        paths = columns.paths(self.column)
+        """Return the files, or structs of the `path` of an array file and the `index` in it."""
+        paths = columns.files(self.column)
         if self.index is None:
             return paths
+        if are_files(paths.type):
+            raise ArgumentError(
+                f"index={self.index!r} is for rows of array files, but column {self.column!r} "
+                "holds the bytes of a file in each row: leave it out"
+            )
         rows = columns.whole_numbers(self.index)
         return pa.StructArray.from_arrays([paths, rows], ["path", "index"])
 
-    def read(
-        self, value: str | Mapping[str, Any], out: Values, store: Store, watch: Watch, given: None
-    ) -> None:
+    def file_of(self, array: Values) -> bytes:
+        """Return the bytes of a .npy file."""
+        file = io.BytesIO()
+        np.save(file, array, allow_pickle=False)
+        return file.getvalue()
+
+    def read(self, value: Any, out: Values, store: Store, watch: Watch, given: None) -> None:
         """Fill `out` with the numbers of one file, or of one row of it."""
         watch("read")
-        if isinstance(value, str):
+        if self.index is None:
             data = store.read(value)
             watch("decode", len(data))
             array = decode_array(data)

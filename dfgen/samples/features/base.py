@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dfgen.errors import ArgumentError, DecodeError
+from dfgen.errors import ArgumentError, DecodeError, ManifestError
+from dfgen.samples.arrow_types import in_one, nulls
 from dfgen.samples.features.arguments import column_names
 from dfgen.samples.features.one_row import (
     ColumnSource,
@@ -27,6 +28,7 @@ from dfgen.samples.storage.store import Store
 
 Values = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
+Present = npt.NDArray[np.bool_]
 
 Watch = Callable[..., None]
 """Is told each stage as it begins, `watch("decode", bytes_read)`, so that time can be measured."""
@@ -155,22 +157,53 @@ class Feature:
         """Return the labels in `label_column` that need names, None where they need none."""
         return column
 
+    def decode(self, predictions: Any) -> Any:
+        """Return what a model's predictions of it stand for: names of classes, where it has any.
+
+        Raises:
+            ArgumentError: they are not what a model of its classes predicts.
+        """
+        return predictions
+
+    # By hand
+
+    def settled(self, values: Any) -> Self:
+        """Return it with what its whole column has told, so that one row makes the same array.
+
+        Args:
+            values: what `bind` has returned.
+        """
+        return self
+
+    def file_of(self, array: Values) -> bytes:
+        """Return the bytes of a file that holds an array, which `read` makes the same of.
+
+        Raises:
+            ArgumentError: none can.
+        """
+        raise ArgumentError(
+            f"{type(self).__name__}({self.column!r}) takes no array: give the path or the bytes of "
+            "a file"
+        )
+
     # From the table to a row
 
     def bind(self, columns: ColumnSource) -> Any:
         """Return what every row holds for it, of which `at` returns one."""
         found = [
-            columns.paths(name) if self.of_files and not place else columns[name]
+            columns.files(name) if self.of_files and not place else columns[name]
             for place, name in enumerate(self.columns)
         ]
-        return alone(found) if len(found) == 1 else pa.StructArray.from_arrays(found, self.columns)
+        if len(found) == 1:
+            return alone(found)
+        return pa.StructArray.from_arrays([in_one(array) for array in found], self.columns)
 
     def at(self, values: Any, row: int) -> Any:
         """Return what one row holds for it: of several columns a dict."""
         return values[row].as_py()
 
-    def paths(self, values: Any) -> pa.Array | None:
-        """Return the paths among what `bind` has returned, None where there are none."""
+    def files(self, values: Any) -> pa.Array | None:
+        """Return the files among what `bind` has returned, None where it is not `of_files`."""
         if not self.of_files:
             return None
         return values if len(self.columns) == 1 else values.field(0)
@@ -179,9 +212,27 @@ class Feature:
         """Return how many items each row has, (rows, 1), where rows differ in that, else None."""
         return None
 
-    def described(self, values: Any, row: int) -> str:
-        """Return what names the file of one row, for messages."""
-        return repr(self.at(values, row))
+    # Labels that are missing
+
+    missing: str = "raise"
+    """What becomes of a row in which one of its columns is null: `"raise"`; or, of targets,
+    `"ignore"`: it holds the blank of its Spec, and weighs 0 in the loss of this target."""
+
+    def present(self, columns: ColumnSource) -> Present | None:
+        """Return which rows have it, None where all must."""
+        if self.missing == "raise":
+            return None
+        found: Present = ~np.logical_or.reduce([nulls(columns[name]) for name in self.columns])
+        return found
+
+    def check_present(self, row: Mapping[str, Any]) -> None:
+        """Refuse one row, by hand, that does not have it."""
+        present = self.present(OneRow(row))
+        if present is not None and not present[0]:
+            raise ManifestError(
+                f"the row has nothing in {', '.join(map(repr, self.columns))}: in a batch it would "
+                "hold blanks, with weight 0"
+            )
 
     # Chance, and what lies on an image
 
@@ -228,13 +279,22 @@ class Feature:
     fill_value: Any = None
     """What stands beside an image that keeps its size; None: its array is not of that size."""
 
+    # Depth
+
+    most_bits: Any = None
+    """The most bits a channel that its files may have; None: any number."""
+
+    keeps_numbers: Any = False
+    """Whether its numbers are those of each file, 255 or 65535 for the brightest."""
+
     # One row
 
     def read(self, value: Any, out: Any, store: Store, watch: Watch, given: Any) -> Any:
         """Fill its array with what one row holds; return what is told those that follow it.
 
         Args:
-            value: of the row, as `at` returns it: the path of a file.
+            value: of the row, as `at` returns it: the path of a file, or what `store.read` takes
+                in its place where a table holds the bytes.
             out: the array of a sample, or its part of the batch. A length that is None in its
                 spec is that of the batch; an OwnDtype where its dtype is None.
             store: reads files.
@@ -269,6 +329,7 @@ class Feature:
         """
         if self.takes_lists and is_several(row[self.column]):
             return self._of_items(row, rng)
+        self.check_present(row)
         image: Any = self.image if self.follows and not self.has_geometry else self
         size = image.geometry(row, None).size if image.keeps_sizes else ()
         if self.follows:
@@ -333,6 +394,7 @@ class Encoded(Feature):
 
     def __call__(self, row: Mapping[str, Any], rng: np.random.Generator | None = None) -> Values:
         """Return the array of one row, a mapping or a pandas Series; chance has no part in it."""
+        self.check_present(row)
         if self.label_column is not None and self.class_names is None:
             raise ArgumentError(
                 "one row does not tell the classes: write "

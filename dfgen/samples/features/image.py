@@ -1,6 +1,5 @@
 """Image: pixels of image files."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
@@ -8,6 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError
+from dfgen.samples.features.arguments import checked_missing
 from dfgen.samples.features.base import Feature, OwnDtype, Spec, Values, Watch, unwatched
 from dfgen.samples.features.image_pair import (
     DEFAULT_SIZE,
@@ -18,9 +18,10 @@ from dfgen.samples.features.image_pair import (
     paired_size,
     seen_size,
 )
-from dfgen.samples.features.one_row import store_of_row
+from dfgen.samples.features.one_row import content_of, store_of_row
+from dfgen.samples.pixels.color_modes import CHANNELS
 from dfgen.samples.pixels.depth import DEPTHS, check_scaled
-from dfgen.samples.pixels.formats import CHANNELS, read_header
+from dfgen.samples.pixels.formats import read_header
 from dfgen.samples.pixels.geometry import (
     RESIZE,
     STILL,
@@ -31,6 +32,7 @@ from dfgen.samples.pixels.geometry import (
     place,
     uncropped,
 )
+from dfgen.samples.pixels.pngs import png_of
 from dfgen.samples.pixels.random_resized import (
     AREA,
     RATIO,
@@ -41,6 +43,7 @@ from dfgen.samples.pixels.random_resized import (
 from dfgen.samples.pixels.resizing import INTERPOLATIONS, reduction, resize
 from dfgen.samples.pixels.scaling import Scale, checked_scale, rescale
 from dfgen.samples.pixels.upright import decode_reduced
+from dfgen.samples.storage.embedded import Content
 from dfgen.samples.storage.store import Store
 from dfgen.system import one_of, whole
 
@@ -66,7 +69,8 @@ class Image(Feature):
     Use it instead of a bare column name to choose the geometry, or for a second image of a row.
 
     Args:
-        column: the column of paths.
+        column: the column of paths; or of bytes, or of structs of `bytes` and `path` as Hugging
+            Face's `datasets` makes them.
         size: (height, width) in pixels; with `like` that of the followed image, or a whole number
             of times that. None: every image keeps its own size, and stands top left
             in an array as high and as wide as the highest and widest image of its batch, with zeros
@@ -121,6 +125,8 @@ class Image(Feature):
             list may have. A batch then holds `{"images", "items_mask"}`, as many as its longest
             list, the others with zeros behind, and bool (batch, items), True where an image is.
             None (default): all lists are of one length, and a batch holds the images alone.
+        missing: of targets, `"raise"` (default), or `"ignore"`: a row without a path holds zeros,
+            and weighs 0 in the loss of this target. It needs a `size`.
 
     Raises:
         ArgumentError: a value that is none of the above.
@@ -146,6 +152,7 @@ class Image(Feature):
     ratio: tuple[float, float] | None = None
     like: Any = None
     max_items: int | None = None
+    missing: str = "raise"
     kind: ClassVar[str] = "image"
     of_files: ClassVar[bool] = True
     takes_lists: ClassVar[bool] = True
@@ -161,6 +168,7 @@ class Image(Feature):
         one_of("interpolation", self.interpolation, INTERPOLATIONS)
         one_of("dtype", self.dtype, DEPTHS)
         one_of("extra", self.extra, (None, *_TELLING))
+        checked_missing(self.missing)
         scale = checked_scale(self.scale, self.color_mode, CHANNELS[self.color_mode])
         object.__setattr__(self, "scale", scale)
         object.__setattr__(self, "load_size", _size("load_size", self.load_size))
@@ -207,6 +215,17 @@ class Image(Feature):
     def specs(self, values: object) -> tuple[Spec, ...]:
         """Return what the model gets, by `extra` too."""
         return (self.spec,) if self.extra is None else (self.spec, _TELLING[self.extra])
+
+    @property
+    def most_bits(self) -> int | None:
+        """The most bits a channel that its files may have."""
+        return {None: 8, "uint8": 16}.get(self.dtype)
+
+    @property
+    def keeps_numbers(self) -> bool:
+        """Whether its numbers are those of each file."""
+        plain = self.scale is None or isinstance(self.scale[0], float)
+        return self.dtype in ("uint16", "float16", "float32") and plain
 
     @property
     def keeps_sizes(self) -> bool:
@@ -259,14 +278,14 @@ class Image(Feature):
     def geometry(self, row: Mapping[str, Any], rng: np.random.Generator | None) -> Geometry:
         """Return the geometry of the image of one row; nothing is decoded."""
         with store_of_row(row, self.column) as store:
-            size = read_header(os.fspath(row[self.column]), store).size
+            size = read_header(content_of(row, self.column), store).size
         given: Any = None if rng is None else self.draw(rng)
         if self.follows:
             given = self.image.geometry(row, rng)
         return self.place(size, self.size or size, given)
 
     def read(
-        self, value: str, out: Any, store: Store, watch: Watch = unwatched, given: Any = None
+        self, value: Content, out: Any, store: Store, watch: Watch = unwatched, given: Any = None
     ) -> Geometry:
         """Fill `out` (`sample_spec` or `made_spec`) with the pixels of one file, in one pass.
 
@@ -298,12 +317,18 @@ class Image(Feature):
         resize(pixels, geometry, out, self.interpolation, self.antialias, reduced=reduced)
         return geometry
 
+    def file_of(self, array: Values) -> bytes:
+        """Return the bytes of a PNG file of pixels, (height, width) with 1, 3 or 4 channels."""
+        return png_of(array)
+
     def finish(self, sample: Values, out: Values) -> None:
         """Scale a sample (`made_spec`) into `out` (`spec`)."""
         rescale(sample, self.scale, out)
 
 
-def load(image: Image, path: str, store: Store, watch: Watch = unwatched) -> tuple[Values, Size]:
+def load(
+    image: Image, path: Content, store: Store, watch: Watch = unwatched
+) -> tuple[Values, Size]:
     """Return what chance has no part in: the pixels of one file, resized but not cropped.
 
     And (height, width) of the upright image that they are made of.
@@ -399,6 +424,10 @@ def _check_crop(image: Image) -> None:
 
 
 def _check_unresized(image: Image) -> None:
+    if image.missing == "ignore" and not image.follows:
+        raise ArgumentError(
+            'missing="ignore" with size=None: a row without a file tells no size, so give one'
+        )
     for name in _OF_RESIZING:
         if getattr(image, name) != getattr(Image, name):
             raise ArgumentError(

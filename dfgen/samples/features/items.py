@@ -9,6 +9,7 @@ import pyarrow as pa
 from dfgen.errors import ArgumentError, DecodeError, MissingFileError, TransformError
 from dfgen.samples.arrow_types import is_list, lengths_of
 from dfgen.samples.features.base import Feature, OwnDtype, Spec, Values, Watch, alone, each
+from dfgen.samples.storage.embedded import content_shown
 from dfgen.samples.storage.store import Store
 
 _AS_ITS_ITEM = (
@@ -66,25 +67,19 @@ class Items(Feature):
         found = [replace(one, shape=(self.count, *one.shape)) for one in each(spec)]
         return alone(tuple(found))
 
-    def paths(self, values: Any) -> pa.Array:
-        """Return the paths, a list of them in each row."""
-        return values
-
     def counts(self, values: Any) -> Any:
         """Return how many files each row has, where rows differ in that."""
         return None if self.count is not None else lengths_of(values)[:, None]
 
-    def described(self, values: Any, row: int) -> str:
-        """Return the files of one row for messages: the first of them, and how many."""
-        paths = self.at(values, row)
-        more = "" if len(paths) < 2 else f", ... {len(paths)} files"
-        return f"[{', '.join(map(repr, paths[:1]))}{more}]"
+    def settled(self, values: Any) -> Any:
+        """Return what each file becomes, which finds by itself what a row by hand holds."""
+        return self.item
 
     def draw(self, rng: np.random.Generator) -> Any:
         """Return what chance decides for one sample, for all of its items alike."""
         return self.item.draw(rng)
 
-    def read(self, value: list[str], out: Any, store: Store, watch: Watch, given: Any) -> list[Any]:
+    def read(self, value: list[Any], out: Any, store: Store, watch: Watch, given: Any) -> list[Any]:
         """Fill its array with what the files of one row hold, one after the other."""
         told = []
         for place, path in enumerate(value):
@@ -92,7 +87,8 @@ class Items(Feature):
             try:
                 told.append(self.item.read(path, _part(out, place), store, watch, one))
             except (DecodeError, MissingFileError) as error:
-                raise type(error)(f"{path!r}, item {place} of its list: {error}") from error
+                what = f"{content_shown(path)}, item {place} of its list"
+                raise type(error)(f"{what}: {error}") from error
         return told
 
     def finish(self, sample: Any, out: Any) -> None:
@@ -126,29 +122,29 @@ def _part(out: Any, place: int) -> Any:
     return _Part(out, place) if isinstance(out, OwnDtype) else out[place]
 
 
-def in_lists(feature: Feature, paths: pa.Array | None) -> Feature:
-    """Return a feature, or its Items where its column holds lists of paths.
+def in_lists(feature: Feature, files: pa.Array | None) -> Feature:
+    """Return a feature, or its Items where its column holds lists of files.
 
     Raises:
         ArgumentError: it cannot be either.
     """
     what = f"{type(feature).__name__}({feature.column!r})"
-    if paths is None or not is_list(paths.type):
+    if files is None or not is_list(files.type):
         if feature.max_items is None:
             return feature
         raise ArgumentError(
-            f"{what} has max_items={feature.max_items}, which is for a list of paths in each row, "
-            f"but the column holds {'no paths' if paths is None else paths.type}: leave it out"
+            f"{what} has max_items={feature.max_items}, which is for a list of files in each row, "
+            f"but the column holds {'none' if files is None else files.type}: leave it out"
         )
     if not feature.takes_lists:
         raise ArgumentError(
-            f"{what} takes one file in each row, but the column holds a list of paths: lists are "
+            f"{what} takes one file in each row, but the column holds a list of files: lists are "
             f"for dfgen.Image and dfgen.Mask. Give each file a row, df.explode({feature.column!r})"
         )
     image = feature.image if feature.follows else feature
     if image.keeps_sizes:
         raise ArgumentError(
             f"{what} is of images that keep their own sizes, size=None, but the column holds a "
-            "list of paths, whose images make one array: give a size"
+            "list of files, whose images make one array: give a size"
         )
-    return Items(feature, None if image.max_items is not None else len(paths[0]))
+    return Items(feature, None if image.max_items is not None else len(files[0]))

@@ -9,11 +9,14 @@ import cv2
 import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError, listed
+from dfgen.samples.features.arguments import checked_missing
 from dfgen.samples.features.base import Feature, Spec, Values, Watch
 from dfgen.samples.features.image import Image
 from dfgen.samples.pixels.geometry import Geometry
+from dfgen.samples.pixels.pngs import png_of
 from dfgen.samples.pixels.resizing import resize
 from dfgen.samples.pixels.upright import decode_values
+from dfgen.samples.storage.embedded import Content
 from dfgen.samples.storage.store import Store
 from dfgen.system import one_of
 
@@ -29,9 +32,9 @@ class Mask(Feature):
     width, classes) and (height, width, 1), and what its preprocessing layers take as masks.
 
     Args:
-        column: the column of paths. The files are of the size of their image, in a format that
-            keeps every value, as PNG. Without `palette` their values are the classes: gray levels,
-            or the indices of indexed colours, as in Pascal VOC.
+        column: the column of paths, or of bytes, as of `Image`. The files are of the size of their
+            image, in a format that keeps every value, as PNG. Without `palette` their values are
+            the classes: gray levels, or the indices of indexed colours, as in Pascal VOC.
         like: which image it belongs to, where there are several: the name of its array, or of its
             column. By hand, on one row: the `Image`.
         palette: what else stands for a class: {(red, green, blue): class} or {gray level: class}.
@@ -40,6 +43,8 @@ class Mask(Feature):
             16 bits, and of floats, as TIFF has them, as they are.
         fill_value: the class, or number, of what lies outside of the image, as of `resize="pad"`.
             Leave it out of the loss: `SparseCategoricalCrossentropy(ignore_class=255)`.
+        missing: of targets, `"raise"` (default), or `"ignore"`: a row without a path holds
+            `fill_value`, and weighs 0 in the loss of this target.
 
     Raises:
         ArgumentError: a value that is none of the above.
@@ -55,6 +60,7 @@ class Mask(Feature):
     palette: Any = None
     dtype: str = "uint8"
     fill_value: float = 0
+    missing: str = "raise"
     kind: ClassVar[str] = "mask"
     of_files: ClassVar[bool] = True
     takes_lists: ClassVar[bool] = True
@@ -63,6 +69,7 @@ class Mask(Feature):
 
     def __post_init__(self) -> None:
         one_of("dtype", self.dtype, ("uint8", "int32", "float32"))
+        checked_missing(self.missing)
         if self.dtype == "float32":
             _check_numbers(self)
             return
@@ -83,9 +90,11 @@ class Mask(Feature):
     spec = made_spec
 
     def _spec(self, image: Spec) -> Spec:
-        return Spec((*image.shape[:2], 1), np.dtype(self.dtype))
+        return Spec((*image.shape[:2], 1), np.dtype(self.dtype), self.fill_value)
 
-    def read(self, value: str, out: Values, store: Store, watch: Watch, given: Geometry) -> None:
+    def read(
+        self, value: Content, out: Values, store: Store, watch: Watch, given: Geometry
+    ) -> None:
         """Fill `out` with the classes of one file, by the geometry of its image."""
         watch("read")
         data = store.read(value)
@@ -108,6 +117,10 @@ class Mask(Feature):
             raise DecodeError(_unlabelled(pixels, firsts[strange][0], self.palette))
         runs = np.diff(starts, append=flat.size)
         out[...] = np.repeat(classes[places], runs).reshape(out.shape)
+
+    def file_of(self, array: Values) -> bytes:
+        """Return the bytes of a PNG file of classes, or colours."""
+        return png_of(array)
 
     def _decode(self, data: bytes) -> Values:
         """Return classes, or the codes of what stands for them, (height, width, 1), upright."""

@@ -1,7 +1,7 @@
 """MultiLabel: lists of labels as vectors of zeros and ones."""
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.samples.arrow_types import Offsets, flattened, is_text, offsets, place_of, split_text
+from dfgen.samples.features.arguments import checked_missing, probabilities
 from dfgen.samples.features.base import Encoded, Indices, Values
 from dfgen.samples.features.category import Category
 
@@ -24,7 +25,7 @@ class LabelRows(NamedTuple):
     numbers: npt.NDArray[np.int32]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MultiLabel(Encoded):
     """Which of the classes a row has: float32 of shape (classes,), 1 for those in its list.
 
@@ -38,6 +39,8 @@ class MultiLabel(Encoded):
             the manifest (COCO, VOC, YOLO), else the sorted distinct labels of the frame.
         sep: what stands between the labels of a text, as in `"cat, dog"`; blanks around a label
             are no part of it, and a text of blanks alone has none. None (default): lists.
+        missing: of targets, `"raise"` (default), or `"ignore"`: a row without a list, of which so
+            nobody knows what it has, holds zeros, and weighs 0 in the loss of this target.
 
     Raises:
         ArgumentError: class names that repeat, or no text for `sep`.
@@ -52,9 +55,11 @@ class MultiLabel(Encoded):
     column: str
     class_names: tuple[object, ...] | None = None
     sep: str | None = None
+    missing: str = "raise"
     kind: ClassVar[str] = "label"
 
     def __post_init__(self) -> None:
+        checked_missing(self.missing)
         if self.sep is not None and not (isinstance(self.sep, str) and self.sep):
             raise ArgumentError(f'sep must be text between labels such as ",", got {self.sep!r}')
         if self.class_names is not None:
@@ -110,6 +115,16 @@ class MultiLabel(Encoded):
                 f'labels within a text write dfgen.MultiLabel({self.column!r}, sep=",")'
             )
         return values
+
+    def decode(self, predictions: Any) -> list[list[object]]:
+        """Return the names of the labels of each row whose probability is above 0.5."""
+        names, found = self.class_names or (), probabilities(predictions)
+        if found.ndim != 2 or found.shape[1] != len(names):
+            raise ArgumentError(
+                f"predictions of {self.column!r} have the shape {found.shape}, expected rows and "
+                f"{len(names)} columns"
+            )
+        return [[names[number] for number in np.flatnonzero(row > 0.5)] for row in found]
 
     def gather(self, values: LabelRows, rows: Indices) -> Values:
         """Return the arrays of some rows from the encoded values."""

@@ -1,6 +1,6 @@
 """Number: numbers of columns."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -8,13 +8,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
-from dfgen.samples.arrow_types import are_fractions, are_numbers
-from dfgen.samples.features.arguments import column_names, number_dtype
+from dfgen.samples.arrow_types import OR_IGNORE, are_fractions, are_numbers, nulls
+from dfgen.samples.features.arguments import checked_missing, column_names, number_dtype
 from dfgen.samples.features.base import Encoded, Values
 from dfgen.samples.features.casting import cast
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Number(Encoded):
     """Numbers as they are: a scalar of one column, a vector of several.
 
@@ -22,6 +22,8 @@ class Number(Encoded):
         column: an integer, float, decimal or boolean column without nulls; or a list of those,
             which gives an array of shape (columns,).
         dtype: default None: float32 where a column holds floats, else int32.
+        missing: of targets, `"raise"` (default), or `"ignore"`: a row in which one of the columns
+            is null holds zeros, and weighs 0 in the loss of this target.
 
     Raises:
         ArgumentError: neither a name nor names, or a dtype that holds no numbers.
@@ -35,9 +37,11 @@ class Number(Encoded):
 
     column: str | tuple[str, ...]
     dtype: str | None = None
+    missing: str = "raise"
     kind: ClassVar[str] = "number"
 
     def __post_init__(self) -> None:
+        checked_missing(self.missing)
         names = column_names(self.column)
         if not isinstance(self.column, str):
             object.__setattr__(self, "column", names)
@@ -51,6 +55,10 @@ class Number(Encoded):
         arrays = [_numbers(*pair, dtype) for pair in zip(self.columns, values, strict=True)]
         return arrays[0] if isinstance(self.column, str) else np.stack(arrays, axis=1)
 
+    def settled(self, values: Values) -> "Number":
+        """Return it with the dtype that its columns have told."""
+        return replace(self, dtype=values.dtype.name)
+
 
 def _numbers(column: str, values: pa.Array, dtype: np.dtype[Any]) -> Values:
     """Return one column as numbers of a dtype."""
@@ -60,15 +68,13 @@ def _numbers(column: str, values: pa.Array, dtype: np.dtype[Any]) -> Values:
             f"column {column!r} holds {kind}, Number needs numbers. "
             f"For classes write dfgen.Category({column!r})"
         )
-    if pa.types.is_float16(kind):  # pyarrow 15 computes nothing with them
-        values = pa.array(values.to_numpy(zero_copy_only=False).astype("f4"), from_pandas=True)
-    elif pa.types.is_decimal(kind):
+    if pa.types.is_decimal(kind):
         values = values.cast(pa.float64())
-    missing = pc.indices_nonzero(pc.is_null(values, nan_is_null=True))
+    missing = np.flatnonzero(nulls(values))
     if len(missing):
         raise ManifestError(
             f"column {column!r} has {len(missing):,} missing values, the first in row "
-            f"{missing[0]}; drop or fill them: df = df[df[{column!r}].notna()]"
+            f"{missing[0]}; drop or fill them: df = df[df[{column!r}].notna()], {OR_IGNORE}"
         )
     if are_fractions(kind) and dtype.kind != "f":
         raise ManifestError(f"column {column!r} holds floats, {dtype} cannot hold them")
