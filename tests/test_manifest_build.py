@@ -268,12 +268,12 @@ def test_files_that_do_not_fit_the_pattern_are_warned_of(data):
 
 
 def test_files_of_other_kinds_and_hidden_ones_are_warned_of_once(data):
-    for name in ("a.txt", "b.txt", "c.heic", ".hidden.png"):
+    for name in ("a.txt", "b.txt", "c.docx", ".hidden.png"):
         (data / "imgs" / name).touch()
     with pytest.warns(UserWarning) as caught:
         dfgen.build_manifest(data / "imgs", facts="none")
     assert [str(warning.message) for warning in caught] == [
-        "Left out: 1 path, .heic: c.heic\nLeft out: 2 paths, .txt: a.txt, b.txt\n"
+        "Left out: 1 path, .docx: c.docx\nLeft out: 2 paths, .txt: a.txt, b.txt\n"
         "Left out: 1 path, hidden: .hidden.png\nMove elsewhere what is not a sample."
     ]
     assert caught[0].filename == __file__
@@ -382,8 +382,9 @@ def test_columns_that_do_not_exist_are_named_with_the_nearest(data):
         ),
         (
             {"source": "imgs", "stratify": "kind"},
-            "stratify= and group= say how to split: give split=, as in "
-            '{"train": 0.8, "val": 0.2} (--split train=0.8 --split val=0.2)',
+            "stratify=, group= and order= say how to split: give split=, as in "
+            '{"train": 0.8, "val": 0.2} (--split train=0.8 --split val=0.2), or folds=5 '
+            "(--folds 5)",
         ),
         (
             {"source": "imgs", "unmatched": "dorp"},

@@ -172,7 +172,8 @@ def test_errors_name_the_row_and_its_paths(parts, tmp_path):
     message = refused(DecodeError, reader(parts))
     assert message == (
         f"{where(parts, 1)}: not an image or array that dfgen opens: the file begins with "
-        "b'hello wo'. Formats: bmp, gif, jpeg, npy, png, pnm, tiff, webp"
+        "b'hello wo'. Formats: avif, bmp, cur, dds, gif, heif, "
+        "icns, ico, jpeg, jpeg2000, npy, pcx, png, pnm, psd, qoi, sgi, sun, tga, tiff, webp"
     )
     (tmp_path / "1.png").unlink()
     assert refused(MissingFileError, reader(parts)) == f"{where(parts, 1)}: the file does not exist"

@@ -1,6 +1,6 @@
 """Array: numbers of .npy files, and of rows of large array files."""
 
-from collections.abc import Mapping
+import io
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,6 +12,7 @@ from dfgen.samples.features.arguments import checked_missing, checked_shape, num
 from dfgen.samples.features.base import Feature, Spec, Values, Watch
 from dfgen.samples.features.casting import fill
 from dfgen.samples.features.one_row import ColumnSource
+from dfgen.samples.storage.embedded import are_files
 from dfgen.samples.storage.npy import decode_array
 from dfgen.samples.storage.store import Store
 
@@ -24,7 +25,7 @@ class Array(Feature):
     no file is read as a whole. Nothing is ever unpickled.
 
     Args:
-        column: the column of paths.
+        column: the column of paths, or of bytes.
         shape: the shape that every file, or every row, must have.
         dtype: what the model gets, default `"float32"`; files of another dtype of the same kind
             are converted (integers to floats too, floats to integers never).
@@ -81,19 +82,28 @@ class Array(Feature):
         return len(spec.shape) if spec.dtype.kind in "iu" else super().loss_axes(spec)
 
     def bind(self, columns: ColumnSource) -> pa.Array:
-        """Return the paths, or structs of the `path` of an array file and the `index` in it."""
-        paths = columns.paths(self.column)
+        """Return the files, or structs of the `path` of an array file and the `index` in it."""
+        paths = columns.files(self.column)
         if self.index is None:
             return paths
+        if are_files(paths.type):
+            raise ArgumentError(
+                f"index={self.index!r} is for rows of array files, but column {self.column!r} "
+                "holds the bytes of a file in each row: leave it out"
+            )
         rows = columns.whole_numbers(self.index)
         return pa.StructArray.from_arrays([paths, rows], ["path", "index"])
 
-    def read(
-        self, value: str | Mapping[str, Any], out: Values, store: Store, watch: Watch, given: None
-    ) -> None:
+    def file_of(self, array: Values) -> bytes:
+        """Return the bytes of a .npy file."""
+        file = io.BytesIO()
+        np.save(file, array, allow_pickle=False)
+        return file.getvalue()
+
+    def read(self, value: Any, out: Values, store: Store, watch: Watch, given: None) -> None:
         """Fill `out` with the numbers of one file, or of one row of it."""
         watch("read")
-        if isinstance(value, str):
+        if self.index is None:
             data = store.read(value)
             watch("decode", len(data))
             array = decode_array(data)
