@@ -1,5 +1,6 @@
 """Array: numbers of .npy files, and of rows of large array files."""
 
+import io
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -92,6 +93,12 @@ class Array(Feature):
             )
         rows = columns.whole_numbers(self.index)
         return pa.StructArray.from_arrays([paths, rows], ["path", "index"])
+
+    def file_of(self, array: Values) -> bytes:
+        """Return the bytes of a .npy file."""
+        file = io.BytesIO()
+        np.save(file, array, allow_pickle=False)
+        return file.getvalue()
 
     def read(self, value: Any, out: Values, store: Store, watch: Watch, given: None) -> None:
         """Fill `out` with the numbers of one file, or of one row of it."""
