@@ -7,11 +7,12 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from dfgen.errors import ArgumentError
+from dfgen.errors import ArgumentError, DecodeError
 from dfgen.samples.features.arguments import checked_missing, checked_shape, number_dtype
 from dfgen.samples.features.base import Feature, Spec, Values, Watch
 from dfgen.samples.features.casting import fill
 from dfgen.samples.features.one_row import ColumnSource
+from dfgen.samples.pixels.formats import holds_image
 from dfgen.samples.storage.embedded import are_files
 from dfgen.samples.storage.npy import decode_array
 from dfgen.samples.storage.store import Store
@@ -106,8 +107,19 @@ class Array(Feature):
         if self.index is None:
             data = store.read(value)
             watch("decode", len(data))
-            array = decode_array(data)
+            array = self._numbers(data)
         else:
             array = store.row(value["path"], value["index"], self.dataset)
             watch("decode", array.nbytes)
         fill("the array", array, out)
+
+    def _numbers(self, data: bytes) -> Values:
+        try:
+            return decode_array(data)
+        except DecodeError:
+            if not holds_image(data):
+                raise
+        raise DecodeError(
+            f"this is an image, not a .npy file: dfgen.Image({self.column!r}, "
+            'dtype="float32") keeps its numbers'
+        )
