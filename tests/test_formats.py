@@ -64,7 +64,7 @@ def test_without_its_entry_no_file_of_it_is_opened(folder):
     with pytest.raises(DecodeError) as caught:
         decode((folder / "imgs" / "a.pcx").read_bytes())
     assert str(caught.value) == (
-        "not an image or array that dfgen opens: the file begins with "
+        "not an image, array or sound that dfgen opens: the file begins with "
         r"b'\n\x05\x01\x08\x00\x00\x00\x00'. Formats: bmp, gif, jpeg, npy, png, pnm, tiff, webp"
     )
 

@@ -310,7 +310,7 @@ def test_the_summary_tells_all(data):
             "  10      3    1",
             "age: 0 to 5.5, mean 2.75, 3 rows without",
             "2 problems:",
-            "  1  not an image or array that dfgen opens: " + f"{imgs}/dog/img_101.png",
+            "  1  not an image, array or sound that dfgen opens: " + f"{imgs}/dog/img_101.png",
             f"  1  the file is empty (0 bytes): {imgs}/cat/img_100.png",
             "1 file of another format than the extension says, which is not a fault: "
             f"{imgs}/dog/img_102.png is jpeg",

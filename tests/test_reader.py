@@ -171,7 +171,7 @@ def test_errors_name_the_row_and_its_paths(parts, tmp_path):
     (tmp_path / "1.png").write_bytes(b"hello world")
     message = refused(DecodeError, reader(parts))
     assert message == (
-        f"{where(parts, 1)}: not an image or array that dfgen opens: the file begins with "
+        f"{where(parts, 1)}: not an image, array or sound that dfgen opens: the file begins with "
         "b'hello wo'. Formats: bmp, gif, jpeg, npy, png, pnm, tiff, webp"
     )
     (tmp_path / "1.png").unlink()

@@ -6,7 +6,8 @@ The format of a file is known by its first bytes, never by its name: a PNG calle
 import io
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import IO
@@ -36,6 +37,7 @@ from dfgen.samples.pixels.headers import (
     tiff_header,
     tiff_tags,
 )
+from dfgen.samples.sounds import sound_header
 from dfgen.samples.storage.files import Files
 from dfgen.samples.storage.store import Store
 
@@ -85,6 +87,7 @@ class Format:
             `header`, or None; (0, 0) where nothing needs it.
         reduces: whether `decode(data, color_mode, reduced)` also makes 1/2, 1/4 and 1/8.
         turns: whether `decode` and `values` apply the EXIF orientation.
+        holds: `"image"`, `"array"` or `"sound"`.
     """
 
     suffixes: tuple[str, ...]
@@ -95,6 +98,7 @@ class Format:
     glance: Callable[[bytes], Size | None] | None = None
     reduces: bool = False
     turns: bool = False
+    holds: str = "image"
     matches: Callable[[bytes], object] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -202,6 +206,9 @@ def decode_tiff(data: bytes, color_mode: str) -> Pixels:
     return with_opencv(data, color_mode)
 
 
+FEATURES = {"image": "Image", "array": "Array", "sound": "Audio"}
+"""What a format holds -> the feature that reads it."""
+
 FORMATS: dict[str, Format] = {
     "jpeg": Format(
         (".jpg", ".jpeg", ".jpe", ".jfif"), rb"\xff\xd8\xff", jpeg_header, directly, reduces=True
@@ -226,9 +233,14 @@ FORMATS: dict[str, Format] = {
     "pnm": pillow_format(
         (".ppm", ".pgm", ".pbm", ".pnm"), rb"P[1-6]\s", PIL.PpmImagePlugin.PpmImageFile
     ),
-    "npy": Format((".npy",), rb"\x93NUMPY", npy_header),
+    "npy": Format((".npy",), rb"\x93NUMPY", npy_header, holds="array"),
     # many samples, of which it tells only where it is opened as a whole: no file of a folder
-    "hdf5": Format((), rb"\x89HDF\r\n\x1a\n", lambda file, name: Header(name)),
+    "hdf5": Format((), rb"\x89HDF\r\n\x1a\n", lambda file, name: Header(name), holds="array"),
+    "wav": Format((".wav",), rb"(RIFF|RF64)....WAVE", sound_header, holds="sound"),
+    "flac": Format((".flac",), rb"fLaC", sound_header, holds="sound"),
+    "ogg": Format((".ogg", ".oga", ".opus"), rb"OggS", sound_header, holds="sound"),
+    "mp3": Format((".mp3",), rb"ID3|\xff[\xe2\xe3\xf2\xf3\xfa\xfb]", sound_header, holds="sound"),
+    "aiff": Format((".aif", ".aiff", ".aifc"), rb"FORM....AIF[FC]", sound_header, holds="sound"),
 }
 """Name -> how files of the format are known, and read."""
 
@@ -254,7 +266,7 @@ def _announced(head: bytes) -> str:
         if format.matches(head):
             return name
     raise DecodeError(
-        f"not an image or array that dfgen opens: the file begins with {head[:8]!r}. "
+        f"not an image, array or sound that dfgen opens: the file begins with {head[:8]!r}. "
         f"Formats: {', '.join(sorted(set(formats_by_suffix().values())))}"
     )
 
@@ -266,12 +278,24 @@ def read_header(path: str, store: Store = _DISK) -> Header:
         MissingFileError: there is no such file.
         DecodeError: it is empty, of no known format, or its header is broken.
     """
+    with open_known(path, store) as (file, name):
+        return parse_header(file, name)
+
+
+@contextmanager
+def open_known(path: str, store: Store) -> Iterator[tuple[IO[bytes], str]]:
+    """Give an open file and the name of its format.
+
+    Raises:
+        MissingFileError: there is no such file.
+        DecodeError: it is empty, of no known format, or cannot be read.
+    """
     try:
         with store.open(path) as file:
             head = file.read(16)
             if not head:
                 raise DecodeError("the file is empty (0 bytes)")
-            return parse_header(file, sniff(head))
+            yield file, sniff(head)
     except DecodeError:
         raise
     except (OSError, ValueError) as error:
