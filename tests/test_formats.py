@@ -65,7 +65,8 @@ def test_without_its_entry_no_file_of_it_is_opened(folder):
         decode((folder / "imgs" / "a.pcx").read_bytes())
     assert str(caught.value) == (
         "not an image, array or sound that dfgen opens: the file begins with "
-        r"b'\n\x05\x01\x08\x00\x00\x00\x00'. Formats: bmp, gif, jpeg, npy, png, pnm, tiff, webp"
+        r"b'\n\x05\x01\x08\x00\x00\x00\x00'. Formats: "
+        "aiff, bmp, flac, gif, jpeg, mp3, npy, ogg, png, pnm, tiff, wav, webp"
     )
 
 
@@ -100,6 +101,11 @@ def test_first_bytes_are_those_of_one_format_alone(name):
         "bmp": b"BM6",
         "npy": b"\x93NUMPY\1\0",
         "hdf5": b"\x89HDF\r\n\x1a\n",
+        "wav": b"RIFF\n\n\n\nWAVEfmt ",
+        "flac": b"fLaC",
+        "ogg": b"OggS",
+        "mp3": b"\xff\xfb\x90",
+        "aiff": b"FORM\n\n\n\nAIFC",
     }
     head = heads[name].ljust(16, b"\1")
     assert [other for other, format in FORMATS.items() if format.matches(head)] == [name]

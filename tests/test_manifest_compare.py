@@ -312,7 +312,8 @@ def test_a_column_that_no_split_can_use_is_named(data):
         dfgen.split(data / "m.parquet", {"a": 1}, stratify="knd")
     assert str(caught.value) == (
         'stratify="knd" is not a column of the manifest. Did you mean "kind"? Columns: id, path, '
-        "kind, split, bytes, mtime_ns, format, width, height, channels, orientation, problem"
+        "kind, split, bytes, mtime_ns, format, width, height, channels, orientation, "
+        "frames, sample_rate, problem"
     )
 
 

@@ -170,9 +170,11 @@ def test_a_name_that_is_not_utf8_is_refused(tmp_path):
 def test_a_folder_without_images_is_refused(tmp_path):
     touch(tmp_path, "a.txt", "b.txt", ".c.png")
     assert refused(ManifestError, read_files, str(tmp_path)) == (
-        f'no file in "{tmp_path}" can be opened as an image, array or sound. Left out: 2 .txt, 1 hidden. '
+        f'no file in "{tmp_path}" can be opened as an image, array or sound. '
+        "Left out: 2 .txt, 1 hidden. "
         "Extensions that are opened: .jpg, .jpeg, .jpe, .jfif, .png, .webp, .bmp, .gif, .tif, "
-        ".tiff, .ppm, .pgm, .pbm, .pnm, .npy"
+        ".tiff, .ppm, .pgm, .pbm, .pnm, .npy, .wav, .flac, .ogg, .oga, .opus, .mp3, .aif, .aiff, "
+        ".aifc"
     )
 
 

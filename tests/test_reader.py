@@ -172,7 +172,7 @@ def test_errors_name_the_row_and_its_paths(parts, tmp_path):
     message = refused(DecodeError, reader(parts))
     assert message == (
         f"{where(parts, 1)}: not an image, array or sound that dfgen opens: the file begins with "
-        "b'hello wo'. Formats: bmp, gif, jpeg, npy, png, pnm, tiff, webp"
+        "b'hello wo'. Formats: aiff, bmp, flac, gif, jpeg, mp3, npy, ogg, png, pnm, tiff, wav, webp"
     )
     (tmp_path / "1.png").unlink()
     assert refused(MissingFileError, reader(parts)) == f"{where(parts, 1)}: the file does not exist"

@@ -336,7 +336,7 @@ def test_messages_of_files_that_are_no_images(tmp_path):
     npy = io.BytesIO()
     np.save(npy, np.zeros(3))
     real = np.zeros((4, 4), np.float32)
-    formats = "bmp, gif, jpeg, npy, png, pnm, tiff, webp"
+    formats = "aiff, bmp, flac, gif, jpeg, mp3, npy, ogg, png, pnm, tiff, wav, webp"
     for data, message in [
         (b"", f"not an image, array or sound that dfgen opens: the file begins with b''. "
               f"Formats: {formats}"),
@@ -345,8 +345,8 @@ def test_messages_of_files_that_are_no_images(tmp_path):
         (b"P", f"not an image, array or sound that dfgen opens: the file begins with b'P'. "
                f"Formats: {formats}"),
         (npy.getvalue(), "this is a .npy array, not an image: use dfgen.Array for this column"),
-        (encoded(real, "TIFF"), "broken tiff file: pixels are float32, expected 8 or 16 bits; "
-                                "use dfgen.Array"),
+        (encoded(real, "TIFF"), "the pixels are float32, not 8 bits: "
+                                'dfgen.Image(dtype="float32") keeps the numbers'),
         (FILES["jpeg"][0][:-1], "broken jpeg file: truncated or damaged"),
         (FILES["png-rgb"][0][:20], "broken png header: cut short, or not png at all"),
     ]:  # fmt: skip

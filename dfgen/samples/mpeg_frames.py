@@ -1,10 +1,11 @@
-"""MP3 files: where their frames begin and end, told before they are decoded.
+"""MP3 files: which frames they have, told before they are decoded.
 
 libmpg123 goes on from a damaged place as well as it can, and writes about that to stderr. Source:
 ISO/IEC 11172-3 and 13818-3, section 2.4; ID3v2.4, section 3.1; the Xing header as LAME writes it.
 """
 
 import struct
+from functools import lru_cache
 
 from dfgen.errors import DecodeError
 
@@ -19,14 +20,19 @@ _FIRST = 1 << 16  # bytes before the first frame, beside tags, where it is looke
 
 
 def whole_mpeg(data: bytes) -> bytes:
-    """Return the frames of an MP3 file, without tags and what stands before and after them.
+    """Return the frames of an MP3 file, without what stands before and after them.
+
+    Where no header says how many they are, or a wrong one, one that does stands before them:
+    libsndfile would guess. Then it also cuts off the 529 frames of sound by which it is late.
 
     Raises:
         DecodeError: it has no frames, or some are missing or damaged.
     """
     start = end = _first_frame(data)
-    while length := _frame_length(data, end):
+    frames = 0
+    while length := _frame_length(data[end : end + 3]):
         end += length
+        frames += 1
     if end > len(data):
         raise DecodeError(
             f"truncated: the last frame of the mp3 file ends at byte {end:,}, there are "
@@ -34,14 +40,17 @@ def whole_mpeg(data: bytes) -> bytes:
         )
     if data[end:] and not data.startswith(_AFTER, end):
         raise DecodeError(f"broken mp3 file: there is no frame at byte {end:,} of {len(data):,}")
-    first = start + _frame_length(data, start)
-    promised = _xing_bytes(data[start:first])
-    if promised * 0.99 > end - start:
+    first = start + _frame_length(data[start : start + 3])
+    promised = _promised(data[start:first])
+    if promised is None:
+        return _header(data[start : start + 4], frames, end - start) + data[start:end]
+    if promised > frames - 1:
         raise DecodeError(
-            f"truncated: {promised:,} bytes of mp3 frames are promised, {end - start:,} are there"
+            f"truncated: {promised:,} mp3 frames are promised, {frames - 1:,} are there"
         )
-    # one that promises less is of a file that was joined to others
-    return data[start if not promised or promised * 1.01 > end - start else first : end]
+    if promised < frames - 1:  # the file was joined to others
+        return _header(data[start : start + 4], frames - 1, end - first) + data[first:end]
+    return _with_size(data[start:first], end - start) + data[first:end]
 
 
 def _first_frame(data: bytes) -> int:
@@ -54,31 +63,48 @@ def _first_frame(data: bytes) -> int:
         at += 10 + size + (10 if data[at + 5] & 0x10 else 0)
     last = at + _FIRST
     while (at := data.find(b"\xff", at, last)) >= 0:
-        length = _frame_length(data, at)
-        if length and _frame_length(data, at + length):
+        length = _frame_length(data[at : at + 3])
+        if length and _frame_length(data[at + length : at + length + 3]):
             return at
         at += 1
     raise DecodeError("broken mp3 file: no frames of sound are found in it")
 
 
-def _frame_length(data: bytes, at: int) -> int:
-    """Return the bytes of the frame that begins at a place, 0 where none does."""
-    if len(data) < at + 4 or data[at] != 0xFF or data[at + 1] & 0xE6 != 0xE2:
+@lru_cache
+def _frame_length(begin: bytes) -> int:
+    """Return the bytes of the frame that begins with these three, 0 where none does."""
+    if len(begin) < 3 or begin[0] != 0xFF or begin[1] & 0xE6 != 0xE2:
         return 0
-    version, bitrate = data[at + 1] >> 3 & 3, data[at + 2] >> 4
-    rate, padding = data[at + 2] >> 2 & 3, data[at + 2] >> 1 & 1
+    version, bitrate = begin[1] >> 3 & 3, begin[2] >> 4
+    rate, padding = begin[2] >> 2 & 3, begin[2] >> 1 & 1
     if version not in _RATES or rate == 3 or bitrate in (0, 15):
         return 0
     factor = 144_000 if version == 3 else 72_000
     return factor * _BITRATES[version == 3][bitrate - 1] // _RATES[version][rate] + padding
 
 
-def _xing_bytes(frame: bytes) -> int:
-    """Return how many bytes of frames the first one promises, 0 where it promises none."""
-    is_mono = frame[3] >> 6 == 3
-    side = (17 if is_mono else 32) if frame[1] >> 3 & 3 == 3 else (9 if is_mono else 17)
-    name, flags = struct.unpack_from(">4sI", frame.ljust(60, b"\0"), 4 + side)
-    if name not in (b"Xing", b"Info") or not flags & 2:
-        return 0
-    (promised,) = struct.unpack_from(">I", frame.ljust(60, b"\0"), 12 + side + 4 * (flags & 1))
-    return int(promised)
+def _place(begin: bytes) -> int:
+    """Return where in a first frame the Xing header stands: after its side information."""
+    is_mono = begin[3] >> 6 == 3
+    return 4 + ((17 if is_mono else 32) if begin[1] >> 3 & 3 == 3 else (9 if is_mono else 17))
+
+
+def _promised(frame: bytes) -> int | None:
+    """Return how many frames the first one says there are after it, None where it does not."""
+    name, flags, frames = struct.unpack_from(">4sII", frame.ljust(60, b"\0"), _place(frame))
+    return frames if name in (b"Xing", b"Info") and flags & 1 else None
+
+
+def _with_size(frame: bytes, nbytes: int) -> bytes:
+    """Return a first frame with the bytes of all frames put right, where it tells them."""
+    flags, at = frame[_place(frame) + 7], _place(frame) + 12
+    return frame[:at] + struct.pack(">I", nbytes) + frame[at + 4 :] if flags & 2 else frame
+
+
+def _header(begin: bytes, frames: int, nbytes: int) -> bytes:
+    """Return a frame without sound that says how many frames, and bytes of them, follow it."""
+    bitrate = 5 if begin[1] >> 3 & 3 == 3 else 8  # 64 kbit/s: no such frame is too short for it
+    begin = bytes([0xFF, begin[1] | 1, bitrate << 4 | begin[2] & 0x0C, begin[3]])
+    length = _frame_length(begin[:3])
+    counts = struct.pack(">4sIII", b"Xing", 3, frames, nbytes + length)
+    return (begin.ljust(_place(begin), b"\0") + counts).ljust(length, b"\0")

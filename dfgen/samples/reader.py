@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dfgen.errors import DecodeError, MissingFileError, TransformError
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.features.base import Feature, Spec, Values, Watch, each, unwatched
+from dfgen.samples.features.base import Feature, Spec, Values, Watch, each, empty, filled, unwatched
 from dfgen.samples.padding import Padding, padding_of
 from dfgen.samples.storage.files import Files
 from dfgen.samples.storage.store import Store
@@ -91,10 +91,12 @@ class SampleReader:
         return [
             _Step(
                 bound.feature, bound.values, bound.name, bound.like or bound.name,
-                bound.read_names, itemgetter(*bound.read_names), self._between(bound),
+                bound.read_names, itemgetter(*bound.read_names), between,
+                [name for name, spec in between.items() if spec.dtype is None],
             )
             for bound in self._in_order
             if bound.feature.by_row
+            for between in [self._between(bound)]
         ]  # fmt: skip
 
     @property
@@ -118,10 +120,10 @@ class SampleReader:
         return self.transform is None and not any(step.between for step in self._steps)
 
     @cached_property
-    def _changed(self) -> dict[str, Spec]:
+    def _changed(self) -> dict[str, tuple[Any, ...]]:
         """What a transform may give back of another shape than it got."""
         return {
-            name: made
+            name: made.shape
             for step in self._steps
             for (name, seen), made in zip(
                 step.between.items(), each(step.feature.made_spec), strict=True
@@ -156,7 +158,7 @@ class SampleReader:
         try:
             for step in self._steps:
                 for name, spec in step.between.items():
-                    sample[name] = _array(spec, out[name])
+                    sample[name] = empty(spec, out[name].shape)
                 told[step.name] = step.feature.read(
                     step.feature.at(step.values, row),
                     step.of(sample),
@@ -164,6 +166,8 @@ class SampleReader:
                     watch,
                     told.get(step.told_by),
                 )
+                for name in step.own:
+                    sample[name] = filled(sample[name])
         except (DecodeError, MissingFileError) as error:
             raise type(error)(f"{self.where(row)}: {error}") from error
         except Exception as error:  # of nothing that a file or a function of the user's may raise
@@ -214,8 +218,4 @@ class _Step(NamedTuple):
     names: tuple[str, ...]  # of the arrays that it reads
     of: Callable[[Mapping[str, Values]], Any]  # returns its array, or several
     between: dict[str, Spec]  # of those, what comes before the batch
-
-
-def _array(spec: Spec, out: Values) -> Values:
-    """Return an array for what comes before `out`; a size that is None is that of `out`."""
-    return np.empty(out.shape if None in spec.shape else spec.shape, spec.dtype)
+    own: list[str]  # of these, whose dtype their file tells

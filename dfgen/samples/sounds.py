@@ -20,6 +20,7 @@ Samples = npt.NDArray[np.float32]
 
 _STREAMED = 0xFFFFFFFF  # the length of a RIFF chunk whose writer could not know it
 _UNKNOWN = 2**63 - 1  # what libsndfile says then
+_BLOCK = 1 << 16  # frames that are passed over at once
 _MOST_CHUNKS = 1000
 _LARGEST_PAGE = 65_307  # bytes of an Ogg page
 
@@ -77,6 +78,13 @@ def sound_source(file: IO[bytes], format: str, most: int = 0) -> Any:
     return _Held(file.read())
 
 
+_PLAIN = {
+    "Internal error : SF_INFO struct incomplete": "its header says a sample rate of 0",
+    "Internal psf_fseek() failed": "damaged or cut short",
+}
+"""What libsndfile says -> what it means."""
+
+
 @contextmanager
 def open_sound(source: Any, format: str) -> Iterator[Any]:
     """Give the `soundfile.SoundFile` of what `sound_source` has returned.
@@ -98,10 +106,8 @@ def open_sound(source: Any, format: str) -> Iterator[Any]:
                 raise DecodeError("the sound is empty (0 frames)")
             yield sound
     except soundfile.LibsndfileError as error:
-        text = error.error_string.rstrip(".").replace(
-            "Internal error : SF_INFO struct incomplete", "its header says a sample rate of 0"
-        )
-        raise DecodeError(f"broken {format} file: {text}") from error
+        text = error.error_string.rstrip(".")
+        raise DecodeError(f"broken {format} file: {_PLAIN.get(text, text)}") from error
     except struct.error as error:
         raise DecodeError(f"broken {format} file: cut short, or not {format} at all") from error
 
@@ -109,7 +115,7 @@ def open_sound(source: Any, format: str) -> Iterator[Any]:
 def read_frames(sound: Any, place: float, out: Samples) -> None:
     """Fill `out` with frames of a sound, and with zeros after the last of a short one.
 
-    Only these are decoded.
+    Only these are decoded; of an MP3 those before them too.
 
     Args:
         sound: of `open_sound`.
@@ -127,7 +133,7 @@ def read_frames(sound: Any, place: float, out: Samples) -> None:
         )
     start = int(place * (max(0, sound.frames - len(out)) + 1))
     wanted = min(len(out), sound.frames - start)
-    sound.seek(start)
+    _go_to(start, sound)
     frames = sound.read(wanted, dtype="float32", always_2d=True)
     if len(frames) < wanted:
         raise DecodeError(
@@ -137,6 +143,17 @@ def read_frames(sound: Any, place: float, out: Samples) -> None:
         frames = frames.mean(axis=1, keepdims=True)
     out[:wanted] = frames
     out[wanted:] = 0
+
+
+def _go_to(start: int, sound: Any) -> None:
+    """Seek in a sound; decode an MP3 up to there: a seek gives it other frames, and complaints."""
+    if sound.format != "MP3":
+        if start:
+            sound.seek(start)
+        return
+    sound.seekable = lambda: False  # or soundfile seeks after every read, to where it is
+    for done in range(0, start, _BLOCK):
+        sound.read(min(start - done, _BLOCK), dtype="float32")
 
 
 class _Held(io.BytesIO):

@@ -13,15 +13,21 @@ Transform = Callable[[Sample, np.random.Generator], Sample]
 
 
 def transformed(
-    transform: Transform, sample: Sample, rng: Any, changed: Mapping[str, Spec]
+    transform: Transform, sample: Sample, rng: Any, changed: Mapping[str, tuple[Any, ...]]
 ) -> Sample:
-    """Run a transform, and check that it gives back what it was given, but for what is `changed`.
+    """Run a transform, and check that it gives back what it was given, in shapes it was told.
+
+    Args:
+        transform: the user's.
+        sample: what it gets.
+        rng: of the sample.
+        changed: name of an array -> its shape afterwards, where that is another.
 
     Raises:
         TransformError: it raised, or returned something else.
     """
     expected = {
-        name: changed.get(name) or Spec(value.shape, value.dtype) for name, value in sample.items()
+        name: Spec(changed.get(name, value.shape), value.dtype) for name, value in sample.items()
     }
     try:
         result = transform(dict(sample), rng)

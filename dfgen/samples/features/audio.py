@@ -7,7 +7,7 @@ import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError
 from dfgen.samples.features.base import Feature, Spec, Values, Watch
-from dfgen.samples.pixels.formats import open_known
+from dfgen.samples.pixels.formats import FEATURES, FORMATS, open_known
 from dfgen.samples.sounds import load_soundfile, open_sound, read_frames, sound_source
 from dfgen.samples.storage.store import Store
 from dfgen.system import one_of, whole
@@ -83,6 +83,11 @@ class Audio(Feature):
         """Fill `out` with the frames of one file."""
         watch("read")
         with open_known(value, store) as (file, name):
+            if FORMATS[name].holds != "sound":
+                raise DecodeError(
+                    f"this is a .{name} {FORMATS[name].holds}, not a sound: use "
+                    f"dfgen.{FEATURES[FORMATS[name].holds]} for this column"
+                )
             source = sound_source(file, name, _SMALL)
             if not isinstance(source, str):
                 watch("decode", source.getbuffer().nbytes)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dfgen.errors import ArgumentError
+from dfgen.errors import ArgumentError, DecodeError
 from dfgen.samples.features.arguments import column_names
 from dfgen.samples.features.one_row import ColumnSource, OneRow, store_of_row
 from dfgen.samples.storage.store import Store
@@ -35,13 +35,39 @@ class Spec:
 
     Args:
         shape: of it; None where a transform may change a length.
-        dtype: of it; object for text and bytes of any length.
+        dtype: of it; object for text and bytes of any length; None where each file tells its own.
         blank: what fills it for a row that is skipped.
     """
 
     shape: tuple[Any, ...]
-    dtype: np.dtype[Any]
+    dtype: Any
     blank: Any = 0
+
+
+class OwnDtype:
+    """Where an array will be whose dtype its file tells.
+
+    Args:
+        shape: of it.
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape = shape
+        self.array: Values | None = None
+
+    def of(self, dtype: Any) -> Values:
+        """Return the array, made when it is first asked for.
+
+        Raises:
+            DecodeError: it was of another dtype, as of another file of the same row.
+        """
+        if self.array is None:
+            self.array = np.empty(self.shape, dtype)
+        elif self.array.dtype != dtype:
+            raise DecodeError(
+                f"the files of this row are of different depths: {self.array.dtype} and {dtype}"
+            )
+        return self.array
 
 
 class Feature:
@@ -186,7 +212,7 @@ class Feature:
         Args:
             value: of the row, as `at` returns it: the path of a file.
             out: the array of a sample, or its part of the batch. A length that is None in its
-                spec is that of the batch.
+                spec is that of the batch; a OwnDtype where its dtype is None.
             store: reads files.
             watch: is told each stage as it begins: `"read"`, `"decode"`, `"resize"`, `"transform"`.
             given: what it drew, or the Geometry that it follows; None where it does neither.
@@ -223,13 +249,13 @@ class Feature:
             given = image.geometry(row, rng)
         else:
             given = None if rng is None else self.draw(rng)
-        out = tuple(_empty(spec, size) for spec in each(self.spec))
-        made = tuple(map(_empty, each(self.made_spec), [array.shape for array in out]))
+        out = tuple(empty(spec, size) for spec in each(self.spec))
+        made = tuple(map(empty, each(self.made_spec), [array.shape for array in out]))
         named = self if self.of_files else image
         with store_of_row(row, named.columns[0], named.of_files) as store:
             value = self.at(self.bind(OneRow(row)), 0)
             self.read(value, alone(made), store, unwatched, given)
-        self.finish(alone(made), alone(out))
+        self.finish(alone(tuple(map(filled, made))), alone(out))
         return out[0] if len(out) == 1 else dict(zip(self.arrays(""), out, strict=True))
 
     def __repr__(self) -> str:
@@ -290,7 +316,12 @@ def alone(several: Any) -> Any:
     return several[0] if len(several) == 1 else several
 
 
-def _empty(spec: Spec, size: tuple[int, ...]) -> Values:
-    """Return an array of a Spec; lengths that it leaves open are those of `size`."""
+def empty(spec: Spec, size: tuple[int, ...]) -> Any:
+    """Return an array of a Spec, or its OwnDtype; lengths that are None are those of `size`."""
     shape = (*size, *spec.shape[len(size) :]) if None in spec.shape else spec.shape
-    return np.empty(shape, spec.dtype)
+    return OwnDtype(shape) if spec.dtype is None else np.empty(shape, spec.dtype)
+
+
+def filled(given: Any) -> Any:
+    """Return what `read` has filled: the array that is in a OwnDtype by now, or the one it got."""
+    return given.array if isinstance(given, OwnDtype) else given

@@ -2,14 +2,15 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError
-from dfgen.samples.features.base import Feature, Spec, Values, Watch, unwatched
+from dfgen.samples.features.base import Feature, OwnDtype, Spec, Values, Watch, unwatched
 from dfgen.samples.features.one_row import store_of_row
+from dfgen.samples.pixels.depth import DEPTHS, check_scaled
 from dfgen.samples.pixels.formats import CHANNELS, read_header
 from dfgen.samples.pixels.geometry import (
     RESIZE,
@@ -66,8 +67,13 @@ class Image(Feature):
         flip: None (default), or `"horizontal"`: every second one, by chance.
         interpolation: `"bilinear"` (default), `"nearest"`, or `"area"`, means over what falls into
             a pixel.
-        dtype: what the model gets: `"uint8"` (default without `scale`), `"float32"` (default with
-            it) or `"float16"`.
+        dtype: what the model gets: `"uint8"`, `"uint16"`, `"float32"` or `"float16"`. None
+            (default) is `"uint8"`, or `"float32"` with `scale`, of files of 8 bits: deeper ones are
+            an error. `"uint8"` takes 16 bits too, divided by 257 and rounded. The others keep the
+            numbers of the file, 0..255 or 0..65535 or floats; `"0..1"` and `"-1..1"` divide by the
+            full range of its own depth, which floats do not have. Numbers that the dtype cannot
+            hold are an error. A transform gets uint8 of files of 8 bits, uint16 of deeper ones,
+            float32 of floats; with `dtype="uint16"` always that.
         extra: with `size=None`, what tells the image from the zeros: a batch then holds `{"images",
             "sizes"}`, (height, width) as int32 (batch, 2), or `{"images", "padding_mask"}`, True on
             the image, bool (batch, height, width, 1). None (default): the images alone.
@@ -104,7 +110,7 @@ class Image(Feature):
         one_of("crop", self.crop, (None, "center", "random"))
         one_of("flip", self.flip, (None, "horizontal"))
         one_of("interpolation", self.interpolation, INTERPOLATIONS)
-        one_of("dtype", self.dtype, (None, "uint8", "float16", "float32"))
+        one_of("dtype", self.dtype, DEPTHS)
         one_of("extra", self.extra, (None, *_TELLING))
         object.__setattr__(self, "size", _size("size", self.size))
         object.__setattr__(self, "scale", checked_scale(self.scale))
@@ -113,15 +119,18 @@ class Image(Feature):
 
     @property
     def sample_spec(self) -> Spec:
-        """What a transform gets: 8-bit pixels, before `scale`."""
+        """What a transform gets: pixels before `scale`."""
         if self.load_size is None or self.crop is not None:
             return self.made_spec
-        return Spec((*self.load_size, CHANNELS[self.color_mode]), np.dtype(np.uint8))
+        return replace(self.made_spec, shape=(*self.load_size, CHANNELS[self.color_mode]))
 
     @property
     def made_spec(self) -> Spec:
         """What a transform gives back, and what is made where there is none."""
-        return Spec((*(self.size or (None, None)), CHANNELS[self.color_mode]), np.dtype(np.uint8))
+        shape = (*(self.size or (None, None)), CHANNELS[self.color_mode])
+        if self.dtype in ("float16", "float32"):
+            return Spec(shape, None)  # that of each file: 8 bits are resized faster than floats
+        return Spec(shape, np.dtype(self.dtype or np.uint8))
 
     @property
     def spec(self) -> Spec:
@@ -164,7 +173,7 @@ class Image(Feature):
         return self.place(size, self.size or size, STILL if rng is None else self.draw(rng))
 
     def read(
-        self, value: str, out: Values, store: Store, watch: Watch = unwatched, given: Any = None
+        self, value: str, out: Any, store: Store, watch: Watch = unwatched, given: Any = None
     ) -> Geometry:
         """Fill `out` (`sample_spec` or `made_spec`) with the pixels of one file, in one pass.
 
@@ -180,6 +189,7 @@ class Image(Feature):
             lambda image: reduction(
                 self.place(image, size, draw), self.interpolation, self.antialias
             ),
+            self.dtype,
         )
         if self.size is None and image != size:
             raise DecodeError(
@@ -188,6 +198,9 @@ class Image(Feature):
                 "or leave out its columns width, height and orientation"
             )
         geometry = self.place(image, size, draw)
+        if isinstance(out, OwnDtype):
+            check_scaled(pixels, self.scale, self.dtype)
+            out = out.of(pixels.dtype)
         watch("resize")
         resize(pixels, geometry, out, self.interpolation, self.antialias, reduced=reduced)
         return geometry
@@ -209,6 +222,7 @@ def load(image: Image, path: str, store: Store, watch: Watch = unwatched) -> tup
         data,
         image.color_mode,
         lambda size: reduction(_whole(image, size), image.interpolation, image.antialias),
+        image.dtype,
     )
     watch("resize")
     geometry = _whole(image, size)
@@ -255,10 +269,10 @@ def _check_use(image: Image) -> None:
             f"crop={image.crop!r}, but resize={image.resize!r} crops nothing: give load_size=, "
             'a size larger than size= to crop from, or resize="crop"'
         )
-    if image.dtype == "uint8" and image.scale is not None:
+    if image.dtype in ("uint8", "uint16") and image.scale is not None:
         raise ArgumentError(
-            f'scale={image.scale!r} gives fractions, which dtype="uint8" cannot hold: leave '
-            'one of them out, or give dtype="float32"'
+            f"scale={image.scale!r} gives fractions, which dtype={image.dtype!r} cannot hold: "
+            'leave one of them out, or give dtype="float32"'
         )
 
 

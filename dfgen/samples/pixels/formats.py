@@ -23,6 +23,7 @@ import PIL.TiffImagePlugin
 import PIL.WebPImagePlugin
 
 from dfgen.errors import DecodeError, unreadable
+from dfgen.samples.pixels.depth import as_stored
 from dfgen.samples.pixels.geometry import Pixels, Size
 from dfgen.samples.pixels.headers import (
     BITS_PER_SAMPLE,
@@ -80,7 +81,8 @@ class Format:
         suffixes: that promise it, in lower case.
         begins: a regular expression that the first 16 bytes of such a file match, and of no other.
         header: `header(file, name)` reads what the file says of itself, wherever it was read to.
-        decode: `decode(data, color_mode)` returns uint8 pixels; None: it is no image.
+        decode: `decode(data, color_mode)` returns pixels as deep as the file has them: uint8,
+            uint16 or float32; None: it is no image.
         values: `values(data)` returns gray levels or indices of colours, for masks; None: the
             format does not keep them.
         glance: `glance(data)` returns the upright (height, width) of most files quicker than
@@ -132,10 +134,7 @@ def with_opencv(data: bytes, color_mode: str) -> Pixels:
     pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
     if pixels is None:
         raise ValueError("truncated or damaged")
-    if pixels.dtype == np.uint16:
-        pixels = cv2.convertScaleAbs(pixels, alpha=1 / 257)
-    elif pixels.dtype != np.uint8:
-        raise ValueError(f"pixels are {pixels.dtype}, expected 8 or 16 bits; use dfgen.Array")
+    pixels = as_stored(pixels)
     channels = 1 if pixels.ndim == 2 else pixels.shape[2]
     if (channels, color_mode) in _CONVERSIONS:
         pixels = cv2.cvtColor(pixels, _CONVERSIONS[channels, color_mode])
@@ -145,9 +144,20 @@ def with_opencv(data: bytes, color_mode: str) -> Pixels:
 def with_pillow(opener: Opener, data: bytes, color_mode: str) -> Pixels:
     """Decode by one of Pillow's readers."""
     image: PIL.Image.Image = opener(io.BytesIO(data))
-    if image.mode.startswith("I"):  # 16 bits, which Pillow would clip
-        image = PIL.Image.fromarray(np.round(np.asarray(image) / 257).astype(np.uint8))
+    if image.mode[0] in "IF":  # more than 8 bits, which Pillow would clip
+        return _deep(image, color_mode)
     return _with_channels(np.array(image.convert(_PILLOW_MODES[color_mode])), color_mode)
+
+
+def _deep(image: PIL.Image.Image, color_mode: str) -> Pixels:
+    """Return gray pixels of Pillow that are more than 8 bits."""
+    pixels = np.asarray(image)
+    if image.mode == "I" and image.format != "TIFF":  # 16 bits, as Pillow holds those of PNM
+        pixels = pixels.astype(np.uint16)
+    pixels = as_stored(pixels)
+    if color_mode != "grayscale":
+        pixels = cv2.cvtColor(pixels, _CONVERSIONS[1, color_mode])
+    return _with_channels(pixels, color_mode)
 
 
 def _with_channels(pixels: Pixels, color_mode: str) -> Pixels:

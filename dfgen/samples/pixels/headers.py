@@ -33,7 +33,7 @@ class Header(NamedTuple):
     """What a file says of itself before it is decoded.
 
     Width, height and channels are as stored; `orientation` (EXIF, 1..8) tells how to turn them.
-    Arrays have neither width, height nor channels; of sounds, channels, `sample_rate` and `frames`
+    Arrays have neither width, height nor channels; of sounds, channels, `frames` and `sample_rate`
     are known.
     """
 
@@ -42,8 +42,8 @@ class Header(NamedTuple):
     height: int | None = None
     channels: int | None = None
     orientation: int = 1
-    sample_rate: int | None = None
     frames: int | None = None
+    sample_rate: int | None = None
 
     @property
     def size(self) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Scaling of pixels 0..255 to what a model wants."""
+"""Scaling of pixels, 0..255 or 0..65535, to what a model wants."""
 
 from typing import Any
 
@@ -14,7 +14,10 @@ SCALE = {"0..1": (1 / 255, 0.0), "-1..1": (1 / 127.5, -1.0)}
 def rescale(
     pixels: npt.NDArray[Any], scale: str | tuple[float, float] | None, out: npt.NDArray[Any]
 ) -> None:
-    """Fill `out` with the uint8 pixels of one image, scaled as in `dfgen.Image`."""
+    """Fill `out` with the pixels of one image, scaled as in `dfgen.Image`.
+
+    A named scale divides by the range of their own dtype, uint8 or uint16.
+    """
     if scale is None:
         out[...] = pixels
     elif scale == "standardize":
@@ -23,6 +26,8 @@ def rescale(
         np.divide(floats - floats.mean(), np.float32(deviation), out=out, casting="same_kind")
     else:
         factor, offset = SCALE[scale] if isinstance(scale, str) else scale
+        if pixels.dtype == np.uint16 and isinstance(scale, str):
+            factor /= 257  # 65535 / 255
         scaled = out if out.dtype == np.float32 else np.empty(out.shape, np.float32)
         np.multiply(pixels, np.float32(factor), out=scaled)
         if offset or scaled is not out:

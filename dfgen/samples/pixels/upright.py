@@ -13,6 +13,7 @@ import numpy as np
 from PIL.Image import DecompressionBombError
 
 from dfgen.errors import DecodeError
+from dfgen.samples.pixels.depth import in_depth
 from dfgen.samples.pixels.formats import FEATURES, FORMATS, Format, parse_header, sniff
 from dfgen.samples.pixels.geometry import Pixels, Size
 from dfgen.samples.pixels.headers import check_size
@@ -48,11 +49,11 @@ def decode(data: bytes, color_mode: str = "rgb") -> Pixels:
         >>> decode(open("cat.jpg", "rb").read()).shape  # doctest: +SKIP
         (375, 500, 3)
     """
-    return decode_reduced(data, color_mode, lambda size: 1)[0]
+    return decode_reduced(data, color_mode, lambda size: 1, "uint8")[0]
 
 
 def decode_reduced(
-    data: bytes, color_mode: str, reduction: Callable[[Size], int]
+    data: bytes, color_mode: str, reduction: Callable[[Size], int], dtype: str | None = None
 ) -> tuple[Pixels, Size, int]:
     """Decode one image as `decode`, a JPEG at 1/2, 1/4 or 1/8 of its size where that will do.
 
@@ -60,6 +61,7 @@ def decode_reduced(
         data: as of `decode`.
         color_mode: as of `decode`.
         reduction: told a JPEG's (height, width), returns 1, 2, 4 or 8.
+        dtype: of `dfgen.Image`: what `in_depth` makes of files of more than 8 bits.
 
     Returns:
         The pixels, the image's upright (height, width), and by how much the pixels are fewer: 375
@@ -79,8 +81,11 @@ def decode_reduced(
             pixels = format.decode(data, color_mode, reduced)
         else:
             pixels = format.decode(data, color_mode)
+    except DecodeError:
+        raise
     except BROKEN as error:
         raise DecodeError(f"broken {name} file: {getattr(error, 'err', error)}") from error
+    pixels = in_depth(pixels, dtype)
     if orientation > 1:
         pixels = turn(pixels, orientation)
     return pixels, pixels.shape[:2] if reduced == 1 else size, reduced

@@ -1,0 +1,102 @@
+"""Depth: pixels of 16 bits, and of floats, in what the model gets; nothing is cut in silence."""
+
+import cv2
+import numpy as np
+
+from dfgen.errors import DecodeError
+from dfgen.samples.pixels.geometry import Pixels
+
+DEPTHS = (None, "uint8", "uint16", "float16", "float32")
+"""What `dfgen.Image(dtype=)` may be; None stands for 8 bits of files that have no more."""
+
+WAYS = {
+    16: 'give dfgen.Image a dtype: "uint16" or "float32" keep the numbers (of "float32", '
+    'scale="0..1" divides them by 65535), "uint8" divides them by 257 and rounds',
+    32: 'dfgen.Image(dtype="float32") keeps the numbers',
+}
+"""Bits of a file that is too deep -> what to do."""
+
+
+def as_stored(pixels: Pixels) -> Pixels:
+    """Return what a decoder has made as uint8, uint16 or float32, the numbers as they are.
+
+    Raises:
+        DecodeError: numbers that float32 cannot hold.
+    """
+    if pixels.dtype == np.uint8 or (pixels.dtype == np.uint16 and pixels.dtype.isnative):
+        return pixels
+    if pixels.dtype.kind not in "uif":
+        raise DecodeError(f"the pixels are {pixels.dtype}, expected numbers")
+    made: Pixels = pixels.astype(np.uint16 if pixels.dtype == np.dtype(">u2") else np.float32)
+    held = np.isfinite(made) | ~np.isfinite(pixels) if pixels.dtype.kind == "f" else made == pixels
+    if not held.all():
+        raise DecodeError(f"{_range(pixels)}, more than float32 can hold: save them as float32")
+    return made
+
+
+def in_depth(pixels: Pixels, dtype: str | None) -> Pixels:
+    """Return pixels as they are resized and transformed for `dfgen.Image(dtype=...)`.
+
+    Args:
+        pixels: uint8, uint16 or float32, as a decoder of FORMATS makes them.
+        dtype: None: 8 bits alone. `"uint8"`: 16 bits are divided by 257 and rounded. `"uint16"`:
+            whole numbers from 0 to 65535. `"float16"`, `"float32"`: as they are, in their own
+            dtype, by which a named scale knows their range.
+
+    Raises:
+        DecodeError: they are deeper than that, or beyond its range.
+    """
+    if pixels.dtype == np.uint8:
+        return pixels.astype(np.uint16) if dtype == "uint16" else pixels
+    if dtype in ("float16", "float32"):
+        return pixels
+    if dtype == "uint16":
+        return _uint16(pixels)
+    if pixels.dtype != np.uint16:
+        raise DecodeError(f"the pixels are {pixels.dtype}, not 8 bits: {WAYS[32]}")
+    if dtype is None:
+        raise DecodeError(f"the image has 16 bits a channel, not 8: {WAYS[16]}")
+    eight: Pixels = cv2.convertScaleAbs(pixels, alpha=1 / 257)
+    return eight.reshape(pixels.shape)
+
+
+def _uint16(pixels: Pixels) -> Pixels:
+    if pixels.dtype == np.uint16:
+        return pixels
+    with np.errstate(invalid="ignore"):
+        whole: Pixels = pixels.astype(np.uint16)
+    if not np.array_equal(whole, pixels):
+        raise DecodeError(f"{_range(pixels)}, not whole numbers from 0 to 65535: {WAYS[32]}")
+    return whole
+
+
+def check_scaled(
+    pixels: Pixels, scale: str | tuple[float, float] | None, dtype: str | None
+) -> None:
+    """Refuse pixels that a scale, or float16, has no place for.
+
+    Raises:
+        DecodeError: floats, whose range a scale named `"0..1"` or `"-1..1"` does not know, or
+            numbers beyond float16.
+    """
+    if pixels.dtype == np.uint8 or scale == "standardize":
+        return
+    if isinstance(scale, str):
+        if pixels.dtype == np.float32:
+            raise DecodeError(
+                f"{_range(pixels)}, whose full range scale={scale!r} does not know: give a pair "
+                "scale=(factor, offset), or scale=None"
+            )
+        return
+    if dtype == "float16":
+        factor, offset = scale or (1.0, 0.0)
+        ends = np.abs(np.array([np.nanmin(pixels), np.nanmax(pixels)]) * factor + offset)
+        if (np.isfinite(ends) & (ends > np.finfo(np.float16).max)).any():
+            raise DecodeError(f'{_range(pixels)}, more than float16 can hold: give dtype="float32"')
+
+
+def _range(pixels: Pixels) -> str:
+    """Return what pixels hold, for messages."""
+    finite = pixels[np.isfinite(pixels)] if pixels.dtype.kind == "f" else pixels
+    held = f"{finite.min():g} to {finite.max():g}" if finite.size else "no finite number"
+    return f"the pixels are {pixels.dtype}, and hold {held}"
