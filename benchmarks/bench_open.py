@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from statistics import median
 from unittest import mock
 
+import polars as pl
 from corpus import manifest
-from measure import Findings, Verdict, finish
+from measure import Findings, Rates, Verdict, alternate, finish
 
 import dfgen
 
@@ -41,11 +42,14 @@ def main() -> Findings:
     print(f"\n{ROWS:,} rows, batch 64: median seconds (lowest .. highest)")
     for name, values in steps.items():
         print(f"{name:<44}{median(values):>8.2f} ({min(values):.2f} .. {max(values):.2f})")
+    tables = _tables(path)
+    tables.show("tables opened", "pandas")
     return finish(
         [
             Verdict("first batch of 10^6 rows, from a frame", median(steps["all"]), 3, "s", True),
             Verdict("first batch of 10^6 rows, by path", median(steps["by path"]), 3, "s", True),
             Verdict("images touched at opening", len(touched), 0, "images", True),
+            Verdict("Polars frame of 10^6 rows", tables.ratio("Polars", "pandas"), 1, "x pandas"),
         ]
     )
 
@@ -55,6 +59,23 @@ def _first_batch(path: str) -> float:
     with dfgen.Sequence(path, image_size=(224, 224), batch_size=64) as sequence:
         next(iter(sequence))
         return time.perf_counter() - start
+
+
+def _tables(path: str) -> Rates:
+    """Open the id, path and kind of each row as a table of pandas and of Polars."""
+    frame = dfgen.read_manifest(path)[["id", "path", "kind"]]
+    classes = pl.Enum(list(frame["kind"].cat.categories))
+    columns = {name: frame[name].to_numpy() for name in frame}
+    tables = {"pandas": frame, "Polars": pl.DataFrame(columns, schema_overrides={"kind": classes})}
+
+    def opener(table: object) -> Callable[[], int]:
+        def opened() -> int:
+            dfgen.Sequence(table, image_size=(224, 224), batch_size=64).close()
+            return 1
+
+        return opened
+
+    return alternate({name: opener(table) for name, table in tables.items()}, 25)
 
 
 @contextmanager

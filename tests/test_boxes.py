@@ -14,6 +14,7 @@ from dfgen.samples.features.boxes import Boxes
 from dfgen.samples.features.image import Image
 
 IMAGE = Image(size=(50, 200))
+OR_IGNORE = ', or, in y, give these rows no weight, by missing="ignore" in the feature'
 XYXY = [[10, 20, 30, 60], [0, 0, 100, 100]]  # in an image of 100x100
 LABELS = ["cat", "dog"]
 
@@ -114,10 +115,10 @@ def refused(column, labels, **options):
          "row 1 has 2 boxes in column 'boxes', but 1 labels in column 'labels' (1 such rows)"),
         ([XYXY, XYXY], [LABELS, None], {},
          "column 'labels' has no list in 1 rows, the first is row 1: write [] where an image has "
-         "no boxes"),
+         "no boxes" + OR_IGNORE),
         ([None, XYXY], [[], LABELS], {},
          "column 'boxes' has no list in 1 rows, the first is row 0: write [] where an image has "
-         "no boxes"),
+         "no boxes" + OR_IGNORE),
         ([XYXY, XYXY], [LABELS, ["cat", None]], {},
          "label 1 of row 1 in column 'labels' is missing"),
         ([XYXY, [[5, 5, 5, 9]]], [LABELS, ["cat"]], {},

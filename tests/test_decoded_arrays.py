@@ -105,7 +105,9 @@ def test_a_row_that_cannot_be_decoded_can_be_skipped(frame, tmp_path):
         x, _, weight = seq[2]
         assert weight.tolist() == [0] and not np.asarray(x).any()
         [problem] = seq.problems["problem"]
-    assert problem.startswith(f"row id='r8', path='{tmp_path}/x.npz': Array('path'): scan_of raised")
+    assert problem.startswith(
+        f"row id='r8', path='{tmp_path}/x.npz': Array('path'): scan_of raised"
+    )
 
 
 def test_a_function_that_cannot_travel_is_named_when_processes_are_asked_for(frame):

@@ -59,7 +59,7 @@ def test_a_folder_alone_has_paths_as_ids(data):
     assert frame["width"].tolist() == [4] * 12
     assert list(frame.columns) == [
         "id", "path", "bytes", "mtime_ns", "format", "width", "height", "channels", "orientation",
-        "frames", "sample_rate", "problem",
+        "bits", "frames", "sample_rate", "problem",
     ]  # fmt: skip
 
 

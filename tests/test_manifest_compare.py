@@ -312,7 +312,7 @@ def test_a_column_that_no_split_can_use_is_named(data):
         dfgen.split(data / "m.parquet", {"a": 1}, stratify="knd")
     assert str(caught.value) == (
         'stratify="knd" is not a column of the manifest. Did you mean "kind"? Columns: id, path, '
-        "kind, split, bytes, mtime_ns, format, width, height, channels, orientation, "
+        "kind, split, bytes, mtime_ns, format, width, height, channels, orientation, bits, "
         "frames, sample_rate, problem"
     )
 

@@ -103,6 +103,38 @@ def test_16_bits_are_classes_and_need_int32(row):
     )
 
 
+NUMBERS = {
+    "8 bits": (CLASSES, "PNG"),
+    "16 bits": (CLASSES.astype(np.uint16) * 21_845, "PNG"),
+    "16 bits of TIFF": (CLASSES.astype(np.uint16) * 21_845, "TIFF"),
+    "floats": (CLASSES.astype(np.float32) / 7 - 1e6, "TIFF"),
+    "nothing": (np.where(CLASSES, np.float32(0.1), np.float32(np.nan)), "TIFF"),
+}
+
+
+@pytest.mark.parametrize(("numbers", "format"), NUMBERS.values(), ids=NUMBERS)
+def test_float32_keeps_the_numbers_of_a_file_as_they_are(row, numbers, format):
+    mask = Mask("mask", like=IMAGE, dtype="float32")
+    found = read(row, Pillow.fromarray(numbers), mask, format=format)
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found[..., 0], numbers)
+    flipped = Mask("mask", like=Image(size=(12, 6), resize="pad"), dtype="float32", fill_value=-0.5)
+    found = read(row, Pillow.fromarray(numbers), flipped, format=format)[..., 0]
+    assert (found[:4] == -0.5).all() and (found[8:] == -0.5).all()
+    assert np.isin(found[4:8], numbers).all() or np.isnan(found[4:8]).any()
+
+
+@pytest.mark.parametrize("palette", [None, {0: 0, 1: 1}])
+def test_floats_are_no_classes(row, palette):
+    with pytest.raises(DecodeError) as error:
+        mask = Mask("mask", like=IMAGE, palette=palette)
+        read(row, Pillow.fromarray(CLASSES.astype(np.float32)), mask, format="TIFF")
+    assert str(error.value) == (
+        f"mask={row['mask']!r}: the mask holds float32 numbers, which are no classes: write "
+        "dfgen.Mask('mask', dtype=\"float32\")"
+    )
+
+
 @pytest.mark.parametrize("image", [colours, indexed])
 def test_a_palette_of_colours(row, image):
     found = read(row, image(CLASSES), Mask("mask", like=IMAGE, palette=COLOURS))
@@ -236,8 +268,13 @@ def test_files_that_hold_no_classes(row):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"dtype": "int64"}, "dtype must be one of ('uint8', 'int32'), got 'int64'"),
+        ({"dtype": "int64"}, "dtype must be one of ('uint8', 'int32', 'float32'), got 'int64'"),
         ({"fill_value": 256}, "fill_value must be a class from 0 to 255 (uint8), got 256"),
+        ({"fill_value": 0.5}, "fill_value must be a class from 0 to 255 (uint8), got 0.5"),
+        ({"dtype": "float32", "fill_value": "0"}, "fill_value must be a number, got '0'"),
+        ({"dtype": "float32", "palette": {0: 1}},
+         "palette= gives classes, which are whole numbers: leave it out with "
+         'dtype="float32", or leave out the dtype'),
         ({"palette": {(0, 0, 0): 300}}, "palette must be a class from 0 to 255 (uint8), got 300"),
         ({"palette": {"red": 1}},
          "palette must be {(red, green, blue): class, ...} with 0 to 255 each, or {gray level: "

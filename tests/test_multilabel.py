@@ -9,6 +9,7 @@ import dfgen
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.samples.features.multilabel import MultiLabel
 
+OR_IGNORE = ', or, in y, give these rows no weight, by missing="ignore" in the feature'
 NAMES = ("", "dog", "Kätzchen", "犬")
 
 
@@ -56,10 +57,13 @@ def test_one_row(make, tags):
 @pytest.mark.parametrize(
     ("lists", "message"),
     [
-        (pa.array(["dog"]), "column 'tags' holds string, expected a list in each row"),
+        (pa.array(["dog"]),
+         "column 'tags' holds string, expected a list in each row: for labels within a text write "
+         "dfgen.MultiLabel('tags', sep=\",\")"),
+        (pa.array([1]), "column 'tags' holds int64, expected a list in each row"),
         (pa.array([["dog"], None, None]),
          "column 'tags' has no list in 2 rows, the first is row 1: write [] where a row has no "
-         "labels"),
+         "labels" + OR_IGNORE),
         (pa.array([["dog"], ["dog", None], [None]]),
          "label 1 of row 1 in column 'tags' is missing (2 such labels): leave it out of its list"),
         (pa.array([["cat", "dog"], ["cat"]]),

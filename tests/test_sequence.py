@@ -412,8 +412,9 @@ COLUMNS = "Columns: id, path, label."
         ),
         (
             {"scale": "0-1"},
-            "scale must be one of (None, '0..1', '-1..1', 'standardize') or a pair of numbers "
-            "(scale, offset), got '0-1'",
+            "scale must be one of (None, '0..1', '-1..1', 'tf', 'caffe', 'torch', 'standardize'), "
+            "a pair of numbers (scale, offset), or the mean and the standard deviation of each "
+            "channel, of pixels 0..1, as ((0.5, 0.5, 0.5), (0.2, 0.2, 0.2)), got '0-1'",
         ),
         (
             {"label_mode": "sparse"},
@@ -537,7 +538,8 @@ def test_columns_of_ids_are_not_proposed_as_labels(frame):
         (
             lambda df: df.assign(path=[None, *df.path[1:]]),
             "column 'path' has no path in 1 rows, the first is row 0: drop them, "
-            "df = df[df['path'].notna()]",
+            "df = df[df['path'].notna()], or, in y, give these rows no weight, by "
+            'missing="ignore" in the feature',
         ),
         (
             lambda df: df.assign(path=["", *df.path[1:]]),
@@ -546,7 +548,8 @@ def test_columns_of_ids_are_not_proposed_as_labels(frame):
         (lambda df: df.assign(path=1), "column 'path' holds int64, expected paths of files"),
         (
             lambda df: df.assign(label=df.label.where(df.index > 1)),
-            "column 'label' has 2 rows without a class; drop them: df = df[df['label'].notna()]",
+            "column 'label' has 2 rows without a class; drop them: df = df[df['label'].notna()], "
+            'or, in y, give these rows no weight, by missing="ignore" in the feature',
         ),
         (
             lambda df: df.assign(age=1),
@@ -626,7 +629,8 @@ def test_something_else_than_a_frame_is_refused():
     with pytest.raises(dfgen.DfgenError) as caught:
         dfgen.Sequence([1, 2])
     assert str(caught.value) == (
-        "the manifest must be a DataFrame or the path of a manifest, got list"
+        "the manifest must be a pandas or Polars DataFrame, an Arrow table, a DuckDB relation or "
+        "whatever else has __arrow_c_stream__, or the path of a manifest, got list"
     )
 
 

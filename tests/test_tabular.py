@@ -11,6 +11,11 @@ from dfgen.errors import ArgumentError, ManifestError
 from dfgen.samples.features.category import Category
 from dfgen.samples.features.number import Number
 
+OR_IGNORE = ', or, in y, give these rows no weight, by missing="ignore" in the feature'
+NO_CLASS = (
+    "column 'kind' has 1 rows without a class; drop them: df = df[df['kind'].notna()]" + OR_IGNORE
+)
+
 
 def refused(kind, make):
     with pytest.raises(kind) as error:
@@ -49,13 +54,13 @@ def test_number(column, dtype, expected):
          "column 'n' holds string, Number needs numbers. For classes write dfgen.Category('n')"),
         (pa.array([1, None, None]), None,
          "column 'n' has 2 missing values, the first in row 1; drop or fill "
-         "them: df = df[df['n'].notna()]"),
+         "them: df = df[df['n'].notna()]" + OR_IGNORE),
         (pa.array([1.5, None, float("nan")]), None,
          "column 'n' has 2 missing values, the first in row 1; drop or fill "
-         "them: df = df[df['n'].notna()]"),
+         "them: df = df[df['n'].notna()]" + OR_IGNORE),
         (pa.array([True, None]), None,
          "column 'n' has 1 missing values, the first in row 1; drop or fill "
-         "them: df = df[df['n'].notna()]"),
+         "them: df = df[df['n'].notna()]" + OR_IGNORE),
         (pa.array([1, 2**40]), None,
          "column 'n' holds 1 to 1099511627776, more than int32 can hold: "
          "write dfgen.Number('n', dtype='int64')"),
@@ -67,7 +72,7 @@ def test_number(column, dtype, expected):
          "write dfgen.Number('n', dtype='uint64')"),
         (pa.array([np.float16(1), None, np.float16("nan")]), None,
          "column 'n' has 2 missing values, the first in row 1; drop or fill "
-         "them: df = df[df['n'].notna()]"),
+         "them: df = df[df['n'].notna()]" + OR_IGNORE),
         (pa.array([1e300]), None,
          "column 'n' holds 1e+300 to 1e+300, more than float32 can hold: "
          "write dfgen.Number('n', dtype='float64')"),
@@ -110,7 +115,7 @@ def test_number_of_several_columns():
     message = refused(ManifestError, lambda: number.encode(columns[0], pa.array([1.0, None, 2])))
     assert message == (
         "column 'height' has 1 missing values, the first in row 1; drop or fill them: "
-        "df = df[df['height'].notna()]"
+        "df = df[df['height'].notna()]" + OR_IGNORE
     )
     for names in ([], ["a", 3], 3, ["a", "a"]):
         message = refused(ArgumentError, lambda: Number(names))  # noqa: B023
@@ -172,9 +177,9 @@ def test_label_modes(mode, expected):
     ("column", "names", "message"),
     [
         (pa.array(["a", None]), ("a", "b"),
-         "column 'kind' has 1 rows without a class; drop them: df = df[df['kind'].notna()]"),
+         NO_CLASS),
         (pa.array(["a", None]).dictionary_encode(), ("a", "b"),
-         "column 'kind' has 1 rows without a class; drop them: df = df[df['kind'].notna()]"),
+         NO_CLASS),
         (pa.array(["a", "x", "y", "x"]), ("a", "b"),
          "column 'kind' holds 'x', 'y' (3 in all), not among its class names: 'a', 'b'"),
         (pa.array([99]), tuple(range(12)),
@@ -204,9 +209,7 @@ def test_a_missing_class_of_one_row(missing):
     message = refused(
         ManifestError, lambda: Category("kind", class_names=("a", "b"))({"kind": missing})
     )
-    assert message == (
-        "column 'kind' has 1 rows without a class; drop them: df = df[df['kind'].notna()]"
-    )
+    assert message == NO_CLASS
 
 
 @pytest.mark.parametrize(
@@ -242,7 +245,7 @@ def test_one_row_does_not_tell_the_classes():
 def test_specs_are_values():
     one, two = Category("k", class_names=["a", "b"]), Category("k", class_names=("a", "b"))
     assert one == two and hash(one) == hash(two) and pickle.loads(pickle.dumps(one)) == one
-    assert repr(one) == "Category(column='k', label_mode='int', class_names=('a', 'b'))"
+    assert repr(one) == "Category(column='k', class_names=('a', 'b'))"
     assert repr(Number("n", "f4")) == "Number(column='n', dtype='float32')"
     with pytest.raises(AttributeError):
         one.column = "x"

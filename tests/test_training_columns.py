@@ -375,7 +375,7 @@ def test_weights_that_keras_would_not_find_are_refused(df):
     with pytest.raises(dfgen.errors.ArgumentError) as error:
         listed.fit(seq, verbose=0)
     assert str(error.value) == (
-        "each target has weights of its own here, as pixels and rows weigh in different shapes, "
-        "and Keras finds them only where y and the outputs of the model are both dicts or both "
-        "lists: the outputs are a list"
+        "each target has weights of its own here, as pixels and rows weigh in different shapes, or "
+        'missing="ignore" weighs labels, and Keras finds them only where y and the outputs of the '
+        "model are both dicts or both lists: the outputs are a list"
     )

@@ -9,18 +9,19 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from dfgen.binding.default_features import Options, default_y, x_feature, y_feature
-from dfgen.binding.followed_image import followed_image
+from dfgen.binding.followed_image import followed_image, warn_of_two_draws
 from dfgen.binding.frame_columns import Columns, open_manifest
 from dfgen.binding.image_sizes import bucketed, with_sizes
+from dfgen.binding.missing_labels import present_rows, with_stand_ins
 from dfgen.binding.nested import Tree, leaf_names, leaves, map_leaves
 from dfgen.binding.row_ids import ids_of, known_problems, refusal
 from dfgen.binding.row_weights import balanced, row_weights
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.loading.order.balance import Balance
 from dfgen.loading.order.buckets import Buckets
+from dfgen.manifest.tables import Table
 from dfgen.samples.albumentations import Augmentation
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature, each
@@ -68,25 +69,32 @@ class Binding:
         return names.get(self.y) if isinstance(self.y, str) else names or None
 
     @property
+    def weighted(self) -> bool:
+        """Whether rows weigh otherwise than each 1."""
+        return self.weights is not None or bool(self.reader.present)
+
+    @property
     def labels_digest(self) -> str:
         """A digest of the targets of every row, 16 hexadecimal digits.
 
-        Files, text and what functions make have no part in it.
+        Files, text and what functions make have no part in it, but whether they are missing.
         """
         digest = blake2b(digest_size=8)
         for bound in map(self.__getitem__, leaves(self.y)):
-            values, feature = bound.values, bound.feature
-            if feature.follows:  # whichever image it lies on
+            feature = bound.feature
+            arrays = [array for array in each(bound.values) if isinstance(array, np.ndarray)]
+            if arrays and feature.follows:  # whichever image it lies on
                 feature = replace(feature, like=None)  # type: ignore[type-var]
-            for array in each(values):
-                if isinstance(array, np.ndarray):
-                    digest.update(repr((bound.name, feature, array.shape)).encode())
-                    digest.update(np.ascontiguousarray(array).tobytes())
+            for array in arrays:
+                digest.update(repr((bound.name, feature, array.shape)).encode())
+                digest.update(np.ascontiguousarray(array).tobytes())
+            if bound.present is not None:
+                digest.update(np.packbits(bound.present).tobytes())
         return digest.hexdigest()
 
 
 def bind(
-    manifest: pd.DataFrame | str | os.PathLike[str],
+    manifest: Table | str | os.PathLike[str],
     x: Tree = "path",
     y: Tree = None,
     *,
@@ -121,9 +129,9 @@ def bind(
     columns = open_manifest(manifest, root)
     taken = {name for name in (id, sample_weight) if isinstance(name, str)}
     x, y, named = _features(columns, x, y, options, taken)
-    features = tuple(_bound(columns, name, named) for name in named)
+    features = tuple(_bound(columns, name, named, name in leaves(x)) for name in named)
     features, problems = with_sizes(columns, features)
-    files = next((b for b in features if b.paths is not None and not b.feature.follows), None)
+    files = next((b for b in features if b.paths is not None and _names_rows(b)), None)
     if isinstance(transform, Augmentation):
         kinds = ((b.name, b.feature.kind, getattr(b.feature, "format", "")) for b in features)
         transform = transform.of(kinds)
@@ -154,6 +162,7 @@ def _features(
     leaves_given = [*leaves(given), *leaves(y)]
     y = map_leaves(lambda leaf: y_feature(columns, leaf, options), y)
     x_names, y_names = leaf_names(x, y)
+    warn_of_two_draws(leaves(x), leaves(y))
     names, features = [*leaves(x_names), *leaves(y_names)], [*leaves(x), *leaves(y)]
     if not [*leaves(x)]:
         raise ArgumentError(f"x={x!r} names no input: give a column, a feature, a list or a dict")
@@ -167,14 +176,21 @@ def _features(
     return x_names, y_names, dict(zip(names, features, strict=True))
 
 
-def _bound(columns: Columns, name: str, named: Mapping[str, Feature]) -> BoundFeature:
+def _bound(
+    columns: Columns, name: str, named: Mapping[str, Feature], is_input: bool
+) -> BoundFeature:
     """Return one of all named features with its values."""
-    feature = named[name]
-    like = followed_image(named, feature)
-    values = feature.bind(columns)
+    feature, like = named[name], followed_image(named, name)
+    present = present_rows(columns, feature, is_input)
+    values = feature.bind(columns if present is None else with_stand_ins(columns, present))
     if like is not None:
         feature = feature.following(named[like])
-    return BoundFeature(name, feature, values, like)
+    return BoundFeature(name, feature, values, like, present=present)
+
+
+def _names_rows(bound: BoundFeature) -> bool:
+    """Whether the paths of a feature are of all rows, and of their own."""
+    return bound.present is None and not bound.feature.follows
 
 
 def _check_used(bare: set[str], options: Options) -> None:

@@ -1,7 +1,5 @@
 """Class names of features that are not told them: those of the manifest, or of the column."""
 
-import sys
-import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.binding.frame_columns import Columns
+from dfgen.binding.warn import warn
 from dfgen.samples.arrow_types import are_numbers, is_list
 from dfgen.samples.features.base import Feature
 
@@ -20,14 +19,14 @@ def with_class_names(columns: Columns, feature: Feature) -> Feature:
         return feature
     column, advice = columns[name], "Give"
     known: Any = None
-    if not is_list(column.type):
-        advice = f'Before splitting: df["{name}"] = df["{name}"].astype("category"), or give'
-    elif not are_numbers(column.type.value_type):
+    if is_list(column.type) and not are_numbers(column.type.value_type):
         known = columns.labels.get(name, {}).get("class_names")
     if not known:
         unnamed = feature.unnamed(column)
         if unnamed is None:
             return feature
+        if unnamed is column:
+            advice = f'Before splitting: df["{name}"] = df["{name}"].astype("category"), or give'
         known = _class_names(name, unnamed, advice)
     return replace(feature, class_names=tuple(known))  # type: ignore[type-var]
 
@@ -41,18 +40,9 @@ def _class_names(name: str, values: pa.Array, advice: str) -> tuple[object, ...]
     found = pc.unique(values).drop_null()
     class_names = found.take(pc.sort_indices(found)).to_pylist()
     shown = ", ".join(map(repr, class_names[:10])) + (", ..." if len(class_names) > 10 else "")
-    _warn(
+    warn(
         f"column {name!r} is not categorical, so its {len(class_names):,} classes are numbered by "
         f"the sorted values of this frame: {shown}. Another frame may number them otherwise. "
         f"{advice} class_names="
     )
     return tuple(class_names)
-
-
-def _warn(message: str) -> None:
-    """Warn in the name of the caller's own line, however deep in dfgen it is noticed."""
-    # no stacklevel is right for every x and y, and skip_file_prefixes came with Python 3.12
-    depth, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("dfgen."):
-        depth, frame = depth + 1, frame.f_back
-    warnings.warn(message, stacklevel=depth)

@@ -21,6 +21,7 @@ from dfgen.samples.features.image import Image
 from dfgen.samples.features.multilabel import MultiLabel
 from dfgen.samples.features.number import Number
 from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix
+from dfgen.samples.pixels.scaling import Scale
 from dfgen.system import one_of
 
 _ID = re.compile("(?i:^id|uuid|_id)$|Id$")
@@ -32,7 +33,7 @@ class Options:
 
     image_size: tuple[int, int] | None = (256, 256)
     color_mode: str = "rgb"
-    scale: str | tuple[float, float] | None = None
+    scale: Scale = None
     label_mode: str | None = "int"
     class_names: Any = None
 

@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 from dfgen.errors import ManifestError, did_you_mean
 from dfgen.manifest.io import read_table
 from dfgen.manifest.schema import Label
-from dfgen.samples.arrow_types import is_binary, is_text, refuse_missing
+from dfgen.manifest.tables import TAKEN, arrow_table, described, is_table
+from dfgen.samples.arrow_types import OR_IGNORE, is_binary, is_text, refuse_missing
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,8 @@ class Columns:
         elif is_binary(array.type):
             array = array.cast(pa.large_binary())
         if isinstance(array, pa.ChunkedArray):
-            array = pa.concat_arrays(array.chunks)  # which unifies dictionaries
+            chunks = array.chunks  # several are copied, which unifies dictionaries
+            array = chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
         return array
 
     def check(self, argument: str, name: object) -> str:
@@ -79,7 +81,8 @@ class Columns:
         values = self[name]
         if not is_text(values.type):
             raise ManifestError(f"column {name!r} holds {values.type}, expected paths of files")
-        refuse_missing(name, values, "path", f"drop them, df = df[df[{name!r}].notna()]")
+        advice = f"drop them, df = df[df[{name!r}].notna()], {OR_IGNORE}"
+        refuse_missing(name, values, "path", advice)
         if self.root is None:
             return values
         absolute = pc.match_substring_regex(
@@ -138,15 +141,18 @@ def _entries(lists: Iterable[Any]) -> Iterator[Any]:
 
 
 def open_manifest(manifest: object, root: str | os.PathLike[str] | None) -> Columns:
-    """Return the columns of a frame (copied) or of a manifest file."""
+    """Return the columns of a frame (copied), of another table, or of a manifest file."""
     if isinstance(manifest, pd.DataFrame):
         labels = manifest.attrs.get("dfgen", {}).get("labels", {})
         return Columns(manifest.copy(), labels, os.fspath(root) if root else None)
     if isinstance(manifest, str | os.PathLike):
         table, metadata = read_table(os.fspath(manifest), root)
         return Columns(table, metadata["labels"])
+    if is_table(manifest):
+        table = arrow_table(manifest, "the manifest")
+        return Columns(table, root=os.fspath(root) if root else None)
     raise ManifestError(
-        f"the manifest must be a DataFrame or the path of a manifest, got {type(manifest).__name__}"
+        f"the manifest must be {TAKEN}, or the path of a manifest, got {described(manifest)}"
     )
 
 

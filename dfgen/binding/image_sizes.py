@@ -17,6 +17,7 @@ from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.system import one_of, whole
 
 _FACTS = ("height", "width", "orientation")
+_FIRST = 16  # rows whose files tell by how much an image is larger than the one that it follows
 _MANY = 65_536  # rows of which the padding is told
 
 
@@ -30,13 +31,30 @@ def with_sizes(
     """
     found, problems = [], dict[int, str]()
     for bound in features:
-        if bound.feature.keeps_sizes:
+        if bound.feature.keeps_sizes and not bound.feature.follows:
             facts = _known(columns) if bound.feature.column == "path" else None
             sizes, unread = _sizes(facts, bound.paths)
             bound = replace(bound, sizes=sizes)
             problems |= unread
         found.append(bound)
-    return tuple(found), problems
+    sizes_of = {"": None} | {bound.name: bound.sizes for bound in found}
+    return tuple(_with_sizes_of(sizes_of[bound.like or ""], bound) for bound in found), problems
+
+
+def _with_sizes_of(followed: Sizes | None, bound: BoundFeature) -> BoundFeature:
+    """Return an image that follows another of its own size with sizes: a whole number of times.
+
+    The first files tell the number: all are as many times as large, or an error when read.
+    """
+    if followed is None or bound.paths is None or not bound.feature.keeps_sizes:
+        return bound
+    known = followed.all(axis=1)
+    rows = np.flatnonzero(known if bound.present is None else known & bound.present)[:_FIRST]
+    own = _upright(read_facts(bound.paths.take(pa.array(rows)).to_pylist()))
+    times = np.maximum(1, own // followed[rows])
+    whole = (own == times * followed[rows]).all(axis=1) & (times[:, 0] == times[:, 1])
+    first = times[whole][:1, 0]
+    return replace(bound, sizes=followed * (first[0] if len(first) else 1))
 
 
 def bucketed(

@@ -57,7 +57,10 @@ class BatchMaker:
             rng = batch_rng(self.maker.seed, epoch, step, self.plan.shard[0])
             where = f"batch {step} of epoch {epoch}"
             transform = partial(self.transform, rng=rng, where=where)
-        pending = PendingBatch(arrays, rows, (epoch, step), plan, len(starts), given, transform)
+        present = self.maker.reader.present
+        pending = PendingBatch(
+            arrays, rows, (epoch, step), plan, len(starts), given, present, transform
+        )
         for start in starts:
             part = slice(start, start + size)
             here = known and set(rows[part].tolist()).intersection(known)

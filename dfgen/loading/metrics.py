@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-STAGES = ("read", "decode", "resize", "transform", "batch_transform")
+STAGES = ("read", "decode", "resize", "transform", "scale", "batch_transform")
 """What a worker does with a row, or a batch; a feature tells when a stage begins."""
 
 IDLE = "idle"

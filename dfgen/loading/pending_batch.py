@@ -1,7 +1,7 @@
 """A batch, and a batch that is still being made."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
@@ -12,6 +12,7 @@ from dfgen.loading.order.permutation import Integers
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.workers.chunks import Chunk
 from dfgen.loading.workers.threads import Worker
+from dfgen.samples.features.base import Present
 
 Position = tuple[int, int]
 """(epoch, step)"""
@@ -24,13 +25,20 @@ class Batch:
     arrays: BatchArrays
     rows: Integers  # which row of the manifest each sample is
     weigh: Callable[[], Weights]  # makes the weights
+    present: Mapping[str, Present]  # name of an array that rows may lack -> which rows have it
     skipped: tuple[int, ...] = ()  # places of samples that could not be made, and hold zeros
     ids: tuple[object, ...] = ()  # of the rows, where `Loader.batches` yields it; it costs time
 
     @cached_property
     def weights(self) -> Weights:
-        """What each row counts in the loss, made for whoever asks."""
+        """What each row counts in a loss of what no row lacks, made for whoever asks."""
         return self.weigh()
+
+    def weights_of(self, name: str) -> Weights:
+        """What each row counts in the loss of one array: 0 where it lacks that."""
+        if name not in self.present:
+            return self.weights
+        return self.weights * self.present[name][self.rows]
 
 
 @dataclass(eq=False)
@@ -43,6 +51,7 @@ class PendingBatch:
     plan: Plan  # of the epoch
     left: int  # chunks still to be run
     given: Weights | None = None  # what the rows weigh by themselves
+    present: Mapping[str, Present] = field(default_factory=dict)
     transform: Callable[[BatchArrays], BatchArrays] | None = None
     cancelled: bool = False  # whether nobody wants it any more
     _problems: dict[int, str] = field(default_factory=dict)
@@ -95,4 +104,5 @@ class PendingBatch:
             finally:
                 self._errors.clear()  # its traceback knows this object: a circle, otherwise
         weigh = partial(batch_weights, self.plan, self.position[1], self.given, self._blanks)
-        return Batch(self.arrays, self.rows, weigh, tuple(self._blanks)), self._problems
+        blanks = tuple(self._blanks)
+        return Batch(self.arrays, self.rows, weigh, self.present, blanks), self._problems

@@ -1,6 +1,7 @@
 """What differs between two manifests."""
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,10 +14,10 @@ import pyarrow.compute as pc
 from dfgen.manifest.building.categories import class_names
 from dfgen.manifest.building.update.previous import Old
 from dfgen.manifest.facts import FACTS
-from dfgen.manifest.from_pandas import to_table
 from dfgen.manifest.io import Path, read_table
 from dfgen.manifest.paths import stored_paths
 from dfgen.manifest.schema import Label, label_columns, validate, with_column
+from dfgen.manifest.tables import Table, arrow_table
 from dfgen.samples.arrow_types import are_numbers, is_list
 
 DIFFERENCES = ("columns", "classes", "added", "removed", "changed", "relabelled", "moved")
@@ -26,7 +27,7 @@ LabelledTable = tuple[pa.Table, Mapping[str, Label]]
 """The rows of a manifest, and what its metadata says of the labels."""
 
 
-def diff(a: Path | pd.DataFrame, b: Path | pd.DataFrame) -> pd.DataFrame:
+def diff(a: Path | Table, b: Path | Table) -> pd.DataFrame:
     """List what differs between two manifests, rows being compared by their id.
 
     Use it to see what an update, a new split or another recipe did. The order of the rows does not
@@ -34,7 +35,7 @@ def diff(a: Path | pd.DataFrame, b: Path | pd.DataFrame) -> pd.DataFrame:
     same.
 
     Args:
-        a: the older manifest: a file, or a frame.
+        a: the older manifest: a file, or a frame or another table.
         b: the newer one.
 
     Returns:
@@ -102,12 +103,12 @@ def in_order(found: pa.Table, changes: tuple[str, ...]) -> pd.DataFrame:
     return frame.sort_values("change", kind="stable", ignore_index=True)
 
 
-def _stored(manifest: Path | pd.DataFrame) -> LabelledTable:
+def _stored(manifest: Path | Table) -> LabelledTable:
     """Return a manifest with paths as stored and whole ids as int64."""
-    if not isinstance(manifest, pd.DataFrame):
+    if isinstance(manifest, str | os.PathLike):
         table, metadata = read_table(manifest)
         return _relative(table, metadata["root"]), metadata["labels"]
-    table, known = to_table(manifest), manifest.attrs.get("dfgen", {})
+    table, known = arrow_table(manifest), getattr(manifest, "attrs", {}).get("dfgen", {})
     validate(table, "the frame")
     return _relative(table, known.get("root")), known.get("labels", {})
 
@@ -201,6 +202,8 @@ def _lists_differ(one: pa.Array, other: pa.Array) -> BoolArray:
 
 def plain(column: Any) -> pa.Array:
     """Return one array without dictionary, NaN and the several kinds of lists."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     if isinstance(column, pa.ChunkedArray):  # of no rows
@@ -208,8 +211,6 @@ def plain(column: Any) -> pa.Array:
     kind = column.type
     if pa.types.is_null(kind):  # what older pandas make of text that is missing in all rows
         return column.cast(pa.string())
-    if pa.types.is_dictionary(kind):
-        return column.cast(kind.value_type)
     if is_list(kind):
         return column.cast(pa.large_list(kind.value_type))
     if pa.types.is_floating(kind):

@@ -28,6 +28,7 @@ SCHEMA = {
     "height": Fact(pa.int32(), of_header=attrgetter("height")),
     "channels": Fact(pa.int16(), of_header=attrgetter("channels")),
     "orientation": Fact(pa.int8(), of_header=attrgetter("orientation")),
+    "bits": Fact(pa.int16(), of_header=attrgetter("bits")),
     "frames": Fact(pa.int64(), of_header=attrgetter("frames")),
     "sample_rate": Fact(pa.int32(), of_header=attrgetter("sample_rate")),
     "problem": Fact(pa.string()),

@@ -14,7 +14,6 @@ from dfgen.errors import ManifestError, MissingFileError, did_you_mean
 from dfgen.manifest.building.categories import as_category
 from dfgen.manifest.building.recipe import absolute_recipe, portable_recipe
 from dfgen.manifest.fingerprint import fingerprint
-from dfgen.manifest.from_pandas import to_table
 from dfgen.manifest.paths import absolute_paths, check_stored_paths, portable_root, stored_paths
 from dfgen.manifest.schema import (
     KEY,
@@ -27,6 +26,7 @@ from dfgen.manifest.schema import (
     validate,
     with_column,
 )
+from dfgen.manifest.tables import Table, arrow_table
 from dfgen.system import check_writable, write_whole
 
 Path = str | os.PathLike[str]
@@ -88,14 +88,15 @@ def read_table(path: Path, root: Path | None = None) -> tuple[pa.Table, Metadata
     return absolute_paths(table, metadata["root"], path), metadata
 
 
-def write_manifest(df: pd.DataFrame, path: Path, root: Path | None = None) -> None:
+def write_manifest(df: Table, path: Path, root: Path | None = None) -> None:
     """Write a frame as a manifest that any Parquet reader opens.
 
     The file appears whole or not at all: it is written beside its place, then renamed.
 
     Args:
-        df: one row a file, with the columns `id` and `path`. Relative paths start at the root,
-            else at the current folder. The index is not kept.
+        df: one row a file, with the columns `id` and `path`: a DataFrame, or whatever has
+            `__arrow_c_stream__`. Relative paths start at the root, else at the current folder. The
+            index is not kept.
         path: the Parquet file; an older one is replaced.
         root: folder that holds all the files. None: the root of the manifest that `df` came from
             if it still holds all, else the deepest common folder. Paths are stored relative to it.
@@ -110,9 +111,9 @@ def write_manifest(df: pd.DataFrame, path: Path, root: Path | None = None) -> No
     """
     path = os.path.abspath(path)
     check_writable(path)
-    table = to_table(df)
+    table = arrow_table(df)
     validate(table, "the frame")
-    known = df.attrs.get("dfgen", {})
+    known = getattr(df, "attrs", {}).get("dfgen", {})
     table, absolute_root = stored_paths(
         table, None if root is None else str(root), known.get("root")
     )

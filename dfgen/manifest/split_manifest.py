@@ -1,5 +1,6 @@
 """Give an existing manifest a new split."""
 
+import os
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -12,10 +13,11 @@ from dfgen.manifest.facts import FACTS
 from dfgen.manifest.io import Path, read_manifest, write_manifest
 from dfgen.manifest.schema import label_columns, quote
 from dfgen.manifest.splits import assign_splits, lacking_rows
+from dfgen.manifest.tables import Table, data_frame
 
 
 def split(
-    manifest: Path | pd.DataFrame,
+    manifest: Path | Table,
     shares: Mapping[str, float],
     *,
     stratify: str | None = None,
@@ -29,7 +31,7 @@ def split(
     grow: `build_manifest(update=...)`.
 
     Args:
-        manifest: a file, or a frame; an older split is replaced.
+        manifest: a file, or a frame or another table; an older split is replaced.
         shares: split -> share, as in `{"train": 0.8, "val": 0.2}`.
         stratify: the column whose classes get exactly these shares.
         group: the column whose groups stay whole.
@@ -55,7 +57,7 @@ def split(
 
 
 def make_split(
-    manifest: Path | pd.DataFrame,
+    manifest: Path | Table,
     shares: Mapping[str, float],
     stratify: str | None,
     group: str | None,
@@ -63,7 +65,8 @@ def make_split(
     out: Path | None,
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """Do what `split` says, and return with the frame what is to be said of it."""
-    frame = manifest if isinstance(manifest, pd.DataFrame) else read_manifest(manifest)
+    of_file = isinstance(manifest, str | os.PathLike)
+    frame = read_manifest(manifest) if of_file else data_frame(manifest)
     for argument, name in {"stratify": stratify, "group": group}.items():
         if name is not None and name not in frame:
             raise ArgumentError(

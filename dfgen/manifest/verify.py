@@ -18,18 +18,18 @@ from dfgen.manifest.building.scan import PANDAS_TYPES, problems_now, refresh_fac
 from dfgen.manifest.building.update.match import match
 from dfgen.manifest.diff import as_text, differ, in_order, plain
 from dfgen.manifest.facts import FACTS
-from dfgen.manifest.from_pandas import to_table
 from dfgen.manifest.io import Path, read_manifest, write_manifest
 from dfgen.manifest.paths import is_url, tidy
 from dfgen.manifest.schema import rows_where, validate, with_column
 from dfgen.manifest.sources import SOURCES
+from dfgen.manifest.tables import Table, arrow_table, data_frame
 from dfgen.samples.storage.stores import without_store
 
 FINDINGS = ("missing", "broken", "changed", "new")
 
 
 def verify(
-    manifest: Path | pd.DataFrame,
+    manifest: Path | Table,
     *,
     root: Path | None = None,
     write: bool = False,
@@ -42,7 +42,7 @@ def verify(
     the manifest lacks is new; a manifest made by hand has no source to look for it.
 
     Args:
-        manifest: a file, or a frame with absolute paths.
+        manifest: a file, or a frame or another table with absolute paths.
         root: folder where the stored paths start, if not the one that the manifest names.
         write: also write the facts and problems as they are now into the file. No row is dropped
             or added; `build_manifest(update=...)` adds those that are new.
@@ -69,21 +69,21 @@ def verify(
 
 
 def check(
-    manifest: Path | pd.DataFrame, *, root: Path | None, write: bool, workers: int | None
+    manifest: Path | Table, *, root: Path | None, write: bool, workers: int | None
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """Do what `verify` says, and return with the findings what could not be looked for."""
-    if isinstance(manifest, pd.DataFrame):
-        if write:
-            raise ArgumentError("write=True needs the path of a manifest; a frame was given")
-        frame, name = manifest, "the frame"
-    else:
+    if isinstance(manifest, str | os.PathLike):
         frame, name = read_manifest(manifest, root), os.fspath(manifest)
-    table = to_table(frame, name)
+    elif write:
+        raise ArgumentError("write=True needs the path of a manifest; a frame was given")
+    else:
+        frame, name = data_frame(manifest), "the frame"
+    table = arrow_table(frame, name)
     validate(table, name)
     _refuse_addresses(table["path"], name)
     facts = refresh_facts(table["path"].cast(pa.string()), table, workers)
     found = _findings(table, facts)
-    if write and not isinstance(manifest, pd.DataFrame):
+    if write:
         rows = rows_where(pc.is_valid(found["change"])).to_numpy()
         facts = with_column(facts, "problem", problems_now(table, facts))
         write_manifest(_corrected(frame, facts, rows), manifest, root)

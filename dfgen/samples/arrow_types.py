@@ -9,6 +9,9 @@ from dfgen.errors import ManifestError
 
 Offsets = npt.NDArray[np.int64]
 
+OR_IGNORE = 'or, in y, give these rows no weight, by missing="ignore" in the feature'
+"""What else can be done about labels that some rows lack, as errors tell it."""
+
 
 def is_text(kind: pa.DataType) -> bool:
     """Whether an Arrow type is text."""
@@ -36,9 +39,37 @@ def offsets(column: str, values: pa.Array, advice: str) -> Offsets:
     """
     if not is_list(values.type):
         raise ManifestError(f"column {column!r} holds {values.type}, expected a list in each row")
-    refuse_missing(column, values, "list", advice)
+    refuse_missing(column, values, "list", f"{advice}, {OR_IGNORE}")
     counts = pc.list_value_length(values).to_numpy(zero_copy_only=False)
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+
+
+def split_text(column: str, values: pa.Array, separator: str) -> pa.Array:
+    """Return text split into lists, without blanks around what is between; nothing of blanks alone.
+
+    Raises:
+        ManifestError: the column holds no text, has none in some rows, or nothing stands between
+            two separators.
+    """
+    if not is_text(values.type):
+        raise ManifestError(
+            f"column {column!r} holds {values.type}, which sep={separator!r} cannot split: leave "
+            "it out, or give text"
+        )
+    refuse_missing(column, values, "text", f'write "" where a row has no labels, {OR_IGNORE}')
+    values = pc.utf8_trim_whitespace(values)
+    lists = pc.split_pattern(values, separator)
+    counts = pc.if_else(pc.equal(values, ""), 0, pc.list_value_length(lists)).to_numpy()
+    words = pc.utf8_trim_whitespace(pc.list_flatten(lists.filter(pc.not_equal(values, ""))))
+    ends = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+    empty = pc.index(words, pa.scalar("", words.type)).as_py()
+    if empty >= 0:
+        row, place = place_of(ends, empty)
+        raise ManifestError(
+            f"label {place} of row {row} in column {column!r} is empty: {values[row].as_py()!r}, "
+            f"split by {separator!r}; remove a separator"
+        )
+    return pa.LargeListArray.from_arrays(pa.array(ends), words)
 
 
 def place_of(offsets: Offsets, index: int) -> tuple[int, int]:
@@ -49,12 +80,54 @@ def place_of(offsets: Offsets, index: int) -> tuple[int, int]:
 
 def are_numbers(kind: pa.DataType) -> bool:
     """Whether an Arrow type is one of numbers."""
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+    return bool(pa.types.is_integer(kind) or are_fractions(kind))
+
+
+def are_fractions(kind: pa.DataType) -> bool:
+    """Whether an Arrow type is one of numbers with fractions."""
+    return bool(pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def storable(kind: pa.DataType) -> pa.DataType:
+    """Return the type to which newer ones are cast, which few functions of Arrow take.
+
+    Those are views of text and bytes, views of lists, types of extensions, and categories with
+    unsigned numbers, wherever they are nested.
+
+    Example:
+        >>> storable(pa.string())
+        DataType(string)
+    """
+    if isinstance(kind, pa.BaseExtensionType):
+        return storable(kind.storage_type)
+    if pa.types.is_dictionary(kind):
+        unsigned = pa.types.is_unsigned_integer(kind.index_type)  # not to pandas before Arrow 16
+        index = pa.int32() if unsigned else kind.index_type
+        return pa.dictionary(index, storable(kind.value_type), kind.ordered)
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(storable(field.type)) for field in kind])
+    name = str(kind).partition("<")[0]  # the tests of some of them came after pyarrow 15
+    if name in ("string_view", "binary_view"):
+        return pa.large_string() if name == "string_view" else pa.large_binary()
+    if name in ("list_view", "large_list_view") or is_list(kind):
+        inner = storable(kind.value_type)
+        return kind if is_list(kind) and inner == kind.value_type else pa.large_list(inner)
+    return kind
 
 
 def is_binary(kind: pa.DataType) -> bool:
     """Whether an Arrow type is one of bytes."""
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def nulls(values: pa.Array) -> npt.NDArray[np.bool_]:
+    """Return which values are null, or NaN."""
+    if pa.types.is_dictionary(values.type) and values.dictionary.null_count:
+        values = values.cast(values.type.value_type)
+    if pa.types.is_float16(values.type):  # pyarrow 15 computes nothing with them
+        found: npt.NDArray[np.bool_] = np.isnan(values.to_numpy(zero_copy_only=False))
+        return found
+    return pc.is_null(values, nan_is_null=True).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
 def refuse_missing(column: str, values: pa.Array, what: str, advice: str) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dfgen.samples.features.base import Feature, Spec, each
+from dfgen.samples.features.base import Feature, Indices, Present, Spec, Values, each
 
 Sizes = npt.NDArray[np.int32]
 """(height, width) of the upright image of every row, shape (rows, 2)."""
@@ -24,6 +24,7 @@ class BoundFeature:
         values: of all rows, as the feature's `bind` returns them.
         like: the name of the image that it follows.
         sizes: of every row's image, where it keeps them.
+        present: which rows have it; None: all. What `values` holds of others is for nobody.
     """
 
     name: str
@@ -31,12 +32,27 @@ class BoundFeature:
     values: Any
     like: str | None = None
     sizes: Sizes | None = None
+    present: Present | None = None
 
     @cached_property
     def arrays(self) -> dict[str, str]:
         """The names of its arrays by their keys, one alone by ""."""
         found = self.feature.arrays(self.name)
         return {"": found} if isinstance(found, str) else found
+
+    def has(self, row: int) -> bool:
+        """Whether a row has it."""
+        return self.present is None or bool(self.present[row])
+
+    def gather(self, rows: Indices) -> Values:
+        """Return the arrays of some rows of what the table alone tells, blank where missing."""
+        feature: Any = self.feature
+        if self.present is None:
+            return feature.gather(self.values, rows)  # type: ignore[no-any-return]
+        (spec,), there = feature.specs(self.values), self.present[rows]
+        found = np.full((len(rows), *spec.shape), spec.blank, spec.dtype)
+        found[there] = feature.gather(self.values, rows[there])
+        return found
 
     @property
     def specs(self) -> dict[str, Spec]:

@@ -23,7 +23,7 @@ class Padding:
     """
 
     sizes: dict[str, Sizes] = field(default_factory=dict)
-    fills: dict[str, int] = field(default_factory=dict)
+    fills: dict[str, float] = field(default_factory=dict)
     told: dict[str, Sizes] = field(default_factory=dict)
     masks: dict[str, Sizes] = field(default_factory=dict)
 
@@ -61,7 +61,8 @@ def padding_of(features: Iterable[BoundFeature]) -> Padding:
     padding = Padding()
     images = {bound.name: bound.sizes for bound in features if bound.sizes is not None}
     for bound in features:
-        sizes, fill = images.get(bound.like or bound.name), bound.feature.fill_value
+        sizes = images.get(bound.name, images.get(bound.like or ""))
+        fill = bound.feature.fill_value
         if sizes is None or fill is None:
             continue
         padding.sizes[bound.name] = sizes

@@ -12,7 +12,17 @@ import pyarrow as pa
 
 from dfgen.errors import DecodeError, MissingFileError, TransformError
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.features.base import Feature, Spec, Values, Watch, each, empty, filled, unwatched
+from dfgen.samples.features.base import (
+    Feature,
+    Present,
+    Spec,
+    Values,
+    Watch,
+    each,
+    empty,
+    filled,
+    unwatched,
+)
 from dfgen.samples.padding import Padding, padding_of
 from dfgen.samples.storage.files import Files
 from dfgen.samples.storage.store import Store
@@ -51,6 +61,16 @@ class SampleReader:
         return {name: spec for bound in self.features for name, spec in bound.specs.items()}
 
     @cached_property
+    def present(self) -> dict[str, Present]:
+        """Name of an array that rows may lack -> which rows have it."""
+        return {
+            name: bound.present
+            for bound in self.features
+            if bound.present is not None
+            for name in bound.specs
+        }
+
+    @cached_property
     def padding(self) -> Padding:
         """The arrays whose shape depends on the images of the batch."""
         return padding_of(self.features)
@@ -81,9 +101,13 @@ class SampleReader:
         return {bound.name: bound.feature for bound in self.features if bound.feature.is_random}
 
     @cached_property
-    def _encoded(self) -> list[tuple[str, Any, Any]]:
-        """What the table alone knows: name, feature, encoded values."""
-        return [(b.name, b.feature, b.values) for b in self.features if not b.feature.by_row]
+    def _lacking(self) -> list[BoundFeature]:
+        return [bound for bound in self.features if bound.present is not None]
+
+    @cached_property
+    def _encoded(self) -> list[BoundFeature]:
+        """What the table alone knows."""
+        return [bound for bound in self.features if not bound.feature.by_row]
 
     @cached_property
     def _steps(self) -> list["_Step"]:
@@ -92,7 +116,7 @@ class SampleReader:
             _Step(
                 bound.feature, bound.values, bound.name, bound.like or bound.name,
                 bound.read_names, itemgetter(*bound.read_names), between,
-                [name for name, spec in between.items() if spec.dtype is None],
+                [name for name, spec in between.items() if spec.dtype is None], bound.present,
             )
             for bound in self._in_order
             if bound.feature.by_row
@@ -133,8 +157,8 @@ class SampleReader:
 
     def gather(self, rows: npt.NDArray[np.int64], out: Mapping[str, Values]) -> None:
         """Fill what the table alone knows, for all rows of a batch at once."""
-        for name, feature, values in self._encoded:
-            out[name][...] = feature.gather(values, rows)
+        for bound in self._encoded:
+            out[bound.name][...] = bound.gather(rows)
         self.padding.gather(rows, out)
 
     def read(self, row: int, out: Mapping[str, Values], rng: Any, watch: Watch = unwatched) -> None:
@@ -159,34 +183,37 @@ class SampleReader:
             for step in self._steps:
                 for name, spec in step.between.items():
                     sample[name] = empty(spec, out[name].shape)
-                told[step.name] = step.feature.read(
-                    step.feature.at(step.values, row),
-                    step.of(sample),
-                    self.store,
-                    watch,
-                    told.get(step.told_by),
-                )
-                for name in step.own:
-                    sample[name] = filled(sample[name])
+                given = told.get(step.told_by)
+                told[step.name] = step.read(row, sample, self.store, watch, given)
         except (DecodeError, MissingFileError) as error:
             raise type(error)(f"{self.where(row)}: {error}") from error
         except Exception as error:  # of nothing that a file or a function of the user's may raise
             error.add_note(f"while reading {self.where(row)}")
             raise
+        self._blank(row, sample)
         if self._is_straight:
             return
         try:
             self._finish(sample, out, rng, watch)
         except TransformError as error:
             raise TransformError(f"{self.where(row)}: {error}") from error
+        self._blank(row, out)
+
+    def _blank(self, row: int, arrays: Mapping[str, Values]) -> None:
+        """Fill what a row lacks."""
+        for bound in self._lacking:
+            if not bound.has(row):
+                for name, spec in bound.specs.items():
+                    arrays[name][...] = spec.blank
 
     def _finish(self, sample: Sample, out: Mapping[str, Values], rng: Any, watch: Watch) -> None:
         """Transform a sample, and bring it into the form that the batch has."""
         if self.transform is not None:
             watch("transform")
             sample = self._transformed(sample, rng)
-            for name, _, _ in self._encoded:
-                out[name][...] = sample[name]
+            for bound in self._encoded:
+                out[bound.name][...] = sample[bound.name]
+        watch("scale")
         for step in self._steps:
             if step.between:
                 step.feature.finish(step.of(sample), step.of(out))
@@ -203,7 +230,7 @@ class SampleReader:
         paths = dict.fromkeys(
             f"{bound.feature.columns[0]}={bound.feature.at(bound.values, row)!r}"
             for bound in self._in_order
-            if bound.paths is not None
+            if bound.paths is not None and bound.has(row)
         )
         return ", ".join([f"row id={self.id(row)!r}", *paths])
 
@@ -219,3 +246,17 @@ class _Step(NamedTuple):
     of: Callable[[Mapping[str, Values]], Any]  # returns its array, or several
     between: dict[str, Spec]  # of those, what comes before the batch
     own: list[str]  # of these, whose dtype their file tells
+    present: Present | None  # which rows have it
+
+    def read(self, row: int, sample: Sample, store: Store, watch: Watch, given: Any) -> Any:
+        """Fill its arrays of a sample, if a row has them; return what is told those that follow."""
+        told = None
+        if self.present is None or self.present[row]:
+            value = self.feature.at(self.values, row)
+            told = self.feature.read(value, self.of(sample), store, watch, given)
+        else:
+            for name in self.own:
+                sample[name].of(np.uint8)  # type: ignore[attr-defined]
+        for name in self.own:
+            sample[name] = filled(sample[name])
+        return told

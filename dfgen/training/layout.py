@@ -13,6 +13,8 @@ from dfgen.binding.nested import leaves, map_leaves
 from dfgen.loading.pending_batch import Batch
 from dfgen.samples.features.base import Spec
 
+_Weighs = Callable[[str, int], Any]
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -22,46 +24,51 @@ class Layout:
         x, y: names of arrays, nested as the model's inputs and targets; y may be None.
         images: names of the arrays that follow `keras.config.image_data_format()`.
         weighted: whether every batch has weights.
-        loss_axes: name of an array of y -> the axes that its loss has beside that of the batch.
+        weighing: name of an array of y -> the axes that its loss has beside that of the batch, and
+            the name of the target that rows may lack, None where all have it.
     """
 
     x: Any
     y: Any
     images: frozenset[str]
     weighted: bool
-    loss_axes: Mapping[str, int]
+    weighing: Mapping[str, tuple[int, str | None]]
 
     def batch(self, batch: Batch) -> tuple[Any, ...]:
         """Return (x,), (x, y) or (x, y, weights), always the same of them."""
         arrays = {name: self._array(name, array) for name, array in batch.arrays.items()}
-        return self._nest(arrays, lambda axes: batch.weights.reshape(-1, *[1] * axes))
+        return self._nest(
+            arrays, lambda name, axes: batch.weights_of(name).reshape(-1, *[1] * axes)
+        )
 
     def specs(self, specs: Mapping[str, Spec]) -> tuple[Any, ...]:
         """Return the Spec of every array, nested as the batches are."""
         turned = {name: self._spec(name, spec) for name, spec in specs.items()}
-        return self._nest(turned, lambda axes: Spec((1,) * axes, np.dtype(np.float32)))
+        return self._nest(turned, lambda name, axes: Spec((1,) * axes, np.dtype(np.float32)))
 
     def element_spec(self, specs: Mapping[str, Spec]) -> tuple[Any, ...]:
         """Return the KerasTensor of every array, nested as the batches are."""
-        names = self._nest({name: name for name in specs}, lambda axes: "sample_weight")
+        names = self._nest({name: name for name in specs}, lambda name, axes: "sample_weight")
         found: tuple[Any, ...] = keras.tree.map_structure(_keras_tensor, self.specs(specs), names)
         return found
 
-    def _nest(self, named: Mapping[str, Any], weights: Callable[[int], Any]) -> tuple[Any, ...]:
+    def _nest(self, named: Mapping[str, Any], weights: _Weighs) -> tuple[Any, ...]:
         trees = (self.x,) if self.y is None else (self.x, self.y)
         nested = tuple(_replaced(tree, named.__getitem__) for tree in trees)
         return (*nested, self._weights(weights)) if self.weighted else nested
 
-    def _weights(self, of: Callable[[int], Any]) -> Any:
+    def _weights(self, of: _Weighs) -> Any:
         """Return the weights for Keras, which multiplies losses by them as NumPy multiplies.
 
         A loss of pixels, (batch, height, width), needs them as (batch, 1, 1). Where losses differ
-        in that, each target has its own, nested as y. `of` is told how many axes follow the first.
+        in that, or in which rows have a label, each target has its own, nested as y. `of` is told
+        the name of an array, and how many axes follow the first.
         """
-        axes = set(self.loss_axes.values())
-        if len(axes) == 1:
-            return of(axes.pop())
-        return _replaced(self.y, lambda name: of(self.loss_axes[name]))
+        weighing = self.weighing
+        if len(set(weighing.values())) == 1:
+            name = next(iter(weighing))
+            return of(name, weighing[name][0])
+        return _replaced(self.y, lambda name: of(name, weighing[name][0]))
 
     def _array(self, name: str, array: Any) -> Any:
         return np.ascontiguousarray(np.moveaxis(array, -1, 1)) if self._turns(name) else array
@@ -95,10 +102,10 @@ def layout_of(binding: Binding, weighted: bool) -> Layout:
         for name, spec in bound.specs.items()
         if bound.feature.has_channels and len(spec.shape) == 3
     }
-    loss_axes = {
-        name: bound.feature.loss_axes(spec)
+    weighing = {
+        name: (bound.feature.loss_axes(spec), None if bound.present is None else bound.name)
         for bound in map(binding.__getitem__, leaves(binding.y))
         for name, spec in bound.specs.items()
     }
     x, y = binding.arrays(binding.x), binding.arrays(binding.y)
-    return Layout(x, y, frozenset(images), weighted and y is not None, loss_axes)
+    return Layout(x, y, frozenset(images), weighted and y is not None, weighing)

@@ -78,8 +78,9 @@ def _check_weights(weights: Iterable[Any], keyed: bool) -> None:
         if isinstance(tree, Mapping | tuple) and isinstance(tree, Mapping) != keyed:
             raise ArgumentError(
                 "each target has weights of its own here, as pixels and rows weigh in different "
-                f"shapes, and Keras finds them only where y and the outputs of the model are both "
-                f"dicts or both lists: the outputs are a {'dict' if keyed else 'list'}"
+                'shapes, or missing="ignore" weighs labels, and Keras finds them only where y and '
+                "the outputs of the model are both dicts or both lists: the outputs are a "
+                f"{'dict' if keyed else 'list'}"
             )
 
 

@@ -21,6 +21,8 @@ from dfgen.loading.limits import Limits
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.buckets import PaddingShare
 from dfgen.loading.state import Identity, State, ids_digest
+from dfgen.manifest.tables import Table
+from dfgen.samples.pixels.scaling import Scale
 from dfgen.samples.transforms import Transform
 from dfgen.system import whole
 from dfgen.training.layout import layout_of
@@ -38,7 +40,9 @@ class Sequence(Passes):
     backend and for any number of workers. Batches are made ahead of time by threads.
 
     Args:
-        manifest: a DataFrame (copied: later changes do nothing), or the path of a manifest.
+        manifest: a DataFrame (copied: later changes do nothing), or another table, which stays in
+            Arrow memory: of Polars, Arrow, DuckDB, whatever has `__arrow_c_stream__`; or the path
+            of a manifest.
         x: the inputs: a column name, a feature, or a list or dict of those. The column `path`, and
             a text column of names of image files, becomes an `Image`; classes a `Category`;
             numbers a `Number`; lists of text a `MultiLabel`.
@@ -47,7 +51,7 @@ class Sequence(Passes):
         id: the column that tells rows apart. None takes `id`, else the paths where unique.
         sample_weight: a column of numbers, what each row counts in the loss. Batches hold weights
             of shape (batch,), with axes of 1 for a loss that has more, as (batch, 1, 1) for masks,
-            nested as y where targets differ in that.
+            nested as y where targets differ in that, or `missing="ignore"` weighs them.
         class_weight: class number or name -> weight, for one target of classes.
         balance: a column of classes: each comes equally often in an epoch, which still has as many
             rows. Of larger classes every epoch leaves other rows out; those of smaller ones come
@@ -63,8 +67,9 @@ class Sequence(Passes):
         label_mode: `"int"` (int32), `"categorical"` (one-hot float32), `"binary"` (float32 of shape
             (batch, 1)), or None: no targets.
         class_names: the classes in the order of their numbers; None takes the column's categories.
-        scale: None leaves images uint8 0..255; `"0..1"`, `"-1..1"`, `"standardize"` (each image)
-            or a pair (scale, offset) gives float32.
+        scale: None leaves images uint8 0..255; `"0..1"`, `"-1..1"`, `"standardize"` (each image),
+            `"tf"`, `"torch"`, `"caffe"`, a pair (scale, offset) or a mean and deviation of each
+            channel gives float32: see `Image`.
         shuffle: another order each epoch.
         seed: of the order and of the transform's generators; None draws one.
         drop_remainder: leave out a short last batch.
@@ -111,7 +116,7 @@ class Sequence(Passes):
 
     def __init__(
         self,
-        manifest: pd.DataFrame | str | os.PathLike[str],
+        manifest: Table | str | os.PathLike[str],
         x: Tree = "path",
         y: Tree = None,
         *,
@@ -125,7 +130,7 @@ class Sequence(Passes):
         color_mode: str = "rgb",
         label_mode: str | None = "int",
         class_names: list[Any] | tuple[Any, ...] | None = None,
-        scale: str | tuple[float, float] | None = None,
+        scale: Scale = None,
         shuffle: bool = True,
         seed: int | None = 0,
         drop_remainder: bool = False,
@@ -178,7 +183,7 @@ class Sequence(Passes):
             max_queue_size=max_queue_size,
             limits=limits,
         )
-        weighted = bound.weights is not None or on_error == "skip" or loader.plan.shard[1] > 1
+        weighted = bound.weighted or on_error == "skip" or loader.plan.shard[1] > 1
         layout = layout_of(bound, weighted)
         super().__init__(loader, Progress(loader), layout, shuffle, endless=False)
 

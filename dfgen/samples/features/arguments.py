@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from dfgen.errors import ArgumentError
+from dfgen.system import one_of
 
 
 def column_names(given: object) -> tuple[str, ...]:
@@ -30,6 +31,11 @@ def checked_shape(shape: object) -> tuple[int, ...]:
     ):
         raise ArgumentError(f"shape must be a tuple of positive integers, got {shape!r}")
     return tuple(int(size) for size in shape)
+
+
+def checked_missing(missing: object) -> None:
+    """Refuse what is no answer to labels that are missing."""
+    one_of("missing", missing, ("raise", "ignore"))
 
 
 def number_dtype(dtype: object) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from dfgen.errors import ArgumentError
-from dfgen.samples.features.arguments import checked_shape, number_dtype
+from dfgen.samples.features.arguments import checked_missing, checked_shape, number_dtype
 from dfgen.samples.features.base import Feature, Spec, Values, Watch
 from dfgen.samples.features.casting import fill, fill_by
 from dfgen.samples.features.one_row import ColumnSource
@@ -36,6 +36,8 @@ class Array(Feature):
             It runs in the workers, and must not draw at random. One that holds the GIL for long
             wants `use_multiprocessing=True`, and then must be picklable by cloudpickle, as
             functions of notebooks and scripts are.
+        missing: of targets, `"raise"` (default), or `"ignore"`: a row without a path or index holds
+            zeros, and weighs 0 in the loss of this target.
 
     Raises:
         ArgumentError: the shape or dtype is none, or `decode` no function, or beside `index`.
@@ -54,10 +56,12 @@ class Array(Feature):
     index: str | None = None
     dataset: str | None = None
     decode: Callable[[bytes], Any] | None = None
+    missing: str = "raise"
     kind: ClassVar[str] = "array"
     of_files: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        checked_missing(self.missing)
         if self.dataset is not None and self.index is None:
             raise ArgumentError(
                 f"dataset={self.dataset!r} is for rows of HDF5 files: name their column, as in "

@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError
+from dfgen.samples.features.arguments import checked_missing
 from dfgen.samples.features.base import Feature, Spec, Values, Watch
 from dfgen.samples.pixels.formats import FEATURES, FORMATS, open_known
 from dfgen.samples.sounds import load_soundfile, open_sound, read_frames, sound_source
@@ -34,6 +35,8 @@ class Audio(Feature):
             file has.
         start: where a longer sound is cut: `"start"` (default), `"center"`, or `"random"`, drawn
             anew each epoch.
+        missing: of targets, `"raise"` (default), or `"ignore"`: a row without a path holds zeros,
+            and weighs 0 in the loss of this target.
 
     Raises:
         ArgumentError: an argument that cannot be, or `soundfile` is not installed.
@@ -48,12 +51,14 @@ class Audio(Feature):
     seconds: float
     channels: int = 1
     start: str = "start"
+    missing: str = "raise"
     kind: ClassVar[str] = "audio"
     of_files: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         whole("sample_rate", self.sample_rate, least=1)
         whole("channels", self.channels, least=1)
+        checked_missing(self.missing)
         one_of("start", self.start, tuple(_PLACES))
         seconds = self.seconds if isinstance(self.seconds, int | float) else 0
         if not 1 <= seconds * self.sample_rate < 2**31:

@@ -13,13 +13,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dfgen.errors import ArgumentError, DecodeError
+from dfgen.errors import ArgumentError, DecodeError, ManifestError
+from dfgen.samples.arrow_types import nulls
 from dfgen.samples.features.arguments import column_names
 from dfgen.samples.features.one_row import ColumnSource, OneRow, store_of_row
 from dfgen.samples.storage.store import Store
 
 Values = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
+Present = npt.NDArray[np.bool_]
 
 Watch = Callable[..., None]
 """Is told each stage as it begins, `watch("decode", bytes_read)`, so that time can be measured."""
@@ -162,6 +164,28 @@ class Feature:
             return None
         return values if len(self.columns) == 1 else values.field(0)
 
+    # Labels that are missing
+
+    missing: str = "raise"
+    """What becomes of a row in which one of its columns is null: `"raise"`; or, of targets,
+    `"ignore"`: it holds the blank of its Spec, and weighs 0 in the loss of this target."""
+
+    def present(self, columns: ColumnSource) -> Present | None:
+        """Return which rows have it, None where all must."""
+        if self.missing == "raise":
+            return None
+        found: Present = ~np.logical_or.reduce([nulls(columns[name]) for name in self.columns])
+        return found
+
+    def check_present(self, row: Mapping[str, Any]) -> None:
+        """Refuse one row, by hand, that does not have it."""
+        present = self.present(OneRow(row))
+        if present is not None and not present[0]:
+            raise ManifestError(
+                f"the row has nothing in {', '.join(map(repr, self.columns))}: in a batch it would "
+                "hold blanks, with weight 0"
+            )
+
     # Chance, and what lies on an image
 
     is_random: Any = False
@@ -175,8 +199,11 @@ class Feature:
     """Whether others can follow it: `read` then returns its Geometry, and `geometry` that of a row
     by itself."""
 
-    follows: ClassVar[bool] = False
-    """Whether it lies on an image; then `read` is told the Geometry of that."""
+    drawn_sizes: Any = None
+    """What two random images have in common that look like a pair."""
+
+    follows: Any = False
+    """Whether it lies on an image, or follows one; then `read` is told the Geometry of that."""
 
     like: Any = None
     """Which image it follows: the name of its array, or of its column; once bound, the feature."""
@@ -212,9 +239,9 @@ class Feature:
         Args:
             value: of the row, as `at` returns it: the path of a file.
             out: the array of a sample, or its part of the batch. A length that is None in its
-                spec is that of the batch; a OwnDtype where its dtype is None.
+                spec is that of the batch; an OwnDtype where its dtype is None.
             store: reads files.
-            watch: is told each stage as it begins: `"read"`, `"decode"`, `"resize"`, `"transform"`.
+            watch: is told each stage as it begins: `"read"`, `"decode"`, `"resize"`.
             given: what it drew, or the Geometry that it follows; None where it does neither.
 
         Raises:
@@ -243,10 +270,11 @@ class Feature:
             row: of the manifest, a mapping or a pandas Series.
             rng: for what chance decides, of its image where it follows one; None: no chance.
         """
-        image: Any = self.image if self.follows else self
+        self.check_present(row)
+        image: Any = self.image if self.follows and not self.has_geometry else self
         size = image.geometry(row, None).size if image.keeps_sizes else ()
         if self.follows:
-            given = image.geometry(row, rng)
+            given = self.image.geometry(row, rng)
         else:
             given = None if rng is None else self.draw(rng)
         out = tuple(empty(spec, size) for spec in each(self.spec))
@@ -298,6 +326,7 @@ class Encoded(Feature):
 
     def __call__(self, row: Mapping[str, Any], rng: np.random.Generator | None = None) -> Values:
         """Return the array of one row, a mapping or a pandas Series; chance has no part in it."""
+        self.check_present(row)
         if self.label_column is not None and self.class_names is None:
             raise ArgumentError(
                 "one row does not tell the classes: write "
@@ -323,5 +352,5 @@ def empty(spec: Spec, size: tuple[int, ...]) -> Any:
 
 
 def filled(given: Any) -> Any:
-    """Return what `read` has filled: the array that is in a OwnDtype by now, or the one it got."""
+    """Return what `read` has filled: the array that is in an OwnDtype by now, or the one it got."""
     return given.array if isinstance(given, OwnDtype) else given

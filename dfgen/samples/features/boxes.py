@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, TransformError
 from dfgen.samples.arrow_types import are_numbers, flattened, offsets
+from dfgen.samples.features.arguments import checked_missing
 from dfgen.samples.features.base import Feature, Spec, Values, Watch
 from dfgen.samples.features.box_rows import BoxRows, checked_corners, class_numbers
 from dfgen.samples.features.category import Category
@@ -51,6 +52,8 @@ class Boxes(Feature):
         class_names: the classes in the order of their numbers. None (default) takes those of
             the manifest (COCO, VOC, YOLO), else the sorted distinct labels of the frame, but whole
             numbers as they are.
+        missing: of targets, `"raise"` (default), or `"ignore"`: a row whose boxes or labels are
+            null, of which so nobody knows what is on it, holds -1, and weighs 0 in their loss.
 
     Raises:
         ArgumentError: a value that is none of the above.
@@ -67,12 +70,14 @@ class Boxes(Feature):
     source_format: str = "xyxy"
     max_boxes: int = 100
     class_names: tuple[object, ...] | None = None
+    missing: str = "raise"
     kind: ClassVar[str] = "boxes"
-    follows: ClassVar[bool] = True
+    follows = True
 
     def __post_init__(self) -> None:
         one_of("format", self.format, BOX_FORMATS)
         one_of("source_format", self.source_format, BOX_FORMATS)
+        checked_missing(self.missing)
         if not isinstance(self.max_boxes, int | np.integer) or self.max_boxes < 1:
             raise ArgumentError(f"max_boxes must be a number of boxes, got {self.max_boxes!r}")
         if self.class_names is not None:

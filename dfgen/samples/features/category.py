@@ -9,14 +9,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError, listed
-from dfgen.samples.features.arguments import class_names_in_order
+from dfgen.samples.arrow_types import OR_IGNORE
+from dfgen.samples.features.arguments import checked_missing, class_names_in_order
 from dfgen.samples.features.base import Encoded, Indices, Values
 from dfgen.system import one_of
 
 LABEL_MODES = ("int", "categorical", "binary")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Category(Encoded):
     """Class numbers of a column of classes.
 
@@ -26,6 +27,8 @@ class Category(Encoded):
             shape (classes,); `"binary"` float32 of shape (1,), for two classes.
         class_names: the classes in the order of their numbers. None (default) takes the
             categories of a categorical column, else the sorted distinct values of the frame.
+        missing: of targets, `"raise"` (default), or `"ignore"`: a row without a class holds zeros,
+            and weighs 0 in the loss of this target.
 
     Raises:
         ArgumentError: an unknown label_mode, or class names that repeat.
@@ -38,10 +41,12 @@ class Category(Encoded):
     column: str
     label_mode: str = "int"
     class_names: tuple[object, ...] | None = None
+    missing: str = "raise"
     kind: ClassVar[str] = "label"
 
     def __post_init__(self) -> None:
         one_of("label_mode", self.label_mode, LABEL_MODES)
+        checked_missing(self.missing)
         if self.class_names is None:
             return
         names = class_names_in_order(self.class_names)
@@ -70,7 +75,7 @@ class Category(Encoded):
         if values.null_count:
             raise ManifestError(
                 f"column {self.column!r} has {values.null_count:,} rows without a class; drop "
-                f"them: df = df[df[{self.column!r}].notna()]"
+                f"them: df = df[df[{self.column!r}].notna()], {OR_IGNORE}"
             )
         codes = pc.index_in(values, value_set=_names(self, values.type))
         if codes.null_count:

@@ -3,12 +3,22 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError
+from dfgen.samples.features.arguments import checked_missing
 from dfgen.samples.features.base import Feature, OwnDtype, Spec, Values, Watch, unwatched
+from dfgen.samples.features.image_pair import (
+    DEFAULT_SIZE,
+    check_followed,
+    check_follower,
+    follow,
+    is_unsaid,
+    paired_size,
+    seen_size,
+)
 from dfgen.samples.features.one_row import store_of_row
 from dfgen.samples.pixels.depth import DEPTHS, check_scaled
 from dfgen.samples.pixels.formats import CHANNELS, read_header
@@ -22,8 +32,15 @@ from dfgen.samples.pixels.geometry import (
     place,
     uncropped,
 )
+from dfgen.samples.pixels.random_resized import (
+    AREA,
+    RATIO,
+    checked_limits,
+    drawn_crops,
+    place_resized,
+)
 from dfgen.samples.pixels.resizing import INTERPOLATIONS, reduction, resize
-from dfgen.samples.pixels.scaling import checked_scale, rescale
+from dfgen.samples.pixels.scaling import Scale, checked_scale, rescale
 from dfgen.samples.pixels.upright import decode_reduced
 from dfgen.samples.storage.store import Store
 from dfgen.system import one_of
@@ -32,6 +49,13 @@ _TELLING = {
     "sizes": Spec((2,), np.dtype(np.int32)),
     "padding_mask": Spec((None, None, 1), np.dtype(np.bool_)),
 }
+
+_FLIPS = (None, "horizontal", "vertical", "horizontal_and_vertical")
+
+_RANDOM = ("random", "random_resized")
+
+_FOLLOWED = ("resize", "load_size", "crop", "area", "ratio", "flip")
+"""What the image decides that another follows."""
 
 _OF_RESIZING = ("resize", "load_size", "crop", "interpolation", "antialias")
 
@@ -44,7 +68,8 @@ class Image(Feature):
 
     Args:
         column: the column of paths.
-        size: (height, width) in pixels. None: every image keeps its own size, and stands top left
+        size: (height, width) in pixels; with `like` that of the followed image, or a whole number
+            of times that. None: every image keeps its own size, and stands top left
             in an array as high and as wide as the highest and widest image of its batch, with zeros
             below and to the right of it. A transform sees it without them. JAX compiles a step
             anew for every new shape.
@@ -52,9 +77,12 @@ class Image(Feature):
             the right aspect ratio, `"pad"` fits the whole image in, centred on zeros,
             `"crop_or_pad"` does not scale at all.
         color_mode: `"rgb"` (default), `"rgba"` or `"grayscale"`.
-        scale: None (default) leaves 0..255; `"0..1"`, `"-1..1"`, a pair (scale, offset) as of
-            `keras.layers.Rescaling`, or `"standardize"` (mean 0, standard deviation 1 for each
-            image, as `tf.image.per_image_standardization`).
+        scale: None (default) leaves 0..255. `"0..1"`, `"-1..1"`, or two numbers (scale, offset) as
+            of `keras.layers.Rescaling`. Two sequences are the mean and the standard deviation of
+            each channel, of pixels 0..1: `((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))`.
+            `"tf"`, `"torch"` and `"caffe"` (which makes BGR of RGB) are the modes of
+            `keras.applications.imagenet_utils.preprocess_input`. `"standardize"` gives each image
+            mean 0 and standard deviation 1, as `tf.image.per_image_standardization`.
         antialias: filter before shrinking (default), within a grey level of Pillow on most
             photographs; False aliases, as TensorFlow's resize does by default. Either way JPEGs
             are decoded at 1/2, 1/4 or 1/8 of their size where that comes as near. It is for
@@ -63,20 +91,34 @@ class Image(Feature):
             `crop=None` a transform gets `load_size` and gives back `size`; without a transform it
             is the centre.
         crop: where crops are taken, those to `size` and those of `resize`: `"center"`, or
-            `"random"`, drawn anew each epoch. None (default) is the centre.
-        flip: None (default), or `"horizontal"`: every second one, by chance.
+            `"random"`, drawn anew each epoch. None (default) is the centre. `"random_resized"` is
+            torchvision's RandomResizedCrop: a crop of any size from anywhere in the whole image,
+            drawn anew each epoch and stretched to `size`; by hand, without chance, the largest in
+            the centre whose ratio is allowed.
+        area: of `"random_resized"`: the least and the largest share of the image that a crop is
+            of; None: (0.08, 1).
+        ratio: of `"random_resized"`: the least and the largest width / height of a crop; None:
+            (3/4, 4/3).
+        flip: None (default), `"horizontal"` (left and right exchanged), `"vertical"` (top and
+            bottom) or `"horizontal_and_vertical"`: each in every second image, by chance.
         interpolation: `"bilinear"` (default), `"nearest"`, or `"area"`, means over what falls into
             a pixel.
         dtype: what the model gets: `"uint8"`, `"uint16"`, `"float32"` or `"float16"`. None
             (default) is `"uint8"`, or `"float32"` with `scale`, of files of 8 bits: deeper ones are
             an error. `"uint8"` takes 16 bits too, divided by 257 and rounded. The others keep the
-            numbers of the file, 0..255 or 0..65535 or floats; `"0..1"` and `"-1..1"` divide by the
-            full range of its own depth, which floats do not have. Numbers that the dtype cannot
-            hold are an error. A transform gets uint8 of files of 8 bits, uint16 of deeper ones,
-            float32 of floats; with `dtype="uint16"` always that.
+            numbers of the file, 0..255 or 0..65535 or floats; a `scale` that speaks of 255 or of 1
+            means the full range of its own depth, which floats do not have. Numbers that the dtype
+            cannot hold are an error. A transform gets uint8 of files of 8 bits, uint16 of deeper
+            ones, float32 of floats; with `dtype="uint16"` always that.
         extra: with `size=None`, what tells the image from the zeros: a batch then holds `{"images",
             "sizes"}`, (height, width) as int32 (batch, 2), or `{"images", "padding_mask"}`, True on
             the image, bool (batch, height, width, 1). None (default): the images alone.
+        like: the image that this one follows, as the second of a pair: the name of its array, or of
+            its column. By hand, on one row: the `Image`. It gets the same crop, flip and geometry,
+            pixel for pixel, and so none of `resize`, `load_size`, `crop` and `flip` of its own. Its
+            file is as large; with a `size` of k times that of the followed image, k times as large.
+        missing: of targets, `"raise"` (default), or `"ignore"`: a row without a path holds zeros,
+            and weighs 0 in the loss of this target. It needs a `size`.
 
     Raises:
         ArgumentError: a value that is none of the above.
@@ -87,10 +129,10 @@ class Image(Feature):
     """
 
     column: str = "path"
-    size: Size | None = (256, 256)
+    size: Size | None = DEFAULT_SIZE
     resize: str = "stretch"
     color_mode: str = "rgb"
-    scale: str | tuple[float, float] | None = None
+    scale: Scale = None
     antialias: bool = True
     load_size: Size | None = None
     crop: str | None = None
@@ -98,6 +140,10 @@ class Image(Feature):
     interpolation: str = "bilinear"
     dtype: str | None = None
     extra: str | None = None
+    area: tuple[float, float] | None = None
+    ratio: tuple[float, float] | None = None
+    like: Any = None
+    missing: str = "raise"
     kind: ClassVar[str] = "image"
     of_files: ClassVar[bool] = True
     has_channels: ClassVar[bool] = True
@@ -107,19 +153,30 @@ class Image(Feature):
     def __post_init__(self) -> None:
         one_of("resize", self.resize, RESIZE)
         one_of("color_mode", self.color_mode, CHANNELS)
-        one_of("crop", self.crop, (None, "center", "random"))
-        one_of("flip", self.flip, (None, "horizontal"))
+        one_of("crop", self.crop, (None, "center", *_RANDOM))
+        one_of("flip", self.flip, _FLIPS)
         one_of("interpolation", self.interpolation, INTERPOLATIONS)
         one_of("dtype", self.dtype, DEPTHS)
         one_of("extra", self.extra, (None, *_TELLING))
-        object.__setattr__(self, "size", _size("size", self.size))
-        object.__setattr__(self, "scale", checked_scale(self.scale))
+        checked_missing(self.missing)
+        scale = checked_scale(self.scale, self.color_mode, CHANNELS[self.color_mode])
+        object.__setattr__(self, "scale", scale)
         object.__setattr__(self, "load_size", _size("load_size", self.load_size))
+        object.__setattr__(self, "size", _own_size(self))
         _check_use(self)
+        _check_crop(self)
+
+    @property
+    def follows(self) -> bool:
+        """Whether it follows another image; then `read` is told the Geometry of that."""
+        return self.like is not None
 
     @property
     def sample_spec(self) -> Spec:
         """What a transform gets: pixels before `scale`."""
+        if self.follows:
+            seen = seen_size(self.size, self.image)
+            return replace(self.made_spec, shape=(*seen, *self.made_spec.shape[2:]))
         if self.load_size is None or self.crop is not None:
             return self.made_spec
         return replace(self.made_spec, shape=(*self.load_size, CHANNELS[self.color_mode]))
@@ -154,23 +211,54 @@ class Image(Feature):
     @property
     def is_random(self) -> bool:
         """Whether chance has a part in it."""
-        return self.crop == "random" or self.flip is not None
+        return self.crop in _RANDOM or self.flip is not None
+
+    @property
+    def drawn_sizes(self) -> tuple[Size | None, Size | None]:
+        """What two random images have in common that look like a pair."""
+        return self.size, self.load_size
 
     def draw(self, rng: np.random.Generator) -> Draw:
-        """Return what chance decides for one sample; always three numbers are drawn."""
-        y, x, flip = rng.random(3).tolist()
-        flips = self.flip is not None and flip < 0.5
-        return Draw(y, x, flips) if self.crop == "random" else Draw(flip=flips)
+        """Return what chance decides for one sample.
 
-    def place(self, image: Size, size: Size, draw: Draw = STILL) -> Geometry:
-        """Return the geometry of an upright image of a size, into an array of `size`."""
+        Always three numbers are drawn, then one for vertical flips, then those of the crops to try.
+        """
+        y, x, flip = rng.random(3).tolist()
+        drawn = Draw(flip=self.flip in ("horizontal", "horizontal_and_vertical") and flip < 0.5)
+        if self.flip in ("vertical", "horizontal_and_vertical"):
+            drawn = drawn._replace(flip_vertical=rng.random() < 0.5)
+        if self.crop == "random_resized":
+            crops = drawn_crops(rng, self.area or AREA, self.ratio or RATIO)
+            drawn = drawn._replace(crops=crops)
+        return drawn._replace(y=y, x=x) if self.crop in _RANDOM else drawn
+
+    def following(self, image: Feature) -> Self:
+        """Return it with the image that it follows, of which it has the size if told none."""
+        return replace(self, like=image)
+
+    def place(self, image: Size, size: Size, given: Any = None) -> Geometry:
+        """Return the geometry of an upright image of a size, into an array of `size`.
+
+        Args:
+            image: its (height, width).
+            size: (height, width) of the array.
+            given: what it drew, or where it follows another image the Geometry of that.
+        """
+        if self.follows:
+            return follow(given, image, size)
+        draw = given or STILL
+        if self.crop == "random_resized":
+            return place_resized(image, size, self.ratio or RATIO, draw)
         return place(image, size, self.load_size or size, self.resize, draw)
 
     def geometry(self, row: Mapping[str, Any], rng: np.random.Generator | None) -> Geometry:
         """Return the geometry of the image of one row; nothing is decoded."""
         with store_of_row(row, self.column) as store:
             size = read_header(os.fspath(row[self.column]), store).size
-        return self.place(size, self.size or size, STILL if rng is None else self.draw(rng))
+        given: Any = None if rng is None else self.draw(rng)
+        if self.follows:
+            given = self.image.geometry(row, rng)
+        return self.place(size, self.size or size, given)
 
     def read(
         self, value: str, out: Any, store: Store, watch: Watch = unwatched, given: Any = None
@@ -182,22 +270,22 @@ class Image(Feature):
         watch("read")
         data = store.read(value)
         watch("decode", len(data))
-        size, draw = out.shape[:2], STILL if given is None else given
+        size = out.shape[:2]
         pixels, image, reduced = decode_reduced(
             data,
             self.color_mode,
             lambda image: reduction(
-                self.place(image, size, draw), self.interpolation, self.antialias
+                self.place(image, size, given), self.interpolation, self.antialias
             ),
             self.dtype,
         )
+        geometry = self.place(image, size, given)
         if self.size is None and image != size:
             raise DecodeError(
                 f"the image has {image[0]} x {image[1]} pixels (height x width, upright), but its "
                 f"facts say {size[0]} x {size[1]}: was it changed since? Build the manifest anew, "
                 "or leave out its columns width, height and orientation"
             )
-        geometry = self.place(image, size, draw)
         if isinstance(out, OwnDtype):
             check_scaled(pixels, self.scale, self.dtype)
             out = out.of(pixels.dtype)
@@ -241,12 +329,17 @@ def crop_and_flip(
     """
     cropped = image.place(pixels.shape[:2], out.shape[:2], draw)
     resize(pixels, cropped, out, image.interpolation, image.antialias)
+    if pixels.shape[:2] == size:
+        return cropped
     return before_resizing(cropped, size)
 
 
 def _whole(image: Image, size: Size) -> Geometry:
     """Return the geometry of an image of a size that is resized, but not cropped."""
-    resized = uncropped(size, image.load_size or image.size or size, image.resize)
+    if image.crop == "random_resized":
+        resized = size
+    else:
+        resized = uncropped(size, image.load_size or image.size or size, image.resize)
     return place(size, resized, resized, "stretch")
 
 
@@ -254,7 +347,7 @@ def _check_use(image: Image) -> None:
     """Refuse what contradicts itself, and what nothing would use."""
     if image.size is None:
         _check_unresized(image)
-    elif image.extra is not None:
+    elif image.extra is not None and not is_unsaid(image.size):
         raise ArgumentError(
             f"extra={image.extra!r} is for images of different sizes, size=None: with "
             f"size={image.size} there is no padding to tell"
@@ -264,7 +357,11 @@ def _check_use(image: Image) -> None:
             f"size={image.size} is cropped from load_size={image.load_size}, which is smaller: "
             "load_size must be at least as high and as wide"
         )
-    if image.crop and image.load_size is None and image.resize not in ("crop", "crop_or_pad"):
+    if (
+        image.crop in ("center", "random")
+        and image.load_size is None
+        and image.resize not in ("crop", "crop_or_pad")
+    ):
         raise ArgumentError(
             f"crop={image.crop!r}, but resize={image.resize!r} crops nothing: give load_size=, "
             'a size larger than size= to crop from, or resize="crop"'
@@ -276,13 +373,50 @@ def _check_use(image: Image) -> None:
         )
 
 
+def _check_crop(image: Image) -> None:
+    """Refuse what is no area or ratio, and what has no use beside `"random_resized"`, or it of."""
+    for name, most in (("area", 1), ("ratio", np.inf)):
+        given = getattr(image, name)
+        if given is not None and image.crop != "random_resized":
+            raise ArgumentError(
+                f'{name}={given!r} is for crop="random_resized", but crop={image.crop!r}: leave '
+                "one of them out, or change crop"
+            )
+        if given is not None:
+            object.__setattr__(image, name, checked_limits(name, given, most))
+    for name in ("load_size", "resize"):
+        given = getattr(image, name)
+        if image.crop == "random_resized" and given != getattr(Image, name):
+            raise ArgumentError(
+                'crop="random_resized" crops the whole image and stretches that to size, so there '
+                f"is no use for {name}={given!r}: leave it out"
+            )
+
+
 def _check_unresized(image: Image) -> None:
+    if image.missing == "ignore" and not image.follows:
+        raise ArgumentError(
+            'missing="ignore" with size=None: a row without a file tells no size, so give one'
+        )
     for name in _OF_RESIZING:
         if getattr(image, name) != getattr(Image, name):
             raise ArgumentError(
                 f"size=None leaves every image as large as it is, so there is no use for "
                 f"{name}={getattr(image, name)!r}: leave it out, or give a size"
             )
+
+
+def _own_size(image: Image) -> Size | None:
+    """Return the size of an image; one that follows another has that of this, once it knows it."""
+    given = image.size
+    size = given if is_unsaid(given) else _size("size", given)
+    if not image.follows:
+        return _size("size", size)
+    check_follower(image, _FOLLOWED)
+    if isinstance(image.like, str):
+        return size
+    check_followed(image.column, image.like)
+    return paired_size(image.column, size, image.like.size)
 
 
 def _size(name: str, given: object) -> Size | None:

@@ -1,4 +1,4 @@
-"""Mask: the class of every pixel of an image."""
+"""Mask: the class, or a number, of every pixel of an image."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ import cv2
 import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError, listed
+from dfgen.samples.features.arguments import checked_missing
 from dfgen.samples.features.base import Feature, Spec, Values, Watch
 from dfgen.samples.features.image import Image
 from dfgen.samples.pixels.geometry import Geometry
@@ -22,7 +23,7 @@ _UNSEEN = 0  # the code of what lies outside of an image; no colour and no value
 
 @dataclass(frozen=True, repr=False)
 class Mask(Feature):
-    """The class of every pixel, from the mask files that a column names.
+    """The class, or a number, of every pixel, from the mask files that a column names.
 
     It gets the geometry of its image: the same size, crop and flip, by the nearest pixel. Its
     shape (height, width, 1) is what Keras's losses and metrics take for outputs of shape (height,
@@ -35,9 +36,13 @@ class Mask(Feature):
         like: which image it belongs to, where there are several: the name of its array, or of its
             column. By hand, on one row: the `Image`.
         palette: what else stands for a class: {(red, green, blue): class} or {gray level: class}.
-        dtype: `"uint8"` (default), or `"int32"` for classes above 255.
-        fill_value: the class of what lies outside of the image, as of `resize="pad"`. Leave it
-            out of the loss: `SparseCategoricalCrossentropy(ignore_class=255)`.
+        dtype: `"uint8"` (default), or `"int32"` for classes above 255. `"float32"` for what is no
+            class, such as soft masks, alpha mattes and heights: the numbers of gray files of 8 and
+            16 bits, and of floats, as TIFF has them, as they are.
+        fill_value: the class, or number, of what lies outside of the image, as of `resize="pad"`.
+            Leave it out of the loss: `SparseCategoricalCrossentropy(ignore_class=255)`.
+        missing: of targets, `"raise"` (default), or `"ignore"`: a row without a path holds
+            `fill_value`, and weighs 0 in the loss of this target.
 
     Raises:
         ArgumentError: a value that is none of the above.
@@ -52,14 +57,19 @@ class Mask(Feature):
     like: str | Image | None = None
     palette: Any = None
     dtype: str = "uint8"
-    fill_value: int = 0
+    fill_value: float = 0
+    missing: str = "raise"
     kind: ClassVar[str] = "mask"
     of_files: ClassVar[bool] = True
-    follows: ClassVar[bool] = True
+    follows = True
     has_channels: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        one_of("dtype", self.dtype, ("uint8", "int32"))
+        one_of("dtype", self.dtype, ("uint8", "int32", "float32"))
+        checked_missing(self.missing)
+        if self.dtype == "float32":
+            _check_numbers(self)
+            return
         _check_class("fill_value", self.fill_value, self.dtype)
         if self.palette is not None:
             object.__setattr__(self, "palette", _palette(self.palette, self.dtype))
@@ -77,7 +87,7 @@ class Mask(Feature):
     spec = made_spec
 
     def _spec(self, image: Spec) -> Spec:
-        return Spec((*image.shape[:2], 1), np.dtype(self.dtype))
+        return Spec((*image.shape[:2], 1), np.dtype(self.dtype), self.fill_value)
 
     def read(self, value: str, out: Values, store: Store, watch: Watch, given: Geometry) -> None:
         """Fill `out` with the classes of one file, by the geometry of its image."""
@@ -105,12 +115,17 @@ class Mask(Feature):
 
     def _decode(self, data: bytes) -> Values:
         """Return classes, or the codes of what stands for them, (height, width, 1), upright."""
-        if self.palette is None:
-            return decode_values(data)
-        return _codes(decode_values(data, in_colours=isinstance(self.palette[0][0], tuple)))
+        in_colours = self.palette is not None and isinstance(self.palette[0][0], tuple)
+        values = decode_values(data, in_colours=in_colours)
+        if values.dtype.kind == "f" and self.dtype != "float32":
+            raise DecodeError(
+                f"the mask holds {values.dtype} numbers, which are no classes: write "
+                f'dfgen.Mask({self.column!r}, dtype="float32")'
+            )
+        return values if self.palette is None else _codes(values)
 
     def _copy(self, levels: Values, geometry: Geometry, out: Values) -> None:
-        if levels.dtype != out.dtype:
+        if levels.dtype != out.dtype and out.dtype.kind != "f":
             low, high = levels.min(), levels.max()
             if low < 0 or high > np.iinfo(out.dtype).max:
                 raise DecodeError(
@@ -157,6 +172,17 @@ def _unlabelled(pixels: Values, code: np.int32, palette: tuple[tuple[Any, int], 
         f"the mask has the {'value' if gray else 'colour'} {colour} at row {y}, column {x} of its "
         f"pixels, which stands for no class. The palette: {listed(key for key, _ in palette)}"
     )
+
+
+def _check_numbers(mask: Mask) -> None:
+    """Refuse what a mask of numbers has no use for."""
+    if mask.palette is not None:
+        raise ArgumentError(
+            "palette= gives classes, which are whole numbers: leave it out with "
+            'dtype="float32", or leave out the dtype'
+        )
+    if not isinstance(mask.fill_value, int | float | np.integer | np.floating):
+        raise ArgumentError(f"fill_value must be a number, got {mask.fill_value!r}")
 
 
 def _check_class(name: str, given: object, dtype: str) -> int:

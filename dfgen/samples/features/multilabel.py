@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.samples.arrow_types import Offsets, flattened, offsets, place_of
+from dfgen.samples.arrow_types import Offsets, flattened, is_text, offsets, place_of, split_text
+from dfgen.samples.features.arguments import checked_missing
 from dfgen.samples.features.base import Encoded, Indices, Values
 from dfgen.samples.features.category import Category
 
@@ -24,7 +25,7 @@ class LabelRows(NamedTuple):
     numbers: npt.NDArray[np.int32]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MultiLabel(Encoded):
     """Which of the classes a row has: float32 of shape (classes,), 1 for those in its list.
 
@@ -32,23 +33,35 @@ class MultiLabel(Encoded):
     none. An empty list gives zeros; a label that is repeated counts once.
 
     Args:
-        column: a column of lists of text, integers or booleans, without nulls.
+        column: a column of lists of text, integers or booleans, without nulls; or of text, with
+            `sep`.
         class_names: the classes in the order of their places. None (default) takes those of
             the manifest (COCO, VOC, YOLO), else the sorted distinct labels of the frame.
+        sep: what stands between the labels of a text, as in `"cat, dog"`; blanks around a label
+            are no part of it, and a text of blanks alone has none. None (default): lists.
+        missing: of targets, `"raise"` (default), or `"ignore"`: a row without a list, of which so
+            nobody knows what it has, holds zeros, and weighs 0 in the loss of this target.
 
     Raises:
-        ArgumentError: class names that repeat.
+        ArgumentError: class names that repeat, or no text for `sep`.
 
     Example:
         >>> MultiLabel("tags", class_names=["cat", "dog", "owl"])({"tags": ["owl", "cat"]})
+        array([1., 0., 1.], dtype=float32)
+        >>> MultiLabel("tags", class_names=["cat", "dog", "owl"], sep=",")({"tags": "owl, cat"})
         array([1., 0., 1.], dtype=float32)
     """
 
     column: str
     class_names: tuple[object, ...] | None = None
+    sep: str | None = None
+    missing: str = "raise"
     kind: ClassVar[str] = "label"
 
     def __post_init__(self) -> None:
+        checked_missing(self.missing)
+        if self.sep is not None and not (isinstance(self.sep, str) and self.sep):
+            raise ArgumentError(f'sep must be text between labels such as ",", got {self.sep!r}')
         if self.class_names is not None:
             names = Category(self.column, class_names=self.class_names).class_names
             object.__setattr__(self, "class_names", names)
@@ -60,7 +73,7 @@ class MultiLabel(Encoded):
 
     def unnamed(self, column: pa.Array) -> pa.Array:
         """Return the labels; refuse what holds none."""
-        labels = flattened(column)
+        labels = flattened(self._lists(column))
         if pa.types.is_nested(labels.type) or not len(labels.drop_null()):
             self.encode(column)  # tells what it holds
             raise ArgumentError(
@@ -71,6 +84,7 @@ class MultiLabel(Encoded):
 
     def encode(self, values: pa.Array) -> LabelRows:
         """Return the class numbers of every row; refuse what is missing, or is no class name."""
+        values = self._lists(values)
         where = offsets(self.column, values, "write [] where a row has no labels")
         labels = pc.list_flatten(values)
         if pa.types.is_nested(labels.type):
@@ -88,6 +102,19 @@ class MultiLabel(Encoded):
             return LabelRows(where, np.empty(0, np.int32))
         category = Category(self.column, class_names=self.class_names)
         return LabelRows(where, category.encode(labels))
+
+    def _lists(self, values: pa.Array) -> pa.Array:
+        """Return the lists of labels, those of texts split."""
+        if pa.types.is_dictionary(values.type):
+            values = values.cast(values.type.value_type)
+        if self.sep is not None:
+            return split_text(self.column, values, self.sep)
+        if is_text(values.type):
+            raise ManifestError(
+                f"column {self.column!r} holds {values.type}, expected a list in each row: for "
+                f'labels within a text write dfgen.MultiLabel({self.column!r}, sep=",")'
+            )
+        return values
 
     def gather(self, values: LabelRows, rows: Indices) -> Values:
         """Return the arrays of some rows from the encoded values."""

@@ -8,20 +8,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
-from dfgen.samples.arrow_types import are_numbers
-from dfgen.samples.features.arguments import column_names, number_dtype
+from dfgen.samples.arrow_types import OR_IGNORE, are_fractions, are_numbers, nulls
+from dfgen.samples.features.arguments import checked_missing, column_names, number_dtype
 from dfgen.samples.features.base import Encoded, Values
 from dfgen.samples.features.casting import cast
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Number(Encoded):
     """Numbers as they are: a scalar of one column, a vector of several.
 
     Args:
-        column: an integer, float or boolean column without nulls; or a list of those, which gives
-            an array of shape (columns,).
+        column: an integer, float, decimal or boolean column without nulls; or a list of those,
+            which gives an array of shape (columns,).
         dtype: default None: float32 where a column holds floats, else int32.
+        missing: of targets, `"raise"` (default), or `"ignore"`: a row in which one of the columns
+            is null holds zeros, and weighs 0 in the loss of this target.
 
     Raises:
         ArgumentError: neither a name nor names, or a dtype that holds no numbers.
@@ -35,9 +37,11 @@ class Number(Encoded):
 
     column: str | tuple[str, ...]
     dtype: str | None = None
+    missing: str = "raise"
     kind: ClassVar[str] = "number"
 
     def __post_init__(self) -> None:
+        checked_missing(self.missing)
         names = column_names(self.column)
         if not isinstance(self.column, str):
             object.__setattr__(self, "column", names)
@@ -46,7 +50,7 @@ class Number(Encoded):
 
     def encode(self, *values: pa.Array) -> Values:
         """Return whole columns as numbers; refuse nulls, text, and what the dtype cannot hold."""
-        floats = any(pa.types.is_floating(array.type) for array in values)
+        floats = any(are_fractions(array.type) for array in values)
         dtype = np.dtype(self.dtype or (np.float32 if floats else np.int32))
         arrays = [_numbers(*pair, dtype) for pair in zip(self.columns, values, strict=True)]
         return arrays[0] if isinstance(self.column, str) else np.stack(arrays, axis=1)
@@ -60,15 +64,15 @@ def _numbers(column: str, values: pa.Array, dtype: np.dtype[Any]) -> Values:
             f"column {column!r} holds {kind}, Number needs numbers. "
             f"For classes write dfgen.Category({column!r})"
         )
-    if pa.types.is_float16(kind):  # pyarrow 15 computes nothing with them
-        values = pa.array(values.to_numpy(zero_copy_only=False).astype("f4"), from_pandas=True)
-    missing = pc.indices_nonzero(pc.is_null(values, nan_is_null=True))
+    if pa.types.is_decimal(kind):
+        values = values.cast(pa.float64())
+    missing = np.flatnonzero(nulls(values))
     if len(missing):
         raise ManifestError(
             f"column {column!r} has {len(missing):,} missing values, the first in row "
-            f"{missing[0]}; drop or fill them: df = df[df[{column!r}].notna()]"
+            f"{missing[0]}; drop or fill them: df = df[df[{column!r}].notna()], {OR_IGNORE}"
         )
-    if pa.types.is_floating(kind) and dtype.kind != "f":
+    if are_fractions(kind) and dtype.kind != "f":
         raise ManifestError(f"column {column!r} holds floats, {dtype} cannot hold them")
     try:
         return cast(values.to_numpy(zero_copy_only=False), dtype)

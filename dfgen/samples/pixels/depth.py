@@ -5,6 +5,7 @@ import numpy as np
 
 from dfgen.errors import DecodeError
 from dfgen.samples.pixels.geometry import Pixels
+from dfgen.samples.pixels.scaling import Scale
 
 DEPTHS = (None, "uint8", "uint16", "float16", "float32")
 """What `dfgen.Image(dtype=)` may be; None stands for 8 bits of files that have no more."""
@@ -70,18 +71,16 @@ def _uint16(pixels: Pixels) -> Pixels:
     return whole
 
 
-def check_scaled(
-    pixels: Pixels, scale: str | tuple[float, float] | None, dtype: str | None
-) -> None:
+def check_scaled(pixels: Pixels, scale: Scale, dtype: str | None) -> None:
     """Refuse pixels that a scale, or float16, has no place for.
 
     Raises:
-        DecodeError: floats, whose range a scale named `"0..1"` or `"-1..1"` does not know, or
-            numbers beyond float16.
+        DecodeError: floats, whose range a scale as `"0..1"` or a mean does not know, or numbers
+            beyond float16.
     """
     if pixels.dtype == np.uint8 or scale == "standardize":
         return
-    if isinstance(scale, str):
+    if isinstance(scale, str) or (scale and isinstance(scale[0], tuple)):
         if pixels.dtype == np.float32:
             raise DecodeError(
                 f"{_range(pixels)}, whose full range scale={scale!r} does not know: give a pair "

@@ -31,6 +31,7 @@ from dfgen.samples.pixels.headers import (
     Header,
     Opener,
     check_size,
+    gif_header,
     jpeg_header,
     npy_header,
     pillow_header,
@@ -168,7 +169,7 @@ def _with_channels(pixels: Pixels, color_mode: str) -> Pixels:
 def pillow_values(opener: Opener, data: bytes) -> Pixels:
     """Return gray levels or indices of colours as one of Pillow's readers has them."""
     image = opener(io.BytesIO(data))
-    if image.mode not in ("L", "P", "1") and not image.mode.startswith("I"):
+    if image.mode not in ("L", "P", "1", "F") and not image.mode.startswith("I"):
         raise DecodeError(
             f"the mask is in colours ({image.mode}), whose classes are not known: give palette="
             "{(red, green, blue): class, ...}, or save it in gray levels"
@@ -233,7 +234,9 @@ FORMATS: dict[str, Format] = {
         pillow_format((".bmp",), rb"BM", PIL.BmpImagePlugin.BmpImageFile), decode=with_opencv
     ),
     # OpenCV opens GIF only in newer versions, and of PNM ignores the maximum that a header gives
-    "gif": pillow_format((".gif",), rb"GIF8[79]a", PIL.GifImagePlugin.GifImageFile),
+    "gif": replace(
+        pillow_format((".gif",), rb"GIF8[79]a", PIL.GifImagePlugin.GifImageFile), header=gif_header
+    ),
     "tiff": replace(
         pillow_format((".tif", ".tiff"), rb"II\*\0|MM\0\*", PIL.TiffImagePlugin.TiffImageFile),
         header=tiff_header,

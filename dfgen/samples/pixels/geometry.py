@@ -36,11 +36,16 @@ class Draw(NamedTuple):
     Args:
         y, x: where a crop lies, from 0 (top, left) to 1 (bottom, right); None = the centre.
         flip: whether left and right are exchanged.
+        flip_vertical: whether top and bottom are exchanged.
+        crops: to try one after the other, for `"random_resized"`: (share of the image's area, width
+            / height).
     """
 
     y: float | None = None
     x: float | None = None
     flip: bool = False
+    flip_vertical: bool = False
+    crops: tuple[tuple[float, float], ...] = ()
 
 
 STILL = Draw()
@@ -56,6 +61,7 @@ class Geometry(NamedTuple):
         target: where that lands; it may stand out of the array.
         size: (height, width) of the array; zeros where `target` leaves some of it free.
         flip: whether left and right of the array are exchanged in the end.
+        flip_vertical: whether top and bottom of the array are.
     """
 
     image: Size
@@ -63,6 +69,7 @@ class Geometry(NamedTuple):
     target: Box
     size: Size
     flip: bool
+    flip_vertical: bool = False
 
 
 @lru_cache(maxsize=4096)  # 3 microseconds, which counts for images of 32x32
@@ -82,7 +89,7 @@ def place(image: Size, size: Size, load_size: Size, resize: str, draw: Draw = ST
     """
     used = filled = (min(image[0], load_size[0]), min(image[1], load_size[1]))
     if resize != "crop_or_pad":
-        used = _fit(load_size, image) if resize == "crop" else image
+        used = _cut(load_size, image) if resize == "crop" else image
         filled = _fit(image, load_size) if resize == "pad" else load_size
     top, height, first_row, rows = _along(
         image[0], used[0], filled[0], load_size[0], size[0], draw.y
@@ -91,7 +98,8 @@ def place(image: Size, size: Size, load_size: Size, resize: str, draw: Draw = ST
         image[1], used[1], filled[1], load_size[1], size[1], draw.x
     )
     source = Box(top, left, height, width)
-    return Geometry(image, source, Box(first_row, first_column, rows, columns), size, draw.flip)
+    target = Box(first_row, first_column, rows, columns)
+    return Geometry(image, source, target, size, draw.flip, draw.flip_vertical)
 
 
 def uncropped(image: Size, load_size: Size, resize: str) -> Size:
@@ -108,9 +116,25 @@ def uncropped(image: Size, load_size: Size, resize: str) -> Size:
 
 def before_resizing(cropped: Geometry, image: Size) -> Geometry:
     """Return the geometry of an image that was resized first, then `cropped` without scaling."""
-    _, source, target, _, _ = cropped
+    source, target = cropped.source, cropped.target
     target = Box(target.top - source.top, target.left - source.left, *cropped.image)
     return cropped._replace(image=image, source=Box(0, 0, *image), target=target)
+
+
+def enlarged(geometry: Geometry, times: int) -> Geometry:
+    """Return the geometry of a file with so many times as many rows and columns of the same view.
+
+    Every length is multiplied, so crops of both show the same to the pixel.
+    """
+    if times == 1:
+        return geometry
+    image, size = geometry.image, geometry.size
+    return geometry._replace(
+        image=(image[0] * times, image[1] * times),
+        source=Box(*(times * length for length in geometry.source)),
+        target=Box(*(times * length for length in geometry.target)),
+        size=(size[0] * times, size[1] * times),
+    )
 
 
 def move(boxes: Corners, geometry: Geometry) -> tuple[Corners, npt.NDArray[np.bool_]]:
@@ -122,12 +146,14 @@ def move(boxes: Corners, geometry: Geometry) -> tuple[Corners, npt.NDArray[np.bo
         boxes: in pixels of the upright image.
         geometry: of the image.
     """
-    _, source, target, size, flip = geometry
+    source, target, size = geometry.source, geometry.target, geometry.size
     scale = np.array([target.width / source.width, target.height / source.height] * 2)
     from_source, to_target = [source.left, source.top] * 2, [target.left, target.top] * 2
     moved = (_clip(boxes, geometry.image) - from_source) * scale + to_target
-    if flip:
+    if geometry.flip:
         moved[:, [0, 2]] = size[1] - moved[:, [2, 0]]
+    if geometry.flip_vertical:
+        moved[:, [1, 3]] = size[0] - moved[:, [3, 1]]
     moved = _clip(moved, size)
     return moved, np.all(moved[:, :2] < moved[:, 2:], axis=1)
 
@@ -142,6 +168,15 @@ def _fit(inner: Size, outer: Size) -> Size:
     return max(1, round(inner[0] * scale)), max(1, round(inner[1] * scale))
 
 
+def _cut(ratio: Size, image: Size) -> Size:
+    """Return the largest (height, width) within the image that has the aspect ratio of a size.
+
+    Rounded down, as in `keras.utils.image_dataset_from_directory(crop_to_aspect_ratio=True)`.
+    """
+    (high, wide), (height, width) = ratio, image
+    return max(1, min(height, width * high // wide)), max(1, min(width, height * wide // high))
+
+
 def _along(
     length: int, used: int, filled: int, load: int, size: int, share: float | None
 ) -> tuple[int, int, int, int]:
@@ -149,8 +184,8 @@ def _along(
 
     `used` of the `length` pixels fill `filled` of the `load`; `size` of those are seen.
     """
-    start = _start(length - used, share)
-    first = (load - filled) // 2 - _start(load - size, share)
+    start = start_of(length - used, share)
+    first = (load - filled) // 2 - start_of(load - size, share)
     begin, end = max(first, 0), min(first + filled, size)
     scale = used / filled
     if scale < 1 or begin >= end:
@@ -159,6 +194,6 @@ def _along(
     return start + above, below - above, begin, end - begin
 
 
-def _start(free: int, share: float | None) -> int:
+def start_of(free: int, share: float | None) -> int:
     """Return where something begins that leaves so many pixels free."""
     return free // 2 if share is None else int(share * (free + 1))

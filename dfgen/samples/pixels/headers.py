@@ -9,10 +9,12 @@ import struct
 from collections.abc import Callable
 from typing import IO, NamedTuple
 
+import PIL.GifImagePlugin
 import PIL.Image
 import PIL.ImageFile
 
 from dfgen.errors import DecodeError
+from dfgen.samples.pixels.frame_counts import gif_frames, tiff_pages
 from dfgen.samples.storage.npy import array_header
 
 MAX_PIXELS = 2**28
@@ -22,7 +24,7 @@ Opener = Callable[[IO[bytes]], PIL.ImageFile.ImageFile]
 """A reader of Pillow. `PIL.Image.open` would try all of them, and warns of large images."""
 
 BITS_PER_SAMPLE, EXTRA_SAMPLES = 0x0102, 0x0152
-_WIDTH, _HEIGHT, _PHOTOMETRIC = 0x0100, 0x0101, 0x0106
+_WIDTH, _HEIGHT, _PHOTOMETRIC, _PALETTE = 0x0100, 0x0101, 0x0106, 3
 _ORIENTATION, _SAMPLES_PER_PIXEL = 0x0112, 0x0115
 _TIFF_NUMBERS = {1: "B", 3: "H", 4: "I"}
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}  # colour type -> channels; a palette is RGB
@@ -33,8 +35,9 @@ class Header(NamedTuple):
     """What a file says of itself before it is decoded.
 
     Width, height and channels are as stored; `orientation` (EXIF, 1..8) tells how to turn them.
-    Arrays have neither width, height nor channels; of sounds, channels, `frames` and `sample_rate`
-    are known.
+    `bits` are those of a channel; of indexed colours, those of the colours. `frames` are the images
+    in it, None where they would have to be looked for. Arrays have none of these; sounds have
+    channels, `frames` and `sample_rate`, frames a second.
     """
 
     format: str
@@ -42,6 +45,7 @@ class Header(NamedTuple):
     height: int | None = None
     channels: int | None = None
     orientation: int = 1
+    bits: int | None = None
     frames: int | None = None
     sample_rate: int | None = None
 
@@ -95,8 +99,8 @@ def jpeg_header(file: IO[bytes], format: str) -> Header:
             continue
         length = max(0, int.from_bytes(file.read(2), "big") - 2)
         if marker[0] in _JPEG_FRAMES:
-            _, height, width, channels = struct.unpack(">BHHB", file.read(6))
-            return Header(format, width, height, channels, _orientation(exif))
+            bits, height, width, channels = struct.unpack(">BHHB", file.read(6))
+            return Header(format, width, height, channels, _orientation(exif), bits, 1)
         if marker == b"\xe1" and not exif:
             block = file.read(length)
             exif = block[6:] if block.startswith(b"Exif\0\0") else b""
@@ -108,15 +112,19 @@ def jpeg_header(file: IO[bytes], format: str) -> Header:
 def png_header(file: IO[bytes], format: str) -> Header:
     """Walk the chunks up to the pixels (PNG, third edition, section 5)."""
     file.seek(16)
-    width, height, _, color = struct.unpack(">IIBB3x", file.read(13))
-    channels, orientation = _PNG_CHANNELS.get(color, 0), 1
+    width, height, bits, color = struct.unpack(">IIBB3x", file.read(13))
+    channels, orientation, frames = _PNG_CHANNELS.get(color, 0), 1, 1
+    bits = 8 if color == 3 else bits
     while True:
         # after the checksum of the chunk before
         length, kind = struct.unpack(">4xI4s", file.read(12))
         if kind in (b"IDAT", b"IEND"):
-            return Header(format, width, height, channels, orientation)
+            return Header(format, width, height, channels, orientation, bits, frames)
         if kind == b"eXIf":
             orientation = _orientation(file.read(length))
+            continue
+        if kind == b"acTL" and length == 8:
+            (frames,) = struct.unpack(">I4x", file.read(8))
             continue
         if kind == b"tRNS" and color == 3:
             channels = 4
@@ -126,9 +134,12 @@ def png_header(file: IO[bytes], format: str) -> Header:
 def tiff_header(file: IO[bytes], format: str) -> Header:
     """Read the first directory."""
     tags = tiff_tags(file)
-    channels = 3 if tags.get(_PHOTOMETRIC) == 3 else tags.get(_SAMPLES_PER_PIXEL, 1)
+    channels, bits = tags.get(_SAMPLES_PER_PIXEL, 1), tags.get(BITS_PER_SAMPLE, 1)
+    if tags.get(_PHOTOMETRIC) == _PALETTE:
+        channels, bits = 3, 8
     orientation = _known(tags.get(_ORIENTATION, 1))
-    return Header(format, tags[_WIDTH], tags[_HEIGHT], channels, orientation)
+    frames = tiff_pages(file)
+    return Header(format, tags[_WIDTH], tags[_HEIGHT], channels, orientation, bits, frames)
 
 
 def pillow_header(opener: Opener, file: IO[bytes], format: str) -> Header:
@@ -136,7 +147,15 @@ def pillow_header(opener: Opener, file: IO[bytes], format: str) -> Header:
     file.seek(0)
     image = opener(file)
     orientation = _orientation(image.info.get("exif", b""))
-    return Header(format, *image.size, _channels(image), orientation)
+    # where it is no property, for which the whole file would be read
+    frames = vars(image).get("n_frames", None if hasattr(type(image), "n_frames") else 1)
+    return Header(format, *image.size, _channels(image), orientation, _bits(image), frames)
+
+
+def gif_header(file: IO[bytes], format: str) -> Header:
+    """Have Pillow read a header, and count the frames."""
+    header = pillow_header(PIL.GifImagePlugin.GifImageFile, file, format)
+    return header._replace(frames=gif_frames(file))
 
 
 def npy_header(file: IO[bytes], format: str) -> Header:
@@ -144,6 +163,14 @@ def npy_header(file: IO[bytes], format: str) -> Header:
     file.seek(0)
     array_header(file)
     return Header(format)
+
+
+def _bits(image: PIL.Image.Image) -> int:
+    if image.mode == "1":
+        return 1
+    if image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PPM"):
+        return 16
+    return 32 if image.mode in ("I", "F") else 8
 
 
 def _channels(image: PIL.Image.Image) -> int:

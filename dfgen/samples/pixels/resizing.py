@@ -28,10 +28,12 @@ _MARGIN = 1.5
 _MARGIN_ALIASED = 0.8
 _MARGIN_OF_BLOCKS = 2  # means over blocks alias where the decoder does not
 
+_FLIPS = {(True, False): 1, (False, True): 0, (True, True): -1}  # (left-right, top-bottom): code
+
 
 def reduction(geometry: Geometry, interpolation: str = "bilinear", antialias: bool = True) -> int:
     """Return by how much a JPEG should be decoded smaller for `resize`: 1, 2, 4 or 8."""
-    _, source, target, _, _ = geometry
+    source, target = geometry.source, geometry.target
     scale = min(source.height / target.height, source.width / target.width)
     if interpolation == "nearest":
         return 1
@@ -47,7 +49,7 @@ def resize(
     antialias: bool = True,
     *,
     reduced: int = 1,
-    fill_value: int = 0,
+    fill_value: float = 0,
 ) -> None:
     """Fill `out` with the pixels of an image.
 
@@ -62,9 +64,10 @@ def resize(
             pixels, the last row or column stands out of the image.
         fill_value: what stands where the image leaves some of `out` free.
     """
-    _, source, target, size, flip = geometry
+    source, target, size = geometry.source, geometry.target, geometry.size
+    flip = _FLIPS.get((geometry.flip, geometry.flip_vertical))
     if source == target and pixels.shape == out.shape:  # then all of the image is all of `out`
-        out[...] = pixels if not flip else cv2.flip(pixels, 1).reshape(out.shape)
+        out[...] = pixels if flip is None else cv2.flip(pixels, flip).reshape(out.shape)
         return
     top, height = _span(source.top, source.height, reduced)
     left, width = _span(source.left, source.width, reduced)
@@ -81,8 +84,8 @@ def resize(
         made = np.empty((*target[2:], out.shape[2]), out.dtype)
         _sample(part, (height, width), made, interpolation, antialias)
         seen[...] = made[_hidden(target.top, rows), _hidden(target.left, columns)]
-    if flip:
-        cv2.flip(out, 1, out)
+    if flip is not None:
+        cv2.flip(out, flip, out)
 
 
 def _span(start: int, length: int, reduced: int) -> tuple[int, float]:

@@ -20,6 +20,7 @@ _ADVICE = {
     "decode": "more workers, or files no larger than the model needs",
     "resize": "more workers, or Image(antialias=False)",
     "transform": "use_multiprocessing=True if it holds the GIL, else more workers, or Keras layers",
+    "scale": "uint8 to the model and a keras.layers.Rescaling in it, or more workers",
     "batch_transform": "less of it in Python, which holds the GIL, or Keras layers",
 }
 

@@ -1,0 +1,112 @@
+"""Tables of any make, as Arrow tables and as frames: whatever has the Arrow PyCapsule interface.
+
+Source: https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html.
+"""
+
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from dfgen.errors import ManifestError
+from dfgen.manifest.from_pandas import to_table
+from dfgen.samples.arrow_types import storable
+
+TAKEN = (
+    "a pandas or Polars DataFrame, an Arrow table, a DuckDB relation or whatever else has "
+    "__arrow_c_stream__"
+)
+
+Table = Any
+"""A pandas DataFrame, or whatever `is_table` says is one."""
+
+
+def is_table(given: object) -> bool:
+    """Whether `arrow_table` takes it."""
+    streams = ("__arrow_c_stream__", "__arrow_c_array__")
+    return not isinstance(given, type) and any(hasattr(given, name) for name in streams)
+
+
+def arrow_table(given: Table, where: str = "the frame") -> pa.Table:
+    """Return the columns of any table in types that every Arrow since 15 computes with.
+
+    Nothing is copied that Arrow can share: of Polars and DuckDB, numbers and text stay where they
+    are. A stream is read to its end.
+
+    Args:
+        given: a table, as `is_table` knows them.
+        where: how messages call it.
+
+    Raises:
+        ManifestError: it is no table, or one that Arrow cannot hold.
+
+    Example:
+        >>> arrow_table(pa.record_batch({"id": [1, 2]})).column_names
+        ['id']
+    """
+    if isinstance(given, pd.DataFrame):
+        return to_table(given, where)
+    if not is_table(given):
+        raise ManifestError(f"{where} must be {TAKEN}, got {described(given)}")
+    of_polars = type(given).__module__.partition(".")[0] == "polars"
+    try:
+        try:
+            return _stored(pa.table(given), of_polars)
+        except (pa.ArrowException, KeyError):  # of text as Polars has it, older Arrow knows nothing
+            if not of_polars:
+                raise
+            return _stored(given.to_arrow(), of_polars)
+    except Exception as error:
+        raise ManifestError(
+            f"{where} cannot be read as an Arrow table: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _stored(table: pa.Table, of_polars: bool) -> pa.Table:
+    columns = []
+    for field, column in zip(table.schema, table.columns, strict=True):
+        column = _cast(column, storable(field.type))
+        if _has_no_order(field, of_polars):
+            column = column.cast(column.type.value_type)
+        columns.append(column)
+    return pa.table(columns, table.column_names, metadata=table.schema.metadata)
+
+
+def _has_no_order(field: pa.Field, of_polars: bool) -> bool:
+    """Whether categories are those of these rows alone, numbered as they come.
+
+    A filter then changes their numbers. Polars's Categorical is such, its Enum is not.
+    """
+    marks = b" ".join(field.metadata or {})
+    is_category = pa.types.is_dictionary(field.type)
+    return is_category and (b"_PL_CATEGORICAL" in marks or (of_polars and b"_PL_ENUM" not in marks))
+
+
+def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    if column.type == kind:
+        return column
+    if not pa.types.is_dictionary(kind):
+        return column.cast(kind)
+    parts = [
+        pa.DictionaryArray.from_arrays(
+            chunk.indices.cast(kind.index_type),
+            chunk.dictionary.cast(kind.value_type),
+            ordered=kind.ordered,
+        )
+        for chunk in column.chunks
+    ]  # Arrow casts no categories to others
+    return pa.chunked_array(parts, kind)
+
+
+def data_frame(given: Table, where: str = "the frame") -> pd.DataFrame:
+    """Return any table as a DataFrame, one that is one as it is."""
+    if isinstance(given, pd.DataFrame):
+        return given
+    frame: pd.DataFrame = arrow_table(given, where).to_pandas()
+    return frame
+
+
+def described(given: object) -> str:
+    """Return how messages call what is no table."""
+    name = type(given).__name__
+    return f"a {name}: call .collect() first" if hasattr(given, "collect") else name

@@ -1,0 +1,54 @@
+"""How many images a file holds, where that stands near its beginning, or is soon found."""
+
+import struct
+from typing import IO
+
+_GIF_READ = 2**18  # bytes of a GIF that are looked through, a fraction of a millisecond
+
+
+def gif_frames(file: IO[bytes]) -> int | None:
+    """Walk the blocks of a GIF (GIF89a, section 12); None where too much would have to be read."""
+    file.seek(0)
+    data = file.read(_GIF_READ)
+    place = 13 + _table(data[10])
+    frames = 0
+    while place < len(data):
+        kind = data[place]
+        if kind == 0x3B:  # the trailer
+            return frames
+        if kind == 0x2C:
+            frames += 1
+            place += 11 + _table(data[place + 9]) if place + 9 < len(data) else len(data)
+        elif kind == 0x21:
+            place += 2
+        else:
+            break
+        while place < len(data) and data[place]:  # blocks of up to 255 bytes, the last is empty
+            place += 1 + data[place]
+        place += 1
+    return None if len(data) == _GIF_READ else max(frames, 1)
+
+
+def _table(flags: int) -> int:
+    """Return the bytes of the table of colours that flags announce."""
+    return 3 * 2 ** ((flags & 7) + 1) if flags & 0x80 else 0
+
+
+def tiff_pages(file: IO[bytes]) -> int | None:
+    """Walk the directories of a TIFF (6.0, section 2); None where they are broken or a circle."""
+    file.seek(0)
+    order = ">" if file.read(2) == b"MM" else "<"
+    seen = set[int]()
+    try:
+        (place,) = struct.unpack(order + "2xI", file.read(6))
+        while place:
+            if place in seen:
+                return None
+            seen.add(place)
+            file.seek(place)
+            (count,) = struct.unpack(order + "H", file.read(2))
+            file.seek(12 * count, 1)
+            (place,) = struct.unpack(order + "I", file.read(4))
+    except struct.error:
+        return None
+    return len(seen)

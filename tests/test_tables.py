@@ -1,0 +1,322 @@
+"""Any table beside pandas: Arrow, Polars, DuckDB, whatever has the Arrow PyCapsule interface."""
+
+import decimal
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from dfgen.binding.bind import bind
+from dfgen.errors import ManifestError
+from dfgen.manifest.diff import diff
+from dfgen.manifest.io import read_manifest, write_manifest
+from dfgen.manifest.split_manifest import split
+from dfgen.manifest.tables import arrow_table, data_frame
+from dfgen.manifest.verify import verify
+from dfgen.samples.features.category import Category
+from dfgen.samples.features.multilabel import MultiLabel
+from dfgen.samples.features.number import Number
+
+ROWS = pd.DataFrame(
+    {
+        "id": range(6),
+        "path": [f"/imgs/{row}.png" for row in range(6)],
+        "kind": pd.Categorical(["cat", "dog"] * 3, categories=["dog", "cat", "owl"]),
+        "age": np.arange(6) / 2,
+    }
+)
+
+
+class Stream:
+    """A table that has the Arrow PyCapsule interface and nothing else."""
+
+    def __init__(self, table):
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        reader = pa.RecordBatchReader.from_batches(self._table.schema, self._table.to_batches())
+        return reader.__arrow_c_stream__(requested_schema)
+
+
+class OnlyBatch:
+    def __init__(self, batch):
+        self._batch = batch
+
+    def __arrow_c_array__(self, requested_schema=None):
+        return self._batch.__arrow_c_array__(requested_schema)
+
+
+def polars(frame):
+    pl = pytest.importorskip("polars")
+    classes = pl.Enum(list(frame["kind"].cat.categories))
+    columns = {name: frame[name].tolist() for name in frame}
+    return pl.DataFrame(columns, schema_overrides={"kind": classes})
+
+
+def duckdb(frame):
+    return pytest.importorskip("duckdb").from_df(frame)
+
+
+def arrow(frame):
+    return pa.Table.from_pandas(frame, preserve_index=False)
+
+
+TABLES = {
+    "arrow": arrow,
+    "batch": lambda frame: arrow(frame).to_batches()[0],
+    "reader": lambda frame: arrow(frame).to_reader(),
+    "stream": lambda frame: Stream(arrow(frame)),
+    "array": lambda frame: OnlyBatch(arrow(frame).to_batches()[0]),
+    "polars": polars,
+    "duckdb": duckdb,
+}
+
+
+@pytest.fixture(params=TABLES.values(), ids=TABLES.keys())
+def table(request):
+    return request.param
+
+
+def test_a_table_binds_as_the_frame_does(table):
+    y = Category("kind")
+    one, other = (bind(t, x={"image": "path", "age": "age"}, y=y) for t in (ROWS, table(ROWS)))
+    assert other.class_names == one.class_names == ["dog", "cat", "owl"]
+    assert other.labels_digest == one.labels_digest
+    assert list(other.reader.ids) == list(one.reader.ids)
+    rows = np.arange(6)
+    for bound, twin in zip(one.reader.features, other.reader.features, strict=True):
+        if bound.feature.by_row:
+            assert twin.paths.to_pylist() == bound.paths.to_pylist()
+        else:
+            np.testing.assert_array_equal(
+                twin.feature.gather(twin.values, rows), bound.feature.gather(bound.values, rows)
+            )
+
+
+def test_a_manifest_is_written_of_a_table_and_differs_in_nothing(table, tmp_path):
+    write_manifest(table(ROWS), tmp_path / "of_table.parquet")
+    write_manifest(ROWS, tmp_path / "of_frame.parquet")
+    found = read_manifest(tmp_path / "of_table.parquet")
+    assert found["kind"].cat.categories.tolist() == ["dog", "cat", "owl"]
+    assert diff(tmp_path / "of_table.parquet", ROWS).empty
+    assert diff(table(ROWS), tmp_path / "of_frame.parquet").empty
+
+
+def test_a_table_is_split_as_the_frame_is(table):
+    shares = {"train": 0.5, "val": 0.5}
+    found = split(table(ROWS), shares, stratify="kind", seed=3)
+    assert isinstance(found, pd.DataFrame)
+    assert found["split"].tolist() == split(ROWS, shares, stratify="kind", seed=3)["split"].tolist()
+
+
+def test_a_table_is_verified_as_the_frame_is(table):
+    assert verify(table(ROWS))["change"].tolist() == ["missing"] * 6
+
+
+def views():
+    """Return a table of the types that Polars and newer Arrow have."""
+    if not hasattr(pa, "string_view"):
+        pytest.skip("this Arrow has no views")
+    text = pa.array(["b", "a", None], pa.string_view())
+    codes = pa.array([0, 1, None], pa.uint32())
+    return pa.table(
+        {
+            "text": text,
+            "bytes": pa.array([b"x", b"", None], pa.binary_view()),
+            "classes": pa.DictionaryArray.from_arrays(codes, text[:2]),
+            "lists": pa.array([["a"], [], None], pa.list_(pa.string_view())),
+            "struct": pa.array([{"a": "x"}, {"a": None}, None], pa.struct({"a": pa.string_view()})),
+        }
+    )
+
+
+def test_views_become_types_that_every_function_takes():
+    table = arrow_table(Stream(views()))
+    assert {str(field.type) for field in table.schema} == {
+        "large_string",
+        "large_binary",
+        "dictionary<values=large_string, indices=int32, ordered=0>",
+        "large_list<item: large_string>",
+        "struct<a: large_string>",
+    }
+    assert table.to_pylist() == views().to_pylist()
+    assert table["classes"].chunk(0).dictionary.to_pylist() == ["b", "a"]
+
+
+def test_what_is_of_a_usual_type_is_not_copied():
+    table = pa.table({"id": [1, 2], "path": ["a", "b"]})
+    found = arrow_table(Stream(table))
+    for name in table.column_names:
+        buffers = zip(table[name].chunk(0).buffers(), found[name].chunk(0).buffers(), strict=True)
+        assert all(one is other or one.address == other.address for one, other in buffers)
+
+
+def test_nulls_of_polars_are_missing_and_nan_is_a_number_that_is_refused():
+    pl = pytest.importorskip("polars")
+    frame = pl.DataFrame({"id": [1, 2], "none": [1, None], "nan": [1.0, float("nan")]})
+    for name in ("none", "nan"):
+        with pytest.raises(ManifestError) as error:
+            bind(frame, x=Number(name), y=None)
+        assert str(error.value) == (
+            f"column '{name}' has 1 missing values, the first in row 1; drop or fill them: "
+            f"df = df[df['{name}'].notna()]"
+        )
+
+
+def test_an_enum_of_polars_keeps_its_numbers_through_a_filter():
+    pl = pytest.importorskip("polars")
+    kinds = pl.Series(["dog", "cat", "dog"], dtype=pl.Enum(["owl", "cat", "dog"]))
+    frame = pl.DataFrame({"id": [1, 2, 3], "kind": kinds})
+    bound = bind(frame[1:], x=Number("id"), y="kind")
+    assert bound.class_names == ["owl", "cat", "dog"]
+    assert bound["label"].values.tolist() == [1, 2]
+
+
+def test_a_categorical_of_polars_whose_numbers_a_filter_changes_is_text():
+    pl = pytest.importorskip("polars")
+    kinds = pl.Series(["dog", "cat", "dog"], dtype=pl.Categorical)
+    frame = pl.DataFrame({"id": [1, 2, 3], "kind": kinds})
+    for table in (frame, frame.to_arrow()):
+        with pytest.warns(UserWarning, match="column 'kind' is not categorical, so its 2 classes"):
+            bound = bind(table, x=Number("id"), y="kind")
+        assert bound.class_names == ["cat", "dog"]
+        assert bound["label"].values.tolist() == [1, 0, 1]
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pa.table], ids=["pandas", "arrow"])
+def test_decimals_are_floats(make):
+    prices = [decimal.Decimal("1.25"), decimal.Decimal("0.50")]
+    bound = bind(make({"id": [1, 2], "price": prices}), x="price", y=None)
+    assert bound["number"].values.tolist() == [1.25, 0.5]
+    assert bound["number"].values.dtype == np.float32
+
+
+def test_a_decimal_is_no_whole_number():
+    column = pa.array([decimal.Decimal("1.25")])
+    with pytest.raises(ManifestError) as error:
+        Number("price", dtype="int32").encode(column)
+    assert str(error.value) == "column 'price' holds floats, int32 cannot hold them"
+
+
+def lazy():
+    return pytest.importorskip("polars").LazyFrame({"id": [1]})
+
+
+KINDS = (
+    "a pandas or Polars DataFrame, an Arrow table, a DuckDB relation or whatever else has "
+    "__arrow_c_stream__"
+)
+
+
+@pytest.mark.parametrize(
+    ("make", "got"),
+    [
+        (lambda: [1], "list"),
+        (lambda: {"id": [1]}, "dict"),
+        (lambda: pa.Table, "type"),
+        (lazy, "a LazyFrame: call .collect() first"),
+    ],
+    ids=["list", "dict", "class", "lazy"],
+)
+def test_what_is_no_table_is_told_what_is(make, got):
+    with pytest.raises(ManifestError) as error:
+        bind(make())
+    assert str(error.value) == f"the manifest must be {KINDS}, or the path of a manifest, got {got}"
+    for function in (data_frame, diff_to_itself, write_manifest_nowhere):
+        with pytest.raises(ManifestError) as error:
+            function(make())
+        assert str(error.value) == f"the frame must be {KINDS}, got {got}"
+
+
+def diff_to_itself(given):
+    return diff(given, given)
+
+
+def write_manifest_nowhere(given):
+    return write_manifest(given, "never_written.parquet")
+
+
+def test_what_arrow_cannot_hold_is_an_error():
+    class Broken:
+        def __arrow_c_stream__(self, requested_schema=None):
+            raise RuntimeError("the connection is closed")
+
+    with pytest.raises(ManifestError) as error:
+        bind(Broken())
+    assert str(error.value) == (
+        "the manifest cannot be read as an Arrow table: RuntimeError: the connection is closed"
+    )
+
+
+def tagged(*tags):
+    return pd.DataFrame({"id": range(len(tags)), "tags": tags})
+
+
+def test_labels_within_a_text_are_split_and_stripped():
+    frame = tagged("dog, cat", "", "  ", "owl,owl", " dog ")
+    with pytest.warns(UserWarning) as caught:
+        bound = bind(frame, x=Number("id"), y=MultiLabel("tags", sep=","))
+    assert bound.class_names == ["cat", "dog", "owl"]
+    assert str(caught[0].message) == (
+        "column 'tags' is not categorical, so its 3 classes are numbered by the sorted values of "
+        "this frame: 'cat', 'dog', 'owl'. Another frame may number them otherwise. "
+        "Give class_names="
+    )
+    feature, values = bound["label"].feature, bound["label"].values
+    np.testing.assert_array_equal(
+        feature.gather(values, np.array([4, 0, 1, 2, 3])),
+        [[0, 1, 0], [1, 1, 0], [0, 0, 0], [0, 0, 0], [0, 0, 1]],
+    )
+
+
+@pytest.mark.parametrize(
+    ("column", "separator"),
+    [
+        (pa.array(["b|a", "a"]), "|"),
+        (pa.array(["b, a", "a"], pa.large_string()), ","),
+        (pa.array(["b  and a", "a"]).dictionary_encode(), " and "),
+        (pa.array(["x", "b a", "a"])[1:], " "),
+    ],
+    ids=["bar", "large", "categories", "sliced, blank"],
+)
+def test_text_of_any_kind_is_split_by_any_text(column, separator):
+    feature = MultiLabel("tags", ["a", "b"], sep=separator)
+    np.testing.assert_array_equal(
+        feature.gather(feature.encode(column), np.arange(2)), [[1, 1], [1, 0]]
+    )
+
+
+def test_a_column_of_text_without_sep_is_classes():
+    frame = tagged("cat,dog", "cat").astype({"tags": "category"})
+    assert bind(frame, x=Number("id"), y="tags").class_names == ["cat", "cat,dog"]
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (pa.array(["a", "a,,b"]),
+         "label 1 of row 1 in column 'tags' is empty: 'a,,b', split by ','; remove a separator"),
+        (pa.array(["a,"]),
+         "label 1 of row 0 in column 'tags' is empty: 'a,', split by ','; remove a separator"),
+        (pa.array(["a", None]),
+         "column 'tags' has no text in 1 rows, the first is row 1: write \"\" where a row has no "
+         "labels"),
+        (pa.array([["a"]]),
+         "column 'tags' holds list<item: string>, which sep=',' cannot split: leave it out, or "
+         "give text"),
+        (pa.array(["a,c"]),
+         "column 'tags' holds 'c' (1 in all), not among its class names: 'a', 'b'"),
+    ],
+)  # fmt: skip
+def test_texts_of_labels_that_cannot_be(column, message):
+    with pytest.raises(ManifestError) as error:
+        MultiLabel("tags", ["a", "b"], sep=",").encode(column)
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize("separator", ["", 1])
+def test_a_separator_is_text(separator):
+    with pytest.raises(ValueError) as error:
+        MultiLabel("tags", sep=separator)
+    assert str(error.value) == f'sep must be text between labels such as ",", got {separator!r}'
