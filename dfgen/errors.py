@@ -63,8 +63,13 @@ def unreadable(error: Exception) -> DfgenError:
     """Return what to raise for what reading a file raised; ValueError: a path with NUL."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return MissingFileError("the file does not exist")
-    reason = getattr(error, "strerror", None) or error
-    return DecodeError(f"the file cannot be read: {reason}")
+    return DecodeError(f"the file cannot be read: {reason(error)}")
+
+
+def reason(error: Exception) -> str:
+    """Return what an exception of another library says; its name, where it says nothing."""
+    said = getattr(error, "strerror", None) or getattr(error, "err", None) or error
+    return str(said) or type(error).__name__
 
 
 def listed(values: Iterable[object]) -> str:

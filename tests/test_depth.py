@@ -80,8 +80,8 @@ TINY = np.array([[-0.5, 2.0]], np.float32)
     [
         (DEEP, {}, f"the image has 16 bits a channel, not 8: {WAYS}"),
         (DEEP, {"scale": "0..1"}, f"the image has 16 bits a channel, not 8: {WAYS}"),
-        (TINY, {}, f"the pixels are float32, not 8 bits: {KEEP}"),
-        (TINY, {"dtype": "uint8"}, f"the pixels are float32, not 8 bits: {KEEP}"),
+        (TINY, {}, f"the image has 32 bits a channel, not 8: {KEEP}"),
+        (TINY, {"dtype": "uint8"}, f"the image has 32 bits a channel, not 8: {KEEP}"),
         (TINY, {"dtype": "uint16"}, "the pixels are float32, and hold -0.5 to 2, not whole numbers "
          f"from 0 to 65535: {KEEP}"),
         (np.array([[70_000]], np.float32), {"dtype": "uint16"},

@@ -345,7 +345,7 @@ def test_messages_of_files_that_are_no_images(tmp_path):
         (b"P", f"not an image, array or sound that dfgen opens: the file begins with b'P'. "
                f"Formats: {formats}"),
         (npy.getvalue(), "this is a .npy array, not an image: use dfgen.Array for this column"),
-        (encoded(real, "TIFF"), "the pixels are float32, not 8 bits: "
+        (encoded(real, "TIFF"), "the image has 32 bits a channel, not 8: "
                                 'dfgen.Image(dtype="float32") keeps the numbers'),
         (FILES["jpeg"][0][:-1], "broken jpeg file: truncated or damaged"),
         (FILES["png-rgb"][0][:20], "broken png header: cut short, or not png at all"),

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from dfgen.binding.default_features import Options, default_y, x_feature, y_feature
 from dfgen.binding.followed_image import followed_image, warn_of_two_draws
 from dfgen.binding.frame_columns import Columns, open_manifest
+from dfgen.binding.image_depths import deep_rows, refusal_of_deep
 from dfgen.binding.image_sizes import bucketed, with_sizes
 from dfgen.binding.missing_labels import present_rows, with_stand_ins
 from dfgen.binding.nested import Tree, leaf_names, leaves, map_leaves
@@ -142,6 +143,10 @@ def bind(
     problems |= known_problems(columns) if files else {}
     if problems and on_error == "raise":
         raise ManifestError(refusal(problems, reader, "problem" in columns.names))
+    deep = deep_rows(columns, features)
+    if deep and on_error == "raise":
+        raise ManifestError(refusal_of_deep(deep, reader))
+    problems = deep | problems
     by_name = {bound.name: bound for bound in features}
     weights = row_weights(columns, map_leaves(by_name.get, y), sample_weight, class_weight)
     classes = balanced(columns, balance)

@@ -14,6 +14,7 @@ from dfgen.loading.loader import Loader
 from dfgen.loading.order.buckets import Buckets, PaddingShare, padding_share
 from dfgen.manifest.building.scan import read_facts
 from dfgen.samples.bound_feature import BoundFeature, Sizes
+from dfgen.samples.pixels.headers import MAX_PIXELS
 from dfgen.system import one_of, whole
 
 _FACTS = ("height", "width", "orientation")
@@ -108,8 +109,10 @@ def _sizes(known: pa.Table | None, paths: pa.Array) -> tuple[Sizes, dict[int, st
 
 
 def _upright(facts: pa.Table) -> Sizes:
-    """Return (height, width) when turned upright, 0 where one of the facts is missing."""
-    height, width, orientation = (pc.fill_null(facts[name], 0).to_numpy() for name in _FACTS)
-    sizes = np.where(orientation >= 5, (width, height), (height, width)).T.astype(np.int32)
-    sizes[orientation < 1] = 0
-    return sizes
+    """Return (height, width) when turned upright, 0 where a fact is missing, or no image has it."""
+    height, width, orientation = (
+        pc.fill_null(facts[name], 0).to_numpy().astype(np.float64) for name in _FACTS
+    )
+    sizes = np.where(orientation >= 5, (width, height), (height, width)).T
+    known = (orientation >= 1) & (orientation <= 8) & (sizes >= 1).all(axis=1)
+    return np.where((known & (height * width <= MAX_PIXELS))[:, None], sizes, 0).astype(np.int32)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from tqdm import tqdm
 
-from dfgen.errors import DfgenError
+from dfgen.errors import reason
 from dfgen.manifest.facts import FACTS, SCHEMA
 from dfgen.samples.pixels.formats import read_header
 from dfgen.samples.pixels.headers import Header
@@ -23,7 +23,7 @@ TASK = 256
 STATS = 512
 SLOW = 50e-6  # seconds to stat a file, ten times what a local disk takes
 
-_NOWHERE = Head(-1, -1)
+_Found = tuple[Head | None, Header | None, str | None]  # and what is wrong with a file
 
 _COMPARED = {"path", "bytes", "mtime_ns", "format", "problem"}
 """What an older manifest must know of files so that they need not be opened again."""
@@ -60,8 +60,8 @@ def read_facts(paths: list[str], workers: int | None = None) -> pa.Table:
     ):
         store = store_of([pa.array(paths, pa.string())])
         for facts in pool.map(partial(_read_many, store=store), tasks):
-            parts.append(facts)
-            bar.update(len(facts))
+            parts += facts
+            bar.update(sum(map(len, facts)))
     return pa.Table.from_batches(parts, facts_schema())
 
 
@@ -143,22 +143,41 @@ def stat_files(paths: list[str], workers: int | None = None) -> tuple[pa.Array, 
 
 def _stat_many(paths: list[str], store: Store) -> npt.NDArray[np.int64]:
     try:
-        heads = list(map(store.head, paths))
-    except (OSError, ValueError):
-        heads = [_stat(path, store) for path in paths]
-    sizes, times, *_ = zip(*heads, strict=True)
-    return np.array([sizes, times], np.int64)
+        sizes, times, *_ = zip(*map(store.head, paths), strict=True)
+        return np.array([sizes, times], np.int64)
+    except MemoryError:
+        raise
+    except Exception:
+        if len(paths) == 1:
+            return np.full((2, 1), -1)
+        return np.concatenate([_stat_many([path], store) for path in paths], axis=1)
 
 
-def _stat(path: str, store: Store) -> Head:
+def _read_many(paths: list[str], store: Store) -> list[pa.RecordBatch]:
+    found = [_read(path, store) for path in paths]
     try:
-        return store.head(path)
-    except (OSError, ValueError):
-        return _NOWHERE
+        return [_facts(found)]
+    except MemoryError:
+        raise
+    except Exception:  # something that no fact can hold, or be made of
+        return [_facts_of_one(*one) for one in found]
 
 
-def _read_many(paths: list[str], store: Store) -> pa.RecordBatch:
-    heads, headers, problems = zip(*(_read(path, store) for path in paths), strict=True)
+def _facts_of_one(head: Head | None, header: Header | None, problem: str | None) -> pa.RecordBatch:
+    try:
+        return _facts([(head, header, problem)])
+    except MemoryError:
+        raise
+    except Exception as error:
+        problem = f"its facts cannot be kept: {reason(error)}"
+    try:
+        return _facts([(head, None, problem)])
+    except Exception:
+        return _facts([(None, None, problem)])
+
+
+def _facts(found: list[_Found]) -> pa.RecordBatch:
+    heads, headers, problems = zip(*found, strict=True)
     arrays = []
     for fact in SCHEMA.values():
         read, known = (fact.of_head, heads) if fact.of_head else (fact.of_header, headers)
@@ -172,7 +191,7 @@ def _read_many(paths: list[str], store: Store) -> pa.RecordBatch:
     return pa.record_batch(arrays, schema=facts_schema())
 
 
-def _read(path: str, store: Store) -> tuple[Head | None, Header | None, str | None]:
+def _read(path: str, store: Store) -> _Found:
     """Return what the store and the header say of a file, and what is wrong with it."""
     head = None
     try:
@@ -180,5 +199,7 @@ def _read(path: str, store: Store) -> tuple[Head | None, Header | None, str | No
         return head, None if head.problem else read_header(path, store), head.problem
     except FileNotFoundError:  # dfgen's MissingFileError is one too
         return head, None, "the file does not exist"
-    except (DfgenError, OSError, ValueError) as error:
-        return head, None, str(error)
+    except MemoryError:
+        raise
+    except Exception as error:  # of a store or a reader, which may be anybody's
+        return head, None, str(error) or type(error).__name__

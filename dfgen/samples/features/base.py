@@ -231,6 +231,14 @@ class Feature:
     fill_value: Any = None
     """What stands beside an image that keeps its size; None: its array is not of that size."""
 
+    # Depth
+
+    most_bits: Any = None
+    """The most bits a channel that its files may have; None: any number."""
+
+    keeps_numbers: Any = False
+    """Whether its numbers are those of each file, 255 or 65535 for the brightest."""
+
     # One row
 
     def read(self, value: Any, out: Any, store: Store, watch: Watch, given: Any) -> Any:

@@ -204,6 +204,17 @@ class Image(Feature):
         return (self.spec,) if self.extra is None else (self.spec, _TELLING[self.extra])
 
     @property
+    def most_bits(self) -> int | None:
+        """The most bits a channel that its files may have."""
+        return {None: 8, "uint8": 16}.get(self.dtype)
+
+    @property
+    def keeps_numbers(self) -> bool:
+        """Whether its numbers are those of each file."""
+        plain = self.scale is None or isinstance(self.scale[0], float)
+        return self.dtype in ("uint16", "float16", "float32") and plain
+
+    @property
     def keeps_sizes(self) -> bool:
         """Whether every image keeps its own size."""
         return self.size is None

@@ -18,6 +18,11 @@ WAYS = {
 """Bits of a file that is too deep -> what to do."""
 
 
+def too_deep(bits: int) -> str:
+    """Return why a file of so many bits is none of 8, and what to do."""
+    return f"the image has {bits} bits a channel, not 8: {WAYS[16 if bits <= 16 else 32]}"
+
+
 def as_stored(pixels: Pixels) -> Pixels:
     """Return what a decoder has made as uint8, uint16 or float32, the numbers as they are.
 
@@ -28,7 +33,8 @@ def as_stored(pixels: Pixels) -> Pixels:
         return pixels
     if pixels.dtype.kind not in "uif":
         raise DecodeError(f"the pixels are {pixels.dtype}, expected numbers")
-    made: Pixels = pixels.astype(np.uint16 if pixels.dtype == np.dtype(">u2") else np.float32)
+    with np.errstate(over="ignore"):
+        made: Pixels = pixels.astype(np.uint16 if pixels.dtype == ">u2" else np.float32)
     held = np.isfinite(made) | ~np.isfinite(pixels) if pixels.dtype.kind == "f" else made == pixels
     if not held.all():
         raise DecodeError(f"{_range(pixels)}, more than float32 can hold: save them as float32")
@@ -54,9 +60,9 @@ def in_depth(pixels: Pixels, dtype: str | None) -> Pixels:
     if dtype == "uint16":
         return _uint16(pixels)
     if pixels.dtype != np.uint16:
-        raise DecodeError(f"the pixels are {pixels.dtype}, not 8 bits: {WAYS[32]}")
+        raise DecodeError(too_deep(32))
     if dtype is None:
-        raise DecodeError(f"the image has 16 bits a channel, not 8: {WAYS[16]}")
+        raise DecodeError(too_deep(16))
     eight: Pixels = cv2.convertScaleAbs(pixels, alpha=1 / 257)
     return eight.reshape(pixels.shape)
 
@@ -89,13 +95,17 @@ def check_scaled(pixels: Pixels, scale: Scale, dtype: str | None) -> None:
         return
     if dtype == "float16":
         factor, offset = scale or (1.0, 0.0)
-        ends = np.abs(np.array([np.nanmin(pixels), np.nanmax(pixels)]) * factor + offset)
-        if (np.isfinite(ends) & (ends > np.finfo(np.float16).max)).any():
+        made = np.abs(_finite(pixels) * factor + offset)
+        if made.max(initial=0) > np.finfo(np.float16).max:
             raise DecodeError(f'{_range(pixels)}, more than float16 can hold: give dtype="float32"')
+
+
+def _finite(pixels: Pixels) -> Pixels:
+    return pixels[np.isfinite(pixels)] if pixels.dtype.kind == "f" else pixels
 
 
 def _range(pixels: Pixels) -> str:
     """Return what pixels hold, for messages."""
-    finite = pixels[np.isfinite(pixels)] if pixels.dtype.kind == "f" else pixels
+    finite = _finite(pixels)
     held = f"{finite.min():g} to {finite.max():g}" if finite.size else "no finite number"
     return f"the pixels are {pixels.dtype}, and hold {held}"

@@ -22,7 +22,7 @@ import PIL.PpmImagePlugin
 import PIL.TiffImagePlugin
 import PIL.WebPImagePlugin
 
-from dfgen.errors import DecodeError, unreadable
+from dfgen.errors import DecodeError, DfgenError, reason, unreadable
 from dfgen.samples.pixels.depth import as_stored
 from dfgen.samples.pixels.geometry import Pixels, Size
 from dfgen.samples.pixels.headers import (
@@ -30,7 +30,7 @@ from dfgen.samples.pixels.headers import (
     EXTRA_SAMPLES,
     Header,
     Opener,
-    check_size,
+    check_header,
     gif_header,
     jpeg_header,
     npy_header,
@@ -76,7 +76,7 @@ _PILLOW_MODES = {"grayscale": "L", "rgb": "RGB", "rgba": "RGBA"}
 class Format:
     """How files of one kind are known, and read.
 
-    What a reader raises of `dfgen.samples.pixels.upright.BROKEN` is told as a broken file.
+    Whatever a reader raises is told as a broken file, but for MemoryError.
 
     Args:
         suffixes: that promise it, in lower case.
@@ -309,21 +309,25 @@ def open_known(path: str, store: Store) -> Iterator[tuple[IO[bytes], str]]:
             if not head:
                 raise DecodeError("the file is empty (0 bytes)")
             yield file, sniff(head)
-    except DecodeError:
+    except (DfgenError, MemoryError):
         raise
-    except (OSError, ValueError) as error:
+    except Exception as error:  # of a store, which may be anybody's
         raise unreadable(error) from error
 
 
 def parse_header(file: IO[bytes], name: str) -> Header:
-    """Read the header of an open file of this format; refuse more than MAX_PIXELS."""
+    """Read the header of an open file of this format, and check that it can be true.
+
+    Raises:
+        DecodeError: it cannot, or its reader has raised whatever there is but MemoryError.
+    """
     try:
         header = FORMATS[name].header(file, name)
+        check_header(header)
+    except (DecodeError, MemoryError):
+        raise
     except (struct.error, KeyError) as error:
         raise DecodeError(f"broken {name} header: cut short, or not {name} at all") from error
-    except DecodeError:
-        raise
-    except (OSError, ValueError, SyntaxError, PIL.Image.DecompressionBombError) as error:
-        raise DecodeError(f"broken {name} header: {error}") from error
-    check_size(header.width or 0, header.height or 0)
+    except Exception as error:
+        raise DecodeError(f"broken {name} header: {reason(error)}") from error
     return header

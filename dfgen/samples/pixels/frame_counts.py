@@ -3,7 +3,7 @@
 import struct
 from typing import IO
 
-_GIF_READ = 2**18  # bytes of a GIF that are looked through, a fraction of a millisecond
+_GIF_READ = 2**16  # bytes of a GIF that are looked through
 
 
 def gif_frames(file: IO[bytes]) -> int | None:
@@ -24,7 +24,9 @@ def gif_frames(file: IO[bytes]) -> int | None:
         else:
             break
         while place < len(data) and data[place]:  # blocks of up to 255 bytes, the last is empty
-            place += 1 + data[place]
+            lengths = data[place::256]  # most have 255: these are passed over at once
+            full = len(lengths) - len(lengths.lstrip(b"\xff"))
+            place += 256 * full if full else 1 + data[place]
         place += 1
     return None if len(data) == _GIF_READ else max(frames, 1)
 

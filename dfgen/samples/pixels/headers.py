@@ -56,8 +56,18 @@ class Header(NamedTuple):
         return size[::-1] if self.orientation >= 5 else size
 
 
+def check_header(header: Header) -> None:
+    """Refuse a header that no image has; those of arrays tell no size."""
+    if header.width is not None and header.height is not None:
+        check_size(header.width, header.height)
+    if not 1 <= header.orientation <= 8:
+        raise DecodeError(f"the header has orientation {header.orientation}, expected 1 to 8")
+
+
 def check_size(width: int, height: int) -> None:
-    """Refuse an image of more than MAX_PIXELS."""
+    """Refuse an image of no pixels, or of more than MAX_PIXELS."""
+    if width < 1 or height < 1:
+        raise DecodeError(f"the image is {width} x {height}: it has no pixels")
     if width * height > MAX_PIXELS:
         raise DecodeError(
             f"the image is {width} x {height}: more than {MAX_PIXELS:,} pixels are not decoded. "

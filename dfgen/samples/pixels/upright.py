@@ -4,15 +4,12 @@ It is the same on every machine. A file that it refuses is an error; no other de
 """
 
 import io
-import struct
-import zlib
 from collections.abc import Callable
 
 import cv2
 import numpy as np
-from PIL.Image import DecompressionBombError
 
-from dfgen.errors import DecodeError
+from dfgen.errors import DecodeError, reason
 from dfgen.samples.pixels.depth import in_depth
 from dfgen.samples.pixels.formats import FEATURES, FORMATS, Format, parse_header, sniff
 from dfgen.samples.pixels.geometry import Pixels, Size
@@ -20,12 +17,6 @@ from dfgen.samples.pixels.headers import check_size
 
 # EXIF orientation -> how to flip, after transposing from 5 on: 0 top to bottom, 1 left to right
 _FLIPS = {2: 1, 3: -1, 4: 0, 6: 1, 7: -1, 8: 0}
-
-BROKEN = (
-    cv2.error, OSError, ValueError, SyntaxError, EOFError, DecompressionBombError,
-    IndexError, KeyError, TypeError, struct.error, zlib.error,
-)  # fmt: skip
-"""What decoders raise over broken files; of Pillow's, what `PIL.Image.open` takes for that too."""
 
 
 def decode(data: bytes, color_mode: str = "rgb") -> Pixels:
@@ -74,20 +65,25 @@ def decode_reduced(
             f"this is a .{name} {format.holds}, not an image: use dfgen.{FEATURES[format.holds]} "
             "for this column"
         )
-    size, orientation = _geometry(data, name, format)
+    size, orientation, bits = _geometry(data, name, format)
     reduced = reduction(size) if format.reduces else 1
     try:
         if reduced > 1:
             pixels = format.decode(data, color_mode, reduced)
         else:
             pixels = format.decode(data, color_mode)
-    except DecodeError:
+        if pixels.dtype == np.uint8 and bits > 8 and dtype != "uint8":
+            raise DecodeError(
+                f"the image has {bits} bits a channel, of which the decoder of {name} gives the "
+                'first 8: dfgen.Image(dtype="uint8") takes these'
+            )
+        pixels = in_depth(pixels, dtype)
+        if orientation > 1:
+            pixels = turn(pixels, orientation)
+    except (DecodeError, MemoryError):
         raise
-    except BROKEN as error:
-        raise DecodeError(f"broken {name} file: {getattr(error, 'err', error)}") from error
-    pixels = in_depth(pixels, dtype)
-    if orientation > 1:
-        pixels = turn(pixels, orientation)
+    except Exception as error:
+        raise DecodeError(f"broken {name} file: {reason(error)}") from error
     return pixels, pixels.shape[:2] if reduced == 1 else size, reduced
 
 
@@ -115,24 +111,25 @@ def decode_values(data: bytes, in_colours: bool = False) -> Pixels:
     header = parse_header(io.BytesIO(data), name)
     try:
         values = format.values(data)
-    except DecodeError:
+    except (DecodeError, MemoryError):
         raise
-    except BROKEN as error:
-        raise DecodeError(f"broken {name} file: {error}") from error
+    except Exception as error:
+        raise DecodeError(f"broken {name} file: {reason(error)}") from error
     return turn(values[..., None], 1 if format.turns else header.orientation)
 
 
-def _geometry(data: bytes, name: str, format: Format) -> tuple[Size, int]:
-    """Return (height, width), where a decoder asks for it, and the EXIF orientation still to apply.
+def _geometry(data: bytes, name: str, format: Format) -> tuple[Size, int, int]:
+    """Return (height, width), where a decoder asks for it, orientation still to apply, and bits.
 
-    Refuses images too large to decode.
+    Refuses images too large to decode. Formats that are glanced at keep their bits when decoded.
     """
     size = format.glance(data) if format.glance is not None else None
     if size is not None:
-        check_size(size[1], size[0])
-        return size, 1
+        if any(size):
+            check_size(size[1], size[0])
+        return size, 1, 0
     header = parse_header(io.BytesIO(data), name)
-    return header.size, 1 if format.turns else header.orientation
+    return header.size, 1 if format.turns else header.orientation, header.bits or 0
 
 
 def turn(pixels: Pixels, orientation: int) -> Pixels:

@@ -18,10 +18,7 @@ class Files(Store):
 
     def read(self, path: str) -> bytes:
         """Return the bytes of one file."""
-        try:
-            data = _read(path)
-        except (OSError, ValueError) as error:
-            raise unreadable(error) from error
+        data = _read(path)
         if not data:
             raise DecodeError("the file is empty (0 bytes)")
         return data

@@ -1,14 +1,16 @@
 """What a store answers: the bytes of a file, what is known of it, and rows of array files."""
 
 import io
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import wraps
 from typing import IO, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import DecodeError, DfgenError, unreadable
-from dfgen.samples.storage.array_files import BROKEN_ROWS, ArrayRows, OpenArrays, open_rows
+from dfgen.samples.storage.array_files import ArrayRows, OpenArrays, open_rows
 
 
 class Head(NamedTuple):
@@ -27,6 +29,21 @@ class Head(NamedTuple):
     problem: str | None = None
 
 
+def _told(read: Callable[[Any, str], bytes]) -> Callable[[Any, str], bytes]:
+    """Return a `read` of a store that tells whatever it raises as a file that cannot be read."""
+
+    @wraps(read)
+    def told(self: Any, path: str) -> bytes:
+        try:
+            return read(self, path)
+        except (DfgenError, MemoryError):
+            raise
+        except Exception as error:
+            raise unreadable(error) from error
+
+    return told
+
+
 @dataclass(frozen=True)
 class Store:
     """Where bytes are. A new one has `read` and `head`, and of the others what it does better.
@@ -36,12 +53,17 @@ class Store:
 
     arrays: OpenArrays = field(default_factory=OpenArrays, repr=False, compare=False, kw_only=True)
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "read" in vars(cls):
+            cls.read = _told(cls.read)  # type: ignore[assignment, method-assign]
+
     def read(self, path: str) -> bytes:
         """Return the bytes of one file.
 
         Raises:
             MissingFileError: there is no such file.
-            DecodeError: the file is empty, or cannot be read.
+            DecodeError: the file is empty, or cannot be read, for whatever is raised.
         """
         raise NotImplementedError
 
@@ -79,9 +101,9 @@ class Store:
             if not 0 <= index < len(rows):
                 raise DecodeError(f"the array has {len(rows):,} rows, there is no row {index}")
             return np.asarray(rows[index])
-        except DfgenError:
+        except (DfgenError, MemoryError):
             raise
-        except BROKEN_ROWS as error:
+        except Exception as error:
             raise unreadable(error) from error
 
     def close(self) -> None:
