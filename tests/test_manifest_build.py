@@ -268,12 +268,12 @@ def test_files_that_do_not_fit_the_pattern_are_warned_of(data):
 
 
 def test_files_of_other_kinds_and_hidden_ones_are_warned_of_once(data):
-    for name in ("a.txt", "b.txt", "c.heic", ".hidden.png"):
+    for name in ("a.txt", "b.txt", "c.docx", ".hidden.png"):
         (data / "imgs" / name).touch()
     with pytest.warns(UserWarning) as caught:
         dfgen.build_manifest(data / "imgs", facts="none")
     assert [str(warning.message) for warning in caught] == [
-        "Left out: 1 path, .heic: c.heic\nLeft out: 2 paths, .txt: a.txt, b.txt\n"
+        "Left out: 1 path, .docx: c.docx\nLeft out: 2 paths, .txt: a.txt, b.txt\n"
         "Left out: 1 path, hidden: .hidden.png\nMove elsewhere what is not a sample."
     ]
     assert caught[0].filename == __file__

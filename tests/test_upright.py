@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
 from dfgen.errors import DecodeError, MissingFileError
-from dfgen.samples.pixels.formats import CHANNELS, formats_by_suffix, read_header
+from dfgen.samples.pixels.color_modes import CHANNELS
+from dfgen.samples.pixels.formats import formats_by_suffix, read_header
 from dfgen.samples.pixels.headers import MAX_PIXELS, check_size
 from dfgen.samples.pixels.upright import decode, decode_reduced, decode_values, prepare_worker
 from dfgen.samples.storage.npy import array_header, decode_array
@@ -306,7 +307,9 @@ def test_one_colour_that_is_transparent_is_no_channel(tmp_path, name, transparen
 def test_a_truncated_file_is_refused(name):
     data = FILES[name][0]
     ends = {1, 2, 10, len(data) // 4, len(data) // 2, len(data) * 3 // 4, len(data) - 3}
-    if not name.startswith(("gif", "ppm-plain")):  # there the pixels end earlier
+    if name.startswith("bmp"):
+        ends -= {len(data) - 3}
+    elif not name.startswith(("gif", "ppm-plain")):  # there the pixels end earlier, as in a BMP
         ends |= {len(data) - 2, len(data) - 1}
     for end in ends:
         if name == "gif-animated" and end > len(FILES["gif"][0]) - 4:
@@ -336,7 +339,7 @@ def test_messages_of_files_that_are_no_images(tmp_path):
     npy = io.BytesIO()
     np.save(npy, np.zeros(3))
     real = np.zeros((4, 4), np.float32)
-    formats = "aiff, bmp, flac, gif, jpeg, mp3, npy, ogg, png, pnm, tiff, wav, webp"
+    formats = ", ".join(sorted(set(formats_by_suffix().values())))
     for data, message in [
         (b"", f"not an image, array or sound that dfgen opens: the file begins with b''. "
               f"Formats: {formats}"),

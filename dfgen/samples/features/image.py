@@ -20,8 +20,9 @@ from dfgen.samples.features.image_pair import (
     seen_size,
 )
 from dfgen.samples.features.one_row import store_of_row
+from dfgen.samples.pixels.color_modes import CHANNELS
 from dfgen.samples.pixels.depth import DEPTHS, check_scaled
-from dfgen.samples.pixels.formats import CHANNELS, read_header
+from dfgen.samples.pixels.formats import read_header
 from dfgen.samples.pixels.geometry import (
     RESIZE,
     STILL,

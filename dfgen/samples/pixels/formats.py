@@ -3,7 +3,6 @@
 The format of a file is known by its first bytes, never by its name: a PNG called `x.jpg` is a PNG.
 """
 
-import io
 import re
 import struct
 from collections.abc import Callable, Iterator
@@ -12,22 +11,24 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import IO
 
-import cv2
-import numpy as np
-import PIL.BmpImagePlugin
-import PIL.GifImagePlugin
-import PIL.Image
-import PIL.PngImagePlugin
-import PIL.PpmImagePlugin
-import PIL.TiffImagePlugin
-import PIL.WebPImagePlugin
+from PIL.BmpImagePlugin import BmpImageFile
+from PIL.CurImagePlugin import CurImageFile
+from PIL.DdsImagePlugin import DdsImageFile
+from PIL.GifImagePlugin import GifImageFile
+from PIL.IcnsImagePlugin import IcnsImageFile
+from PIL.IcoImagePlugin import IcoImageFile
+from PIL.PcxImagePlugin import PcxImageFile
+from PIL.PpmImagePlugin import PpmImageFile
+from PIL.PsdImagePlugin import PsdImageFile
+from PIL.QoiImagePlugin import QoiImageFile
+from PIL.SgiImagePlugin import SgiImageFile
+from PIL.SunImagePlugin import SunImageFile
+from PIL.TgaImagePlugin import TgaImageFile
+from PIL.WebPImagePlugin import WebPImageFile
 
 from dfgen.errors import DecodeError, DfgenError, reason, unreadable
-from dfgen.samples.pixels.depth import as_stored
 from dfgen.samples.pixels.geometry import Pixels, Size
 from dfgen.samples.pixels.headers import (
-    BITS_PER_SAMPLE,
-    EXTRA_SAMPLES,
     Header,
     Opener,
     check_header,
@@ -37,39 +38,36 @@ from dfgen.samples.pixels.headers import (
     pillow_header,
     png_header,
     tiff_header,
-    tiff_tags,
 )
+from dfgen.samples.pixels.opencv_decoders import (
+    decode_png,
+    decode_webp,
+    directly,
+    png_size,
+    png_values,
+    webp_size,
+)
+from dfgen.samples.pixels.pillow_decoders import (
+    avif,
+    decode_pnm,
+    heif,
+    jpeg2000,
+    pillow_values,
+    with_pillow,
+)
+from dfgen.samples.pixels.refused_formats import why_refused
+from dfgen.samples.pixels.tiff_decoder import decode_tiff, tiff_values
 from dfgen.samples.sounds import sound_header
 from dfgen.samples.storage.files import Files
 from dfgen.samples.storage.store import Store
 
-CHANNELS = {"grayscale": 1, "rgb": 3, "rgba": 4}
-"""color_mode -> channels of the decoded image."""
-
-# (channels as OpenCV decodes them, color_mode) -> conversion. OpenCV's own order is BGR.
-_CONVERSIONS = {
-    (1, "rgb"): cv2.COLOR_GRAY2RGB, (1, "rgba"): cv2.COLOR_GRAY2RGBA,
-    (3, "rgb"): cv2.COLOR_BGR2RGB, (3, "rgba"): cv2.COLOR_BGR2RGBA,
-    (3, "grayscale"): cv2.COLOR_BGR2GRAY,
-    (4, "rgb"): cv2.COLOR_BGRA2RGB, (4, "rgba"): cv2.COLOR_BGRA2RGBA,
-    (4, "grayscale"): cv2.COLOR_BGRA2GRAY,
-}  # fmt: skip
-
-_AS_GRAY = cv2.IMREAD_GRAYSCALE | cv2.IMREAD_IGNORE_ORIENTATION
-_AS_RGB = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
-_REDUCED = {
-    1: 0,  # RGB or gray at 1/n: the names with COLOR in them mean BGR
-    2: cv2.IMREAD_REDUCED_GRAYSCALE_2,
-    4: cv2.IMREAD_REDUCED_GRAYSCALE_4,
-    8: cv2.IMREAD_REDUCED_GRAYSCALE_8,
-}
-
-_PNG_START = struct.Struct(">16xII9xI4s")  # width, height; length and name of the second chunk
-_PNG_FRAME = 57  # bytes of a PNG beside those of its pixels, where these are in one chunk
-
 _DISK = Files()
 
-_PILLOW_MODES = {"grayscale": "L", "rgb": "RGB", "rgba": "RGBA"}
+# type of the image, and its table of colours or none; width, height, not 0 (Truevision TGA 2.0)
+TGA = (
+    rb".(\x00[\x02\x03\x0a\x0b]\x00{5}|\x01[\x01\x09]..[\x00-\xff][\x00\x01][\x0f\x10\x18\x20])"
+    rb"....(?!\x00\x00)..(?!\x00\x00).."
+)
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,6 @@ class Format:
         glance: `glance(data)` returns the upright (height, width) of most files quicker than
             `header`, or None; (0, 0) where nothing needs it.
         reduces: whether `decode(data, color_mode, reduced)` also makes 1/2, 1/4 and 1/8.
-        turns: whether `decode` and `values` apply the EXIF orientation.
         holds: `"image"`, `"array"` or `"sound"`.
     """
 
@@ -100,7 +97,6 @@ class Format:
     values: Callable[[bytes], Pixels] | None = None
     glance: Callable[[bytes], Size | None] | None = None
     reduces: bool = False
-    turns: bool = False
     holds: str = "image"
     matches: Callable[[bytes], object] = field(init=False, repr=False, compare=False)
 
@@ -119,104 +115,6 @@ def pillow_format(suffixes: tuple[str, ...], begins: bytes, opener: Opener) -> F
     )
 
 
-def directly(data: bytes, color_mode: str, reduced: int = 1) -> Pixels:
-    """Decode 8 bits a channel: OpenCV itself can make the colours, and a JPEG smaller."""
-    flags = (_AS_GRAY if color_mode == "grayscale" else _AS_RGB) | _REDUCED[reduced]
-    pixels = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
-    if pixels is None:
-        raise ValueError("truncated or damaged")
-    if color_mode == "rgba":
-        pixels = cv2.cvtColor(pixels, cv2.COLOR_RGB2RGBA)
-    return _with_channels(pixels, color_mode)
-
-
-def with_opencv(data: bytes, color_mode: str) -> Pixels:
-    """Decode by OpenCV, which is twice as fast as Pillow where both open a format."""
-    pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
-    if pixels is None:
-        raise ValueError("truncated or damaged")
-    pixels = as_stored(pixels)
-    channels = 1 if pixels.ndim == 2 else pixels.shape[2]
-    if (channels, color_mode) in _CONVERSIONS:
-        pixels = cv2.cvtColor(pixels, _CONVERSIONS[channels, color_mode])
-    return _with_channels(pixels, color_mode)
-
-
-def with_pillow(opener: Opener, data: bytes, color_mode: str) -> Pixels:
-    """Decode by one of Pillow's readers."""
-    image: PIL.Image.Image = opener(io.BytesIO(data))
-    if image.mode[0] in "IF":  # more than 8 bits, which Pillow would clip
-        return _deep(image, color_mode)
-    return _with_channels(np.array(image.convert(_PILLOW_MODES[color_mode])), color_mode)
-
-
-def _deep(image: PIL.Image.Image, color_mode: str) -> Pixels:
-    """Return gray pixels of Pillow that are more than 8 bits."""
-    pixels = np.asarray(image)
-    if image.mode == "I" and image.format != "TIFF":  # 16 bits, as Pillow holds those of PNM
-        pixels = pixels.astype(np.uint16)
-    pixels = as_stored(pixels)
-    if color_mode != "grayscale":
-        pixels = cv2.cvtColor(pixels, _CONVERSIONS[1, color_mode])
-    return _with_channels(pixels, color_mode)
-
-
-def _with_channels(pixels: Pixels, color_mode: str) -> Pixels:
-    """Give grayscale its channel."""
-    return pixels if pixels.ndim == 3 else pixels.reshape(*pixels.shape, CHANNELS[color_mode])
-
-
-def pillow_values(opener: Opener, data: bytes) -> Pixels:
-    """Return gray levels or indices of colours as one of Pillow's readers has them."""
-    image = opener(io.BytesIO(data))
-    if image.mode not in ("L", "P", "1", "F") and not image.mode.startswith("I"):
-        raise DecodeError(
-            f"the mask is in colours ({image.mode}), whose classes are not known: give palette="
-            "{(red, green, blue): class, ...}, or save it in gray levels"
-        )
-    return np.array(image, np.uint8) if image.mode == "1" else np.asarray(image)
-
-
-def decode_png(data: bytes, color_mode: str) -> Pixels:
-    """Bit depth stands at byte 24; OpenCV would cut 16 bits, and rounds gray in its own way."""
-    if color_mode == "rgb" and data[24] <= 8:
-        return directly(data, color_mode)
-    return with_opencv(data, color_mode)
-
-
-def png_values(data: bytes) -> Pixels:
-    """Fewer than 8 bits of gray, OpenCV stretches to 255, which is undone here."""
-    bits, kind = data[24], data[25]
-    if kind != 0:
-        return pillow_values(PIL.PngImagePlugin.PngImageFile, data)
-    levels: Pixels | None = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
-    if levels is None:
-        raise ValueError("truncated or damaged")
-    return levels if bits >= 8 else levels // (255 // (2**bits - 1))
-
-
-def png_size(data: bytes) -> Size | None:
-    """Return the size of a PNG without EXIF: the header is 15 % of the time of a small one."""
-    if len(data) <= _PNG_START.size:
-        return None
-    width, height, length, name = _PNG_START.unpack_from(data)
-    alone = name == b"IDAT" and length == len(data) - _PNG_FRAME
-    return (height, width) if alone or b"eXIf" not in data else None
-
-
-def webp_size(data: bytes) -> Size | None:
-    """Spare the header, 5 % of the time: no WebP is too large, and few have EXIF."""
-    return None if b"EXIF" in data else (0, 0)
-
-
-def decode_tiff(data: bytes, color_mode: str) -> Pixels:
-    """OpenCV would multiply 8-bit colours by their alpha; Pillow would cut 16 bits."""
-    tags = tiff_tags(io.BytesIO(data))
-    if EXTRA_SAMPLES in tags and tags.get(BITS_PER_SAMPLE) == 8:
-        return with_pillow(PIL.TiffImagePlugin.TiffImageFile, data, color_mode)
-    return with_opencv(data, color_mode)
-
-
 FEATURES = {"image": "Image", "array": "Array", "sound": "Audio"}
 """What a format holds -> the feature that reads it."""
 
@@ -224,28 +122,51 @@ FORMATS: dict[str, Format] = {
     "jpeg": Format(
         (".jpg", ".jpeg", ".jpe", ".jfif"), rb"\xff\xd8\xff", jpeg_header, directly, reduces=True
     ),
-    "png": Format((".png",), rb"\x89PNG\r\n\x1a\n", png_header, decode_png, png_values, png_size),
+    "png": Format(
+        (".png", ".apng"), rb"\x89PNG\r\n\x1a\n", png_header, decode_png, png_values, png_size
+    ),
     "webp": replace(
-        pillow_format((".webp",), rb"RIFF....WEBP", PIL.WebPImagePlugin.WebPImageFile),
-        decode=with_opencv,
+        pillow_format((".webp",), rb"RIFF....WEBP", WebPImageFile),
+        decode=decode_webp,
         glance=webp_size,
     ),
-    "bmp": replace(
-        pillow_format((".bmp",), rb"BM", PIL.BmpImagePlugin.BmpImageFile), decode=with_opencv
+    "bmp": pillow_format((".bmp", ".dib"), rb"BM", BmpImageFile),
+    "gif": replace(pillow_format((".gif",), rb"GIF8[79]a", GifImageFile), header=gif_header),
+    "tiff": Format(
+        (".tif", ".tiff"),
+        rb"II[*+]\x00(?!....CR)|MM\x00[*+]",
+        tiff_header,
+        decode_tiff,
+        tiff_values,
     ),
-    # OpenCV opens GIF only in newer versions, and of PNM ignores the maximum that a header gives
-    "gif": replace(
-        pillow_format((".gif",), rb"GIF8[79]a", PIL.GifImagePlugin.GifImageFile), header=gif_header
+    "pnm": replace(
+        pillow_format((".ppm", ".pgm", ".pbm", ".pnm"), rb"P[1-6]\s", PpmImageFile),
+        decode=decode_pnm,
     ),
-    "tiff": replace(
-        pillow_format((".tif", ".tiff"), rb"II\*\0|MM\0\*", PIL.TiffImagePlugin.TiffImageFile),
-        header=tiff_header,
-        decode=decode_tiff,
-        turns=True,
+    "avif": replace(pillow_format((".avif", ".avifs"), rb"....ftypavi[fs]", avif), values=None),
+    "heif": replace(
+        pillow_format((".heic", ".heif"), rb"....ftyp(he[iv][cmsx]|m[is]f1)", heif), values=None
     ),
-    "pnm": pillow_format(
-        (".ppm", ".pgm", ".pbm", ".pnm"), rb"P[1-6]\s", PIL.PpmImagePlugin.PpmImageFile
+    "jpeg2000": pillow_format(
+        (".jp2", ".j2k", ".j2c", ".jpc", ".jpf", ".jpx"),
+        rb"\x00\x00\x00\x0cjP  \r\n\x87\n|\xff\x4f\xff\x51\x00",
+        jpeg2000,
     ),
+    "ico": pillow_format((".ico",), rb"\x00\x00\x01\x00[^\x00]\x00", IcoImageFile),
+    "cur": pillow_format((".cur",), rb"\x00\x00\x02\x00[^\x00]\x00", CurImageFile),
+    "icns": pillow_format((".icns",), rb"icns", IcnsImageFile),
+    "psd": pillow_format((".psd",), rb"8BPS\x00\x01", PsdImageFile),
+    "pcx": pillow_format(
+        (".pcx",), rb"\x0a[\x00\x02-\x05][\x00\x01][\x01\x02\x04\x08]", PcxImageFile
+    ),
+    "sgi": pillow_format(
+        (".sgi", ".rgb", ".rgba", ".bw"),
+        rb"\x01\xda[\x00\x01][\x01\x02]\x00[\x01-\x03]",
+        SgiImageFile,
+    ),
+    "sun": pillow_format((".ras",), rb"\x59\xa6\x6a\x95", SunImageFile),
+    "dds": pillow_format((".dds",), rb"DDS \x7c\x00\x00\x00", DdsImageFile),
+    "qoi": pillow_format((".qoi",), rb"qoif", QoiImageFile),
     "npy": Format((".npy",), rb"\x93NUMPY", npy_header, holds="array"),
     # many samples, of which it tells only where it is opened as a whole: no file of a folder
     "hdf5": Format((), rb"\x89HDF\r\n\x1a\n", lambda file, name: Header(name), holds="array"),
@@ -254,6 +175,8 @@ FORMATS: dict[str, Format] = {
     "ogg": Format((".ogg", ".oga", ".opus"), rb"OggS", sound_header, holds="sound"),
     "mp3": Format((".mp3",), rb"ID3|\xff[\xe2\xe3\xf2\xf3\xfa\xfb]", sound_header, holds="sound"),
     "aiff": Format((".aif", ".aiff", ".aifc"), rb"FORM....AIF[FC]", sound_header, holds="sound"),
+    # no first bytes of its own, but fields that leave little choice: the last to be tried
+    "tga": pillow_format((".tga", ".tpic"), TGA, TgaImageFile),
 }
 """Name -> how files of the format are known, and read."""
 
@@ -279,7 +202,8 @@ def _announced(head: bytes) -> str:
         if format.matches(head):
             return name
     raise DecodeError(
-        f"not an image, array or sound that dfgen opens: the file begins with {head[:8]!r}. "
+        why_refused(head)
+        or f"not an image, array or sound that dfgen opens: the file begins with {head[:8]!r}. "
         f"Formats: {', '.join(sorted(set(formats_by_suffix().values())))}"
     )
 

@@ -15,6 +15,21 @@ import PIL.ImageFile
 
 from dfgen.errors import DecodeError
 from dfgen.samples.pixels.frame_counts import gif_frames, tiff_pages
+from dfgen.samples.pixels.orientation import known, orientation_of
+from dfgen.samples.pixels.pillow_warnings import unwarned
+from dfgen.samples.pixels.png_chunks import chunks, text_of
+from dfgen.samples.pixels.tiff_tags import (
+    BITS_PER_SAMPLE,
+    HEIGHT,
+    ORIENTATION,
+    PALETTE,
+    PHOTOMETRIC,
+    SAMPLES_PER_PIXEL,
+    SUBFILE_TYPE,
+    WIDTH,
+    XMP,
+    tiff_directory,
+)
 from dfgen.samples.storage.npy import array_header
 
 MAX_PIXELS = 2**28
@@ -23,10 +38,9 @@ MAX_PIXELS = 2**28
 Opener = Callable[[IO[bytes]], PIL.ImageFile.ImageFile]
 """A reader of Pillow. `PIL.Image.open` would try all of them, and warns of large images."""
 
-BITS_PER_SAMPLE, EXTRA_SAMPLES = 0x0102, 0x0152
-_WIDTH, _HEIGHT, _PHOTOMETRIC, _PALETTE = 0x0100, 0x0101, 0x0106, 3
-_ORIENTATION, _SAMPLES_PER_PIXEL = 0x0112, 0x0115
-_TIFF_NUMBERS = {1: "B", 3: "H", 4: "I"}
+_XMP_IN_JPEG = b"http://ns.adobe.com/xap/1.0/\0"
+_XMP_IN_PNG = b"XML:com.adobe.xmp"
+_EXIF_IN_PNG = b"Raw profile type exif"  # in hexadecimal, as ImageMagick wrote it
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}  # colour type -> channels; a palette is RGB
 _JPEG_FRAMES = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
@@ -75,29 +89,9 @@ def check_size(width: int, height: int) -> None:
         )
 
 
-def tiff_tags(file: IO[bytes]) -> dict[int, int]:
-    """Return the whole numbers, or the first of several, in the first directory of a TIFF file.
-
-    An EXIF block is one. Source: TIFF 6.0, section 2.
-    """
-    file.seek(0)
-    order = ">" if file.read(2) == b"MM" else "<"
-    (start,) = struct.unpack(order + "2xI", file.read(6))
-    file.seek(start)
-    (count,) = struct.unpack(order + "H", file.read(2))
-    tags = {}
-    for tag, kind, many, value in struct.iter_unpack(order + "HHI4s", file.read(12 * count)):
-        if tag == BITS_PER_SAMPLE and many > 2:  # the only one wanted that is kept elsewhere
-            file.seek(*struct.unpack(order + "I", value))
-            value = file.read(4)
-        if kind in _TIFF_NUMBERS:
-            tags[tag] = struct.unpack_from(order + _TIFF_NUMBERS[kind], value)[0]
-    return tags
-
-
 def jpeg_header(file: IO[bytes], format: str) -> Header:
     """Walk the segments up to the frame (ITU-T T.81, annex B)."""
-    exif = b""
+    exif = xmp = b""
     file.seek(2)
     while byte := file.read(1):
         if byte != b"\xff":
@@ -110,56 +104,80 @@ def jpeg_header(file: IO[bytes], format: str) -> Header:
         length = max(0, int.from_bytes(file.read(2), "big") - 2)
         if marker[0] in _JPEG_FRAMES:
             bits, height, width, channels = struct.unpack(">BHHB", file.read(6))
-            return Header(format, width, height, channels, _orientation(exif), bits, 1)
-        if marker == b"\xe1" and not exif:
+            turned = orientation_of(exif, xmp) if exif or xmp else 1
+            return Header(format, width, height, channels, turned, bits, 1)
+        if marker == b"\xe1":
             block = file.read(length)
-            exif = block[6:] if block.startswith(b"Exif\0\0") else b""
+            if not exif and block.startswith(b"Exif\0\0"):
+                exif = block[6:]
+            elif block.startswith(_XMP_IN_JPEG):
+                xmp = block
         else:
             file.seek(length, io.SEEK_CUR)
     raise ValueError("it ends before the image begins")
 
 
 def png_header(file: IO[bytes], format: str) -> Header:
-    """Walk the chunks up to the pixels (PNG, third edition, section 5)."""
+    """Walk the chunks; what turns the image may stand after its pixels."""
     file.seek(16)
     width, height, bits, color = struct.unpack(">IIBB3x", file.read(13))
-    channels, orientation, frames = _PNG_CHANNELS.get(color, 0), 1, 1
+    channels, frames = _PNG_CHANNELS.get(color, 0), 1
     bits = 8 if color == 3 else bits
-    while True:
-        # after the checksum of the chunk before
-        length, kind = struct.unpack(">4xI4s", file.read(12))
-        if kind in (b"IDAT", b"IEND"):
-            return Header(format, width, height, channels, orientation, bits, frames)
+    exif = xmp = b""
+    for kind, length in chunks(file):
         if kind == b"eXIf":
-            orientation = _orientation(file.read(length))
-            continue
-        if kind == b"acTL" and length == 8:
+            exif = file.read(length)
+        elif kind == b"acTL" and length == 8:
             (frames,) = struct.unpack(">I4x", file.read(8))
-            continue
-        if kind == b"tRNS" and color == 3:
+        elif kind == b"tRNS" and color == 3:
             channels = 4
-        file.seek(length, io.SEEK_CUR)
+        elif kind in (b"iTXt", b"zTXt", b"tEXt"):
+            keyword, text = text_of(kind, file.read(length))
+            if keyword == _XMP_IN_PNG:
+                xmp = text
+            elif keyword == _EXIF_IN_PNG and not exif:
+                exif = _from_hexadecimal(text)
+    return Header(format, width, height, channels, orientation_of(exif, xmp), bits, frames)
+
+
+def _from_hexadecimal(text: bytes) -> bytes:
+    """Return a profile whose name and length stand in the lines before its digits."""
+    try:
+        return bytes.fromhex(b"".join(text.split(b"\n")[3:]).decode("ascii"))
+    except ValueError:
+        return b""
 
 
 def tiff_header(file: IO[bytes], format: str) -> Header:
     """Read the first directory."""
-    tags = tiff_tags(file)
-    channels, bits = tags.get(_SAMPLES_PER_PIXEL, 1), tags.get(BITS_PER_SAMPLE, 1)
-    if tags.get(_PHOTOMETRIC) == _PALETTE:
+    tags = tiff_directory(file)
+    if tags.number(SUBFILE_TYPE, 0) & 1:
+        raise DecodeError(
+            "the first image of this TIFF is a thumbnail, as in the raw files of cameras: develop "
+            "it, and save it as PNG or TIFF"
+        )
+    channels, bits = tags.number(SAMPLES_PER_PIXEL, 1), tags.number(BITS_PER_SAMPLE, 1)
+    if tags.number(PHOTOMETRIC, 0) == PALETTE:
         channels, bits = 3, 8
-    orientation = _known(tags.get(_ORIENTATION, 1))
-    frames = tiff_pages(file)
-    return Header(format, tags[_WIDTH], tags[_HEIGHT], channels, orientation, bits, frames)
+    width, height = (tags.number(tag, 0) for tag in (WIDTH, HEIGHT))
+    if not width or not height:
+        raise ValueError("it tells no width and height")
+    if ORIENTATION in tags.entries:
+        turned = known(tags.number(ORIENTATION, 1))
+    else:
+        turned = orientation_of(b"", tags.data(XMP))
+    return Header(format, width, height, channels, turned, bits, tiff_pages(file))
 
 
 def pillow_header(opener: Opener, file: IO[bytes], format: str) -> Header:
     """Have Pillow read a header."""
     file.seek(0)
-    image = opener(file)
-    orientation = _orientation(image.info.get("exif", b""))
+    with unwarned():
+        image = opener(file)
+    turned = orientation_of(image.info.get("exif", b""), image.info.get("xmp", b""))
     # where it is no property, for which the whole file would be read
     frames = vars(image).get("n_frames", None if hasattr(type(image), "n_frames") else 1)
-    return Header(format, *image.size, _channels(image), orientation, _bits(image), frames)
+    return Header(format, *image.size, _channels(image), turned, _bits(image), frames)
 
 
 def gif_header(file: IO[bytes], format: str) -> Header:
@@ -187,14 +205,3 @@ def _channels(image: PIL.Image.Image) -> int:
     if image.mode == "P":
         return 4 if "transparency" in image.info else 3
     return 1 if image.mode.startswith("I") else len(image.getbands())
-
-
-def _orientation(exif: bytes) -> int:
-    try:
-        return _known(tiff_tags(io.BytesIO(exif.removeprefix(b"Exif\0\0"))).get(_ORIENTATION, 1))
-    except struct.error:
-        return 1  # no EXIF, or a broken block: the pixels stay as they are
-
-
-def _known(orientation: int) -> int:
-    return orientation if 1 <= orientation <= 8 else 1

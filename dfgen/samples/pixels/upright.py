@@ -115,7 +115,7 @@ def decode_values(data: bytes, in_colours: bool = False) -> Pixels:
         raise
     except Exception as error:
         raise DecodeError(f"broken {name} file: {reason(error)}") from error
-    return turn(values[..., None], 1 if format.turns else header.orientation)
+    return turn(values[..., None], header.orientation)
 
 
 def _geometry(data: bytes, name: str, format: Format) -> tuple[Size, int, int]:
@@ -129,7 +129,7 @@ def _geometry(data: bytes, name: str, format: Format) -> tuple[Size, int, int]:
             check_size(size[1], size[0])
         return size, 1, 0
     header = parse_header(io.BytesIO(data), name)
-    return header.size, 1 if format.turns else header.orientation, header.bits or 0
+    return header.size, header.orientation, header.bits or 0
 
 
 def turn(pixels: Pixels, orientation: int) -> Pixels:

@@ -1,0 +1,131 @@
+"""Decoders by Pillow, for all that OpenCV does not open, or not as every other program does."""
+
+import io
+import struct
+from typing import IO
+
+import numpy as np
+import PIL.Image
+import PIL.PpmImagePlugin
+from PIL.ImageFile import ImageFile
+
+from dfgen.errors import DecodeError
+from dfgen.samples.pixels.color_modes import in_color_mode, with_channels
+from dfgen.samples.pixels.depth import as_stored
+from dfgen.samples.pixels.geometry import Pixels
+from dfgen.samples.pixels.headers import Opener
+from dfgen.samples.pixels.pillow_warnings import unwarned
+
+_MODES = {"grayscale": "L", "rgb": "RGB", "rgba": "RGBA"}
+_STRAIGHT = {"La": "LA", "RGBa": "RGBA"}  # colours multiplied by their alpha -> as they were
+_SIZ = b"\xff\x4f\xff\x51"  # how the codestream of JPEG 2000 begins (ITU-T T.800, A.5.1)
+
+
+def with_pillow(opener: Opener, data: bytes, color_mode: str) -> Pixels:
+    """Decode by one of Pillow's readers."""
+    with unwarned():
+        return pixels_of(opener(io.BytesIO(data)), color_mode)
+
+
+def pixels_of(image: PIL.Image.Image, color_mode: str) -> Pixels:
+    """Return what an image of Pillow holds, at its own depth; alpha is dropped, not blended."""
+    image.load()  # which may change the mode
+    if image.mode[0] in "IF":  # more than 8 bits, which Pillow would clip
+        return _deep(image, color_mode)
+    if image.mode in _STRAIGHT:
+        image = image.convert(_STRAIGHT[image.mode])
+    if image.mode == "P" and "transparency" in image.info:
+        image = image.convert("RGBA")
+    return with_channels(np.array(image.convert(_MODES[color_mode])), color_mode)
+
+
+def _deep(image: PIL.Image.Image, color_mode: str) -> Pixels:
+    """Return gray pixels of Pillow that are more than 8 bits."""
+    pixels = np.asarray(image)
+    if image.mode == "I" and image.format != "TIFF":  # 16 bits, as Pillow holds those of PNM
+        pixels = pixels.astype(np.uint16)
+    return in_color_mode(as_stored(pixels), color_mode)
+
+
+def pillow_values(opener: Opener, data: bytes) -> Pixels:
+    """Return gray levels or indices of colours as one of Pillow's readers has them."""
+    with unwarned():
+        return values_of(opener(io.BytesIO(data)))
+
+
+def values_of(image: PIL.Image.Image) -> Pixels:
+    """Return gray levels or indices of colours."""
+    image.load()
+    if image.mode not in ("L", "P", "1", "F") and not image.mode.startswith("I"):
+        raise DecodeError(
+            f"the mask is in colours ({image.mode}), whose classes are not known: give palette="
+            "{(red, green, blue): class, ...}, or save it in gray levels"
+        )
+    return np.array(image, np.uint8) if image.mode == "1" else np.asarray(image)
+
+
+def decode_pnm(data: bytes, color_mode: str) -> Pixels:
+    """Pillow would cut colours of 16 bits to 8."""
+    if data[:2] != b"P6":
+        return with_pillow(PIL.PpmImagePlugin.PpmImageFile, data, color_mode)
+    with unwarned():
+        image = PIL.PpmImagePlugin.PpmImageFile(io.BytesIO(data))
+        _, _, start, how = image.tile[0]
+        most = how[-1] if isinstance(how, tuple) else 255
+        if not isinstance(most, int) or most <= 255:
+            return pixels_of(image, color_mode)
+    shape = (image.height, image.width, 3)
+    pixels = np.frombuffer(data, ">u2", int(np.prod(shape)), start).reshape(shape)
+    deep = np.rint(np.minimum(pixels, most) * (65535 / most)).astype(np.uint16)
+    return in_color_mode(deep[..., ::-1], color_mode)
+
+
+def jpeg2000(file: IO[bytes]) -> ImageFile:
+    """Open JPEG 2000; Pillow would cut several channels of more than 8 bits."""
+    from PIL.Jpeg2KImagePlugin import Jpeg2KImageFile
+
+    head = file.read(2**16)
+    at = head.find(_SIZ)
+    if at >= 0:
+        (channels,) = struct.unpack_from(">H", head, at + 40)
+        sizes = head[at + 42 : at + 42 + 3 * channels : 3]
+        bits = 1 + max((size & 0x7F for size in sizes), default=0)
+        if channels > 1 and bits > 8:
+            raise DecodeError(
+                f"the JPEG 2000 has {channels} channels of {bits} bits, which its decoder would "
+                "cut to 8: save it as PNG or TIFF"
+            )
+    file.seek(0)
+    return Jpeg2KImageFile(file)
+
+
+def avif(file: IO[bytes]) -> ImageFile:
+    """Open AVIF: `irot` and `imir` turn it, which Pillow tells as EXIF, and nothing else does."""
+    try:
+        from PIL.AvifImagePlugin import SUPPORTED, AvifImageFile
+    except ImportError:
+        SUPPORTED = False
+    if not SUPPORTED:
+        raise DecodeError("an AVIF file, which needs Pillow 11.3 or newer: pip install -U pillow")
+    image = AvifImageFile(file)
+    image.info.pop("xmp", None)
+    return image
+
+
+def heif(file: IO[bytes]) -> ImageFile:
+    """Open HEIC and what is kept as it is; the decoder turns it already."""
+    size = int.from_bytes(file.read(4), "big")
+    brands = file.read(min(size, 2**12) - 4)
+    file.seek(0)
+    if b"avif" in brands:
+        return avif(file)
+    try:
+        from pillow_heif import HeifImageFile
+    except ImportError:
+        raise DecodeError(
+            'a HEIC file, which needs pillow-heif: pip install "keras-dfgen[heif]"'
+        ) from None
+    image: ImageFile = HeifImageFile(file)  # type: ignore[no-untyped-call]
+    for name in ("exif", "xmp"):
+        image.info.pop(name, None)
+    return image

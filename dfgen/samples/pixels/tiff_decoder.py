@@ -1,0 +1,107 @@
+"""Pixels of TIFF files, by Pillow, as deep as they are."""
+
+import io
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from PIL.TiffImagePlugin import TiffImageFile
+
+from dfgen.errors import DecodeError
+from dfgen.samples.pixels.color_modes import in_color_mode
+from dfgen.samples.pixels.depth import as_stored
+from dfgen.samples.pixels.geometry import Pixels
+from dfgen.samples.pixels.pillow_decoders import pixels_of, values_of
+from dfgen.samples.pixels.pillow_warnings import unwarned
+from dfgen.samples.pixels.tiff_tags import (
+    BITS_PER_SAMPLE,
+    PLANAR,
+    SAMPLE_FORMAT,
+    SAMPLES_PER_PIXEL,
+    Directory,
+    tiff_directory,
+)
+
+_KINDS = {1: "uint", 2: "int", 3: "float"}  # sample format -> name
+_MOST = 6  # samples of a pixel that Pillow can take; of more it writes to the log
+_OTHER = {"L": "B", "B": "L", "N": "B" if sys.byteorder == "little" else "L"}
+
+
+class StoredTiff(TiffImageFile):
+    """As it is stored: Pillow would turn it, each version by rules of its own."""
+
+    def load_end(self) -> None:
+        """Leave the pixels, and the rest of the file, alone."""
+        self._size = self.im.size
+
+
+def decode_tiff(data: bytes, color_mode: str) -> Pixels:
+    """Decode the first image of a TIFF file."""
+    return _read(data, lambda image, tags: _pixels(image, tags, data, color_mode))
+
+
+def tiff_values(data: bytes) -> Pixels:
+    """Return gray levels or indices of colours."""
+    return _read(data, lambda image, tags: _unsigned(values_of(image), tags))
+
+
+def _read(data: bytes, read: Callable[[TiffImageFile, Directory], Pixels]) -> Pixels:
+    tags = tiff_directory(io.BytesIO(data))
+    if tags.number(SAMPLES_PER_PIXEL, 1) > _MOST:
+        raise _not_opened(tags)
+    with unwarned():
+        try:
+            image = StoredTiff(io.BytesIO(data))
+        except SyntaxError as error:
+            if str(error) in ("unknown pixel mode", "unknown data organization"):
+                raise _not_opened(tags) from error
+            raise
+        return read(image, tags)
+
+
+def _pixels(image: TiffImageFile, tags: Directory, data: bytes, color_mode: str) -> Pixels:
+    if image.mode in ("RGB", "RGBA") and tags.number(BITS_PER_SAMPLE, 1) == 16:
+        return in_color_mode(_sixteen_bits(image, StoredTiff(io.BytesIO(data)), tags), color_mode)
+    if image.mode == "LAB":
+        raise _not_opened(tags)
+    if image.mode == "I":
+        image.load()
+        return in_color_mode(as_stored(_unsigned(np.asarray(image), tags)), color_mode)
+    return pixels_of(image, color_mode)
+
+
+def _sixteen_bits(high: TiffImageFile, low: TiffImageFile, tags: Directory) -> Pixels:
+    """Return BGR or BGRA of 16 bits. Pillow unpacks one byte of each sample: twice makes both.
+
+    It takes the upper byte by its name of how samples are stored, the lower by that of the other
+    order of bytes.
+    """
+    if tags.number(PLANAR, 1) != 1 or any("a;" in str(tile[3]) for tile in low.tile):
+        raise _not_opened(tags)
+    low.tile = [_with_other_order(tile) for tile in low.tile]
+    order = [2, 1, 0, 3][: len(high.getbands())]
+    upper, lower = (np.asarray(image)[..., order].astype(np.uint16) for image in (high, low))
+    return np.ascontiguousarray(upper * 256 + lower)
+
+
+def _with_other_order(tile: Any) -> Any:
+    name, *rest = tile[3]
+    args = (name[:-1] + _OTHER[name[-1]], *rest)
+    return tile._replace(args=args) if hasattr(tile, "_replace") else (*tile[:3], args)
+
+
+def _unsigned(pixels: Pixels, tags: Directory) -> Pixels:
+    """Return whole numbers of 32 bits as they are meant: Pillow knows only those with a sign."""
+    whole = pixels.dtype == np.int32 and tags.number(SAMPLE_FORMAT, 1) == 1
+    return pixels.view(np.uint32) if whole else pixels
+
+
+def _not_opened(tags: Directory) -> DecodeError:
+    kind = _KINDS.get(tags.number(SAMPLE_FORMAT, 1), "of unknown kind ")
+    where = "in planes" if tags.number(PLANAR, 1) == 2 else "a pixel"
+    return DecodeError(
+        f"the TIFF has {tags.number(SAMPLES_PER_PIXEL, 1)} samples {where}, "
+        f"{kind}{tags.number(BITS_PER_SAMPLE, 1)}, in a way that is not opened: save it as a "
+        ".npy file, for dfgen.Array, or as another kind of TIFF"
+    )

@@ -1,0 +1,65 @@
+"""The first directory of a TIFF file, of which a block of EXIF is one. Source: TIFF 6.0, section 2.
+
+Pillow would warn of a broken one, and reads all of it: every decode asks for some numbers of it.
+"""
+
+import struct
+from typing import IO, NamedTuple
+
+SUBFILE_TYPE, WIDTH, HEIGHT, BITS_PER_SAMPLE = 0x00FE, 0x0100, 0x0101, 0x0102
+PHOTOMETRIC, ORIENTATION, SAMPLES_PER_PIXEL = 0x0106, 0x0112, 0x0115
+PLANAR, SAMPLE_FORMAT, XMP = 0x011C, 0x0153, 0x02BC
+PALETTE = 3  # as PHOTOMETRIC
+
+_NUMBERS = {1: "B", 3: "H", 4: "I", 16: "Q"}
+_SIZES = {1: 1, 3: 2, 4: 4, 7: 1, 16: 8}  # of a value of the type, in bytes
+_BIG = 43  # the version of a BigTIFF, whose offsets have 64 bits
+
+
+class Directory(NamedTuple):
+    """Entries as they stand: tag -> type, how many values, and these or where they are."""
+
+    file: IO[bytes]
+    order: str
+    entries: dict[int, tuple[int, int, bytes]]
+
+    def number(self, tag: int, default: int) -> int:
+        """Return a whole number, or the first of several."""
+        kind, _, _ = self.entries.get(tag, (0, 0, b""))
+        if kind not in _NUMBERS:
+            return default
+        first: int = struct.unpack_from(self.order + _NUMBERS[kind], self.data(tag))[0]
+        return first
+
+    def data(self, tag: int) -> bytes:
+        """Return the bytes of an entry's values, nothing where there is no such entry."""
+        kind, count, value = self.entries.get(tag, (0, 0, b""))
+        size = count * _SIZES.get(kind, 0)
+        if size <= len(value):
+            return value[:size]
+        self.file.seek(*struct.unpack(self.order + ("I" if len(value) == 4 else "Q"), value))
+        return self.file.read(size)
+
+
+def tiff_directory(file: IO[bytes]) -> Directory:
+    """Read the first directory.
+
+    Raises:
+        struct.error: it is cut short, or no TIFF.
+    """
+    file.seek(0)
+    order = ">" if file.read(2) == b"MM" else "<"
+    version, start = struct.unpack(order + "HI", file.read(6))
+    place, many, entry = "I", "H", "HHI4s"
+    if version == _BIG:
+        place, many, entry = "Q", "Q", "HHQ8s"
+        (start,) = struct.unpack(order + place, file.read(8))
+    file.seek(start)
+    size = struct.calcsize(order + many)
+    (count,) = struct.unpack(order + many, file.read(size))
+    size = struct.calcsize(order + entry)
+    body = file.read(min(count, 2**16) * size)
+    body = body[: len(body) // size * size]  # what is left of one that is cut short
+    found = struct.iter_unpack(order + entry, body)
+    entries = {tag: (kind, count, value) for tag, kind, count, value in found}
+    return Directory(file, order, entries)
