@@ -186,6 +186,20 @@ def test_starts_are_drawn_by_the_row_whoever_reads_it(frame, options):
         np.testing.assert_array_equal(found, expected)
 
 
+def test_a_column_of_bytes_holds_sounds_too(frame):
+    read = frame["path"].map(lambda path: open(path, "rb").read())
+    audio = Audio("sound", RATE, 10 / RATE, start="center")
+    with dfgen.Sequence(frame, Audio("path", RATE, 10 / RATE, 1, "center"), "kind") as seq:
+        expected = np.asarray(seq[0][0])
+    for sounds_ in (list(read), [{"bytes": one, "path": "a.wav"} for one in read]):
+        with dfgen.Sequence(frame.assign(sound=sounds_), audio, "kind") as seq:
+            np.testing.assert_array_equal(np.asarray(seq[0][0]), expected)
+    bad = frame.assign(sound=[*read[:-1], b"no sound"])
+    with pytest.raises(DecodeError) as caught, dfgen.Sequence(bad, audio, "kind") as seq:
+        list(seq)
+    assert str(caught.value).startswith("row id=11, ")
+
+
 def test_a_transform_sees_the_sound(frame):
     def louder(sample, rng):
         return {**sample, "audio": sample["audio"] * 2}

@@ -58,6 +58,12 @@ def test_a_function_decodes_files_in_any_worker(frame, options):
     assert sum(len(y) for _, _, y in batches) == 9
 
 
+def test_the_bytes_may_be_in_a_column(frame):
+    with open(frame["path"][5], "rb") as file:
+        row = {"scan": file.read()}
+    assert Array("scan", (2, 3), decode=scan_of)(row).max() == 5
+
+
 def test_of_one_row(frame):
     found = Array("path", (2, 3), "int64", decode=scan_of)(frame.iloc[5])
     assert found.tolist() == [[5] * 3] * 2 and found.dtype == "int64"

@@ -382,8 +382,9 @@ def test_columns_that_do_not_exist_are_named_with_the_nearest(data):
         ),
         (
             {"source": "imgs", "stratify": "kind"},
-            "stratify= and group= say how to split: give split=, as in "
-            '{"train": 0.8, "val": 0.2} (--split train=0.8 --split val=0.2)',
+            "stratify=, group= and order= say how to split: give split=, as in "
+            '{"train": 0.8, "val": 0.2} (--split train=0.8 --split val=0.2), or folds=5 '
+            "(--folds 5)",
         ),
         (
             {"source": "imgs", "unmatched": "dorp"},

@@ -17,16 +17,18 @@ from dfgen.binding.image_depths import deep_rows, refusal_of_deep
 from dfgen.binding.image_sizes import bucketed, with_sizes
 from dfgen.binding.missing_labels import present_rows, with_stand_ins
 from dfgen.binding.nested import Tree, leaf_names, leaves, map_leaves
+from dfgen.binding.row_draws import row_draws
 from dfgen.binding.row_ids import ids_of, known_problems, refusal
-from dfgen.binding.row_weights import balanced, row_weights
+from dfgen.binding.row_weights import row_weights
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.loading.order.balance import Balance
 from dfgen.loading.order.buckets import Buckets
+from dfgen.loading.order.row_order import Draws
 from dfgen.manifest.tables import Table
 from dfgen.samples.albumentations import Augmentation
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature, each
 from dfgen.samples.reader import SampleReader
+from dfgen.samples.storage.embedded import paths_of
 from dfgen.samples.storage.stores import store_of
 from dfgen.samples.transforms import Transform
 from dfgen.system import one_of
@@ -39,7 +41,7 @@ class Binding:
     Args:
         x, y: the names of features, nested as they were given.
         weights: what each row counts in the loss.
-        balance: draws each class equally often; its digest tells its classes from others.
+        balance: draws some rows more often than others; its digest tells its classes from others.
         buckets: gathers rows of similar shapes; its digest tells its shapes from others.
         problems: row -> why it cannot be read.
     """
@@ -49,7 +51,7 @@ class Binding:
     y: Tree
     reader: SampleReader
     weights: npt.NDArray[np.float32] | None
-    balance: Balance | None
+    balance: Draws | None
     balance_digest: str | None
     buckets: Buckets | None
     buckets_digest: str | None
@@ -102,8 +104,9 @@ def bind(
     options: Options | None = None,
     id: str | None = None,
     sample_weight: str | None = None,
-    class_weight: Mapping[Any, float] | None = None,
+    class_weight: Mapping[Any, float] | str | None = None,
     balance: str | None = None,
+    rows_per_epoch: int | None = None,
     bucket_by: str | None = None,
     batch_size: int = 32,
     transform: Transform | None = None,
@@ -132,13 +135,13 @@ def bind(
     x, y, named = _features(columns, x, y, options, taken)
     features = tuple(_bound(columns, name, named, name in leaves(x)) for name in named)
     features, problems = with_sizes(columns, features)
-    files = next((b for b in features if b.paths is not None and _names_rows(b)), None)
+    files = next((b for b in features if b.files is not None and _names_rows(b)), None)
     if isinstance(transform, Augmentation):
         kinds = ((b.name, b.feature.kind, getattr(b.feature, "format", "")) for b in features)
         transform = transform.of(kinds)
-    column, paths = (files.feature.columns[0], files.paths) if files else (None, None)
+    column, paths = (files.feature.columns[0], paths_of(files.files)) if files else (None, None)
     ids = ids_of(columns, id, column, paths)
-    store = store_of(bound.paths for bound in features if bound.paths is not None)
+    store = store_of(bound.files for bound in features if bound.files is not None)
     reader = SampleReader(ids, features, transform, store)
     problems |= known_problems(columns) if files else {}
     if problems and on_error == "raise":
@@ -149,9 +152,9 @@ def bind(
     problems = deep | problems
     by_name = {bound.name: bound for bound in features}
     weights = row_weights(columns, map_leaves(by_name.get, y), sample_weight, class_weight)
-    classes = balanced(columns, balance)
+    draws = row_draws(columns, balance, rows_per_epoch, reader)
     buckets = bucketed(features, bucket_by, batch_size)
-    return Binding(columns, x, y, reader, weights, *classes, *buckets, problems)
+    return Binding(columns, x, y, reader, weights, *draws, *buckets, problems)
 
 
 def _features(

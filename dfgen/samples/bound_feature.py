@@ -65,6 +65,6 @@ class BoundFeature:
         return tuple(self.arrays.values())[: len(each(self.feature.made_spec))]
 
     @cached_property
-    def paths(self) -> pa.Array | None:
-        """The paths of what is read from files, else None."""
-        return self.feature.paths(self.values)
+    def files(self) -> pa.Array | None:
+        """What is read from files, else None."""
+        return self.feature.files(self.values)

@@ -24,6 +24,7 @@ from dfgen.samples.features.base import (
     unwatched,
 )
 from dfgen.samples.padding import Padding, padding_of
+from dfgen.samples.storage.embedded import content_shown
 from dfgen.samples.storage.files import Files
 from dfgen.samples.storage.store import Store
 from dfgen.samples.transforms import Sample, Transform, transformed
@@ -228,9 +229,9 @@ class SampleReader:
     def where(self, row: int) -> str:
         """Return the id and paths of a row, for messages."""
         paths = dict.fromkeys(
-            f"{bound.feature.columns[0]}={bound.feature.at(bound.values, row)!r}"
+            f"{bound.feature.columns[0]}={content_shown(bound.feature.at(bound.values, row))}"
             for bound in self._in_order
-            if bound.paths is not None and bound.has(row)
+            if bound.files is not None and bound.has(row)
         )
         return ", ".join([f"row id={self.id(row)!r}", *paths])
 

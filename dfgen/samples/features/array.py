@@ -1,6 +1,6 @@
 """Array: numbers of .npy files, of rows of large array files, and of files of any format."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,6 +12,7 @@ from dfgen.samples.features.arguments import checked_missing, checked_shape, num
 from dfgen.samples.features.base import Feature, Spec, Values, Watch
 from dfgen.samples.features.casting import fill, fill_by
 from dfgen.samples.features.one_row import ColumnSource
+from dfgen.samples.storage.embedded import are_files
 from dfgen.samples.storage.npy import decode_array
 from dfgen.samples.storage.store import Store
 
@@ -25,7 +26,7 @@ class Array(Feature):
     dfgen does not know, such as DICOM, NIfTI or LAS.
 
     Args:
-        column: the column of paths.
+        column: the column of paths, or of bytes.
         shape: the shape that every file, or every row, must have.
         dtype: what the model gets, default `"float32"`; files of another dtype of the same kind
             are converted (integers to floats too, floats to integers never).
@@ -95,19 +96,22 @@ class Array(Feature):
         return len(spec.shape) if spec.dtype.kind in "iu" else super().loss_axes(spec)
 
     def bind(self, columns: ColumnSource) -> pa.Array:
-        """Return the paths, or structs of the `path` of an array file and the `index` in it."""
-        paths = columns.paths(self.column)
+        """Return the files, or structs of the `path` of an array file and the `index` in it."""
+        paths = columns.files(self.column)
         if self.index is None:
             return paths
+        if are_files(paths.type):
+            raise ArgumentError(
+                f"index={self.index!r} is for rows of array files, but column {self.column!r} "
+                "holds the bytes of a file in each row: leave it out"
+            )
         rows = columns.whole_numbers(self.index)
         return pa.StructArray.from_arrays([paths, rows], ["path", "index"])
 
-    def read(
-        self, value: str | Mapping[str, Any], out: Values, store: Store, watch: Watch, given: None
-    ) -> None:
+    def read(self, value: Any, out: Values, store: Store, watch: Watch, given: None) -> None:
         """Fill `out` with the numbers of one file, or of one row of it."""
         watch("read")
-        if isinstance(value, str):
+        if self.index is None:
             data = store.read(value)
             watch("decode", len(data))
             if self.decode is not None:

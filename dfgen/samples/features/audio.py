@@ -1,7 +1,7 @@
 """Audio: sounds of one length."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -28,7 +28,7 @@ class Audio(Feature):
     wanted of a long file is decoded. Needs `pip install "keras-dfgen[audio]"`.
 
     Args:
-        column: the column of paths.
+        column: the column of paths, or of bytes.
         sample_rate: frames a second, which every file must have: nothing is resampled.
         seconds: the length of what the model gets.
         channels: 1 (default), the mean of two; 2, of which one is repeated; or as many as every
@@ -83,7 +83,7 @@ class Audio(Feature):
         return rng.random() if self.is_random else None
 
     def read(
-        self, value: str, out: Values, store: Store, watch: Watch, given: float | None
+        self, value: Any, out: Values, store: Store, watch: Watch, given: float | None
     ) -> None:
         """Fill `out` with the frames of one file."""
         watch("read")

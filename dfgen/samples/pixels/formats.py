@@ -58,6 +58,7 @@ from dfgen.samples.pixels.pillow_decoders import (
 from dfgen.samples.pixels.refused_formats import why_refused
 from dfgen.samples.pixels.tiff_decoder import decode_tiff, tiff_values
 from dfgen.samples.sounds import sound_header
+from dfgen.samples.storage.embedded import Content
 from dfgen.samples.storage.files import Files
 from dfgen.samples.storage.store import Store
 
@@ -208,7 +209,7 @@ def _announced(head: bytes) -> str:
     )
 
 
-def read_header(path: str, store: Store = _DISK) -> Header:
+def read_header(path: Content, store: Store = _DISK) -> Header:
     """Read what a file says of itself, without decoding it.
 
     Raises:
@@ -220,7 +221,7 @@ def read_header(path: str, store: Store = _DISK) -> Header:
 
 
 @contextmanager
-def open_known(path: str, store: Store) -> Iterator[tuple[IO[bytes], str]]:
+def open_known(path: Content, store: Store) -> Iterator[tuple[IO[bytes], str]]:
     """Give an open file and the name of its format.
 
     Raises:
