@@ -1,5 +1,6 @@
 """The public names of dfgen and where they are: one line each, which `__init__.py` obeys."""
 
+from dfgen.binding.preprocessing import load_preprocessing as load_preprocessing
 from dfgen.errors import DfgenError as DfgenError
 from dfgen.loading.limits import Limits as Limits
 from dfgen.manifest.building.build import build_manifest as build_manifest
@@ -22,6 +23,7 @@ from dfgen.samples.features.number import Number as Number
 from dfgen.samples.features.text import Text as Text
 from dfgen.training.callbacks.backup import BackupAndRestore as BackupAndRestore
 from dfgen.training.callbacks.monitor import InputMonitor as InputMonitor
+from dfgen.training.callbacks.save_preprocessing import SavePreprocessing as SavePreprocessing
 from dfgen.training.sequence import Sequence as Sequence
 
 __version__: str

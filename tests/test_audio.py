@@ -7,6 +7,7 @@ import io
 import struct
 import sys
 import wave
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -187,7 +188,7 @@ def test_starts_are_drawn_by_the_row_whoever_reads_it(frame, options):
 
 
 def test_a_column_of_bytes_holds_sounds_too(frame):
-    read = frame["path"].map(lambda path: open(path, "rb").read())
+    read = frame["path"].map(lambda path: Path(path).read_bytes())
     audio = Audio("sound", RATE, 10 / RATE, start="center")
     with dfgen.Sequence(frame, Audio("path", RATE, 10 / RATE, 1, "center"), "kind") as seq:
         expected = np.asarray(seq[0][0])

@@ -17,6 +17,7 @@ from dfgen.binding.image_depths import deep_rows, refusal_of_deep
 from dfgen.binding.image_sizes import bucketed, with_sizes
 from dfgen.binding.missing_labels import present_rows, with_stand_ins
 from dfgen.binding.nested import Tree, leaf_names, leaves, map_leaves
+from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_draws import row_draws
 from dfgen.binding.row_ids import ids_of, known_problems, refusal
 from dfgen.binding.row_weights import row_weights
@@ -63,6 +64,24 @@ class Binding:
     def arrays(self, tree: Tree) -> Tree:
         """Return `x` or `y` with the names of arrays: several of them for some features."""
         return map_leaves(lambda name: self[name].feature.arrays(name), tree)
+
+    def preprocessing(self, data_format: str, transform: Transform | None) -> Preprocessing:
+        """Return what the inputs are made by, of rows by hand, and what targets stand for."""
+        inputs = {name: self._unbound(name) for name in leaves(self.x)}
+        for name, one in inputs.items():
+            if one.follows and one.like not in inputs:
+                raise ArgumentError(
+                    f"{name!r} in x follows {one.like!r} in y, which a row by hand has not"
+                )
+        targets = {name: self._unbound(name) for name in leaves(self.y)}
+        known = {n: None if one.class_names is None else one for n, one in targets.items()}
+        return Preprocessing(self.x, self.y, inputs, known, data_format, transform)
+
+    def _unbound(self, name: str) -> Feature:
+        """Return a feature as it would be written, with all that its column has told."""
+        bound = self[name]
+        feature = bound.feature.settled(bound.values)
+        return feature if bound.like is None else replace(feature, like=bound.like)  # type: ignore[type-var]
 
     @property
     def class_names(self) -> list[Any] | dict[str, list[Any]] | None:

@@ -51,6 +51,8 @@ def _class_weights(
             "class_weight needs y to be one column of classes. For other targets give "
             "sample_weight, a column of weights"
         )
+    if not len(targets.values):  # no row has a class
+        return np.ones(1, np.float32)
     if class_weight == "balanced":
         return _balanced(targets, len(names))
     weights = np.ones(len(names), np.float32)

@@ -134,7 +134,7 @@ def nulls(values: pa.Array) -> npt.NDArray[np.bool_]:
     if pa.types.is_float16(values.type):  # pyarrow 15 computes nothing with them
         found: npt.NDArray[np.bool_] = np.isnan(values.to_numpy(zero_copy_only=False))
         return found
-    return pc.is_null(values, nan_is_null=True).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+    return np.asarray(pc.is_null(values, nan_is_null=True))
 
 
 def refuse_missing(column: str, values: pa.Array, what: str, advice: str) -> None:

@@ -59,6 +59,12 @@ class BoundFeature:
         """Name -> shape and dtype of one sample."""
         return dict(zip(self.arrays.values(), self.feature.specs(self.values), strict=True))
 
+    @property
+    def channel_arrays(self) -> set[str]:
+        """The names of those arrays that follow `keras.config.image_data_format()`."""
+        specs = self.specs.items() if self.feature.has_channels else ()
+        return {name for name, spec in specs if len(spec.shape) == 3}
+
     @cached_property
     def read_names(self) -> tuple[str, ...]:
         """The names of those arrays that `read` fills; padding fills the others."""

@@ -169,15 +169,16 @@ class SampleReader:
             row: which row.
             out: name -> the sample's slice of the batch; column features are there already.
             rng: the sample's random generator, where `is_random`: for random crops and flips, in
-                the order of the parts, then for the transform.
+                the order of the parts, then for the transform. None: no chance.
             watch: is told each stage as it begins.
 
         Raises:
             DfgenError: of the kind that fits, naming the row's id and path.
         """
         told: dict[str, Any] = {}
-        for name, feature in self._random.items():
-            told[name] = feature.draw(rng)
+        if rng is not None:
+            for name, feature in self._random.items():
+                told[name] = feature.draw(rng)
         out = self.padding.own(row, out) if self.padding.sizes else out
         sample: Any = out if self._is_straight else dict(out)
         try:

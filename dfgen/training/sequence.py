@@ -8,6 +8,7 @@ from functools import cached_property
 from secrets import randbits
 from typing import Any, Never
 
+import keras
 import numpy.typing as npt
 import pandas as pd
 
@@ -15,6 +16,7 @@ from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
 from dfgen.binding.image_sizes import padding_of_batches
 from dfgen.binding.nested import Tree
+from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_draws import new_weights
 from dfgen.binding.row_ids import plain_ids
 from dfgen.errors import ArgumentError
@@ -280,6 +282,28 @@ class Sequence(Passes):
         where a row has several such images, by the first of them.
         """
         return padding_of_batches(self._loader)
+
+    def preprocessing(self, transform: Transform | None = None) -> Preprocessing:
+        """Return what this Sequence does to a row, as a function of one: for serving.
+
+        It takes a path, bytes, an array of pixels or a row, and returns x as the model had it, a
+        batch of one, without chance; it turns predictions into class names; it can be saved. The
+        Sequence's own `transform` and `batch_transform` have no part in it, as they mostly are
+        augmentation.
+
+        Args:
+            transform: what of `transform` belongs to it, `transform(sample, rng) -> sample`: it
+                gets the arrays of x alone, and None for the generator.
+
+        Raises:
+            ArgumentError: x needs what only training has.
+
+        Example:
+            >>> preprocessing = val.preprocessing()  # doctest: +SKIP
+            >>> preprocessing.decode(model.predict(preprocessing("cat.jpg")))
+            ['cat']
+        """
+        return self._binding.preprocessing(keras.config.image_data_format(), transform)
 
     def state_dict(self) -> State:
         """Return how far training has come, as a dict for JSON, under 1 kB.

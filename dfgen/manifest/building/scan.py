@@ -149,7 +149,8 @@ def stat_files(paths: list[str], workers: int | None = None) -> tuple[pa.Array, 
 
 def _stat_many(paths: list[str], store: Store) -> npt.NDArray[np.int64]:
     try:
-        sizes, times, *_ = zip(*map(store.head, paths), strict=True)
+        heads = [store.head(path) for path in paths]  # no map, which a StopIteration would end
+        sizes, times, *_ = zip(*heads, strict=True)
         return np.array([sizes, times], np.int64)
     except MemoryError:
         raise

@@ -1,5 +1,6 @@
 """Array: numbers of .npy files, of rows of large array files, and of files of any format."""
 
+import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -107,6 +108,12 @@ class Array(Feature):
             )
         rows = columns.whole_numbers(self.index)
         return pa.StructArray.from_arrays([paths, rows], ["path", "index"])
+
+    def file_of(self, array: Values) -> bytes:
+        """Return the bytes of a .npy file."""
+        file = io.BytesIO()
+        np.save(file, array, allow_pickle=False)
+        return file.getvalue()
 
     def read(self, value: Any, out: Values, store: Store, watch: Watch, given: None) -> None:
         """Fill `out` with the numbers of one file, or of one row of it."""

@@ -144,6 +144,35 @@ class Feature:
         """Return the labels in `label_column` that need names, None where they need none."""
         return column
 
+    def decode(self, predictions: Any) -> Any:
+        """Return what a model's predictions of it stand for: names of classes, where it has any.
+
+        Raises:
+            ArgumentError: they are not what a model of its classes predicts.
+        """
+        return predictions
+
+    # By hand
+
+    def settled(self, values: Any) -> Self:
+        """Return it with what its whole column has told, so that one row makes the same array.
+
+        Args:
+            values: what `bind` has returned.
+        """
+        return self
+
+    def file_of(self, array: Values) -> bytes:
+        """Return the bytes of a file that holds an array, which `read` makes the same of.
+
+        Raises:
+            ArgumentError: none can.
+        """
+        raise ArgumentError(
+            f"{type(self).__name__}({self.column!r}) takes no array: give the path or the bytes of "
+            "a file"
+        )
+
     # From the table to a row
 
     def bind(self, columns: ColumnSource) -> Any:

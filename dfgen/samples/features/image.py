@@ -32,6 +32,7 @@ from dfgen.samples.pixels.geometry import (
     place,
     uncropped,
 )
+from dfgen.samples.pixels.pngs import png_of
 from dfgen.samples.pixels.random_resized import (
     AREA,
     RATIO,
@@ -305,6 +306,10 @@ class Image(Feature):
         watch("resize")
         resize(pixels, geometry, out, self.interpolation, self.antialias, reduced=reduced)
         return geometry
+
+    def file_of(self, array: Values) -> bytes:
+        """Return the bytes of a PNG file of pixels, (height, width) with 1, 3 or 4 channels."""
+        return png_of(array)
 
     def finish(self, sample: Values, out: Values) -> None:
         """Scale a sample (`made_spec`) into `out` (`spec`)."""

@@ -13,6 +13,7 @@ from dfgen.samples.features.arguments import checked_missing
 from dfgen.samples.features.base import Feature, Spec, Values, Watch
 from dfgen.samples.features.image import Image
 from dfgen.samples.pixels.geometry import Geometry
+from dfgen.samples.pixels.pngs import png_of
 from dfgen.samples.pixels.resizing import resize
 from dfgen.samples.pixels.upright import decode_values
 from dfgen.samples.storage.embedded import Content
@@ -115,6 +116,10 @@ class Mask(Feature):
             raise DecodeError(_unlabelled(pixels, firsts[strange][0], self.palette))
         runs = np.diff(starts, append=flat.size)
         out[...] = np.repeat(classes[places], runs).reshape(out.shape)
+
+    def file_of(self, array: Values) -> bytes:
+        """Return the bytes of a PNG file of classes, or colours."""
+        return png_of(array)
 
     def _decode(self, data: bytes) -> Values:
         """Return classes, or the codes of what stands for them, (height, width, 1), upright."""
