@@ -144,7 +144,7 @@ class Feature:
         """Return the labels in `label_column` that need names, None where they need none."""
         return column
 
-    def decode(self, predictions: Any) -> Any:
+    def meaning(self, predictions: Any) -> Any:
         """Return what a model's predictions of it stand for: names of classes, where it has any.
 
         Raises:
