@@ -226,6 +226,13 @@ class Feature:
         """Return what chance decides for one sample."""
         return None
 
+    @property
+    def still(self) -> Self:
+        """It as it is for evaluation: in the middle of what chance may decide."""
+        if isinstance(self.like, Feature):
+            return replace(self, like=self.like.still)  # type: ignore[type-var]
+        return self
+
     has_geometry: ClassVar[bool] = False
     """Whether others can follow it: `read` then returns its Geometry, and `geometry` that of a row
     by itself."""
