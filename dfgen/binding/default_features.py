@@ -13,7 +13,7 @@ from dfgen.binding.class_names import with_class_names
 from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ArgumentError, DecodeError
 from dfgen.manifest.schema import label_columns
-from dfgen.samples.arrow_types import are_numbers, is_list, is_text
+from dfgen.samples.arrow_types import are_numbers, flattened, is_list, is_text
 from dfgen.samples.features.arguments import class_names_in_order
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.category import LABEL_MODES, Category
@@ -59,6 +59,7 @@ def x_feature(columns: Columns, leaf: object, options: Options) -> Feature:
                 'x="path" and the column index are rows of array files: write '
                 'x=dfgen.Array("path", shape=..., index="index")'
             )
+        _refuse_sounds("x", name, columns[name])
         return options.image(name)
     values = columns[name]
     if are_files(values.type):
@@ -73,6 +74,9 @@ def x_feature(columns: Columns, leaf: object, options: Options) -> Feature:
             f'x=dfgen.Image("{name}"), for classes x=dfgen.Category("{name}"), for strings '
             f'x=dfgen.Text("{name}")'
         )
+    first = flattened(values)[:1]
+    if len(first) and is_text(first.type) and _names_images("x", name, first):
+        return options.image(name)
     return _by_dtype(
         columns, name, values.type, replace(options, label_mode="int", class_names=None)
     )
@@ -161,14 +165,25 @@ def default_y(columns: Columns, used: Iterable[str]) -> str | None:
 
 
 def _names_images(argument: str, name: str, values: pa.Array) -> bool:
-    """Whether text names image files; an error where it names .npy files."""
+    """Whether text names image files; an error where it names .npy files or sounds."""
     suffix = _suffix(values)
+    _refuse_sounds(argument, name, values)
     if suffix == ".npy":
         raise ArgumentError(
             f'{argument}="{name}" names .npy files: write '
             f'{argument}=dfgen.Array("{name}", shape=...)'
         )
     return suffix in formats_by_suffix()
+
+
+def _refuse_sounds(argument: str, name: str, values: Any) -> None:
+    suffix = _suffix(values) if is_text(values.type) else ""
+    format = formats_by_suffix().get(suffix)
+    if format is not None and FORMATS[format].holds == "sound":
+        raise ArgumentError(
+            f'{argument}="{name}" names {suffix} files: write '
+            f'{argument}=dfgen.Audio("{name}", sample_rate=..., seconds=...)'
+        )
 
 
 def _check_images(argument: str, name: str, values: Any) -> None:
