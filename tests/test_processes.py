@@ -295,7 +295,9 @@ def test_there_is_room_for_arrays_of_any_size(rows):
 def test_large_columns_are_sent_once_for_all_processes():
     column = pa.array([bytes(1 << 18)] * 8, pa.large_binary())
     numbers = np.arange(1 << 18)
-    sent = memories.SharedPickle({"one": column, "two": column.slice(0), "numbers": numbers, "few": [1]})
+    sent = memories.SharedPickle(
+        {"one": column, "two": column.slice(0), "numbers": numbers, "few": [1]}
+    )
     pickled, _, size, places = sent.message
     assert len(pickled) < 10_000
     assert size == (8 << 18) + numbers.nbytes  # both columns are one; their offsets are few
