@@ -11,6 +11,7 @@ from dfgen.manifest.split_manifest import split as split
 from dfgen.manifest.verify import verify as verify
 from dfgen.samples.albumentations import albumentations as albumentations
 from dfgen.samples.features.array import Array as Array
+from dfgen.samples.features.audio import Audio as Audio
 from dfgen.samples.features.boxes import Boxes as Boxes
 from dfgen.samples.features.bytes import Bytes as Bytes
 from dfgen.samples.features.category import Category as Category
@@ -24,5 +25,6 @@ from dfgen.training.callbacks.backup import BackupAndRestore as BackupAndRestore
 from dfgen.training.callbacks.monitor import InputMonitor as InputMonitor
 from dfgen.training.callbacks.save_preprocessing import SavePreprocessing as SavePreprocessing
 from dfgen.training.sequence import Sequence as Sequence
+from dfgen.training.split_sequences import sequences as sequences
 
 __version__: str

@@ -171,7 +171,8 @@ def test_a_name_that_is_not_utf8_is_refused(tmp_path):
 def test_a_folder_without_images_is_refused(tmp_path):
     touch(tmp_path, "a.txt", "b.txt", ".c.png")
     assert refused(ManifestError, read_files, str(tmp_path)) == (
-        f'no file in "{tmp_path}" can be opened as an image or array. Left out: 2 .txt, 1 hidden. '
+        f'no file in "{tmp_path}" can be opened as an image, array or sound. '
+        "Left out: 2 .txt, 1 hidden. "
         f"Extensions that are opened: {', '.join(formats_by_suffix())}"
     )
 

@@ -176,10 +176,10 @@ def bind(
     return Binding(columns, x, y, reader, weights, *draws, *buckets, problems)
 
 
-def _features(
+def chosen_features(
     columns: Columns, x: Tree, y: Tree, options: Options, taken: set[str]
-) -> tuple[Tree, Tree, dict[str, Feature]]:
-    """Return x and y with names for features, and name -> feature; taken columns are no label."""
+) -> tuple[Tree, Tree]:
+    """Return x and y with features for names, which know their classes; taken ones are no label."""
     if y is not None and options.label_mode is None:
         raise ArgumentError(f"label_mode=None asks for no targets, but y={y!r} names some")
     given = x
@@ -188,13 +188,21 @@ def _features(
         y = default_y(columns, taken.union(*(feature.columns for feature in leaves(x))))
     leaves_given = [*leaves(given), *leaves(y)]
     y = map_leaves(lambda leaf: y_feature(columns, leaf, options), y)
+    if not [*leaves(x)]:
+        raise ArgumentError(f"x={x!r} names no input: give a column, a feature, a list or a dict")
+    bare = zip(leaves_given, [*leaves(x), *leaves(y)], strict=True)
+    _check_used({feature.kind for leaf, feature in bare if isinstance(leaf, str)}, options)
+    return x, y
+
+
+def _features(
+    columns: Columns, x: Tree, y: Tree, options: Options, taken: set[str]
+) -> tuple[Tree, Tree, dict[str, Feature]]:
+    """Return x and y with names for features, and name -> feature."""
+    x, y = chosen_features(columns, x, y, options, taken)
     x_names, y_names = leaf_names(x, y)
     warn_of_two_draws(leaves(x), leaves(y))
     names, features = [*leaves(x_names), *leaves(y_names)], [*leaves(x), *leaves(y)]
-    if not [*leaves(x)]:
-        raise ArgumentError(f"x={x!r} names no input: give a column, a feature, a list or a dict")
-    bare = zip(leaves_given, features, strict=True)
-    _check_used({feature.kind for leaf, feature in bare if isinstance(leaf, str)}, options)
     pairs = zip(names, features, strict=True)
     arrays = [leaf for name, feature in pairs for leaf in leaves(feature.arrays(name))]
     twice = [str(name) for name, count in Counter(arrays).items() if count > 1]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,12 +35,14 @@ class Columns:
         source: a DataFrame that nobody else changes, or an Arrow table.
         labels: what the manifest says of its label columns.
         root: where relative paths begin; None leaves them as they are.
+        whole: whether these are all the rows there are, so that their classes are all of them.
         kept: columns of bytes that have become Arrow already.
     """
 
     source: pd.DataFrame | pa.Table
     labels: Mapping[str, Label] = field(default_factory=dict)
     root: str | None = None
+    whole: bool = False
     kept: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -81,6 +84,12 @@ class Columns:
         if is_text(array.type):  # one array of them may pass 2 GB
             array = array.cast(pa.large_string())
         return in_one(array)  # which unifies dictionaries
+
+    def part(self, rows: npt.NDArray[np.bool_]) -> pd.DataFrame | pa.Table:
+        """Return some of the rows of the source."""
+        if isinstance(self.source, pa.Table):
+            return self.source.filter(pa.array(rows))
+        return self.source[rows]
 
     def check(self, argument: str, name: object) -> str:
         """Return the name of a column that exists, or tell which ones do."""

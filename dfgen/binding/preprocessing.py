@@ -117,7 +117,7 @@ class Preprocessing:
 
     def _decoded(self, name: str, predictions: Any) -> Any:
         target = self.targets.get(name)
-        return predictions if target is None else target.decode(predictions)
+        return predictions if target is None else target.meaning(predictions)
 
     def _check_nested(self, predictions: Any, fits: bool) -> None:
         if not fits:

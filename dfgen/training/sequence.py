@@ -86,8 +86,9 @@ class Sequence(Passes):
         drop_remainder: leave out a short last batch.
         transform: `transform(sample, rng) -> sample`, in the workers, after resizing and before
             scaling. `sample` is a dict of arrays: by its key in a dict x or y, else `image`,
-            `mask`, `array`, `number`, `label`, `text`, `bytes`, `column`, numbered (`image_0`)
-            where there are several; boxes are `boxes` and `labels`, or `key` and `key_labels`.
+            `mask`, `array`, `audio`, `number`, `label`, `text`, `bytes`, `column`, numbered
+            (`image_0`) where there are several; boxes are `boxes` and `labels`, or `key` and
+            `key_labels`.
         batch_transform: `batch_transform(batch, rng) -> batch`, in the worker thread that finishes
             a batch: mixup, and whatever else needs several samples. `batch` is a dict of arrays
             (batch, ...) by the names that `transform` sees, of what the model would get; weights

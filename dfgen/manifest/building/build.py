@@ -60,8 +60,8 @@ def build_manifest(
     same job. manifests/README.md shows the smallest tree of each source.
 
     Args:
-        source: a folder; every image or array below it becomes a row. Or a recipe, a .toml file
-            that holds such arguments: those given here replace its own. Or, instead, one of:
+        source: a folder; every image, array or sound below it becomes a row. Or a recipe, a .toml
+            file that holds such arguments: those given here replace its own. Or, instead, one of:
         voc: folder of Pascal VOC's or ImageNet's XML files; needs `images`.
         coco: a JSON file of COCO; several of the same images in a list; those of each split as
             `{"train": ..., "val": ...}`.

@@ -144,7 +144,7 @@ class Feature:
         """Return the labels in `label_column` that need names, None where they need none."""
         return column
 
-    def decode(self, predictions: Any) -> Any:
+    def meaning(self, predictions: Any) -> Any:
         """Return what a model's predictions of it stand for: names of classes, where it has any.
 
         Raises:
@@ -225,6 +225,13 @@ class Feature:
     def draw(self, rng: np.random.Generator) -> Any:
         """Return what chance decides for one sample."""
         return None
+
+    @property
+    def still(self) -> Self:
+        """It as it is for evaluation: in the middle of what chance may decide."""
+        if isinstance(self.like, Feature):
+            return replace(self, like=self.like.still)  # type: ignore[type-var]
+        return self
 
     has_geometry: ClassVar[bool] = False
     """Whether others can follow it: `read` then returns its Geometry, and `geometry` that of a row

@@ -100,7 +100,7 @@ class Category(Encoded):
             return numbers[:, None].astype(np.float32)
         return np.eye(len(self.class_names or ()), dtype=np.float32)[numbers]
 
-    def decode(self, predictions: Any) -> list[object]:
+    def meaning(self, predictions: Any) -> list[object]:
         """Return the name of the most likely class of each; of `"binary"`, above 0.5 the second."""
         names, found = self.class_names or (), np.asarray(predictions)
         if self.label_mode == "binary":

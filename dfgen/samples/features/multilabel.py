@@ -116,7 +116,7 @@ class MultiLabel(Encoded):
             )
         return values
 
-    def decode(self, predictions: Any) -> list[list[object]]:
+    def meaning(self, predictions: Any) -> list[list[object]]:
         """Return the names of the labels of each row whose probability is above 0.5."""
         names, found = self.class_names or (), probabilities(predictions)
         if found.ndim != 2 or found.shape[1] != len(names):
