@@ -205,7 +205,7 @@ def test_bytes_in_pieces_are_not_copied():
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"GIF, or so they say", "row id=11, image=(19 bytes): not an image, array or sound that dfgen"),
+        (b"GIF, or so they say", "row id=11, image=(19 bytes): not an image, array or sound"),
         ({"bytes": b"\xff\xd8\xff", "path": "b.jpg"},
          "row id=11, image='b.jpg' (3 bytes): broken jpeg header"),
         (png(pixels(1))[:50], "row id=11, image=(50 bytes): "),
