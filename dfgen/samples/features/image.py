@@ -271,8 +271,8 @@ class Image(Feature):
     ) -> Geometry:
         """Fill `out` (`sample_spec` or `made_spec`) with the pixels of one file, in one pass.
 
-        `load` and `crop_and_flip` of `image_steps` do it in two: what is fixed, and may be kept, and
-        what is drawn.
+        `load` and `crop_and_flip` of `image_steps` do it in two: what is fixed, and may be kept,
+        and what is drawn.
         """
         watch("read")
         data = store.read(value)
