@@ -224,8 +224,14 @@ def read_header(path: Content, store: Store = _DISK) -> Header:
         MissingFileError: there is no such file.
         DecodeError: it is empty, of no known format, or its header is broken.
     """
-    with open_known(path, store) as (file, name):
-        return parse_header(file, name)
+    try:  # not by open_known, which takes a tenth of the time of a small file
+        file, name = _opened(path, store)
+        with file:
+            return parse_header(file, name)
+    except (DfgenError, MemoryError):
+        raise
+    except Exception as error:  # of a store, which may be anybody's
+        raise unreadable(error) from error
 
 
 @contextmanager
@@ -237,15 +243,25 @@ def open_known(path: Content, store: Store) -> Iterator[tuple[IO[bytes], str]]:
         DecodeError: it is empty, of no known format, or cannot be read.
     """
     try:
-        with store.open(path) as file:
-            head = file.read(16)
-            if not head:
-                raise DecodeError("the file is empty (0 bytes)")
-            yield file, sniff(head)
+        file, name = _opened(path, store)
+        with file:
+            yield file, name
     except (DfgenError, MemoryError):
         raise
-    except Exception as error:  # of a store, which may be anybody's
+    except Exception as error:
         raise unreadable(error) from error
+
+
+def _opened(path: Content, store: Store) -> tuple[IO[bytes], str]:
+    file = store.open(path)
+    try:
+        head = file.read(16)
+        if not head:
+            raise DecodeError("the file is empty (0 bytes)")
+        return file, sniff(head)
+    except BaseException:
+        file.close()
+        raise
 
 
 def parse_header(file: IO[bytes], name: str) -> Header:
