@@ -1,11 +1,14 @@
 """Pixels of TIFF files, by Pillow, as deep as they are."""
 
+import ctypes
 import io
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
+from PIL import _imaging
 from PIL.TiffImagePlugin import TiffImageFile
 
 from dfgen.errors import DecodeError
@@ -22,6 +25,11 @@ from dfgen.samples.pixels.tiff_tags import (
     Directory,
     tiff_directory,
 )
+
+with suppress(
+    OSError, AttributeError
+):  # where it is a library of its own: libtiff writes to stderr
+    ctypes.CDLL(_imaging.__file__).TIFFSetErrorHandler(None)
 
 _KINDS = {1: "uint", 2: "int", 3: "float"}  # sample format -> name
 _MOST = 6  # samples of a pixel that Pillow can take; of more it writes to the log
