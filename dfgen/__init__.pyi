@@ -1,5 +1,6 @@
 """The public names of dfgen and where they are: one line each, which `__init__.py` obeys."""
 
+from dfgen.binding.preprocessing import load_preprocessing as load_preprocessing
 from dfgen.errors import DfgenError as DfgenError
 from dfgen.loading.limits import Limits as Limits
 from dfgen.manifest.building.build import build_manifest as build_manifest
@@ -10,6 +11,7 @@ from dfgen.manifest.split_manifest import split as split
 from dfgen.manifest.verify import verify as verify
 from dfgen.samples.albumentations import albumentations as albumentations
 from dfgen.samples.features.array import Array as Array
+from dfgen.samples.features.audio import Audio as Audio
 from dfgen.samples.features.boxes import Boxes as Boxes
 from dfgen.samples.features.bytes import Bytes as Bytes
 from dfgen.samples.features.category import Category as Category
@@ -21,6 +23,8 @@ from dfgen.samples.features.number import Number as Number
 from dfgen.samples.features.text import Text as Text
 from dfgen.training.callbacks.backup import BackupAndRestore as BackupAndRestore
 from dfgen.training.callbacks.monitor import InputMonitor as InputMonitor
+from dfgen.training.callbacks.save_preprocessing import SavePreprocessing as SavePreprocessing
 from dfgen.training.sequence import Sequence as Sequence
+from dfgen.training.split_sequences import sequences as sequences
 
 __version__: str

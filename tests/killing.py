@@ -29,6 +29,7 @@ def make_sequence(rows=ROWS, **options):
         {
             "id": [f"row {row}" for row in range(rows)],
             "number": np.linspace(-1, 1, rows),
+            "weight": np.linspace(1, 2, rows),
             "label": pd.Categorical([("even", "odd")[row % 2] for row in range(rows)]),
         }
     )
@@ -57,6 +58,27 @@ def make_model(**compile_options):
 
 def kill():
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Reweigh(keras.callbacks.Callback):
+    """Sets weights anew after the fifth step of each epoch, for the next one, by what it learned.
+
+    Later in the epoch it is set once more, so that those of the first time are never used.
+    """
+
+    def __init__(self, sequence):
+        super().__init__()
+        self.sequence = sequence
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.epoch = epoch
+        self.done = self.sequence.state_dict()["step"]
+        self.done = 0 if self.done == STEPS else self.done
+
+    def on_train_batch_end(self, batch, logs=None):
+        if self.done + batch in (4, 6):
+            draws = np.random.default_rng([self.epoch, self.done + batch])
+            self.sequence.set_weights(draws.exponential(size=ROWS))
 
 
 class Killer(keras.callbacks.Callback):
@@ -116,7 +138,7 @@ class Fatal:
 def train(folder, place=None, callbacks=(), model=None, sequence=None, **options):
     """Train three epochs; return the model and the Sequence."""
     folder = Path(folder)
-    sequence = sequence or make_sequence()
+    sequence = sequence or make_sequence(balance="weight")
     model = model or make_model()
     backup = dfgen.BackupAndRestore(folder / "backup", sequence, **{"save_freq": 1, **options})
     if place is not None and place[0] in ("half written", "written", "saved"):
@@ -129,7 +151,7 @@ def train(folder, place=None, callbacks=(), model=None, sequence=None, **options
         validation_data=make_sequence(10, transform=None, shuffle=False),
         epochs=EPOCHS,
         verbose=0,
-        callbacks=[*first, backup, monitor, *callbacks, *killer],
+        callbacks=[*first, backup, monitor, Reweigh(sequence), *callbacks, *killer],
     )
     return model, sequence
 

@@ -187,6 +187,43 @@ def test_columns_of_text_numbers_and_truth_values_are_balanced_alike(skewed):
         assert (pixels(other) == pixels(sequence(manifest))).all()
 
 
+def test_an_epoch_has_as_many_rows_as_asked_for(skewed):
+    manifest = skewed(40)
+    seq = sequence(manifest, rows_per_epoch=80)
+    assert len(seq) == 20
+    assert np.bincount(seq.row_counts()).tolist() == [0, 32, 4, 0, 0, 0, 0, 0, 0, 0, 4]
+    for _ in seq:
+        pass
+    assert seq.receipt.draws == ((1, 32), (2, 4), (10, 4))
+    assert (seq.receipt.rows, seq.receipt.repeated, seq.receipt.missing) == (80, 0, 0)
+    with pytest.raises(ArgumentError) as caught:
+        sequence(manifest).load_state_dict(seq.state_dict())
+    assert str(caught.value) == (
+        "the state was saved with rows_per_epoch=80, this training has rows_per_epoch=None: rows "
+        "would be repeated and missed. Go on with rows_per_epoch=80, or start anew without the "
+        "state"
+    )
+    assert "rows_per_epoch" not in sequence(manifest, rows_per_epoch=40).state_dict()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"balance": None, "rows_per_epoch": 80},
+            "rows_per_epoch=80 is for rows that are drawn: give balance=, a column of weights or "
+            "classes. Without it every row comes once an epoch; for steps of another number "
+            "fit(seq.repeat(), steps_per_epoch=...)",
+        ),
+        ({"rows_per_epoch": 0}, "rows_per_epoch=0 is not a whole number from 1 to 1073741824"),
+    ],
+)
+def test_a_length_of_epochs_that_cannot_be_is_refused(skewed, options, message):
+    with pytest.raises(ArgumentError) as caught:
+        sequence(skewed(40), **options)
+    assert str(caught.value) == message
+
+
 def test_categories_without_rows_take_no_share(skewed):
     manifest = skewed(40)
     manifest["label"] = manifest["label"].cat.add_categories("none")
@@ -248,11 +285,12 @@ def test_what_cannot_be_balanced_is_refused(skewed):
         ManifestError, match=r'balance="lable" is not a column.*Did you mean "label"'
     ):
         sequence(skewed(40), balance="lable")
+    born = np.array(["2024-01-01"] * 40, "datetime64[ms]")
     with pytest.raises(ManifestError) as caught:
-        sequence(skewed(40).assign(age=1.5), balance="age")
+        sequence(skewed(40).assign(born=born), balance="born")
     assert str(caught.value) == (
-        'balance="age": the column holds double, expected one class in each row, as text, whole '
-        "numbers or booleans"
+        'balance="born": the column holds timestamp[ms], expected one class in each row, as text, '
+        "whole numbers or booleans, or its weight, as floats"
     )
     with pytest.raises(ManifestError) as caught:
         sequence(skewed(40).assign(kind=["a", None] * 20), balance="kind")

@@ -103,8 +103,7 @@ def fails(a):
          "row id='r0': Column('kind'): str returned an array that is <U1, which float32 cannot "
          "hold"),
         (Column("a", lambda a: None),
-         "row id='r0': Column('a'): <lambda> returned an array that is object, which float32 "
-         "cannot hold"),
+         "row id='r0': Column('a'): <lambda> returned NoneType, expected numbers"),
         (Column("a", lambda a: [[1, 2], [3]]),
          "row id='r0': Column('a'): <lambda> raised ValueError: setting an array element"),
     ],

@@ -313,9 +313,10 @@ def test_a_bad_file_raises_the_error_itself_naming_the_row(frame, tmp_path):
     with pytest.raises(dfgen.DfgenError) as caught:
         model.fit(seq, epochs=1, verbose=0)
     assert str(caught.value) == (
-        f"row id=17, path={str(bad)!r}: not an image or array that dfgen opens: the file begins "
-        "with b'no image'. Formats: avif, bmp, cur, dds, gif, heif, "
-        "icns, ico, jpeg, jpeg2000, npy, pcx, png, pnm, psd, qoi, sgi, sun, tga, tiff, webp"
+        f"row id=17, path={str(bad)!r}: not an image, array or sound that dfgen opens: "
+        "the file begins with b'no image'. Formats: aiff, avif, bmp, cur, dds, flac, gif, heif, "
+        "icns, ico, jpeg, jpeg2000, mp3, npy, ogg, pcx, png, pnm, psd, qoi, sgi, sun, tga, tiff, "
+        "wav, webp"
     )
     assert seq.epoch == 0
 

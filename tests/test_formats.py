@@ -74,7 +74,7 @@ def test_without_its_entry_no_file_of_it_is_opened(folder):
     with pytest.raises(DecodeError) as caught:
         decode((folder / "imgs" / "a.pln").read_bytes())
     assert str(caught.value) == (
-        "not an image or array that dfgen opens: the file begins with "
+        "not an image, array or sound that dfgen opens: the file begins with "
         f"b'PLAIN\\x08\\x00\\x06'. Formats: {', '.join(sorted(set(FORMATS) - {'hdf5'}))}"
     )
 
@@ -109,6 +109,11 @@ def test_first_bytes_are_those_of_one_format_alone(name):
         "tga": b"\0\0\2\0\0\0\0\0\0\0\0\0\x08\0\6\0",
         "npy": b"\x93NUMPY\1\0",
         "hdf5": b"\x89HDF\r\n\x1a\n",
+        "wav": b"RIFF\n\n\n\nWAVEfmt ",
+        "flac": b"fLaC",
+        "ogg": b"OggS",
+        "mp3": b"\xff\xfb\x90",
+        "aiff": b"FORM\n\n\n\nAIFC",
     }
     head = heads[name].ljust(16, b"\1")
     assert [other for other, format in FORMATS.items() if format.matches(head)] == [name]

@@ -59,7 +59,7 @@ def test_a_folder_alone_has_paths_as_ids(data):
     assert frame["width"].tolist() == [4] * 12
     assert list(frame.columns) == [
         "id", "path", "bytes", "mtime_ns", "format", "width", "height", "channels", "orientation",
-        "bits", "frames", "problem",
+        "bits", "frames", "sample_rate", "problem",
     ]  # fmt: skip
 
 
@@ -310,7 +310,7 @@ def test_the_summary_tells_all(data):
             "  10      3    1",
             "age: 0 to 5.5, mean 2.75, 3 rows without",
             "2 problems:",
-            "  1  not an image or array that dfgen opens: " + f"{imgs}/dog/img_101.png",
+            "  1  not an image, array or sound that dfgen opens: " + f"{imgs}/dog/img_101.png",
             f"  1  the file is empty (0 bytes): {imgs}/cat/img_100.png",
             "1 file of another format than the extension says, which is not a fault: "
             f"{imgs}/dog/img_102.png is jpeg",
@@ -382,8 +382,9 @@ def test_columns_that_do_not_exist_are_named_with_the_nearest(data):
         ),
         (
             {"source": "imgs", "stratify": "kind"},
-            "stratify= and group= say how to split: give split=, as in "
-            '{"train": 0.8, "val": 0.2} (--split train=0.8 --split val=0.2)',
+            "stratify=, group= and order= say how to split: give split=, as in "
+            '{"train": 0.8, "val": 0.2} (--split train=0.8 --split val=0.2), or folds=5 '
+            "(--folds 5)",
         ),
         (
             {"source": "imgs", "unmatched": "dorp"},

@@ -174,7 +174,7 @@ def test_what_differs_from_the_disk_is_found(changed):
         9: "new",
     }
     assert found.loc[0, "detail"] == "the file does not exist"
-    assert found.loc[1, "detail"].startswith("not an image or array that dfgen opens")
+    assert found.loc[1, "detail"].startswith("not an image, array or sound that dfgen opens")
     assert found.loc[2, "detail"].startswith("mtime_ns ")
     assert found.loc[2, "detail"].endswith(" -> 7")
     assert "width 4 -> 5" in found.loc[3, "detail"]
@@ -313,7 +313,7 @@ def test_a_column_that_no_split_can_use_is_named(data):
     assert str(caught.value) == (
         'stratify="knd" is not a column of the manifest. Did you mean "kind"? Columns: id, path, '
         "kind, split, bytes, mtime_ns, format, width, height, channels, orientation, bits, "
-        "frames, problem"
+        "frames, sample_rate, problem"
     )
 
 

@@ -14,7 +14,7 @@ PROBLEMS = {
     "missing.jpg": "the file does not exist",
     "empty.jpg": "the file is empty (0 bytes)",
     "truncated.jpg": "broken jpeg header: ",
-    "text.jpg": "not an image or array that dfgen opens: ",
+    "text.jpg": "not an image, array or sound that dfgen opens: ",
     "folder/inside.jpg": "the file does not exist",
 }
 

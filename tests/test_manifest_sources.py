@@ -171,7 +171,8 @@ def test_a_name_that_is_not_utf8_is_refused(tmp_path):
 def test_a_folder_without_images_is_refused(tmp_path):
     touch(tmp_path, "a.txt", "b.txt", ".c.png")
     assert refused(ManifestError, read_files, str(tmp_path)) == (
-        f'no file in "{tmp_path}" can be opened as an image or array. Left out: 2 .txt, 1 hidden. '
+        f'no file in "{tmp_path}" can be opened as an image, array or sound. '
+        "Left out: 2 .txt, 1 hidden. "
         f"Extensions that are opened: {', '.join(formats_by_suffix())}"
     )
 
@@ -226,13 +227,14 @@ HELP = " Example: {kind}/{shard}/{id:int}.jpg. Doubled braces stand for braces i
 @pytest.mark.parametrize(
     ("pattern", "message"),
     [
-        ("{}/{id}.jpg", "has a part without a name: {}. Name it; a column that you do not need "
-         "does no harm."),
+        ("{}/{id}.jpg", "has a part without a name: {}. Name it, or write {_} for what makes no "
+         "column."),
         ("{a}/{a}.jpg", 'has the field "a" twice: give each part a name of its own.'),
         ("{a b}.jpg", 'has the field "a b": names are letters, digits and underscores.'),
         ("{path}.jpg", 'has the field "path", a column that dfgen fills: choose another name.'),
         ("{id:float}.jpg", 'has the type "float" in {id}: the only type is int.'),
-        ("a.jpg", "has no field in braces."),
+        ("a.jpg", "has no field in braces for a column."),
+        ("{_}/{_}.jpg", "has no field in braces for a column."),
     ],
 )  # fmt: skip
 def test_patterns_that_make_no_sense_are_refused(pattern, message):

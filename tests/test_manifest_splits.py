@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.manifest.splits import assign_splits, missing_classes, uniform
+from dfgen.manifest.absent_classes import missing_classes
+from dfgen.manifest.splits import assign_splits, uniform
 
 SHARES = {"train": 0.7, "val": 0.2, "test": 0.1}
 

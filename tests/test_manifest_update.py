@@ -81,7 +81,7 @@ def test_a_file_of_the_same_size_with_other_bytes_is_opened_by_its_time(data, op
     os.utime(path, ns=(1, 1))
     frame = update(data).set_index("id")
     assert opened == ["002.png"]
-    assert frame.loc["002", "problem"].startswith("not an image or array")
+    assert frame.loc["002", "problem"].startswith("not an image, array or sound")
 
 
 def test_a_file_with_a_problem_is_opened_again(data, opened):

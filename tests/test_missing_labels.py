@@ -1,5 +1,7 @@
 """Labels that rows lack: what batches hold there, what they weigh, and what is refused."""
 
+from pathlib import Path
+
 import cv2
 import numpy as np
 import pandas as pd
@@ -66,7 +68,7 @@ def loader(df, y, x=None, transform=None, **options):
 
 def brighter(sample, rng):
     """Change every label, and give all images of `after` something to show."""
-    return {**sample, "after": sample["after"] + 1, "age": sample["age"] + 1}
+    return {**sample, "after": sample["after"] + 1, "age": sample["age"] + np.float32(1)}
 
 
 @pytest.mark.parametrize("transform", [None, brighter])
@@ -283,3 +285,24 @@ def test_the_second_image_of_a_pair_may_be_missing(df, size, lacking):
     there = ~np.isin(np.arange(ROWS), lacking)
     np.testing.assert_array_equal(after, np.where(there[:, None, None, None], before, 0))
     np.testing.assert_array_equal(batch.weights_of("image_1"), there)
+
+
+@pytest.mark.parametrize("structs", [False, True])
+def test_files_within_the_table_may_be_missing(df, structs):
+    data = [None if pd.isna(path) else Path(path).read_bytes() for path in df["mask"]]
+    df["mask"] = [d and {"bytes": d, "path": None} for d in data] if structs else data
+    for table in (df, pa.Table.from_pandas(df)):
+        batch = loader(table, dfgen.Mask("mask", **IGNORE), IMAGE, batch_size=ROWS).batch(0, 0)
+        there = ~np.isin(np.arange(ROWS), LACKING)
+        np.testing.assert_array_equal(batch.weights_of("mask"), there)
+        np.testing.assert_array_equal(batch.arrays["mask"][:, 0, 0, 0], there * 9)
+
+
+@pytest.mark.parametrize("class_weight", ["balanced", {"a": 2, "b": 3}])
+def test_weights_of_classes_are_those_of_the_labelled_rows(df, class_weight):
+    options = {"class_weight": class_weight}
+    bound = bind(df[2:], "path", Y["kind"], **options)
+    expected = bind(df[2:].dropna(subset="kind"), "path", Y["kind"], **options).weights
+    np.testing.assert_array_equal(bound.weights[bound["label"].present], expected)
+    none = df.assign(kind=df["kind"].where(df["kind"].isna()))
+    assert bind(none, "path", Y["kind"], **options).weights.shape == (ROWS,)

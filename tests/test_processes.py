@@ -1,6 +1,7 @@
 """Worker processes: the same bytes as threads, and every way to die. Each test has an alarm."""
 
 import gc
+import io
 import os
 import signal
 import subprocess
@@ -11,7 +12,9 @@ import warnings
 from importlib import import_module
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from PIL import Image as Pillow
 
 import dfgen
 from dfgen.loading.workers import shared_memory as memories
@@ -287,3 +290,40 @@ def test_there_is_room_for_arrays_of_any_size(rows):
         array[...] = number + 1
     assert [np.unique(array).tolist() for array in found.values()] == [[1], [2]]
     file.close()
+
+
+def test_large_columns_are_sent_once_for_all_processes():
+    column = pa.array([bytes(1 << 18)] * 8, pa.large_binary())
+    numbers = np.arange(1 << 18)
+    sent = memories.SharedPickle(
+        {"one": column, "two": column.slice(0), "numbers": numbers, "few": [1]}
+    )
+    pickled, _, size, places = sent.message
+    assert len(pickled) < 10_000
+    assert size == (8 << 18) + numbers.nbytes  # both columns are one; their offsets are few
+    assert len(places) == 3
+    found = [memories.shared_object(sent.message) for _ in range(2)]
+    assert found[0]["one"].equals(column)
+    assert found[0]["two"].buffers()[2].address == found[0]["one"].buffers()[2].address
+    found[0]["numbers"][0] = 7  # functions may write into what they hold
+    assert (found[1]["numbers"] == numbers).all()
+    assert numbers[0] == 0
+
+
+def test_what_is_small_needs_no_shared_memory():
+    sent = memories.SharedPickle([np.arange(3)])
+    assert sent.handles == ()
+    assert memories.shared_object(sent.message)[0].tolist() == [0, 1, 2]
+
+
+def test_processes_read_images_from_a_large_column():
+    images = []
+    for row in range(12):
+        file = io.BytesIO()
+        Pillow.fromarray(np.full((8, 8, 3), row, np.uint8)).save(file, "PNG")
+        images.append({"bytes": file.getvalue() + bytes(1 << 18), "path": None})
+    table = pa.table({"id": range(12), "image": images, "row": range(12)})
+    image = dfgen.Image("image", size=(4, 4))
+    with dfgen.Sequence(table, x=image, y="row", use_multiprocessing=True, workers=2) as seq:
+        for x, y in seq:
+            assert (np.asarray(x)[:, 0, 0, 0] == np.asarray(y)).all()

@@ -171,9 +171,10 @@ def test_errors_name_the_row_and_its_paths(parts, tmp_path):
     (tmp_path / "1.png").write_bytes(b"hello world")
     message = refused(DecodeError, reader(parts))
     assert message == (
-        f"{where(parts, 1)}: not an image or array that dfgen opens: the file begins with "
-        "b'hello wo'. Formats: avif, bmp, cur, dds, gif, heif, "
-        "icns, ico, jpeg, jpeg2000, npy, pcx, png, pnm, psd, qoi, sgi, sun, tga, tiff, webp"
+        f"{where(parts, 1)}: not an image, array or sound that dfgen opens: the file begins with "
+        "b'hello wo'. Formats: aiff, avif, bmp, cur, dds, flac, gif, heif, "
+        "icns, ico, jpeg, jpeg2000, mp3, npy, ogg, pcx, png, pnm, psd, qoi, sgi, sun, tga, tiff, "
+        "wav, webp"
     )
     (tmp_path / "1.png").unlink()
     assert refused(MissingFileError, reader(parts)) == f"{where(parts, 1)}: the file does not exist"

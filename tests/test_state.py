@@ -112,7 +112,8 @@ class TestState:
     def test_is_under_1_kb(self):
         largest = Identity(
             seed=2**128, batch_size=2**40, rows=2**62, ids="f" * 32, labels="f" * 16,
-            shuffle=False, balance="b" * 128, bucket_by="b" * 128,
+            shuffle=False, balance="b" * 128, bucket_by="b" * 128, rows_per_epoch=2**30,
+            weights="f" * 16,
         )  # fmt: skip
         state = largest.state(Place(2**62, 2**62, 2**128 - 1, 2**62))
         assert len(json.dumps(state)) < 1000

@@ -188,7 +188,7 @@ def test_a_bad_file_in_it_names_its_row(listed, memory):
     ):
         seq[0]
     assert str(caught.value).startswith(
-        "row id=0, path='memory://imgs/0.png': not an image or array that dfgen opens: "
+        "row id=0, path='memory://imgs/0.png': not an image, array or sound that dfgen opens: "
     )
 
 

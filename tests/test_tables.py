@@ -14,6 +14,7 @@ from dfgen.manifest.io import read_manifest, write_manifest
 from dfgen.manifest.split_manifest import split
 from dfgen.manifest.tables import arrow_table, data_frame
 from dfgen.manifest.verify import verify
+from dfgen.samples.arrow_types import OR_IGNORE
 from dfgen.samples.features.category import Category
 from dfgen.samples.features.multilabel import MultiLabel
 from dfgen.samples.features.number import Number
@@ -87,7 +88,7 @@ def test_a_table_binds_as_the_frame_does(table):
     rows = np.arange(6)
     for bound, twin in zip(one.reader.features, other.reader.features, strict=True):
         if bound.feature.by_row:
-            assert twin.paths.to_pylist() == bound.paths.to_pylist()
+            assert twin.files.to_pylist() == bound.files.to_pylist()
         else:
             np.testing.assert_array_equal(
                 twin.feature.gather(twin.values, rows), bound.feature.gather(bound.values, rows)
@@ -160,7 +161,7 @@ def test_nulls_of_polars_are_missing_and_nan_is_a_number_that_is_refused():
             bind(frame, x=Number(name), y=None)
         assert str(error.value) == (
             f"column '{name}' has 1 missing values, the first in row 1; drop or fill them: "
-            f"df = df[df['{name}'].notna()]"
+            f"df = df[df['{name}'].notna()], {OR_IGNORE}"
         )
 
 
@@ -301,7 +302,7 @@ def test_a_column_of_text_without_sep_is_classes():
          "label 1 of row 0 in column 'tags' is empty: 'a,', split by ','; remove a separator"),
         (pa.array(["a", None]),
          "column 'tags' has no text in 1 rows, the first is row 1: write \"\" where a row has no "
-         "labels"),
+         "labels, " + OR_IGNORE),
         (pa.array([["a"]]),
          "column 'tags' holds list<item: string>, which sep=',' cannot split: leave it out, or "
          "give text"),

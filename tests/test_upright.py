@@ -341,11 +341,11 @@ def test_messages_of_files_that_are_no_images(tmp_path):
     real = np.zeros((4, 4), np.float32)
     formats = ", ".join(sorted(set(formats_by_suffix().values())))
     for data, message in [
-        (b"", f"not an image or array that dfgen opens: the file begins with b''. "
+        (b"", f"not an image, array or sound that dfgen opens: the file begins with b''. "
               f"Formats: {formats}"),
-        (b"hello world", "not an image or array that dfgen opens: the file begins with "
+        (b"hello world", "not an image, array or sound that dfgen opens: the file begins with "
                          f"b'hello wo'. Formats: {formats}"),
-        (b"P", f"not an image or array that dfgen opens: the file begins with b'P'. "
+        (b"P", f"not an image, array or sound that dfgen opens: the file begins with b'P'. "
                f"Formats: {formats}"),
         (npy.getvalue(), "this is a .npy array, not an image: use dfgen.Array for this column"),
         (encoded(real, "TIFF"), "the image has 32 bits a channel, not 8: "

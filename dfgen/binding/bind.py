@@ -17,16 +17,19 @@ from dfgen.binding.image_depths import deep_rows, refusal_of_deep
 from dfgen.binding.image_sizes import bucketed, with_sizes
 from dfgen.binding.missing_labels import present_rows, with_stand_ins
 from dfgen.binding.nested import Tree, leaf_names, leaves, map_leaves
+from dfgen.binding.preprocessing import Preprocessing
+from dfgen.binding.row_draws import row_draws
 from dfgen.binding.row_ids import ids_of, known_problems, refusal
-from dfgen.binding.row_weights import balanced, row_weights
+from dfgen.binding.row_weights import row_weights
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.loading.order.balance import Balance
 from dfgen.loading.order.buckets import Buckets
+from dfgen.loading.order.row_order import Draws
 from dfgen.manifest.tables import Table
 from dfgen.samples.albumentations import Augmentation
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature, each
 from dfgen.samples.reader import SampleReader
+from dfgen.samples.storage.embedded import paths_of
 from dfgen.samples.storage.stores import store_of
 from dfgen.samples.transforms import Transform
 from dfgen.system import one_of
@@ -39,7 +42,7 @@ class Binding:
     Args:
         x, y: the names of features, nested as they were given.
         weights: what each row counts in the loss.
-        balance: draws each class equally often; its digest tells its classes from others.
+        balance: draws some rows more often than others; its digest tells its classes from others.
         buckets: gathers rows of similar shapes; its digest tells its shapes from others.
         problems: row -> why it cannot be read.
     """
@@ -49,7 +52,7 @@ class Binding:
     y: Tree
     reader: SampleReader
     weights: npt.NDArray[np.float32] | None
-    balance: Balance | None
+    balance: Draws | None
     balance_digest: str | None
     buckets: Buckets | None
     buckets_digest: str | None
@@ -61,6 +64,24 @@ class Binding:
     def arrays(self, tree: Tree) -> Tree:
         """Return `x` or `y` with the names of arrays: several of them for some features."""
         return map_leaves(lambda name: self[name].feature.arrays(name), tree)
+
+    def preprocessing(self, data_format: str, transform: Transform | None) -> Preprocessing:
+        """Return what the inputs are made by, of rows by hand, and what targets stand for."""
+        inputs = {name: self._unbound(name) for name in leaves(self.x)}
+        for name, one in inputs.items():
+            if one.follows and one.like not in inputs:
+                raise ArgumentError(
+                    f"{name!r} in x follows {one.like!r} in y, which a row by hand has not"
+                )
+        targets = {name: self._unbound(name) for name in leaves(self.y)}
+        known = {n: None if one.class_names is None else one for n, one in targets.items()}
+        return Preprocessing(self.x, self.y, inputs, known, data_format, transform)
+
+    def _unbound(self, name: str) -> Feature:
+        """Return a feature as it would be written, with all that its column has told."""
+        bound = self[name]
+        feature = bound.feature.settled(bound.values)
+        return feature if bound.like is None else replace(feature, like=bound.like)  # type: ignore[type-var]
 
     @property
     def class_names(self) -> list[Any] | dict[str, list[Any]] | None:
@@ -102,8 +123,9 @@ def bind(
     options: Options | None = None,
     id: str | None = None,
     sample_weight: str | None = None,
-    class_weight: Mapping[Any, float] | None = None,
+    class_weight: Mapping[Any, float] | str | None = None,
     balance: str | None = None,
+    rows_per_epoch: int | None = None,
     bucket_by: str | None = None,
     batch_size: int = 32,
     transform: Transform | None = None,
@@ -132,13 +154,13 @@ def bind(
     x, y, named = _features(columns, x, y, options, taken)
     features = tuple(_bound(columns, name, named, name in leaves(x)) for name in named)
     features, problems = with_sizes(columns, features)
-    files = next((b for b in features if b.paths is not None and _names_rows(b)), None)
+    files = next((b for b in features if b.files is not None and _names_rows(b)), None)
     if isinstance(transform, Augmentation):
         kinds = ((b.name, b.feature.kind, getattr(b.feature, "format", "")) for b in features)
         transform = transform.of(kinds)
-    column, paths = (files.feature.columns[0], files.paths) if files else (None, None)
+    column, paths = (files.feature.columns[0], paths_of(files.files)) if files else (None, None)
     ids = ids_of(columns, id, column, paths)
-    store = store_of(bound.paths for bound in features if bound.paths is not None)
+    store = store_of(bound.files for bound in features if bound.files is not None)
     reader = SampleReader(ids, features, transform, store)
     problems |= known_problems(columns) if files else {}
     if problems and on_error == "raise":
@@ -149,15 +171,15 @@ def bind(
     problems = deep | problems
     by_name = {bound.name: bound for bound in features}
     weights = row_weights(columns, map_leaves(by_name.get, y), sample_weight, class_weight)
-    classes = balanced(columns, balance)
+    draws = row_draws(columns, balance, rows_per_epoch, reader)
     buckets = bucketed(features, bucket_by, batch_size)
-    return Binding(columns, x, y, reader, weights, *classes, *buckets, problems)
+    return Binding(columns, x, y, reader, weights, *draws, *buckets, problems)
 
 
-def _features(
+def chosen_features(
     columns: Columns, x: Tree, y: Tree, options: Options, taken: set[str]
-) -> tuple[Tree, Tree, dict[str, Feature]]:
-    """Return x and y with names for features, and name -> feature; taken columns are no label."""
+) -> tuple[Tree, Tree]:
+    """Return x and y with features for names, which know their classes; taken ones are no label."""
     if y is not None and options.label_mode is None:
         raise ArgumentError(f"label_mode=None asks for no targets, but y={y!r} names some")
     given = x
@@ -166,13 +188,21 @@ def _features(
         y = default_y(columns, taken.union(*(feature.columns for feature in leaves(x))))
     leaves_given = [*leaves(given), *leaves(y)]
     y = map_leaves(lambda leaf: y_feature(columns, leaf, options), y)
+    if not [*leaves(x)]:
+        raise ArgumentError(f"x={x!r} names no input: give a column, a feature, a list or a dict")
+    bare = zip(leaves_given, [*leaves(x), *leaves(y)], strict=True)
+    _check_used({feature.kind for leaf, feature in bare if isinstance(leaf, str)}, options)
+    return x, y
+
+
+def _features(
+    columns: Columns, x: Tree, y: Tree, options: Options, taken: set[str]
+) -> tuple[Tree, Tree, dict[str, Feature]]:
+    """Return x and y with names for features, and name -> feature."""
+    x, y = chosen_features(columns, x, y, options, taken)
     x_names, y_names = leaf_names(x, y)
     warn_of_two_draws(leaves(x), leaves(y))
     names, features = [*leaves(x_names), *leaves(y_names)], [*leaves(x), *leaves(y)]
-    if not [*leaves(x)]:
-        raise ArgumentError(f"x={x!r} names no input: give a column, a feature, a list or a dict")
-    bare = zip(leaves_given, features, strict=True)
-    _check_used({feature.kind for leaf, feature in bare if isinstance(leaf, str)}, options)
     pairs = zip(names, features, strict=True)
     arrays = [leaf for name, feature in pairs for leaf in leaves(feature.arrays(name))]
     twice = [str(name) for name, count in Counter(arrays).items() if count > 1]

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from dfgen.binding.class_names import with_class_names
 from dfgen.binding.frame_columns import Columns
-from dfgen.errors import ArgumentError
+from dfgen.errors import ArgumentError, DecodeError
 from dfgen.manifest.schema import label_columns
 from dfgen.samples.arrow_types import are_numbers, is_list, is_text
 from dfgen.samples.features.arguments import class_names_in_order
@@ -20,8 +20,9 @@ from dfgen.samples.features.category import LABEL_MODES, Category
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.multilabel import MultiLabel
 from dfgen.samples.features.number import Number
-from dfgen.samples.pixels.formats import formats_by_suffix
+from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix, sniff
 from dfgen.samples.pixels.scaling import Scale
+from dfgen.samples.storage.embedded import are_files, content_parts
 from dfgen.system import one_of
 
 _ID = re.compile("(?i:^id|uuid|_id)$|Id$")
@@ -58,8 +59,12 @@ def x_feature(columns: Columns, leaf: object, options: Options) -> Feature:
                 'x="path" and the column index are rows of array files: write '
                 'x=dfgen.Array("path", shape=..., index="index")'
             )
+        _refuse_sounds("x", name, columns[name])
         return options.image(name)
     values = columns[name]
+    if are_files(values.type):
+        _check_images("x", name, values)
+        return options.image(name)
     if is_text(values.type):
         example = values[0].as_py() or ""
         if _names_images("x", name, values):
@@ -80,6 +85,12 @@ def y_feature(columns: Columns, leaf: object, options: Options) -> Feature:
         return _given(columns, "y", leaf)
     name = columns.check("y", leaf)
     values = columns[name]
+    if are_files(values.type):
+        _check_images("y", name, values)
+        raise ArgumentError(
+            f'y="{name}" holds image files. For masks write y=dfgen.Mask("{name}"), for images '
+            f'y=dfgen.Image("{name}")'
+        )
     if is_text(values.type) and _names_images("y", name, values):
         raise ArgumentError(
             f'y="{name}" names image files. For masks write y=dfgen.Mask("{name}"), for images '
@@ -151,14 +162,40 @@ def default_y(columns: Columns, used: Iterable[str]) -> str | None:
 
 
 def _names_images(argument: str, name: str, values: pa.Array) -> bool:
-    """Whether text names image files; an error where it names .npy files."""
+    """Whether text names image files; an error where it names .npy files or sounds."""
     suffix = _suffix(values)
+    _refuse_sounds(argument, name, values)
     if suffix == ".npy":
         raise ArgumentError(
             f'{argument}="{name}" names .npy files: write '
             f'{argument}=dfgen.Array("{name}", shape=...)'
         )
     return suffix in formats_by_suffix()
+
+
+def _refuse_sounds(argument: str, name: str, values: Any) -> None:
+    suffix = _suffix(values) if is_text(values.type) else ""
+    format = formats_by_suffix().get(suffix)
+    if format is not None and FORMATS[format].holds == "sound":
+        raise ArgumentError(
+            f'{argument}="{name}" names {suffix} files: write '
+            f'{argument}=dfgen.Audio("{name}", sample_rate=..., seconds=...)'
+        )
+
+
+def _check_images(argument: str, name: str, values: Any) -> None:
+    """Refuse a column of bytes of which the first are no image."""
+    data, path = content_parts(values[0].as_py())
+    try:
+        found = formats_by_suffix().get(_suffix_of(path)) if data is None else sniff(data[:16])
+    except DecodeError:
+        found = None
+    if found is None or FORMATS[found].decode is None:
+        begin = repr(path) if data is None else f"bytes that begin with {data[:8]!r}"
+        raise ArgumentError(
+            f'{argument}="{name}" holds {begin}, which is no image. For numbers write '
+            f'dfgen.Array("{name}", shape=...), for the bytes as they are dfgen.Bytes("{name}")'
+        )
 
 
 def _is_unique(values: pa.Array) -> bool:
@@ -168,4 +205,8 @@ def _is_unique(values: pa.Array) -> bool:
 
 def _suffix(paths: pa.Array) -> str:
     """Return the extension of the first path, in lower case."""
-    return os.path.splitext(str(paths[0].as_py() or ""))[1].lower()
+    return _suffix_of(paths[0].as_py())
+
+
+def _suffix_of(path: str | None) -> str:
+    return os.path.splitext(str(path or ""))[1].lower()

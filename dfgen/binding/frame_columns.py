@@ -7,15 +7,24 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError, did_you_mean
+from dfgen.manifest.from_pandas import embedded_bytes
 from dfgen.manifest.io import read_table
 from dfgen.manifest.schema import Label
 from dfgen.manifest.tables import TAKEN, arrow_table, described, is_table
-from dfgen.samples.arrow_types import OR_IGNORE, is_binary, is_text, refuse_missing
+from dfgen.samples.arrow_types import OR_IGNORE, in_one, is_binary, is_text, refuse_missing
+from dfgen.samples.storage.embedded import (
+    are_files,
+    is_file_struct,
+    large_bytes,
+    paths_of,
+    with_paths,
+)
 
 
 @dataclass(frozen=True)
@@ -26,11 +35,15 @@ class Columns:
         source: a DataFrame that nobody else changes, or an Arrow table.
         labels: what the manifest says of its label columns.
         root: where relative paths begin; None leaves them as they are.
+        whole: whether these are all the rows there are, so that their classes are all of them.
+        kept: columns of bytes that have become Arrow already.
     """
 
     source: pd.DataFrame | pa.Table
     labels: Mapping[str, Label] = field(default_factory=dict)
     root: str | None = None
+    whole: bool = False
+    kept: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         odd = [name for name in self.names if not isinstance(name, str)]
@@ -54,17 +67,29 @@ class Columns:
             return list(self.source.column_names)
         return list(self.source.columns)
 
+    @property
+    def of_facts(self) -> str | None:
+        """The column of the files whose facts there may be: `path`, else the first of bytes."""
+        found = (name for name in self.names if name == "path" or are_files(self[name].type))
+        return "path" if "path" in self.names else next(found, None)
+
     def __getitem__(self, name: str) -> pa.Array:
+        if name in self.kept:
+            return self.kept[name]
         values = self.source[name]
         array = _to_arrow(values) if isinstance(values, pd.Series) else values
+        if are_files(array.type):  # gigabytes: made once, and left in chunks
+            array = self.kept[name] = large_bytes(array)
+            return array
         if is_text(array.type):  # one array of them may pass 2 GB
             array = array.cast(pa.large_string())
-        elif is_binary(array.type):
-            array = array.cast(pa.large_binary())
-        if isinstance(array, pa.ChunkedArray):
-            chunks = array.chunks  # several are copied, which unifies dictionaries
-            array = chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
-        return array
+        return in_one(array)  # which unifies dictionaries
+
+    def part(self, rows: npt.NDArray[np.bool_]) -> pd.DataFrame | pa.Table:
+        """Return some of the rows of the source."""
+        if isinstance(self.source, pa.Table):
+            return self.source.filter(pa.array(rows))
+        return self.source[rows]
 
     def check(self, argument: str, name: object) -> str:
         """Return the name of a column that exists, or tell which ones do."""
@@ -76,13 +101,34 @@ class Columns:
             f"Columns: {', '.join(self.names)}.{hint}"
         )
 
-    def paths(self, name: str) -> pa.Array:
-        """Return a column of paths, none missing; relative ones start at `root`."""
+    def files(self, name: str) -> Any:
+        """Return a column of files, none missing: bytes, or paths; relative ones at `root`."""
         values = self[name]
+        drop = f"drop them, df = df[df[{name!r}].notna()], {OR_IGNORE}"
+        if is_binary(values.type):
+            refuse_missing(name, values, "bytes", drop)
+            return values
+        if is_file_struct(values.type):
+            return self._structs(name, values)
         if not is_text(values.type):
             raise ManifestError(f"column {name!r} holds {values.type}, expected paths of files")
-        advice = f"drop them, df = df[df[{name!r}].notna()], {OR_IGNORE}"
-        refuse_missing(name, values, "path", advice)
+        refuse_missing(name, values, "path", drop)
+        return self._at_root(values)
+
+    def _structs(self, name: str, values: Any) -> Any:
+        """Return structs of `bytes` and `path`, of which each has one; refuse others."""
+        if values.null_count:
+            row = pc.indices_nonzero(pc.is_null(values))[0].as_py()
+            known = f" (id {self['id'][row]})" if "id" in self.names else ""
+            raise ManifestError(
+                f"column {name!r} has neither bytes nor a path in {values.null_count:,} rows, the "
+                f"first is row {row}{known}: drop them, {OR_IGNORE}"
+            )
+        if self.root is None:
+            return values
+        return with_paths(values, self._at_root(paths_of(values)))
+
+    def _at_root(self, values: Any) -> Any:
         if self.root is None:
             return values
         absolute = pc.match_substring_regex(
@@ -105,7 +151,13 @@ class Columns:
 
 def _to_arrow(values: "pd.Series[Any]") -> pa.Array:
     try:
-        return pa.array(values, from_pandas=True)
+        embedded = embedded_bytes(values)
+        if embedded is not None:
+            return embedded
+        array = pa.array(values, from_pandas=True)
+        if is_binary(array.type):
+            raise pa.ArrowTypeError("text and bytes")  # which Arrow makes bytes of
+        return array
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         given = values.dropna()
         if all(isinstance(value, str | os.PathLike) for value in given):
@@ -147,7 +199,7 @@ def open_manifest(manifest: object, root: str | os.PathLike[str] | None) -> Colu
         return Columns(manifest.copy(), labels, os.fspath(root) if root else None)
     if isinstance(manifest, str | os.PathLike):
         table, metadata = read_table(os.fspath(manifest), root)
-        return Columns(table, metadata["labels"])
+        return Columns(table, metadata["labels"], os.fspath(root) if root else None)
     if is_table(manifest):
         table = arrow_table(manifest, "the manifest")
         return Columns(table, root=os.fspath(root) if root else None)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,14 +28,14 @@ def with_sizes(
 ) -> tuple[tuple[BoundFeature, ...], dict[int, str]]:
     """Return features with the sizes of images of `size=None`, and row -> why one has none.
 
-    They are the facts of the manifest, of the column `path`. Where these are not known, the headers
-    of the files are read, once, in threads.
+    They are the facts of the manifest, of its column of files. Where these are not known, the
+    headers of the files are read, once, in threads.
     """
     found, problems = [], dict[int, str]()
     for bound in features:
         if bound.feature.keeps_sizes and not bound.feature.follows:
-            facts = _known(columns) if bound.feature.column == "path" else None
-            sizes, unread = _sizes(facts, bound.paths)
+            facts = _known(columns) if bound.feature.column == columns.of_facts else None
+            sizes, unread = _sizes(facts, bound.files)
             bound = replace(bound, sizes=sizes)
             problems |= unread
         found.append(bound)
@@ -47,11 +48,11 @@ def _with_sizes_of(followed: Sizes | None, bound: BoundFeature) -> BoundFeature:
 
     The first files tell the number: all are as many times as large, or an error when read.
     """
-    if followed is None or bound.paths is None or not bound.feature.keeps_sizes:
+    if followed is None or bound.files is None or not bound.feature.keeps_sizes:
         return bound
     known = followed.all(axis=1)
     rows = np.flatnonzero(known if bound.present is None else known & bound.present)[:_FIRST]
-    own = _upright(read_facts(bound.paths.take(pa.array(rows)).to_pylist()))
+    own = _upright(read_facts(bound.files.take(pa.array(rows))))
     times = np.maximum(1, own // followed[rows])
     whole = (own == times * followed[rows]).all(axis=1) & (times[:, 0] == times[:, 1])
     first = times[whole][:1, 0]
@@ -97,12 +98,12 @@ def _known(columns: Columns) -> pa.Table | None:
     return facts if all(map(pa.types.is_integer, facts.schema.types)) else None
 
 
-def _sizes(known: pa.Table | None, paths: pa.Array) -> tuple[Sizes, dict[int, str]]:
-    sizes = np.zeros((len(paths), 2), np.int32) if known is None else _upright(known)
+def _sizes(known: pa.Table | None, files: Any) -> tuple[Sizes, dict[int, str]]:
+    sizes = np.zeros((len(files), 2), np.int32) if known is None else _upright(known)
     missing = np.flatnonzero(~sizes.all(axis=1))
     if not missing.size:
         return sizes, {}
-    facts = read_facts(paths.take(pa.array(missing)).to_pylist())
+    facts = read_facts(files if len(missing) == len(files) else files.take(pa.array(missing)))
     sizes[missing] = _upright(facts)
     broken = pc.indices_nonzero(pc.is_valid(facts["problem"])).to_pylist()
     return sizes, {int(missing[place]): facts["problem"][place].as_py() for place in broken}

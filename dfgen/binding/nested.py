@@ -2,7 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from dfgen.samples.features.base import Feature
 
@@ -27,6 +31,20 @@ def map_leaves(function: Callable[[Any], Any], tree: Tree) -> Tree:
     if isinstance(tree, list | tuple):
         return tuple(function(leaf) for leaf in tree)
     return None if tree is None else function(tree)
+
+
+def tree_of(tree: Tree, of: Callable[[str], Any]) -> Tree:
+    """Return a tree of trees of names with the names replaced.
+
+    No function within another one that calls itself: such a one is a cycle, which would keep the
+    arrays of a batch until Python looks for garbage.
+    """
+    return of(tree) if isinstance(tree, str) else map_leaves(partial(tree_of, of=of), tree)
+
+
+def channels_first(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return (batch, ..., channels) as (batch, channels, ...), in one piece."""
+    return np.ascontiguousarray(np.moveaxis(array, -1, 1))
 
 
 def leaf_names(x: Tree, y: Tree) -> tuple[Tree, Tree]:

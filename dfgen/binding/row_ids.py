@@ -9,8 +9,9 @@ import pyarrow.compute as pc
 from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ManifestError
 from dfgen.manifest.schema import validate
-from dfgen.samples.arrow_types import is_text
+from dfgen.samples.arrow_types import in_one, is_text
 from dfgen.samples.reader import SampleReader
+from dfgen.samples.storage.embedded import paths_of
 
 _BLOCK = 65_536  # ids made Python objects at once
 
@@ -21,15 +22,16 @@ def ids_of(columns: Columns, id: str | None, path: str | None, paths: pa.Array |
     Without a column named they are those of `id`, else the paths, where rows are read from files.
     """
     if id is None and "id" not in columns.names:
-        if paths is None or pc.count_distinct(paths).as_py() < len(paths):
+        if path is None or paths is None or pc.count_distinct(paths).as_py() < len(paths):
             raise ManifestError(
                 f"the manifest has no column 'id' (columns: {', '.join(columns.names)}). "
                 'Name the column that tells the rows apart: id="object_id"'
             )
-        id = path
-    name = columns.check("id", "id" if id is None else id)
-    ids = columns[name]
-    beside = ids.cast(pa.large_string()) if paths is None else paths
+        name, ids = path, in_one(paths_of(columns[path]))  # as they stand there, without a root
+    else:
+        name = columns.check("id", "id" if id is None else id)
+        ids = columns[name]
+    beside = ids.cast(pa.large_string()) if paths is None or paths.null_count else paths
     validate(
         pa.table({"id": ids, "path": beside}),
         "the manifest" if name == "id" else f'the manifest (id="{name}")',

@@ -1,19 +1,14 @@
-"""What each row counts in the loss, and which class it is drawn for."""
+"""What each row counts in the loss."""
 
 from collections.abc import Mapping
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from dfgen.binding.frame_columns import Columns
 from dfgen.binding.nested import Tree
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.loading.order.balance import Balance, balance_of
-from dfgen.samples.arrow_types import is_text
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.number import Number
 
@@ -22,7 +17,7 @@ def row_weights(
     columns: Columns,
     targets: Tree,
     sample_weight: str | None,
-    class_weight: Mapping[Any, float] | None,
+    class_weight: Mapping[Any, float] | str | None,
 ) -> npt.NDArray[np.float32] | None:
     """Return what each row counts in the loss: its own weight times that of its class.
 
@@ -46,36 +41,20 @@ def row_weights(
     return weights
 
 
-def balanced(columns: Columns, balance: str | None) -> tuple[Balance | None, str | None]:
-    """Return the Balance of a column's classes, and what tells these classes from others."""
-    if balance is None:
-        return None, None
-    values = columns[columns.check("balance", balance)]
-    kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
-    if not (is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
-        raise ManifestError(
-            f'balance="{balance}": the column holds {kind}, expected one class in each row, as '
-            "text, whole numbers or booleans"
-        )
-    if values.null_count:
-        raise ManifestError(
-            f'balance="{balance}": {values.null_count:,} rows have no class; drop them: '
-            f"df = df[df[{balance!r}].notna()]"
-        )
-    names = pc.unique(values.cast(kind))
-    ranked = names.take(pc.sort_indices(names))
-    numbers = pc.index_in(values.cast(kind), value_set=ranked).to_numpy().astype(np.int64)
-    return balance_of(numbers), f"{balance} {blake2b(numbers.tobytes(), digest_size=8).hexdigest()}"
-
-
-def _class_weights(targets: Tree, class_weight: Mapping[Any, float]) -> npt.NDArray[np.float32]:
-    numbers = targets.values if isinstance(targets, BoundFeature) else None
-    names = targets.feature.class_names if isinstance(numbers, np.ndarray) else None
+def _class_weights(
+    targets: Tree, class_weight: Mapping[Any, float] | str
+) -> npt.NDArray[np.float32]:
+    is_one = isinstance(targets, BoundFeature) and isinstance(targets.values, np.ndarray)
+    names = targets.feature.class_names if is_one else None
     if names is None:
         raise ArgumentError(
             "class_weight needs y to be one column of classes. For other targets give "
             "sample_weight, a column of weights"
         )
+    if not len(targets.values):  # no row has a class
+        return np.ones(1, np.float32)
+    if class_weight == "balanced":
+        return _balanced(targets, len(names))
     weights = np.ones(len(names), np.float32)
     for number, weight in _numbered(names, class_weight).items():
         if not (isinstance(weight, int | float | np.number) and 0 <= weight < float("inf")):
@@ -84,15 +63,29 @@ def _class_weights(targets: Tree, class_weight: Mapping[Any, float]) -> npt.NDAr
                 "or more"
             )
         weights[number] = weight
-    found: npt.NDArray[np.float32] = weights[numbers]
+    found: npt.NDArray[np.float32] = weights[targets.values]
     return found
 
 
-def _numbered(class_names: tuple[Any, ...], class_weight: Mapping[Any, Any]) -> dict[int, Any]:
+def _balanced(target: BoundFeature, classes: int) -> npt.NDArray[np.float32]:
+    """Return n / (classes that occur * rows of its class) for each of n rows that have a class.
+
+    Source: `compute_class_weight("balanced")` of scikit-learn.
+    """
+    there = target.values if target.present is None else target.values[target.present]
+    counts = np.bincount(there, minlength=classes)
+    weights = len(there) / (np.count_nonzero(counts) * counts.clip(min=1))
+    found: npt.NDArray[np.float32] = weights.astype(np.float32)[target.values]
+    return found
+
+
+def _numbered(class_names: tuple[Any, ...], class_weight: Any) -> dict[int, Any]:
     """Return class number -> weight, of keys that are all class names or all class numbers."""
     known = f"Classes: {', '.join(map(repr, class_names))}, or 0 to {len(class_names) - 1}"
     if not isinstance(class_weight, Mapping):
-        raise ArgumentError(f"class_weight must be class -> weight, got {class_weight!r}. {known}")
+        raise ArgumentError(
+            f'class_weight must be class -> weight or "balanced", got {class_weight!r}. {known}'
+        )
     number_of = {str(name): number for number, name in enumerate(class_names)}
     stray = [key for key in class_weight if str(key) not in number_of]
     names = None if stray else {number_of[str(key)]: w for key, w in class_weight.items()}

@@ -61,29 +61,36 @@ def diff_command(
 def split_command(
     manifest: Manifest,
     shares: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(
             "--split", help="A split and its share, as train=0.8. Repeatable.", metavar="NAME=SHARE"
         ),
-    ],
+    ] = None,
+    folds: Annotated[
+        int | None,
+        typer.Option(help="Make a column fold, 0 to N - 1, instead of splits.", metavar="N"),
+    ] = None,
     stratify: Annotated[
         str | None, typer.Option(help="Column whose classes get exactly these shares.")
     ] = None,
     group: Annotated[str | None, typer.Option(help="Column whose groups stay whole.")] = None,
+    order: Annotated[
+        str | None, typer.Option(help="Column of times: the earliest rows are the first split.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Another seed gives another split.")] = 0,
     out: Annotated[
         str | None, typer.Option(help="The file to write. Default: the manifest itself.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Give all rows of a manifest a new split."""
+    """Give all rows of a manifest a new split, or folds."""
     from dfgen.manifest.building.summary import BuildReport, figures, summarize
     from dfgen.manifest.split_manifest import make_split
+    from dfgen.manifest.splitting import Splitting
 
     out = out or manifest
-    frame, warnings = make_split(
-        manifest, shares_of("--split", shares) or {}, stratify, group, seed, out
-    )
+    how = Splitting(shares_of("--split", shares), folds, stratify, group, order, seed)
+    frame, warnings = make_split(manifest, how, out)
     report = BuildReport(warnings=warnings)
     if as_json:
         print_json({"out": out, **figures(frame, report)})

@@ -57,9 +57,9 @@ class BatchMaker:
             rng = batch_rng(self.maker.seed, epoch, step, self.plan.shard[0])
             where = f"batch {step} of epoch {epoch}"
             transform = partial(self.transform, rng=rng, where=where)
-        present = self.maker.reader.present
+        present, by = self.maker.reader.present, self.order.drawn_by(epoch)
         pending = PendingBatch(
-            arrays, rows, (epoch, step), plan, len(starts), given, present, transform
+            arrays, rows, (epoch, step), plan, len(starts), given, present, transform, by
         )
         for start in starts:
             part = slice(start, start + size)

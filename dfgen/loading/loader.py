@@ -11,12 +11,11 @@ from dfgen.loading.batch_transforms import BatchTransform, tried
 from dfgen.loading.limits import Limits
 from dfgen.loading.lookahead import LookAhead, Parked
 from dfgen.loading.metrics import Metrics, total
-from dfgen.loading.order.balance import Balance
 from dfgen.loading.order.batch_weights import Weights
 from dfgen.loading.order.buckets import Buckets
 from dfgen.loading.order.permutation import Integers
 from dfgen.loading.order.plan import Plan
-from dfgen.loading.order.row_order import RowOrder
+from dfgen.loading.order.row_order import Draws, RowOrder
 from dfgen.loading.pending_batch import Batch, PendingBatch
 from dfgen.loading.receipts import DueRows
 from dfgen.loading.workers.chunks import ChunkMaker, chunk_sizes, row_bytes
@@ -37,7 +36,8 @@ class Loader:
         batch_size: rows of a batch of all hosts; the last one of an epoch may have fewer.
         shuffle: another order each epoch, by `seed`; False keeps the order of the rows.
         seed: of the order and of the transform's random generators.
-        balance: draws each class equally often, or None; needs `shuffle`.
+        balance: draws each class equally often, or rows in proportion to weights, or None; needs
+            `shuffle`.
         buckets: gathers rows of similar shapes, or None; needs `shuffle`.
         drop_remainder: leave out a short last batch.
         shard: (index, count) of this host, which makes `batch_size / count` rows of each batch.
@@ -64,7 +64,7 @@ class Loader:
         batch_size: int = 32,
         shuffle: bool = True,
         seed: int = 0,
-        balance: Balance | None = None,
+        balance: Draws | None = None,
         buckets: Buckets | None = None,
         drop_remainder: bool = False,
         shard: tuple[int, int] = (0, 1),
@@ -77,8 +77,9 @@ class Loader:
         max_queue_size: int = 10,
         limits: Limits | None = None,
     ) -> None:
-        rows = len(reader)
         self.reader = reader
+        order = RowOrder(len(reader), seed if shuffle else None, balance, buckets)
+        rows = order.places
         tail = "drop" if drop_remainder else "short"
         self.given = Plan(rows, whole("batch_size", batch_size, least=1), shard, tail)
         self.plan = self.given if shard[1] == 1 else replace(self.given, tail="drop")
@@ -99,7 +100,6 @@ class Loader:
             raise ArgumentError("limits.read_timeout needs workers: with workers=0 nobody watches")
         self.max_queue_size = whole("max_queue_size", max_queue_size, least=1)
         self.use_multiprocessing = use_multiprocessing
-        order = RowOrder(rows, seed if shuffle else None, balance, buckets)
         self._maker = self._batch_maker(order, seed, weights, batch_transform)
         self._parked = Parked()
         self._closed = False
@@ -146,6 +146,16 @@ class Loader:
         """Take the seed of a training that goes on, where none was asked for."""
         self.park(None)
         self._maker = self._maker.reseeded(seed, seed if self.shuffle else None)
+
+    def redraw(self, draws: Draws) -> None:
+        """Draw rows otherwise; what was made ahead of epochs where that changes is thrown away."""
+        order = replace(self.row_order, balance=draws)
+        self._maker = replace(self._maker, order=order)
+        self.park(None)
+
+    def outdated(self, pending: PendingBatch) -> bool:
+        """Whether a batch was begun before its epoch came to be drawn otherwise."""
+        return pending.drawn_by != self.row_order.drawn_by(pending.position[0])
 
     @property
     def metrics(self) -> Metrics:

@@ -20,6 +20,9 @@ class BatchSource(Protocol):
     def result(self, pending: PendingBatch) -> Batch:
         """Wait for a batch."""
 
+    def outdated(self, pending: PendingBatch) -> bool:
+        """Whether its epoch holds other rows by now."""
+
 
 class LookAhead:
     """Batches from a position on, epoch after epoch or of one, made ahead. Not for several threads.
@@ -61,6 +64,8 @@ class LookAhead:
     def _refill(self) -> None:
         if self._ahead and self._ahead[0].position != self.position:
             self.close()  # a wrong guess
+        while self._ahead and self.source.outdated(self._ahead[-1]):
+            self._ahead.pop().cancelled = True
         position = self._after(self._ahead[-1].position) if self._ahead else self.position
         while len(self._ahead) < self.source.depth:
             if self._one_epoch and position[0] != self.position[0]:

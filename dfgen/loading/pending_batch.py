@@ -53,6 +53,7 @@ class PendingBatch:
     given: Weights | None = None  # what the rows weigh by themselves
     present: Mapping[str, Present] = field(default_factory=dict)
     transform: Callable[[BatchArrays], BatchArrays] | None = None
+    drawn_by: str = ""  # what tells the order of its epoch from that by other weights
     cancelled: bool = False  # whether nobody wants it any more
     _problems: dict[int, str] = field(default_factory=dict)
     _blanks: list[int] = field(default_factory=list)

@@ -24,7 +24,7 @@ class Receipt:
     """Which rows were taken in one epoch.
 
     Every row of the manifest is accounted for: `rows + skipped + missing - repeated + left_out` is
-    their number. Where classes are balanced it is that of the draws, as many as rows: a row that
+    their number. Where rows are drawn (`balance`) it is the number of draws of an epoch: a row that
     was drawn twice should be taken twice, and only a third time is `repeated`. Two runs took the
     same rows at the same places if their digests are equal, whatever the number of workers, hosts
     and interruptions. Receipts of the hosts of a run add up.
@@ -107,6 +107,10 @@ class DueRows:
             self._block.update({(epoch, step + at): pair for at, pair in enumerate(pairs)})
         return self._block[epoch, step]
 
+    def redrawn(self, order: RowOrder) -> "DueRows":
+        """Return those of an order that draws rows otherwise."""
+        return replace(self, order=order, _block={})
+
     def rows_before(self, step: int) -> int:
         """Return how many rows the batches before this one hold."""
         if not step:
@@ -129,7 +133,8 @@ class Ledger:
     """
 
     def __init__(self, order: DueRows, place: Place, counted: str) -> None:
-        self._order = order
+        self.order = order
+        """May be another one later, of which epochs that have begun hold the same rows."""
         self.counted = counted
         self.waiting: deque[Handed] = deque()
         """Handed out, but not known to be taken."""
@@ -138,7 +143,7 @@ class Ledger:
 
     def _begin(self, place: Place) -> None:
         self.place = self._start = place
-        self._counts = np.zeros(len(self._order.plan) - place.step, np.uint8)
+        self._counts = np.zeros(len(self.order.plan) - place.step, np.uint8)
         self._rows = 0
         self._surplus: list[Integers] = []
         self._lack: list[Integers] = []
@@ -146,7 +151,7 @@ class Ledger:
     @property
     def complete(self) -> bool:
         """Whether the epoch has ended; the next batch begins the next one."""
-        return self.place.step == len(self._order.plan)
+        return self.place.step == len(self.order.plan)
 
     def take(self, handed: Handed) -> Receipt | None:
         """Count a batch; return the receipt of the epoch if it was its last."""
@@ -154,7 +159,7 @@ class Ledger:
             self._begin(Place(self.place.epoch + 1))
         (epoch, step), rows = handed.position, handed.rows
         place, number = self.place, step - self._start.step
-        positions, due = self._order.batch(epoch, step)
+        positions, due = self.order.batch(epoch, step)
         if epoch == place.epoch and number >= 0:
             self._counts[number] = min(255, int(self._counts[number]) + 1)
         else:
@@ -167,7 +172,7 @@ class Ledger:
         if lost:
             positions, rows = np.delete(positions, lost), np.delete(rows, lost)
         self._rows += len(rows)
-        digest = (place.digest + receipt(place.epoch, positions, self._order.ids_at(rows))) % 2**128
+        digest = (place.digest + receipt(place.epoch, positions, self.order.ids_at(rows))) % 2**128
         self.place = Place(place.epoch, place.step + 1, digest, place.skipped + len(lost))
         self._recent.append(self.place)
         return self.close() if self.complete else None
@@ -176,17 +181,17 @@ class Ledger:
         """End the epoch, whatever of it was taken, and return its receipt."""
         place, start = self.place, self._start
         repeated, missing = self._faults()
-        self.place = place._replace(step=len(self._order.plan))
+        self.place = place._replace(step=len(self.order.plan))
         return Receipt(
             place.epoch,
-            self._order.rows_before(start.step) - start.skipped + self._rows,
+            self.order.rows_before(start.step) - start.skipped + self._rows,
             f"{place.digest:032x}",
             repeated,
             missing,
             place.skipped,
-            self._order.plan.left_out,
+            self.order.plan.left_out,
             self.counted,
-            () if self._order.order.balance is None else self._order.order.balance.times,
+            () if self.order.order.balance is None else self.order.order.balance.times,
         )
 
     def _faults(self) -> tuple[int, int]:
@@ -196,7 +201,7 @@ class Ledger:
             return 0, 0
         surplus, lack = list(self._surplus), list(self._lack)
         for number in wrong.tolist():
-            _, due = self._order.batch(self.place.epoch, self._start.step + number)
+            _, due = self.order.batch(self.place.epoch, self._start.step + number)
             count = int(self._counts[number])
             surplus.extend([due] * (count - 1))
             lack.extend([due] * (1 - count))

@@ -29,6 +29,7 @@ class Place(NamedTuple):
 
 _VERSION = 1
 _IDS = 65_536  # hashed at once
+_OPTIONAL = ("rows_per_epoch", "weights")  # which a state has where they are not None
 
 
 def receipt(epoch: int, positions: npt.ArrayLike, ids: Iterable[object]) -> int:
@@ -84,6 +85,8 @@ class Identity:
         shuffle: whether they are shuffled.
         balance: by which classes they are balanced, None where they are not.
         bucket_by: by which shapes batches are gathered, None where they are not.
+        rows_per_epoch: rows drawn in an epoch, None where they are as many as there are.
+        weights: a digest of those that rows are drawn by, None where they are not.
 
     Raises:
         ArgumentError: a number that cannot be.
@@ -102,6 +105,8 @@ class Identity:
     shuffle: bool = True
     balance: str | None = None
     bucket_by: str | None = None
+    rows_per_epoch: int | None = None
+    weights: str | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("seed", 0), ("batch_size", 1), ("rows", 0)):
@@ -120,7 +125,7 @@ class Identity:
         return {
             "version": _VERSION,
             "order": ORDER,
-            **vars(self),
+            **{name: v for name, v in vars(self).items() if v is not None or name not in _OPTIONAL},
             "epoch": whole("epoch", place.epoch),
             "step": whole("step", place.step),
             "receipt": f"{whole('receipt', place.digest, most=2**128 - 1):032x}",
@@ -141,11 +146,12 @@ class Identity:
         """
         _check_form(state, self.state(Place()))
         for name, value in vars(self).items():
-            if name not in ("ids", "labels") and state[name] != value:
+            saved = state.get(name)
+            if name not in ("ids", "labels", "weights") and saved != value:
                 raise ArgumentError(
-                    f"the state was saved with {name}={state[name]!r}, this training has "
+                    f"the state was saved with {name}={saved!r}, this training has "
                     f"{name}={value!r}: rows would be repeated and missed. Go on with "
-                    f"{name}={state[name]!r}, or start anew without the state"
+                    f"{name}={saved!r}, or start anew without the state"
                 )
         if state["ids"] != self.ids:
             raise ArgumentError(
@@ -153,12 +159,18 @@ class Identity:
                 "repeated and missed. Go on with the manifest it was saved with, or start anew "
                 "without the state"
             )
+        if state.get("weights") != self.weights:
+            raise ArgumentError(
+                "the state was saved in an epoch that drew rows by other weights: rows would be "
+                "repeated and missed. Call set_weights(...) with those weights first, then "
+                "load_state_dict, or start anew without the state"
+            )
         if state["labels"] != self.labels:
             warnings.warn(
                 "the state was saved with other labels: training goes on with those of now",
                 stacklevel=3,
             )
-        batches = len(Plan(self.rows, self.batch_size))
+        batches = len(Plan(self.rows_per_epoch or self.rows, self.batch_size))
         epoch = whole("epoch of the state", state["epoch"])
         step = whole("step of the state", state["step"], most=batches)
         skipped = whole("skipped of the state", state["skipped"])

@@ -16,7 +16,7 @@ from dfgen.manifest.building.update.previous import Old
 from dfgen.manifest.facts import FACTS
 from dfgen.manifest.io import Path, read_table
 from dfgen.manifest.paths import stored_paths
-from dfgen.manifest.schema import Label, label_columns, validate, with_column
+from dfgen.manifest.schema import PARTS, Label, label_columns, validate, with_column
 from dfgen.manifest.tables import Table, arrow_table
 from dfgen.samples.arrow_types import are_numbers, is_list
 
@@ -170,7 +170,7 @@ def _listed(
 def _change(name: str) -> str:
     if name in ("path", "index", *FACTS):
         return "changed"
-    return "moved" if name == "split" else "relabelled"
+    return "moved" if name in PARTS else "relabelled"
 
 
 def differ(one: Any, other: Any) -> BoolArray:

@@ -30,6 +30,7 @@ SCHEMA = {
     "orientation": Fact(pa.int8(), of_header=attrgetter("orientation")),
     "bits": Fact(pa.int16(), of_header=attrgetter("bits")),
     "frames": Fact(pa.int64(), of_header=attrgetter("frames")),
+    "sample_rate": Fact(pa.int32(), of_header=attrgetter("sample_rate")),
     "problem": Fact(pa.string()),
 }
 """Column -> its fact, in the order of a manifest."""

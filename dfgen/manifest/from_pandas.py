@@ -1,10 +1,39 @@
 """From pandas to Arrow, with errors that say which column is at fault."""
 
+from typing import Any
+
 import pandas as pd
 import pyarrow as pa
 
 from dfgen.errors import ManifestError
 from dfgen.manifest.schema import check_names
+from dfgen.samples.storage.embedded import FILE, are_files, large_bytes
+
+_BYTES = (bytes, bytearray, memoryview)
+
+
+def embedded_bytes(values: "pd.Series[Any]") -> Any:
+    """Return a column of bytes, or of structs of `bytes` and `path`, as Arrow, in large types.
+
+    None: it is another column. Of Python objects, the first that is there tells.
+
+    Raises:
+        pa.ArrowTypeError: the column mixes types.
+    """
+    if isinstance(values.dtype, pd.ArrowDtype):
+        kind = values.dtype.pyarrow_dtype
+        return large_bytes(pa.array(values, from_pandas=True)) if are_files(kind) else None
+    if values.dtype != object:
+        return None
+    first = next((one for one in values if not (one is None or isinstance(one, float))), None)
+    if isinstance(first, dict) and first.keys() == {"bytes", "path"}:
+        return pa.array(values, FILE, from_pandas=True)
+    if not isinstance(first, _BYTES):
+        return None
+    kinds = set(map(type, values[values.notna()]))
+    if not all(issubclass(kind, _BYTES) for kind in kinds):
+        raise pa.ArrowTypeError("bytes and something else")  # of text Arrow would make bytes
+    return pa.array(values, pa.large_binary(), from_pandas=True)
 
 
 def to_table(frame: pd.DataFrame, where: str = "the frame") -> pa.Table:

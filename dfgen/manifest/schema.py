@@ -32,6 +32,8 @@ from dfgen.samples.arrow_types import are_numbers, is_list, is_text
 MANIFEST_FORMAT = 1
 KEY = b"dfgen"
 EXAMPLES = 10
+PARTS = ("split", "fold")
+"""Columns that say which part of the rows is for what."""
 
 _NEEDED = {
     "id": 'Every row needs a name of its own: df["id"] = range(len(df)), or rename the column that '
@@ -62,8 +64,8 @@ class Metadata(TypedDict):
 
 
 def label_columns(names: list[str]) -> list[str]:
-    """Return the columns that are neither id, path, index, split nor a fact."""
-    return [name for name in names if name not in ("id", "path", "index", "split", *FACTS)]
+    """Return the columns that are neither id, path, index, split, fold nor a fact."""
+    return [name for name in names if name not in ("id", "path", "index", *PARTS, *FACTS)]
 
 
 def describe_labels(table: pa.Table, known: Mapping[str, Label] | None = None) -> dict[str, Label]:

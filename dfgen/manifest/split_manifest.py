@@ -8,33 +8,43 @@ from typing import Any
 import pandas as pd
 
 from dfgen.errors import ArgumentError, did_you_mean
+from dfgen.manifest.absent_classes import lacking_rows
 from dfgen.manifest.building.recipe import unit_of
 from dfgen.manifest.facts import FACTS
 from dfgen.manifest.io import Path, read_manifest, write_manifest
-from dfgen.manifest.schema import label_columns, quote
-from dfgen.manifest.splits import assign_splits, lacking_rows
+from dfgen.manifest.schema import PARTS, label_columns, quote
+from dfgen.manifest.splitting import Splitting
 from dfgen.manifest.tables import Table, data_frame
 
 
 def split(
     manifest: Path | Table,
-    shares: Mapping[str, float],
+    shares: Mapping[str, float] | None = None,
     *,
+    folds: int | None = None,
     stratify: str | None = None,
     group: str | None = None,
+    order: str | None = None,
     seed: int = 0,
     out: Path | None = None,
 ) -> pd.DataFrame:
-    """Return a manifest with a new split of all its rows.
+    """Return a manifest with a new split of all its rows: the column `split`, or `fold`.
 
-    Use it to change shares, names or seed. To give a split to new rows alone, let the manifest
-    grow: `build_manifest(update=...)`.
+    Use it to change shares, names or seed, to make folds for cross-validation, or to split by time.
+    To give a split to new rows alone, let the manifest grow: `build_manifest(update=...)`.
 
     Args:
-        manifest: a file, or a frame or another table; an older split is replaced.
+        manifest: a file, or a frame or another table; older splits and folds are replaced.
         shares: split -> share, as in `{"train": 0.8, "val": 0.2}`.
-        stratify: the column whose classes get exactly these shares.
+        folds: instead of shares, how many folds: the column `fold` holds 0 to folds - 1, int8.
+            `dfgen.sequences(df, fold=0)` validates on one and trains on the others. Without
+            `stratify` they are of about the same size, and rows that come later move no old ones.
+        stratify: the column whose classes get exactly these shares, or fill folds evenly.
         group: the column whose groups stay whole.
+        order: with shares, a column of dates, times or numbers: the earliest rows are the first
+            split, the latest the last. Shares are exact, but rows of the same time stay together,
+            in the split of the first of them. With `group`, a group stands where its latest row
+            does. Neither `seed` nor chance has a part in it.
         seed: another seed gives another split.
         out: also write the manifest to this file.
 
@@ -42,69 +52,64 @@ def split(
         A new frame. The recipe in its attrs makes the same split.
 
     Raises:
-        ArgumentError: the shares do not add up to 1, or there is no such column.
-        ManifestError: a row has no group, or the classes are fractions.
+        ArgumentError: the shares do not add up to 1, arguments do not go together, or there is no
+            such column.
+        ManifestError: a row has no group or time, or the classes are fractions.
 
     Example:
         >>> df = pd.DataFrame({"id": range(4), "path": "a.png", "kind": ["cat", "dog"] * 2})
         >>> split(df, {"train": 0.5, "val": 0.5}, stratify="kind")["split"].tolist()
         ['train', 'train', 'val', 'val']
     """
-    frame, messages = make_split(manifest, shares, stratify, group, seed, out)
+    how = Splitting(shares, folds, stratify, group, order, seed)
+    frame, messages = make_split(manifest, how, out)
     for message in messages:
         warnings.warn(message, stacklevel=2)
     return frame
 
 
 def make_split(
-    manifest: Path | Table,
-    shares: Mapping[str, float],
-    stratify: str | None,
-    group: str | None,
-    seed: int,
-    out: Path | None,
+    manifest: Path | Table, how: Splitting, out: Path | None
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """Do what `split` says, and return with the frame what is to be said of it."""
+    if how.split is None and how.folds is None and not how.named:
+        raise ArgumentError(
+            'say how to split: shares, as in {"train": 0.8, "val": 0.2} (--split train=0.8 --split '
+            "val=0.2), or folds=5 (--folds 5)"
+        )
+    how.check()
     of_file = isinstance(manifest, str | os.PathLike)
     frame = read_manifest(manifest) if of_file else data_frame(manifest)
-    for argument, name in {"stratify": stratify, "group": group}.items():
-        if name is not None and name not in frame:
+    for argument, name in how.named.items():
+        if name not in frame:
             raise ArgumentError(
                 f"{argument}={quote(name)} is not a column of the manifest."
                 f"{did_you_mean(name, frame.columns)} Columns: {', '.join(frame.columns)}"
             )
-    came_with_split = "split" in frame
+    came_with = [name for name in PARTS if name in frame]
     known = frame.attrs.get("dfgen", {})
-    unit = group or unit_of(known.get("recipe") or {})
-    codes = assign_splits(
-        frame["id"],
-        shares,
-        seed=seed,
-        stratify=None if stratify is None else frame[stratify],
-        group=None if unit is None else frame[unit],
-    )
-    names = [name for name in frame.columns if name != "split"]
-    place = len([name for name in names if name not in FACTS])
-    frame = frame.drop(columns="split", errors="ignore")
-    frame.insert(place, "split", pd.Series(codes, frame.index))
-    asked = {"split": dict(shares), "stratify": stratify, "group": group, "seed": seed}
-    recipe, messages = _new_recipe(known.get("recipe"), asked, came_with_split)
+    parts = how.parts(frame, how.group or unit_of(known.get("recipe") or {}))
+    frame = frame.drop(columns=came_with)
+    place = len([name for name in frame.columns if name not in FACTS])
+    frame.insert(place, how.column, pd.Series(parts, frame.index))
+    recipe, messages = _new_recipe(known.get("recipe"), how, came_with)
     frame.attrs = {"dfgen": {**known, "recipe": recipe}} if known else {}
-    messages += lacking_rows(frame, label_columns(names), stratify, group)
+    messages += lacking_rows(frame, label_columns(list(frame.columns)), how)
     if out is not None:
         write_manifest(frame, out)
     return frame, messages
 
 
 def _new_recipe(
-    recipe: dict[str, Any] | None, asked: dict[str, Any], came_with_split: bool
+    recipe: dict[str, Any] | None, how: Splitting, came_with: list[str]
 ) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
     """Return a recipe that makes the new split too, if one can, and what to say if none can."""
-    if recipe and came_with_split and "split" not in recipe:
+    if recipe and came_with and not {"split", "folds"} & {*recipe}:
         return None, (
-            "The split came from the source, so the recipe cannot make this one: the manifest is "
-            "kept without its recipe.",
+            f"The {came_with[0]} came from the source, so the recipe cannot make this one: the "
+            "manifest is kept without its recipe.",
         )
     if recipe:
-        recipe = {name: v for name, v in {**recipe, **asked}.items() if v is not None}
+        asked = {**recipe, **vars(how)} | ({"split": dict(how.split)} if how.split else {})
+        recipe = {name: value for name, value in asked.items() if value is not None}
     return recipe, ()

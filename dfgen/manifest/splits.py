@@ -68,6 +68,7 @@ def assign_splits(
     stratify: pd.Series | None = None,
     group: pd.Series | None = None,
     kept: pd.Series | None = None,
+    level: bool = False,
 ) -> pd.Categorical:
     """Say for each row which split it belongs to.
 
@@ -84,6 +85,8 @@ def assign_splits(
         group: rows of one group (one patient, one scene) stay together.
         kept: the split of each row that has one; the others join those of their group, and fill
             up the shares of their class.
+        level: with `stratify`, rows that shares leave over go where the fewest rows are, else to
+            the first splits.
 
     Example:
         >>> list(assign_splits(pd.Series(range(6)), {"train": 0.5, "val": 0.5}))
@@ -92,7 +95,7 @@ def assign_splits(
     check_shares(shares)
     names, known = _known_codes(len(ids), list(shares), kept)
     weights = np.array([shares.get(name, 0) for name in names]) / sum(shares.values())
-    units, unit_keys = _units(ids, group)
+    units, unit_keys = units_of(ids, group)
     settled = np.full(len(unit_keys), -1)  # the split of each unit; that of its last row
     settled[units[known >= 0]] = known[known >= 0]
     numbers = np.zeros(len(unit_keys))
@@ -105,7 +108,7 @@ def assign_splits(
     else:
         classes, _ = pd.factorize(_class_values(stratify), use_na_sentinel=False)
         if group is None:
-            codes = _exact(classes, numbers, weights, settled)
+            codes = _exact(classes, numbers, weights, settled, level)
         else:
             codes = _dealt(classes, units, numbers, weights, settled)[units]
     codes = np.where(known < 0, codes, known)
@@ -120,54 +123,7 @@ def _known_codes(rows: int, names: list[str], kept: pd.Series | None) -> tuple[l
     return names, pd.Categorical(kept, categories=names).codes.astype(np.intp)
 
 
-def missing_classes(split: pd.Series, labels: pd.Series) -> dict[str, list[object]]:
-    """Return the classes of which a split has no row, for splits that lack any.
-
-    Example:
-        >>> missing_classes(pd.Series(["train", "val"]), pd.Series(["cat", "dog"]))
-        {'train': ['dog'], 'val': ['cat']}
-    """
-    counts = pd.crosstab(labels.astype(object), split.astype(object))
-    return {
-        str(name): counts.index[counts[name] == 0].tolist()
-        for name in counts.columns
-        if (counts[name] == 0).any()
-    }
-
-
-def lacking_rows(
-    frame: pd.DataFrame,
-    labels: list[str],
-    stratify: str | None,
-    group: str | None,
-    ours: bool = True,
-) -> tuple[str, ...]:
-    """Return a warning for each split that has no row, or none of some class it should have.
-
-    If the split is not ours but came with the rows, shares are no advice.
-    """
-    advice = "Give the class more rows, or leave it out."
-    columns = [stratify]
-    if stratify is None:
-        advice = "Split with stratify={column} (--stratify {column}), or give the class more rows."
-        columns = [name for name in labels if name != group]
-    units = "rows" if group is None else "groups"
-    mend = f" Give it a larger share or more {units}, or try another seed (--seed)." * ours
-    sizes = frame["split"].value_counts(sort=False)
-    messages = [f'Split "{split}" has no row.{mend}' for split in sizes.index[sizes == 0]]
-    categories = [c for c in columns if isinstance(frame[c].dtype, pd.CategoricalDtype)]
-    for name in categories:
-        for split, classes in missing_classes(frame["split"], frame[name]).items():
-            shown = ", ".join(quote(value) for value in classes[:EXAMPLES])
-            more = f" and {len(classes) - EXAMPLES} more" if len(classes) > EXAMPLES else ""
-            messages.append(
-                f'Split "{split}" has no row with {name} = {shown}{more}. '
-                + advice.format(column=name)
-            )
-    return tuple(messages)
-
-
-def _units(ids: pd.Series, group: pd.Series | None) -> tuple[Codes, list[object]]:
+def units_of(ids: pd.Series, group: pd.Series | None) -> tuple[Codes, list[object]]:
     """Return the unit of each row (itself, or its group), and the key of each unit."""
     if group is None:
         return np.arange(len(ids)), ids.tolist()
@@ -201,32 +157,38 @@ def _exact(
     numbers: npt.NDArray[np.float64],
     weights: npt.NDArray[np.float64],
     settled: Codes,
+    level: bool,
 ) -> Codes:
     """Deal the rows of each class, in the order of their numbers, by exact shares.
 
-    What rows are settled already counts: the others fill up what each split lacks.
+    What rows are settled already counts: the others fill up what each split lacks. Classes come in
+    the order of the first of their numbers.
     """
     order = np.lexsort((numbers, classes))
-    codes = settled.copy()
+    codes, filled = settled.copy(), np.zeros(len(weights), np.intp)
     starts = np.flatnonzero(np.diff(classes[order], prepend=-1))
-    for rows in np.split(order, starts[1:]):
+    for rows in sorted(np.split(order, starts[1:]), key=lambda rows: float(numbers[rows[0]])):
         free = rows[settled[rows] < 0]
         if not len(free):
             continue
-        lacking = _whole_shares(len(rows), weights)
+        lacking = whole_shares(len(rows), weights, filled)
         if len(free) < len(rows):
             full = np.bincount(settled[rows][settled[rows] >= 0], minlength=len(weights))
             lacking = np.maximum(lacking - full, 0)
-            lacking = _whole_shares(len(free), lacking / lacking.sum())
+            lacking = whole_shares(len(free), lacking / lacking.sum(), filled)
         codes[free] = np.repeat(np.arange(len(weights)), lacking)
+        filled += np.bincount(codes[rows], minlength=len(weights)) * level
     return codes
 
 
-def _whole_shares(rows: int, weights: npt.NDArray[np.float64]) -> Codes:
-    """Return the rows of each split: rounded down, the rest to the largest fractions."""
+def whole_shares(rows: int, weights: npt.NDArray[np.float64], filled: Codes | None = None) -> Codes:
+    """Return the rows of each split: rounded down, the rest to the largest fractions.
+
+    Of equal ones to the least filled, then to the first.
+    """
     wanted = weights * rows
     counts = np.floor(wanted + 1e-9).astype(np.intp)
-    largest = np.argsort(counts - wanted, kind="stable")
+    largest = np.lexsort((np.zeros_like(counts) if filled is None else filled, counts - wanted))
     counts[largest[: rows - counts.sum()]] += 1
     return counts
 

@@ -2,6 +2,7 @@
 
 import os
 import warnings
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from dfgen.manifest.io import Path, read_manifest, write_manifest
 from dfgen.manifest.paths import is_url, tidy
 from dfgen.manifest.schema import rows_where, validate, with_column
 from dfgen.manifest.sources import SOURCES
+from dfgen.manifest.splitting import Splitting
 from dfgen.manifest.tables import Table, arrow_table, data_frame
 from dfgen.samples.storage.stores import without_store
 
@@ -151,7 +153,7 @@ def _new(table: pa.Table, recipe: Recipe, name: str) -> pa.Table:
 
 def _source(recipe: dict[str, Any], root: Path | None) -> Recipe:
     """Return the recipe that finds the files of a manifest, and opens none."""
-    left_out = ["split", "stratify", "group", "seed"]
+    left_out = [field.name for field in fields(Splitting)]
     if recipe.get("labels") == A_FRAME:
         left_out += ["labels", "on", "id", "category", "label", "path_column"]
     recipe = {name: value for name, value in recipe.items() if name not in left_out}

@@ -120,6 +120,13 @@ def is_binary(kind: pa.DataType) -> bool:
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
+def in_one(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return one array of several chunks, which are copied."""
+    if not isinstance(values, pa.ChunkedArray):
+        return values
+    return values.chunk(0) if values.num_chunks == 1 else pa.concat_arrays(values.chunks)
+
+
 def nulls(values: pa.Array) -> npt.NDArray[np.bool_]:
     """Return which values are null, or NaN."""
     if pa.types.is_dictionary(values.type) and values.dictionary.null_count:
@@ -127,7 +134,7 @@ def nulls(values: pa.Array) -> npt.NDArray[np.bool_]:
     if pa.types.is_float16(values.type):  # pyarrow 15 computes nothing with them
         found: npt.NDArray[np.bool_] = np.isnan(values.to_numpy(zero_copy_only=False))
         return found
-    return pc.is_null(values, nan_is_null=True).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+    return np.asarray(pc.is_null(values, nan_is_null=True))
 
 
 def refuse_missing(column: str, values: pa.Array, what: str, advice: str) -> None:

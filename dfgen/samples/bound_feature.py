@@ -59,12 +59,18 @@ class BoundFeature:
         """Name -> shape and dtype of one sample."""
         return dict(zip(self.arrays.values(), self.feature.specs(self.values), strict=True))
 
+    @property
+    def channel_arrays(self) -> set[str]:
+        """The names of those arrays that follow `keras.config.image_data_format()`."""
+        specs = self.specs.items() if self.feature.has_channels else ()
+        return {name for name, spec in specs if len(spec.shape) == 3}
+
     @cached_property
     def read_names(self) -> tuple[str, ...]:
         """The names of those arrays that `read` fills; padding fills the others."""
         return tuple(self.arrays.values())[: len(each(self.feature.made_spec))]
 
     @cached_property
-    def paths(self) -> pa.Array | None:
-        """The paths of what is read from files, else None."""
-        return self.feature.paths(self.values)
+    def files(self) -> pa.Array | None:
+        """What is read from files, else None."""
+        return self.feature.files(self.values)

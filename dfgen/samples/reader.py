@@ -24,6 +24,7 @@ from dfgen.samples.features.base import (
     unwatched,
 )
 from dfgen.samples.padding import Padding, padding_of
+from dfgen.samples.storage.embedded import content_shown
 from dfgen.samples.storage.files import Files
 from dfgen.samples.storage.store import Store
 from dfgen.samples.transforms import Sample, Transform, transformed
@@ -168,15 +169,16 @@ class SampleReader:
             row: which row.
             out: name -> the sample's slice of the batch; column features are there already.
             rng: the sample's random generator, where `is_random`: for random crops and flips, in
-                the order of the parts, then for the transform.
+                the order of the parts, then for the transform. None: no chance.
             watch: is told each stage as it begins.
 
         Raises:
             DfgenError: of the kind that fits, naming the row's id and path.
         """
         told: dict[str, Any] = {}
-        for name, feature in self._random.items():
-            told[name] = feature.draw(rng)
+        if rng is not None:
+            for name, feature in self._random.items():
+                told[name] = feature.draw(rng)
         out = self.padding.own(row, out) if self.padding.sizes else out
         sample: Any = out if self._is_straight else dict(out)
         try:
@@ -228,9 +230,9 @@ class SampleReader:
     def where(self, row: int) -> str:
         """Return the id and paths of a row, for messages."""
         paths = dict.fromkeys(
-            f"{bound.feature.columns[0]}={bound.feature.at(bound.values, row)!r}"
+            f"{bound.feature.columns[0]}={content_shown(bound.feature.at(bound.values, row))}"
             for bound in self._in_order
-            if bound.paths is not None and bound.has(row)
+            if bound.files is not None and bound.has(row)
         )
         return ", ".join([f"row id={self.id(row)!r}", *paths])
 

@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import keras
 import numpy as np
 
 from dfgen.binding.bind import Binding
-from dfgen.binding.nested import leaves, map_leaves
+from dfgen.binding.nested import channels_first, leaves, tree_of
 from dfgen.loading.pending_batch import Batch
 from dfgen.samples.features.base import Spec
 
@@ -54,7 +53,7 @@ class Layout:
 
     def _nest(self, named: Mapping[str, Any], weights: _Weighs) -> tuple[Any, ...]:
         trees = (self.x,) if self.y is None else (self.x, self.y)
-        nested = tuple(_replaced(tree, named.__getitem__) for tree in trees)
+        nested = tuple(tree_of(tree, named.__getitem__) for tree in trees)
         return (*nested, self._weights(weights)) if self.weighted else nested
 
     def _weights(self, of: _Weighs) -> Any:
@@ -68,10 +67,10 @@ class Layout:
         if len(set(weighing.values())) == 1:
             name = next(iter(weighing))
             return of(name, weighing[name][0])
-        return _replaced(self.y, lambda name: of(name, weighing[name][0]))
+        return tree_of(self.y, lambda name: of(name, weighing[name][0]))
 
     def _array(self, name: str, array: Any) -> Any:
-        return np.ascontiguousarray(np.moveaxis(array, -1, 1)) if self._turns(name) else array
+        return channels_first(array) if self._turns(name) else array
 
     def _spec(self, name: str, spec: Spec) -> Spec:
         return Spec((spec.shape[-1], *spec.shape[:-1]), spec.dtype) if self._turns(name) else spec
@@ -85,23 +84,9 @@ def _keras_tensor(spec: Spec, name: str) -> keras.KerasTensor:
     return keras.KerasTensor((None, *spec.shape), dtype, name=name)
 
 
-def _replaced(tree: Any, of: Callable[[str], Any]) -> Any:
-    """Return a tree with its names replaced.
-
-    No function within `_nest` that calls itself: such a one is a cycle, which would keep the arrays
-    of a batch until Python looks for garbage.
-    """
-    return of(tree) if isinstance(tree, str) else map_leaves(partial(_replaced, of=of), tree)
-
-
 def layout_of(binding: Binding, weighted: bool) -> Layout:
     """Return the layout of bound inputs and targets; weights are for targets alone."""
-    images = {
-        name
-        for bound in binding.reader.features
-        for name, spec in bound.specs.items()
-        if bound.feature.has_channels and len(spec.shape) == 3
-    }
+    images = {name for bound in binding.reader.features for name in bound.channel_arrays}
     weighing = {
         name: (bound.feature.loss_axes(spec), None if bound.present is None else bound.name)
         for bound in map(binding.__getitem__, leaves(binding.y))

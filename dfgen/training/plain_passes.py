@@ -77,6 +77,8 @@ class PlainPasses:
         place = self._place if of_pass else Place(self._progress.place.epoch)
         epochs, step = divmod(index + place.step, len(self._loader))
         position = place.epoch + (epochs if self._endless else 0), step
+        if within and not self._endless:
+            self._progress.begin(position[0])
         batch = self._loader.batch(*position)
         with self._lock:
             if within and self._ledger and (self._endless or step not in self._handed):

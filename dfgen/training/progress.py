@@ -1,8 +1,14 @@
 """How far training has come: where the next pass begins, and what was taken of this one."""
 
+import threading
 from collections import deque
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from dfgen.loading.loader import Loader
+from dfgen.loading.order.proportions import Proportions, proportions_of
 from dfgen.loading.receipts import Handed, Ledger, Receipt
 from dfgen.loading.state import Place
 
@@ -30,19 +36,57 @@ class Progress:
         """Those that nobody has asked for yet."""
         self._latest: list[Handed] = []
         self._steps = self._counted = 0
+        self._begun = -1  # the last epoch of which a batch was made for a pass that counts
+        self._redrawing = threading.Lock()
         self.fit = self.ledger = self._new_ledger()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_redrawing": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _redrawing=threading.Lock())
 
     def _new_ledger(self, place: Place | None = None) -> Ledger:
         return Ledger(self._loader.order, self.place if place is None else place, HANDED_OUT)
 
     def go_to(self, place: Place) -> None:
-        """Have the next pass begin at a place."""
+        """Have the next pass begin at a place, and draw rows by the weights that were set last."""
+        self._begun = -1
+        if isinstance(draws := self._loader.row_order.balance, Proportions):
+            self._redraw(draws.at_once)
         place = place._replace(step=min(place.step, len(self._loader)))
         counted, self.fit = self.fit.counted, self._new_ledger(place)
         self.ledger, self.fit.counted = self.fit, counted
         if self.fit.complete:
             self._note(self.fit.close())
         self.place, self.resumed = self._next(place), True
+
+    def begin(self, epoch: int) -> None:
+        """A pass is about to ask for a batch of an epoch, whose rows stay what they are now."""
+        with self._redrawing:
+            self._begun = max(self._begun, epoch)
+
+    def draw_by(self, weights: npt.NDArray[np.float64]) -> None:
+        """Draw rows by other weights since the next epoch that has not begun."""
+        if not isinstance(draws := self._loader.row_order.balance, Proportions):
+            return  # whoever goes on from a state of weights is refused
+        later = proportions_of(weights, draws.places)
+        with self._redrawing:
+            since = self.place.epoch + (self.place.step > 0)
+            self._redraw(draws.followed_by(later, max(since, self._begun + 1)))
+
+    def _redraw(self, draws: Proportions) -> None:
+        self._loader.redraw(draws)
+        for ledger in (self.fit, self.ledger):
+            ledger.order = ledger.order.redrawn(self._loader.row_order)
+
+    def weights_of(self, place: Place) -> list[Proportions]:
+        """Return the weights of the epoch to go on with at a place, and those of later ones."""
+        draws = self._loader.row_order.balance
+        if not isinstance(draws, Proportions):
+            return []
+        own = draws.of(self._next(place).epoch)
+        return [own] if own is draws else [own, draws]
 
     def _next(self, place: Place) -> Place:
         """The place itself, or the beginning of the next epoch where one has ended."""

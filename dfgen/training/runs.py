@@ -77,6 +77,8 @@ class Pass:
                 self._exhausted()
                 raise StopIteration
             position = self._stream.position  # type: ignore[union-attr]
+            if self._driver is None or (self._driver == "fit" and not self._endless):
+                self._progress.begin(position[0])
             batch = next(self._stream)  # type: ignore[arg-type]
             nested = self._layout.batch(batch)
             self._handed_out(Handed(time.perf_counter(), position, batch.rows, batch.skipped))

@@ -8,12 +8,16 @@ from functools import cached_property
 from secrets import randbits
 from typing import Any, Never
 
+import keras
+import numpy.typing as npt
 import pandas as pd
 
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
 from dfgen.binding.image_sizes import padding_of_batches
 from dfgen.binding.nested import Tree
+from dfgen.binding.preprocessing import Preprocessing
+from dfgen.binding.row_draws import new_weights
 from dfgen.binding.row_ids import plain_ids
 from dfgen.errors import ArgumentError
 from dfgen.loading.batch_transforms import BatchTransform
@@ -25,6 +29,8 @@ from dfgen.manifest.tables import Table
 from dfgen.samples.pixels.scaling import Scale
 from dfgen.samples.transforms import Transform
 from dfgen.system import whole
+from dfgen.training.keras_private import input_of_fit
+from dfgen.training.keras_probe import falls_back
 from dfgen.training.layout import layout_of
 from dfgen.training.passes import Passes
 from dfgen.training.progress import Progress
@@ -52,11 +58,15 @@ class Sequence(Passes):
         sample_weight: a column of numbers, what each row counts in the loss. Batches hold weights
             of shape (batch,), with axes of 1 for a loss that has more, as (batch, 1, 1) for masks,
             nested as y where targets differ in that, or `missing="ignore"` weighs them.
-        class_weight: class number or name -> weight, for one target of classes.
-        balance: a column of classes: each comes equally often in an epoch, which still has as many
-            rows. Of larger classes every epoch leaves other rows out; those of smaller ones come
-            several times, each time with another random crop, flip and transform; `row_counts`
-            tells how often. Needs `shuffle`; evaluate on a Sequence without it.
+        class_weight: class number or name -> weight, for one target of classes; `"balanced"`: rows
+            / (classes that occur * rows of the class), as scikit-learn has it.
+        balance: what rows are drawn by, so that some come several times in an epoch, each time with
+            another random crop, flip and transform, and others not at all; `row_counts` tells how
+            often. A column of classes (text, whole numbers, booleans): each class comes equally
+            often. A column of floats: rows come in proportion, each as often as its share of the
+            epoch, give or take less than two; `set_weights` changes them. Needs `shuffle`; evaluate
+            on a Sequence without it.
+        rows_per_epoch: rows drawn in an epoch with `balance`; None = as many as there are.
         bucket_by: `"shape"` puts images of similar sizes into the same batch, where they keep their
             own (`image_size=None`): within 64 batches of the shuffled order, which then come in
             another order. `padding` tells what it saves. Needs `shuffle`.
@@ -75,8 +85,9 @@ class Sequence(Passes):
         drop_remainder: leave out a short last batch.
         transform: `transform(sample, rng) -> sample`, in the workers, after resizing and before
             scaling. `sample` is a dict of arrays: by its key in a dict x or y, else `image`,
-            `mask`, `array`, `number`, `label`, `text`, `bytes`, `column`, numbered (`image_0`)
-            where there are several; boxes are `boxes` and `labels`, or `key` and `key_labels`.
+            `mask`, `array`, `audio`, `number`, `label`, `text`, `bytes`, `column`, numbered
+            (`image_0`) where there are several; boxes are `boxes` and `labels`, or `key` and
+            `key_labels`.
         batch_transform: `batch_transform(batch, rng) -> batch`, in the worker thread that finishes
             a batch: mixup, and whatever else needs several samples. `batch` is a dict of arrays
             (batch, ...) by the names that `transform` sees, of what the model would get; weights
@@ -121,8 +132,9 @@ class Sequence(Passes):
         *,
         id: str | None = None,
         sample_weight: str | None = None,
-        class_weight: Mapping[Any, float] | None = None,
+        class_weight: Mapping[Any, float] | str | None = None,
         balance: str | None = None,
+        rows_per_epoch: int | None = None,
         bucket_by: str | None = None,
         batch_size: int = 32,
         image_size: tuple[int, int] | None = (256, 256),
@@ -158,6 +170,7 @@ class Sequence(Passes):
             sample_weight=sample_weight,
             class_weight=class_weight,
             balance=balance,
+            rows_per_epoch=rows_per_epoch,
             bucket_by=bucket_by,
             batch_size=batch_size,
             transform=transform,
@@ -220,6 +233,47 @@ class Sequence(Passes):
         """
         return Passes(self._loader, self.progress, self._layout, self._shuffle, endless=True)
 
+    def set_weights(self, values: "npt.ArrayLike | pd.Series[Any]") -> None:
+        """Draw rows by other weights from the next epoch on: hard examples more often.
+
+        Call it between epochs, as in `on_epoch_end` of a callback. An epoch that has begun keeps
+        its weights, also where it is cut off and done again: in mid-epoch it is for the one after.
+        What was made ahead by the old ones is thrown away. Of processes that share batches each
+        must set the same.
+
+        The state names the weights by a digest: before `load_state_dict` set them again.
+        `BackupAndRestore` does that by itself.
+
+        Args:
+            values: finite numbers of 0 or more, not all 0: one for each row in the order of
+                `manifest`, or a pandas Series with the ids of all rows as its index.
+
+        Raises:
+            ArgumentError: the Sequence has no `balance` of floats to begin with, the number of
+                values or the ids are others, or `fit` runs on `repeat()`, whose later epochs are
+                on their way.
+            ManifestError: a weight that cannot be, with its row.
+
+        Example:
+            >>> train.set_weights(np.where(wrong, 4.0, 1.0))  # doctest: +SKIP
+        """
+        running = None if falls_back() else input_of_fit()
+        if self._loader.row_order.weights is None:
+            raise ArgumentError(
+                "set_weights needs a Sequence that draws rows by weights: give balance=, a column "
+                "of floats, such as df.assign(weight=1.0) has"
+            )
+        if (
+            isinstance(running, Passes)
+            and running.progress is self.progress
+            and running is not self
+        ):
+            raise ArgumentError(
+                "set_weights cannot be called while fit runs on repeat(), which fetches batches of "
+                "later epochs ahead: give fit the Sequence itself, or call it between two fits"
+            )
+        self.progress.draw_by(new_weights(values, self._loader.reader))
+
     @cached_property
     def padding(self) -> PaddingShare | None:
         """How much of the batches is padding, from 0 to 1; None where images have one size.
@@ -229,18 +283,43 @@ class Sequence(Passes):
         """
         return padding_of_batches(self._loader)
 
+    def preprocessing(self, transform: Transform | None = None) -> Preprocessing:
+        """Return what this Sequence does to a row, as a function of one: for serving.
+
+        It takes a path, bytes, an array of pixels or a row, and returns x as the model had it, a
+        batch of one, without chance; it turns predictions into class names; it can be saved. The
+        Sequence's own `transform` and `batch_transform` have no part in it, as they mostly are
+        augmentation.
+
+        Args:
+            transform: what of `transform` belongs to it, `transform(sample, rng) -> sample`: it
+                gets the arrays of x alone, and None for the generator.
+
+        Raises:
+            ArgumentError: x needs what only training has.
+
+        Example:
+            >>> preprocessing = val.preprocessing()  # doctest: +SKIP
+            >>> preprocessing.decode(model.predict(preprocessing("cat.jpg")))
+            ['cat']
+        """
+        return self._binding.preprocessing(keras.config.image_data_format(), transform)
+
     def state_dict(self) -> State:
         """Return how far training has come, as a dict for JSON, under 1 kB.
 
         Where `InputMonitor` or `BackupAndRestore` watches `fit`, it counts the steps that the model
         took. Elsewhere it counts the batches handed out, which TensorFlow fetches ahead.
         """
-        return self._identity.state(self.progress.ledger.place)
+        place = self.progress.ledger.place
+        weights = [draws.digest for draws in self.progress.weights_of(place)]
+        return replace(self._identity, weights=next(iter(weights), None)).state(place)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a state: the next pass yields the rest of its epoch, later ones are whole.
 
-        A Sequence made with `seed=None` takes the seed of the state. Changed labels warn.
+        A Sequence made with `seed=None` takes the seed of the state. Changed labels warn. One
+        that draws rows by weights draws them by those set last, which must be those of the state.
 
         Args:
             state: what `state_dict` gave, also after JSON.
@@ -251,24 +330,26 @@ class Sequence(Passes):
         """
         seed = state.get("seed") if self._seed_was_drawn and isinstance(state, Mapping) else None
         seed = seed if isinstance(seed, int) else self.seed
-        identity = replace(self._identity, seed=seed)
+        identity = replace(self._identity, seed=seed, weights=self._loader.row_order.weights)
         place = identity.place(state)
         if seed != self.seed:
             self._loader.reseed(seed)
-            self.seed, self._identity = seed, identity
+            self.seed, self._identity = seed, replace(identity, weights=None)
         self.progress.go_to(place)
 
     @cached_property
     def _identity(self) -> Identity:
         """What tells this Sequence's order of rows from another's."""
+        rows, places = len(self._binding.columns), self._loader.row_order.places
         return Identity(
             seed=self.seed,
             batch_size=self.batch_size,
-            rows=len(self._binding.columns),
+            rows=rows,
             ids=ids_digest(plain_ids(self._loader.reader.ids)),
             labels=self._binding.labels_digest,
             shuffle=self._shuffle,
             balance=self._binding.balance_digest,
+            rows_per_epoch=None if places == rows else places,
             bucket_by=self._binding.buckets_digest,
         )
 

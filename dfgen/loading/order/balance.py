@@ -10,7 +10,7 @@ from dfgen.loading.order.permutation import ROUNDS, Integers, domain, round_keys
 
 @dataclass(frozen=True, eq=False)
 class Balance:
-    """Which row stands at each place of an epoch of n rows in which C classes come in turn.
+    """Which row stands at each place of an epoch of n places in which C classes come in turn.
 
     Place q is draw j = q // C of class q mod C. A class gives its rows in laps: each lap is another
     permutation of them. So each class is drawn n / C times, rounded down or up, and each of its
@@ -20,6 +20,7 @@ class Balance:
 
     rows: Integers  # the rows of the first class, then those of the next one, and so on
     starts: Integers  # where each class starts there, and the number of rows
+    places: int  # of an epoch
 
     def draw(self, places: Integers, *, seed: int, epoch: int) -> tuple[Integers, Integers]:
         """Return the row of each place, and how often it came before in this epoch."""
@@ -30,11 +31,15 @@ class Balance:
         found = _permuted(within, sizes, laps * classes + numbers, classes, seed, epoch)
         return self.rows[self.starts[numbers] + found], laps
 
+    def drawn_by(self, epoch: int) -> str:
+        """Return what tells the draws of an epoch from others: nothing, they never change."""
+        return ""
+
     @property
     def times(self) -> tuple[tuple[int, int], ...]:
         """(times, rows): how many rows any epoch draws so many times."""
         sizes = np.diff(self.starts)
-        share, rest = divmod(len(self.rows), len(sizes))
+        share, rest = divmod(self.places, len(sizes))
         laps, more = np.divmod(share + (np.arange(len(sizes)) < rest), sizes)
         times, which = np.unique([laps, laps + 1], return_inverse=True)
         rows = np.bincount(which.ravel(), np.ravel([sizes - more, more])).astype(int)
@@ -42,8 +47,10 @@ class Balance:
         return tuple((times, rows) for times, rows in pairs if rows)
 
 
-def balance_of(classes: npt.ArrayLike) -> Balance:
+def balance_of(classes: npt.ArrayLike, places: int | None = None) -> Balance:
     """Return the Balance of rows with these class numbers; those without a row do not count.
+
+    An epoch has as many places as rows, or as many as are given.
 
     Example:
         >>> balance_of([0, 0, 2, 0]).draw(np.arange(4), seed=0, epoch=0)[0].tolist()
@@ -51,7 +58,8 @@ def balance_of(classes: npt.ArrayLike) -> Balance:
     """
     _, numbers, counts = np.unique(np.asarray(classes), return_inverse=True, return_counts=True)
     rows = np.argsort(numbers, kind="stable").astype(np.int64, copy=False)
-    return Balance(rows, np.append(0, np.cumsum(counts, dtype=np.int64)))
+    starts = np.append(0, np.cumsum(counts, dtype=np.int64))
+    return Balance(rows, starts, len(rows) if places is None else places)
 
 
 def _permuted(

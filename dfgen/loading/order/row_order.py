@@ -12,6 +12,10 @@ from dfgen.loading.order.balance import Balance
 from dfgen.loading.order.buckets import Buckets
 from dfgen.loading.order.permutation import Integers, permutation
 from dfgen.loading.order.plan import Plan
+from dfgen.loading.order.proportions import Proportions
+
+Draws = Balance | Proportions
+"""Which row stands at each place of an epoch where some come more often than others."""
 
 _COUNTED = 65_536  # positions at once
 _ASKED = 8192  # positions of the batches asked for at once
@@ -23,7 +27,7 @@ class RowOrder:
 
     rows: int
     seed: int | None  # None where rows come in their own order
-    balance: Balance | None = None  # needs a seed
+    balance: Draws | None = None  # needs a seed
     buckets: Buckets | None = None  # likewise
     _window: Callable[[int, int], Integers] = field(init=False, repr=False)
 
@@ -34,16 +38,30 @@ class RowOrder:
                     f"{argument} takes rows by chance, which shuffle=False does not allow: leave "
                     "out one of them"
                 )
-        window = partial(_arranged, self.rows, self.seed, self.balance, self.buckets)
+        window = partial(_arranged, self.places, self.seed, self.balance, self.buckets)
         object.__setattr__(self, "_window", lru_cache(maxsize=2)(window))  # no circle through self
 
     def __reduce__(self) -> tuple[Any, ...]:
         return RowOrder, (self.rows, self.seed, self.balance, self.buckets)
 
+    @property
+    def places(self) -> int:
+        """The number of positions of an epoch."""
+        return self.rows if self.balance is None else self.balance.places
+
+    @property
+    def weights(self) -> str | None:
+        """A digest of the weights that rows are drawn by, None where they are not."""
+        return self.balance.digest if isinstance(self.balance, Proportions) else None
+
+    def drawn_by(self, epoch: int) -> str:
+        """Return what tells the order of an epoch from that by other weights."""
+        return "" if self.balance is None else self.balance.drawn_by(epoch)
+
     def at(self, epoch: int, positions: Integers) -> Integers:
         """Return int64 of shape (2, positions): the rows, and how often each came before."""
         if self.buckets is None:
-            return _drawn(self.rows, self.seed, self.balance, epoch, positions)
+            return _drawn(self.places, self.seed, self.balance, epoch, positions)
         windows, places = np.divmod(positions, self.buckets.rows)
         found = np.empty((2, len(positions)), np.int64)
         for window in np.unique(windows).tolist():
@@ -61,23 +79,23 @@ class RowOrder:
 
 
 def _drawn(
-    rows: int, seed: int | None, balance: Balance | None, epoch: int, positions: Integers
+    places: int, seed: int | None, balance: Draws | None, epoch: int, positions: Integers
 ) -> Integers:
     if seed is None:
         return np.stack([positions, np.zeros_like(positions)])
-    places = permutation(positions, rows, seed=seed, epoch=epoch)
+    shuffled = permutation(positions, places, seed=seed, epoch=epoch)
     if balance is None:
-        return np.stack([places, np.zeros_like(places)])
-    return np.stack(balance.draw(places, seed=seed, epoch=epoch))
+        return np.stack([shuffled, np.zeros_like(shuffled)])
+    return np.stack(balance.draw(shuffled, seed=seed, epoch=epoch))
 
 
 def _arranged(
-    rows: int, seed: Any, balance: Balance | None, buckets: Any, epoch: int, window: int
+    places: int, seed: Any, balance: Draws | None, buckets: Any, epoch: int, window: int
 ) -> Integers:
     """Return all rows of one window of the buckets."""
     start = window * buckets.rows
-    positions = np.arange(start, min(start + buckets.rows, rows))
-    drawn = _drawn(rows, seed, balance, epoch, positions)
+    positions = np.arange(start, min(start + buckets.rows, places))
+    drawn = _drawn(places, seed, balance, epoch, positions)
     arranged: Integers = buckets.arranged(drawn, window, seed=seed, epoch=epoch)
     return arranged
 

@@ -27,7 +27,14 @@ import numpy.typing as npt
 from dfgen.errors import ArgumentError, WorkerError
 from dfgen.loading.metrics import Stopwatch
 from dfgen.loading.workers.chunks import Blanks, Chunk, ChunkArrays, ChunkMaker
-from dfgen.loading.workers.shared_memory import HEADER, room, shared_arrays, shared_memory
+from dfgen.loading.workers.shared_memory import (
+    HEADER,
+    SharedPickle,
+    room,
+    shared_arrays,
+    shared_memory,
+    shared_object,
+)
 from dfgen.loading.workers.threads import CLOSED, Worker
 from dfgen.samples.features.base import Spec
 from dfgen.samples.pixels.upright import prepare_worker
@@ -44,7 +51,7 @@ class ProcessWorker(Worker):
     """
 
     def __init__(
-        self, maker: ChunkMaker, payload: bytes, specs: Mapping[str, Spec], size: int
+        self, maker: ChunkMaker, payload: SharedPickle, specs: Mapping[str, Spec], size: int
     ) -> None:
         super().__init__()
         self._payload = payload
@@ -95,10 +102,10 @@ class ProcessWorker(Worker):
             [sys.executable, "-P", "-m", "dfgen.loading.workers.processes", str(handle)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            pass_fds=[handle],
+            pass_fds=[handle, *self._payload.handles],
             env={**os.environ, "PYTHONPATH": path},
         )
-        hello = (self._payload, self._memory_size, os.getpid())
+        hello = (self._payload.message, self._memory_size, os.getpid())
         pickle.dump(hello, self._child.stdin)  # type: ignore[arg-type]
         return self._child
 
@@ -173,8 +180,8 @@ def _specs(arrays: ChunkArrays) -> dict[str, Spec]:
     return {name: Spec(array.shape, array.dtype) for name, array in arrays.items()}
 
 
-def pickled(maker: ChunkMaker) -> bytes:
-    """Return a ChunkMaker as bytes, functions of a notebook or script by value, or refuse it."""
+def pickled(maker: ChunkMaker) -> SharedPickle:
+    """Return a ChunkMaker pickled, functions of a notebook or script by value, or refuse it."""
     import cloudpickle
 
     if sys.platform == "win32":
@@ -187,7 +194,7 @@ def pickled(maker: ChunkMaker) -> bytes:
                 f"{name}={function!r} cannot be sent to a worker process: "
                 f"{type(error).__name__}: {error}. Make what it holds inside of it, or use threads"
             ) from error
-    return cloudpickle.dumps(maker)  # type: ignore[no-any-return]
+    return SharedPickle(maker)
 
 
 def serve() -> None:
@@ -196,11 +203,11 @@ def serve() -> None:
     requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)  # what a transform prints must not come between replies
-    payload, memory_size, parent = pickle.load(requests)
+    message, memory_size, parent = pickle.load(requests)
     _die_with(parent)
     memory = mmap.mmap(int(sys.argv[1]), memory_size)
     stopwatch = _SharedStopwatch(np.frombuffer(memory, np.float64, 3))
-    maker: ChunkMaker = pickle.loads(payload)
+    maker: ChunkMaker = shared_object(message)
     prepare_worker()
     while True:
         try:

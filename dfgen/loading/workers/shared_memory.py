@@ -1,9 +1,15 @@
-"""Memory that a worker process shares with its parent: a header, then the arrays of a chunk."""
+"""Memory that worker processes share with their parent.
+
+Each has one for its chunks: a header, then their arrays. All have one for what they are sent at
+their start: a column of gigabytes is there once, not once a process.
+"""
 
 import mmap
 import os
+import pickle
 import tempfile
 import warnings
+import weakref
 from collections.abc import Mapping
 from math import prod
 from typing import IO, Any
@@ -15,6 +21,62 @@ from dfgen.samples.features.base import Spec
 
 HEADER = 64
 """Bytes: whether a row is being read, which, and since when, each 8 bytes."""
+
+_LARGE = 1 << 20  # bytes of a buffer that is shared; smaller ones are sent to every process
+
+
+class SharedPickle:
+    """An object pickled once for several processes, with its large buffers in memory they share.
+
+    Args:
+        value: the object; functions of a notebook or script go by value.
+    """
+
+    def __init__(self, value: object) -> None:
+        import cloudpickle
+
+        self._places: list[tuple[int, int]] = []  # offset and size of each buffer
+        self._offsets: dict[tuple[int, int], int] = {}
+        self._size, parts = 0, list[tuple[int, memoryview]]()
+        self._pickled = cloudpickle.dumps(
+            value, protocol=5, buffer_callback=lambda buffer: self._place(buffer.raw(), parts)
+        )
+        self.handles: tuple[int, ...] = ()
+        if not parts:
+            return
+        file, memory = shared_memory(self._size)
+        with file, memory:
+            for offset, raw in parts:
+                memory[offset : offset + raw.nbytes] = raw
+            handle = os.dup(file.fileno())
+        weakref.finalize(self, os.close, handle)
+        self.handles = (handle,)
+
+    def _place(self, raw: memoryview, parts: list[tuple[int, memoryview]]) -> bool:
+        """Say that a buffer stays in the pickle, or give it a place; the same one has one place."""
+        if raw.nbytes < _LARGE:
+            return True
+        key = (np.frombuffer(raw, np.uint8).ctypes.data, raw.nbytes)
+        if key not in self._offsets:
+            self._offsets[key] = self._size
+            parts.append((self._size, raw))
+            self._size += _aligned(raw.nbytes)
+        self._places.append((self._offsets[key], raw.nbytes))
+        return False
+
+    @property
+    def message(self) -> tuple[Any, ...]:
+        """What a child that has inherited `handles` needs for `shared_object`."""
+        return self._pickled, self.handles, self._size, self._places
+
+
+def shared_object(message: tuple[Any, ...]) -> Any:
+    """Return the object of a SharedPickle in a child; what it changes there is its own."""
+    pickled, handles, size, places = message
+    memory = memoryview(b"")
+    if handles:
+        memory = memoryview(mmap.mmap(handles[0], size, access=mmap.ACCESS_COPY))
+    return pickle.loads(pickled, buffers=[memory[at : at + nbytes] for at, nbytes in places])
 
 
 def shared_memory(size: int) -> tuple[IO[bytes], mmap.mmap]:

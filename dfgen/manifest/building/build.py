@@ -44,8 +44,10 @@ def build_manifest(
     unmatched: str | None = None,
     facts: str | None = None,
     split: Mapping[str, float] | None = None,
+    folds: int | None = None,
     stratify: str | None = None,
     group: str | None = None,
+    order: str | None = None,
     seed: int | None = None,
     update: Path | None = None,
     out: Path | None = None,
@@ -57,8 +59,8 @@ def build_manifest(
     same job. manifests/README.md shows the smallest tree of each source.
 
     Args:
-        source: a folder; every image or array below it becomes a row. Or a recipe, a .toml file
-            that holds such arguments: those given here replace its own. Or, instead, one of:
+        source: a folder; every image, array or sound below it becomes a row. Or a recipe, a .toml
+            file that holds such arguments: those given here replace its own. Or, instead, one of:
         voc: folder of Pascal VOC's or ImageNet's XML files; needs `images`.
         coco: a JSON file of COCO; several of the same images in a list; those of each split as
             `{"train": ..., "val": ...}`.
@@ -94,8 +96,11 @@ def build_manifest(
         facts: `"header"` (the default) reads size, time and header of every file; `"none"` reads
             nothing.
         split: split -> share, as in `{"train": 0.8, "val": 0.2}`.
+        folds: instead of splits make so many folds for cross-validation, the column `fold`.
         stratify: the column whose classes get exactly these shares.
         group: the column whose groups stay whole.
+        order: a column of dates, times or numbers: the earliest rows are the first split. See
+            `split`.
         seed: another seed gives another split; default: 0.
         update: an older manifest that grows: only new or changed files are opened, old rows keep
             id, split and class numbers, new rows follow. Arguments left out are those of its

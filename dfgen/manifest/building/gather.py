@@ -13,7 +13,7 @@ from dfgen.errors import ArgumentError, ManifestError, did_you_mean
 from dfgen.manifest.building.join import join, key_text, split_on
 from dfgen.manifest.building.recipe import LABEL_TABLE, Recipe
 from dfgen.manifest.facts import FACTS
-from dfgen.manifest.schema import Label, quote, with_column
+from dfgen.manifest.schema import PARTS, Label, quote, with_column
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.label_table import read_rows, table_name
 from dfgen.manifest.sources.list_columns import ANNOTATED
@@ -77,7 +77,7 @@ def _check_names(recipe: Recipe, known: list[str]) -> None:
     asked += [("category", name) for name in recipe.category]
     asked += [("id", recipe.id)]
     asked += [("path_column", recipe.path_column)] * (recipe.kind == LABEL_TABLE)
-    asked += [("stratify", recipe.stratify), ("group", recipe.group)]
+    asked += recipe.splitting.named.items()
     for argument, name in asked:
         if name is not None and name not in known:
             raise ArgumentError(
@@ -89,7 +89,7 @@ def _check_names(recipe: Recipe, known: list[str]) -> None:
 def _wanted(labels: pa.Table, recipe: Recipe) -> pa.Table:
     """Return the columns of the table that the recipe names, or all if it names no labels."""
     if recipe.label:
-        wanted = {*_named(recipe), _key(recipe), "split"}
+        wanted = {*_named(recipe), _key(recipe), *PARTS}
         labels = labels.select([name for name in labels.column_names if name in wanted])
     return labels
 
@@ -107,8 +107,8 @@ def _refuse_facts(table: pa.Table, recipe: Recipe, where: str) -> None:
 
 def _named(recipe: Recipe) -> set[str | None]:
     """Return the columns that the recipe names for more than a join."""
-    names = {recipe.id or "id", recipe.stratify, recipe.group}
-    return names | set(recipe.label) | set(recipe.category)
+    named = recipe.splitting.named.values()
+    return {recipe.id or "id", *named, *recipe.label, *recipe.category}
 
 
 def _with_paths_of_table(labels: pa.Table, recipe: Recipe) -> pa.Table:

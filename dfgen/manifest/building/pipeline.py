@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError
+from dfgen.manifest.absent_classes import lacking_rows
 from dfgen.manifest.building.box_columns import place_boxes
 from dfgen.manifest.building.categories import to_categories, to_category
 from dfgen.manifest.building.gather import gather_rows
@@ -22,9 +23,15 @@ from dfgen.manifest.building.update.previous import Old, changed_recipe
 from dfgen.manifest.facts import FACTS
 from dfgen.manifest.io import attributes, write_manifest
 from dfgen.manifest.paths import is_url, stored_paths, tidy
-from dfgen.manifest.schema import describe_labels, label_columns, validate, with_column
+from dfgen.manifest.schema import (
+    PARTS,
+    describe_labels,
+    label_columns,
+    quote,
+    validate,
+    with_column,
+)
 from dfgen.manifest.sources.source import RowGroup
-from dfgen.manifest.splits import assign_splits, lacking_rows
 from dfgen.samples.storage.stores import without_store
 from dfgen.system import check_writable
 
@@ -41,6 +48,8 @@ def run_recipe(
     """
     if out is not None:
         check_writable(out)
+    if old is not None:
+        _refuse_order(recipe)
     gathered = _gathered(recipe)
     labels = describe_labels(gathered.rows, gathered.labels)
     _, root = stored_paths(gathered.rows, recipe.root, gathered.folder)
@@ -51,17 +60,15 @@ def run_recipe(
     read = None if recipe.facts == "none" else partial(_read_facts, old=old, workers=workers)
     grown = Growth(_settle(gathered, read), labels)
     if old is not None:
-        grown = grow(grown.table, labels, old, read)
+        grown = grow(grown.table, labels, old, read, {"split", recipe.splitting.column})
         warnings += grown.warnings
     frame = _to_frame(grown.table)
-    split = _split(frame, recipe, grown.splits)
-    if split is not None:
-        frame["split"] = split
+    frame = frame.assign(**_parts(frame, recipe, grown.parts))
     ordered = _order(list(frame.columns), recipe)
     kept = {name: grown.labels[name] for name in label_columns(ordered)}
-    if "split" in frame:
-        ours = recipe.split is not None
-        warnings += lacking_rows(frame, list(kept), recipe.stratify, recipe.group, ours)
+    how = recipe.splitting
+    if how.column in frame:
+        warnings += lacking_rows(frame, list(kept), how, ours=recipe.divides)
     frame = frame[ordered]
     if _box_format(kept):
         kept["boxes"] = {**kept["boxes"], "box_format": "xyxy"}
@@ -69,6 +76,16 @@ def run_recipe(
     if out is not None:
         write_manifest(frame, out, recipe.root)
     return frame, BuildReport(gathered.skipped, gathered.notes, warnings)
+
+
+def _refuse_order(recipe: Recipe) -> None:
+    """Refuse to let a manifest grow that is split by time."""
+    if recipe.order is not None:
+        raise ArgumentError(
+            f"order={quote(recipe.order)} splits by time, by which new rows move old ones to "
+            "another split, and a manifest that grows keeps those: build it anew, without update= "
+            "(--update)"
+        )
 
 
 def _gathered(recipe: Recipe) -> RowGroup:
@@ -136,24 +153,21 @@ def _to_frame(table: pa.Table) -> pd.DataFrame:
     return frame
 
 
-def _split(frame: pd.DataFrame, recipe: Recipe, kept: pd.Series | None) -> Any:
-    """Return the split that the recipe makes, else that of old rows; None: it is there, or none."""
-    if recipe.split is None:
-        return None if "split" in frame else kept
-    if "split" in frame:
+def _parts(
+    frame: pd.DataFrame, recipe: Recipe, kept: Mapping[str, pd.Series]
+) -> dict[str, pd.Series]:
+    """Return the split or fold that the recipe makes; else those of old rows that are not there."""
+    how = recipe.splitting
+    if not recipe.divides:
+        return {name: part for name, part in kept.items() if name not in frame}
+    if how.column in frame:
+        argument = "split" if how.folds is None else "folds"
         raise ManifestError(
-            'split= (--split) was given, and the rows have a column "split" already. Leave split '
-            "out to use it, or rename it"
+            f'{argument}= (--{argument}) was given, and the rows have a column "{how.column}" '
+            f"already. Leave {argument} out to use it, or rename it"
         )
-    group = unit_of(recipe.arguments())
-    return assign_splits(
-        frame["id"],
-        recipe.split,
-        seed=recipe.seed,
-        stratify=None if recipe.stratify is None else frame[recipe.stratify],
-        group=None if group is None else frame[group],
-        kept=kept,
-    )
+    parts = how.parts(frame, unit_of(recipe.arguments()), kept.get(how.column))
+    return {how.column: pd.Series(parts, frame.index)}
 
 
 def _order(names: list[str], recipe: Recipe) -> list[str]:
@@ -161,4 +175,4 @@ def _order(names: list[str], recipe: Recipe) -> list[str]:
     labels = label_columns(names)
     if recipe.label:
         labels = [name for name in labels if name in (*recipe.label, *recipe.category)]
-    return [name for name in ("id", "path", "index", *labels, "split", *FACTS) if name in names]
+    return [name for name in ("id", "path", "index", *labels, *PARTS, *FACTS) if name in names]

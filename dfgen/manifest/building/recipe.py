@@ -13,7 +13,7 @@ from dfgen.manifest.paths import URL, portable_root
 from dfgen.manifest.schema import quote
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.source import NAMES, TEXT, Argument
-from dfgen.manifest.splits import check_shares
+from dfgen.manifest.splitting import Splitting
 
 A_FRAME = "a DataFrame"
 """What a recipe says of a table of labels that was never a file."""
@@ -70,9 +70,21 @@ class Recipe:
     split: Mapping[str, float] | None = _shared(
         (dict,), "A split and its share, as train=0.8. Repeatable.", "NAME=SHARE"
     )
+    folds: int | None = _shared((int,), "Make a column fold, 0 to N - 1, instead of splits.", "N")
     stratify: str | None = _shared(TEXT, "Column whose classes get exactly these shares.")
     group: str | None = _shared(TEXT, "Column whose groups stay whole.")
+    order: str | None = _shared(TEXT, "Column of times: the earliest rows are the first split.")
     seed: int = _shared((int,), "Another seed gives another split. Default: 0.", default=0)
+
+    @property
+    def divides(self) -> bool:
+        """Whether it makes splits or folds."""
+        return self.split is not None or self.folds is not None
+
+    @property
+    def splitting(self) -> Splitting:
+        """How the rows are divided."""
+        return Splitting(**{each.name: getattr(self, each.name) for each in fields(Splitting)})
 
     @property
     def folder(self) -> str:
@@ -167,7 +179,6 @@ def _check_shared(recipe: Recipe) -> None:
     source = SOURCES.get(recipe.kind)
     takes = source.shared if source else ("path_column",)
     table, joined = recipe.labels is not None, recipe.on is not None
-    unsplit = recipe.split is None
     clashes = (
         (
             recipe.path_column is not None and "path_column" not in takes,
@@ -184,17 +195,11 @@ def _check_shared(recipe: Recipe) -> None:
             "on= (--on) joins the files of a folder with labels= (--labels): give both",
         ),
         (recipe.pattern is not None and "pattern" not in takes, _stray("pattern")),
-        (
-            unsplit and (recipe.stratify is not None or recipe.group is not None),
-            "stratify= and group= say how to split: give split=, as in "
-            '{"train": 0.8, "val": 0.2} (--split train=0.8 --split val=0.2)',
-        ),
     )
     for wrong, advice in clashes:
         if wrong:
             raise ArgumentError(advice)
-    if recipe.split is not None:
-        check_shares(recipe.split)
+    recipe.splitting.check()
 
 
 def unit_of(recipe: Mapping[str, Any]) -> str | None:

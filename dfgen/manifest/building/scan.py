@@ -3,6 +3,7 @@
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ from dfgen.errors import reason
 from dfgen.manifest.facts import FACTS, SCHEMA
 from dfgen.samples.pixels.formats import read_header
 from dfgen.samples.pixels.headers import Header
+from dfgen.samples.storage.embedded import Content
 from dfgen.samples.storage.store import Head, Store
 from dfgen.samples.storage.stores import store_of
 from dfgen.system import usable_cpus
@@ -42,23 +44,27 @@ def facts_schema() -> pa.Schema:
     return pa.schema({name: fact.type for name, fact in SCHEMA.items()})
 
 
-def read_facts(paths: list[str], workers: int | None = None) -> pa.Table:
+def read_facts(files: Any, workers: int | None = None) -> pa.Table:
     """Read size, time and header of each file, in threads.
 
-    A file with a fault keeps its row: `problem` says what is wrong, as `kind` or `kind: details`.
-    Return one row a path in the same order, with the columns of `SCHEMA`, null where unknown.
+    The files are a list of paths, or a column of Arrow that may hold their bytes, of which one at
+    a time becomes a Python object. A file with a fault keeps its row: `problem` says what is wrong,
+    as `kind` or `kind: details`. Return one row a file in the same order, with the columns of
+    `SCHEMA`, null where unknown.
 
     Example:
         >>> read_facts(["missing.jpg"])["problem"].to_pylist()
         ['the file does not exist']
     """
-    tasks = [paths[start : start + TASK] for start in range(0, len(paths), TASK)]
+    if isinstance(files, list):
+        files = pa.array(files, pa.string())
+    tasks = [files[start : start + TASK] for start in range(0, len(files), TASK)]
     parts = []
     with (
         ThreadPoolExecutor(workers or usable_cpus()) as pool,
-        tqdm(total=len(paths), desc="Reading headers", unit=" files", disable=None) as bar,
+        tqdm(total=len(files), desc="Reading headers", unit=" files", disable=None) as bar,
     ):
-        store = store_of([pa.array(paths, pa.string())])
+        store = store_of([files])
         for facts in pool.map(partial(_read_many, store=store), tasks):
             parts += facts
             bar.update(sum(map(len, facts)))
@@ -143,7 +149,8 @@ def stat_files(paths: list[str], workers: int | None = None) -> tuple[pa.Array, 
 
 def _stat_many(paths: list[str], store: Store) -> npt.NDArray[np.int64]:
     try:
-        sizes, times, *_ = zip(*map(store.head, paths), strict=True)
+        heads = [store.head(path) for path in paths]  # no map, which a StopIteration would end
+        sizes, times, *_ = zip(*heads, strict=True)
         return np.array([sizes, times], np.int64)
     except MemoryError:
         raise
@@ -153,8 +160,8 @@ def _stat_many(paths: list[str], store: Store) -> npt.NDArray[np.int64]:
         return np.concatenate([_stat_many([path], store) for path in paths], axis=1)
 
 
-def _read_many(paths: list[str], store: Store) -> list[pa.RecordBatch]:
-    found = [_read(path, store) for path in paths]
+def _read_many(files: Any, store: Store) -> list[pa.RecordBatch]:
+    found = [_read(content.as_py(), store) for content in files]
     try:
         return [_facts(found)]
     except MemoryError:
@@ -191,7 +198,7 @@ def _facts(found: list[_Found]) -> pa.RecordBatch:
     return pa.record_batch(arrays, schema=facts_schema())
 
 
-def _read(path: str, store: Store) -> _Found:
+def _read(path: Content, store: Store) -> _Found:
     """Return what the store and the header say of a file, and what is wrong with it."""
     head = None
     try:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from dfgen.manifest.schema import count, label_columns
+from dfgen.manifest.schema import PARTS, count, label_columns
 from dfgen.samples.pixels.formats import formats_by_suffix
 
 CLASSES = 20
@@ -33,10 +33,11 @@ def summarize(frame: pd.DataFrame, report: BuildReport | None = None) -> str:
     """
     report = report or BuildReport()
     lines = [count(len(frame), "row")]
-    if "split" in frame:
-        sizes = frame["split"].value_counts(sort=False)
+    for part in _parts_of(frame)[:1]:
+        sizes = frame[part].value_counts(sort=False).sort_index()
         lines[0] += ": " + ", ".join(
-            f"{size} {name} ({size / len(frame):.1%})" for name, size in sizes.items()
+            f"{size} {'fold ' * (part == 'fold')}{name} ({size / len(frame):.1%})"
+            for name, size in sizes.items()
         )
     for name in label_columns(list(frame.columns)):
         lines += _label_lines(frame, name)
@@ -70,12 +71,21 @@ def figures(frame: pd.DataFrame, report: BuildReport) -> dict[str, Any]:
         "rows": len(frame),
         "columns": list(frame.columns),
         "splits": counted.pop("split", None),
+        **({"folds": _folds(frame["fold"])} if "fold" in frame else {}),
         "labels": counted,
         "problems": problems,
         "left_out": dict(report.skipped),
         "notes": list(report.notes),
         "warnings": list(report.warnings),
     }
+
+
+def _parts_of(frame: pd.DataFrame) -> list[str]:
+    return [name for name in PARTS if name in frame]
+
+
+def _folds(folds: pd.Series) -> dict[str, int]:
+    return {str(name): int(rows) for name, rows in folds.value_counts().sort_index().items()}
 
 
 def lines_of_skipped(skipped: Mapping[str, list[str]]) -> list[str]:
@@ -92,9 +102,10 @@ def _label_lines(frame: pd.DataFrame, name: str) -> list[str]:
     lack = f", {count(missing, 'row')} without" if missing else ""
     if isinstance(column.dtype, pd.CategoricalDtype) or pd.api.types.is_string_dtype(column):
         lines = _class_lines(frame, name)
-        classes = len(lines) - ("split" in frame)
+        heads = len(_parts_of(frame)[:1])
+        classes = len(lines) - heads
         if classes > CLASSES:
-            lines[CLASSES + ("split" in frame) :] = [f"and {classes - CLASSES} more"]
+            lines[CLASSES + heads :] = [f"and {classes - CLASSES} more"]
         return [f"{name}: {count(classes, 'class')}{lack}", *(f"  {line}" for line in lines)]
     if pd.api.types.is_numeric_dtype(column):
         return [f"{name}: {column.min():g} to {column.max():g}, mean {column.mean():g}{lack}"]
@@ -104,13 +115,14 @@ def _label_lines(frame: pd.DataFrame, name: str) -> list[str]:
 
 
 def _class_lines(frame: pd.DataFrame, name: str) -> list[str]:
-    """Return one line a class with its rows, by split if there are splits, which head them then."""
+    """Return one line a class with its rows, by split or fold, where there are some, as heads."""
     rows = frame[name].value_counts(sort=False).sort_index().rename("").to_frame()
-    if "split" in frame:
-        rows = frame.groupby([name, "split"], observed=False).size().unstack(fill_value=0)
+    parts = _parts_of(frame)[:1]
+    for part in parts:
+        rows = frame.groupby([name, part], observed=False).size().unstack(fill_value=0)
     names = [str(value) for value in rows.index]
     cells = [[str(value) for value in row] for row in rows.to_numpy().tolist()]
-    if "split" in frame:
+    if parts:
         names, cells = ["", *names], [[str(column) for column in rows.columns], *cells]
     wide = max(map(len, names), default=0)
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]

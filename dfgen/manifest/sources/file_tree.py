@@ -172,7 +172,7 @@ def _nothing_found(
         )
     others = ", ".join(f"{len(paths)} {reason}" for reason, paths in sorted(skipped.items()))
     return (
-        f"no file in {quote(folder)} can be opened as an image or array. "
+        f"no file in {quote(folder)} can be opened as an image, array or sound. "
         f"Left out: {others or 'nothing, the folder is empty'}. "
         f"Extensions that are opened: {', '.join(formats_by_suffix())}"
     )

@@ -11,6 +11,7 @@ from dfgen.errors import ArgumentError, ManifestError
 from dfgen.manifest.facts import FACTS
 from dfgen.manifest.schema import quote
 
+IGNORED = "_"
 _RESERVED = ("path", *FACTS)
 _HELP = "Example: {kind}/{shard}/{id:int}.jpg. Doubled braces stand for braces in a name"
 
@@ -19,7 +20,8 @@ _HELP = "Example: {kind}/{shard}/{id:int}.jpg. Doubled braces stand for braces i
 class Pattern:
     """A parsed pattern: the names of its fields in order, and those that are whole numbers.
 
-    A field stands for one or more characters, never for a `/`. Where two fields meet in one name,
+    A field stands for one or more characters, never for a `/`; `{_}`, of which there may be
+    several, makes no column. Where two fields meet in one name,
     the first takes as much as it can: `{kind}_{id}.jpg` splits `red_car_7.jpg` into `red_car`
     and `7`. The pattern stands for the whole path below the folder, `/`-separated; `regex` is the
     same for Arrow, with one named group a field.
@@ -64,19 +66,23 @@ def parse_pattern(text: str) -> Pattern:
         if name is None:
             continue
         _check_field(text, name, fields, (kind or "") + (f"!{conversion}" if conversion else ""))
+        characters = "[0-9]+" if kind else "[^/]+"
+        if name == IGNORED:
+            regex += characters
+            continue
         fields.append(name)
         if kind:
             integers.add(name)
-        regex += f"(?P<{name}>[0-9]+)" if kind else f"(?P<{name}>[^/]+)"
+        regex += f"(?P<{name}>{characters})"
     if not fields:
-        raise ArgumentError(f"pattern={quote(text)} has no field in braces. {_HELP}")
+        raise ArgumentError(f"pattern={quote(text)} has no field in braces for a column. {_HELP}")
     return Pattern(text, regex + r"\z", tuple(fields), frozenset(integers))
 
 
 def _check_field(text: str, name: str, earlier: list[str], kind: str) -> None:
     fault = ""
     if not name:
-        fault = "has a part without a name: {}. Name it; a column that you do not need does no harm"
+        fault = "has a part without a name: {}. Name it, or write {_} for what makes no column"
     elif not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         fault = f"has the field {quote(name)}: names are letters, digits and underscores"
     elif name in earlier:

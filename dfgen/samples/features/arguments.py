@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from dfgen.errors import ArgumentError
 from dfgen.system import one_of
@@ -47,6 +48,17 @@ def number_dtype(dtype: object) -> str:
     if known.kind not in "biuf":
         raise ArgumentError(f'dtype must be a NumPy dtype of numbers as "float32", got {dtype!r}')
     return str(known.name)
+
+
+def probabilities(predictions: Any) -> npt.NDArray[Any]:
+    """Return predictions as an array, or refuse what are no probabilities."""
+    array = np.asarray(predictions)
+    if array.size and not (array.min() >= 0 and array.max() <= 1):  # NaN is neither
+        raise ArgumentError(
+            f"predictions go from {array.min():g} to {array.max():g}, expected probabilities from "
+            "0 to 1: of logits take keras.ops.sigmoid first"
+        )
+    return array
 
 
 def class_names_in_order(class_names: Any) -> tuple[object, ...]:

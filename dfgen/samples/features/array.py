@@ -1,47 +1,56 @@
-"""Array: numbers of .npy files, and of rows of large array files."""
+"""Array: numbers of .npy files, of rows of large array files, and of files of any format."""
 
-from collections.abc import Mapping
+import io
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from dfgen.errors import ArgumentError
+from dfgen.errors import ArgumentError, DecodeError
 from dfgen.samples.features.arguments import checked_missing, checked_shape, number_dtype
 from dfgen.samples.features.base import Feature, Spec, Values, Watch
-from dfgen.samples.features.casting import fill
+from dfgen.samples.features.casting import fill, fill_by
 from dfgen.samples.features.one_row import ColumnSource
+from dfgen.samples.pixels.formats import holds_image
+from dfgen.samples.storage.embedded import are_files
 from dfgen.samples.storage.npy import decode_array
 from dfgen.samples.storage.store import Store
 
 
 @dataclass(frozen=True, repr=False)
 class Array(Feature):
-    """Numbers of the .npy files that a column names, or of rows of large array files.
+    """Numbers of the .npy files that a column names, of rows of large array files, or of any file.
 
     Use `index` where one file holds many samples, .npy or HDF5: .npy files are memory-mapped, and
-    no file is read as a whole. Nothing is ever unpickled.
+    no file is read as a whole. Nothing is ever unpickled. Use `decode` for files of a format that
+    dfgen does not know, such as DICOM, NIfTI or LAS.
 
     Args:
-        column: the column of paths.
+        column: the column of paths, or of bytes.
         shape: the shape that every file, or every row, must have.
         dtype: what the model gets, default `"float32"`; files of another dtype of the same kind
             are converted (integers to floats too, floats to integers never).
         index: the column of whole numbers that say which row of the file it is, counted from 0;
             None: the whole file.
         dataset: the name of the array in HDF5 files that hold several.
+        decode: `decode(data) -> array`, of the bytes of a whole file; None (default): it is .npy.
+            It runs in the workers, and must not draw at random. One that holds the GIL for long
+            wants `use_multiprocessing=True`, and then must be picklable by cloudpickle, as
+            functions of notebooks and scripts are.
         missing: of targets, `"raise"` (default), or `"ignore"`: a row without a path or index holds
             zeros, and weighs 0 in the loss of this target.
 
     Raises:
-        ArgumentError: the shape or dtype is none.
+        ArgumentError: the shape or dtype is none, or `decode` no function, or beside `index`.
 
     Example:
         >>> Array("embedding", shape=(512,))(df.iloc[0]).dtype  # doctest: +SKIP
         dtype('float32')
         >>> Array("path", shape=(128, 128), index="index")(df.iloc[0]).shape  # doctest: +SKIP
         (128, 128)
+        >>> Array("scan", (64, 64), decode=lambda data: read_scan(data).pixels)  # doctest: +SKIP
     """
 
     column: str
@@ -49,6 +58,7 @@ class Array(Feature):
     dtype: str = "float32"
     index: str | None = None
     dataset: str | None = None
+    decode: Callable[[bytes], Any] | None = None
     missing: str = "raise"
     kind: ClassVar[str] = "array"
     of_files: ClassVar[bool] = True
@@ -59,6 +69,13 @@ class Array(Feature):
             raise ArgumentError(
                 f"dataset={self.dataset!r} is for rows of HDF5 files: name their column, as in "
                 'index="index"'
+            )
+        if self.decode is not None and not callable(self.decode):
+            raise ArgumentError(f"decode must be a function of a file's bytes, got {self.decode!r}")
+        if self.decode is not None and self.index is not None:
+            raise ArgumentError(
+                f"decode= makes the array of a whole file, index={self.index!r} names its rows: "
+                "leave one of them out"
             )
         object.__setattr__(self, "shape", checked_shape(self.shape))
         object.__setattr__(self, "dtype", number_dtype(self.dtype))
@@ -81,23 +98,45 @@ class Array(Feature):
         return len(spec.shape) if spec.dtype.kind in "iu" else super().loss_axes(spec)
 
     def bind(self, columns: ColumnSource) -> pa.Array:
-        """Return the paths, or structs of the `path` of an array file and the `index` in it."""
-        paths = columns.paths(self.column)
+        """Return the files, or structs of the `path` of an array file and the `index` in it."""
+        paths = columns.files(self.column)
         if self.index is None:
             return paths
+        if are_files(paths.type):
+            raise ArgumentError(
+                f"index={self.index!r} is for rows of array files, but column {self.column!r} "
+                "holds the bytes of a file in each row: leave it out"
+            )
         rows = columns.whole_numbers(self.index)
         return pa.StructArray.from_arrays([paths, rows], ["path", "index"])
 
-    def read(
-        self, value: str | Mapping[str, Any], out: Values, store: Store, watch: Watch, given: None
-    ) -> None:
+    def file_of(self, array: Values) -> bytes:
+        """Return the bytes of a .npy file."""
+        file = io.BytesIO()
+        np.save(file, array, allow_pickle=False)
+        return file.getvalue()
+
+    def read(self, value: Any, out: Values, store: Store, watch: Watch, given: None) -> None:
         """Fill `out` with the numbers of one file, or of one row of it."""
         watch("read")
-        if isinstance(value, str):
+        if self.index is None:
             data = store.read(value)
             watch("decode", len(data))
-            array = decode_array(data)
+            if self.decode is not None:
+                return fill_by(f"Array({self.column!r})", self.decode, [data], out)
+            array = self._numbers(data)
         else:
             array = store.row(value["path"], value["index"], self.dataset)
             watch("decode", array.nbytes)
         fill("the array", array, out)
+
+    def _numbers(self, data: bytes) -> Values:
+        try:
+            return decode_array(data)
+        except DecodeError:
+            if not holds_image(data):
+                raise
+        raise DecodeError(
+            f"this is an image, not a .npy file: dfgen.Image({self.column!r}, "
+            'dtype="float32") keeps its numbers'
+        )

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dfgen.errors import ArgumentError, DecodeError, ManifestError
-from dfgen.samples.arrow_types import nulls
+from dfgen.samples.arrow_types import in_one, nulls
 from dfgen.samples.features.arguments import column_names
 from dfgen.samples.features.one_row import ColumnSource, OneRow, store_of_row
 from dfgen.samples.storage.store import Store
@@ -144,22 +144,53 @@ class Feature:
         """Return the labels in `label_column` that need names, None where they need none."""
         return column
 
+    def meaning(self, predictions: Any) -> Any:
+        """Return what a model's predictions of it stand for: names of classes, where it has any.
+
+        Raises:
+            ArgumentError: they are not what a model of its classes predicts.
+        """
+        return predictions
+
+    # By hand
+
+    def settled(self, values: Any) -> Self:
+        """Return it with what its whole column has told, so that one row makes the same array.
+
+        Args:
+            values: what `bind` has returned.
+        """
+        return self
+
+    def file_of(self, array: Values) -> bytes:
+        """Return the bytes of a file that holds an array, which `read` makes the same of.
+
+        Raises:
+            ArgumentError: none can.
+        """
+        raise ArgumentError(
+            f"{type(self).__name__}({self.column!r}) takes no array: give the path or the bytes of "
+            "a file"
+        )
+
     # From the table to a row
 
     def bind(self, columns: ColumnSource) -> Any:
         """Return what every row holds for it, of which `at` returns one."""
         found = [
-            columns.paths(name) if self.of_files and not place else columns[name]
+            columns.files(name) if self.of_files and not place else columns[name]
             for place, name in enumerate(self.columns)
         ]
-        return alone(found) if len(found) == 1 else pa.StructArray.from_arrays(found, self.columns)
+        if len(found) == 1:
+            return alone(found)
+        return pa.StructArray.from_arrays([in_one(array) for array in found], self.columns)
 
     def at(self, values: Any, row: int) -> Any:
         """Return what one row holds for it: of several columns a dict."""
         return values[row].as_py()
 
-    def paths(self, values: Any) -> pa.Array | None:
-        """Return the paths among what `bind` has returned, None where there are none."""
+    def files(self, values: Any) -> pa.Array | None:
+        """Return the files among what `bind` has returned, None where it is not `of_files`."""
         if not self.of_files:
             return None
         return values if len(self.columns) == 1 else values.field(0)
@@ -194,6 +225,13 @@ class Feature:
     def draw(self, rng: np.random.Generator) -> Any:
         """Return what chance decides for one sample."""
         return None
+
+    @property
+    def still(self) -> Self:
+        """It as it is for evaluation: in the middle of what chance may decide."""
+        if isinstance(self.like, Feature):
+            return replace(self, like=self.like.still)  # type: ignore[type-var]
+        return self
 
     has_geometry: ClassVar[bool] = False
     """Whether others can follow it: `read` then returns its Geometry, and `geometry` that of a row
@@ -245,7 +283,8 @@ class Feature:
         """Fill its array with what one row holds; return what is told those that follow it.
 
         Args:
-            value: of the row, as `at` returns it: the path of a file.
+            value: of the row, as `at` returns it: the path of a file, or what `store.read` takes
+                in its place where a table holds the bytes.
             out: the array of a sample, or its part of the batch. A length that is None in its
                 spec is that of the batch; an OwnDtype where its dtype is None.
             store: reads files.

@@ -4,11 +4,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import pyarrow as pa
 
-from dfgen.samples.arrow_types import is_binary, refuse_missing
 from dfgen.samples.features.base import Feature, Spec, Values, Watch
-from dfgen.samples.features.one_row import ColumnSource
+from dfgen.samples.storage.embedded import Content
 from dfgen.samples.storage.store import Store
 
 
@@ -37,23 +35,7 @@ class Bytes(Feature):
         """What the model gets."""
         return Spec((), np.dtype(object), blank=b"")
 
-    def bind(self, columns: ColumnSource) -> pa.Array:
-        """Return the paths, or the bytes themselves; refuse nulls."""
-        values = columns[self.column]
-        if not is_binary(values.type):
-            return super().bind(columns)
-        refuse_missing(
-            self.column, values, "bytes", f"drop them, df = df[df[{self.column!r}].notna()]"
-        )
-        return values
-
-    def paths(self, values: pa.Array) -> pa.Array | None:
-        """Return the paths; None where the column holds the bytes."""
-        return None if is_binary(values.type) else values
-
-    def read(
-        self, value: str | bytes, out: Values, store: Store, watch: Watch, given: None
-    ) -> None:
+    def read(self, value: Content, out: Values, store: Store, watch: Watch, given: None) -> None:
         """Fill `out` with the bytes of one file, or with those given."""
         watch("read")
         out[...] = value if isinstance(value, bytes) else store.read(value)

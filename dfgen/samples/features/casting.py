@@ -1,5 +1,6 @@
 """Casting of numbers to a dtype, which never loses more than precision."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -43,3 +44,23 @@ def fill(what: str, array: Values, out: Values) -> None:
         out[...] = cast(array, out.dtype)
     except OverflowError as error:
         raise DecodeError(f"{what} {error}") from None
+
+
+def fill_by(what: str, function: Callable[..., Any], values: Any, out: Values) -> None:
+    """Fill `out` with what a function of the user's returns for some values.
+
+    Raises:
+        DecodeError: it raised, or returned no array, one of another shape, or numbers that `out`
+            cannot hold; of the feature that is `what`.
+    """
+    what = f"{what}: {getattr(function, '__qualname__', repr(function))}"
+    try:
+        returned = function(*values)
+        array = np.asarray(returned)
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise DecodeError(f"{what} raised {type(error).__name__}: {error}") from error
+    if array.dtype.hasobject:
+        raise DecodeError(f"{what} returned {type(returned).__name__}, expected numbers")
+    fill(f"{what} returned an array that", array, out)

@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +10,11 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError, listed
 from dfgen.samples.arrow_types import OR_IGNORE
-from dfgen.samples.features.arguments import checked_missing, class_names_in_order
+from dfgen.samples.features.arguments import (
+    checked_missing,
+    class_names_in_order,
+    probabilities,
+)
 from dfgen.samples.features.base import Encoded, Indices, Values
 from dfgen.system import one_of
 
@@ -95,6 +99,24 @@ class Category(Encoded):
         if self.label_mode == "binary":
             return numbers[:, None].astype(np.float32)
         return np.eye(len(self.class_names or ()), dtype=np.float32)[numbers]
+
+    def meaning(self, predictions: Any) -> list[object]:
+        """Return the name of the most likely class of each; of `"binary"`, above 0.5 the second."""
+        names, found = self.class_names or (), np.asarray(predictions)
+        if self.label_mode == "binary":
+            found = probabilities(predictions)
+            if found.shape[1:] not in ((), (1,)):
+                raise ArgumentError(_not_predicted(self.column, found.shape, "1 column"))
+            return [names[number] for number in (found.reshape(-1) > 0.5).astype(int).tolist()]
+        if found.ndim != 2 or found.shape[1] != len(names):
+            raise ArgumentError(_not_predicted(self.column, found.shape, f"{len(names)} columns"))
+        if np.isnan(found).any():
+            raise ArgumentError(f"predictions of {self.column!r} hold NaN, which tells no class")
+        return [names[number] for number in found.argmax(axis=1).tolist()]
+
+
+def _not_predicted(column: str, shape: tuple[int, ...], expected: str) -> str:
+    return f"predictions of {column!r} have the shape {shape}, expected rows and {expected}"
 
 
 def _no_classes(column: str, held: str) -> str:

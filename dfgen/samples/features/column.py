@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dfgen.errors import ArgumentError, DecodeError
+from dfgen.errors import ArgumentError
 from dfgen.samples.features.arguments import checked_shape, column_names, number_dtype
 from dfgen.samples.features.base import Feature, Spec, Values, Watch
-from dfgen.samples.features.casting import fill
+from dfgen.samples.features.casting import fill_by
 from dfgen.samples.storage.store import Store
 
 
@@ -74,12 +74,4 @@ class Column(Feature):
         watch("transform")
         several = not isinstance(self.names, str) and len(self.names) > 1
         values = value.values() if several else (value,)
-        name = getattr(self.fn, "__qualname__", repr(self.fn))
-        what = f"Column({self.names!r}): {name}"
-        try:
-            array = np.asarray(self.fn(*values))
-        except MemoryError:
-            raise
-        except Exception as error:
-            raise DecodeError(f"{what} raised {type(error).__name__}: {error}") from error
-        fill(f"{what} returned an array that", array, out)
+        fill_by(f"Column({self.names!r})", self.fn, values, out)

@@ -1,6 +1,5 @@
 """Image: pixels of image files."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
@@ -19,7 +18,7 @@ from dfgen.samples.features.image_pair import (
     paired_size,
     seen_size,
 )
-from dfgen.samples.features.one_row import store_of_row
+from dfgen.samples.features.one_row import content_of, store_of_row
 from dfgen.samples.pixels.color_modes import CHANNELS
 from dfgen.samples.pixels.depth import DEPTHS, check_scaled
 from dfgen.samples.pixels.formats import read_header
@@ -33,6 +32,7 @@ from dfgen.samples.pixels.geometry import (
     place,
     uncropped,
 )
+from dfgen.samples.pixels.pngs import png_of
 from dfgen.samples.pixels.random_resized import (
     AREA,
     RATIO,
@@ -43,6 +43,7 @@ from dfgen.samples.pixels.random_resized import (
 from dfgen.samples.pixels.resizing import INTERPOLATIONS, reduction, resize
 from dfgen.samples.pixels.scaling import Scale, checked_scale, rescale
 from dfgen.samples.pixels.upright import decode_reduced
+from dfgen.samples.storage.embedded import Content
 from dfgen.samples.storage.store import Store
 from dfgen.system import one_of
 
@@ -68,7 +69,8 @@ class Image(Feature):
     Use it instead of a bare column name to choose the geometry, or for a second image of a row.
 
     Args:
-        column: the column of paths.
+        column: the column of paths; or of bytes, or of structs of `bytes` and `path` as Hugging
+            Face's `datasets` makes them.
         size: (height, width) in pixels; with `like` that of the followed image, or a whole number
             of times that. None: every image keeps its own size, and stands top left
             in an array as high and as wide as the highest and widest image of its batch, with zeros
@@ -226,6 +228,15 @@ class Image(Feature):
         return self.crop in _RANDOM or self.flip is not None
 
     @property
+    def still(self) -> "Image":
+        """It without chance: the centre, no flips; the largest crop for `"random_resized"`."""
+        if not self.is_random:
+            return super().still
+        if self.crop == "random_resized":
+            return replace(self, resize="crop", crop=None, area=None, ratio=None, flip=None)
+        return replace(self, crop=self.crop and "center", flip=None)
+
+    @property
     def drawn_sizes(self) -> tuple[Size | None, Size | None]:
         """What two random images have in common that look like a pair."""
         return self.size, self.load_size
@@ -266,14 +277,14 @@ class Image(Feature):
     def geometry(self, row: Mapping[str, Any], rng: np.random.Generator | None) -> Geometry:
         """Return the geometry of the image of one row; nothing is decoded."""
         with store_of_row(row, self.column) as store:
-            size = read_header(os.fspath(row[self.column]), store).size
+            size = read_header(content_of(row, self.column), store).size
         given: Any = None if rng is None else self.draw(rng)
         if self.follows:
             given = self.image.geometry(row, rng)
         return self.place(size, self.size or size, given)
 
     def read(
-        self, value: str, out: Any, store: Store, watch: Watch = unwatched, given: Any = None
+        self, value: Content, out: Any, store: Store, watch: Watch = unwatched, given: Any = None
     ) -> Geometry:
         """Fill `out` (`sample_spec` or `made_spec`) with the pixels of one file, in one pass.
 
@@ -305,12 +316,18 @@ class Image(Feature):
         resize(pixels, geometry, out, self.interpolation, self.antialias, reduced=reduced)
         return geometry
 
+    def file_of(self, array: Values) -> bytes:
+        """Return the bytes of a PNG file of pixels, (height, width) with 1, 3 or 4 channels."""
+        return png_of(array)
+
     def finish(self, sample: Values, out: Values) -> None:
         """Scale a sample (`made_spec`) into `out` (`spec`)."""
         rescale(sample, self.scale, out)
 
 
-def load(image: Image, path: str, store: Store, watch: Watch = unwatched) -> tuple[Values, Size]:
+def load(
+    image: Image, path: Content, store: Store, watch: Watch = unwatched
+) -> tuple[Values, Size]:
     """Return what chance has no part in: the pixels of one file, resized but not cropped.
 
     And (height, width) of the upright image that they are made of.

@@ -13,8 +13,10 @@ from dfgen.samples.features.arguments import checked_missing
 from dfgen.samples.features.base import Feature, Spec, Values, Watch
 from dfgen.samples.features.image import Image
 from dfgen.samples.pixels.geometry import Geometry
+from dfgen.samples.pixels.pngs import png_of
 from dfgen.samples.pixels.resizing import resize
 from dfgen.samples.pixels.upright import decode_values
+from dfgen.samples.storage.embedded import Content
 from dfgen.samples.storage.store import Store
 from dfgen.system import one_of
 
@@ -30,9 +32,9 @@ class Mask(Feature):
     width, classes) and (height, width, 1), and what its preprocessing layers take as masks.
 
     Args:
-        column: the column of paths. The files are of the size of their image, in a format that
-            keeps every value, as PNG. Without `palette` their values are the classes: gray levels,
-            or the indices of indexed colours, as in Pascal VOC.
+        column: the column of paths, or of bytes, as of `Image`. The files are of the size of their
+            image, in a format that keeps every value, as PNG. Without `palette` their values are
+            the classes: gray levels, or the indices of indexed colours, as in Pascal VOC.
         like: which image it belongs to, where there are several: the name of its array, or of its
             column. By hand, on one row: the `Image`.
         palette: what else stands for a class: {(red, green, blue): class} or {gray level: class}.
@@ -89,7 +91,9 @@ class Mask(Feature):
     def _spec(self, image: Spec) -> Spec:
         return Spec((*image.shape[:2], 1), np.dtype(self.dtype), self.fill_value)
 
-    def read(self, value: str, out: Values, store: Store, watch: Watch, given: Geometry) -> None:
+    def read(
+        self, value: Content, out: Values, store: Store, watch: Watch, given: Geometry
+    ) -> None:
         """Fill `out` with the classes of one file, by the geometry of its image."""
         watch("read")
         data = store.read(value)
@@ -112,6 +116,10 @@ class Mask(Feature):
             raise DecodeError(_unlabelled(pixels, firsts[strange][0], self.palette))
         runs = np.diff(starts, append=flat.size)
         out[...] = np.repeat(classes[places], runs).reshape(out.shape)
+
+    def file_of(self, array: Values) -> bytes:
+        """Return the bytes of a PNG file of classes, or colours."""
+        return png_of(array)
 
     def _decode(self, data: bytes) -> Values:
         """Return classes, or the codes of what stands for them, (height, width, 1), upright."""

@@ -1,7 +1,7 @@
 """MultiLabel: lists of labels as vectors of zeros and ones."""
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.samples.arrow_types import Offsets, flattened, is_text, offsets, place_of, split_text
-from dfgen.samples.features.arguments import checked_missing
+from dfgen.samples.features.arguments import checked_missing, probabilities
 from dfgen.samples.features.base import Encoded, Indices, Values
 from dfgen.samples.features.category import Category
 
@@ -115,6 +115,16 @@ class MultiLabel(Encoded):
                 f'labels within a text write dfgen.MultiLabel({self.column!r}, sep=",")'
             )
         return values
+
+    def meaning(self, predictions: Any) -> list[list[object]]:
+        """Return the names of the labels of each row whose probability is above 0.5."""
+        names, found = self.class_names or (), probabilities(predictions)
+        if found.ndim != 2 or found.shape[1] != len(names):
+            raise ArgumentError(
+                f"predictions of {self.column!r} have the shape {found.shape}, expected rows and "
+                f"{len(names)} columns"
+            )
+        return [[names[number] for number in np.flatnonzero(row > 0.5)] for row in found]
 
     def gather(self, values: LabelRows, rows: Indices) -> Values:
         """Return the arrays of some rows from the encoded values."""

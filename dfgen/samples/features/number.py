@@ -1,6 +1,6 @@
 """Number: numbers of columns."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -54,6 +54,10 @@ class Number(Encoded):
         dtype = np.dtype(self.dtype or (np.float32 if floats else np.int32))
         arrays = [_numbers(*pair, dtype) for pair in zip(self.columns, values, strict=True)]
         return arrays[0] if isinstance(self.column, str) else np.stack(arrays, axis=1)
+
+    def settled(self, values: Values) -> "Number":
+        """Return it with the dtype that its columns have told."""
+        return replace(self, dtype=values.dtype.name)
 
 
 def _numbers(column: str, values: pa.Array, dtype: np.dtype[Any]) -> Values:

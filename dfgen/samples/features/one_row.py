@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from dfgen.errors import DecodeError, MissingFileError
+from dfgen.samples.storage.embedded import FILE, content_shown
 from dfgen.samples.storage.store import Store
 from dfgen.samples.storage.stores import store_of
 
@@ -20,8 +21,11 @@ class ColumnSource(Protocol):
     def __getitem__(self, name: str) -> pa.Array:
         """Return a column."""
 
-    def paths(self, name: str) -> pa.Array:
-        """Return a column of paths of files, none missing, relative ones with their root."""
+    def files(self, name: str) -> pa.Array:
+        """Return a column of files, none missing: paths, relative ones with their root, or bytes.
+
+        In Arrow they are text, binary, or structs of `bytes` and `path`; in chunks where bytes are.
+        """
 
     def whole_numbers(self, name: str) -> pa.Array:
         """Return a column of indices, none missing."""
@@ -41,23 +45,30 @@ class OneRow:
             value = list(value)
         return pa.array([value], from_pandas=True)
 
-    def paths(self, name: str) -> pa.Array:
-        """Return the path of the row."""
-        return pa.array([os.fspath(self.row[name])])
+    def files(self, name: str) -> pa.Array:
+        """Return the path of the row, or the bytes."""
+        content = content_of(self.row, name)
+        return pa.array([content], FILE if isinstance(content, dict) else None)
 
     def whole_numbers(self, name: str) -> pa.Array:
         """Return the index of the row."""
         return pa.array([int(self.row[name])])
 
 
+def content_of(row: Mapping[str, Any], column: str) -> Any:
+    """Return what a row holds for a file: a path as text, else the bytes, or a mapping of both."""
+    content = row[column]
+    return content if isinstance(content, bytes | dict) else os.fspath(content)
+
+
 @contextmanager
 def store_of_row(row: Mapping[str, Any], column: str, of_files: bool = True) -> Iterator[Store]:
     """Give the store of a row's path, and name the path in what is raised meanwhile about it."""
-    if not of_files or isinstance(row[column], bytes):
+    if not of_files:
         yield store_of([])
         return
-    path = os.fspath(row[column])
     try:
-        yield store_of([pa.array([path])])
+        yield store_of([OneRow(row).files(column)])
     except (DecodeError, MissingFileError) as error:
-        raise type(error)(f"{column}={path!r}: {error}") from error
+        shown = content_shown(content_of(row, column))
+        raise type(error)(f"{column}={shown}: {error}") from error

@@ -5,7 +5,8 @@ The format of a file is known by its first bytes, never by its name: a PNG calle
 
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import IO
@@ -58,6 +59,8 @@ from dfgen.samples.pixels.pillow_decoders import (
 from dfgen.samples.pixels.png_chunks import upright_size
 from dfgen.samples.pixels.refused_formats import why_refused
 from dfgen.samples.pixels.tiff_decoder import decode_tiff, tiff_values
+from dfgen.samples.sounds import sound_header
+from dfgen.samples.storage.embedded import Content
 from dfgen.samples.storage.files import Files
 from dfgen.samples.storage.store import Store
 
@@ -87,6 +90,7 @@ class Format:
         glance: `glance(data)` returns the upright (height, width) of most files quicker than
             `header`, or None; (0, 0) where nothing needs it.
         reduces: whether `decode(data, color_mode, reduced)` also makes 1/2, 1/4 and 1/8.
+        holds: `"image"`, `"array"` or `"sound"`.
     """
 
     suffixes: tuple[str, ...]
@@ -96,6 +100,7 @@ class Format:
     values: Callable[[bytes], Pixels] | None = None
     glance: Callable[[bytes], Size | None] | None = None
     reduces: bool = False
+    holds: str = "image"
     matches: Callable[[bytes], object] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -112,6 +117,9 @@ def pillow_format(suffixes: tuple[str, ...], begins: bytes, opener: Opener) -> F
         partial(pillow_values, opener),
     )
 
+
+FEATURES = {"image": "Image", "array": "Array", "sound": "Audio"}
+"""What a format holds -> the feature that reads it."""
 
 FORMATS: dict[str, Format] = {
     "jpeg": Format(
@@ -166,9 +174,14 @@ FORMATS: dict[str, Format] = {
     "sun": pillow_format((".ras",), rb"\x59\xa6\x6a\x95", SunImageFile),
     "dds": pillow_format((".dds",), rb"DDS \x7c\x00\x00\x00", DdsImageFile),
     "qoi": pillow_format((".qoi",), rb"qoif", QoiImageFile),
-    "npy": Format((".npy",), rb"\x93NUMPY", npy_header),
+    "npy": Format((".npy",), rb"\x93NUMPY", npy_header, holds="array"),
     # many samples, of which it tells only where it is opened as a whole: no file of a folder
-    "hdf5": Format((), rb"\x89HDF\r\n\x1a\n", lambda file, name: Header(name)),
+    "hdf5": Format((), rb"\x89HDF\r\n\x1a\n", lambda file, name: Header(name), holds="array"),
+    "wav": Format((".wav",), rb"(RIFF|RF64)....WAVE", sound_header, holds="sound"),
+    "flac": Format((".flac",), rb"fLaC", sound_header, holds="sound"),
+    "ogg": Format((".ogg", ".oga", ".opus"), rb"OggS", sound_header, holds="sound"),
+    "mp3": Format((".mp3",), rb"ID3|\xff[\xe2\xe3\xf2\xf3\xfa\xfb]", sound_header, holds="sound"),
+    "aiff": Format((".aif", ".aiff", ".aifc"), rb"FORM....AIF[FC]", sound_header, holds="sound"),
     # no first bytes of its own, but fields that leave little choice: the last to be tried
     "tga": pillow_format((".tga", ".tpic"), TGA, TgaImageFile),
 }
@@ -197,24 +210,44 @@ def _announced(head: bytes) -> str:
             return name
     raise DecodeError(
         why_refused(head)
-        or f"not an image or array that dfgen opens: the file begins with {head[:8]!r}. "
+        or f"not an image, array or sound that dfgen opens: the file begins with {head[:8]!r}. "
         f"Formats: {', '.join(sorted(set(formats_by_suffix().values())))}"
     )
 
 
-def read_header(path: str, store: Store = _DISK) -> Header:
+def holds_image(data: bytes) -> bool:
+    """Return whether a file begins as an image does."""
+    try:
+        return FORMATS[sniff(data[:16])].decode is not None
+    except DecodeError:
+        return False
+
+
+def read_header(path: Content, store: Store = _DISK) -> Header:
     """Read what a file says of itself, without decoding it.
 
     Raises:
         MissingFileError: there is no such file.
         DecodeError: it is empty, of no known format, or its header is broken.
     """
+    with open_known(path, store) as (file, name):
+        return parse_header(file, name)
+
+
+@contextmanager
+def open_known(path: Content, store: Store) -> Iterator[tuple[IO[bytes], str]]:
+    """Give an open file and the name of its format.
+
+    Raises:
+        MissingFileError: there is no such file.
+        DecodeError: it is empty, of no known format, or cannot be read.
+    """
     try:
         with store.open(path) as file:
             head = file.read(16)
             if not head:
                 raise DecodeError("the file is empty (0 bytes)")
-            return parse_header(file, sniff(head))
+            yield file, sniff(head)
     except (DfgenError, MemoryError):
         raise
     except Exception as error:  # of a store, which may be anybody's

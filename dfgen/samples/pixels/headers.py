@@ -50,7 +50,8 @@ class Header(NamedTuple):
 
     Width, height and channels are as stored; `orientation` (EXIF, 1..8) tells how to turn them.
     `bits` are those of a channel; of indexed colours, those of the colours. `frames` are the images
-    in it, None where they would have to be looked for. Arrays have none of these.
+    in it, None where they would have to be looked for. Arrays have none of these; sounds have
+    channels, `frames` and `sample_rate`, frames a second.
     """
 
     format: str
@@ -60,6 +61,7 @@ class Header(NamedTuple):
     orientation: int = 1
     bits: int | None = None
     frames: int | None = None
+    sample_rate: int | None = None
 
     @property
     def size(self) -> tuple[int, int]:

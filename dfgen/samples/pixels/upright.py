@@ -11,7 +11,7 @@ import numpy as np
 
 from dfgen.errors import DecodeError, reason
 from dfgen.samples.pixels.depth import in_depth
-from dfgen.samples.pixels.formats import FORMATS, Format, parse_header, sniff
+from dfgen.samples.pixels.formats import FEATURES, FORMATS, Format, parse_header, sniff
 from dfgen.samples.pixels.geometry import Pixels, Size
 from dfgen.samples.pixels.headers import check_size
 
@@ -61,7 +61,10 @@ def decode_reduced(
     name = sniff(data[:16])
     format = FORMATS[name]
     if format.decode is None:
-        raise DecodeError(f"this is a .{name} array, not an image: use dfgen.Array for this column")
+        raise DecodeError(
+            f"this is a .{name} {format.holds}, not an image: use dfgen.{FEATURES[format.holds]} "
+            "for this column"
+        )
     size, orientation, bits = _geometry(data, name, format)
     reduced = reduction(size) if format.reduces else 1
     try:
@@ -97,7 +100,7 @@ def decode_values(data: bytes, in_colours: bool = False) -> Pixels:
     name = sniff(data[:16])
     format = FORMATS[name]
     if format.decode is None:
-        raise DecodeError(f"the mask is a .{name} array, not an image: save masks as PNG")
+        raise DecodeError(f"the mask is a .{name} {format.holds}, not an image: save masks as PNG")
     if format.values is None:
         raise DecodeError(
             f"the mask is a {name.upper()}, which does not keep the values of pixels: save masks "

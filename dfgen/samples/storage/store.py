@@ -18,13 +18,13 @@ class Head(NamedTuple):
 
     Args:
         size: in bytes.
-        mtime_ns: when it was changed last, in nanoseconds since 1970.
+        mtime_ns: when it was changed last, in nanoseconds since 1970; None: not known.
         version: what else tells these contents from others at the same path, such as an ETag.
         problem: why it cannot be read although it is there, or None.
     """
 
     size: int
-    mtime_ns: int
+    mtime_ns: int | None
     version: object = None
     problem: str | None = None
 

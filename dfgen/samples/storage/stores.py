@@ -7,6 +7,7 @@ from typing import IO, Any
 import pyarrow.compute as pc
 
 from dfgen.samples.storage.array_files import ArrayRows
+from dfgen.samples.storage.embedded import Embedded, are_files, paths_of
 from dfgen.samples.storage.files import Files
 from dfgen.samples.storage.store import Head, Store
 
@@ -15,21 +16,22 @@ STORES: dict[str, Callable[[], Store]] = {"": Files}
 
 
 def store_of(columns: Iterable[Any]) -> Store:
-    """Return the one store that all these Arrow arrays of paths are read from.
+    """Return the one store that all these Arrow arrays of files, paths or bytes, are read from.
 
     Example:
         >>> import pyarrow as pa
         >>> store_of([pa.array(["a.png", "b.png"])])
         Files()
     """
-    stores = dict[str, Store]()
-    for paths in columns:
+    stores, files = dict[str, Store](), list(columns)
+    for paths in (paths for paths in map(paths_of, files) if paths is not None):
         for scheme in filter(None, STORES.keys() - stores):
             if pc.any(pc.starts_with(paths, f"{scheme}://")).as_py():
                 stores[scheme] = STORES[scheme]()
         if len(without_store(paths)):
             stores[""] = STORES[""]()
-    return Several(stores) if len(stores) > 1 else next(iter(stores.values()), STORES[""]())
+    store = Several(stores) if len(stores) > 1 else next(iter(stores.values()), STORES[""]())
+    return Embedded(store) if any(are_files(column.type) for column in files) else store
 
 
 def without_store(addresses: Any) -> Any:

@@ -16,6 +16,8 @@ from dfgen.training.passes import Passes
 from dfgen.training.progress import Progress
 from dfgen.training.sequence import Sequence
 
+_DRAWS = "input/weights/"
+
 
 class BackupAndRestore(keras.callbacks.Callback):
     """Backs up a training, and lets it go on at the next step after whatever has stopped it.
@@ -24,9 +26,10 @@ class BackupAndRestore(keras.callbacks.Callback):
     of it once, and ends with the weights, bit for bit on a CPU, that it would have had. Later
     epochs have their full length. One line says where it goes on.
 
-    A backup holds weights, optimizer, running metrics, seed generators, torch's generators, and
-    where the Sequence stands. It appears whole or not at all, and is checked when it is read; the
-    one before is kept, and used where the newer is damaged. It is deleted when `fit` returns.
+    A backup holds weights, optimizer, running metrics, seed generators, torch's generators, where
+    the Sequence stands, and the weights that it draws rows by. It appears whole or not at all, and
+    is checked when it is read; the one before is kept, and used where the newer is damaged. It is
+    deleted when `fit` returns.
 
     Not in it, as with Keras's own callback of this name: what other callbacks count (`patience` of
     EarlyStopping and ReduceLROnPlateau, the best value of ModelCheckpoint), and what the generators
@@ -154,6 +157,8 @@ class BackupAndRestore(keras.callbacks.Callback):
             "input": self._sequence.state_dict(),
         }
         arrays = snapshot(self.model)
+        draws = self._progress.weights_of(self._progress.ledger.place)
+        arrays |= {f"{_DRAWS}{place}": each.weights for place, each in enumerate(draws)}
         if self._sequence.shard[0] == 0:
             self._backups.save(facts, arrays)
         self._due, self._unsaved = False, 0
@@ -168,7 +173,13 @@ class BackupAndRestore(keras.callbacks.Callback):
             print(f"dfgen: {path} is of a run that has ended: this one begins anew", flush=True)
             return
         epoch, step, steps = facts["epoch"], facts["step"], self.params["steps"]
+        drawn_by = [array for name, array in arrays.items() if name.startswith(_DRAWS)]
+        arrays = {name: array for name, array in arrays.items() if not name.startswith(_DRAWS)}
+        for weights in drawn_by[:1]:
+            self._progress.draw_by(weights)
         self._sequence.load_state_dict(facts["input"])
+        for weights in drawn_by[1:]:
+            self._progress.draw_by(weights)
         build(self.model, self._sequence.element_spec)
         restore(self.model, arrays)
         if step >= steps:

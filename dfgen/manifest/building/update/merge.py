@@ -4,7 +4,8 @@ Rows are matched by id, then by path. The old rows stay in their order and the n
 old row that the source no longer gives stays too: its file may be gone, which `problem` then says.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,20 +15,28 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
 from dfgen.manifest.building.categories import class_names, to_category, with_classes
-from dfgen.manifest.building.scan import problems_now
+from dfgen.manifest.building.scan import PANDAS_TYPES, problems_now
 from dfgen.manifest.building.update.match import match, taken
 from dfgen.manifest.building.update.previous import Old
-from dfgen.manifest.schema import EXAMPLES, Label, count, describe_labels, first, quote, with_column
+from dfgen.manifest.schema import (
+    EXAMPLES,
+    Label,
+    count,
+    describe_labels,
+    first,
+    quote,
+    with_column,
+)
 from dfgen.samples.arrow_types import is_text
 
 
 @dataclass(frozen=True)
 class Growth:
-    """Grown rows, what is known of their labels, the splits of the old ones, and what to say."""
+    """Grown rows, what is known of their labels, splits or folds of old ones, and what to say."""
 
     table: pa.Table
     labels: dict[str, Label]
-    splits: pd.Series | None = None
+    parts: Mapping[str, pd.Series] = dataclasses.field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
 
@@ -36,11 +45,12 @@ def grow(
     labels: Mapping[str, Label],
     old: Old,
     read: Callable[[pa.ChunkedArray], pa.Table] | None,
+    parts: Collection[str] = ("split",),
 ) -> Growth:
     """Return the rows of the source with what is kept of the old manifest.
 
     `table` and `labels` are what the source gives now; `read` reads the facts of old files that the
-    source no longer gives, None: they stay.
+    source no longer gives, None: they stay. `parts` are columns that new rows are given afterwards.
     """
     fresh, places = match(old.table, table, old.name)
     if (places < 0).all():
@@ -65,12 +75,16 @@ def grow(
         together = with_column(
             together, "format", to_category(together["format"].cast(pa.string()))
         )
-    together, kept = _keep(together, own, before)
+    together, kept = _keep(together, own, before, parts)
     warnings += _kept_notes(rest["path"], kept.column_names, old.name)
     for name in kept.column_names:
         together = together.append_column(name, kept[name])
-    splits = own["split"].to_pandas() if "split" in own.column_names else None
-    return Growth(together, describe_labels(together, known), splits, warnings)
+    parts = {
+        name: own[name].to_pandas(types_mapper=PANDAS_TYPES.get)
+        for name in parts
+        if name in own.column_names
+    }
+    return Growth(together, describe_labels(together, known), parts, warnings)
 
 
 def _kept_notes(paths: pa.ChunkedArray, columns: list[str], where: str) -> tuple[str, ...]:
@@ -153,7 +167,9 @@ def _align(rows: pa.Table, schema: pa.Schema, where: str) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def _keep(together: pa.Table, own: pa.Table, before: pa.Table) -> tuple[pa.Table, pa.Table]:
+def _keep(
+    together: pa.Table, own: pa.Table, before: pa.Table, parts: Collection[str]
+) -> tuple[pa.Table, pa.Table]:
     """Give old rows their ids, and their paths if theirs is lost; return columns of theirs alone.
 
     `own` has the old row of each, all null for new ones.
@@ -163,5 +179,5 @@ def _keep(together: pa.Table, own: pa.Table, before: pa.Table) -> tuple[pa.Table
         lost = pc.is_null(together["bytes"])
         paths = pc.if_else(lost, pc.coalesce(own["path"], together["path"]), together["path"])
         together = with_column(together, "path", paths)
-    rest = [n for n in before.column_names if n not in (*together.column_names, "split")]
+    rest = [n for n in before.column_names if n not in (*together.column_names, *parts)]
     return together, own.select(rest)

@@ -1,0 +1,223 @@
+"""Preprocessing: what training did to a row, for one row by hand, and what predictions mean.
+
+Neither pandas nor Keras is imported: it is what goes with a model.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dfgen.binding.given_rows import GivenRows, with_files_of_arrays
+from dfgen.binding.nested import Tree, channels_first, leaves, map_leaves, tree_of
+from dfgen.binding.preprocessing_json import from_text, to_text
+from dfgen.errors import ArgumentError, DecodeError, MissingFileError
+from dfgen.samples.bound_feature import BoundFeature, Sizes
+from dfgen.samples.features.base import Feature
+from dfgen.samples.pixels.formats import read_header
+from dfgen.samples.reader import SampleReader
+from dfgen.samples.storage.embedded import content_shown
+from dfgen.samples.storage.files import Files
+from dfgen.samples.storage.store import Store
+from dfgen.samples.storage.stores import store_of
+from dfgen.samples.transforms import Transform
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """What training did to a row, as a function; `Sequence.preprocessing` makes it.
+
+    Call it with a path, the bytes of a file, an array of pixels (height, width, channels), or a
+    row (a mapping of columns, or a pandas Series), whose files may be any of these: it returns x as
+    training saw it, a batch of one. Of a list of those, or a DataFrame, it returns a batch of so
+    many. Nothing is left to chance: crops are the centre, and nothing is flipped.
+
+    Args:
+        x, y: the names of features, nested as the inputs and targets.
+        inputs: name -> feature of x.
+        targets: name -> feature of y that has class names, else None.
+        data_format: of images, `"channels_last"` or `"channels_first"`.
+        transform: `transform(sample, rng) -> sample` of the inputs; `rng` is None.
+
+    Example:
+        >>> preprocessing = seq.preprocessing()  # doctest: +SKIP
+        >>> preprocessing.decode(model.predict(preprocessing("cat.jpg")))
+        ['cat']
+    """
+
+    x: Tree
+    y: Tree
+    inputs: Mapping[str, Feature]
+    targets: Mapping[str, Feature | None]
+    data_format: str = "channels_last"
+    transform: Transform | None = None
+
+    @property
+    def class_names(self) -> list[Any] | dict[str, list[Any]] | None:
+        """The class names of y in the order of their numbers; by name where y has several."""
+        known = {name: list(each.class_names) for name, each in self.targets.items() if each}
+        return known.get(self.y) if isinstance(self.y, str) else known or None
+
+    def __call__(self, given: Any) -> Any:
+        """Return x as training saw it: arrays (batch, ...), nested as x.
+
+        Raises:
+            ArgumentError: it is none of what can be given.
+            DfgenError: of the kind that fits, of a file or value that cannot be used.
+        """
+        arrays = self._arrays(self._rows(given))
+        return tree_of(map_leaves(lambda name: self.inputs[name].arrays(name), self.x), arrays.get)
+
+    def decode(self, predictions: Any) -> Any:
+        """Return what a model's predictions stand for, nested as they are.
+
+        Of targets of classes a list: the name of the most likely class of each row; of `"binary"`
+        and `MultiLabel`, that of a probability above 0.5. Of others the predictions as they are.
+
+        Raises:
+            ArgumentError: predictions that are not nested as y, or are not of its classes.
+        """
+        if isinstance(self.y, str):
+            self._check_nested(predictions, not isinstance(predictions, Mapping))
+            return self._decoded(self.y, predictions)
+        if isinstance(self.y, Mapping):
+            self._check_nested(predictions, isinstance(predictions, Mapping))
+            return {key: self._decoded(key, found) for key, found in predictions.items()}
+        names = [*leaves(self.y)]
+        fits = isinstance(predictions, list | tuple) and len(predictions) == len(names)
+        self._check_nested(predictions, fits)
+        return [self._decoded(*pair) for pair in zip(names, predictions, strict=True)]
+
+    def to_json(self) -> str:
+        """Return it as JSON, of which `from_json` makes an equal one.
+
+        Raises:
+            ArgumentError: a feature or the transform holds what cannot be saved: a function that
+                is not at the top of a module.
+        """
+        return to_text({one.name: getattr(self, one.name) for one in fields(self)})
+
+    @classmethod
+    def from_json(cls, text: str | bytes, allow_functions: bool = False) -> Self:
+        """Return what `to_json` has saved.
+
+        Args:
+            text: the JSON.
+            allow_functions: import the functions, and features of other packages, that it names.
+                It runs code: say so of files that you trust.
+
+        Raises:
+            ArgumentError: it is no such JSON, of a newer version, or names functions.
+        """
+        return cls(**from_text(text, allow_functions))
+
+    def _decoded(self, name: str, predictions: Any) -> Any:
+        target = self.targets.get(name)
+        return predictions if target is None else target.meaning(predictions)
+
+    def _check_nested(self, predictions: Any, fits: bool) -> None:
+        if not fits:
+            raise ArgumentError(
+                f"predictions are a {type(predictions).__name__}, but y is {self.y!r}: give them "
+                "nested as y"
+            )
+
+    def _rows(self, given: Any) -> list[Mapping[str, Any]]:
+        """Return what is given as rows."""
+        if getattr(given, "ndim", 0) == 2 and hasattr(given, "to_dict"):  # a DataFrame
+            given = given.to_dict("records")
+        several = given if isinstance(given, list | tuple) else [given]
+        if not several:
+            raise ArgumentError("an empty list makes no batch")
+        return [self._row(one) for one in several]
+
+    def _row(self, given: Any) -> Mapping[str, Any]:
+        if hasattr(given, "keys"):
+            return {name: given[name] for name in given.keys()}  # noqa: SIM118  # of a Series too
+        if not isinstance(given, str | os.PathLike | bytes | bytearray | memoryview | np.ndarray):
+            raise ArgumentError(
+                "expected a path, bytes, an array of pixels, a row, or a list of these, got "
+                f"{type(given).__name__}"
+            )
+        columns = {column for feature in self.inputs.values() for column in feature.columns}
+        if len(columns) > 1 or not any(feature.of_files for feature in self.inputs.values()):
+            raise ArgumentError(
+                f"x is made of the columns {', '.join(map(repr, sorted(columns)))}: give a row, "
+                "{column: value, ...}"
+            )
+        return {columns.pop(): given}
+
+    def _arrays(self, rows: list[Mapping[str, Any]]) -> dict[str, npt.NDArray[Any]]:
+        """Return the arrays of x by their names."""
+        columns = GivenRows(with_files_of_arrays(rows, self.inputs.values()))
+        numbers = np.arange(len(rows))
+        bound = [self._bound(name, columns) for name in self.inputs]
+        store = store_of(one.files for one in bound if one.files is not None)
+        features = tuple(_with_sizes(one, store) for one in bound)
+        reader = SampleReader(numbers, features, self.transform, store)
+        specs = reader.padding.specs(numbers, reader.specs)
+        arrays = {
+            name: np.full((len(rows), *spec.shape), spec.blank, spec.dtype)
+            for name, spec in specs.items()
+        }
+        reader.gather(numbers, arrays)
+        for row in range(len(rows)):
+            reader.read(row, {name: array[row, ...] for name, array in arrays.items()}, None)
+        store.close()
+        turned = set().union(*(one.channel_arrays for one in features))
+        turned = turned if self.data_format == "channels_first" else set()
+        return {n: channels_first(a) if n in turned else a for n, a in arrays.items()}
+
+    def _bound(self, name: str, columns: GivenRows) -> BoundFeature:
+        feature, like = self.inputs[name], self._followed.get(name)
+        values = feature.bind(columns)
+        if like is not None:
+            feature = feature.following(self.inputs[like])
+        return BoundFeature(name, feature, values, like)
+
+    @cached_property
+    def _followed(self) -> dict[str, str]:
+        """Name of a feature -> that of the image that it follows."""
+        return {name: each.like for name, each in self.inputs.items() if each.follows}
+
+
+def load_preprocessing(
+    path: str | os.PathLike[str], allow_functions: bool = False
+) -> Preprocessing:
+    """Return the preprocessing that `SavePreprocessing` has saved beside a model.
+
+    Args:
+        path: of the JSON file.
+        allow_functions: as of `Preprocessing.from_json`.
+
+    Raises:
+        MissingFileError: there is no such file.
+        ArgumentError: it is no such file, of a newer version, or names functions.
+
+    Example:
+        >>> preprocessing = dfgen.load_preprocessing("pets.keras.json")  # doctest: +SKIP
+        >>> model.predict(preprocessing(["a.jpg", "b.jpg"]))
+    """
+    try:
+        data = Files().read(os.fspath(path))
+        return Preprocessing.from_json(data, allow_functions)
+    except (ArgumentError, DecodeError, MissingFileError) as error:
+        raise type(error)(f"{os.fspath(path)}: {error}") from error
+
+
+def _with_sizes(bound: BoundFeature, store: Store) -> BoundFeature:
+    """Return a feature with the sizes of its images, where they keep them."""
+    if not bound.feature.keeps_sizes or bound.files is None:
+        return bound
+    sizes: Sizes = np.empty((len(bound.files), 2), np.int32)
+    for row, content in enumerate(bound.files.to_pylist()):
+        try:
+            sizes[row] = read_header(content, store).size
+        except (DecodeError, MissingFileError) as error:
+            shown = content_shown(content)
+            raise type(error)(f"{bound.feature.columns[0]}={shown}: {error}") from error
+    return replace(bound, sizes=sizes)

@@ -1,0 +1,127 @@
+"""Which rows come more often in an epoch than others: by their class, or by weights."""
+
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dfgen.binding.frame_columns import Columns
+from dfgen.binding.row_ids import plain_ids
+from dfgen.errors import ArgumentError, ManifestError
+from dfgen.loading.order.balance import balance_of
+from dfgen.loading.order.proportions import MOST_PLACES, proportions_of
+from dfgen.loading.order.row_order import Draws
+from dfgen.samples.arrow_types import is_text
+from dfgen.samples.reader import SampleReader
+from dfgen.system import whole
+
+
+def row_draws(
+    columns: Columns, balance: str | None, rows_per_epoch: int | None, reader: SampleReader
+) -> tuple[Draws | None, str | None]:
+    """Return how the rows of an epoch are drawn, and what tells that from other ways.
+
+    By the weights of a column of floats, which may change, or by the classes of any other.
+    """
+    if balance is None and rows_per_epoch is not None:
+        raise ArgumentError(
+            f"rows_per_epoch={rows_per_epoch!r} is for rows that are drawn: give balance=, a "
+            "column of weights or classes. Without it every row comes once an epoch; for steps of "
+            "another number fit(seq.repeat(), steps_per_epoch=...)"
+        )
+    if balance is None:
+        return None, None
+    places = len(columns)
+    if rows_per_epoch is not None:
+        places = whole("rows_per_epoch", rows_per_epoch, least=1, most=MOST_PLACES)
+    values = columns[columns.check("balance", balance)]
+    if pa.types.is_floating(values.type):
+        given = values.to_numpy(zero_copy_only=False)
+        weights = checked_weights(f'balance="{balance}"', given, reader)
+        return proportions_of(weights, places), f"{balance} as weights"
+    numbers = _class_numbers(balance, values)
+    digest = blake2b(numbers.tobytes(), digest_size=8).hexdigest()
+    return balance_of(numbers, places), f"{balance} {digest}"
+
+
+def _class_numbers(balance: str, values: pa.Array) -> npt.NDArray[np.int64]:
+    kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+    if not (is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
+        raise ManifestError(
+            f'balance="{balance}": the column holds {kind}, expected one class in each row, as '
+            "text, whole numbers or booleans, or its weight, as floats"
+        )
+    if values.null_count:
+        raise ManifestError(
+            f'balance="{balance}": {values.null_count:,} rows have no class; drop them: '
+            f"df = df[df[{balance!r}].notna()]"
+        )
+    names = pc.unique(values.cast(kind))
+    ranked = names.take(pc.sort_indices(names))
+    numbers: npt.NDArray[np.int64] = pc.index_in(values.cast(kind), value_set=ranked).to_numpy()
+    return numbers.astype(np.int64)
+
+
+def new_weights(values: Any, reader: SampleReader) -> npt.NDArray[np.float64]:
+    """Return the weights of all rows: given in their order, or as a Series by their ids."""
+    if isinstance(values, pd.Series):
+        values = _by_id(values, reader)
+    try:
+        weights = np.array(values, np.float64)
+    except (TypeError, ValueError):
+        weights = np.empty(())
+    if weights.shape != (len(reader),):
+        shape = f"the shape {weights.shape}" if weights.ndim else f"{type(values).__name__}"
+        raise ArgumentError(
+            f"set_weights got {shape}: expected {len(reader):,} numbers, one for each row in the "
+            "order of seq.manifest, or a pandas Series with the ids of the rows as its index"
+        )
+    return checked_weights("set_weights", weights, reader)
+
+
+def _by_id(values: "pd.Series[Any]", reader: SampleReader) -> "pd.Series[Any]":
+    """Return the values in the order of the rows."""
+    advice = "For values in the order of seq.manifest give values.to_numpy()"
+    ids = pd.Index(list(plain_ids(reader.ids)))
+    if not values.index.is_unique:
+        twice = values.index[values.index.duplicated()].tolist()[0]
+        raise ArgumentError(
+            f"set_weights: the Series has several weights for the id {twice!r}: expected one for "
+            f"each row. {advice}"
+        )
+    places = values.index.get_indexer(ids)
+    if (places < 0).any():
+        raise ArgumentError(
+            f"set_weights: the index of the Series lacks {reader.where(int(places.argmin()))}: "
+            f"expected the ids of all rows. {advice}"
+        )
+    if len(values) > len(ids):
+        stranger = values.index.difference(ids, sort=False).tolist()[0]
+        raise ArgumentError(
+            f"set_weights: the index of the Series holds {stranger!r}, which is the id of no row: "
+            f"expected those of the {len(ids):,} rows alone. {advice}"
+        )
+    return values.iloc[places]
+
+
+def checked_weights(
+    where: str, weights: npt.NDArray[Any], reader: SampleReader
+) -> npt.NDArray[np.float64]:
+    """Return weights that rows can be drawn by, or name the first row that has none."""
+    weights = weights.astype(np.float64)
+    bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
+    if bad.size:
+        raise ManifestError(
+            f"{where}: {reader.where(int(bad[0]))} has the weight {weights[bad[0]]}: expected "
+            f"finite numbers of 0 or more ({bad.size:,} of {len(weights):,} are not)"
+        )
+    if not weights.any():
+        raise ManifestError(
+            f"{where}: the weights of all {len(weights):,} rows are 0, from "
+            f"{reader.where(0)} on: no row can be drawn. Give some a weight above 0"
+        )
+    return weights

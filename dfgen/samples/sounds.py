@@ -1,0 +1,207 @@
+"""Sound files: what they say of themselves, and their frames, by libsndfile.
+
+libsndfile takes what is left of a file that was cut short for all of it; such files are told here.
+"""
+
+import io
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dfgen.errors import ArgumentError, DecodeError
+from dfgen.samples.mpeg_frames import whole_mpeg
+from dfgen.samples.pixels.headers import Header
+
+Samples = npt.NDArray[np.float32]
+
+_STREAMED = 0xFFFFFFFF  # the length of a RIFF chunk whose writer could not know it
+_UNKNOWN = 2**63 - 1  # what libsndfile says then
+_BLOCK = 1 << 16  # frames that are passed over at once
+_MOST_CHUNKS = 1000
+_LARGEST_PAGE = 65_307  # bytes of an Ogg page
+
+
+def load_soundfile() -> Any:
+    """Return the package `soundfile`.
+
+    Raises:
+        ArgumentError: it, or libsndfile, is not installed.
+    """
+    try:
+        import soundfile  # late: 70 ms that most programs need not spend
+    except (ImportError, OSError) as error:
+        raise ArgumentError(
+            'dfgen.Audio needs the package soundfile: pip install "keras-dfgen[audio]"'
+        ) from error
+    return soundfile
+
+
+def sound_header(file: IO[bytes], format: str) -> Header:
+    """Read channels, sample rate and frames; nothing of that without `soundfile`."""
+    try:
+        load_soundfile()
+    except ArgumentError:
+        return Header(format)
+    with open_sound(sound_source(file, format), format) as sound:
+        return Header(
+            format, channels=sound.channels, sample_rate=sound.samplerate, frames=sound.frames
+        )
+
+
+def sound_source(file: IO[bytes], format: str, most: int = 0) -> Any:
+    """Return what libsndfile reads a file from, its path or its bytes, if all of it is there.
+
+    An MP3 is read as a whole, and so is what is on no disk.
+
+    Args:
+        file: of one of the formats of sounds.
+        format: which of them.
+        most: bytes of a file of a disk that is read as a whole too.
+
+    Raises:
+        DecodeError: some of it is missing.
+    """
+    if format == "mp3":  # of others than its frames libmpg123 would write to stderr
+        file.seek(0)
+        return _Held(whole_mpeg(file.read()))
+    size = file.seek(0, io.SEEK_END)
+    check = _CHECKS.get(format)
+    if check is not None:
+        check(file, size)
+    if size > most and isinstance(file, io.BufferedReader) and isinstance(file.raw, io.FileIO):
+        return file.name  # so that none but the wanted bytes are read
+    file.seek(0)
+    return _Held(file.read())
+
+
+_PLAIN = {
+    "Internal error : SF_INFO struct incomplete": "its header says a sample rate of 0",
+    "Internal psf_fseek() failed": "damaged or cut short",
+}
+"""What libsndfile says -> what it means."""
+
+
+@contextmanager
+def open_sound(source: Any, format: str) -> Iterator[Any]:
+    """Give the `soundfile.SoundFile` of what `sound_source` has returned.
+
+    Raises:
+        DecodeError: it is broken, cut short, or has no frames; here or in what is done with it.
+    """
+    soundfile = load_soundfile()
+    try:
+        with soundfile.SoundFile(source) as sound:
+            if sound.samplerate <= 1:  # which libsndfile makes of the 0 of an AIFF file
+                raise DecodeError(f"broken {format} file: its header says a sample rate of 0")
+            if sound.frames == _UNKNOWN:
+                raise DecodeError(
+                    f"the header of the {format} file does not say how long the sound is: "
+                    "encode it anew, into a file rather than a pipe"
+                )
+            if not sound.frames:
+                raise DecodeError("the sound is empty (0 frames)")
+            yield sound
+    except soundfile.LibsndfileError as error:
+        text = error.error_string.rstrip(".")
+        raise DecodeError(f"broken {format} file: {_PLAIN.get(text, text)}") from error
+    except struct.error as error:
+        raise DecodeError(f"broken {format} file: cut short, or not {format} at all") from error
+
+
+def read_frames(sound: Any, place: float, out: Samples) -> None:
+    """Fill `out` with frames of a sound, and with zeros after the last of a short one.
+
+    Only these are decoded; of an MP3 those before them too.
+
+    Args:
+        sound: of `open_sound`.
+        place: where the frames begin in a longer sound, from 0, its start, to 1, its end.
+        out: float32 of shape (frames, channels): integers become -1..1, two channels their mean
+            where one is wanted, and one is repeated for two.
+
+    Raises:
+        DecodeError: other channels, or fewer frames than the header says.
+    """
+    if sound.channels != out.shape[1] and {sound.channels, out.shape[1]} != {1, 2}:
+        raise DecodeError(
+            f"the sound has {sound.channels} channels, expected channels={out.shape[1]}: only one "
+            "and two are made into each other"
+        )
+    start = int(place * (max(0, sound.frames - len(out)) + 1))
+    wanted = min(len(out), sound.frames - start)
+    _go_to(start, sound)
+    frames = sound.read(wanted, dtype="float32", always_2d=True)
+    if len(frames) < wanted:
+        raise DecodeError(
+            f"truncated: {sound.frames:,} frames are promised, {start + len(frames):,} are there"
+        )
+    if out.shape[1] < sound.channels:
+        frames = frames.mean(axis=1, keepdims=True)
+    out[:wanted] = frames
+    out[wanted:] = 0
+
+
+def _go_to(start: int, sound: Any) -> None:
+    """Seek in a sound; decode an MP3 up to there: a seek gives it other frames, and complaints."""
+    if sound.format != "MP3":
+        if start:
+            sound.seek(start)
+        return
+    sound.seekable = lambda: False  # or soundfile seeks after every read, to where it is
+    for done in range(0, start, _BLOCK):
+        sound.read(min(start - done, _BLOCK), dtype="float32")
+
+
+class _Held(io.BytesIO):
+    """Bytes of a file; a seek to nowhere, which cffi would write about to stderr, is left out."""
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        try:
+            return super().seek(offset, whence)
+        except (ValueError, OverflowError):
+            return self.tell()
+
+
+def _check_chunks(file: IO[bytes], size: int) -> None:
+    """Refuse a file of RIFF or AIFF chunks that lacks some of its sound."""
+    file.seek(0)
+    order = ">" if file.read(12)[:4] == b"FORM" else "<"
+    long = _STREAMED
+    for _ in range(_MOST_CHUNKS):
+        head = file.read(8)
+        if len(head) < 8:
+            return  # libsndfile says what is not there
+        name, length = struct.unpack(order + "4sI", head)
+        if name == b"ds64":
+            (long,) = struct.unpack("<8xQ", file.read(16))
+            length -= 16
+        if name in (b"data", b"SSND"):
+            length = long if length == _STREAMED else length
+            there = size - file.tell()
+            if length not in (_STREAMED, min(length, there)):
+                raise DecodeError(
+                    f"truncated: {length:,} bytes of sound are promised, {there:,} are there"
+                )
+            return
+        file.seek(length + length % 2, io.SEEK_CUR)
+
+
+def _check_pages(file: IO[bytes], size: int) -> None:
+    """Refuse an Ogg file whose last page is cut short (RFC 3533, section 6)."""
+    file.seek(max(0, size - 2 * _LARGEST_PAGE))
+    tail = file.read()
+    page = tail[tail.rfind(b"OggS") :]
+    segments = page[27 : 27 + page[26]] if len(page) > 26 else b""
+    if len(page) < 27 + len(segments) + sum(segments) or not segments:
+        raise DecodeError("truncated: the last page of the ogg file is not all there")
+
+
+_CHECKS: dict[str, Callable[[IO[bytes], int], None]] = {
+    "wav": _check_chunks,
+    "aiff": _check_chunks,
+    "ogg": _check_pages,
+}

@@ -1,0 +1,147 @@
+"""Array(decode=): files of formats that dfgen does not know, by a function of the user's."""
+
+import io
+import threading
+import wave
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dfgen
+from dfgen.errors import ArgumentError, DecodeError
+from dfgen.samples.features.array import Array
+
+
+def scan_of(data):
+    """Return the array called `scan` of the bytes of a .npz file."""
+    with np.load(io.BytesIO(data)) as arrays:
+        return arrays["scan"]
+
+
+def frames_of(data):
+    """Return the 16-bit frames of the bytes of a WAV file."""
+    with wave.open(io.BytesIO(data)) as file:
+        return np.frombuffer(file.readframes(-1), "<i2")
+
+
+@pytest.fixture(scope="module")
+def frame(tmp_path_factory):
+    """Nine .npz files whose scan is full of the number of the row, and WAV files of it."""
+    folder = tmp_path_factory.mktemp("scans")
+    rows = []
+    for row in range(9):
+        np.savez_compressed(f"{folder}/{row}.npz", scan=np.full((2, 3), row, np.int16), other=0)
+        with wave.open(f"{folder}/{row}.wav", "wb") as file:
+            file.setparams((1, 2, 8000, 4, "NONE", ""))
+            file.writeframes(np.full(4, row, "<i2").tobytes())
+        paths = {"path": f"{folder}/{row}.npz", "sound": f"{folder}/{row}.wav"}
+        rows.append({"id": f"r{row}", **paths, "y": row})
+    return pd.DataFrame(rows)
+
+
+def sequence(frame, x, **options):
+    return dfgen.Sequence(frame, x, "y", batch_size=4, **{"shuffle": False, **options})
+
+
+@pytest.mark.parametrize("options", [{"workers": 0}, {"workers": 2}, {"use_multiprocessing": True}])
+def test_a_function_decodes_files_in_any_worker(frame, options):
+    x = {
+        "scan": Array("path", (2, 3), decode=scan_of),
+        "sound": Array("sound", (4,), "int16", decode=frames_of),
+    }
+    with sequence(frame, x, **options) as seq:
+        batches = [(x["scan"].copy(), x["sound"].copy(), np.asarray(y)) for x, y in seq]
+    for scan, sound, y in batches:
+        assert (scan.dtype, sound.dtype) == ("float32", "int16")
+        assert (scan == y[:, None, None]).all() and (sound == y[:, None]).all()
+    assert sum(len(y) for _, _, y in batches) == 9
+
+
+def test_the_bytes_may_be_in_a_column(frame):
+    with open(frame["path"][5], "rb") as file:
+        row = {"scan": file.read()}
+    assert Array("scan", (2, 3), decode=scan_of)(row).max() == 5
+
+
+def test_of_one_row(frame):
+    found = Array("path", (2, 3), "int64", decode=scan_of)(frame.iloc[5])
+    assert found.tolist() == [[5] * 3] * 2 and found.dtype == "int64"
+
+
+def fails(data):
+    return 1 // (len(data) * 0)
+
+
+FAULTS = [
+    (fails, {}, "fails raised ZeroDivisionError: integer division or modulo by zero"),
+    (scan_of, {"shape": (3, 2)},
+     "scan_of returned an array that has shape (2, 3), expected (3, 2)"),
+    (lambda data: scan_of(data) / 2, {"dtype": "int16"},
+     "<lambda> returned an array that is float64, which int16 cannot hold"),
+    (lambda data: scan_of(data) + 300, {"dtype": "uint8"},
+     "<lambda> returned an array that holds 300 to 300, more than uint8 can hold"),
+    (lambda data: None, {}, "<lambda> returned NoneType, expected numbers"),
+    (lambda data: {"scan": 1}, {}, "<lambda> returned dict, expected numbers"),
+    (lambda data: "text", {"shape": ()},
+     "<lambda> returned an array that is <U4, which float32 cannot hold"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("decode", "options", "message"), FAULTS)
+@pytest.mark.parametrize("processes", [False, True])
+def test_what_a_function_does_wrong_names_row_path_and_function(
+    frame, decode, options, message, processes
+):
+    x = Array("path", **{"shape": (2, 3), "decode": decode, **options})
+    with (
+        sequence(frame, x, use_multiprocessing=processes, workers=1) as seq,
+        pytest.raises(DecodeError) as caught,
+    ):
+        list(seq)
+    path = frame["path"][0]
+    assert str(caught.value) == f"row id='r0', path={path!r}: Array('path'): {message}"
+
+
+def test_a_row_that_cannot_be_decoded_can_be_skipped(frame, tmp_path):
+    (tmp_path / "x.npz").write_bytes(b"nothing of the kind")
+    rows = frame.assign(path=[*frame["path"][:8], f"{tmp_path}/x.npz"])
+    x = Array("path", (2, 3), decode=scan_of)
+    with sequence(rows, x, on_error="skip", workers=0) as seq:
+        x, _, weight = seq[2]
+        assert weight.tolist() == [0] and not np.asarray(x).any()
+        [problem] = seq.problems["problem"]
+    assert problem.startswith(
+        f"row id='r8', path='{tmp_path}/x.npz': Array('path'): scan_of raised"
+    )
+
+
+def test_a_function_that_cannot_travel_is_named_when_processes_are_asked_for(frame):
+    lock = threading.Lock()
+
+    def locked(data):
+        with lock:
+            return scan_of(data)
+
+    x = Array("path", (2, 3), decode=locked)
+    assert sequence(frame, x, workers=0)[0][0][3].max() == 3
+    with pytest.raises(ArgumentError) as caught:
+        sequence(frame, x, use_multiprocessing=True)
+    assert str(caught.value).startswith("decode of Array('path')=<function ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"decode": "npz"}, "decode must be a function of a file's bytes, got 'npz'"),
+        ({"decode": scan_of, "index": "row"},
+         "decode= makes the array of a whole file, index='row' names its rows: leave one of them "
+         "out"),
+        ({"decode": scan_of, "dataset": "scan"},
+         "dataset='scan' is for rows of HDF5 files: name their column, as in index=\"index\""),
+    ],
+)  # fmt: skip
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ArgumentError) as caught:
+        Array("path", (2, 3), **arguments)
+    assert str(caught.value) == message

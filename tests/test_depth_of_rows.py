@@ -1,0 +1,203 @@
+"""Rows of deep files in a Sequence: told when it is opened, transformed at their own depth."""
+
+import contextlib
+import warnings
+
+import cv2
+import numpy as np
+import pandas as pd
+import pytest
+import tifffile
+
+import dfgen
+from dfgen.binding.bind import bind
+from dfgen.binding.default_features import Options
+from dfgen.errors import DecodeError, ManifestError
+from dfgen.loading.loader import Loader
+
+ROWS, SHAPE = 6, (4, 5)
+WAYS = (
+    'give dfgen.Image a dtype: "uint16" or "float32" keep the numbers (of "float32", scale="0..1" '
+    'divides them by 65535), "uint8" divides them by 257 and rounds'
+)
+FLOATS = 'dfgen.Image(dtype="float32") keeps the numbers'
+
+
+def manifest(folder, **dtypes):
+    """Build one of images whose pixels are 1000 times their row, plus 1000; 8 bits: 10 times."""
+    folder = folder / "imgs"
+    folder.mkdir()
+    for row in range(ROWS):
+        dtype = np.dtype(dtypes.get(f"row{row}", dtypes.get("others", "uint16")))
+        pixels = np.full(SHAPE, (10 if dtype == np.uint8 else 1000) * (row + 1)).astype(dtype)
+        if dtype.kind == "f":
+            tifffile.imwrite(folder / f"{row}.tif", pixels)
+        else:
+            cv2.imwrite(f"{folder}/{row}.png", pixels)
+    return dfgen.build_manifest(folder)
+
+
+def image(**options):
+    return dfgen.Image(size=SHAPE, color_mode="grayscale", **options)
+
+
+def bound(frame, x, **options):
+    return bind(frame, x, options=Options(label_mode=None), **options)
+
+
+def batch_of(frame, x, transform=None, on_error="raise", **options):
+    found = bound(frame, x, transform=transform, on_error=on_error)
+    loader = Loader(
+        found.reader, batch_size=ROWS, shuffle=False, on_error=on_error, problems=found.problems,
+        **options,
+    )  # fmt: skip
+    with contextlib.closing(loader):
+        return next(iter(loader.batches())) if options else loader.batch(0, 0), loader.problems
+
+
+def test_too_many_bits_are_told_when_a_sequence_is_opened(tmp_path):
+    frame = manifest(tmp_path, row1="uint8", row4="float32", others="uint16")
+    frame = frame.iloc[[0, 1, 4]]
+    with pytest.raises(ManifestError) as caught:
+        bound(frame, image())
+    where = [f"row id={id!r}, path={path!r}" for id, path in frame[["id", "path"]].to_numpy()]
+    assert str(caught.value) == (
+        "2 of 3 rows have images of more bits than are asked for, by the facts of the manifest:\n"
+        f"  {where[0]}: the image has 16 bits a channel, not 8: {WAYS}\n"
+        f"  {where[2]}: the image has 32 bits a channel, not 8: {FLOATS}"
+    )
+    with pytest.raises(ManifestError) as caught:
+        bound(frame, image(dtype="uint8"))
+    assert str(caught.value) == (
+        "1 of 3 rows have images of more bits than are asked for, by the facts of the manifest:\n"
+        f"  {where[2]}: the image has 32 bits a channel, not 8: {FLOATS}"
+    )
+
+
+def test_of_many_rows_the_first_ten_are_named(tmp_path):
+    frame = pd.concat([manifest(tmp_path)] * 3, ignore_index=True).assign(id=range(18))
+    with pytest.raises(ManifestError, match=r"18 of 18 rows(.|\n)*\n  \.\.\. and 8 more$"):
+        bound(frame, image())
+
+
+def test_rows_of_too_many_bits_are_skipped(tmp_path):
+    frame = manifest(tmp_path, row1="uint16", others="uint8")
+    batch, problems = batch_of(frame, image(), on_error="skip")
+    assert problems == {1: f"the image has 16 bits a channel, not 8: {WAYS}"}
+    assert batch.arrays["image"][:, 0, 0, 0].tolist() == [10, 0, 30, 40, 50, 60]
+
+
+def test_without_facts_a_deep_file_is_an_error_of_its_row(tmp_path):
+    frame = manifest(tmp_path, row1="uint16", others="uint8")[["id", "path"]]
+    with pytest.raises(DecodeError) as caught:
+        batch_of(frame, image())
+    where = f"row id='1.png', path={frame['path'][1]!r}"
+    assert str(caught.value) == f"{where}: the image has 16 bits a channel, not 8: {WAYS}"
+
+
+@pytest.mark.parametrize("bits", ["8", 8.5, None])
+def test_a_column_of_the_users_own_that_is_called_bits_is_let_alone(tmp_path, bits):
+    frame = manifest(tmp_path, others="uint8").assign(bits=bits)
+    assert not bound(frame, image()).problems
+
+
+def test_facts_are_those_of_the_column_path(tmp_path):
+    frame = manifest(tmp_path)
+    assert not bound(frame.rename(columns={"path": "depth"}), image(column="depth")).problems
+
+
+MIXED = {"row1": "uint8", "others": "uint16"}
+
+
+@pytest.mark.parametrize("options", [{"dtype": "uint16"}, {"dtype": "float32"},
+                                     {"dtype": "float32", "scale": (0.001, 0)}])  # fmt: skip
+def test_files_of_several_depths_without_a_scale_give_one_warning(tmp_path, options):
+    frame, x = manifest(tmp_path, **MIXED), image(**options)
+    with pytest.warns(UserWarning) as caught:
+        bound(frame, x)
+    [warning] = caught
+    assert str(warning.message) == (
+        f"the files of {x!r} have 8 and 16 bits a channel, by the facts of the manifest, and it "
+        "keeps the numbers of each: the brightest are 255 in some, 65535 in others. Give "
+        'scale="0..1" and dtype="float32", or choose files of one depth: df[df["bits"] == 16]'
+    )
+    assert warning.filename == __file__
+
+
+def test_a_named_scale_makes_several_depths_one(tmp_path):
+    frame = manifest(tmp_path, **MIXED)
+    batch, _ = batch_of(frame, image(dtype="float32", scale="0..1"))
+    expected = [(row + 1) * (10 / 255 if row == 1 else 1000 / 65535) for row in range(ROWS)]
+    np.testing.assert_allclose(batch.arrays["image"][:, 0, 0, 0], expected, rtol=1e-6)
+    batch, _ = batch_of(frame, image(dtype="uint8"))
+    expected = [20 if row == 1 else round((row + 1) * 1000 / 257) for row in range(ROWS)]
+    assert batch.arrays["image"][:, 0, 0, 0].tolist() == expected
+
+
+def add_five(sample, rng):
+    seen = sample["image"]
+    assert seen.dtype == np.uint16 and seen.shape == (*SHAPE, 1)
+    return {"image": seen + np.uint16(5)}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"workers": 0}, {"workers": 2}, {"workers": 1, "use_multiprocessing": True}],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({"dtype": "uint16"}, lambda x: x),
+        ({"dtype": "float32"}, lambda x: x),
+        ({"dtype": "float32", "scale": "0..1"}, lambda x: x / 65535),
+    ],
+    ids=["uint16", "float32", "0..1"],
+)
+def test_a_transform_gets_the_depth_of_the_file(tmp_path, options, more, expected):
+    batch, _ = batch_of(manifest(tmp_path), image(**more), add_five, **options)
+    found = batch.arrays["image"][:, 0, 0, 0]
+    assert found.dtype == more["dtype"]
+    np.testing.assert_allclose(found, expected(1000.0 * np.arange(1, ROWS + 1) + 5), rtol=1e-6)
+
+
+def test_a_transform_gets_8_bits_of_files_of_8_bits(tmp_path):
+    def check(sample, rng):
+        assert sample["image"].dtype == np.uint8
+        return sample
+
+    frame = manifest(tmp_path, others="uint8")
+    batch, _ = batch_of(frame, image(dtype="float16", scale="0..1"), check)
+    assert batch.arrays["image"].dtype == np.float16
+
+
+def test_a_transform_that_changes_the_depth_is_refused(tmp_path):
+    frame = manifest(tmp_path)
+    with pytest.raises(dfgen.errors.TransformError) as caught:
+        batch_of(frame, image(dtype="float32"), lambda s, rng: {"image": s["image"] / 2})
+    assert str(caught.value).endswith(
+        "the transform returned 'image' as float64 of shape (4, 5, 1), expected uint16 of shape "
+        "(4, 5, 1)"
+    )
+
+
+def test_a_transform_crops_deep_pixels_from_load_size(tmp_path):
+    x = dfgen.Image(size=(2, 3), load_size=SHAPE, color_mode="grayscale", dtype="float32")
+    batch, _ = batch_of(manifest(tmp_path), x, lambda s, rng: {"image": s["image"][:2, :3]})
+    assert batch.arrays["image"].shape == (ROWS, 2, 3, 1)
+    assert batch.arrays["image"][:, 0, 0, 0].tolist() == [1000 * (r + 1) for r in range(ROWS)]
+
+
+def test_deep_images_keep_their_sizes(tmp_path):
+    x = dfgen.Image(size=None, color_mode="grayscale", dtype="float32")
+    batch, _ = batch_of(manifest(tmp_path), x)
+    assert batch.arrays["image"].shape == (ROWS, *SHAPE, 1)
+    assert batch.arrays["image"][:, 3, 4, 0].tolist() == [1000 * (r + 1) for r in range(ROWS)]
+
+
+def test_opening_many_rows_looks_at_their_bits_at_once(tmp_path):
+    """One row's Python object each would take a second."""
+    frame = pd.DataFrame({"id": np.arange(200_000), "path": "a.png"}).assign(bits=8, split="train")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not bound(frame, image()).problems

@@ -1,0 +1,397 @@
+"""Whatever a reader, a store or a header does: the row stays, with its problem, and so does all
+else."""
+
+import io
+import struct
+import zlib
+from dataclasses import dataclass, replace
+
+import annotated
+import cv2
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+import dfgen
+from dfgen.binding.bind import bind
+from dfgen.binding.default_features import Options
+from dfgen.errors import DecodeError, ManifestError
+from dfgen.loading.loader import Loader
+from dfgen.samples.features.array import Array
+from dfgen.samples.pixels.formats import FORMATS, Format, parse_header, read_header, sniff
+from dfgen.samples.pixels.headers import Header
+from dfgen.samples.pixels.upright import decode
+from dfgen.samples.storage.files import Files
+from dfgen.samples.storage.store import Head
+from dfgen.samples.storage.stores import STORES
+
+WIDTH, HEIGHT = annotated.WIDTH, annotated.HEIGHT
+UNLABELLED = Options(image_size=(4, 5), label_mode=None)
+
+
+class StrangeError(Exception):
+    """Nobody knows it."""
+
+
+RAISED = [
+    RuntimeError("boom"),
+    RecursionError("maximum recursion depth exceeded"),
+    AssertionError(),
+    StrangeError("odd"),
+    OverflowError("too large"),
+    ZeroDivisionError("division by zero"),
+    AttributeError("no such thing"),
+    StopIteration(),
+    UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
+]
+HEADERS = {  # what a header says -> what is wrong with its row
+    "width 0": (Header("odd", 0, 5, 3), "the image is 0 x 5: it has no pixels"),
+    "height -1": (Header("odd", 5, -1, 3), "the image is 5 x -1: it has no pixels"),
+    "width 2^32-1": (Header("odd", 2**32 - 1, 5, 3), "the image is 4294967295 x 5: more than "),
+    "orientation": (Header("odd", 5, 5, 3, 65535), "the header has orientation 65535, expected 1"),
+    "channels": (Header("odd", 5, 5, 2**40), "its facts cannot be kept: "),
+    "bits": (Header("odd", 5, 5, 3, 1, "many"), "its facts cannot be kept: "),
+    "text": (Header("odd", "5", "5", 3), "broken odd header: "),
+    "no header": (None, "broken odd header: "),
+}
+
+
+def saying(error):
+    return str(error) or type(error).__name__
+
+
+def raiser(error):
+    def reader(*arguments):
+        raise error
+
+    return reader
+
+
+@pytest.fixture
+def odd(monkeypatch):
+    """Set what files of a format from outside, which begin with ODD!, do to their readers."""
+    one = Format((".odd",), b"ODD!", lambda file, name: Header(name, WIDTH, HEIGHT, 3), raiser(0))
+
+    def put(**readers):
+        monkeypatch.setitem(FORMATS, "odd", replace(one, **readers))
+
+    return put
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Five files, of which the third is odd."""
+    (tmp_path / "imgs").mkdir()
+    for row in range(5):
+        if row == 2:
+            (tmp_path / "imgs" / f"{row}.png").write_bytes(b"ODD! and more bytes than sixteen")
+        else:
+            pixels = np.full((HEIGHT, WIDTH, 3), row, np.uint8)
+            cv2.imwrite(f"{tmp_path}/imgs/{row}.png", pixels)
+    return tmp_path
+
+
+def problems_of(frame):
+    return frame["problem"].dropna().tolist()
+
+
+@pytest.mark.parametrize("error", RAISED, ids=lambda error: type(error).__name__)
+def test_a_header_reader_that_raises_anything_leaves_a_problem(folder, odd, error):
+    odd(header=raiser(error))
+    path = folder / "m.parquet"
+    frame = dfgen.build_manifest(folder / "imgs", out=path)
+    assert problems_of(frame) == [f"broken odd header: {saying(error)}"]
+    assert frame["width"].notna().tolist() == [True, True, False, True, True]
+    assert frame["bytes"].tolist()[2] == 32
+    assert dfgen.verify(path).empty
+    updated = dfgen.build_manifest(folder / "imgs", update=path)
+    assert problems_of(updated) == problems_of(frame)
+    with pytest.raises(ManifestError, match="1 of 5 rows have a problem, by the facts of the man"):
+        bind(frame, "path", options=UNLABELLED)
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_a_header_that_says_what_cannot_be_leaves_a_problem(folder, odd, name):
+    header, problem = HEADERS[name]
+    odd(header=lambda file, name: header)
+    path = folder / "m.parquet"
+    frame = dfgen.build_manifest(folder / "imgs", out=path)
+    [found] = problems_of(frame)
+    assert found.startswith(problem)
+    assert frame["format"].isna().tolist() == [False, False, True, False, False]
+    assert dfgen.verify(path).empty
+    assert problems_of(dfgen.build_manifest(folder / "imgs", update=path)) == [found]
+
+
+def batches_of(frame, x="path", options=UNLABELLED, **more):
+    bound = bind(frame, x, options=options, on_error="skip")
+    loader = Loader(bound.reader, problems=bound.problems, on_error="skip", shuffle=False, **more)
+    return [loader.batch(0, step) for step in range(len(loader))], loader.problems
+
+
+@pytest.mark.parametrize("error", RAISED, ids=lambda error: type(error).__name__)
+def test_a_decoder_that_raises_anything_names_the_row_or_skips_it(folder, odd, error):
+    odd(decode=raiser(error))
+    frame = dfgen.build_manifest(folder / "imgs")
+    assert frame["problem"].isna().all()
+    reader = bind(frame, "path", options=UNLABELLED).reader
+    with pytest.raises(DecodeError) as caught:
+        reader.read(2, {"image": np.empty((4, 5, 3), np.uint8)}, None)
+    expected = f"row id='2.png', path={frame['path'][2]!r}: broken odd file: {saying(error)}"
+    assert str(caught.value) == expected
+    [batch], problems = batches_of(frame)
+    assert problems == {2: expected} and batch.skipped == (2,)
+    assert batch.arrays["image"][:, 0, 0, 0].tolist() == [0, 1, 0, 3, 4]
+
+
+@pytest.mark.parametrize("made", [None, "pixels", [[0]]], ids=str)
+def test_a_decoder_that_makes_something_else_names_the_row(folder, odd, made):
+    odd(decode=lambda data, color_mode: made)
+    _, problems = batches_of(dfgen.build_manifest(folder / "imgs"))
+    assert list(problems) == [2] and ": broken odd file: " in problems[2]
+
+
+@pytest.mark.parametrize("error", RAISED, ids=lambda error: type(error).__name__)
+def test_sizes_of_images_that_keep_theirs_survive_any_reader(folder, odd, error):
+    odd(header=raiser(error))
+    frame = dfgen.build_manifest(folder / "imgs", facts="none")
+    options = replace(UNLABELLED, image_size=None)
+    [batch], problems = batches_of(frame, options=options)
+    assert problems == {2: f"broken odd header: {saying(error)}"}
+    assert batch.arrays["image"].shape == (5, HEIGHT, WIDTH, 3)
+    with pytest.raises(ManifestError, match="1 of 5 rows have a problem, by the headers of their"):
+        bind(frame, "path", options=options)
+
+
+@pytest.mark.parametrize("size", [(0, 30), (-1, 30), (2**32 - 1, 30), (2**40, 2**40)], ids=str)
+def test_facts_that_no_image_has_are_not_believed(folder, size):
+    frame = dfgen.build_manifest(folder / "imgs").drop(index=2).reset_index(drop=True)
+    facts = frame[["width", "height"]].astype("Int64")
+    facts.loc[1] = size
+    frame[["width", "height"]] = facts
+    [batch], problems = batches_of(frame, options=replace(UNLABELLED, image_size=None))
+    assert not problems and batch.arrays["image"].shape == (4, HEIGHT, WIDTH, 3)
+
+
+@dataclass(frozen=True)
+class Faulty(Files):
+    """A store from outside that fails over one file."""
+
+    error: object = None
+    method: str = "read"
+
+    def read(self, path):
+        return self._try("read", path)
+
+    def head(self, path):
+        return self._try("head", path)
+
+    def open(self, path):
+        return self._try("open", path)
+
+    def _try(self, method, path):
+        if method == self.method and path.endswith("2.png"):
+            if isinstance(self.error, Exception):
+                raise self.error
+            return self.error
+        return getattr(Files, method)(Files(), path)
+
+
+@pytest.fixture
+def whole(folder):
+    cv2.imwrite(f"{folder}/imgs/2.png", np.full((HEIGHT, WIDTH, 3), 2, np.uint8))
+    return folder
+
+
+@pytest.mark.parametrize("method", ["head", "open"])
+@pytest.mark.parametrize("error", RAISED, ids=lambda error: type(error).__name__)
+def test_a_store_that_raises_anything_leaves_a_problem(whole, monkeypatch, method, error):
+    path = whole / "m.parquet"
+    good = dfgen.build_manifest(whole / "imgs", out=path)
+    assert good["problem"].isna().all()
+    monkeypatch.setitem(STORES, "", lambda: Faulty(error=error, method=method))
+    frame = dfgen.build_manifest(whole / "imgs")
+    said = saying(error) if method == "head" else f"the file cannot be read: {saying(error)}"
+    assert problems_of(frame) == [said]
+    if method == "head":
+        [finding] = dfgen.verify(path).to_dict("records")
+        assert finding["change"] == "missing" and finding["detail"] == said
+    assert problems_of(dfgen.build_manifest(whole / "imgs", update=path)) == (
+        [said] if method == "head" else []
+    )
+
+
+@pytest.mark.parametrize(
+    "head",
+    [None, Head("large", 1), Head(2**80, 1), Head(1, 2**80), Head(5, 5, problem=7)],
+    ids=str,
+)
+def test_a_store_that_says_what_cannot_be_leaves_a_problem(whole, monkeypatch, head):
+    path = whole / "m.parquet"
+    dfgen.build_manifest(whole / "imgs", out=path)
+    monkeypatch.setitem(STORES, "", lambda: Faulty(error=head, method="head"))
+    assert len(problems_of(dfgen.build_manifest(whole / "imgs"))) == 1
+    assert len(dfgen.verify(path)) == 1
+    assert len(problems_of(dfgen.build_manifest(whole / "imgs", update=path))) == 1
+
+
+@pytest.mark.parametrize("error", RAISED, ids=lambda error: type(error).__name__)
+def test_a_store_whose_read_raises_anything_names_the_row_or_skips_it(whole, monkeypatch, error):
+    frame = dfgen.build_manifest(whole / "imgs")
+    monkeypatch.setitem(STORES, "", lambda: Faulty(error=error))
+    _, problems = batches_of(frame)
+    where = f"row id='2.png', path={frame['path'][2]!r}"
+    assert problems == {2: f"{where}: the file cannot be read: {saying(error)}"}
+
+
+def test_a_store_that_fails_over_rows_of_an_array_names_the_row(tmp_path, monkeypatch):
+    np.save(tmp_path / "x.npy", np.zeros((3, 2), np.float32))
+    frame = dfgen.build_manifest(arrays=tmp_path / "x.npy")
+    frame.loc[2, "path"] = f"{tmp_path}/2.png"
+    monkeypatch.setitem(STORES, "", lambda: Faulty(error=StrangeError("odd"), method="head"))
+    x = Array("path", shape=(2,), index="index")
+    _, problems = batches_of(frame, x, Options(label_mode=None))
+    assert list(problems) == [2]
+    assert problems[2].endswith("the file cannot be read: odd")
+
+
+@pytest.mark.parametrize("error", [MemoryError("no memory"), KeyboardInterrupt(), SystemExit()])
+def test_what_is_no_fault_of_a_file_is_raised(folder, odd, error):
+    odd(header=raiser(error))
+    with pytest.raises(type(error)):
+        read_header(f"{folder}/imgs/2.png")
+    odd(decode=raiser(error))
+    with pytest.raises(type(error)):
+        decode((folder / "imgs" / "2.png").read_bytes())
+
+
+def test_a_mistake_in_a_feature_is_still_no_bad_row(whole):
+    class Mistaken(dfgen.Image):
+        def read(self, *arguments):
+            return 1 // 0
+
+    with pytest.raises(ZeroDivisionError):
+        batches_of(dfgen.build_manifest(whole / "imgs"), Mistaken(), Options(label_mode=None))
+
+
+def arguments_of(source, folder):
+    """Write what a source needs beside five images; return its arguments of build_manifest."""
+    names, images = [f"{row}.png" for row in range(5)], folder / "imgs"
+    table = pd.DataFrame({"file_name": names, "kind": "cat"})
+    if source == "coco":
+        boxes = [annotated.box(row, 1, 1, 1, 8, 8) for row in range(5)]
+        document = annotated.coco(folder / "coco.json", enumerate(names), boxes, {1: "cat"})
+        return {"coco": document, "images": images}
+    if source == "voc":
+        for row in range(5):
+            annotated.xml(folder / f"xml/{row}.xml", ("cat", 1, 1, 9, 9), size=None)
+        return {"voc": folder / "xml", "images": images}
+    if source == "metadata":
+        table.to_csv(images / "metadata.csv", index=False)
+        return {"metadata": images}
+    if source == "listing":
+        table.assign(path=[f"{images}/{name}" for name in names])[["path"]].to_csv(
+            folder / "listing.csv", index=False
+        )
+        return {"listing": folder / "listing.csv"}
+    if source == "table":
+        table.to_csv(images.with_suffix(".csv"), index=False)
+        return {"labels": images.with_suffix(".csv"), "path_column": "file_name", "root": images}
+    return {"source": images}
+
+
+@pytest.mark.parametrize("source", ["folder", "table", "coco", "voc", "metadata", "listing"])
+@pytest.mark.parametrize(
+    "header", [raiser(StrangeError("odd")), lambda *given: Header("odd", 5, 5, 2**70)], ids=[0, 1]
+)
+def test_an_odd_file_ends_the_build_of_no_source(folder, odd, source, header):
+    odd(header=header)
+    frame = dfgen.build_manifest(**arguments_of(source, folder))
+    assert len(frame) == 5
+    [problem] = problems_of(frame)
+    assert "odd" in problem or "facts" in problem
+
+
+# -- files that no tool would write --------------------------------------------------------------
+
+
+def exif_with_orientation(number):
+    exif = Image.Exif()
+    exif[0x0112] = number
+    return exif.tobytes()
+
+
+@pytest.mark.parametrize("orientation", [0, 9, 255, 65535])
+@pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP", "TIFF"])
+def test_an_orientation_that_does_not_exist_leaves_the_image_as_it_is(
+    tmp_path, format, orientation
+):
+    pixels = np.random.default_rng(0).integers(0, 256, (5, 7, 3), dtype=np.uint8)
+    plain, turned = tmp_path / "plain", tmp_path / "turned"
+    Image.fromarray(pixels).save(plain, format)
+    Image.fromarray(pixels).save(turned, format, exif=exif_with_orientation(orientation))
+    header = read_header(str(turned))
+    assert (header.width, header.height, header.orientation) == (7, 5, 1)
+    np.testing.assert_array_equal(decode(turned.read_bytes()), decode(plain.read_bytes()))
+
+
+def chunk(kind, body):
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+
+@pytest.mark.parametrize("width", [0, 2**31, 2**32 - 1])
+def test_a_png_of_an_impossible_width_is_a_problem(tmp_path, width):
+    size = struct.pack(">IIBBBBB", width, 5, 8, 2, 0, 0, 0)
+    chunks = chunk(b"IHDR", size) + chunk(b"IDAT", zlib.compress(bytes(99))) + chunk(b"IEND", b"")
+    (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n" + chunks)
+    [problem] = problems_of(dfgen.build_manifest(tmp_path))
+    assert problem.startswith(f"the image is {width} x 5: ")
+    with pytest.raises(DecodeError):
+        decode((tmp_path / "a.png").read_bytes())
+
+
+def encoded(format, mode="RGB", **options):
+    file = io.BytesIO()
+    Image.effect_noise((37, 23), 90).convert(mode).save(file, format, **options)
+    return file.getvalue()
+
+
+EXIF = exif_with_orientation(6)
+REAL = {
+    "jpeg": encoded("JPEG", exif=EXIF),
+    "png": encoded("PNG", exif=EXIF),
+    "png of indices": encoded("PNG", "P"),
+    "webp": encoded("WEBP", exif=EXIF),
+    "bmp": encoded("BMP"),
+    "gif": encoded("GIF", "P"),
+    "tiff": encoded("TIFF", exif=EXIF),
+    "tiff of pages": encoded("TIFF", "L", save_all=True, append_images=[Image.new("L", (9, 9))]),
+    "tiff lzw": encoded("TIFF", compression="tiff_lzw"),
+    "pnm": encoded("PPM"),
+}
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+@pytest.mark.parametrize("name", REAL)
+def test_a_damaged_file_is_a_header_or_a_problem_and_pixels_or_a_problem(name, data):
+    """Never anything else, and never without an end."""
+    damaged = bytearray(REAL[name])
+    end = min(len(damaged), 400)
+    for place in data.draw(st.lists(st.integers(0, end - 1), min_size=1, max_size=6)):
+        damaged[place] = data.draw(st.sampled_from([0, 1, 0x7F, 0x80, 0xFF]) | st.integers(0, 255))
+    damaged = bytes(damaged[: data.draw(st.integers(1, len(damaged)) | st.just(len(damaged)))])
+    for read in (lambda: parse_header(io.BytesIO(damaged), sniff(damaged[:16])),
+                 lambda: decode(damaged)):  # fmt: skip
+        try:
+            found = read()
+        except DecodeError:
+            continue
+        if isinstance(found, Header):
+            assert found.width is None or (found.width > 0 and found.height > 0)
+            assert 1 <= found.orientation <= 8
+        else:
+            assert found.dtype == np.uint8 and found.ndim == 3

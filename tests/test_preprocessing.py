@@ -1,0 +1,409 @@
+"""What training does to a row, done to one by hand; saved and loaded; and names of predictions."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image as Pillow
+
+import dfgen
+from dfgen.binding.bind import bind
+from dfgen.binding.default_features import Options
+from dfgen.binding.preprocessing import Preprocessing
+from dfgen.errors import ArgumentError, DecodeError, ManifestError, MissingFileError
+from dfgen.loading.loader import Loader
+
+ROWS = 6
+NO_LABELS = Options(label_mode=None)
+
+
+@pytest.fixture(scope="module")
+def df(tmp_path_factory):
+    """Rows of images of different sizes, kinds and orientations, and what else models take."""
+    folder, rows = tmp_path_factory.mktemp("served"), []
+    generator = np.random.default_rng(0)
+    for row, (height, width) in enumerate(
+        [(40, 60), (61, 41), (30, 30), (80, 35), (33, 70), (50, 50)]
+    ):
+        pixels = cv2.resize(generator.integers(0, 256, (6, 6, 3), np.uint8), (width, height))
+        path = f"{folder}/{row}{('.jpg', '.png')[row % 2]}"
+        exif = Pillow.Exif()
+        exif[0x0112] = 6 if row == 0 else 1
+        Pillow.fromarray(pixels).save(path, exif=exif)
+        upright = (width, height) if row == 0 else (height, width)
+        Pillow.fromarray(generator.integers(0, 4, upright, np.uint8)).save(f"{folder}/{row}m.png")
+        np.save(f"{folder}/{row}.npy", np.full(3, row, "float32"))
+        rows.append({"id": row, "path": path, "mask": f"{folder}/{row}m.png",
+                     "array": f"{folder}/{row}.npy", "age": row + 0.5, "count": row,
+                     "kind": "ab"[row % 2], "tags": ["x", "y"][: row % 3], "text": f"t{row}",
+                     "boxes": [[1, 1, 9, 9]] * (row % 2), "labels": [1] * (row % 2)})  # fmt: skip
+    df = pd.DataFrame(rows)
+    return df.assign(kind=df["kind"].astype("category"))
+
+
+def bound(df, x, y=None, **options):
+    return bind(df, x, y, options=None if y else NO_LABELS, **options)
+
+
+def seen(binding):
+    """Return what training sees of all rows, by the names of arrays, without shuffling."""
+    return Loader(binding.reader, batch_size=ROWS, shuffle=False, workers=0).batch(0, 0).arrays
+
+
+def half(sample, rng):
+    """A transform that is preprocessing."""
+    return {**sample, "image": sample["image"] // 2}
+
+
+IMAGES = {
+    "stretch": dfgen.Image(size=(24, 24)),
+    "crop": dfgen.Image(size=(24, 32), resize="crop", scale="0..1"),
+    "pad": dfgen.Image(size=(24, 32), resize="pad", scale="standardize", dtype="float16"),
+    "centre": dfgen.Image(size=(20, 20), load_size=(30, 30), crop="center", color_mode="rgba"),
+    "torch": dfgen.Image(size=(24, 24), scale="torch", interpolation="area"),
+    "gray": dfgen.Image(size=(16, 40), resize="crop_or_pad", color_mode="grayscale"),
+    "own size": dfgen.Image(size=None, extra="padding_mask"),
+}
+
+
+@pytest.mark.parametrize("image", IMAGES.values(), ids=IMAGES.keys())
+def test_paths_bytes_and_rows_are_made_what_training_saw(df, image):
+    binding = bound(df, image)
+    preprocessing, expected = binding.preprocessing("channels_last", None), seen(binding)
+    paths = df["path"].tolist()
+    data = [Path(path).read_bytes() for path in paths]
+    rows = df.to_dict("records")
+    bytes_in_rows = [{"path": one} for one in data]
+    mixed = [Path(paths[0]), data[1], rows[2], df.iloc[3], memoryview(data[4]), {"path": paths[5]}]
+    mixed[2]["path"] = {"bytes": data[2], "path": "named.so"}  # as Hugging Face's datasets have it
+    for given in (mixed, paths, tuple(paths), data, rows, bytes_in_rows, df):
+        found = preprocessing(given)
+        found = found if isinstance(found, dict) else {"image": found}
+        for key, name in {"images": "image", "padding_mask": "image_padding_mask"}.items():
+            found = {name if each == key else each: array for each, array in found.items()}
+        assert found.keys() == expected.keys()
+        for name, array in expected.items():
+            np.testing.assert_array_equal(found[name], array, name)
+            assert found[name].dtype == array.dtype
+    one = preprocessing(paths[3])
+    one = one["images"] if isinstance(one, dict) else one
+    if image.size is not None:
+        np.testing.assert_array_equal(one, expected["image"][3:4])
+
+
+def test_pixels_are_made_what_a_file_of_them_is(df):
+    for image in (IMAGES["crop"], IMAGES["centre"], IMAGES["gray"]):
+        binding = bound(df, image)
+        preprocessing, expected = binding.preprocessing("channels_last", None), seen(binding)
+        for row in (1, 3, 5):  # which are PNG
+            pixels = np.asarray(Pillow.open(df["path"][row]))
+            np.testing.assert_array_equal(preprocessing(pixels), expected["image"][row : row + 1])
+    gray = np.arange(16 * 40, dtype=np.uint8).reshape(16, 40)
+    np.testing.assert_array_equal(preprocessing(gray)[0, ..., 0], gray)
+    np.testing.assert_array_equal(preprocessing(gray[..., None])[0, ..., 0], gray)
+    deep = bound(df, dfgen.Image(size=(2, 2), dtype="uint16")).preprocessing("channels_last", None)
+    colours = np.arange(12, dtype=np.uint16).reshape(2, 2, 3) * 5000
+    np.testing.assert_array_equal(deep(colours)[0], colours)
+
+
+X = {
+    "image": IMAGES["stretch"],
+    "mask": dfgen.Mask("mask", like="path"),
+    "array": dfgen.Array("array", (3,)),
+    "age": dfgen.Number("age"),
+    "count": dfgen.Number("count"),
+    "both": dfgen.Number(["age", "count"]),
+    "kind": dfgen.Category("kind", "categorical"),
+    "tags": dfgen.MultiLabel("tags", ("x", "y")),
+    "text": dfgen.Text("text"),
+    "boxes": dfgen.Boxes(max_boxes=2, like="path"),
+    "file": dfgen.Bytes("array"),
+}
+
+
+def test_several_inputs_are_made_of_rows(df):
+    binding = bound(df, X)
+    preprocessing, expected = binding.preprocessing("channels_last", None), seen(binding)
+    for found in (preprocessing(df), preprocessing(df.to_dict("records"))):
+        boxes = found.pop("boxes")
+        assert found.keys() == X.keys() - {"boxes"}
+        for name, array in (found | boxes).items():
+            np.testing.assert_array_equal(array, expected[name], name)
+            assert array.dtype == expected[name].dtype
+    one = preprocessing({**df.iloc[2], "age": 2, "mask": np.asarray(Pillow.open(df["mask"][2])),
+                         "array": np.full(3, 2.0, "float32")})  # fmt: skip
+    for name in ("mask", "array"):
+        np.testing.assert_array_equal(one[name], expected[name][2:3])
+    assert (one["age"].dtype, one["age"].tolist()) == (np.float32, [2])  # as training had floats
+
+
+def test_lists_of_inputs_and_channels_first(df):
+    x = [IMAGES["stretch"], dfgen.Number("age")]
+    image, age = bound(df, x).preprocessing("channels_first", None)(df[:2])
+    expected = seen(bound(df, x))
+    np.testing.assert_array_equal(image, np.moveaxis(expected["image"][:2], -1, 1))
+    np.testing.assert_array_equal(age, [0.5, 1.5])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"load_size": (30, 30), "crop": "random", "flip": "horizontal"},
+        {"resize": "crop", "crop": "random", "flip": "horizontal_and_vertical"},
+    ],
+)
+def test_chance_becomes_the_centre(df, options):
+    still = {name: value for name, value in options.items() if name not in ("crop", "flip")}
+    found, expected = (
+        bound(df, dfgen.Image(size=(20, 20), **given)).preprocessing("channels_last", None)(df)
+        for given in (options, {**still, "crop": "center"})
+    )
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_random_resized_becomes_the_largest_crop_in_the_centre(df):
+    image = dfgen.Image(size=(20, 20), crop="random_resized")
+    found = bound(df, image).preprocessing("channels_last", None)(df["path"][3])
+    np.testing.assert_array_equal(found[0], image(df.iloc[3]))
+
+
+@pytest.mark.parametrize("size", [(20, 20), None])
+def test_a_pair_in_x_is_made_together(df, size):
+    x = {"a": dfgen.Image("path", size=size), "b": dfgen.Image("again", like="a")}
+    df = df.assign(again=df["path"])
+    found = bound(df, x).preprocessing("channels_last", None)(df)
+    np.testing.assert_array_equal(found["a"], found["b"])
+
+
+def test_a_transform_is_part_of_it_where_it_is_said_to_be(df):
+    binding = bound(df, IMAGES["crop"], transform=half)
+    expected = seen(binding)["image"]
+    np.testing.assert_array_equal(binding.preprocessing("channels_last", half)(df), expected)
+    assert (binding.preprocessing("channels_last", None)(df) != expected).any()
+
+
+SAVED = {
+    "images": list(IMAGES.values()),
+    "inputs": X,
+    "random": dfgen.Image(size=(8, 8), crop="random_resized", area=(0.5, 1), ratio=(1, 2)),
+    "mean": dfgen.Image(size=(8, 8), scale=((0.1, 0.2, 0.3), (0.4, 0.5, 1 / 3))),
+    "palette": {"a": dfgen.Image(), "m": dfgen.Mask("mask", palette={(0, 0, 0): 0, (9, 9, 9): 1})},
+    "soft": {"a": dfgen.Image(), "m": dfgen.Mask("mask", dtype="float32", fill_value=float("inf"))},
+}
+
+
+Y = {
+    "sure": dfgen.Category("kind", "binary"),
+    "marks": dfgen.MultiLabel("tags", ("x", "y", "é\n")),
+    "years": dfgen.Number("age", missing="ignore"),
+}
+
+
+@pytest.mark.parametrize("x", SAVED.values(), ids=SAVED.keys())
+def test_what_is_saved_is_loaded_equal(df, x):
+    made = bound(df, x, Y).preprocessing("channels_first", None)
+    text = made.to_json()
+    loaded = Preprocessing.from_json(text)
+    assert loaded == made
+    assert loaded.to_json() == text == Preprocessing.from_json(text.encode()).to_json()
+    assert loaded.class_names == made.class_names
+    for name, feature in made.inputs.items():
+        for field in dataclasses.fields(feature):
+            values = [getattr(one, field.name) for one in (feature, loaded.inputs[name])]
+            assert values[0] == values[1] and repr(values[0]) == repr(values[1])
+
+
+@pytest.mark.parametrize(
+    "feature",
+    [
+        dfgen.Category("kind", class_names=(1, 2, 3)),
+        dfgen.Category("kind", class_names=(False, True)),
+        dfgen.Category("kind", class_names=(0.1, float("inf"), np.float64(0.5))),
+        dfgen.Category("kind", class_names=(np.int64(7), np.str_("8"))),
+    ],
+)
+def test_class_names_of_any_plain_type_come_back(feature):
+    made = Preprocessing((), "kind", {}, {"kind": feature})
+    loaded = Preprocessing.from_json(made.to_json())
+    assert loaded == made
+    for found, given in zip(loaded.class_names, feature.class_names, strict=True):
+        plain = given.item() if isinstance(given, np.generic) else given
+        assert (type(found), found) == (type(plain), plain)
+
+
+def area(width, height):
+    """A function that another process can import, under tests at least."""
+    return width * height
+
+
+def test_functions_are_saved_by_their_names_and_imported_where_that_is_allowed(df):
+    x = {"image": IMAGES["crop"], "area": dfgen.Column(["count", "age"], area)}
+    made = bound(df, x).preprocessing("channels_last", half)
+    text = made.to_json()
+    assert f'"{__name__}:area"' in text and f'"transform": "{__name__}:half"' in text
+    loaded = Preprocessing.from_json(text, allow_functions=True)
+    assert loaded == made
+    np.testing.assert_array_equal(loaded(df)["area"], df["count"] * df["age"])
+    assert refused(lambda: Preprocessing.from_json(text)) == (
+        ArgumentError,
+        f"'{__name__}:area' would be imported, which runs its code: if you trust the file, say "
+        "allow_functions=True",
+    )
+
+
+def refused(use):
+    with pytest.raises(dfgen.DfgenError) as error:
+        use()
+    return type(error.value), str(error.value)
+
+
+def test_functions_that_no_other_process_could_import_are_named(df):
+    nameless = lambda count: count  # noqa: E731
+    made = bound(df, dfgen.Column("count", nameless)).preprocessing("channels_last", None)
+    assert refused(made.to_json) == (
+        ArgumentError,
+        f"fn of Column('count') is {nameless!r}, which cannot be saved: another process could not "
+        "import it. Define it by its own name at the top of a module",
+    )
+    np.testing.assert_array_equal(made({"count": 3}), [3])
+    made = bound(df, IMAGES["crop"]).preprocessing("channels_last", lambda sample, rng: sample)
+    assert refused(made.to_json)[1].startswith("the transform is <function ")
+    odd = dfgen.Category("kind", class_names=(b"x",))
+    assert refused(Preprocessing((), "kind", {}, {"kind": odd}).to_json) == (
+        ArgumentError,
+        "class_names of Category('kind') holds b'x', which cannot be saved as JSON",
+    )
+
+
+def changed(text, **values):
+    return json.dumps({**json.loads(text), **values})
+
+
+def test_files_that_are_none_or_newer_are_refused(df, tmp_path):
+    text = bound(df, IMAGES["crop"], "kind").preprocessing("channels_last", None).to_json()
+    path = tmp_path / "p.json"
+    inputs = json.loads(text)["inputs"]
+    inputs["image"]["fields"]["sharpen"] = 3
+    stray = {"image": {"feature": "os:system", "fields": {}}}
+    none = {"image": {"feature": "dfgen:Blob", "fields": {}}}
+    other = {"image": {"feature": "dfgen:split", "fields": {}}}
+    wrong = {"image": {"feature": "dfgen:Image", "fields": {"crop": "left"}}}
+    for content, message in (
+        (changed(text, format=2, dfgen="9.0"),
+         f"the preprocessing was saved by dfgen 9.0 in format 2, but dfgen {dfgen.__version__} "
+         "knows those up to 1: update dfgen"),
+        (text[:40], "this is no JSON of a preprocessing: "),
+        ("[1]", "this is JSON, but no preprocessing that dfgen has saved"),
+        ('{"format": 1}', "this is JSON, but no preprocessing that dfgen has saved"),
+        (changed(text, inputs=inputs),
+         "Image has no field 'sharpen': it was saved by a newer version"),
+        (changed(text, inputs=stray),
+         "'os:system' would be imported, which runs its code: if you trust the file, say "
+         "allow_functions=True"),
+        (changed(text, inputs=none), "'dfgen:Blob' cannot be imported: module 'dfgen' has no"),
+        (changed(text, inputs=other), "'dfgen:split' is no feature"),
+        (changed(text, inputs=wrong), "crop must be one of "),
+        (changed(text, inputs={"image": {}}),
+         "the preprocessing is damaged: KeyError: 'feature'. Save it anew"),
+    ):  # fmt: skip
+        path.write_text(content)
+        kind, found = refused(lambda: dfgen.load_preprocessing(path))
+        assert kind is ArgumentError and found.startswith(f"{path}: {message}")
+    gone = tmp_path / "gone.json"
+    assert refused(lambda: dfgen.load_preprocessing(gone)) == (
+        MissingFileError, f"{gone}: the file does not exist"
+    )  # fmt: skip
+    path.write_text(text)
+    assert dfgen.load_preprocessing(path) == Preprocessing.from_json(text)
+
+
+def test_what_cannot_be_given_is_refused(df, tmp_path):
+    image = bound(df, IMAGES["crop"]).preprocessing("channels_last", None)
+    several = bound(df, X).preprocessing("channels_last", None)
+    vector = bound(df, dfgen.Array("array", (3,), index="count")).preprocessing("x", None)
+    number = bound(df, dfgen.Number("count")).preprocessing("channels_last", None)
+    floats = np.zeros((4, 4, 3), np.float32)
+    for use, kind, message in (
+        (lambda: image([]), ArgumentError, "an empty list makes no batch"),
+        (lambda: image(7), ArgumentError,
+         "expected a path, bytes, an array of pixels, a row, or a list of these, got int"),
+        (lambda: image("gone.jpg"), MissingFileError,
+         "row id=0, path='gone.jpg': the file does not exist"),
+        (lambda: image([df["path"][0], b""]), DecodeError,
+         "row id=1, path=(0 bytes): the file is empty (0 bytes)"),
+        (lambda: image(floats), ArgumentError,
+         "an image must be an array of uint8 or uint16, as files hold it, got float32"),
+        (lambda: image(np.zeros((2, 4, 4, 3), np.uint8)), ArgumentError,
+         "an image must be an array (height, width, channels) of 1, 3 or 4 channels, or (height, "
+         "width), got the shape (2, 4, 4, 3)"),
+        (lambda: image({"file": "a.jpg"}), ManifestError,
+         "row 0 has no 'path', of which x is made. It has: file"),
+        (lambda: image({"path": None}), ArgumentError,
+         "path=None: expected a path, bytes or an array"),
+        (lambda: vector("a.npy"), ArgumentError,
+         "x is made of the columns 'array', 'count': give a row, {column: value, ...}"),
+        (lambda: number("a.npy"), ArgumentError,
+         "x is made of the columns 'count': give a row, {column: value, ...}"),
+        (lambda: number({"count": 1.5}), ManifestError,
+         "column 'count' holds floats, int32 cannot hold them"),
+        (lambda: several({**df.iloc[0], "mask": b"?", "path": df["path"][2]}), DecodeError,
+         f"row id=0, path={df['path'][2]!r}, array={df['array'][0]!r}, mask=(1 bytes): "),
+        (lambda: bound(df, dfgen.Bytes("array")).preprocessing("x", None)(floats), ArgumentError,
+         "Bytes('array') takes no array: give the path or the bytes of a file"),
+        (lambda: bound(df, [dfgen.Mask("mask", like="y")], {"y": IMAGES["crop"]}).preprocessing(
+            "channels_last", None), ArgumentError,
+         "'mask' in x follows 'y' in y, which a row by hand has not"),
+    ):  # fmt: skip
+        found = refused(use)
+        assert found[0] is kind and found[1].startswith(message), found
+    own = bound(df, dfgen.Image(size=None)).preprocessing("channels_last", None)
+    kind, message = refused(lambda: own(b"nothing"))
+    assert kind is DecodeError and message.startswith("path=(7 bytes): ")
+
+
+def test_predictions_become_names_of_classes(df):
+    y = {"kind": "kind", "sure": dfgen.Category("kind", "binary"),
+         "tags": dfgen.MultiLabel("tags", ("x", "y")), "age": "age"}  # fmt: skip
+    several = bound(df, IMAGES["crop"], y).preprocessing("channels_last", None)
+    predictions = {"kind": [[2.0, -1], [0, 3]], "sure": np.array([[0.5], [0.51]]),
+                   "tags": [[0.9, 0.2], [0.6, 0.7]], "age": np.array([[1.0], [2]])}  # fmt: skip
+    found = several.decode(predictions)
+    assert found.pop("age") is predictions["age"]
+    assert found == {"kind": ["a", "b"], "sure": ["a", "b"], "tags": [["x"], ["x", "y"]]}
+    assert several.class_names == {"kind": ["a", "b"], "sure": ["a", "b"], "tags": ["x", "y"]}
+    listed = bound(df, IMAGES["crop"], list(y.values())).preprocessing("channels_last", None)
+    assert listed.decode([*predictions.values()])[:3] == [*found.values()]
+    one = bound(df, IMAGES["crop"], "kind").preprocessing("channels_last", None)
+    assert one.decode(np.eye(2)) == ["a", "b"] == one.class_names
+    binary = bound(df, IMAGES["crop"], y["sure"]).preprocessing("channels_last", None)
+    assert binary.decode(np.array([0.2, 0.9])) == ["a", "b"]
+    for use, message in (
+        (lambda: one.decode({"kind": np.eye(2)}),
+         "predictions are a dict, but y is 'label': give them nested as y"),
+        (lambda: listed.decode([1]), "predictions are a list, but y is ("),
+        (lambda: one.decode(np.eye(3)),
+         "predictions of 'kind' have the shape (3, 3), expected rows and 2 columns"),
+        (lambda: one.decode([[0.1, np.nan]]),
+         "predictions of 'kind' hold NaN, which tells no class"),
+        (lambda: binary.decode([[-2.5], [3.0]]),
+         "predictions go from -2.5 to 3, expected probabilities from 0 to 1: of logits take "
+         "keras.ops.sigmoid first"),
+        (lambda: binary.decode(np.zeros((2, 2))),
+         "predictions of 'kind' have the shape (2, 2), expected rows and 1 column"),
+        (lambda: several.decode({"tags": np.zeros((2, 3))}),
+         "predictions of 'tags' have the shape (2, 3), expected rows and 2 columns"),
+    ):  # fmt: skip
+        found = refused(use)
+        assert found[0] is ArgumentError and found[1].startswith(message), found
+
+
+def test_it_needs_neither_keras_nor_pandas_to_be_loaded():
+    code = "import sys, dfgen; dfgen.load_preprocessing; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert {"pandas", "keras"} & set(run.stdout.split()) == set()
