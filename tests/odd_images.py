@@ -107,7 +107,8 @@ def interlaced_png(pixels: np.ndarray, color: int) -> bytes:
     """Return an Adam7 PNG of 8 or 16 bits (PNG, third edition, section 8)."""
     rows = b""
     for top, left, down, across in (
-        (0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), (0, 1, 2, 2), (1, 0, 2, 1),
+        (0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), (0, 1, 2, 2),
+        (1, 0, 2, 1),
     ):  # fmt: skip
         for row in pixels[top::down, left::across]:
             rows += b"\0" + row.astype(row.dtype.newbyteorder(">")).tobytes()
@@ -461,35 +462,36 @@ DAMAGED = (
 
 
 @cache
-def damaged_files() -> dict[str, bytes]:
-    """Return name -> bytes of files cut short, overwritten, or lied to in their first bytes."""
+def damaged_files() -> dict[str, dict[str, bytes]]:
+    """Return name -> name -> bytes of it cut short, overwritten, or lying in its first bytes."""
     rng = np.random.default_rng(3)
     found = {}
     for name in DAMAGED:
         data = files().get(name)
         if data is None:  # no writer here
             continue
+        ways = found[name] = {}
         for share in (0.1, 0.3, 0.6, 0.9, 0.99):
-            found[f"{name}-cut-{share}"] = data[: max(20, int(len(data) * share))]
+            ways[f"cut-{share}"] = data[: max(20, int(len(data) * share))]
         for number in range(8):
             broken = bytearray(data)
             for at in rng.integers(12, len(data), 1 + number):
                 broken[at] ^= int(rng.integers(1, 256))
-            found[f"{name}-flipped-{number}"] = bytes(broken)
+            ways[f"flipped-{number}"] = bytes(broken)
         for number in range(8):
             broken = bytearray(data)
             broken[int(rng.integers(4, min(60, len(data))))] = int(rng.choice([0, 1, 127, 255]))
-            found[f"{name}-lying-{number}"] = bytes(broken)
-    return {**found, **dict(_png_damage())}
+            ways[f"lying-{number}"] = bytes(broken)
+    return {**found, "png": dict(_png_damage())}
 
 
 def _png_damage() -> Files:
     plain = files()["png-RGB-level-9"]
-    yield "png-damaged-checksum", plain[:-14] + b"\0\0" + plain[-12:]
-    yield "png-damaged-empty-pixels", plain[:33] + chunk(b"IDAT", b"") + plain[-12:]
-    yield "png-damaged-no-pixels", plain[:33] + plain[-12:]
-    yield "png-damaged-huge-chunk", png_with(plain, b"\x7f\xff\xff\xfftEXt")
+    yield "checksum", plain[:-14] + b"\0\0" + plain[-12:]
+    yield "empty-pixels", plain[:33] + chunk(b"IDAT", b"") + plain[-12:]
+    yield "no-pixels", plain[:33] + plain[-12:]
+    yield "huge-chunk", png_with(plain, b"\x7f\xff\xff\xfftEXt")
     head = struct.pack(">II5B", WIDTH, HEIGHT, 8, 7, 0, 0, 0)
-    yield "png-damaged-colour", plain[:8] + chunk(b"IHDR", head) + plain[33:]
+    yield "colour", plain[:8] + chunk(b"IHDR", head) + plain[33:]
     head = struct.pack(">II5B", 0, HEIGHT, 8, 2, 0, 0, 0)
-    yield "png-damaged-width", plain[:8] + chunk(b"IHDR", head) + plain[33:]
+    yield "width", plain[:8] + chunk(b"IHDR", head) + plain[33:]

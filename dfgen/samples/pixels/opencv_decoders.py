@@ -14,6 +14,7 @@ from dfgen.samples.pixels.geometry import Pixels, Size
 from dfgen.samples.pixels.pillow_decoders import pillow_values, with_pillow
 from dfgen.samples.pixels.png_chunks import essential, is_bare, suits_libpng
 
+_BYTES = np.dtype(np.uint8)
 _AS_GRAY = cv2.IMREAD_GRAYSCALE | cv2.IMREAD_IGNORE_ORIENTATION
 _AS_RGB = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
 _REDUCED = {
@@ -29,17 +30,16 @@ _WEBP_EXTENDED, _WEBP_ANIMATED, _WEBP_METADATA = b"VP8X", 0x02, 0x0C
 
 def directly(data: bytes, color_mode: str, reduced: int = 1) -> Pixels:
     """Decode 8 bits a channel: OpenCV itself can make the colours, and a JPEG smaller."""
-    flags = (_AS_GRAY if color_mode == "grayscale" else _AS_RGB) | _REDUCED[reduced]
-    pixels = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
-    if pixels is None:
-        raise ValueError("truncated or damaged")
+    pixels = _decoded(
+        data, (_AS_GRAY if color_mode == "grayscale" else _AS_RGB) | _REDUCED[reduced]
+    )
     if color_mode == "rgba":
         pixels = cv2.cvtColor(pixels, cv2.COLOR_RGB2RGBA)
     return with_channels(pixels, color_mode)
 
 
-def _decoded(data: bytes) -> Pixels:
-    pixels: Pixels | None = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
+def _decoded(data: bytes, flags: int = cv2.IMREAD_UNCHANGED) -> Pixels:
+    pixels: Pixels | None = cv2.imdecode(np.frombuffer(data, _BYTES), flags)
     if pixels is None:
         raise ValueError("truncated or damaged")
     return pixels
@@ -53,7 +53,7 @@ def decode_png(data: bytes, color_mode: str) -> Pixels:
         if gray_clear or not sound or not suits_libpng(data):
             return with_pillow(PIL.PngImagePlugin.PngImageFile, data, color_mode)
     if color_mode == "rgb" and data[24] <= 8:
-        return directly(data, color_mode)
+        return _decoded(data, _AS_RGB)
     return in_color_mode(_decoded(data), color_mode)
 
 

@@ -117,6 +117,21 @@ def avif(file: IO[bytes]) -> ImageFile:
     return image
 
 
+def _check_boxes(file: IO[bytes]) -> None:
+    """Refuse a file that ends within a box; the decoder would make up what is missing."""
+    place, end = 0, file.seek(0, io.SEEK_END)
+    while place < end:
+        file.seek(place)
+        head = file.read(16)
+        size = int.from_bytes(head[:4], "big")
+        if size == 1:  # a length of 64 bits follows
+            size = int.from_bytes(head[8:], "big")
+        place = end if size == 0 else place + max(size, 8)
+    if place > end:
+        raise ValueError("truncated or damaged")
+    file.seek(0)
+
+
 def heif(file: IO[bytes]) -> ImageFile:
     """Open HEIC and what is kept as it is; the decoder turns it already."""
     size = int.from_bytes(file.read(4), "big")
@@ -124,6 +139,7 @@ def heif(file: IO[bytes]) -> ImageFile:
     file.seek(0)
     if b"avif" in brands:
         return avif(file)
+    _check_boxes(file)
     try:
         from pillow_heif import HeifImageFile
     except ImportError:

@@ -16,6 +16,10 @@ _GLANCE = struct.Struct(">16xII9xI4s")  # width, height; the head of the next ch
 _END = struct.Struct(">I4x4s4x")  # the last checksum but one, the name of the last chunk
 
 _METADATA = {b"eXIf", b"iTXt", b"zTXt", b"tEXt"}
+_LEFT_OUT = _METADATA | {
+    b"PLTE", b"tRNS", b"gAMA", b"cHRM", b"sRGB", b"iCCP", b"cICP", b"sBIT", b"bKGD", b"hIST",
+    b"pHYs", b"sPLT", b"tIME", b"acTL", b"fcTL", b"fdAT",
+}  # fmt: skip
 _SMALL = 2**16  # bytes that are sooner copied than looked at
 
 _TAIL = 2**14  # bytes at the end of a file in which the last chunk of pixels is looked for
@@ -112,15 +116,14 @@ def text_of(name: bytes, body: bytes) -> tuple[bytes, bytes]:
 
 def is_bare(data: bytes) -> bool:
     """Whether a PNG is its header and one chunk of pixels, whole: most small ones are."""
-    if len(data) < 64:
-        return False
     header, header_check, length, name = _START.unpack_from(data)
-    check, end = _END.unpack_from(data, len(data) - 16)
-    if name != b"IDAT" or length != len(data) - 57 or end != b"IEND":
+    if name != b"IDAT" or not 0 < length == len(data) - 57:
         return False
+    check, end = _END.unpack_from(data, length + 41)
     pixels = data[37:-16] if length < _SMALL else memoryview(data)[37:-16]
     return (
-        header[12:] in _MADE_OF
+        end == b"IEND"
+        and header[12:] in _MADE_OF
         and zlib.crc32(pixels) == check
         and zlib.crc32(header) == header_check
     )
@@ -167,6 +170,9 @@ def essential(data: bytes) -> tuple[bytes, bool]:
                 )
                 parts.append(view[place:end])
                 pixels += length * (name == b"IDAT")
+            elif name not in _LEFT_OUT:  # unknown, unless a bit of its name is wrong
+                check = _CHECK.unpack_from(data, end - 4)[0]
+                sound &= name[:1].islower() and zlib.crc32(view[place + 4 : end - 4]) == check
             place = end
     except struct.error as error:
         raise ValueError("truncated or damaged") from error
