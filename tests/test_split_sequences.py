@@ -111,6 +111,10 @@ def test_random_crops_and_flips_are_for_train_alone(split):
             dfgen.Mask("mask", like=dfgen.Image()),
         ),
         (dfgen.Mask("mask", like="image"), dfgen.Mask("mask", like="image")),
+        (
+            dfgen.Audio("path", 8000, 1, start="random"),
+            dfgen.Audio("path", 8000, 1, start="center"),
+        ),
         (dfgen.Number("age"), dfgen.Number("age")),
     ],
     ids=repr,
