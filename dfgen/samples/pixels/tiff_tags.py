@@ -11,7 +11,9 @@ PHOTOMETRIC, ORIENTATION, SAMPLES_PER_PIXEL = 0x0106, 0x0112, 0x0115
 PLANAR, SAMPLE_FORMAT, XMP = 0x011C, 0x0153, 0x02BC
 PALETTE = 3  # as PHOTOMETRIC
 
-_NUMBERS = {1: "B", 3: "H", 4: "I", 16: "Q"}
+NUMBERS = {1: "B", 3: "H", 4: "I", 16: "Q"}
+"""Type of an entry -> code of `struct`, of whole numbers."""
+
 _SIZES = {1: 1, 3: 2, 4: 4, 7: 1, 16: 8}  # of a value of the type, in bytes
 _BIG = 43  # the version of a BigTIFF, whose offsets have 64 bits
 
@@ -31,9 +33,9 @@ class Directory(NamedTuple):
     def number(self, tag: int, default: int) -> int:
         """Return a whole number, or the first of several."""
         kind, _, _ = self.entries.get(tag, (0, 0, b""))
-        if kind not in _NUMBERS:
+        if kind not in NUMBERS:
             return default
-        first: int = struct.unpack_from(self.order + _NUMBERS[kind], self.data(tag))[0]
+        first: int = struct.unpack_from(self.order + NUMBERS[kind], self.data(tag))[0]
         return first
 
     def data(self, tag: int) -> bytes:
