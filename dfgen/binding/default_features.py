@@ -196,8 +196,9 @@ def _check_images(argument: str, name: str, values: Any) -> None:
     if found is None or FORMATS[found].decode is None:
         begin = repr(path) if data is None else f"bytes that begin with {data[:8]!r}"
         raise ArgumentError(
-            f'{argument}="{name}" holds {begin}, which is no image. For numbers write '
-            f'dfgen.Array("{name}", shape=...), for the bytes as they are dfgen.Bytes("{name}")'
+            f'{argument}="{name}" holds {begin}, which is no image. For sound write '
+            f'dfgen.Audio("{name}", ...), for numbers dfgen.Array("{name}", shape=...), for the '
+            f'bytes as they are dfgen.Bytes("{name}")'
         )
 
 

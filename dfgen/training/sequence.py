@@ -25,6 +25,7 @@ from dfgen.loading.limits import Limits
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.buckets import PaddingShare
 from dfgen.loading.state import Identity, State, ids_digest
+from dfgen.manifest.from_pandas import to_frame
 from dfgen.manifest.tables import Table
 from dfgen.samples.pixels.scaling import Scale
 from dfgen.samples.transforms import Transform
@@ -50,8 +51,8 @@ class Sequence(Passes):
             Arrow memory: of Polars, Arrow, DuckDB, whatever has `__arrow_c_stream__`; or the path
             of a manifest.
         x: the inputs: a column name, a feature, or a list or dict of those. The column `path`, and
-            a text column of names of image files, becomes an `Image`; classes a `Category`;
-            numbers a `Number`; lists of text a `MultiLabel`.
+            a text column of names of image files, or lists of them, becomes an `Image`; classes a
+            `Category`; numbers a `Number`; lists of text a `MultiLabel`.
         y: the targets, likewise. None takes the one column that is not id, path, split or a fact;
             with none left, batches hold inputs alone.
         id: the column that tells rows apart. None takes `id`, else the paths where unique.
@@ -212,7 +213,7 @@ class Sequence(Passes):
     def manifest(self) -> pd.DataFrame:
         """The rows, in their own order: a copy."""
         source = self._binding.columns.source
-        return source.copy() if isinstance(source, pd.DataFrame) else source.to_pandas()
+        return source.copy() if isinstance(source, pd.DataFrame) else to_frame(source)
 
     @property
     def problems(self) -> pd.DataFrame:
