@@ -181,7 +181,8 @@ def pillow_header(opener: Opener, file: IO[bytes], format: str) -> Header:
         image = opener(file)
     turned = orientation_of(image.info.get("exif", b""), image.info.get("xmp", b""))
     # where it is no property, for which the whole file would be read
-    frames = vars(image).get("n_frames", None if hasattr(type(image), "n_frames") else 1)
+    told = vars(image) | image.info
+    frames = told.get("n_frames", None if hasattr(type(image), "n_frames") else 1)
     return Header(format, *image.size, _channels(image), turned, _bits(image), frames)
 
 
@@ -199,6 +200,8 @@ def npy_header(file: IO[bytes], format: str) -> Header:
 
 
 def _bits(image: PIL.Image.Image) -> int:
+    if "bit_depth" in image.info:  # of what the decoder may make 8
+        return int(image.info["bit_depth"])
     if image.mode == "1":
         return 1
     if image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PPM"):
