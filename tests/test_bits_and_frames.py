@@ -1,17 +1,20 @@
 """Two facts: how many bits a channel has, and how many images are in the file."""
 
 import base64
+import contextlib
 import io
 
 import cv2
 import numpy as np
+import pandas as pd
 import PIL.features
 import pytest
 import tifffile
 from PIL import Image
 
 import dfgen
-from dfgen.errors import DecodeError
+from dfgen.errors import DecodeError, ManifestError
+from dfgen.manifest.facts import SCHEMA
 from dfgen.samples.pixels.formats import parse_header, read_header, sniff
 from dfgen.samples.pixels.upright import decode_reduced
 
@@ -172,3 +175,36 @@ def test_bits_that_a_decoder_cuts_off_are_said(kind):
             '8: dfgen.Image(dtype="uint8") takes these'
         )
     assert decode_reduced(data, "rgb", lambda size: 1, "uint8")[0].dtype == np.uint8
+
+
+@pytest.fixture
+def schema():
+    @contextlib.contextmanager
+    def changed(without):
+        known = dict(SCHEMA)
+        del SCHEMA[without]
+        try:
+            yield
+        finally:  # in the order that it had
+            SCHEMA.clear()
+            SCHEMA.update(known)
+
+    return changed
+
+
+@pytest.mark.parametrize("frames", [[10, 20, 30], ["few", "some", "many"]], ids=["numbers", "text"])
+def test_labels_of_an_older_manifest_that_are_called_so_stay(tmp_path, schema, frames):
+    folder, path = tmp_path / "imgs", tmp_path / "m.parquet"
+    folder.mkdir()
+    for name, write, _, _ in FILES[3:6]:
+        write(folder / name)
+    labels = pd.DataFrame({"name": [file[0] for file in FILES[3:6]], "frames": frames})
+    labels["name"] = sorted(labels["name"])
+    with schema(without="frames"):
+        dfgen.build_manifest(folder, labels=labels, on="name", out=path)
+    assert dfgen.verify(path).empty
+    PICTURE.save(folder / "16.png")
+    assert dfgen.verify(path, write=True)["change"].tolist() == ["changed"]
+    assert dfgen.read_manifest(path)["frames"].tolist() == frames
+    with pytest.raises(ManifestError, match='the column "frames" of the label table is one that'):
+        dfgen.build_manifest(folder, labels=labels, on="name")
