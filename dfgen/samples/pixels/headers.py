@@ -14,13 +14,14 @@ import PIL.Image
 import PIL.ImageFile
 
 from dfgen.errors import DecodeError
-from dfgen.samples.pixels.frame_counts import gif_frames, tiff_pages
+from dfgen.samples.pixels.frame_counts import gif_frames
 from dfgen.samples.pixels.orientation import known, orientation_of
 from dfgen.samples.pixels.pillow_warnings import unwarned
 from dfgen.samples.pixels.png_chunks import chunks, text_of
 from dfgen.samples.pixels.tiff_tags import (
     BITS_PER_SAMPLE,
     HEIGHT,
+    LONGEST,
     ORIENTATION,
     PALETTE,
     PHOTOMETRIC,
@@ -29,6 +30,7 @@ from dfgen.samples.pixels.tiff_tags import (
     WIDTH,
     XMP,
     tiff_directory,
+    tiff_pages,
 )
 from dfgen.samples.storage.npy import array_header
 
@@ -126,13 +128,13 @@ def png_header(file: IO[bytes], format: str) -> Header:
     exif = xmp = b""
     for kind, length in chunks(file):
         if kind == b"eXIf":
-            exif = file.read(length)
+            exif = file.read(min(length, LONGEST))
         elif kind == b"acTL" and length == 8:
             (frames,) = struct.unpack(">I4x", file.read(8))
         elif kind == b"tRNS" and color == 3:
             channels = 4
         elif kind in (b"iTXt", b"zTXt", b"tEXt"):
-            keyword, text = text_of(kind, file.read(length))
+            keyword, text = text_of(kind, file.read(min(length, LONGEST)))
             if keyword == _XMP_IN_PNG:
                 xmp = text
             elif keyword == _EXIF_IN_PNG and not exif:

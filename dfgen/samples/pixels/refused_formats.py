@@ -22,7 +22,7 @@ _REFUSED = [
     (rb"gimp xcf", "a GIMP file, which is not opened: export it as PNG"),
     (rb"\x8a[MJ]NG", "an MNG or JNG file, which is not opened: convert it to PNG"),
     (rb"P7\n", "a PAM file, which is not opened: convert it to PNG"),
-    (rb"RIFF....AVI |....ftyp(isom|iso2|mp4|avc1|qt  |M4V )|\x1aE\xdf\xa3", _VIDEO),
+    (rb"RIFF....AVI |....ftyp(isom|iso2|mp4.|avc1|qt  |M4V )|\x1aE\xdf\xa3", _VIDEO),
     (rb"PK\x03\x04|\x1f\x8b|Rar!|7z\xbc\xaf", "an archive: unpack it first"),
 ]
 
