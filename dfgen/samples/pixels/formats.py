@@ -22,7 +22,6 @@ from PIL.PcxImagePlugin import PcxImageFile
 from PIL.PpmImagePlugin import PpmImageFile
 from PIL.PsdImagePlugin import PsdImageFile
 from PIL.QoiImagePlugin import QoiImageFile
-from PIL.SgiImagePlugin import SgiImageFile
 from PIL.SunImagePlugin import SunImageFile
 from PIL.TgaImagePlugin import TgaImageFile
 from PIL.WebPImagePlugin import WebPImageFile
@@ -54,6 +53,7 @@ from dfgen.samples.pixels.pillow_decoders import (
     jpeg2000_header,
     pillow_values,
     pnm_header,
+    sgi,
     with_pillow,
 )
 from dfgen.samples.pixels.png_chunks import upright_size
@@ -169,7 +169,7 @@ FORMATS: dict[str, Format] = {
     "sgi": pillow_format(
         (".sgi", ".rgb", ".rgba", ".bw"),
         rb"\x01\xda[\x00\x01][\x01\x02]\x00[\x01-\x03]",
-        SgiImageFile,
+        sgi,
     ),
     "sun": pillow_format((".ras",), rb"\x59\xa6\x6a\x95", SunImageFile),
     "dds": pillow_format((".dds",), rb"DDS \x7c\x00\x00\x00", DdsImageFile),
