@@ -8,6 +8,7 @@ import PIL.Image
 from PIL.ImageFile import ImageFile
 from PIL.Jpeg2KImagePlugin import Jpeg2KImageFile
 from PIL.PpmImagePlugin import PpmImageFile
+from PIL.SgiImagePlugin import SgiImageFile
 
 from dfgen.errors import DecodeError
 from dfgen.samples.pixels.color_modes import in_color_mode, with_channels
@@ -112,8 +113,22 @@ def avif(file: IO[bytes]) -> ImageFile:
         SUPPORTED = False
     if not SUPPORTED:
         raise DecodeError("an AVIF file, which needs Pillow 11.3 or newer: pip install -U pillow")
+    file.seek(0)
+    configuration = file.read(2**16).partition(b"av1C")[2][:3]  # AV1 in ISOBMFF, section 2.3
+    file.seek(0)
     image = AvifImageFile(file)
     image.info.pop("xmp", None)
+    if len(configuration) == 3 and configuration[2] & 0x40:
+        image.info["bit_depth"] = 12 if configuration[2] & 0x20 else 10
+    return image
+
+
+def sgi(file: IO[bytes]) -> ImageFile:
+    """Open SGI, and tell of 16 bits, of which Pillow keeps the upper 8."""
+    head = file.read(4)
+    file.seek(0)
+    image = SgiImageFile(file)
+    image.info["bit_depth"] = 8 * head[3]
     return image
 
 
@@ -149,4 +164,5 @@ def heif(file: IO[bytes]) -> ImageFile:
     image: ImageFile = HeifImageFile(file)  # type: ignore[no-untyped-call]
     for name in ("exif", "xmp"):
         image.info.pop(name, None)
+    image.info["n_frames"] = image.n_frames  # type: ignore[attr-defined]
     return image
