@@ -6,6 +6,7 @@ it errs, a verdict below names who is right: tifffile, OpenCV, or the array that
 
 import io
 import pickle
+import re
 import subprocess
 import sys
 import threading
@@ -38,6 +39,8 @@ from dfgen.samples.pixels.upright import decode, decode_reduced, decode_values
 
 PILLOW_MODES = {"grayscale": "L", "rgb": "RGB", "rgba": "RGBA"}
 
+LARGE = 10**6  # pixels; a header may claim what takes seconds to fill with zeros
+
 REFUSED = {  # beginning of a name -> what is said of the file
     "tiff-LAB": "the TIFF has 3 samples a pixel, uint8, in a way that is not opened",
     "tiff-I-": "the image has 32 bits a channel, not 8",
@@ -47,8 +50,12 @@ REFUSED = {  # beginning of a name -> what is said of the file
 AS_ANOTHER = {  # name -> whose pixels it has
     # libpng leaves a tRNS of the wrong length alone, Pillow refuses the file
     "png-bad-clear": "png-RGB-level-9",
-    # Pillow reads the first digit alone; a number that is no orientation counts as 1, as in EXIF
-    **{name: name[:-5] + "1" for name in files() if "xmp" in name and name.endswith("65535")},
+    # older versions of Pillow know of no XMP, newer ones read the first digit of 65535 alone
+    **{
+        name: re.sub("(packed-)?xmp", "turned-raw-RGB" if name[0] == "t" else "exif", name)
+        for name in files()
+        if re.match("(jpeg|png|webp|tiff)-(packed-)?xmp-", name)
+    },
 }
 
 
@@ -180,8 +187,10 @@ def test_16_bits_of_several_channels_are_kept(name):
 def test_a_damaged_file_is_refused_or_decoded_as_others_do(name):
     for way, data in damaged_files()[name].items():
         try:
-            pixels = decode(data)
             size = read(data).size
+            if np.prod(size) > LARGE:
+                continue
+            pixels = decode(data)
         except DecodeError as error:
             assert str(error) and "\n" not in str(error)
             continue
@@ -192,7 +201,9 @@ def test_a_damaged_file_is_refused_or_decoded_as_others_do(name):
             pixels = np.sort(pixels.reshape(-1, 3))
             expected, pixels = (np.sort(values, 0) for values in (expected, pixels))
         else:
-            assert pixels.shape[:2] == expected.shape[:2] == size, way
+            assert pixels.shape[:2] == expected.shape[:2], way
+            # libheif believes the coded pixels rather than the header
+            assert size == pixels.shape[:2] or name.startswith("heif"), way
         assert np.abs(pixels - expected.astype(float)).max() <= tolerance(data, "rgb"), way
 
 
@@ -228,12 +239,19 @@ def written_to_stderr(tmp_path, corpus):
     return run.stderr.decode()
 
 
+def is_large(data):
+    try:
+        return np.prod(read(data).size) > LARGE
+    except DecodeError:
+        return False
+
+
 def damaged(*, jpeg):
     return {
         f"{name}-{way}": data
         for name, ways in damaged_files().items()
         for way, data in ways.items()
-        if name.startswith("jpeg-") == jpeg
+        if name.startswith("jpeg-") == jpeg and not is_large(data)
     }
 
 

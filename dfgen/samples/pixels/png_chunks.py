@@ -28,6 +28,7 @@ _TEXT = 2**24  # bytes of a compressed text that are looked at
 
 # bits, colour type, compression, filter, whether interlaced -> the chunks that make the pixels
 _DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}
+_FIRST = b"\0\0\0\x0dIHDR"
 _ALWAYS = {b"IHDR", b"IDAT", b"IEND"}
 _BESIDE = {0: {b"tRNS"}, 2: {b"tRNS"}, 3: {b"PLTE", b"tRNS"}}
 _MADE_OF = {
@@ -124,6 +125,7 @@ def is_bare(data: bytes) -> bool:
     return (
         end == b"IEND"
         and header[12:] in _MADE_OF
+        and data[8:16] == _FIRST
         and zlib.crc32(pixels) == check
         and zlib.crc32(header) == header_check
     )
@@ -155,7 +157,7 @@ def essential(data: bytes) -> tuple[bytes, bool]:
         ValueError: the file is cut short, or says what no PNG can be.
     """
     made_of = _MADE_OF.get(data[24:29])
-    if made_of is None:
+    if made_of is None or data[8:16] != _FIRST:
         raise ValueError(f"no PNG has bits, colour type and storage {[*data[24:29]]}")
     view, place, name, sound = memoryview(data), 8, b"", True
     parts = [view[:8]]
@@ -170,15 +172,20 @@ def essential(data: bytes) -> tuple[bytes, bool]:
                 )
                 parts.append(view[place:end])
                 pixels += length * (name == b"IDAT")
-            elif name not in _LEFT_OUT:  # unknown, unless a bit of its name is wrong
-                check = _CHECK.unpack_from(data, end - 4)[0]
-                sound &= name[:1].islower() and zlib.crc32(view[place + 4 : end - 4]) == check
+            elif name not in _LEFT_OUT and not _is_unknown(data, name, place, end):
+                raise ValueError(f"a chunk has the name {name!r}")
             place = end
     except struct.error as error:
         raise ValueError("truncated or damaged") from error
-    if not pixels:
-        raise ValueError("it has no pixels")
+    if not pixels or (data[25] == 3 and not any(bytes(part[4:8]) == b"PLTE" for part in parts)):
+        raise ValueError("it has no pixels, or no palette for them")
     return (data if sum(map(len, parts)) == len(data) else b"".join(parts)), sound
+
+
+def _is_unknown(data: bytes, name: bytes, place: int, end: int) -> bool:
+    """Whether a chunk may be left out, being whole; else a bit of its name may be wrong."""
+    check = _CHECK.unpack_from(data, end - 4)[0]
+    return name[:1].islower() and zlib.crc32(data[place + 4 : end - 4]) == check
 
 
 def _is_clear(length: int, color: int) -> bool:
