@@ -1,8 +1,8 @@
 """The protocol of features: what one answers, so that nothing else need know which it is.
 
 A feature is a frozen dataclass in a file of its own, which derives from `Feature`, or from
-`Encoded` (`encoded.py`) where the table alone tells its arrays. For files of some kind that is little more than
-`of_files = True`, a `kind`, the `spec` of the array, and `read`, which fills it.
+`Encoded` (encoded.py) where the table alone tells its arrays. For files of some kind that is
+little more than `of_files = True`, a `kind`, the `spec` of the array, and `read`, which fills it.
 """
 
 from collections.abc import Mapping
