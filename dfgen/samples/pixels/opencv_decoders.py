@@ -35,7 +35,7 @@ def directly(data: bytes, color_mode: str, reduced: int = 1) -> Pixels:
     )
     if color_mode == "rgba":
         pixels = cv2.cvtColor(pixels, cv2.COLOR_RGB2RGBA)
-    return with_channels(pixels, color_mode)
+    return with_channels(pixels)
 
 
 def _decoded(data: bytes, flags: int = cv2.IMREAD_UNCHANGED) -> Pixels:

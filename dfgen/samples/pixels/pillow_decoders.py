@@ -37,7 +37,7 @@ def pixels_of(image: PIL.Image.Image, color_mode: str) -> Pixels:
         image = image.convert(_STRAIGHT[image.mode])
     if image.mode == "P" and "transparency" in image.info:
         image = image.convert("RGBA")
-    return with_channels(np.array(image.convert(_MODES[color_mode])), color_mode)
+    return with_channels(np.array(image.convert(_MODES[color_mode])))
 
 
 def _deep(image: PIL.Image.Image, color_mode: str) -> Pixels:
