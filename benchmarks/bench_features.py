@@ -1,4 +1,4 @@
-"""What do columns, masks, boxes, random crops and flips cost beside the decoding of images?"""
+"""What do columns, masks, boxes, lists, random crops and flips cost beside decoding images?"""
 
 import tempfile
 from collections.abc import Callable
@@ -20,6 +20,7 @@ from dfgen.samples.pixels.upright import prepare_worker
 
 SIZE, LOAD_SIZE = (224, 224), (256, 256)
 FILES, CHUNKS, ROUNDS = 240, 3, 40  # short rounds: a few per cent are looked for
+ITEMS = 8  # files of a list
 PALETTE = {(64 * number, 0, 255): number for number in range(4)}
 
 PLAIN = dfgen.Image(size=SIZE)
@@ -50,6 +51,7 @@ def main() -> Findings:
                 "mask": filled(frame, PLAIN, dfgen.Mask("mask")),
                 "colours as an image": filled(frame, decoded("colours", "rgb")),
                 "mask in colours": filled(frame, PLAIN, dfgen.Mask("colours", palette=PALETTE)),
+                "lists of 8": filled(in_lists(frame), dfgen.Image("paths", size=SIZE), items=ITEMS),
                 **{name: filled(frame, feature) for name, feature in COLUMNS.items()},
             },
             ROUNDS,
@@ -62,6 +64,7 @@ def main() -> Findings:
             cost("mask in colours and image", rates, "mask in colours", "colours as an image"),
             share("random crop and flip", rates, "random crop and flip", "centre of load_size"),
             share("random crop and flip, beside no crop", rates, "random crop and flip", "image"),
+            share("lists of 8 files a row, each file", rates, "lists of 8", "image"),
             *(alone(f"{name} alone", rates, name) for name in COLUMNS),
         ]
     )
@@ -89,15 +92,25 @@ def alone(what: str, rates: Rates, column: str) -> Verdict:
     return Verdict(what, rates.ratio("image", column), 0.02, "x time of image", at_most=True)
 
 
-def filled(frame: pd.DataFrame, x: object, y: object = None) -> Callable[[], int]:
-    """Make the next rows in this thread, into one buffer; all candidates go through the same."""
+def in_lists(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the same files in the same order, several in each row."""
+    paths = np.array(frame["path"]).reshape(-1, ITEMS).tolist()
+    return pd.DataFrame({"id": range(len(paths)), "paths": paths})
+
+
+def filled(frame: pd.DataFrame, x: object, y: object = None, items: int = 1) -> Callable[[], int]:
+    """Make the next rows in this thread, into one buffer; all candidates go through the same.
+
+    Rows of several items are as many fewer.
+    """
     mode = None if y is None else "int"
     sequence = dfgen.Sequence(frame, x, y, label_mode=mode, workers=0)
     reader = sequence._loader.reader
-    out = {name: np.empty((16, *spec.shape), spec.dtype) for name, spec in reader.specs.items()}
+    rows, specs = 16 // items, reader.padding.specs(slice(None), reader.specs)
+    out = {name: np.empty((rows, *spec.shape), spec.dtype) for name, spec in specs.items()}
     maker, watch = ChunkMaker(reader, seed=0, skip=False), Stopwatch()
-    batches = np.arange(len(frame)).reshape(-1, 16)
-    chunks = cycle([Chunk(0, rows, np.zeros_like(rows)) for rows in batches])
+    batches = np.arange(len(frame)).reshape(-1, rows)
+    chunks = cycle([Chunk(0, batch, np.zeros_like(batch)) for batch in batches])
 
     def run() -> int:
         for chunk in islice(chunks, CHUNKS):

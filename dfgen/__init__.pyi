@@ -25,5 +25,6 @@ from dfgen.training.callbacks.backup import BackupAndRestore as BackupAndRestore
 from dfgen.training.callbacks.monitor import InputMonitor as InputMonitor
 from dfgen.training.callbacks.save_preprocessing import SavePreprocessing as SavePreprocessing
 from dfgen.training.sequence import Sequence as Sequence
+from dfgen.training.split_sequences import sequences as sequences
 
 __version__: str

@@ -191,6 +191,9 @@ def test_an_epoch_has_as_many_rows_as_asked_for(skewed):
     manifest = skewed(40)
     seq = sequence(manifest, rows_per_epoch=80)
     assert len(seq) == 20
+    assert repr(seq).startswith(
+        "<dfgen.Sequence: 40 rows, 20 batches of 4; 80 rows drawn an epoch; image 4x4x3 uint8, "
+    )
     assert np.bincount(seq.row_counts()).tolist() == [0, 32, 4, 0, 0, 0, 0, 0, 0, 0, 4]
     for _ in seq:
         pass

@@ -7,6 +7,7 @@ import tifffile
 from PIL import Image as Pillow
 
 from dfgen.errors import ArgumentError, DecodeError
+from dfgen.samples.features.array import Array
 from dfgen.samples.features.image import Image
 
 RNG = np.random.default_rng(0)
@@ -118,6 +119,16 @@ def test_a_float_tiff_is_as_it_is(tmp_path, name):
     np.testing.assert_array_equal(found[..., 0], METRES)
     standard = read(row, dtype="float32", color_mode="grayscale", scale="standardize")
     assert abs(standard.mean()) < 1e-5 and abs(standard.std() - 1) < 1e-5
+
+
+def test_an_array_that_is_an_image_says_so(tmp_path):
+    row = written(tmp_path, METRES, "a.tiff")
+    with pytest.raises(DecodeError) as error:
+        Array("path", shape=SHAPE)(row)
+    assert str(error.value) == (
+        f"path={row['path']!r}: this is an image, not a .npy file: dfgen.Image('path', "
+        'dtype="float32") keeps its numbers'
+    )
 
 
 # -- colours -------------------------------------------------------------------------------------

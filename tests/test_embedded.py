@@ -14,6 +14,7 @@ from dfgen.binding.bind import Options, bind
 from dfgen.errors import ArgumentError, DecodeError, ManifestError
 from dfgen.samples.arrow_types import OR_IGNORE
 from dfgen.samples.features.array import Array
+from dfgen.samples.features.audio import Audio
 from dfgen.samples.features.bytes import Bytes
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.mask import Mask
@@ -151,7 +152,9 @@ def test_one_row_by_hand_is_read_from_bytes():
             assert Image("image", size=None)(row).shape == (4, 6, 3)
     with pytest.raises(DecodeError) as error:
         IMAGE({"image": {"bytes": b"no image", "path": "a.png"}})
-    assert str(error.value).startswith("image='a.png' (8 bytes): not an image or array that dfgen")
+    assert str(error.value).startswith(
+        "image='a.png' (8 bytes): not an image, array or sound that dfgen"
+    )
 
 
 def test_the_paths_of_structs_are_ids_where_each_row_has_another():
@@ -202,7 +205,7 @@ def test_bytes_in_pieces_are_not_copied():
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"GIF, or so they say", "row id=11, image=(19 bytes): not an image or array that dfgen"),
+        (b"GIF, or so they say", "row id=11, image=(19 bytes): not an image, array or sound"),
         ({"bytes": b"\xff\xd8\xff", "path": "b.jpg"},
          "row id=11, image='b.jpg' (3 bytes): broken jpeg header"),
         (png(pixels(1))[:50], "row id=11, image=(50 bytes): "),
@@ -255,13 +258,13 @@ def test_headers_that_cannot_be_read_are_problems_of_their_rows():
     ("arguments", "message"),
     [
         ({"x": "sound"},
-         "x=\"sound\" holds bytes that begin with b'RIFF____', which is no image. For numbers "
-         "write dfgen.Array(\"sound\", shape=...), for the bytes as they are "
-         "dfgen.Bytes(\"sound\")"),
+         "x=\"sound\" holds bytes that begin with b'RIFF____', which is no image. For sound write "
+         'dfgen.Audio("sound", ...), for numbers dfgen.Array("sound", shape=...), for the bytes as '
+         'they are dfgen.Bytes("sound")'),
         ({"x": "array"},
          "x=\"array\" holds bytes that begin with b'\\x93NUMPY\\x01\\x00', which is no image. For "
-         "numbers write dfgen.Array(\"array\", shape=...), for the bytes as they are "
-         "dfgen.Bytes(\"array\")"),
+         'sound write dfgen.Audio("array", ...), for numbers dfgen.Array("array", shape=...), for '
+         'the bytes as they are dfgen.Bytes("array")'),
         ({"x": "id", "y": "image"},
          'y="image" holds image files. For masks write y=dfgen.Mask("image"), for images '
          'y=dfgen.Image("image")'),
@@ -279,3 +282,21 @@ def test_uses_of_bytes_that_cannot_be(arguments, message):
 
 def test_a_row_of_numbers_alone_needs_no_store_of_bytes():
     assert repr(bind(frame(structs(1)), x=Number("id"), y=Number("id")).reader.store) == "Files()"
+
+
+def test_sounds_are_read_from_a_column(made):
+    sounds = pytest.importorskip("soundfile")
+    rows = []
+    for row in range(3):
+        file = io.BytesIO()
+        sounds.write(file, np.full(160, row / 4, np.float32), 16000, "FLOAT", format="WAV")
+        rows.append({"bytes": file.getvalue(), "path": f"{row}.wav"})
+    audio = Audio("image", sample_rate=16000, seconds=0.01)
+    bound = bind(made(frame(rows)), x=audio)
+    assert (read(bound, 2)["audio"] == 0.5).all()
+
+
+def test_facts_of_the_first_column_of_files_tell_bits(made):
+    images = structs(2)
+    bound = bind(made(frame(images, bits=[8, 16])), x=IMAGE, y=None, on_error="skip")
+    assert list(bound.problems) == [1]

@@ -68,7 +68,7 @@ def loader(df, y, x=None, transform=None, **options):
 
 def brighter(sample, rng):
     """Change every label, and give all images of `after` something to show."""
-    return {**sample, "after": sample["after"] + 1, "age": sample["age"] + 1}
+    return {**sample, "after": sample["after"] + 1, "age": sample["age"] + np.float32(1)}
 
 
 @pytest.mark.parametrize("transform", [None, brighter])

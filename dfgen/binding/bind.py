@@ -17,6 +17,7 @@ from dfgen.binding.image_depths import deep_rows, refusal_of_deep
 from dfgen.binding.image_sizes import bucketed, with_sizes
 from dfgen.binding.missing_labels import present_rows, with_stand_ins
 from dfgen.binding.nested import Tree, leaf_names, leaves, map_leaves
+from dfgen.binding.path_lists import check_lists
 from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_draws import row_draws
 from dfgen.binding.row_ids import ids_of, known_problems, refusal
@@ -28,6 +29,7 @@ from dfgen.manifest.tables import Table
 from dfgen.samples.albumentations import Augmentation
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature, each
+from dfgen.samples.features.items import in_lists
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.storage.embedded import paths_of
 from dfgen.samples.storage.stores import store_of
@@ -156,12 +158,16 @@ def bind(
     features, problems = with_sizes(columns, features)
     files = next((b for b in features if b.files is not None and _names_rows(b)), None)
     if isinstance(transform, Augmentation):
-        kinds = ((b.name, b.feature.kind, getattr(b.feature, "format", "")) for b in features)
+        kinds = (
+            (b.name, b.feature.kind + "s" * b.has_lists, getattr(b.feature, "format", ""))
+            for b in features
+        )
         transform = transform.of(kinds)
     column, paths = (files.feature.columns[0], paths_of(files.files)) if files else (None, None)
     ids = ids_of(columns, id, column, paths)
     store = store_of(bound.files for bound in features if bound.files is not None)
     reader = SampleReader(ids, features, transform, store)
+    check_lists(reader)
     problems |= known_problems(columns) if files else {}
     if problems and on_error == "raise":
         raise ManifestError(refusal(problems, reader, "problem" in columns.names))
@@ -176,10 +182,10 @@ def bind(
     return Binding(columns, x, y, reader, weights, *draws, *buckets, problems)
 
 
-def _features(
+def chosen_features(
     columns: Columns, x: Tree, y: Tree, options: Options, taken: set[str]
-) -> tuple[Tree, Tree, dict[str, Feature]]:
-    """Return x and y with names for features, and name -> feature; taken columns are no label."""
+) -> tuple[Tree, Tree]:
+    """Return x and y with features for names, which know their classes; taken ones are no label."""
     if y is not None and options.label_mode is None:
         raise ArgumentError(f"label_mode=None asks for no targets, but y={y!r} names some")
     given = x
@@ -188,13 +194,21 @@ def _features(
         y = default_y(columns, taken.union(*(feature.columns for feature in leaves(x))))
     leaves_given = [*leaves(given), *leaves(y)]
     y = map_leaves(lambda leaf: y_feature(columns, leaf, options), y)
+    if not [*leaves(x)]:
+        raise ArgumentError(f"x={x!r} names no input: give a column, a feature, a list or a dict")
+    bare = zip(leaves_given, [*leaves(x), *leaves(y)], strict=True)
+    _check_used({feature.kind for leaf, feature in bare if isinstance(leaf, str)}, options)
+    return x, y
+
+
+def _features(
+    columns: Columns, x: Tree, y: Tree, options: Options, taken: set[str]
+) -> tuple[Tree, Tree, dict[str, Feature]]:
+    """Return x and y with names for features, and name -> feature."""
+    x, y = chosen_features(columns, x, y, options, taken)
     x_names, y_names = leaf_names(x, y)
     warn_of_two_draws(leaves(x), leaves(y))
     names, features = [*leaves(x_names), *leaves(y_names)], [*leaves(x), *leaves(y)]
-    if not [*leaves(x)]:
-        raise ArgumentError(f"x={x!r} names no input: give a column, a feature, a list or a dict")
-    bare = zip(leaves_given, features, strict=True)
-    _check_used({feature.kind for leaf, feature in bare if isinstance(leaf, str)}, options)
     pairs = zip(names, features, strict=True)
     arrays = [leaf for name, feature in pairs for leaf in leaves(feature.arrays(name))]
     twice = [str(name) for name, count in Counter(arrays).items() if count > 1]
@@ -212,12 +226,13 @@ def _bound(
     values = feature.bind(columns if present is None else with_stand_ins(columns, present))
     if like is not None:
         feature = feature.following(named[like])
+    feature = in_lists(feature, feature.files(values))
     return BoundFeature(name, feature, values, like, present=present)
 
 
 def _names_rows(bound: BoundFeature) -> bool:
-    """Whether the paths of a feature are of all rows, and of their own."""
-    return bound.present is None and not bound.feature.follows
+    """Whether the paths of a feature are of all rows, one of each, and of their own."""
+    return bound.present is None and not bound.feature.follows and not bound.has_lists
 
 
 def _check_used(bare: set[str], options: Options) -> None:

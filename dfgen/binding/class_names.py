@@ -27,12 +27,12 @@ def with_class_names(columns: Columns, feature: Feature) -> Feature:
             return feature
         if unnamed is column:
             advice = f'Before splitting: df["{name}"] = df["{name}"].astype("category"), or give'
-        known = _class_names(name, unnamed, advice)
+        known = _class_names(name, unnamed, "" if columns.whole else advice)
     return replace(feature, class_names=tuple(known))  # type: ignore[type-var]
 
 
 def _class_names(name: str, values: pa.Array, advice: str) -> tuple[object, ...]:
-    """Return the classes of a column that is not told them."""
+    """Return the classes of a column that is not told them; with advice, warn of a guess."""
     if pa.types.is_boolean(values.type):
         return False, True
     if pa.types.is_dictionary(values.type):
@@ -40,9 +40,10 @@ def _class_names(name: str, values: pa.Array, advice: str) -> tuple[object, ...]
     found = pc.unique(values).drop_null()
     class_names = found.take(pc.sort_indices(found)).to_pylist()
     shown = ", ".join(map(repr, class_names[:10])) + (", ..." if len(class_names) > 10 else "")
-    warn(
-        f"column {name!r} is not categorical, so its {len(class_names):,} classes are numbered by "
-        f"the sorted values of this frame: {shown}. Another frame may number them otherwise. "
-        f"{advice} class_names="
-    )
+    if advice:
+        warn(
+            f"column {name!r} is not categorical, so its {len(class_names):,} classes are numbered "
+            f"by the sorted values of this frame: {shown}. Another frame may number them "
+            f"otherwise. {advice} class_names="
+        )
     return tuple(class_names)

@@ -13,7 +13,7 @@ from dfgen.binding.class_names import with_class_names
 from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ArgumentError, DecodeError
 from dfgen.manifest.schema import label_columns
-from dfgen.samples.arrow_types import are_numbers, is_list, is_text
+from dfgen.samples.arrow_types import are_numbers, flattened, is_list, is_text
 from dfgen.samples.features.arguments import class_names_in_order
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.category import LABEL_MODES, Category
@@ -74,6 +74,9 @@ def x_feature(columns: Columns, leaf: object, options: Options) -> Feature:
             f'x=dfgen.Image("{name}"), for classes x=dfgen.Category("{name}"), for strings '
             f'x=dfgen.Text("{name}")'
         )
+    first = flattened(values)[:1]
+    if len(first) and is_text(first.type) and _names_images("x", name, first):
+        return options.image(name)
     return _by_dtype(
         columns, name, values.type, replace(options, label_mode="int", class_names=None)
     )
@@ -193,8 +196,9 @@ def _check_images(argument: str, name: str, values: Any) -> None:
     if found is None or FORMATS[found].decode is None:
         begin = repr(path) if data is None else f"bytes that begin with {data[:8]!r}"
         raise ArgumentError(
-            f'{argument}="{name}" holds {begin}, which is no image. For numbers write '
-            f'dfgen.Array("{name}", shape=...), for the bytes as they are dfgen.Bytes("{name}")'
+            f'{argument}="{name}" holds {begin}, which is no image. For sound write '
+            f'dfgen.Audio("{name}", ...), for numbers dfgen.Array("{name}", shape=...), for the '
+            f'bytes as they are dfgen.Bytes("{name}")'
         )
 
 

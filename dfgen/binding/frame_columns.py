@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +17,16 @@ from dfgen.manifest.from_pandas import embedded_bytes
 from dfgen.manifest.io import read_table
 from dfgen.manifest.schema import Label
 from dfgen.manifest.tables import TAKEN, arrow_table, described, is_table
-from dfgen.samples.arrow_types import OR_IGNORE, in_one, is_binary, is_text, refuse_missing
+from dfgen.samples.arrow_types import (
+    OR_IGNORE,
+    flattened,
+    in_one,
+    is_binary,
+    is_list,
+    is_text,
+    lengths_of,
+    refuse_missing,
+)
 from dfgen.samples.storage.embedded import (
     are_files,
     is_file_struct,
@@ -34,12 +44,14 @@ class Columns:
         source: a DataFrame that nobody else changes, or an Arrow table.
         labels: what the manifest says of its label columns.
         root: where relative paths begin; None leaves them as they are.
+        whole: whether these are all the rows there are, so that their classes are all of them.
         kept: columns of bytes that have become Arrow already.
     """
 
     source: pd.DataFrame | pa.Table
     labels: Mapping[str, Label] = field(default_factory=dict)
     root: str | None = None
+    whole: bool = False
     kept: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -82,6 +94,12 @@ class Columns:
             array = array.cast(pa.large_string())
         return in_one(array)  # which unifies dictionaries
 
+    def part(self, rows: npt.NDArray[np.bool_]) -> pd.DataFrame | pa.Table:
+        """Return some of the rows of the source."""
+        if isinstance(self.source, pa.Table):
+            return self.source.filter(pa.array(rows))
+        return self.source[rows]
+
     def check(self, argument: str, name: object) -> str:
         """Return the name of a column that exists, or tell which ones do."""
         if isinstance(name, str) and name in self.names:
@@ -93,8 +111,13 @@ class Columns:
         )
 
     def files(self, name: str) -> Any:
-        """Return a column of files, none missing: bytes, or paths; relative ones at `root`."""
+        """Return a column of files, none missing: bytes, or paths; relative ones at `root`.
+
+        Or lists of them: whether each has what it should is left to `check_lists`.
+        """
         values = self[name]
+        if is_list(values.type):
+            return self._lists(name, values)
         drop = f"drop them, df = df[df[{name!r}].notna()], {OR_IGNORE}"
         if is_binary(values.type):
             refuse_missing(name, values, "bytes", drop)
@@ -115,9 +138,24 @@ class Columns:
                 f"column {name!r} has neither bytes nor a path in {values.null_count:,} rows, the "
                 f"first is row {row}{known}: drop them, {OR_IGNORE}"
             )
-        if self.root is None:
-            return values
-        return with_paths(values, self._at_root(paths_of(values)))
+        return self._located(values)
+
+    def _lists(self, name: str, values: pa.Array) -> pa.Array:
+        """Return lists of files, of which some may be missing; empty ones where there is none."""
+        files = flattened(values)
+        if is_text(files.type):
+            files = self._at_root(files.cast(pa.large_string()))
+        elif are_files(files.type):
+            files = self._located(large_bytes(files))
+        else:
+            raise ManifestError(f"column {name!r} holds {values.type}, expected paths of files")
+        ends = np.append(0, np.cumsum(lengths_of(values), dtype=np.int64))
+        return pa.LargeListArray.from_arrays(ends, files)
+
+    def _located(self, files: Any) -> Any:
+        if self.root is None or is_binary(files.type):
+            return files
+        return with_paths(files, self._at_root(paths_of(files)))
 
     def _at_root(self, values: Any) -> Any:
         if self.root is None:
@@ -165,13 +203,18 @@ def _to_arrow(values: "pd.Series[Any]") -> pa.Array:
 def _lists_to_arrow(values: "pd.Series[Any]") -> pa.Array:
     """Return lists that Arrow does not take as they are, such as arrays of boxes."""
     try:
-        return pa.array(values.map(list, na_action="ignore"), from_pandas=True)
+        return pa.array(values.map(_plain_list, na_action="ignore"), from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         kinds = sorted({type(entry).__name__ for entry in _entries(values.dropna())})
         raise ManifestError(
             f"column {values.name!r} has lists that mix {', '.join(kinds)}: give all entries one "
             "type"
         ) from None
+
+
+def _plain_list(entries: Iterable[Any]) -> list[Any]:
+    """Return a list, of paths as text."""
+    return [os.fspath(one) if isinstance(one, os.PathLike) else one for one in entries]
 
 
 def _entries(lists: Iterable[Any]) -> Iterator[Any]:

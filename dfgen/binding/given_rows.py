@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pyarrow as pa
 
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.samples.features.base import Feature
-from dfgen.samples.features.one_row import OneRow
+from dfgen.samples.features.one_row import OneRow, is_several
 from dfgen.samples.storage.embedded import FILE
 
 
@@ -33,15 +34,27 @@ class GivenRows:
         return pa.array(values, from_pandas=True)
 
     def files(self, name: str) -> pa.Array:
-        """Return the paths of the rows; structs of `bytes` and `path` where some have bytes."""
-        contents = [_content(row.row[name], name) for row in self._each(name)]
-        files = pa.array(contents, FILE)
-        paths = files.field("path")
-        return files if paths.null_count else paths
+        """Return the paths of the rows; structs of `bytes` and `path` where some have bytes.
+
+        Or lists of either, where rows have several.
+        """
+        values = [row.row[name] for row in self._each(name)]
+        if not any(map(is_several, values)):
+            return _files(values, name)
+        lists = [value if is_several(value) else [value] for value in values]
+        ends = np.cumsum([0, *map(len, lists)])
+        return pa.LargeListArray.from_arrays(ends, _files(chain.from_iterable(lists), name))
 
     def whole_numbers(self, name: str) -> pa.Array:
         """Return the indices of the rows."""
         return pa.concat_arrays([row.whole_numbers(name) for row in self._each(name)])
+
+
+def _files(values: Iterable[Any], column: str) -> pa.Array:
+    """Return files as paths, or structs of `bytes` and `path` where some are bytes."""
+    files = pa.array([_content(value, column) for value in values], FILE)
+    paths = files.field("path")
+    return files if paths.null_count else paths
 
 
 def _content(value: Any, column: str) -> dict[str, Any]:
@@ -64,6 +77,12 @@ def with_files_of_arrays(
     for feature in features:
         column = feature.columns[0]
         for row in given if feature.of_files else ():
-            if isinstance(row.get(column), np.ndarray):
-                row[column] = feature.file_of(row[column])
+            if column in row:
+                row[column] = _without_arrays(row[column], feature)
     return given
+
+
+def _without_arrays(value: Any, feature: Feature) -> Any:
+    if is_several(value):
+        return [_without_arrays(one, feature) for one in value]
+    return feature.file_of(value) if isinstance(value, np.ndarray) else value

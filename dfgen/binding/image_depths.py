@@ -19,12 +19,13 @@ def deep_rows(columns: Columns, features: Iterable[BoundFeature]) -> dict[int, s
     """Return row -> why its file has too many bits for its image, by the facts of the manifest.
 
     Warns of an image that keeps the numbers of files of different depths. The facts are those of
-    the column `path`.
+    the column of files.
     """
     if "bits" not in columns.names or not pa.types.is_integer(columns["bits"].type):
         return {}
     rows = dict[int, str]()
-    for feature in (bound.feature for bound in features if bound.feature.columns[0] == "path"):
+    held = columns.of_facts
+    for feature in (b.feature for b in features if b.feature.columns[0] == held):
         bits = columns["bits"]
         if feature.most_bits is not None:
             for row in pc.indices_nonzero(pc.greater(bits, feature.most_bits)).to_pylist():

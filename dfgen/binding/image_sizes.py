@@ -79,7 +79,8 @@ def bucketed(
 
 def padding_of_batches(loader: Loader) -> PaddingShare | None:
     """Return how much of the first epoch is padding; None where images have one size."""
-    sizes = next(iter(loader.reader.padding.sizes.values()), None)
+    found = (bound.sizes for bound in loader.reader.features)
+    sizes = next((sizes for sizes in found if sizes is not None), None)
     if sizes is None:
         return None
     order, first = loader.row_order, np.arange(min(len(sizes), _MANY))

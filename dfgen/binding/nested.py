@@ -43,8 +43,8 @@ def tree_of(tree: Tree, of: Callable[[str], Any]) -> Tree:
 
 
 def channels_first(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return (batch, ..., channels) as (batch, channels, ...), in one piece."""
-    return np.ascontiguousarray(np.moveaxis(array, -1, 1))
+    """Return (..., height, width, channels) as (..., channels, height, width), in one piece."""
+    return np.ascontiguousarray(np.moveaxis(array, -1, -3))
 
 
 def leaf_names(x: Tree, y: Tree) -> tuple[Tree, Tree]:

@@ -14,10 +14,12 @@ import numpy.typing as npt
 
 from dfgen.binding.given_rows import GivenRows, with_files_of_arrays
 from dfgen.binding.nested import Tree, channels_first, leaves, map_leaves, tree_of
+from dfgen.binding.path_lists import check_lists
 from dfgen.binding.preprocessing_json import from_text, to_text
 from dfgen.errors import ArgumentError, DecodeError, MissingFileError
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.base import Feature
+from dfgen.samples.features.items import in_lists
 from dfgen.samples.pixels.formats import read_header
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.storage.embedded import content_shown
@@ -159,6 +161,7 @@ class Preprocessing:
         store = store_of(one.files for one in bound if one.files is not None)
         features = tuple(_with_sizes(one, store) for one in bound)
         reader = SampleReader(numbers, features, self.transform, store)
+        check_lists(reader)
         specs = reader.padding.specs(numbers, reader.specs)
         arrays = {
             name: np.full((len(rows), *spec.shape), spec.blank, spec.dtype)
@@ -177,7 +180,7 @@ class Preprocessing:
         values = feature.bind(columns)
         if like is not None:
             feature = feature.following(self.inputs[like])
-        return BoundFeature(name, feature, values, like)
+        return BoundFeature(name, in_lists(feature, feature.files(values)), values, like)
 
     @cached_property
     def _followed(self) -> dict[str, str]:

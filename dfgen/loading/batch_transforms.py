@@ -81,7 +81,7 @@ def _larger(specs: Mapping[str, Spec], largest: Mapping[str, Spec]) -> dict[str,
 
     def shape(name: str) -> tuple[int, ...]:
         pairs = zip(specs[name].shape, largest[name].shape, strict=True)
-        return tuple(known + 32 * (given is None) for given, known in pairs)
+        return tuple(known + min(known, 32) * (given is None) for given, known in pairs)
 
     return {name: replace(spec, shape=shape(name)) for name, spec in specs.items()}
 

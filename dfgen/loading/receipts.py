@@ -24,7 +24,7 @@ class Receipt:
     """Which rows were taken in one epoch.
 
     Every row of the manifest is accounted for: `rows + skipped + missing - repeated + left_out` is
-    their number. Where classes are balanced it is that of the draws, as many as rows: a row that
+    their number. Where rows are drawn (`balance`) it is the number of draws of an epoch: a row that
     was drawn twice should be taken twice, and only a third time is `repeated`. Two runs took the
     same rows at the same places if their digests are equal, whatever the number of workers, hosts
     and interruptions. Receipts of the hosts of a run add up.

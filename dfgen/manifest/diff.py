@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterator, Mapping
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from dfgen.manifest.paths import stored_paths
 from dfgen.manifest.schema import PARTS, Label, label_columns, validate, with_column
 from dfgen.manifest.tables import Table, arrow_table
 from dfgen.samples.arrow_types import are_numbers, is_list
+from dfgen.samples.storage.embedded import are_files, content_parts, content_shown
 
 DIFFERENCES = ("columns", "classes", "added", "removed", "changed", "relabelled", "moved")
 
@@ -92,7 +94,7 @@ def _diff(*sides: LabelledTable) -> pd.DataFrame:
             mask = pa.array(differ(old[name], new[name]))
             one, other = (table.filter(mask) for table in (old, new))
             values = as_text(one[name]), as_text(other[name])
-            parts.append(_listed(_change(name), one["id"], name, *values))
+            parts.append(_listed(_change(name, one[name].type), one["id"], name, *values))
     return in_order(pa.concat_tables(parts), DIFFERENCES)
 
 
@@ -167,8 +169,8 @@ def _listed(
     )
 
 
-def _change(name: str) -> str:
-    if name in ("path", "index", *FACTS):
+def _change(name: str, kind: pa.DataType) -> str:
+    if are_files(kind) or name in ("path", "index", *FACTS):
         return "changed"
     return "moved" if name in PARTS else "relabelled"
 
@@ -201,7 +203,9 @@ def _lists_differ(one: pa.Array, other: pa.Array) -> BoolArray:
 
 
 def plain(column: Any) -> pa.Array:
-    """Return one array without dictionary, NaN and the several kinds of lists."""
+    """Return one array without dictionary, NaN, the several kinds of lists, and files."""
+    if are_files(column.type):
+        return pa.array(map(_file_shown, column), pa.string())
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if isinstance(column, pa.ChunkedArray):
@@ -217,6 +221,16 @@ def plain(column: Any) -> pa.Array:
         column = column.cast(pa.float64())
         return pc.if_else(pc.is_nan(column), None, column)
     return column
+
+
+def _file_shown(content: pa.Scalar) -> str | None:
+    """Return what tells a file that a table holds from others: path, size and digest."""
+    if not content.is_valid:
+        return None
+    value = content.as_py()
+    data = content_parts(value)[0]
+    digest = "" if data is None else f", {blake2b(data, digest_size=8).hexdigest()}"
+    return f"{content_shown(value)}{digest}"
 
 
 def as_text(column: Any) -> pa.Array:

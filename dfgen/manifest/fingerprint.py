@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
 from dfgen.manifest.schema import label_columns
-from dfgen.samples.arrow_types import is_list
+from dfgen.samples.arrow_types import is_binary, is_list
+from dfgen.samples.storage.embedded import is_file_struct
 
 
 def fingerprint(table: pa.Table) -> str:
@@ -28,8 +29,9 @@ def fingerprint(table: pa.Table) -> str:
     digest = hashlib.blake2b(digest_size=16)
     names = label_columns(table.column_names)
     names += [name for name in table.column_names if name == "index"]  # says which row of the file
-    for name in ["id", "path", *sorted(names)]:
-        kind, column = _normalise(name, table[name])
+    names = ["id", *(name for name in table.column_names if name == "path"), *sorted(names)]
+    for name, values in _plain_columns(table, names):
+        kind, column = _normalise(name, values)
         header = json.dumps([name, kind, len(column)], ensure_ascii=False, separators=(",", ":"))
         digest.update(header.encode() + b"\n")
         for part in _parts(column):
@@ -37,9 +39,21 @@ def fingerprint(table: pa.Table) -> str:
     return digest.hexdigest()
 
 
+def _plain_columns(table: pa.Table, names: list[str]) -> Iterator[tuple[str, pa.ChunkedArray]]:
+    """Yield columns by name: structs of `bytes` and `path` as two."""
+    for name in names:
+        if is_file_struct(table[name].type):
+            yield f"{name}.bytes", pc.struct_field(table[name], "bytes")
+            yield f"{name}.path", pc.struct_field(table[name], "path")
+        else:
+            yield name, table[name]
+
+
 def _normalise(name: str, column: pa.ChunkedArray) -> tuple[str, pa.ChunkedArray]:
-    """Reduce the many Arrow types to four: int64, float64, text and lists of those."""
+    """Reduce the many Arrow types to five: int64, float64, text, bytes and lists of those."""
     kind = column.type
+    if is_binary(kind):
+        return "bytes", column.cast(pa.large_binary())
     if pa.types.is_integer(kind) and kind != pa.uint64():
         return "int64", column.cast(pa.int64())
     if pa.types.is_floating(kind):
@@ -57,7 +71,7 @@ def _normalise(name: str, column: pa.ChunkedArray) -> tuple[str, pa.ChunkedArray
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise ManifestError(
             f'column "{name}" has type {kind}, which a manifest cannot hold. Labels are text, '
-            "categories, booleans, numbers, times, or lists of those"
+            "categories, booleans, numbers, times, bytes, or lists of those"
         ) from None
 
 
@@ -74,7 +88,10 @@ def _parts(column: pa.ChunkedArray) -> Iterator[bytes | memoryview]:
     chunks = column.chunks
     for chunk in chunks:
         yield _bytes(chunk.is_valid().cast(pa.uint8()))
-    if not (pa.types.is_large_string(column.type) or pa.types.is_large_list(column.type)):
+    is_text = pa.types.is_large_string(column.type)
+    if not (
+        is_text or pa.types.is_large_binary(column.type) or pa.types.is_large_list(column.type)
+    ):
         for chunk in chunks:
             yield _bytes(chunk.fill_null(0))
         return
@@ -87,7 +104,7 @@ def _parts(column: pa.ChunkedArray) -> Iterator[bytes | memoryview]:
         yield from _parts(pa.chunked_array(flat, type=column.type.value_type))
         return
     for chunk in chunks:
-        filled = chunk.fill_null("")
+        filled = chunk.fill_null("" if is_text else b"")
         _, offsets, data = filled.buffers()
         ends = np.frombuffer(offsets, "<i8", len(filled) + 1, filled.offset * 8)
         if data is not None:

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from dfgen.errors import ManifestError
 from dfgen.manifest.schema import check_names
+from dfgen.samples.arrow_types import is_binary
 from dfgen.samples.storage.embedded import FILE, are_files, large_bytes
 
 _BYTES = (bytes, bytearray, memoryview)
@@ -49,10 +50,27 @@ def to_table(frame: pd.DataFrame, where: str = "the frame") -> pa.Table:
     bare = frame.copy(deep=False)
     bare.attrs = {}  # newer pyarrow would store them, and with them the absolute root
     try:
-        return pa.Table.from_pandas(bare, preserve_index=False)
+        held = {name: embedded_bytes(frame[name]) for name in frame.columns}
+        held = {name: values for name, values in held.items() if values is not None}
+        table = pa.Table.from_pandas(bare.drop(columns=[*held]), preserve_index=False)
+        mixed = [field.name for field in table.schema if is_binary(field.type)]
+        if mixed:
+            raise pa.ArrowTypeError(f"text and bytes in column {mixed[0]}")
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         reason = "; ".join(str(part) for part in error.args)
         raise ManifestError(
             f"{where} has a column that mixes types, or of a type that Parquet lacks: {reason}. "
             'Convert it, for example Path objects with df["path"] = df["path"].astype(str)'
         ) from error
+    # apart from the others: pandas cannot read what it would note of structs in Arrow
+    for name, values in held.items():
+        table = table.add_column(list(frame.columns).index(name), name, values)
+    return table
+
+
+def to_frame(table: pa.Table) -> pd.DataFrame:
+    """Return an Arrow table as a frame; columns that hold files stay in Arrow memory."""
+    frame: pd.DataFrame = table.to_pandas(
+        types_mapper=lambda kind: pd.ArrowDtype(kind) if are_files(kind) else None
+    )
+    return frame

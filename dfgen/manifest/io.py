@@ -14,6 +14,7 @@ from dfgen.errors import ManifestError, MissingFileError, did_you_mean
 from dfgen.manifest.building.categories import as_category
 from dfgen.manifest.building.recipe import absolute_recipe, portable_recipe
 from dfgen.manifest.fingerprint import fingerprint
+from dfgen.manifest.from_pandas import to_frame
 from dfgen.manifest.paths import absolute_paths, check_stored_paths, portable_root, stored_paths
 from dfgen.manifest.schema import (
     KEY,
@@ -26,10 +27,13 @@ from dfgen.manifest.schema import (
     validate,
     with_column,
 )
-from dfgen.manifest.tables import Table, arrow_table
+from dfgen.manifest.tables import Table, arrow_table, read_parquet
+from dfgen.samples.storage.embedded import are_files
 from dfgen.system import check_writable, write_whole
 
 Path = str | os.PathLike[str]
+
+_GROUP = 1 << 27  # bytes of a row group that holds files
 
 
 def read_manifest(path: Path, root: Path | None = None) -> pd.DataFrame:
@@ -43,8 +47,9 @@ def read_manifest(path: Path, root: Path | None = None) -> pd.DataFrame:
         root: folder where the stored relative paths start, if not the one that the manifest names.
 
     Returns:
-        One row a file. `df.attrs["dfgen"]` holds the root, what is known of the labels, and the
-        recipe; filters and `concat` keep it, and `write_manifest` uses it.
+        One row a file; columns that hold files stay in Arrow memory. `df.attrs["dfgen"]` holds the
+        root, what is known of the labels, and the recipe; filters and `concat` keep it, and
+        `write_manifest` uses it.
 
     Raises:
         MissingFileError: there is no such file.
@@ -55,7 +60,7 @@ def read_manifest(path: Path, root: Path | None = None) -> pd.DataFrame:
         >>> train = df[df.split == "train"]  # doctest: +SKIP
     """
     table, metadata = read_table(path, root)
-    frame: pd.DataFrame = table.to_pandas()
+    frame = to_frame(table)
     frame.attrs = {"dfgen": attributes(metadata["root"], metadata["labels"], metadata["recipe"])}
     return frame
 
@@ -71,7 +76,7 @@ def read_table(path: Path, root: Path | None = None) -> tuple[pa.Table, Metadata
     try:
         with pq.ParquetFile(path) as file:
             metadata = decode_metadata(file.schema_arrow.metadata, path)
-            table = file.read()
+            table = read_parquet(file)
     except FileNotFoundError:
         raise MissingFileError(_no_manifest(path)) from None
     except (pa.ArrowInvalid, OSError) as error:
@@ -95,7 +100,8 @@ def write_manifest(df: Table, path: Path, root: Path | None = None) -> None:
 
     Args:
         df: one row a file, with the columns `id` and `path`: a DataFrame, or whatever has
-            `__arrow_c_stream__`. Relative paths start at the root, else at the current folder. The
+            `__arrow_c_stream__`. Without `path` a column holds the files: bytes, or structs of
+            `bytes` and `path`. Relative paths start at the root, else at the current folder. The
             index is not kept.
         path: the Parquet file; an older one is replaced.
         root: folder that holds all the files. None: the root of the manifest that `df` came from
@@ -128,7 +134,8 @@ def write_manifest(df: Table, path: Path, root: Path | None = None) -> None:
     }
     text = json.dumps(metadata, ensure_ascii=False).encode()
     table = table.replace_schema_metadata({**(table.schema.metadata or {}), KEY: text})
-    write_whole(path, lambda file: pq.write_table(table, file))
+    rows = _rows_of_group(table)
+    write_whole(path, lambda file: pq.write_table(table, file, row_group_size=rows))
 
 
 def attributes(
@@ -136,6 +143,16 @@ def attributes(
 ) -> dict[str, Any]:
     """Return `df.attrs["dfgen"]`: plain JSON types alone, because pandas compares attrs."""
     return {"root": root, "labels": labels, "recipe": absolute_recipe(recipe, os.getcwd())}
+
+
+def _rows_of_group(table: pa.Table) -> int | None:
+    """Return the rows of a row group where a table holds files, so that readers need not hold all.
+
+    None: the default of Arrow, 2^20.
+    """
+    if not any(map(are_files, table.schema.types)) or not len(table):
+        return None
+    return max(1, _GROUP * len(table) // max(1, int(table.nbytes)))
 
 
 def _restore_categories(table: pa.Table, name: str, label: Label, path: str) -> pa.Table:

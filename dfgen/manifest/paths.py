@@ -28,7 +28,7 @@ def absolute_paths(table: pa.Table, root: str | None, where: str) -> pa.Table:
     `root` is the absolute folder where they start; None where every path is absolute.
     """
     check_stored_paths(table, root, where)
-    if root is None:
+    if root is None or "path" not in table.column_names:
         return table
     prefix = root.replace(os.sep, "/").rstrip("/")
     return with_column(table, "path", pc.binary_join_element_wise(prefix, table["path"], "/"))
@@ -36,6 +36,8 @@ def absolute_paths(table: pa.Table, root: str | None, where: str) -> pa.Table:
 
 def check_stored_paths(table: pa.Table, root: str | None, where: str) -> None:
     """Raise if a path as stored is not what manifests/README.md allows."""
+    if "path" not in table.column_names:
+        return
     paths = table["path"]
     faults = {"holds a NUL character": r"\x00"}
     if root is None:
@@ -66,6 +68,8 @@ def stored_paths(
 ) -> tuple[pa.Table, str | None]:
     """Return `table` with paths as they are stored, and the absolute root they start from.
 
+    A table without paths stays as it is.
+
     Args:
         table: rows with `id` and `path`; relative paths start at the root, else at the current
             folder.
@@ -73,6 +77,8 @@ def stored_paths(
             in it, else the deepest common folder, else none.
         known_root: the root of the manifest from which the rows came, if any.
     """
+    if "path" not in table.column_names:
+        return table, None
     paths = table["path"].cast(pa.string())
     if pc.any(is_url(paths)).as_py():
         if root is not None:

@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 from dfgen.errors import ManifestError, did_you_mean
 from dfgen.manifest.facts import FACTS
 from dfgen.samples.arrow_types import are_numbers, is_list, is_text
+from dfgen.samples.storage.embedded import are_files
 
 MANIFEST_FORMAT = 1
 KEY = b"dfgen"
@@ -146,6 +147,20 @@ def decode_metadata(schema_metadata: dict[bytes, bytes] | None, path: str) -> Me
     return metadata
 
 
+def files_column(schema: pa.Schema) -> str | None:
+    """Return the column of the files whose facts a manifest has.
+
+    It is `path`; without one, the first column that holds the files themselves.
+
+    Example:
+        >>> files_column(pa.schema({"id": pa.int64(), "image": pa.binary()}))
+        'image'
+    """
+    if "path" in schema.names:
+        return "path"
+    return next((field.name for field in schema if are_files(field.type)), None)
+
+
 def validate(table: pa.Table, where: str = "the manifest") -> None:
     """Check that a table has unique ids and paths of the right types and without nulls.
 
@@ -156,15 +171,17 @@ def validate(table: pa.Table, where: str = "the manifest") -> None:
     """
     names = table.column_names
     check_names(names, where)
+    held = files_column(table.schema)
     for name, advice in _NEEDED.items():
-        if name not in names:
+        if name not in names and not (name == "path" and held):
             raise ManifestError(
                 f'{where} has no column "{name}". Columns: {", ".join(names)}.'
                 f"{did_you_mean(name, names)} {advice}"
             )
     _check_types(table, where)
     for name in ("path", "id"):  # ids may be made of paths
-        _check_filled(table, name, where)
+        if name in names:
+            _check_filled(table, name, where)
     _check_unique(table["id"], where)
 
 
@@ -187,9 +204,16 @@ def _check_types(table: pa.Table, where: str) -> None:
             f'column "id" of {where} has type {kind}. An id is a whole number or text: '
             'df["id"] = df["id"].astype(str)'
         )
-    kind = table["path"].type
-    if len(table) and not is_text(kind):
+    if not len(table):
+        return
+    if "path" in table.column_names and not is_text(kind := table["path"].type):
         raise ManifestError(f'column "path" of {where} has type {kind}. A path is text')
+    facts = [name for name in FACTS if name in table.column_names and are_files(table[name].type)]
+    if facts:
+        raise ManifestError(
+            f'column "{facts[0]}" of {where} holds files, but in a manifest that is a fact of a '
+            f'file. Rename it: df = df.rename(columns={{"{facts[0]}": "image"}})'
+        )
 
 
 def _check_filled(table: pa.Table, name: str, where: str) -> None:
@@ -201,9 +225,11 @@ def _check_filled(table: pa.Table, name: str, where: str) -> None:
     if not len(rows):
         return
     other = "path" if name == "id" else "id"
-    examples = ", ".join(
-        f"{row} ({other} {quote(table[other][row].as_py())})" for row in first(rows)
-    )
+    if other in table.column_names:
+        beside = [f" ({other} {quote(table[other][row].as_py())})" for row in first(rows)]
+    else:
+        beside = [""] * len(rows)
+    examples = ", ".join(f"{row}{text}" for row, text in zip(first(rows), beside, strict=False))
     raise ManifestError(
         f"{len(rows)} of {len(table)} rows of {where} have no {name}: row {examples}. "
         f'Fill them, or drop them: df = df[df["{name}"].notna()]'

@@ -7,10 +7,12 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from dfgen.errors import ManifestError
-from dfgen.manifest.from_pandas import to_table
+from dfgen.manifest.from_pandas import to_frame, to_table
 from dfgen.samples.arrow_types import storable
+from dfgen.samples.storage.embedded import are_files, large_bytes
 
 TAKEN = (
     "a pandas or Polars DataFrame, an Arrow table, a DuckDB relation or whatever else has "
@@ -69,7 +71,7 @@ def _stored(table: pa.Table, of_polars: bool) -> pa.Table:
         if _has_no_order(field, of_polars):
             column = column.cast(column.type.value_type)
         columns.append(column)
-    return pa.table(columns, table.column_names, metadata=table.schema.metadata)
+    return with_large_bytes(pa.table(columns, table.column_names, metadata=table.schema.metadata))
 
 
 def _has_no_order(field: pa.Field, of_polars: bool) -> bool:
@@ -102,8 +104,23 @@ def data_frame(given: Table, where: str = "the frame") -> pd.DataFrame:
     """Return any table as a DataFrame, one that is one as it is."""
     if isinstance(given, pd.DataFrame):
         return given
-    frame: pd.DataFrame = arrow_table(given, where).to_pandas()
-    return frame
+    return to_frame(arrow_table(given, where))
+
+
+def read_parquet(file: pq.ParquetFile) -> pa.Table:
+    """Read a Parquet file; one that holds files by its row groups, as Arrow wants of structs."""
+    if not any(map(are_files, file.schema_arrow.types)):
+        return file.read()
+    table = pa.concat_tables(map(file.read_row_group, range(file.num_row_groups)))
+    return with_large_bytes(table)
+
+
+def with_large_bytes(table: pa.Table) -> pa.Table:
+    """Return a table whose columns of files are of types that hold more than 2 GB."""
+    for place, field in enumerate(table.schema):
+        if are_files(field.type):
+            table = table.set_column(place, field.name, large_bytes(table[place]))
+    return table
 
 
 def described(given: object) -> str:

@@ -15,16 +15,17 @@ from dfgen.errors import ArgumentError, DfgenError, ManifestError
 from dfgen.manifest.building.gather import gather_rows
 from dfgen.manifest.building.recipe import A_FRAME, Recipe
 from dfgen.manifest.building.recipe_file import resolve
-from dfgen.manifest.building.scan import PANDAS_TYPES, problems_now, refresh_facts
+from dfgen.manifest.building.scan import PANDAS_TYPES, problems_now, read_facts, refresh_facts
 from dfgen.manifest.building.update.match import match
 from dfgen.manifest.diff import as_text, differ, in_order, plain
 from dfgen.manifest.facts import FACTS
 from dfgen.manifest.io import Path, read_manifest, write_manifest
 from dfgen.manifest.paths import is_url, tidy
-from dfgen.manifest.schema import rows_where, validate, with_column
+from dfgen.manifest.schema import files_column, rows_where, validate, with_column
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.splitting import Splitting
 from dfgen.manifest.tables import Table, arrow_table, data_frame
+from dfgen.samples.storage.embedded import paths_of
 from dfgen.samples.storage.stores import without_store
 
 FINDINGS = ("missing", "broken", "changed", "new")
@@ -41,7 +42,8 @@ def verify(
 
     Use it before a long training, or after files were copied. Only files whose size or time of the
     last change is another than the manifest says are opened. What the source of its recipe has and
-    the manifest lacks is new; a manifest made by hand has no source to look for it.
+    the manifest lacks is new; a manifest made by hand has no source to look for it, and one that
+    holds the files themselves is only compared with them.
 
     Args:
         manifest: a file, or a frame or another table with absolute paths.
@@ -82,8 +84,14 @@ def check(
         frame, name = data_frame(manifest), "the frame"
     table = arrow_table(frame, name)
     validate(table, name)
-    _refuse_addresses(table["path"], name)
-    facts = refresh_facts(table["path"].cast(pa.string()), table, workers)
+    held = files_column(table.schema) or "path"
+    if held == "path":
+        _refuse_addresses(table["path"], name)
+        facts = refresh_facts(table["path"].cast(pa.string()), table, workers)
+    else:
+        facts = read_facts(table[held], workers)
+        paths = paths_of(table[held])
+        table = with_column(table, "path", pa.nulls(len(table)) if paths is None else paths)
     found = _findings(table, facts)
     if write:
         rows = rows_where(pc.is_valid(found["change"])).to_numpy()
@@ -93,7 +101,7 @@ def check(
     notes = tuple[str, ...]()
     try:
         recipe = frame.attrs.get("dfgen", {}).get("recipe")
-        if recipe is not None:
+        if recipe is not None and held == "path":
             found = pa.concat_tables([found, _new(table, _source(recipe, root), name)])
     except DfgenError as error:
         notes = (f"New files were not looked for: {error}",)

@@ -15,7 +15,9 @@ from dfgen.errors import ArgumentError
 from dfgen.samples.features.boxes import labels_of
 from dfgen.samples.transforms import Sample, Transform
 
-_KINDS = {"image": "image", "mask": "mask", "boxes": "bboxes"}
+_KINDS = {
+    "image": "image", "mask": "mask", "boxes": "bboxes", "images": "images", "masks": "masks"
+}  # fmt: skip
 """dfgen's name of what a pipeline takes -> Albumentations's."""
 
 _BOXES = {"xyxy": "pascal_voc", "xywh": "coco", "rel_xyxy": "albumentations"}
@@ -63,7 +65,7 @@ class _Target(NamedTuple):
     """An array of the sample, and what it is to a pipeline."""
 
     name: str
-    kind: str  # "image", "mask" or "bboxes"
+    kind: str  # "image", "mask" or "bboxes"; "images" or "masks" of a list of them
     key: str  # its name in the pipeline, which wants one of each kind to have the kind's name
     format: str  # of boxes
 
@@ -72,7 +74,7 @@ class _Target(NamedTuple):
         value = sample[self.name]
         if self.kind == "bboxes":
             return np.column_stack([value, np.arange(len(value))])
-        return value[..., 0] if self.kind == "mask" else value
+        return value[..., 0] if self.kind in ("mask", "masks") else value
 
     def put(self, made: Any, sample: Sample) -> None:
         """Put what the pipeline has made into the sample."""
@@ -82,7 +84,8 @@ class _Target(NamedTuple):
             labels = labels_of(self.name)
             sample[labels] = sample[labels][made[:, 4].astype(int)]
         else:
-            sample[self.name] = made if np.ndim(made) == 3 else np.asarray(made)[..., None]
+            axes = 4 if self.kind in ("images", "masks") else 3
+            sample[self.name] = made if np.ndim(made) == axes else np.asarray(made)[..., None]
 
 
 class Augmentation:
@@ -145,7 +148,7 @@ def _restored(pipeline: bytes, targets: tuple[_Target, ...]) -> Augmentation:
 
 def _prepared(pipeline: Any, targets: list[_Target]) -> Any:
     """Return a copy of a pipeline that takes the targets."""
-    if not any(target.kind == "image" for target in targets):
+    if not any(target.kind in ("image", "images") for target in targets):
         raise ArgumentError(
             "dfgen.albumentations(...) needs an image among x and y; called from another "
             "transform, one that is named image, image_0, ..."

@@ -30,6 +30,18 @@ def flattened(values: pa.Array) -> pa.Array:
     return pc.list_flatten(values) if is_list(values.type) else values[:0]
 
 
+def lengths_of(values: pa.Array) -> npt.NDArray[np.int32]:
+    """Return how much is in the list of each row, 0 where there is none.
+
+    Example:
+        >>> lengths_of(pa.array([["a", "b"], None, []]))
+        array([2, 0, 0], dtype=int32)
+    """
+    lengths = pc.fill_null(pc.list_value_length(values), 0)
+    found: npt.NDArray[np.int32] = lengths.to_numpy(zero_copy_only=False).astype(np.int32)
+    return found
+
+
 def offsets(column: str, values: pa.Array, advice: str) -> Offsets:
     """Return where the list of each row begins among all of them, and where the last one ends.
 

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dfgen.samples.arrow_types import flattened, is_list
 from dfgen.samples.features.base import Feature, Indices, Present, Spec, Values, each
 
 Sizes = npt.NDArray[np.int32]
@@ -63,7 +64,7 @@ class BoundFeature:
     def channel_arrays(self) -> set[str]:
         """The names of those arrays that follow `keras.config.image_data_format()`."""
         specs = self.specs.items() if self.feature.has_channels else ()
-        return {name for name, spec in specs if len(spec.shape) == 3}
+        return {name for name, spec in specs if len(spec.shape) >= 3}
 
     @cached_property
     def read_names(self) -> tuple[str, ...]:
@@ -71,6 +72,19 @@ class BoundFeature:
         return tuple(self.arrays.values())[: len(each(self.feature.made_spec))]
 
     @cached_property
+    def counts(self) -> npt.NDArray[np.int32] | None:
+        """How many items each row has, shape (rows, 1), where rows differ in that."""
+        found: npt.NDArray[np.int32] | None = self.feature.counts(self.values)
+        return found
+
+    @cached_property
+    def has_lists(self) -> bool:
+        """Whether it is read from several files in each row."""
+        files = self.feature.files(self.values)
+        return files is not None and is_list(files.type)
+
+    @cached_property
     def files(self) -> pa.Array | None:
-        """What is read from files, else None."""
-        return self.feature.files(self.values)
+        """All that is read from files, else None."""
+        files = self.feature.files(self.values)
+        return flattened(files) if self.has_lists else files

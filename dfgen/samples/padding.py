@@ -1,38 +1,44 @@
-"""Padding: images that keep their own sizes, in arrays as large as the largest of their batch."""
+"""Padding: images of their own sizes, and lists of images, as large or long as a batch needs."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.samples.bound_feature import BoundFeature, Sizes
+from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Spec, Values
+
+RowLengths = npt.NDArray[np.int32]
+"""How long the first axes of an array are in every row, shape (rows, axes)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Padding:
-    """Which arrays of a batch are padded, and how; empty where all images have one size.
+    """Which arrays of a batch are padded, and how; empty where all rows have one shape.
 
     Args:
-        sizes: name of an array -> what it holds of every row.
-        fills: name of the same -> what stands outside of the image.
+        sizes: name of an array -> what it holds of every row: height and width of an image, or the
+            number of items.
+        fills: name of the same -> what stands behind.
         told: name of an array that tells these sizes -> sizes.
-        masks: name of an array that is True on the image -> sizes.
+        masks: name of an array that is True on the image, or on the items -> sizes.
     """
 
-    sizes: dict[str, Sizes] = field(default_factory=dict)
+    sizes: dict[str, RowLengths] = field(default_factory=dict)
     fills: dict[str, float] = field(default_factory=dict)
-    told: dict[str, Sizes] = field(default_factory=dict)
-    masks: dict[str, Sizes] = field(default_factory=dict)
+    told: dict[str, RowLengths] = field(default_factory=dict)
+    masks: dict[str, RowLengths] = field(default_factory=dict)
 
     def specs(self, rows: Any, specs: Mapping[str, Spec]) -> dict[str, Spec]:
-        """Return the Specs of arrays with the height and width that a batch of these rows has."""
+        """Return the Specs of arrays with the first lengths that a batch of these rows has."""
         found = dict(specs)
         for name, sizes in (self.sizes | self.masks).items():
             largest = sizes[rows].max(axis=0, initial=1).tolist()
-            found[name] = replace(specs[name], shape=(*largest, *specs[name].shape[2:]))
+            shape = (*largest, *specs[name].shape[len(largest) :])
+            found[name] = replace(specs[name], shape=shape)
         return found
 
     def gather(self, rows: npt.NDArray[np.int64], out: Mapping[str, Values]) -> None:
@@ -40,34 +46,43 @@ class Padding:
         for name, sizes in self.told.items():
             out[name][...] = sizes[rows]
         for name, sizes in self.masks.items():
-            _, height, width, _ = out[name].shape
-            heights, widths = sizes[rows].T[:, :, None]
-            down, across = np.arange(height) < heights, np.arange(width) < widths
-            np.logical_and(down[:, :, None, None], across[:, None, :, None], out=out[name])
+            along = enumerate(sizes[rows].T, start=1)
+            inside = [_inside(out[name].shape, axis, lengths) for axis, lengths in along]
+            out[name][...] = reduce(np.logical_and, inside)
 
     def own(self, row: int, out: Mapping[str, Values]) -> dict[str, Values]:
-        """Return a row's arrays, those padded cut down to its own image; fill the rest of them."""
+        """Return a row's arrays, those padded cut down to its own part; fill the rest of them."""
         telling = self.told.keys() | self.masks.keys()
         arrays = {name: array for name, array in out.items() if name not in telling}
         for name, sizes in self.sizes.items():
-            height, width = sizes[row].tolist()
-            out[name][height:] = out[name][:height, width:] = self.fills[name]
-            arrays[name] = out[name][:height, :width]
+            for axis, length in enumerate(sizes[row].tolist()):
+                before = (slice(None),) * axis
+                arrays[name][(*before, slice(length, None))] = self.fills[name]
+                arrays[name] = arrays[name][(*before, slice(length))]
         return arrays
 
 
+def _inside(shape: tuple[int, ...], axis: int, lengths: RowLengths) -> npt.NDArray[np.bool_]:
+    """Return what is within the length of each sample along an axis, for a batch of a shape."""
+    wide = [1] * len(shape)
+    wide[0], wide[axis] = shape[0], shape[axis]
+    inside: npt.NDArray[np.bool_] = (np.arange(shape[axis]) < lengths[:, None]).reshape(wide)
+    return inside
+
+
 def padding_of(features: Iterable[BoundFeature]) -> Padding:
-    """Return the padding of images that keep their sizes, and of what follows them."""
+    """Return the padding of images that keep their sizes, of lists, and of what follows either."""
     padding = Padding()
-    images = {bound.name: bound.sizes for bound in features if bound.sizes is not None}
+    features = tuple(features)
+    own = {bound.name: bound.counts if bound.sizes is None else bound.sizes for bound in features}
     for bound in features:
-        sizes = images.get(bound.name, images.get(bound.like or ""))
+        sizes = own[bound.like or bound.name] if bound.sizes is None else bound.sizes
         fill = bound.feature.fill_value
         if sizes is None or fill is None:
             continue
         padding.sizes[bound.name] = sizes
         padding.fills[bound.name] = fill
-        for key, telling in (("sizes", padding.told), ("padding_mask", padding.masks)):
-            if bound.sizes is not None and key in bound.arrays:
-                telling[bound.arrays[key]] = sizes
+        told = {"sizes": padding.told, "padding_mask": padding.masks, "items_mask": padding.masks}
+        for key in bound.arrays.keys() & told:
+            told[key][bound.arrays[key]] = sizes
     return padding

@@ -205,8 +205,8 @@ class SampleReader:
         """Fill what a row lacks."""
         for bound in self._lacking:
             if not bound.has(row):
-                for name, spec in bound.specs.items():
-                    arrays[name][...] = spec.blank
+                for name in arrays.keys() & bound.specs:
+                    arrays[name][...] = bound.specs[name].blank
 
     def _finish(self, sample: Sample, out: Mapping[str, Values], rng: Any, watch: Watch) -> None:
         """Transform a sample, and bring it into the form that the batch has."""

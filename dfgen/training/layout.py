@@ -73,7 +73,10 @@ class Layout:
         return channels_first(array) if self._turns(name) else array
 
     def _spec(self, name: str, spec: Spec) -> Spec:
-        return Spec((spec.shape[-1], *spec.shape[:-1]), spec.dtype) if self._turns(name) else spec
+        if not self._turns(name):
+            return spec
+        *items, height, width, channels = spec.shape
+        return Spec((*items, channels, height, width), spec.dtype)
 
     def _turns(self, name: str) -> bool:
         return name in self.images and keras.config.image_data_format() == "channels_first"

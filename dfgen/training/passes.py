@@ -127,8 +127,8 @@ class Passes(keras.utils.PyDataset, DataAdapter):
     def row_counts(self, epoch: int | None = None) -> Integers:
         """Return how often each row of `manifest` comes in an epoch, None for that of now.
 
-        Other than 1 where classes are balanced, and 0 for rows that are left out. It is what the
-        order holds; that the model took them so is for `receipt` to say.
+        Other than 1 where rows are drawn by classes or weights, and 0 for rows that are left out.
+        It is what the order holds; that the model took them so is for `receipt` to say.
         """
         epoch = self.epoch if epoch is None else whole("epoch", epoch)
         return self._loader.row_order.counts(epoch, self._loader.plan.rows - self.left_out)

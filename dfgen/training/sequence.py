@@ -25,6 +25,7 @@ from dfgen.loading.limits import Limits
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.buckets import PaddingShare
 from dfgen.loading.state import Identity, State, ids_digest
+from dfgen.manifest.from_pandas import to_frame
 from dfgen.manifest.tables import Table
 from dfgen.samples.pixels.scaling import Scale
 from dfgen.samples.transforms import Transform
@@ -212,7 +213,7 @@ class Sequence(Passes):
     def manifest(self) -> pd.DataFrame:
         """The rows, in their own order: a copy."""
         source = self._binding.columns.source
-        return source.copy() if isinstance(source, pd.DataFrame) else source.to_pandas()
+        return source.copy() if isinstance(source, pd.DataFrame) else to_frame(source)
 
     @property
     def problems(self) -> pd.DataFrame:

@@ -16,6 +16,7 @@ def summary(
     )
     index, count = plan.shard
     part = f"; part {index} of {count}" if count > 1 else ""
+    part += f"; {plan.rows:,} rows drawn an epoch" if plan.rows != rows else ""
     part += f"; {plan.left_out:,} rows left out of each epoch" if plan.left_out else ""
     if padding is not None:
         saved, before = (f"{share:.1%}" for share in padding)

@@ -16,6 +16,7 @@ from dfgen.manifest.io import Path
 from dfgen.manifest.schema import quote
 from dfgen.manifest.sources.file_tree import NO_FIT
 from dfgen.manifest.sources.source import NAMES, Argument
+from dfgen.manifest.tables import Table
 
 OfSplits = Path | Sequence[Path] | Mapping[str, Path | Sequence[Path]]
 """One file, several, or those of each split."""
@@ -34,7 +35,7 @@ def build_manifest(
     box_label: str | None = None,
     class_names: str | Sequence[str] = (),
     pattern: str | None = None,
-    labels: Path | pd.DataFrame | None = None,
+    labels: Path | Table | None = None,
     on: str | None = None,
     path_column: str | None = None,
     root: Path | None = None,
@@ -79,11 +80,13 @@ def build_manifest(
         pattern: what a path below the folder looks like, `"{kind}/{shard}/{id}.jpg"`: fields
             become columns, `{id:int}` a column of whole numbers. Files that it does not fit are
             left out with a warning, as are hidden files and those of other kinds.
-        labels: a label table: a DataFrame, or a .csv, .tsv, .jsonl or .parquet file.
+        labels: a label table: a DataFrame, whatever has `__arrow_c_stream__`, or a .csv, .tsv,
+            .jsonl or .parquet file.
         on: `"FIELD=COLUMN"`, how files find their row of labels. FIELD is a field of the pattern,
             `name` (a.jpg), `stem` (a) or `relpath` (cats/a.jpg); COLUMN is the table's, by default
             of the same name. Both are compared as text.
-        path_column: the column of the label table that names the files, instead of a folder.
+        path_column: the column of the label table that names the files, or holds them (bytes, or
+            structs of `bytes` and `path`), instead of a folder.
         root: folder where relative paths start: of the path column (default: the table's folder),
             and of the paths as the manifest stores them (default: the source).
         id: the column of unique ids. Default: the pattern's `{id}`, else the table's `id`, else

@@ -2,9 +2,7 @@
 
 from collections import defaultdict
 from dataclasses import replace
-from typing import cast
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from tqdm import tqdm
@@ -13,12 +11,13 @@ from dfgen.errors import ArgumentError, ManifestError, did_you_mean
 from dfgen.manifest.building.join import join, key_text, split_on
 from dfgen.manifest.building.recipe import LABEL_TABLE, Recipe
 from dfgen.manifest.facts import FACTS
-from dfgen.manifest.schema import PARTS, Label, quote, with_column
+from dfgen.manifest.schema import PARTS, Label, files_column, quote, with_column
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.label_table import read_rows, table_name
 from dfgen.manifest.sources.list_columns import ANNOTATED
 from dfgen.manifest.sources.path_pattern import Pattern, parse_pattern
 from dfgen.manifest.sources.source import RowGroup
+from dfgen.samples.storage.embedded import are_files, paths_of
 
 _PLAIN_INTEGER = r"\A(?:0|-?[1-9][0-9]{0,17})\z"
 
@@ -57,7 +56,7 @@ def gather_rows(recipe: Recipe) -> RowGroup:
 
 
 def _name(recipe: Recipe) -> str:
-    return table_name(cast(str | pd.DataFrame, recipe.labels))
+    return table_name(recipe.labels)
 
 
 def _key(recipe: Recipe) -> str:
@@ -67,7 +66,7 @@ def _key(recipe: Recipe) -> str:
 
 def _read_labels(recipe: Recipe) -> pa.Table:
     text = [_key(recipe), recipe.id or "id"]
-    [group] = read_rows(cast(str | pd.DataFrame, recipe.labels), text)
+    [group] = read_rows(recipe.labels, text)
     return group.rows
 
 
@@ -112,8 +111,13 @@ def _named(recipe: Recipe) -> set[str | None]:
 
 
 def _with_paths_of_table(labels: pa.Table, recipe: Recipe) -> pa.Table:
-    """Return a label table that names its files with these in the column `path`."""
+    """Return a label table that names its files with these in the column `path`.
+
+    One that holds them stays as it is.
+    """
     name = recipe.path_column or ""
+    if are_files(labels[name].type):
+        return labels
     paths = key_text(labels[name], name, _name(recipe))
     labels = labels.drop_columns([name])
     if "path" in labels.column_names:
@@ -159,8 +163,8 @@ def _check_columns(rows: pa.Table, recipe: Recipe, labels: list[str]) -> None:
 def _with_id(table: pa.Table, recipe: Recipe, pattern: Pattern | None) -> pa.Table:
     """Put the id first: the column asked for, else `id`, else the path."""
     name = recipe.id or ("id" if "id" in table.column_names else "path")
-    ids = table[name]
-    if name != "path":
+    ids = _paths_as_ids(table) if name not in table.column_names else table[name]
+    if name != "path" and name in table.column_names:
         table = table.drop_columns([name])
     if "id" in table.column_names:
         raise ManifestError(
@@ -172,6 +176,18 @@ def _with_id(table: pa.Table, recipe: Recipe, pattern: Pattern | None) -> pa.Tab
     if name not in (*(pattern.fields if pattern else ()), "path", _key(recipe)):
         ids = _whole_if_plain(ids)
     return table.add_column(0, "id", ids)
+
+
+def _paths_as_ids(table: pa.Table) -> pa.ChunkedArray:
+    """Return the paths beside the bytes that a table holds, where each row has another."""
+    paths = paths_of(table[files_column(table.schema)])
+    if paths is None or pc.count_distinct(paths).as_py() < len(paths):
+        raise ManifestError(
+            "the rows have no ids: there is no column id, and no path beside the bytes of each "
+            f"that is its own. Name the column that tells them apart, id= (--id). Columns: "
+            f"{', '.join(table.column_names)}"
+        )
+    return paths
 
 
 def _whole_if_plain(ids: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -15,23 +15,26 @@ from dfgen.manifest.building.box_columns import place_boxes
 from dfgen.manifest.building.categories import to_categories, to_category
 from dfgen.manifest.building.gather import gather_rows
 from dfgen.manifest.building.recipe import Recipe, unit_of
-from dfgen.manifest.building.scan import PANDAS_TYPES, refresh_facts
+from dfgen.manifest.building.scan import PANDAS_TYPES, read_facts, refresh_facts
 from dfgen.manifest.building.summary import BuildReport, lines_of_skipped
 from dfgen.manifest.building.update.match import rebase
 from dfgen.manifest.building.update.merge import Growth, grow
 from dfgen.manifest.building.update.previous import Old, changed_recipe
 from dfgen.manifest.facts import FACTS
+from dfgen.manifest.from_pandas import to_frame
 from dfgen.manifest.io import attributes, write_manifest
 from dfgen.manifest.paths import is_url, stored_paths, tidy
 from dfgen.manifest.schema import (
     PARTS,
     describe_labels,
+    files_column,
     label_columns,
     quote,
     validate,
     with_column,
 )
 from dfgen.manifest.sources.source import RowGroup
+from dfgen.samples.storage.embedded import are_files, is_file_struct, paths_of, with_paths
 from dfgen.samples.storage.stores import without_store
 from dfgen.system import check_writable
 
@@ -51,6 +54,11 @@ def run_recipe(
     if old is not None:
         _refuse_order(recipe)
     gathered = _gathered(recipe)
+    if old is not None and files_column(gathered.rows.schema) != "path":
+        raise ArgumentError(
+            "update= (--update) compares files by their paths and times, and the table holds the "
+            "files themselves: build the manifest anew"
+        )
     labels = describe_labels(gathered.rows, gathered.labels)
     _, root = stored_paths(gathered.rows, recipe.root, gathered.folder)
     warnings = () if old is None else changed_recipe(old, recipe)
@@ -106,11 +114,27 @@ def _gathered(recipe: Recipe) -> RowGroup:
         )
     table = to_categories(gathered.rows, recipe.category, gathered.labels)
     validate(table, "the manifest")
+    name = files_column(table.schema) or "path"
+    if name != "path":
+        return replace(gathered, rows=_with_whole_paths(table, name, gathered.folder))
     paths = tidy(table["path"].cast(pa.string()), gathered.folder)
     return replace(gathered, rows=with_column(table, "path", paths))
 
 
+def _with_whole_paths(table: pa.Table, name: str, folder: str) -> pa.Table:
+    """Make the paths of files absolute that a table holds no bytes of, in its column of files."""
+    files = table[name]
+    if not is_file_struct(files.type):
+        return table
+    paths, data = paths_of(files), pc.struct_field(files, "bytes")
+    joined = tidy(paths.cast(pa.string()), folder).cast(paths.type)
+    return with_column(table, name, with_paths(files, pc.if_else(pc.is_null(data), joined, paths)))
+
+
 def _read_facts(paths: pa.ChunkedArray, old: Old | None, workers: int | None) -> pa.Table:
+    if are_files(paths.type):
+        facts = read_facts(paths, workers)
+        return with_column(facts, "format", to_category(facts["format"]))
     addresses = without_store(paths.filter(is_url(paths)))
     if len(addresses):
         raise ArgumentError(
@@ -125,7 +149,7 @@ def _read_facts(paths: pa.ChunkedArray, old: Old | None, workers: int | None) ->
 def _settle(gathered: RowGroup, read: ReadFacts | None) -> pa.Table:
     """Add the facts, place the boxes, and gather what is wrong with each row."""
     table = gathered.rows
-    facts = read(table["path"]) if read else None
+    facts = read(table[files_column(table.schema)]) if read else None
     problems = [table["problem"]] if "problem" in table.column_names else []
     problems += [facts["problem"]] if facts else []
     if _box_format(gathered.labels):
@@ -149,7 +173,7 @@ def _to_frame(table: pa.Table) -> pd.DataFrame:
     facts = [name for name in table.column_names if name in FACTS]
     labels = table.drop_columns(facts).replace_schema_metadata()
     typed = table.select(facts).replace_schema_metadata().to_pandas(types_mapper=PANDAS_TYPES.get)
-    frame: pd.DataFrame = pd.concat([labels.to_pandas(), typed], axis=1)
+    frame: pd.DataFrame = pd.concat([to_frame(labels), typed], axis=1)
     return frame
 
 
@@ -174,5 +198,7 @@ def _order(names: list[str], recipe: Recipe) -> list[str]:
     """Return the columns in the order of a manifest: id, path, labels, split, facts."""
     labels = label_columns(names)
     if recipe.label:
-        labels = [name for name in labels if name in (*recipe.label, *recipe.category)]
+        labels = [
+            name for name in labels if name in (*recipe.label, *recipe.category, recipe.path_column)
+        ]
     return [name for name in ("id", "path", "index", *labels, *PARTS, *FACTS) if name in names]

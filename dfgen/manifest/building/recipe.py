@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-import pandas as pd
-
 from dfgen.errors import ArgumentError, did_you_mean
 from dfgen.manifest.paths import URL, portable_root
 from dfgen.manifest.schema import quote
@@ -38,7 +36,7 @@ class Recipe:
     pattern: str | None = _shared(
         TEXT, "Path below the folder, as in '{kind}/{id:int}.jpg': fields are columns."
     )
-    labels: str | pd.DataFrame | None = _shared(  # noqa: RUF009 - None is not a DataFrame
+    labels: Any = _shared(  # noqa: RUF009 - a table may be anything
         TEXT, "Label table: .csv, .tsv, .jsonl or .parquet.", is_path=True
     )
     on: str | None = _shared(
@@ -98,7 +96,7 @@ class Recipe:
     def arguments(self) -> dict[str, Any]:
         """Return the arguments as plain JSON types, without those left at None or empty."""
         shared = {name: getattr(self, name) for name in shared_arguments()}
-        if isinstance(self.labels, pd.DataFrame):
+        if self.labels is not None and not isinstance(self.labels, str):
             shared["labels"] = A_FRAME
         if self.split is not None:
             shared["split"] = dict(self.split)

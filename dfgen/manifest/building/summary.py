@@ -65,7 +65,7 @@ def figures(frame: pd.DataFrame, report: BuildReport) -> dict[str, Any]:
     problems: dict[str, list[str]] = {}
     if "problem" in frame:
         broken = frame[frame["problem"].notna()]
-        for problem, path in zip(broken["problem"], broken["path"], strict=True):
+        for problem, path in zip(broken["problem"], _named(broken), strict=True):
             problems.setdefault(problem.partition(":")[0], []).append(path)
     return {
         "rows": len(frame),
@@ -139,13 +139,18 @@ def _problem_lines(frame: pd.DataFrame) -> list[str]:
     kinds = broken["problem"].str.partition(":")[0]
     lines = [f"{count(len(broken), 'problem')}:"]
     for kind, rows in broken.groupby(kinds, sort=True):
-        lines.append(f"  {len(rows)}  {kind}: {_some(rows['path'].tolist())}")
+        lines.append(f"  {len(rows)}  {kind}: {_some(_named(rows).tolist())}")
     return lines
+
+
+def _named(rows: pd.DataFrame) -> pd.Series:
+    """Return what rows are called: their paths, or the ids of those that hold files."""
+    return rows["path" if "path" in rows else "id"].astype(str)
 
 
 def _extension_lines(frame: pd.DataFrame) -> list[str]:
     """Name files whose content has another format than their extension promises."""
-    if "format" not in frame:
+    if "format" not in frame or "path" not in frame:
         return []
     suffixes = frame["path"].str.extract(r"(\.[^./]*)$", expand=False).str.lower()
     promised = suffixes.map(formats_by_suffix())

@@ -10,18 +10,18 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from dfgen.errors import ManifestError, MissingFileError
-from dfgen.manifest.from_pandas import to_table
-from dfgen.manifest.schema import check_names, quote
+from dfgen.manifest.schema import check_names, files_column, quote
 from dfgen.manifest.sources.source import RowGroup
+from dfgen.manifest.tables import Table, arrow_table, read_parquet
 
 
-def read_rows(table: str | pd.DataFrame, text: Sequence[str] = ()) -> Iterator[RowGroup]:
+def read_rows(table: str | Table, text: Sequence[str] = ()) -> Iterator[RowGroup]:
     """Yield the rows of a table in one group.
 
     Args:
-        table: a DataFrame (a named index becomes a column), or a file: .csv (commas), .tsv (tabs),
-            .jsonl or .ndjson (one JSON object a line), .parquet. In CSV and TSV an empty cell is a
-            missing value; `NA` and `null` are text like any other.
+        table: a DataFrame (a named index becomes a column), another table, or a file: .csv
+            (commas), .tsv (tabs), .jsonl or .ndjson (one JSON object a line), .parquet. In CSV and
+            TSV an empty cell is a missing value; `NA` and `null` are text like any other.
         text: columns of CSV and TSV files to read as text, so that 007 stays 007.
 
     Example:
@@ -29,17 +29,20 @@ def read_rows(table: str | pd.DataFrame, text: Sequence[str] = ()) -> Iterator[R
         >>> group.rows.column_names
         ['object_id', 'kind']
     """
-    if isinstance(table, pd.DataFrame):
-        rows = to_table(_with_index(table), "the label table")
-    else:
+    if isinstance(table, str):
         rows = _read(table, text)
+    else:
+        table = _with_index(table) if isinstance(table, pd.DataFrame) else table
+        rows = arrow_table(table, "the label table")
     check_names(rows.column_names, table_name(table))
-    yield RowGroup(rows.replace_schema_metadata(None).combine_chunks())
+    if files_column(rows.schema) in (None, "path"):  # gigabytes stay in pieces
+        rows = rows.combine_chunks()
+    yield RowGroup(rows.replace_schema_metadata(None))
 
 
-def table_name(table: str | pd.DataFrame) -> str:
+def table_name(table: str | Table) -> str:
     """Return how messages call a label table."""
-    return "the label table" if isinstance(table, pd.DataFrame) else table
+    return table if isinstance(table, str) else "the label table"
 
 
 def _with_index(table: pd.DataFrame) -> pd.DataFrame:
@@ -126,5 +129,5 @@ _READERS: dict[str, Callable[[str, Sequence[str]], pa.Table]] = {
     ".tsv": lambda path, text: _read_separated(path, text, "\t"),
     ".jsonl": _read_json_lines,
     ".ndjson": _read_json_lines,
-    ".parquet": lambda path, text: pq.ParquetFile(path).read(),
+    ".parquet": lambda path, text: read_parquet(pq.ParquetFile(path)),
 }

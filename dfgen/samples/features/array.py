@@ -8,11 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from dfgen.errors import ArgumentError
+from dfgen.errors import ArgumentError, DecodeError
 from dfgen.samples.features.arguments import checked_missing, checked_shape, number_dtype
 from dfgen.samples.features.base import Feature, Spec, Values, Watch
 from dfgen.samples.features.casting import fill, fill_by
 from dfgen.samples.features.one_row import ColumnSource
+from dfgen.samples.pixels.formats import holds_image
 from dfgen.samples.storage.embedded import are_files
 from dfgen.samples.storage.npy import decode_array
 from dfgen.samples.storage.store import Store
@@ -123,8 +124,19 @@ class Array(Feature):
             watch("decode", len(data))
             if self.decode is not None:
                 return fill_by(f"Array({self.column!r})", self.decode, [data], out)
-            array = decode_array(data)
+            array = self._numbers(data)
         else:
             array = store.row(value["path"], value["index"], self.dataset)
             watch("decode", array.nbytes)
         fill("the array", array, out)
+
+    def _numbers(self, data: bytes) -> Values:
+        try:
+            return decode_array(data)
+        except DecodeError:
+            if not holds_image(data):
+                raise
+        raise DecodeError(
+            f"this is an image, not a .npy file: dfgen.Image({self.column!r}, "
+            'dtype="float32") keeps its numbers'
+        )

@@ -1,6 +1,6 @@
 """Audio: sounds of one length."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO, Any, ClassVar
 
 import numpy as np
@@ -77,6 +77,11 @@ class Audio(Feature):
     def is_random(self) -> bool:
         """Whether chance has a part in it."""
         return self.start == "random"
+
+    @property
+    def still(self) -> "Audio":
+        """It without chance: cut in the centre."""
+        return replace(self, start="center") if self.is_random else self
 
     def draw(self, rng: np.random.Generator) -> float | None:
         """Return where a longer sound is cut, from 0, its start, to 1, its end."""

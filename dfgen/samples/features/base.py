@@ -6,6 +6,7 @@ A feature is a frozen dataclass in a file of its own, which derives from `Featur
 """
 
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
@@ -16,7 +17,13 @@ import pyarrow as pa
 from dfgen.errors import ArgumentError, DecodeError, ManifestError
 from dfgen.samples.arrow_types import in_one, nulls
 from dfgen.samples.features.arguments import column_names
-from dfgen.samples.features.one_row import ColumnSource, OneRow, store_of_row
+from dfgen.samples.features.one_row import (
+    ColumnSource,
+    OneRow,
+    is_several,
+    item_rows,
+    store_of_row,
+)
 from dfgen.samples.storage.store import Store
 
 Values = npt.NDArray[Any]
@@ -87,6 +94,12 @@ class Feature:
 
     of_files: ClassVar[bool] = False
     """Whether its first column names files."""
+
+    takes_lists: ClassVar[bool] = False
+    """Whether its column may name several files in each row: see `Items`."""
+
+    max_items: Any = None
+    """How many files a list may name, where lists differ in length."""
 
     column: Any
     """The name of its column."""
@@ -195,6 +208,10 @@ class Feature:
             return None
         return values if len(self.columns) == 1 else values.field(0)
 
+    def counts(self, values: Any) -> Any:
+        """Return how many items each row has, (rows, 1), where rows differ in that, else None."""
+        return None
+
     # Labels that are missing
 
     missing: str = "raise"
@@ -225,6 +242,13 @@ class Feature:
     def draw(self, rng: np.random.Generator) -> Any:
         """Return what chance decides for one sample."""
         return None
+
+    @property
+    def still(self) -> Self:
+        """It as it is for evaluation: in the middle of what chance may decide."""
+        if isinstance(self.like, Feature):
+            return replace(self, like=self.like.still)  # type: ignore[type-var]
+        return self
 
     has_geometry: ClassVar[bool] = False
     """Whether others can follow it: `read` then returns its Geometry, and `geometry` that of a row
@@ -310,6 +334,8 @@ class Feature:
             row: of the manifest, a mapping or a pandas Series.
             rng: for what chance decides, of its image where it follows one; None: no chance.
         """
+        if self.takes_lists and is_several(row[self.column]):
+            return self._of_items(row, rng)
         self.check_present(row)
         image: Any = self.image if self.follows and not self.has_geometry else self
         size = image.geometry(row, None).size if image.keeps_sizes else ()
@@ -325,6 +351,15 @@ class Feature:
             self.read(value, alone(made), store, unwatched, given)
         self.finish(alone(tuple(map(filled, made))), alone(out))
         return out[0] if len(out) == 1 else dict(zip(self.arrays(""), out, strict=True))
+
+    def _of_items(self, row: Mapping[str, Any], rng: np.random.Generator | None) -> Any:
+        """Return the arrays of all files that a row names, one after the other in one array."""
+        image = self.image if self.follows else self
+        if image.keeps_sizes:
+            raise ArgumentError(f"{image!r}: the images of a list make one array, so give a size")
+        rows = item_rows(row, dict.fromkeys([self.column, image.column]), image.max_items)
+        same = [deepcopy(rng) for _ in rows[1:]]  # chance decides once for all
+        return np.stack([self(*one) for one in zip(rows, [*same, rng], strict=True)])
 
     def __repr__(self) -> str:
         """As it would be written: without what is the default."""
@@ -387,7 +422,7 @@ def alone(several: Any) -> Any:
 
 def empty(spec: Spec, size: tuple[int, ...]) -> Any:
     """Return an array of a Spec, or its OwnDtype; lengths that are None are those of `size`."""
-    shape = (*size, *spec.shape[len(size) :]) if None in spec.shape else spec.shape
+    shape = tuple(size[axis] if long is None else long for axis, long in enumerate(spec.shape))
     return OwnDtype(shape) if spec.dtype is None else np.empty(shape, spec.dtype)
 
 

@@ -45,7 +45,7 @@ from dfgen.samples.pixels.scaling import Scale, checked_scale, rescale
 from dfgen.samples.pixels.upright import decode_reduced
 from dfgen.samples.storage.embedded import Content
 from dfgen.samples.storage.store import Store
-from dfgen.system import one_of
+from dfgen.system import one_of, whole
 
 _TELLING = {
     "sizes": Spec((2,), np.dtype(np.int32)),
@@ -56,7 +56,7 @@ _FLIPS = (None, "horizontal", "vertical", "horizontal_and_vertical")
 
 _RANDOM = ("random", "random_resized")
 
-_FOLLOWED = ("resize", "load_size", "crop", "area", "ratio", "flip")
+_FOLLOWED = ("resize", "load_size", "crop", "area", "ratio", "flip", "max_items")
 """What the image decides that another follows."""
 
 _OF_RESIZING = ("resize", "load_size", "crop", "interpolation", "antialias")
@@ -120,6 +120,11 @@ class Image(Feature):
             its column. By hand, on one row: the `Image`. It gets the same crop, flip and geometry,
             pixel for pixel, and so none of `resize`, `load_size`, `crop` and `flip` of its own. Its
             file is as large; with a `size` of k times that of the followed image, k times as large.
+        max_items: of a column that holds a list of paths in each row, whose images then stand one
+            after the other, (items, height, width, channels), in the same crop and flip: how many a
+            list may have. A batch then holds `{"images", "items_mask"}`, as many as its longest
+            list, the others with zeros behind, and bool (batch, items), True where an image is.
+            None (default): all lists are of one length, and a batch holds the images alone.
         missing: of targets, `"raise"` (default), or `"ignore"`: a row without a path holds zeros,
             and weighs 0 in the loss of this target. It needs a `size`.
 
@@ -146,9 +151,11 @@ class Image(Feature):
     area: tuple[float, float] | None = None
     ratio: tuple[float, float] | None = None
     like: Any = None
+    max_items: int | None = None
     missing: str = "raise"
     kind: ClassVar[str] = "image"
     of_files: ClassVar[bool] = True
+    takes_lists: ClassVar[bool] = True
     has_channels: ClassVar[bool] = True
     has_geometry: ClassVar[bool] = True
     fill_value = 0
@@ -166,6 +173,8 @@ class Image(Feature):
         object.__setattr__(self, "scale", scale)
         object.__setattr__(self, "load_size", _size("load_size", self.load_size))
         object.__setattr__(self, "size", _own_size(self))
+        if self.max_items is not None:
+            object.__setattr__(self, "max_items", whole("max_items", self.max_items, least=1))
         _check_use(self)
         _check_crop(self)
 
@@ -200,7 +209,8 @@ class Image(Feature):
 
     def arrays(self, name: str) -> Any:
         """Return the name of the images, with `extra` that of what tells them from padding too."""
-        return name if self.extra is None else {"images": name, self.extra: f"{name}_{self.extra}"}
+        extra = self.extra if self.max_items is None else "items_mask"
+        return name if extra is None else {"images": name, extra: f"{name}_{extra}"}
 
     def specs(self, values: object) -> tuple[Spec, ...]:
         """Return what the model gets, by `extra` too."""
@@ -226,6 +236,15 @@ class Image(Feature):
     def is_random(self) -> bool:
         """Whether chance has a part in it."""
         return self.crop in _RANDOM or self.flip is not None
+
+    @property
+    def still(self) -> "Image":
+        """It without chance: the centre, no flips; the largest crop for `"random_resized"`."""
+        if not self.is_random:
+            return super().still
+        if self.crop == "random_resized":
+            return replace(self, resize="crop", crop=None, area=None, ratio=None, flip=None)
+        return replace(self, crop=self.crop and "center", flip=None)
 
     @property
     def drawn_sizes(self) -> tuple[Size | None, Size | None]:

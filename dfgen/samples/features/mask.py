@@ -63,6 +63,7 @@ class Mask(Feature):
     missing: str = "raise"
     kind: ClassVar[str] = "mask"
     of_files: ClassVar[bool] = True
+    takes_lists: ClassVar[bool] = True
     follows = True
     has_channels: ClassVar[bool] = True
 

@@ -1,7 +1,7 @@
 """Columns as a feature asks for them: those of a manifest, or of one row by hand."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from dfgen.errors import DecodeError, MissingFileError
+from dfgen.errors import ArgumentError, DecodeError, MissingFileError
 from dfgen.samples.storage.embedded import FILE, content_shown
 from dfgen.samples.storage.store import Store
 from dfgen.samples.storage.stores import store_of
@@ -53,6 +53,32 @@ class OneRow:
     def whole_numbers(self, name: str) -> pa.Array:
         """Return the index of the row."""
         return pa.array([int(self.row[name])])
+
+
+def is_several(value: object) -> bool:
+    """Whether a row names several files."""
+    if isinstance(value, np.ndarray):
+        return value.ndim == 1 and value.dtype.kind in "OU"
+    return isinstance(value, list | tuple)
+
+
+def item_rows(
+    row: Mapping[str, Any], columns: Iterable[str], most: int | None
+) -> list[dict[str, Any]]:
+    """Return a row for each of the files that columns of a row name, in lists of one length.
+
+    Raises:
+        ArgumentError: there are none, more than `most`, or one column has more than another.
+    """
+    counts = {name: len(row[name]) if is_several(row[name]) else None for name in columns}
+    if len(set(counts.values())) > 1:
+        held = (f"{name!r} {'no list' if n is None else n}" for name, n in counts.items())
+        raise ArgumentError(f"expected as many files in each list of a row, got {', '.join(held)}")
+    count = next(iter(counts.values())) or 0
+    if not 0 < count <= (most or count):
+        limit = "" if most is None else f" to max_items={most}"
+        raise ArgumentError(f"expected 1{limit} files in a list of {[*counts]}, got {count}")
+    return [{**row, **{name: row[name][place] for name in counts}} for place in range(count)]
 
 
 def content_of(row: Mapping[str, Any], column: str) -> Any:

@@ -94,7 +94,8 @@ def content_shown(content: Any) -> str:
         ("'a.png'", "'a.png' (2 bytes)")
     """
     if isinstance(content, list):
-        return f"[{', '.join(map(content_shown, content))}]"
+        more = f", ... {len(content)} files" if len(content) > 1 else ""
+        return f"[{', '.join(map(content_shown, content[:1]))}{more}]"
     data, path = content_parts(content)
     if data is None:
         return repr(content if path is None else path)

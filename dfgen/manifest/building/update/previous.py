@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from dfgen.errors import ManifestError
 from dfgen.manifest.building.recipe import Recipe, absolute_recipe
 from dfgen.manifest.io import Path, read_table
 from dfgen.manifest.schema import Metadata, quote, with_column
@@ -28,6 +29,11 @@ class Old:
 def read_old(path: Path) -> Old:
     """Read the manifest that grows; the errors are those of `read_manifest`."""
     table, metadata = read_table(path)
+    if "path" not in table.column_names:
+        raise ManifestError(
+            f"{os.fspath(path)} holds the files themselves, and update= (--update) compares files "
+            "by their paths and times: build the manifest anew"
+        )
     return Old(
         os.fspath(path), with_column(table, "path", table["path"].cast(pa.string())), metadata
     )

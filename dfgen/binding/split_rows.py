@@ -1,0 +1,96 @@
+"""Which rows belong to each split of a manifest, or to training and validation by one fold."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dfgen.binding.frame_columns import Columns
+from dfgen.errors import ArgumentError, ManifestError
+from dfgen.samples.arrow_types import is_text
+from dfgen.system import whole
+
+Masks = dict[str, npt.NDArray[np.bool_]]
+"""Name of a split -> which rows are in it."""
+
+
+def split_rows(columns: Columns, fold: int | None = None) -> Masks:
+    """Return the rows of each split that has any, "train" among them.
+
+    Args:
+        columns: of a manifest with a column `split`, or with `fold`.
+        fold: the fold that is "val", so that the others are "train"; None: the splits.
+    """
+    if fold is not None:
+        return _rows_by_fold(columns, whole("fold", fold))
+    if "split" not in columns.names:
+        raise ManifestError(
+            'the manifest has no column "split". Make one: df = dfgen.split(df, {"train": 0.8, '
+            '"val": 0.2}), or with folds=5 and then sequences(df, fold=0). '
+            f"Columns: {', '.join(columns.names)}"
+        )
+    values = columns["split"]
+    kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+    if not is_text(kind):
+        raise ManifestError(
+            f'the column "split" holds {kind}, expected names, as "train" and "val"'
+        )
+    _refuse_null("split", columns, values)
+    names = [*_in_order(values)]
+    if "train" not in names:
+        raise ManifestError(
+            f'the column "split" holds {", ".join(map(repr, names))}: expected one called "train", '
+            'which is shuffled. Rename it: df["split"].replace("training", "train")'
+        )
+    text = values.cast(kind)
+    return {name: _mask(pc.equal(text, pa.scalar(name, kind))) for name in names}
+
+
+def _rows_by_fold(columns: Columns, fold: int) -> Masks:
+    if "fold" not in columns.names:
+        raise ManifestError(
+            f'fold={fold}, but the manifest has no column "fold". Make one: df = dfgen.split(df, '
+            f"folds=5). Columns: {', '.join(columns.names)}"
+        )
+    if "split" in columns.names:
+        raise ManifestError(
+            f'fold={fold}, but the manifest has a column "split" too, whose test rows would be '
+            'trained on. Take the rows to train on: df[df.split == "train"].drop(columns="split")'
+        )
+    values = columns["fold"]
+    _refuse_null("fold", columns, values)
+    known = sorted(values.unique().to_pylist())
+    if fold not in known:
+        raise ArgumentError(
+            f"fold={fold} is none of the folds of the manifest: {', '.join(map(str, known))}"
+        )
+    if len(known) == 1:
+        raise ManifestError(f"every row is in fold {fold}: none is left to train on")
+    chosen = _mask(pc.equal(values, pa.scalar(fold, values.type)))
+    return {"train": ~chosen, "val": chosen}
+
+
+def _in_order(values: pa.Array) -> list[str]:
+    """Return the names that occur: categories in their order, others as they come."""
+    found: list[str] = values.unique().to_pylist()
+    if not pa.types.is_dictionary(values.type):
+        return found
+    return [name for name in values.dictionary.to_pylist() if name in found]
+
+
+def _mask(found: pa.Array) -> npt.NDArray[np.bool_]:
+    mask: npt.NDArray[np.bool_] = found.to_numpy(zero_copy_only=False)
+    return mask
+
+
+def _refuse_null(name: str, columns: Columns, values: pa.Array) -> None:
+    if not values.null_count:
+        return
+    row: Any = pc.indices_nonzero(values.is_null())[0].as_py()
+    where = f" (id {columns['id'][row].as_py()!r})" if "id" in columns.names else ""
+    raise ManifestError(
+        f"{values.null_count:,} rows have no {name}, the first is row {row}{where}. Give them one, "
+        f"or drop them: df = df[df[{name!r}].notna()]"
+    )

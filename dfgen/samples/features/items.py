@@ -1,0 +1,150 @@
+"""Items: several files in one row, such as views, frames of a video, or the images of a bag."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dfgen.errors import ArgumentError, DecodeError, MissingFileError, TransformError
+from dfgen.samples.arrow_types import is_list, lengths_of
+from dfgen.samples.features.base import Feature, OwnDtype, Spec, Values, Watch, alone, each
+from dfgen.samples.storage.embedded import content_shown
+from dfgen.samples.storage.store import Store
+
+_AS_ITS_ITEM = (
+    "kind", "column", "follows", "like", "is_random", "has_channels", "fill_value", "max_items",
+)  # fmt: skip
+
+_MASK = Spec((None,), np.dtype(np.bool_), True)  # of a skipped row all items count: a mean of none
+"""Spec of what tells items from padding."""
+
+
+@dataclass(frozen=True, repr=False)
+class Items(Feature):
+    """A feature for each of the files in a list: its arrays, one after the other, are one array.
+
+    Chance decides once for all files of a row. `in_lists` makes it where a column holds lists.
+
+    Args:
+        item: what each file becomes.
+        count: how many files every row has; None: they differ, and the batch has as many as the
+            longest list of its rows.
+    """
+
+    item: Feature
+    count: int | None
+    of_files = True
+
+    def __post_init__(self) -> None:
+        for name in _AS_ITS_ITEM:
+            object.__setattr__(self, name, getattr(self.item, name))
+
+    def arrays(self, name: str) -> Any:
+        """Return the names of its arrays: with `max_items` there is one that tells padding."""
+        return self.item.arrays(name)
+
+    @property
+    def spec(self) -> Any:
+        """What the model gets."""
+        return self._several(self.item.spec)
+
+    @property
+    def sample_spec(self) -> Any:
+        """What a transform gets: all items of a row in one array."""
+        return self._several(self.item.sample_spec)
+
+    @property
+    def made_spec(self) -> Any:
+        """What a transform gives back."""
+        return self._several(self.item.made_spec)
+
+    def specs(self, values: Any) -> tuple[Spec, ...]:
+        """Return what the model gets, of each of its arrays."""
+        return (self.spec,) if self.max_items is None else (self.spec, _MASK)
+
+    def _several(self, spec: Any) -> Any:
+        found = [replace(one, shape=(self.count, *one.shape)) for one in each(spec)]
+        return alone(tuple(found))
+
+    def counts(self, values: Any) -> Any:
+        """Return how many files each row has, where rows differ in that."""
+        return None if self.count is not None else lengths_of(values)[:, None]
+
+    def settled(self, values: Any) -> Any:
+        """Return what each file becomes, which finds by itself what a row by hand holds."""
+        return self.item
+
+    def draw(self, rng: np.random.Generator) -> Any:
+        """Return what chance decides for one sample, for all of its items alike."""
+        return self.item.draw(rng)
+
+    def read(self, value: list[Any], out: Any, store: Store, watch: Watch, given: Any) -> list[Any]:
+        """Fill its array with what the files of one row hold, one after the other."""
+        told = []
+        for place, path in enumerate(value):
+            one = given[place] if self.follows else given
+            try:
+                told.append(self.item.read(path, _part(out, place), store, watch, one))
+            except (DecodeError, MissingFileError) as error:
+                what = f"{content_shown(path)}, item {place} of its list"
+                raise type(error)(f"{what}: {error}") from error
+        return told
+
+    def finish(self, sample: Any, out: Any) -> None:
+        """Bring a sample, after its transform, into the form that the batch has."""
+        if len(sample) != len(out):
+            raise TransformError(
+                f"the transform returned {len(sample)} items of {self.column!r}, expected "
+                f"{len(out)}"
+            )
+        for one, into in zip(sample, out, strict=True):
+            self.item.finish(one, into)
+
+    def __repr__(self) -> str:
+        return repr(self.item)
+
+
+class _Part(OwnDtype):
+    """Where one item will be, of an array whose files tell its dtype."""
+
+    def __init__(self, whole: OwnDtype, place: int) -> None:
+        super().__init__(whole.shape[1:])
+        self._whole, self._place = whole, place
+
+    def of(self, dtype: Any) -> Values:
+        """Return the item's part of the array, made when it is first asked for."""
+        part: Values = self._whole.of(dtype)[self._place]
+        return part
+
+
+def _part(out: Any, place: int) -> Any:
+    return _Part(out, place) if isinstance(out, OwnDtype) else out[place]
+
+
+def in_lists(feature: Feature, files: pa.Array | None) -> Feature:
+    """Return a feature, or its Items where its column holds lists of files.
+
+    Raises:
+        ArgumentError: it cannot be either.
+    """
+    what = f"{type(feature).__name__}({feature.column!r})"
+    if files is None or not is_list(files.type):
+        if feature.max_items is None:
+            return feature
+        raise ArgumentError(
+            f"{what} has max_items={feature.max_items}, which is for a list of files in each row, "
+            f"but the column holds {'none' if files is None else files.type}: leave it out"
+        )
+    if not feature.takes_lists:
+        raise ArgumentError(
+            f"{what} takes one file in each row, but the column holds a list of files: lists are "
+            f"for dfgen.Image and dfgen.Mask. Give each file a row, df.explode({feature.column!r})"
+        )
+    image = feature.image if feature.follows else feature
+    if image.keeps_sizes:
+        raise ArgumentError(
+            f"{what} is of images that keep their own sizes, size=None, but the column holds a "
+            "list of files, whose images make one array: give a size"
+        )
+    return Items(feature, None if image.max_items is not None else len(files[0]))

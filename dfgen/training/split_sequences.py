@@ -1,0 +1,89 @@
+"""sequences: a Sequence for each split of a manifest."""
+
+import os
+from dataclasses import fields, replace
+from typing import Any, Unpack
+
+from dfgen.binding.bind import chosen_features
+from dfgen.binding.default_features import Options
+from dfgen.binding.frame_columns import open_manifest
+from dfgen.binding.nested import Tree, map_leaves
+from dfgen.binding.split_rows import split_rows
+from dfgen.errors import ArgumentError
+from dfgen.manifest.tables import Table
+from dfgen.training.sequence import Sequence
+from dfgen.training.sequence_arguments import SequenceArguments, TrainArguments
+
+_OF_TRAIN = ("balance", "rows_per_epoch", "bucket_by", "class_weight", "drop_remainder")
+"""Arguments that other splits do not get: they choose, weigh or leave out rows of training."""
+
+
+def sequences(
+    manifest: Table | str | os.PathLike[str],
+    x: Tree = "path",
+    y: Tree = None,
+    *,
+    fold: int | None = None,
+    train: TrainArguments | None = None,
+    **arguments: Unpack[SequenceArguments],
+) -> dict[str, Sequence]:
+    """Return a Sequence for each split, by its name: shuffled for "train", in order for the others.
+
+    Use it instead of a Sequence a split whose arguments repeat each other. x, y and class names are
+    settled once, on all rows, so that every split numbers the classes alike: those of text are its
+    sorted values. Random crops and flips are for "train"; the others get the features' `still`
+    form: the centre, no flip, `resize="crop"` for `crop="random_resized"`.
+
+    Args:
+        manifest: as of Sequence, with a column `split`, in which one is called "train".
+        x: as of Sequence.
+        y: as of Sequence.
+        fold: of a manifest with a column `fold` (`dfgen.split(df, folds=5)`): this one is "val",
+            all others are "train".
+        train: arguments of Sequence for "train" alone: `{"transform": augment}`.
+        arguments: those of Sequence, for all splits, but for `shuffle`. `balance`,
+            `rows_per_epoch`, `bucket_by`, `class_weight` and `drop_remainder` go to "train" alone.
+
+    Raises:
+        ManifestError: there is no such column, a row has no split, or what Sequence raises.
+        ArgumentError: an argument that cannot be.
+
+    Example:
+        >>> seqs = dfgen.sequences(df, y="kind", train={"balance": "kind"})  # doctest: +SKIP
+        >>> model.fit(seqs["train"], validation_data=seqs["val"], epochs=10)  # doctest: +SKIP
+    """
+    given: dict[str, Any] = {**arguments}
+    own = _checked(given, train)
+    asked = {f.name: given.pop(f.name) for f in fields(Options) if f.name in given}
+    columns = replace(open_manifest(manifest, given.get("root")), whole=True)
+    taken = {name for name in (given.get("id"), given.get("sample_weight")) if name is not None}
+    x, y = chosen_features(columns, x, y, Options(**asked), taken)
+    given["label_mode"] = None if y is None else "int"  # so that no column is taken for the label
+    found = {}
+    for name, rows in split_rows(columns, fold).items():
+        part = columns.part(rows)
+        if name == "train":
+            found[name] = Sequence(part, x, y, **{**given, **own})
+        else:
+            kept = {key: value for key, value in given.items() if key not in _OF_TRAIN}
+            still = (map_leaves(lambda feature: feature.still, tree) for tree in (x, y))
+            found[name] = Sequence(part, *still, shuffle=False, **kept)
+    return found
+
+
+def _checked(given: dict[str, Any], train: Any) -> dict[str, Any]:
+    """Return the arguments of "train" alone; refuse what is for no split, or for all of them."""
+    if "shuffle" in given:
+        raise ArgumentError(
+            f'shuffle={given["shuffle"]!r}: sequences shuffles the split "train" alone. Leave it '
+            "out, or make that Sequence yourself"
+        )
+    own: dict[str, Any] = {} if train is None else train
+    known = TrainArguments.__annotations__
+    stray = [name for name in own if name not in known] if isinstance(own, dict) else [own]
+    if stray:
+        raise ArgumentError(
+            f"train={train!r} has {stray[0]!r}: expected a dict of arguments that may differ from "
+            f"split to split, {', '.join(known)}. Give others to sequences itself, for all splits"
+        )
+    return own
