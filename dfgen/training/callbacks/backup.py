@@ -92,7 +92,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         """Return a copy for another run on the same Sequence: KerasTuner makes one a trial."""
         copied = memo[id(self)] = type(self).__new__(type(self))
         memo[id(self._sequence)] = self._sequence
-        vars(copied).update(copy.deepcopy(vars(self), memo))
+        copied.__dict__.update(copy.deepcopy(self.__dict__, memo))
         return copied
 
     def on_train_begin(self, logs: Any = None) -> None:
