@@ -69,7 +69,7 @@ def unreadable(error: Exception) -> DfgenError:
 def reason(error: Exception) -> str:
     """Return what an exception of another library says; its name, where it says nothing."""
     said = getattr(error, "strerror", None) or getattr(error, "err", None) or error
-    return str(said) or type(error).__name__
+    return " ".join(str(said).split()) or type(error).__name__
 
 
 def listed(values: Iterable[object]) -> str:

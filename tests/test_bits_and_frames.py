@@ -1,13 +1,22 @@
 """Two facts: how many bits a channel has, and how many images are in the file."""
 
+import base64
+import contextlib
+import io
+
 import cv2
 import numpy as np
+import pandas as pd
+import PIL.features
 import pytest
 import tifffile
 from PIL import Image
 
 import dfgen
-from dfgen.samples.pixels.formats import read_header
+from dfgen.errors import DecodeError, ManifestError
+from dfgen.manifest.facts import SCHEMA
+from dfgen.samples.pixels.formats import parse_header, read_header, sniff
+from dfgen.samples.pixels.upright import decode_reduced
 
 GRAY = np.arange(48, dtype=np.uint8).reshape(6, 8)
 RGB = np.dstack([GRAY] * 3)
@@ -124,3 +133,78 @@ def test_a_manifest_without_them_is_read_verified_and_updated(tmp_path):
     updated = dfgen.build_manifest(folder, update=path).set_index("id")
     assert updated["bits"].dropna().to_dict() == {"new.png": 16}
     assert updated["frames"].isna().sum() == 3
+
+
+# 8 x 8 pixels of 10 bits, by libavif: no encoder that the tests have writes more than 8
+AVIF = (
+    "AAAAIGZ0eXBhdmlmAAAAAGF2aWZtaWYxbWlhZk1BMUEAAADrbWV0YQAAAAAAAAAhaGRscgAAAAAAAAAAcGljdAAAAA"
+    "AAAAAAAAAAAAAAAAAOcGl0bQAAAAAAAQAAAB5pbG9jAAAAAEQAAAEAAQAAAAEAAAETAAAAHwAAAChpaW5mAAAAAAAB"
+    "AAAAGmluZmUCAAAAAAEAAGF2MDFDb2xvcgAAAABqaXBycAAAAEtpcGNvAAAAFGlzcGUAAAAAAAAACAAAAAgAAAAQcG"
+    "l4aQAAAAADCgoKAAAADGF2MUOBIEAAAAAAE2NvbHJuY2x4AAIAAgAGgAAAABdpcG1hAAAAAAAAAAEAAQQBAoMEAAAA"
+    "J21kYXQSAAoIOAi/bwICBpAyERrCYuTgABQAAACQNY48fRrQ"
+)
+
+
+def of_ten_bits(kind):
+    if kind == "avif":
+        return base64.b64decode(AVIF)
+    pillow_heif = pytest.importorskip("pillow_heif")
+    file = io.BytesIO()
+    pixels = np.full((64, 64, 3), 1000 << 6, np.uint16)
+    pillow_heif.from_bytes("RGB;16", (64, 64), pixels.tobytes()).save(file, quality=90)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["avif", "heif", "sgi"])
+def test_bits_that_a_decoder_cuts_off_are_said(kind):
+    if kind == "avif" and "avif" not in PIL.features.get_supported():
+        pytest.skip("this Pillow opens no AVIF")
+    if kind == "sgi":
+        file = io.BytesIO()
+        PICTURE.save(file, "SGI", bpc=2)
+        data, bits = file.getvalue(), 16
+    else:
+        data, bits = of_ten_bits(kind), 10
+    header = parse_header(io.BytesIO(data), sniff(data[:16]))
+    assert (header.bits, header.frames) == (bits, 1)
+    for dtype in (None, "uint16", "float32"):
+        with pytest.raises(DecodeError) as caught:
+            decode_reduced(data, "rgb", lambda size: 1, dtype)
+        assert str(caught.value) == (
+            f"the image has {bits} bits a channel, of which the decoder of {kind} gives the first "
+            '8: dfgen.Image(dtype="uint8") takes these'
+        )
+    assert decode_reduced(data, "rgb", lambda size: 1, "uint8")[0].dtype == np.uint8
+
+
+@pytest.fixture
+def schema():
+    @contextlib.contextmanager
+    def changed(without):
+        known = dict(SCHEMA)
+        del SCHEMA[without]
+        try:
+            yield
+        finally:  # in the order that it had
+            SCHEMA.clear()
+            SCHEMA.update(known)
+
+    return changed
+
+
+@pytest.mark.parametrize("frames", [[10, 20, 30], ["few", "some", "many"]], ids=["numbers", "text"])
+def test_labels_of_an_older_manifest_that_are_called_so_stay(tmp_path, schema, frames):
+    folder, path = tmp_path / "imgs", tmp_path / "m.parquet"
+    folder.mkdir()
+    for name, write, _, _ in FILES[3:6]:
+        write(folder / name)
+    labels = pd.DataFrame({"name": [file[0] for file in FILES[3:6]], "frames": frames})
+    labels["name"] = sorted(labels["name"])
+    with schema(without="frames"):
+        dfgen.build_manifest(folder, labels=labels, on="name", out=path)
+    assert dfgen.verify(path).empty
+    PICTURE.save(folder / "16.png")
+    assert dfgen.verify(path, write=True)["change"].tolist() == ["changed"]
+    assert dfgen.read_manifest(path)["frames"].tolist() == frames
+    with pytest.raises(ManifestError, match='the column "frames" of the label table is one that'):
+        dfgen.build_manifest(folder, labels=labels, on="name")

@@ -99,6 +99,7 @@ def test_without_facts_a_deep_file_is_an_error_of_its_row(tmp_path):
 def test_a_column_of_the_users_own_that_is_called_bits_is_let_alone(tmp_path, bits):
     frame = manifest(tmp_path, others="uint8").assign(bits=bits)
     assert not bound(frame, image()).problems
+    assert not bound(frame[["id", "path"]].assign(bits=16), image()).problems
 
 
 def test_facts_are_those_of_the_column_path(tmp_path):
@@ -197,7 +198,7 @@ def test_deep_images_keep_their_sizes(tmp_path):
 
 def test_opening_many_rows_looks_at_their_bits_at_once(tmp_path):
     """One row's Python object each would take a second."""
-    frame = pd.DataFrame({"id": np.arange(200_000), "path": "a.png"}).assign(bits=8, split="train")
+    frame = pd.DataFrame({"id": np.arange(200_000), "path": "a.png"}).assign(bits=8, format="png")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert not bound(frame, image()).problems

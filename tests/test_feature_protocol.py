@@ -13,7 +13,8 @@ import dfgen
 from dfgen.errors import DecodeError
 from dfgen.samples.features.base import Feature, Spec
 from dfgen.samples.features.boxes import Boxes
-from dfgen.samples.features.image import Image, crop_and_flip, load
+from dfgen.samples.features.image import Image
+from dfgen.samples.features.image_steps import crop_and_flip, load
 from dfgen.samples.features.mask import Mask
 from dfgen.samples.pixels.geometry import STILL, Draw
 from dfgen.samples.pixels.resizing import resize

@@ -11,6 +11,7 @@ import cv2
 import numpy as np
 import pandas as pd
 import pytest
+import tifffile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -374,6 +375,15 @@ REAL = {
 }
 
 
+class Careful(io.BytesIO):
+    """A file on a machine of little memory: a damaged length is not to be asked for."""
+
+    def read(self, size=-1):
+        if size > 2**26:
+            raise MemoryError(f"{size:,} bytes")
+        return super().read(size)
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 @pytest.mark.parametrize("name", REAL)
@@ -384,7 +394,7 @@ def test_a_damaged_file_is_a_header_or_a_problem_and_pixels_or_a_problem(name, d
     for place in data.draw(st.lists(st.integers(0, end - 1), min_size=1, max_size=6)):
         damaged[place] = data.draw(st.sampled_from([0, 1, 0x7F, 0x80, 0xFF]) | st.integers(0, 255))
     damaged = bytes(damaged[: data.draw(st.integers(1, len(damaged)) | st.just(len(damaged)))])
-    for read in (lambda: parse_header(io.BytesIO(damaged), sniff(damaged[:16])),
+    for read in (lambda: parse_header(Careful(damaged), sniff(damaged[:16])),
                  lambda: decode(damaged)):  # fmt: skip
         try:
             found = read()
@@ -395,3 +405,33 @@ def test_a_damaged_file_is_a_header_or_a_problem_and_pixels_or_a_problem(name, d
             assert 1 <= found.orientation <= 8
         else:
             assert found.dtype == np.uint8 and found.ndim == 3
+
+
+def big_tiff():
+    file = io.BytesIO()
+    pages = np.arange(3 * 30, dtype=np.uint8).reshape(3, 5, 6)
+    tifffile.imwrite(file, pages, bigtiff=True, metadata=None, photometric="minisblack")
+    return file.getvalue()
+
+
+def test_lengths_beyond_a_file_are_not_read():
+    """XMP of 2^60 bytes in a BigTIFF, EXIF of 4 GB in a PNG."""
+    data = bytearray(big_tiff())
+    assert parse_header(Careful(data), "tiff").frames == 3
+    entry = data.index(struct.pack("<HHQ", 0x0131, 2, 12))  # Software becomes XMP
+    data[entry : entry + 12] = struct.pack("<HHQ", 0x02BC, 1, 2**60)
+    header = parse_header(Careful(data), "tiff")
+    assert (header.width, header.orientation) == (6, 1)
+    png = REAL["png"]
+    at = png.index(b"eXIf")
+    with pytest.raises(DecodeError):
+        parse_header(Careful(png[: at - 4] + b"\xff\xff\xff\xff" + png[at:]), "png")
+
+
+def test_pages_of_a_tiff_are_counted_up_to_a_thousand():
+    for count, expected in ((1000, 1000), (1001, None)):
+        file = io.BytesIO()
+        tifffile.imwrite(
+            file, np.zeros((count, 2, 2), np.uint8), metadata=None, photometric="minisblack"
+        )
+        assert parse_header(file, "tiff").frames == expected

@@ -101,7 +101,7 @@ def test_readme_runs_as_written(tmp_path, monkeypatch):
     assert len(run(README)["rows"]) == 8
 
 
-@pytest.mark.filterwarnings("ignore:currentThread:DeprecationWarning")  # of KerasTuner
+@pytest.mark.filterwarnings("ignore:currentThread|getName:DeprecationWarning")  # of KerasTuner
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning", "ignore:.*fork:RuntimeWarning")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_page_runs_as_written(page, tmp_path, monkeypatch):

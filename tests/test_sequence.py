@@ -308,7 +308,7 @@ def test_class_weight_takes_numbers_or_names_and_multiplies_sample_weight(frame)
         (["a", "b", "c"], {"a": -1}, "gives class 0 the weight -1"),
         (["a", "b", "c"], {"a": None}, "gives class 0 the weight None"),
         (["a", "b", "c"], {"a": float("nan")}, "gives class 0 the weight nan"),
-        (["a", "b", "c"], "even", "class_weight must be class -> weight, got 'even'"),
+        (["a", "b", "c"], "even", 'class_weight must be class -> weight or "balanced", got .even'),
     ],
 )
 def test_keys_of_class_weight_are_all_names_or_all_numbers(frame, names, class_weight, expected):

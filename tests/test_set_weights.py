@@ -115,10 +115,12 @@ class TestFit:
             "later epochs ahead: give fit the Sequence itself, or call it between two fits"
         )
 
-    def test_evaluate_between_epochs_sees_the_new_weights_and_takes_nothing(self, sequence):
+    def test_evaluate_between_two_fits_sees_the_new_weights_and_takes_nothing(self, sequence):
         model, seq = watcher(), sequence()
         model.fit(seq, verbose=0)
         seq.set_weights(SECOND)
+        model.evaluate(seq, verbose=0)
+        assert model.seen("tested") == expected(SECOND, 1)
         model.fit(seq, verbose=0)
         assert model.seen() == expected(FIRST, 0) + expected(SECOND, 1)
 

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 import dfgen
+from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ManifestError, MissingFileError, TransformError
 from dfgen.samples.features.bytes import Bytes
 from dfgen.samples.features.text import Text
@@ -49,7 +50,7 @@ def test_a_row_that_is_skipped_has_empty_strings(df, processes):
         assert (x["text"][1], x["file"][1], x["blob"][1], weights[1]) == ("", b"", b"", 0)
         assert x["text"][2] == TEXTS[2]
         assert seq.problems["problem"].tolist() == [
-            "row id=1, path='gone.bin': the file does not exist"
+            "row id=1, path='gone.bin', blob=(3 bytes): the file does not exist"
         ]
 
 
@@ -102,12 +103,13 @@ def test_categorical_text():
          "df['text'] = df['text'].fillna(\"\")"),
         (Bytes("blob"), pa.array([b"a", None]),
          "column 'blob' has no bytes in 1 rows, the first is row 1: "
-         "drop them, df = df[df['blob'].notna()]"),
+         "drop them, df = df[df['blob'].notna()], or, in y, give these rows no weight, by "
+         'missing="ignore" in the feature'),
     ],
 )  # fmt: skip
 def test_columns_that_cannot_be(feature, column, message):
     with pytest.raises(ManifestError) as error:
-        feature.bind({feature.column: column})
+        feature.bind(Columns(pa.table({feature.column: column})))
     assert str(error.value) == message
 
 
@@ -128,4 +130,5 @@ def test_errors_do_not_show_the_bytes_of_a_row(df):
     seq = sequence(df, workers=0)
     with pytest.raises(dfgen.DfgenError) as error:
         seq[0]
-    assert str(error.value) == "row id=0, path='gone.bin': the file does not exist"
+    where = "row id=0, path='gone.bin', blob=(1 bytes)"
+    assert str(error.value) == f"{where}: the file does not exist"

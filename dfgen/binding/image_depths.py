@@ -21,7 +21,8 @@ def deep_rows(columns: Columns, features: Iterable[BoundFeature]) -> dict[int, s
     Warns of an image that keeps the numbers of files of different depths. The facts are those of
     the column of files.
     """
-    if "bits" not in columns.names or not pa.types.is_integer(columns["bits"].type):
+    is_fact = {"bits", "format"} <= {*columns.names} and "bits" not in columns.labels
+    if not is_fact or not pa.types.is_integer(columns["bits"].type):
         return {}
     rows = dict[int, str]()
     held = columns.of_facts

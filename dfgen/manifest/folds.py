@@ -40,7 +40,7 @@ def assign_folds(
 
     Example:
         >>> assign_folds(pd.Series(range(6)), 3, stratify=pd.Series(list("aaabbb"))).tolist()
-        [0, 1, 2, 2, 1, 0]
+        [1, 0, 2, 0, 2, 1]
     """
     names = [str(fold) for fold in range(folds)]
     known = None if kept is None else kept.map(lambda fold: str(int(fold)), na_action="ignore")

@@ -84,6 +84,8 @@ def check(
         frame, name = data_frame(manifest), "the frame"
     table = arrow_table(frame, name)
     validate(table, name)
+    labels = FACTS & frame.attrs.get("dfgen", {}).get("labels", {}).keys()  # of an older dfgen
+    table = table.drop_columns([*labels])
     held = files_column(table.schema) or "path"
     if held == "path":
         _refuse_addresses(table["path"], name)
@@ -92,6 +94,7 @@ def check(
         facts = read_facts(table[held], workers)
         paths = paths_of(table[held])
         table = with_column(table, "path", pa.nulls(len(table)) if paths is None else paths)
+    facts = facts.drop_columns([*labels])
     found = _findings(table, facts)
     if write:
         rows = rows_where(pc.is_valid(found["change"])).to_numpy()

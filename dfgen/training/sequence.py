@@ -51,8 +51,8 @@ class Sequence(Passes):
             Arrow memory: of Polars, Arrow, DuckDB, whatever has `__arrow_c_stream__`; or the path
             of a manifest.
         x: the inputs: a column name, a feature, or a list or dict of those. The column `path`, and
-            a text column of names of image files, becomes an `Image`; classes a `Category`;
-            numbers a `Number`; lists of text a `MultiLabel`.
+            a text column of names of image files, or lists of them, becomes an `Image`; classes a
+            `Category`; numbers a `Number`; lists of text a `MultiLabel`.
         y: the targets, likewise. None takes the one column that is not id, path, split or a fact;
             with none left, batches hold inputs alone.
         id: the column that tells rows apart. None takes `id`, else the paths where unique.

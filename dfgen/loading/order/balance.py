@@ -54,7 +54,7 @@ def balance_of(classes: npt.ArrayLike, places: int | None = None) -> Balance:
 
     Example:
         >>> balance_of([0, 0, 2, 0]).draw(np.arange(4), seed=0, epoch=0)[0].tolist()
-        [3, 2, 1, 2]
+        [0, 2, 1, 2]
     """
     _, numbers, counts = np.unique(np.asarray(classes), return_inverse=True, return_counts=True)
     rows = np.argsort(numbers, kind="stable").astype(np.int64, copy=False)

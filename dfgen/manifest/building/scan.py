@@ -14,6 +14,7 @@ from tqdm import tqdm
 
 from dfgen.errors import reason
 from dfgen.manifest.facts import FACTS, SCHEMA
+from dfgen.samples.arrow_types import is_text
 from dfgen.samples.pixels.formats import read_header
 from dfgen.samples.pixels.headers import Header
 from dfgen.samples.storage.embedded import Content
@@ -161,7 +162,9 @@ def _stat_many(paths: list[str], store: Store) -> npt.NDArray[np.int64]:
 
 
 def _read_many(files: Any, store: Store) -> list[pa.RecordBatch]:
-    found = [_read(content.as_py(), store) for content in files]
+    one_by_one = (content.as_py() for content in files)  # bytes take memory
+    contents = files.to_pylist() if is_text(files.type) else one_by_one
+    found = [_read(content, store) for content in contents]
     try:
         return [_facts(found)]
     except MemoryError:

@@ -6,40 +6,18 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from dfgen.errors import ArgumentError, DecodeError
+from dfgen.errors import DecodeError
 from dfgen.samples.features.arguments import checked_missing
 from dfgen.samples.features.base import Feature, OwnDtype, Spec, Values, Watch, unwatched
-from dfgen.samples.features.image_pair import (
-    DEFAULT_SIZE,
-    check_followed,
-    check_follower,
-    follow,
-    is_unsaid,
-    paired_size,
-    seen_size,
-)
+from dfgen.samples.features.image_arguments import check_crop, check_use, checked_size, own_size
+from dfgen.samples.features.image_pair import DEFAULT_SIZE, follow, seen_size
 from dfgen.samples.features.one_row import content_of, store_of_row
 from dfgen.samples.pixels.color_modes import CHANNELS
 from dfgen.samples.pixels.depth import DEPTHS, check_scaled
 from dfgen.samples.pixels.formats import read_header
-from dfgen.samples.pixels.geometry import (
-    RESIZE,
-    STILL,
-    Draw,
-    Geometry,
-    Size,
-    before_resizing,
-    place,
-    uncropped,
-)
+from dfgen.samples.pixels.geometry import RESIZE, STILL, Draw, Geometry, Size, place
 from dfgen.samples.pixels.pngs import png_of
-from dfgen.samples.pixels.random_resized import (
-    AREA,
-    RATIO,
-    checked_limits,
-    drawn_crops,
-    place_resized,
-)
+from dfgen.samples.pixels.random_resized import AREA, RATIO, drawn_crops, place_resized
 from dfgen.samples.pixels.resizing import INTERPOLATIONS, reduction, resize
 from dfgen.samples.pixels.scaling import Scale, checked_scale, rescale
 from dfgen.samples.pixels.upright import decode_reduced
@@ -56,11 +34,6 @@ _FLIPS = (None, "horizontal", "vertical", "horizontal_and_vertical")
 
 _RANDOM = ("random", "random_resized")
 
-_FOLLOWED = ("resize", "load_size", "crop", "area", "ratio", "flip", "max_items")
-"""What the image decides that another follows."""
-
-_OF_RESIZING = ("resize", "load_size", "crop", "interpolation", "antialias")
-
 
 @dataclass(frozen=True, repr=False)
 class Image(Feature):
@@ -71,11 +44,11 @@ class Image(Feature):
     Args:
         column: the column of paths; or of bytes, or of structs of `bytes` and `path` as Hugging
             Face's `datasets` makes them.
-        size: (height, width) in pixels; with `like` that of the followed image, or a whole number
-            of times that. None: every image keeps its own size, and stands top left
-            in an array as high and as wide as the highest and widest image of its batch, with zeros
-            below and to the right of it. A transform sees it without them. JAX compiles a step
-            anew for every new shape.
+        size: (height, width) in pixels, (256, 256) by default; with `like` by default that of the
+            followed image, else a whole number of times that. None: every image keeps its own size,
+            and stands top left in an array as high and as wide as the highest and widest image of
+            its batch, with zeros below and to the right of it. A transform sees it without them.
+            JAX compiles a step anew for every new shape.
         resize: `"stretch"` (default) changes the aspect ratio, `"crop"` cuts the largest part of
             the right aspect ratio, `"pad"` fits the whole image in, centred on zeros,
             `"crop_or_pad"` does not scale at all.
@@ -171,12 +144,12 @@ class Image(Feature):
         checked_missing(self.missing)
         scale = checked_scale(self.scale, self.color_mode, CHANNELS[self.color_mode])
         object.__setattr__(self, "scale", scale)
-        object.__setattr__(self, "load_size", _size("load_size", self.load_size))
-        object.__setattr__(self, "size", _own_size(self))
+        object.__setattr__(self, "load_size", checked_size("load_size", self.load_size))
+        object.__setattr__(self, "size", own_size(self))
         if self.max_items is not None:
             object.__setattr__(self, "max_items", whole("max_items", self.max_items, least=1))
-        _check_use(self)
-        _check_crop(self)
+        check_use(self)
+        check_crop(self)
 
     @property
     def follows(self) -> bool:
@@ -298,7 +271,8 @@ class Image(Feature):
     ) -> Geometry:
         """Fill `out` (`sample_spec` or `made_spec`) with the pixels of one file, in one pass.
 
-        `load` and `crop_and_flip` do it in two: what is fixed, and may be kept, and what is drawn.
+        `load` and `crop_and_flip` of `image_steps` do it in two: what is fixed, and may be kept,
+        and what is drawn.
         """
         watch("read")
         data = store.read(value)
@@ -333,135 +307,3 @@ class Image(Feature):
     def finish(self, sample: Values, out: Values) -> None:
         """Scale a sample (`made_spec`) into `out` (`spec`)."""
         rescale(sample, self.scale, out)
-
-
-def load(
-    image: Image, path: Content, store: Store, watch: Watch = unwatched
-) -> tuple[Values, Size]:
-    """Return what chance has no part in: the pixels of one file, resized but not cropped.
-
-    And (height, width) of the upright image that they are made of.
-    """
-    watch("read")
-    data = store.read(path)
-    watch("decode", len(data))
-    pixels, size, reduced = decode_reduced(
-        data,
-        image.color_mode,
-        lambda size: reduction(_whole(image, size), image.interpolation, image.antialias),
-        image.dtype,
-    )
-    watch("resize")
-    geometry = _whole(image, size)
-    out = np.empty((*geometry.size, pixels.shape[2]), pixels.dtype)
-    resize(pixels, geometry, out, image.interpolation, image.antialias, reduced=reduced)
-    return out, size
-
-
-def crop_and_flip(
-    image: Image, pixels: Values, size: Size, out: Values, draw: Draw = STILL
-) -> Geometry:
-    """Fill `out`, as `Image.read` does, with what `load` returned; nothing is scaled any more.
-
-    The crop is whole pixels of the resized image, that of `Image.read` of the file: the two are
-    the same where nothing is cropped, or what is cropped was not made smaller.
-    """
-    cropped = image.place(pixels.shape[:2], out.shape[:2], draw)
-    resize(pixels, cropped, out, image.interpolation, image.antialias)
-    if pixels.shape[:2] == size:
-        return cropped
-    return before_resizing(cropped, size)
-
-
-def _whole(image: Image, size: Size) -> Geometry:
-    """Return the geometry of an image of a size that is resized, but not cropped."""
-    if image.crop == "random_resized":
-        resized = size
-    else:
-        resized = uncropped(size, image.load_size or image.size or size, image.resize)
-    return place(size, resized, resized, "stretch")
-
-
-def _check_use(image: Image) -> None:
-    """Refuse what contradicts itself, and what nothing would use."""
-    if image.size is None:
-        _check_unresized(image)
-    elif image.extra is not None and not is_unsaid(image.size):
-        raise ArgumentError(
-            f"extra={image.extra!r} is for images of different sizes, size=None: with "
-            f"size={image.size} there is no padding to tell"
-        )
-    elif image.load_size is not None and min(np.subtract(image.load_size, image.size)) < 0:
-        raise ArgumentError(
-            f"size={image.size} is cropped from load_size={image.load_size}, which is smaller: "
-            "load_size must be at least as high and as wide"
-        )
-    if (
-        image.crop in ("center", "random")
-        and image.load_size is None
-        and image.resize not in ("crop", "crop_or_pad")
-    ):
-        raise ArgumentError(
-            f"crop={image.crop!r}, but resize={image.resize!r} crops nothing: give load_size=, "
-            'a size larger than size= to crop from, or resize="crop"'
-        )
-    if image.dtype in ("uint8", "uint16") and image.scale is not None:
-        raise ArgumentError(
-            f"scale={image.scale!r} gives fractions, which dtype={image.dtype!r} cannot hold: "
-            'leave one of them out, or give dtype="float32"'
-        )
-
-
-def _check_crop(image: Image) -> None:
-    """Refuse what is no area or ratio, and what has no use beside `"random_resized"`, or it of."""
-    for name, most in (("area", 1), ("ratio", np.inf)):
-        given = getattr(image, name)
-        if given is not None and image.crop != "random_resized":
-            raise ArgumentError(
-                f'{name}={given!r} is for crop="random_resized", but crop={image.crop!r}: leave '
-                "one of them out, or change crop"
-            )
-        if given is not None:
-            object.__setattr__(image, name, checked_limits(name, given, most))
-    for name in ("load_size", "resize"):
-        given = getattr(image, name)
-        if image.crop == "random_resized" and given != getattr(Image, name):
-            raise ArgumentError(
-                'crop="random_resized" crops the whole image and stretches that to size, so there '
-                f"is no use for {name}={given!r}: leave it out"
-            )
-
-
-def _check_unresized(image: Image) -> None:
-    if image.missing == "ignore" and not image.follows:
-        raise ArgumentError(
-            'missing="ignore" with size=None: a row without a file tells no size, so give one'
-        )
-    for name in _OF_RESIZING:
-        if getattr(image, name) != getattr(Image, name):
-            raise ArgumentError(
-                f"size=None leaves every image as large as it is, so there is no use for "
-                f"{name}={getattr(image, name)!r}: leave it out, or give a size"
-            )
-
-
-def _own_size(image: Image) -> Size | None:
-    """Return the size of an image; one that follows another has that of this, once it knows it."""
-    given = image.size
-    size = given if is_unsaid(given) else _size("size", given)
-    if not image.follows:
-        return _size("size", size)
-    check_follower(image, _FOLLOWED)
-    if isinstance(image.like, str):
-        return size
-    check_followed(image.column, image.like)
-    return paired_size(image.column, size, image.like.size)
-
-
-def _size(name: str, given: object) -> Size | None:
-    if given is None:
-        return None
-    size = given if isinstance(given, tuple | list) else ()
-    if len(size) != 2 or not all(isinstance(s, int | np.integer) and s > 0 for s in size):
-        raise ArgumentError(f"{name} must be (height, width) in pixels, got {given!r}")
-    return int(size[0]), int(size[1])

@@ -16,11 +16,11 @@ from PIL.DdsImagePlugin import DdsImageFile
 from PIL.GifImagePlugin import GifImageFile
 from PIL.IcnsImagePlugin import IcnsImageFile
 from PIL.IcoImagePlugin import IcoImageFile
+from PIL.Jpeg2KImagePlugin import Jpeg2KImageFile
 from PIL.PcxImagePlugin import PcxImageFile
 from PIL.PpmImagePlugin import PpmImageFile
 from PIL.PsdImagePlugin import PsdImageFile
 from PIL.QoiImagePlugin import QoiImageFile
-from PIL.SgiImagePlugin import SgiImageFile
 from PIL.SunImagePlugin import SunImageFile
 from PIL.TgaImagePlugin import TgaImageFile
 from PIL.WebPImagePlugin import WebPImageFile
@@ -42,7 +42,6 @@ from dfgen.samples.pixels.opencv_decoders import (
     decode_png,
     decode_webp,
     directly,
-    png_size,
     png_values,
     webp_size,
 )
@@ -50,10 +49,13 @@ from dfgen.samples.pixels.pillow_decoders import (
     avif,
     decode_pnm,
     heif,
-    jpeg2000,
+    jpeg2000_header,
     pillow_values,
+    pnm_header,
+    sgi,
     with_pillow,
 )
+from dfgen.samples.pixels.png_chunks import upright_size
 from dfgen.samples.pixels.refused_formats import why_refused
 from dfgen.samples.pixels.tiff_decoder import decode_tiff, tiff_values
 from dfgen.samples.sounds import sound_header
@@ -125,7 +127,7 @@ FORMATS: dict[str, Format] = {
         (".jpg", ".jpeg", ".jpe", ".jfif"), rb"\xff\xd8\xff", jpeg_header, directly, reduces=True
     ),
     "png": Format(
-        (".png", ".apng"), rb"\x89PNG\r\n\x1a\n", png_header, decode_png, png_values, png_size
+        (".png", ".apng"), rb"\x89PNG\r\n\x1a\n", png_header, decode_png, png_values, upright_size
     ),
     "webp": replace(
         pillow_format((".webp",), rb"RIFF....WEBP", WebPImageFile),
@@ -143,16 +145,20 @@ FORMATS: dict[str, Format] = {
     ),
     "pnm": replace(
         pillow_format((".ppm", ".pgm", ".pbm", ".pnm"), rb"P[1-6]\s", PpmImageFile),
+        header=pnm_header,
         decode=decode_pnm,
     ),
     "avif": replace(pillow_format((".avif", ".avifs"), rb"....ftypavi[fs]", avif), values=None),
     "heif": replace(
         pillow_format((".heic", ".heif"), rb"....ftyp(he[iv][cmsx]|m[is]f1)", heif), values=None
     ),
-    "jpeg2000": pillow_format(
-        (".jp2", ".j2k", ".j2c", ".jpc", ".jpf", ".jpx"),
-        rb"\x00\x00\x00\x0cjP  \r\n\x87\n|\xff\x4f\xff\x51\x00",
-        jpeg2000,
+    "jpeg2000": replace(
+        pillow_format(
+            (".jp2", ".j2k", ".j2c", ".jpc", ".jpf", ".jpx"),
+            rb"\x00\x00\x00\x0cjP  \r\n\x87\n|\xff\x4f\xff\x51\x00",
+            Jpeg2KImageFile,
+        ),
+        header=jpeg2000_header,
     ),
     "ico": pillow_format((".ico",), rb"\x00\x00\x01\x00[^\x00]\x00", IcoImageFile),
     "cur": pillow_format((".cur",), rb"\x00\x00\x02\x00[^\x00]\x00", CurImageFile),
@@ -164,7 +170,7 @@ FORMATS: dict[str, Format] = {
     "sgi": pillow_format(
         (".sgi", ".rgb", ".rgba", ".bw"),
         rb"\x01\xda[\x00\x01][\x01\x02]\x00[\x01-\x03]",
-        SgiImageFile,
+        sgi,
     ),
     "sun": pillow_format((".ras",), rb"\x59\xa6\x6a\x95", SunImageFile),
     "dds": pillow_format((".dds",), rb"DDS \x7c\x00\x00\x00", DdsImageFile),

@@ -1,6 +1,5 @@
-"""How many images a file holds, where that stands near its beginning, or is soon found."""
+"""How many images a GIF holds, where its end is soon found."""
 
-import struct
 from typing import IO
 
 _GIF_READ = 2**16  # bytes of a GIF that are looked through
@@ -34,23 +33,3 @@ def gif_frames(file: IO[bytes]) -> int | None:
 def _table(flags: int) -> int:
     """Return the bytes of the table of colours that flags announce."""
     return 3 * 2 ** ((flags & 7) + 1) if flags & 0x80 else 0
-
-
-def tiff_pages(file: IO[bytes]) -> int | None:
-    """Walk the directories of a TIFF (6.0, section 2); None where they are broken or a circle."""
-    file.seek(0)
-    order = ">" if file.read(2) == b"MM" else "<"
-    seen = set[int]()
-    try:
-        (place,) = struct.unpack(order + "2xI", file.read(6))
-        while place:
-            if place in seen:
-                return None
-            seen.add(place)
-            file.seek(place)
-            (count,) = struct.unpack(order + "H", file.read(2))
-            file.seek(12 * count, 1)
-            (place,) = struct.unpack(order + "I", file.read(4))
-    except struct.error:
-        return None
-    return len(seen)

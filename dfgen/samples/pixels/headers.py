@@ -14,13 +14,14 @@ import PIL.Image
 import PIL.ImageFile
 
 from dfgen.errors import DecodeError
-from dfgen.samples.pixels.frame_counts import gif_frames, tiff_pages
+from dfgen.samples.pixels.frame_counts import gif_frames
 from dfgen.samples.pixels.orientation import known, orientation_of
 from dfgen.samples.pixels.pillow_warnings import unwarned
 from dfgen.samples.pixels.png_chunks import chunks, text_of
 from dfgen.samples.pixels.tiff_tags import (
     BITS_PER_SAMPLE,
     HEIGHT,
+    LONGEST,
     ORIENTATION,
     PALETTE,
     PHOTOMETRIC,
@@ -29,6 +30,7 @@ from dfgen.samples.pixels.tiff_tags import (
     WIDTH,
     XMP,
     tiff_directory,
+    tiff_pages,
 )
 from dfgen.samples.storage.npy import array_header
 
@@ -41,6 +43,7 @@ Opener = Callable[[IO[bytes]], PIL.ImageFile.ImageFile]
 _XMP_IN_JPEG = b"http://ns.adobe.com/xap/1.0/\0"
 _XMP_IN_PNG = b"XML:com.adobe.xmp"
 _EXIF_IN_PNG = b"Raw profile type exif"  # in hexadecimal, as ImageMagick wrote it
+_PNG_START = struct.Struct(">IIBB3x4xI4s")  # and length and name of the chunk after the first
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}  # colour type -> channels; a palette is RGB
 _JPEG_FRAMES = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
@@ -120,19 +123,21 @@ def jpeg_header(file: IO[bytes], format: str) -> Header:
 def png_header(file: IO[bytes], format: str) -> Header:
     """Walk the chunks; what turns the image may stand after its pixels."""
     file.seek(16)
-    width, height, bits, color = struct.unpack(">IIBB3x", file.read(13))
+    width, height, bits, color, length, name = _PNG_START.unpack(file.read(25))
     channels, frames = _PNG_CHANNELS.get(color, 0), 1
     bits = 8 if color == 3 else bits
+    if name == b"IDAT" and file.seek(0, io.SEEK_END) == length + 57:  # and nothing else: most are
+        return Header(format, width, height, channels, 1, bits, frames)
     exif = xmp = b""
     for kind, length in chunks(file):
         if kind == b"eXIf":
-            exif = file.read(length)
+            exif = file.read(min(length, LONGEST))
         elif kind == b"acTL" and length == 8:
             (frames,) = struct.unpack(">I4x", file.read(8))
         elif kind == b"tRNS" and color == 3:
             channels = 4
         elif kind in (b"iTXt", b"zTXt", b"tEXt"):
-            keyword, text = text_of(kind, file.read(length))
+            keyword, text = text_of(kind, file.read(min(length, LONGEST)))
             if keyword == _XMP_IN_PNG:
                 xmp = text
             elif keyword == _EXIF_IN_PNG and not exif:
@@ -176,7 +181,8 @@ def pillow_header(opener: Opener, file: IO[bytes], format: str) -> Header:
         image = opener(file)
     turned = orientation_of(image.info.get("exif", b""), image.info.get("xmp", b""))
     # where it is no property, for which the whole file would be read
-    frames = vars(image).get("n_frames", None if hasattr(type(image), "n_frames") else 1)
+    told = vars(image) | image.info
+    frames = told.get("n_frames", None if hasattr(type(image), "n_frames") else 1)
     return Header(format, *image.size, _channels(image), turned, _bits(image), frames)
 
 
@@ -194,6 +200,8 @@ def npy_header(file: IO[bytes], format: str) -> Header:
 
 
 def _bits(image: PIL.Image.Image) -> int:
+    if "bit_depth" in image.info:  # of what the decoder may make 8
+        return int(image.info["bit_depth"])
     if image.mode == "1":
         return 1
     if image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PPM"):

@@ -12,8 +12,9 @@ import PIL.WebPImagePlugin
 from dfgen.samples.pixels.color_modes import in_color_mode, with_channels
 from dfgen.samples.pixels.geometry import Pixels, Size
 from dfgen.samples.pixels.pillow_decoders import pillow_values, with_pillow
-from dfgen.samples.pixels.png_chunks import START, essential, is_bare, suits_libpng
+from dfgen.samples.pixels.png_chunks import essential, is_bare, suits_libpng
 
+_BYTES = np.dtype(np.uint8)
 _AS_GRAY = cv2.IMREAD_GRAYSCALE | cv2.IMREAD_IGNORE_ORIENTATION
 _AS_RGB = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
 _REDUCED = {
@@ -23,22 +24,22 @@ _REDUCED = {
     8: cv2.IMREAD_REDUCED_GRAYSCALE_8,
 }
 
-_SEARCHED = 2**15  # bytes of a PNG that are searched for names sooner than its chunks are walked
-_METADATA = (b"eXIf", b"iTXt", b"tEXt", b"zTXt")
+_GRAY_OF_8_BITS = (b"\1\0", b"\2\0", b"\4\0", b"\x08\0")  # bits, colour type
 _WEBP_EXTENDED, _WEBP_ANIMATED, _WEBP_METADATA = b"VP8X", 0x02, 0x0C
 
 
 def directly(data: bytes, color_mode: str, reduced: int = 1) -> Pixels:
     """Decode 8 bits a channel: OpenCV itself can make the colours, and a JPEG smaller."""
-    flags = (_AS_GRAY if color_mode == "grayscale" else _AS_RGB) | _REDUCED[reduced]
-    pixels = _decoded(data, flags)
+    pixels = _decoded(
+        data, (_AS_GRAY if color_mode == "grayscale" else _AS_RGB) | _REDUCED[reduced]
+    )
     if color_mode == "rgba":
         pixels = cv2.cvtColor(pixels, cv2.COLOR_RGB2RGBA)
     return with_channels(pixels, color_mode)
 
 
 def _decoded(data: bytes, flags: int = cv2.IMREAD_UNCHANGED) -> Pixels:
-    pixels: Pixels | None = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
+    pixels: Pixels | None = cv2.imdecode(np.frombuffer(data, _BYTES), flags)
     if pixels is None:
         raise ValueError("truncated or damaged")
     return pixels
@@ -48,10 +49,11 @@ def decode_png(data: bytes, color_mode: str) -> Pixels:
     """Bit depth stands at byte 24; OpenCV would cut 16 bits, and rounds gray in its own way."""
     if not is_bare(data):
         data, sound = essential(data)
-        if not sound or not suits_libpng(data):
+        gray_clear = color_mode == "rgba" and data[24:26] in _GRAY_OF_8_BITS and b"tRNS" in data
+        if gray_clear or not sound or not suits_libpng(data):
             return with_pillow(PIL.PngImagePlugin.PngImageFile, data, color_mode)
     if color_mode == "rgb" and data[24] <= 8:
-        return directly(data, color_mode)
+        return _decoded(data, _AS_RGB)
     return in_color_mode(_decoded(data), color_mode)
 
 
@@ -63,20 +65,6 @@ def png_values(data: bytes) -> Pixels:
         return pillow_values(PIL.PngImagePlugin.PngImageFile, data)
     levels = _decoded(data)
     return levels if bits >= 8 else levels // (255 // (2**bits - 1))
-
-
-def png_size(data: bytes) -> Size | None:
-    """Return the size of a PNG that nothing turns: the header is 15 % of the time of a small one.
-
-    None where the chunks are to be walked.
-    """
-    if len(data) <= START.size:
-        return None
-    width, height, *_, length, name = START.unpack_from(data)
-    alone = name == b"IDAT" and length == len(data) - 57
-    if alone or (len(data) < _SEARCHED and not any(kind in data for kind in _METADATA)):
-        return height, width
-    return None
 
 
 def decode_webp(data: bytes, color_mode: str) -> Pixels:

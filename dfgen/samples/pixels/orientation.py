@@ -1,10 +1,9 @@
 """How an image is to be turned: from its EXIF, or from its XMP where EXIF does not say."""
 
-import io
 import re
 import struct
 
-from dfgen.samples.pixels.tiff_tags import ORIENTATION, tiff_directory
+from dfgen.samples.pixels.tiff_tags import NUMBERS, ORIENTATION
 
 _IN_XMP = re.compile(rb"tiff:Orientation\s*(?:=\s*[\"']|>)\s*([0-9]+)").search
 
@@ -28,11 +27,19 @@ def known(orientation: int) -> int:
 
 
 def _of_exif(exif: bytes) -> int | None:
+    exif = exif.removeprefix(b"Exif\0\0")
+    order = ">" if exif[:2] == b"MM" else "<"
     try:
-        directory = tiff_directory(io.BytesIO(exif.removeprefix(b"Exif\0\0")))
-        return directory.number(ORIENTATION, 1) if ORIENTATION in directory.entries else None
-    except (struct.error, OverflowError):
-        return None
+        (place,) = struct.unpack_from(order + "4xI", exif)
+        (count,) = struct.unpack_from(order + "H", exif, place)
+        for at in range(place + 2, place + 2 + 12 * count, 12):
+            tag, kind = struct.unpack_from(order + "HH", exif, at)
+            if tag == ORIENTATION:
+                code = NUMBERS.get(kind)
+                return None if code is None else struct.unpack_from(order + code, exif, at + 8)[0]
+    except struct.error:
+        pass  # a broken block, or what is left of one
+    return None
 
 
 def _of_xmp(xmp: bytes) -> int:

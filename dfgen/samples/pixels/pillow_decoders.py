@@ -1,19 +1,20 @@
 """Decoders by Pillow, for all that OpenCV does not open, or not as every other program does."""
 
 import io
-import struct
 from typing import IO
 
 import numpy as np
 import PIL.Image
-import PIL.PpmImagePlugin
 from PIL.ImageFile import ImageFile
+from PIL.Jpeg2KImagePlugin import Jpeg2KImageFile
+from PIL.PpmImagePlugin import PpmImageFile
+from PIL.SgiImagePlugin import SgiImageFile
 
 from dfgen.errors import DecodeError
 from dfgen.samples.pixels.color_modes import in_color_mode, with_channels
 from dfgen.samples.pixels.depth import as_stored
 from dfgen.samples.pixels.geometry import Pixels
-from dfgen.samples.pixels.headers import Opener
+from dfgen.samples.pixels.headers import Header, Opener, pillow_header
 from dfgen.samples.pixels.pillow_warnings import unwarned
 
 _MODES = {"grayscale": "L", "rgb": "RGB", "rgba": "RGBA"}
@@ -64,15 +65,29 @@ def values_of(image: PIL.Image.Image) -> Pixels:
     return np.array(image, np.uint8) if image.mode == "1" else np.asarray(image)
 
 
+def pnm_header(file: IO[bytes], format: str) -> Header:
+    """Have Pillow read a header, but for the bits of colours, which it would cut to 8."""
+    header = pillow_header(PpmImageFile, file, format)
+    file.seek(0)
+    with unwarned():
+        deep = _most(PpmImageFile(file)) > 255
+    return header._replace(bits=16) if deep else header
+
+
+def _most(image: ImageFile) -> int:
+    """Return the largest number of a PNM file."""
+    how = image.tile[0][3]
+    return int(how[-1]) if isinstance(how, tuple) and isinstance(how[-1], int) else 255
+
+
 def decode_pnm(data: bytes, color_mode: str) -> Pixels:
     """Pillow would cut colours of 16 bits to 8."""
     if data[:2] != b"P6":
-        return with_pillow(PIL.PpmImagePlugin.PpmImageFile, data, color_mode)
+        return with_pillow(PpmImageFile, data, color_mode)
     with unwarned():
-        image = PIL.PpmImagePlugin.PpmImageFile(io.BytesIO(data))
-        _, _, start, how = image.tile[0]
-        most = how[-1] if isinstance(how, tuple) else 255
-        if not isinstance(most, int) or most <= 255:
+        image = PpmImageFile(io.BytesIO(data))
+        start, most = image.tile[0][2], _most(image)
+        if most <= 255:
             return pixels_of(image, color_mode)
     shape = (image.height, image.width, 3)
     pixels = np.frombuffer(data, ">u2", int(np.prod(shape)), start).reshape(shape)
@@ -80,23 +95,14 @@ def decode_pnm(data: bytes, color_mode: str) -> Pixels:
     return in_color_mode(deep[..., ::-1], color_mode)
 
 
-def jpeg2000(file: IO[bytes]) -> ImageFile:
-    """Open JPEG 2000; Pillow would cut several channels of more than 8 bits."""
-    from PIL.Jpeg2KImagePlugin import Jpeg2KImageFile
-
+def jpeg2000_header(file: IO[bytes], format: str) -> Header:
+    """Have Pillow read a header, but for the bits, which it keeps to itself (T.800, A.5.1)."""
+    header = pillow_header(Jpeg2KImageFile, file, format)
+    file.seek(0)
     head = file.read(2**16)
     at = head.find(_SIZ)
-    if at >= 0:
-        (channels,) = struct.unpack_from(">H", head, at + 40)
-        sizes = head[at + 42 : at + 42 + 3 * channels : 3]
-        bits = 1 + max((size & 0x7F for size in sizes), default=0)
-        if channels > 1 and bits > 8:
-            raise DecodeError(
-                f"the JPEG 2000 has {channels} channels of {bits} bits, which its decoder would "
-                "cut to 8: save it as PNG or TIFF"
-            )
-    file.seek(0)
-    return Jpeg2KImageFile(file)
+    sizes = head[at + 42 :: 3][: int.from_bytes(head[at + 40 : at + 42], "big")]
+    return header._replace(bits=1 + max((size & 0x7F for size in sizes), default=7))
 
 
 def avif(file: IO[bytes]) -> ImageFile:
@@ -107,9 +113,38 @@ def avif(file: IO[bytes]) -> ImageFile:
         SUPPORTED = False
     if not SUPPORTED:
         raise DecodeError("an AVIF file, which needs Pillow 11.3 or newer: pip install -U pillow")
+    file.seek(0)
+    configuration = file.read(2**16).partition(b"av1C")[2][:3]  # AV1 in ISOBMFF, section 2.3
+    file.seek(0)
     image = AvifImageFile(file)
     image.info.pop("xmp", None)
+    if len(configuration) == 3 and configuration[2] & 0x40:
+        image.info["bit_depth"] = 12 if configuration[2] & 0x20 else 10
     return image
+
+
+def sgi(file: IO[bytes]) -> ImageFile:
+    """Open SGI, and tell of 16 bits, of which Pillow keeps the upper 8."""
+    head = file.read(4)
+    file.seek(0)
+    image = SgiImageFile(file)
+    image.info["bit_depth"] = 8 * head[3]
+    return image
+
+
+def _check_boxes(file: IO[bytes]) -> None:
+    """Refuse a file that ends within a box; the decoder would make up what is missing."""
+    place, end = 0, file.seek(0, io.SEEK_END)
+    while place < end:
+        file.seek(place)
+        head = file.read(16)
+        size = int.from_bytes(head[:4], "big")
+        if size == 1:  # a length of 64 bits follows
+            size = int.from_bytes(head[8:], "big")
+        place = end if size == 0 else place + max(size, 8)
+    if place > end:
+        raise ValueError("truncated or damaged")
+    file.seek(0)
 
 
 def heif(file: IO[bytes]) -> ImageFile:
@@ -119,6 +154,7 @@ def heif(file: IO[bytes]) -> ImageFile:
     file.seek(0)
     if b"avif" in brands:
         return avif(file)
+    _check_boxes(file)
     try:
         from pillow_heif import HeifImageFile
     except ImportError:
@@ -128,4 +164,5 @@ def heif(file: IO[bytes]) -> ImageFile:
     image: ImageFile = HeifImageFile(file)  # type: ignore[no-untyped-call]
     for name in ("exif", "xmp"):
         image.info.pop(name, None)
+    image.info["n_frames"] = image.n_frames  # type: ignore[attr-defined]
     return image

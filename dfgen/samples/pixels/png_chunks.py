@@ -6,15 +6,37 @@ import zlib
 from collections.abc import Iterator
 from typing import IO
 
-CHUNK = struct.Struct(">I4s")  # the bytes of its body, its name; body and checksum follow
-START = struct.Struct(">16xIIBBBBBII4s")  # IHDR and its checksum; the head of the chunk after it
+from dfgen.samples.pixels.geometry import Size
 
-_FRAME = 57  # bytes of a PNG beside those of its pixels, where these are in one chunk
-_TAIL = 2**16
+CHUNK = struct.Struct(">I4s")  # the bytes of its body, its name; body and checksum follow
+_CHECK = struct.Struct(">I")
+_SIZE = struct.Struct(">16xII")
+_START = struct.Struct(">12x17sII4s")  # the header, its checksum; the head of the next chunk
+_GLANCE = struct.Struct(">16xII9xI4s")  # width, height; the head of the next chunk
+_END = struct.Struct(">I4x4s4x")  # the last checksum but one, the name of the last chunk
+
+_METADATA = {b"eXIf", b"iTXt", b"zTXt", b"tEXt"}
+_LEFT_OUT = _METADATA | {
+    b"PLTE", b"tRNS", b"gAMA", b"cHRM", b"sRGB", b"iCCP", b"cICP", b"sBIT", b"bKGD", b"hIST",
+    b"pHYs", b"sPLT", b"tIME", b"acTL", b"fcTL", b"fdAT",
+}  # fmt: skip
+_SMALL = 2**16  # bytes that are sooner copied than looked at
+
+_TAIL = 2**14  # bytes at the end of a file in which the last chunk of pixels is looked for
 _LARGEST = 10**6  # pixels in a row or column that libpng takes
-_PALETTE = 3
-_DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}
 _TEXT = 2**24  # bytes of a compressed text that are looked at
+
+# bits, colour type, compression, filter, whether interlaced -> the chunks that make the pixels
+_DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}
+_FIRST = b"\0\0\0\x0dIHDR"
+_ALWAYS = {b"IHDR", b"IDAT", b"IEND"}
+_BESIDE = {0: {b"tRNS"}, 2: {b"tRNS"}, 3: {b"PLTE", b"tRNS"}}
+_MADE_OF = {
+    bytes([bits, color, 0, 0, interlaced]): _ALWAYS | _BESIDE.get(color, set())
+    for color, depths in _DEPTHS.items()
+    for bits in depths
+    for interlaced in (0, 1)
+}
 
 
 def chunks(file: IO[bytes]) -> Iterator[tuple[bytes, int]]:
@@ -36,23 +58,31 @@ def chunks(file: IO[bytes]) -> Iterator[tuple[bytes, int]]:
         place += 12 + length
         if name == b"IDAT":
             break
-    for name, body, length in _after_pixels(file, place):
+    for name, body, size in _after_pixels(file, place, 12 + length):
         file.seek(body)
-        yield name, length
+        yield name, size
 
 
-def _after_pixels(file: IO[bytes], place: int) -> list[tuple[bytes, int, int]]:
-    """Return name, place of the body and length of the chunks after the pixels."""
+def _after_pixels(file: IO[bytes], place: int, step: int) -> list[tuple[bytes, int, int]]:
+    """Return name, place of the body and length of the chunks after the pixels.
+
+    Args:
+        file: of a PNG.
+        place: where the chunk after the first one of pixels begins.
+        step: bytes of that; mostly all are as long, but the last.
+    """
     size = file.seek(0, io.SEEK_END)
     if size - place <= 12:
         return []
+    last = place + (size - 12 - place) // step * step
+    file.seek(last)
+    if file.read(8)[4:] == b"IDAT" and (found := _walk(file, last, size)) is not None:
+        return found
     start = max(place, size - _TAIL)
     file.seek(start)
     at = file.read().find(b"IDAT")
-    if start > place and at >= 4:
-        found = _walk(file, start + at - 4, size)
-        if found is not None:
-            return found
+    if at >= 4 and (found := _walk(file, start + at - 4, size)) is not None:
+        return found
     return _walk(file, place, size) or []
 
 
@@ -87,13 +117,33 @@ def text_of(name: bytes, body: bytes) -> tuple[bytes, bytes]:
 
 def is_bare(data: bytes) -> bool:
     """Whether a PNG is its header and one chunk of pixels, whole: most small ones are."""
-    if len(data) <= _FRAME:
+    header, header_check, length, name = _START.unpack_from(data)
+    if name != b"IDAT" or not 0 < length == len(data) - 57:
         return False
-    *_, check, length, name = START.unpack_from(data)
-    if name != b"IDAT" or length != len(data) - _FRAME or zlib.crc32(data[12:29]) != check:
-        return False
-    check = int.from_bytes(data[-16:-12], "big")
-    return zlib.crc32(memoryview(data)[37:-16]) == check and data[-8:-4] == b"IEND"
+    check, end = _END.unpack_from(data, length + 41)
+    pixels = data[37:-16] if length < _SMALL else memoryview(data)[37:-16]
+    return (
+        end == b"IEND"
+        and header[12:] in _MADE_OF
+        and data[8:16] == _FIRST
+        and zlib.crc32(pixels) == check
+        and zlib.crc32(header) == header_check
+    )
+
+
+def upright_size(data: bytes) -> Size | None:
+    """Return (height, width) where no chunk could turn the image, which is soon seen."""
+    try:
+        width, height, length, name = _GLANCE.unpack_from(data)
+        place = 45 + length
+        while place < len(data):
+            if name in _METADATA:
+                return None
+            length, name = CHUNK.unpack_from(data, place)
+            place += 12 + length
+    except struct.error:
+        return None
+    return height, width
 
 
 def essential(data: bytes) -> tuple[bytes, bool]:
@@ -106,38 +156,44 @@ def essential(data: bytes) -> tuple[bytes, bool]:
     Raises:
         ValueError: the file is cut short, or says what no PNG can be.
     """
-    place, sound = 8, True
-    parts: list[bytes | memoryview] = [data[:8]]
+    made_of = _MADE_OF.get(data[24:29])
+    if made_of is None or data[8:16] != _FIRST:
+        raise ValueError(f"no PNG has bits, colour type and storage {[*data[24:29]]}")
+    view, place, name, sound = memoryview(data), 8, b"", True
+    parts = [view[:8]]
+    pixels = 0
     try:
-        _, _, bits, color, *ways = struct.unpack_from(">16xIIBBBBB", data)[:7]
-        while True:
+        while name != b"IEND":
             length, name = CHUNK.unpack_from(data, place)
             end = place + 12 + length
-            if _counts(name, length, bits, color):
-                (check,) = struct.unpack_from(">I", data, end - 4)
-                body = memoryview(data)[place:end]
-                sound = sound and zlib.crc32(body[4:-4]) == check
-                parts.append(body)
+            if name in made_of and (name != b"tRNS" or _is_clear(length, data[25])):
+                sound &= (
+                    zlib.crc32(view[place + 4 : end - 4]) == _CHECK.unpack_from(data, end - 4)[0]
+                )
+                parts.append(view[place:end])
+                pixels += length * (name == b"IDAT")
+            elif name not in _LEFT_OUT and not _is_unknown(data, name, place, end):
+                raise ValueError(f"a chunk has the name {name!r}")
             place = end
-            if name == b"IEND":
-                break
     except struct.error as error:
         raise ValueError("truncated or damaged") from error
-    if bits not in _DEPTHS.get(color, ()) or ways[:2] != [0, 0] or ways[2] > 1:
-        raise ValueError(f"no PNG has {bits} bits of colour type {color}, stored as {ways}")
-    size = sum(map(len, parts))
-    return (data if size == len(data) else b"".join(parts)), sound
+    if not pixels or (data[25] == 3 and not any(bytes(part[4:8]) == b"PLTE" for part in parts)):
+        raise ValueError("it has no pixels, or no palette for them")
+    return (data if sum(map(len, parts)) == len(data) else b"".join(parts)), sound
 
 
-def _counts(name: bytes, length: int, bits: int, color: int) -> bool:
-    if name == b"PLTE":
-        return color == _PALETTE
-    if name == b"tRNS":
-        return length == {0: 2, 2: 6}.get(color) or (color == _PALETTE and length <= 2**bits)
-    return name in (b"IHDR", b"IDAT", b"IEND")
+def _is_unknown(data: bytes, name: bytes, place: int, end: int) -> bool:
+    """Whether a chunk may be left out, being whole; else a bit of its name may be wrong."""
+    check = _CHECK.unpack_from(data, end - 4)[0]
+    return name[:1].islower() and zlib.crc32(data[place + 4 : end - 4]) == check
+
+
+def _is_clear(length: int, color: int) -> bool:
+    """Whether a chunk that tells what is transparent is as long as its colour type asks."""
+    return length == {0: 2, 2: 6}.get(color, length) and length <= 256
 
 
 def suits_libpng(data: bytes) -> bool:
     """Whether libpng takes a PNG of this size, rather than complaining of it."""
-    width, height = struct.unpack_from(">16xII", data)
+    width, height = _SIZE.unpack_from(data)
     return bool(0 < width <= _LARGEST and 0 < height <= _LARGEST)

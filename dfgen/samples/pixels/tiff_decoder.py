@@ -1,11 +1,14 @@
 """Pixels of TIFF files, by Pillow, as deep as they are."""
 
+import ctypes
 import io
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
+from PIL import _imaging
 from PIL.TiffImagePlugin import TiffImageFile
 
 from dfgen.errors import DecodeError
@@ -23,7 +26,18 @@ from dfgen.samples.pixels.tiff_tags import (
     tiff_directory,
 )
 
+with suppress(
+    OSError, AttributeError
+):  # where it is a library of its own: libtiff writes to stderr
+    ctypes.CDLL(_imaging.__file__).TIFFSetErrorHandler(None)
+
 _KINDS = {1: "uint", 2: "int", 3: "float"}  # sample format -> name
+_UNKNOWN = (  # what Pillow says of them
+    "unknown pixel mode",
+    "unknown data organization",
+    "unknown raw mode for given image mode",
+    "string index out of range",
+)
 _MOST = 6  # samples of a pixel that Pillow can take; of more it writes to the log
 _OTHER = {"L": "B", "B": "L", "N": "B" if sys.byteorder == "little" else "L"}
 
@@ -43,7 +57,7 @@ def decode_tiff(data: bytes, color_mode: str) -> Pixels:
 
 def tiff_values(data: bytes) -> Pixels:
     """Return gray levels or indices of colours."""
-    return _read(data, lambda image, tags: _unsigned(values_of(image), tags))
+    return _read(data, lambda image, tags: _as_meant(values_of(image), tags))
 
 
 def _read(data: bytes, read: Callable[[TiffImageFile, Directory], Pixels]) -> Pixels:
@@ -52,12 +66,11 @@ def _read(data: bytes, read: Callable[[TiffImageFile, Directory], Pixels]) -> Pi
         raise _not_opened(tags)
     with unwarned():
         try:
-            image = StoredTiff(io.BytesIO(data))
-        except SyntaxError as error:
-            if str(error) in ("unknown pixel mode", "unknown data organization"):
+            return read(StoredTiff(io.BytesIO(data)), tags)
+        except (SyntaxError, ValueError) as error:
+            if str(error) in _UNKNOWN:
                 raise _not_opened(tags) from error
             raise
-        return read(image, tags)
 
 
 def _pixels(image: TiffImageFile, tags: Directory, data: bytes, color_mode: str) -> Pixels:
@@ -65,9 +78,9 @@ def _pixels(image: TiffImageFile, tags: Directory, data: bytes, color_mode: str)
         return in_color_mode(_sixteen_bits(image, StoredTiff(io.BytesIO(data)), tags), color_mode)
     if image.mode == "LAB":
         raise _not_opened(tags)
-    if image.mode == "I":
+    if image.mode == "I" or (image.mode == "L" and tags.number(SAMPLE_FORMAT, 1) == 2):
         image.load()
-        return in_color_mode(as_stored(_unsigned(np.asarray(image), tags)), color_mode)
+        return in_color_mode(as_stored(_as_meant(np.asarray(image), tags)), color_mode)
     return pixels_of(image, color_mode)
 
 
@@ -91,10 +104,12 @@ def _with_other_order(tile: Any) -> Any:
     return tile._replace(args=args) if hasattr(tile, "_replace") else (*tile[:3], args)
 
 
-def _unsigned(pixels: Pixels, tags: Directory) -> Pixels:
-    """Return whole numbers of 32 bits as they are meant: Pillow knows only those with a sign."""
-    whole = pixels.dtype == np.int32 and tags.number(SAMPLE_FORMAT, 1) == 1
-    return pixels.view(np.uint32) if whole else pixels
+def _as_meant(pixels: Pixels, tags: Directory) -> Pixels:
+    """Return whole numbers as they are meant: Pillow has 32 bits with a sign, 8 without."""
+    signed = tags.number(SAMPLE_FORMAT, 1) == 2
+    if pixels.dtype == np.int32 and not signed and tags.number(BITS_PER_SAMPLE, 1) == 32:
+        return pixels.view(np.uint32)
+    return pixels.view(np.int8) if pixels.dtype == np.uint8 and signed else pixels
 
 
 def _not_opened(tags: Directory) -> DecodeError:

@@ -11,9 +11,16 @@ PHOTOMETRIC, ORIENTATION, SAMPLES_PER_PIXEL = 0x0106, 0x0112, 0x0115
 PLANAR, SAMPLE_FORMAT, XMP = 0x011C, 0x0153, 0x02BC
 PALETTE = 3  # as PHOTOMETRIC
 
-_NUMBERS = {1: "B", 3: "H", 4: "I", 16: "Q"}
+NUMBERS = {1: "B", 3: "H", 4: "I", 16: "Q"}
+"""Type of an entry -> code of `struct`, of whole numbers."""
+
 _SIZES = {1: 1, 3: 2, 4: 4, 7: 1, 16: 8}  # of a value of the type, in bytes
 _BIG = 43  # the version of a BigTIFF, whose offsets have 64 bits
+
+LONGEST = 2**24
+"""The most bytes that are read at once, whatever a damaged header asks for."""
+
+_MOST_PAGES = 1000  # that are looked for: each may be another way through a network
 
 
 class Directory(NamedTuple):
@@ -26,9 +33,9 @@ class Directory(NamedTuple):
     def number(self, tag: int, default: int) -> int:
         """Return a whole number, or the first of several."""
         kind, _, _ = self.entries.get(tag, (0, 0, b""))
-        if kind not in _NUMBERS:
+        if kind not in NUMBERS:
             return default
-        first: int = struct.unpack_from(self.order + _NUMBERS[kind], self.data(tag))[0]
+        first: int = struct.unpack_from(self.order + NUMBERS[kind], self.data(tag))[0]
         return first
 
     def data(self, tag: int) -> bytes:
@@ -38,7 +45,7 @@ class Directory(NamedTuple):
         if size <= len(value):
             return value[:size]
         self.file.seek(*struct.unpack(self.order + ("I" if len(value) == 4 else "Q"), value))
-        return self.file.read(size)
+        return self.file.read(min(size, LONGEST))
 
 
 def tiff_directory(file: IO[bytes]) -> Directory:
@@ -47,19 +54,44 @@ def tiff_directory(file: IO[bytes]) -> Directory:
     Raises:
         struct.error: it is cut short, or no TIFF.
     """
-    file.seek(0)
-    order = ">" if file.read(2) == b"MM" else "<"
-    version, start = struct.unpack(order + "HI", file.read(6))
-    place, many, entry = "I", "H", "HHI4s"
-    if version == _BIG:
-        place, many, entry = "Q", "Q", "HHQ8s"
-        (start,) = struct.unpack(order + place, file.read(8))
-    file.seek(start)
-    size = struct.calcsize(order + many)
-    (count,) = struct.unpack(order + many, file.read(size))
-    size = struct.calcsize(order + entry)
+    order, place, many, entry = _layout(file)
+    (count,) = _at(file, place, many)
+    size = struct.calcsize(entry)
     body = file.read(min(count, 2**16) * size)
     body = body[: len(body) // size * size]  # what is left of one that is cut short
-    found = struct.iter_unpack(order + entry, body)
+    found = struct.iter_unpack(entry, body)
     entries = {tag: (kind, count, value) for tag, kind, count, value in found}
     return Directory(file, order, entries)
+
+
+def tiff_pages(file: IO[bytes]) -> int | None:
+    """Count the directories; None where they are broken, a circle, or too many to look for."""
+    seen = set[int]()
+    try:
+        order, place, many, entry = _layout(file)
+        while place:
+            if place in seen or len(seen) == _MOST_PAGES:
+                return None
+            seen.add(place)
+            (count,) = _at(file, place, many)
+            end = place + struct.calcsize(many) + count * struct.calcsize(entry)
+            (place,) = _at(file, end, order + ("Q" if "8s" in entry else "I"))
+    except (struct.error, OverflowError):  # of an offset beyond what a file can have
+        return None
+    return len(seen)
+
+
+def _layout(file: IO[bytes]) -> tuple[str, int, str, str]:
+    """Return the order of bytes, where the first directory is, and formats of count and entry."""
+    file.seek(0)
+    order = ">" if file.read(2) == b"MM" else "<"
+    version, place = struct.unpack(order + "HI", file.read(6))
+    if version != _BIG:
+        return order, place, order + "H", order + "HHI4s"
+    (place,) = struct.unpack(order + "Q", file.read(8))
+    return order, place, order + "Q", order + "HHQ8s"
+
+
+def _at(file: IO[bytes], place: int, form: str) -> tuple[int, ...]:
+    file.seek(place)
+    return struct.unpack(form, file.read(struct.calcsize(form)))

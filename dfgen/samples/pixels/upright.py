@@ -22,9 +22,10 @@ _FLIPS = {2: 1, 3: -1, 4: 0, 6: 1, 7: -1, 8: 0}
 def decode(data: bytes, color_mode: str = "rgb") -> Pixels:
     """Decode one image, upright, to 8 bits.
 
-    EXIF orientation is applied; 16-bit values are divided by 257 and rounded; alpha is dropped
-    unless `color_mode="rgba"`, where images without alpha get 255. Of animations and multi-page
-    files it is the first image.
+    The orientation of EXIF is applied, or that of XMP where EXIF has none; 16-bit values are
+    divided by 257 and rounded; alpha is dropped unless `color_mode="rgba"`, where images without
+    alpha get 255. Of animations and multi-page files it is the first image. Colour profiles (ICC)
+    are ignored, as in TensorFlow and torchvision: numbers are those of the file.
 
     Args:
         data: the bytes of a whole file.
@@ -72,7 +73,7 @@ def decode_reduced(
             pixels = format.decode(data, color_mode, reduced)
         else:
             pixels = format.decode(data, color_mode)
-        if pixels.dtype == np.uint8 and bits > 8 and dtype != "uint8":
+        if bits > 8 and pixels.dtype == np.uint8 and dtype != "uint8":
             raise DecodeError(
                 f"the image has {bits} bits a channel, of which the decoder of {name} gives the "
                 'first 8: dfgen.Image(dtype="uint8") takes these'
@@ -125,7 +126,7 @@ def _geometry(data: bytes, name: str, format: Format) -> tuple[Size, int, int]:
     """
     size = format.glance(data) if format.glance is not None else None
     if size is not None:
-        if any(size):
+        if size[0] or size[1]:
             check_size(size[1], size[0])
         return size, 1, 0
     header = parse_header(io.BytesIO(data), name)

@@ -1,0 +1,101 @@
+"""Arguments of Image that contradict one another, or that nothing would use."""
+
+from typing import Any
+
+import numpy as np
+
+from dfgen.errors import ArgumentError
+from dfgen.samples.features.image_pair import check_followed, check_follower, is_unsaid, paired_size
+from dfgen.samples.pixels.geometry import Size
+from dfgen.samples.pixels.random_resized import checked_limits
+
+_FOLLOWED = ("resize", "load_size", "crop", "area", "ratio", "flip", "max_items")
+"""What the image decides that another follows."""
+
+_OF_RESIZING = ("resize", "load_size", "crop", "interpolation", "antialias")
+
+
+def check_use(image: Any) -> None:
+    """Refuse what contradicts itself, and what nothing would use."""
+    if image.size is None:
+        _check_unresized(image)
+    elif image.extra is not None and not is_unsaid(image.size):
+        raise ArgumentError(
+            f"extra={image.extra!r} is for images of different sizes, size=None: with "
+            f"size={image.size} there is no padding to tell"
+        )
+    elif image.load_size is not None and min(np.subtract(image.load_size, image.size)) < 0:
+        raise ArgumentError(
+            f"size={image.size} is cropped from load_size={image.load_size}, which is smaller: "
+            "load_size must be at least as high and as wide"
+        )
+    if (
+        image.crop in ("center", "random")
+        and image.load_size is None
+        and image.resize not in ("crop", "crop_or_pad")
+    ):
+        raise ArgumentError(
+            f"crop={image.crop!r}, but resize={image.resize!r} crops nothing: give load_size=, "
+            'a size larger than size= to crop from, or resize="crop"'
+        )
+    if image.dtype in ("uint8", "uint16") and image.scale is not None:
+        raise ArgumentError(
+            f"scale={image.scale!r} gives fractions, which dtype={image.dtype!r} cannot hold: "
+            'leave one of them out, or give dtype="float32"'
+        )
+
+
+def check_crop(image: Any) -> None:
+    """Refuse what is no area or ratio, and what has no use beside `"random_resized"`, or it of."""
+    for name, most in (("area", 1), ("ratio", np.inf)):
+        given = getattr(image, name)
+        if given is not None and image.crop != "random_resized":
+            raise ArgumentError(
+                f'{name}={given!r} is for crop="random_resized", but crop={image.crop!r}: leave '
+                "one of them out, or change crop"
+            )
+        if given is not None:
+            object.__setattr__(image, name, checked_limits(name, given, most))
+    for name in ("load_size", "resize"):
+        given = getattr(image, name)
+        if image.crop == "random_resized" and given != getattr(type(image), name):
+            raise ArgumentError(
+                'crop="random_resized" crops the whole image and stretches that to size, so there '
+                f"is no use for {name}={given!r}: leave it out"
+            )
+
+
+def _check_unresized(image: Any) -> None:
+    if image.missing == "ignore" and not image.follows:
+        raise ArgumentError(
+            'missing="ignore" with size=None: a row without a file tells no size, so give one'
+        )
+    for name in _OF_RESIZING:
+        if getattr(image, name) != getattr(type(image), name):
+            raise ArgumentError(
+                f"size=None leaves every image as large as it is, so there is no use for "
+                f"{name}={getattr(image, name)!r}: leave it out, or give a size"
+            )
+
+
+def own_size(image: Any) -> Size | None:
+    """Return the size of an image; one that follows another has that of this, once it knows it."""
+    given = image.size
+    size = given if is_unsaid(given) else checked_size("size", given)
+    if not image.follows:
+        return checked_size("size", size)
+    check_follower(image, _FOLLOWED)
+    if isinstance(image.like, str):
+        return size
+    check_followed(image.column, image.like)
+    return paired_size(image.column, size, image.like.size)
+
+
+def checked_size(name: str, given: object) -> Size | None:
+    """Return (height, width) as plain numbers, or None; refuse what is neither."""
+    if given is None:
+        return None
+    size = given if isinstance(given, tuple | list) else ()
+    if len(size) != 2 or not all(isinstance(s, int | np.integer) and s > 0 for s in size):
+        raise ArgumentError(f"{name} must be (height, width) in pixels, got {given!r}")
+    return int(size[0]), int(size[1])
