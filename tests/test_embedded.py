@@ -298,5 +298,7 @@ def test_sounds_are_read_from_a_column(made):
 
 def test_facts_of_the_first_column_of_files_tell_bits(made):
     images = structs(2)
-    bound = bind(made(frame(images, bits=[8, 16])), x=IMAGE, y=None, on_error="skip")
+    bound = bind(
+        made(frame(images, bits=[8, 16], format=["png", "png"])), x=IMAGE, y=None, on_error="skip"
+    )
     assert list(bound.problems) == [1]

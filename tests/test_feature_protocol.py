@@ -11,11 +11,12 @@ from PIL import Image as Pillow
 
 import dfgen
 from dfgen.errors import DecodeError
-from dfgen.samples.features.base import Feature, Spec
+from dfgen.samples.features.base import Feature
 from dfgen.samples.features.boxes import Boxes
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.image_steps import crop_and_flip, load
 from dfgen.samples.features.mask import Mask
+from dfgen.samples.features.spec import Spec
 from dfgen.samples.pixels.geometry import STILL, Draw
 from dfgen.samples.pixels.resizing import resize
 from dfgen.samples.storage.files import Files

@@ -21,9 +21,9 @@ from dfgen.loading.order.permutation import permutation
 from dfgen.loading.workers.chunks import chunk_sizes
 from dfgen.loading.workers.threads import Threads, ThreadWorker
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.features.base import Spec
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.number import Number
+from dfgen.samples.features.spec import Spec
 from dfgen.samples.reader import SampleReader
 from dfgen.system import usable_cpus
 

@@ -28,8 +28,9 @@ from dfgen.loading.order.row_order import Draws
 from dfgen.manifest.tables import Table
 from dfgen.samples.albumentations import Augmentation
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.features.base import Feature, each
+from dfgen.samples.features.base import Feature
 from dfgen.samples.features.items import in_lists
+from dfgen.samples.features.spec import each
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.storage.embedded import paths_of
 from dfgen.samples.storage.stores import store_of

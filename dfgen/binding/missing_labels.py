@@ -7,7 +7,8 @@ import pyarrow as pa
 
 from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.samples.features.base import Feature, Indices, Present
+from dfgen.samples.features.base import Feature
+from dfgen.samples.features.spec import Indices, Present
 
 
 @dataclass(frozen=True, kw_only=True)

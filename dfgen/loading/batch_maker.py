@@ -14,7 +14,7 @@ from dfgen.loading.order.row_order import BatchRows, RowOrder
 from dfgen.loading.pending_batch import PendingBatch
 from dfgen.loading.workers.chunks import Chunk, ChunkMaker
 from dfgen.loading.workers.pool import Pool
-from dfgen.samples.features.base import Spec
+from dfgen.samples.features.spec import Spec
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from dfgen.errors import TransformError
 from dfgen.loading.buffers import BatchArrays
 from dfgen.loading.generators import batch_rng
-from dfgen.samples.features.base import Spec
+from dfgen.samples.features.spec import Spec
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.transforms import fits
 

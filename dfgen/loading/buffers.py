@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.samples.features.base import Spec
+from dfgen.samples.features.spec import Spec
 
 ALIGNMENT = 64
 """Bytes. TensorFlow and JAX copy an array whose address is no multiple of this."""

@@ -12,7 +12,7 @@ from dfgen.loading.order.permutation import Integers
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.workers.chunks import Chunk
 from dfgen.loading.workers.threads import Worker
-from dfgen.samples.features.base import Present
+from dfgen.samples.features.spec import Present
 
 Position = tuple[int, int]
 """(epoch, step)"""

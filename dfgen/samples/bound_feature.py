@@ -9,7 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dfgen.samples.arrow_types import flattened, is_list
-from dfgen.samples.features.base import Feature, Indices, Present, Spec, Values, each
+from dfgen.samples.features.base import Feature
+from dfgen.samples.features.spec import Indices, Present, Spec, Values, each
 
 Sizes = npt.NDArray[np.int32]
 """(height, width) of the upright image of every row, shape (rows, 2)."""

@@ -12,17 +12,8 @@ import pyarrow as pa
 
 from dfgen.errors import DecodeError, MissingFileError, TransformError
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.features.base import (
-    Feature,
-    Present,
-    Spec,
-    Values,
-    Watch,
-    each,
-    empty,
-    filled,
-    unwatched,
-)
+from dfgen.samples.features.base import Feature
+from dfgen.samples.features.spec import Present, Spec, Values, Watch, each, empty, filled, unwatched
 from dfgen.samples.padding import Padding, padding_of
 from dfgen.samples.storage.embedded import content_shown
 from dfgen.samples.storage.files import Files

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from dfgen.errors import TransformError
-from dfgen.samples.features.base import Spec, Values
+from dfgen.samples.features.spec import Spec, Values
 
 Sample = dict[str, Values]
 Transform = Callable[[Sample, np.random.Generator], Sample]

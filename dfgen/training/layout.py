@@ -10,7 +10,7 @@ import numpy as np
 from dfgen.binding.bind import Binding
 from dfgen.binding.nested import channels_first, leaves, tree_of
 from dfgen.loading.pending_batch import Batch
-from dfgen.samples.features.base import Spec
+from dfgen.samples.features.spec import Spec
 
 _Weighs = Callable[[str, int], Any]
 

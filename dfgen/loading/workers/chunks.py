@@ -12,7 +12,7 @@ from dfgen.errors import DecodeError, MissingFileError
 from dfgen.loading.generators import sample_rng
 from dfgen.loading.metrics import IDLE, Stopwatch
 from dfgen.loading.order.permutation import Integers
-from dfgen.samples.features.base import Spec
+from dfgen.samples.features.spec import Spec
 from dfgen.samples.reader import SampleReader
 
 _CHUNKS_PER_WORKER = 2  # of what is in the making, so that all workers have some until its end

@@ -9,7 +9,7 @@ from dfgen.errors import ArgumentError
 from dfgen.loading.workers.chunks import ChunkMaker
 from dfgen.loading.workers.processes import ProcessWorker, pickled
 from dfgen.loading.workers.threads import Task, Threads, ThreadWorker, Worker
-from dfgen.samples.features.base import Spec
+from dfgen.samples.features.spec import Spec
 
 
 class Pool:

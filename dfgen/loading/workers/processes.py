@@ -36,7 +36,7 @@ from dfgen.loading.workers.shared_memory import (
     shared_object,
 )
 from dfgen.loading.workers.threads import CLOSED, Worker
-from dfgen.samples.features.base import Spec
+from dfgen.samples.features.spec import Spec
 from dfgen.samples.pixels.upright import prepare_worker
 
 _DEATHS = 3  # on one row: then it is the row

@@ -17,7 +17,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.samples.features.base import Spec
+from dfgen.samples.features.spec import Spec
 
 HEADER = 64
 """Bytes: whether a row is being read, which, and since when, each 8 bytes."""

@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from dfgen.errors import ArgumentError, DecodeError
 from dfgen.samples.features.arguments import checked_missing, checked_shape, number_dtype
-from dfgen.samples.features.base import Feature, Spec, Values, Watch
+from dfgen.samples.features.base import Feature
 from dfgen.samples.features.casting import fill, fill_by
 from dfgen.samples.features.one_row import ColumnSource
+from dfgen.samples.features.spec import Spec, Values, Watch
 from dfgen.samples.pixels.formats import holds_image
 from dfgen.samples.storage.embedded import are_files
 from dfgen.samples.storage.npy import decode_array

@@ -7,7 +7,8 @@ import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError
 from dfgen.samples.features.arguments import checked_missing
-from dfgen.samples.features.base import Feature, Spec, Values, Watch
+from dfgen.samples.features.base import Feature
+from dfgen.samples.features.spec import Spec, Values, Watch
 from dfgen.samples.pixels.formats import FEATURES, FORMATS, read_known
 from dfgen.samples.sounds import load_soundfile, open_sound, read_frames, sound_source
 from dfgen.samples.storage.store import Store

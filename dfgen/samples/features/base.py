@@ -1,82 +1,23 @@
 """The protocol of features: what one answers, so that nothing else need know which it is.
 
 A feature is a frozen dataclass in a file of its own, which derives from `Feature`, or from
-`Encoded` where the table alone tells its arrays. For files of some kind that is little more than
-`of_files = True`, a `kind`, the `spec` of the array, and `read`, which fills it.
+`Encoded` (encoded.py) where the table alone tells its arrays. For files of some kind that is
+little more than `of_files = True`, a `kind`, the `spec` of the array, and `read`, which fills it.
 """
 
-from collections.abc import Callable, Mapping
-from copy import deepcopy
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import fields, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from dfgen.errors import ArgumentError, DecodeError, ManifestError
+from dfgen.errors import ArgumentError, ManifestError
 from dfgen.samples.arrow_types import in_one, nulls
 from dfgen.samples.features.arguments import column_names
-from dfgen.samples.features.one_row import (
-    ColumnSource,
-    OneRow,
-    is_several,
-    item_rows,
-    store_of_row,
-)
+from dfgen.samples.features.one_row import ColumnSource, OneRow, array_of_row
+from dfgen.samples.features.spec import Present, Spec, Values, Watch, alone, each
 from dfgen.samples.storage.store import Store
-
-Values = npt.NDArray[Any]
-Indices = npt.NDArray[np.int64]
-Present = npt.NDArray[np.bool_]
-
-Watch = Callable[..., None]
-"""Is told each stage as it begins, `watch("decode", bytes_read)`, so that time can be measured."""
-
-
-def unwatched(stage: str, nbytes: int = 0) -> None:
-    """Measure nothing."""
-
-
-@dataclass(frozen=True)
-class Spec:
-    """Shape and dtype of one sample's array.
-
-    Args:
-        shape: of it; None where a transform may change a length.
-        dtype: of it; object for text and bytes of any length; None where each file tells its own.
-        blank: what fills it for a row that is skipped.
-    """
-
-    shape: tuple[Any, ...]
-    dtype: Any
-    blank: Any = 0
-
-
-class OwnDtype:
-    """Where an array will be whose dtype its file tells.
-
-    Args:
-        shape: of it.
-    """
-
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self.shape = shape
-        self.array: Values | None = None
-
-    def of(self, dtype: Any) -> Values:
-        """Return the array, made when it is first asked for.
-
-        Raises:
-            DecodeError: it was of another dtype, as of another file of the same row.
-        """
-        if self.array is None:
-            self.array = np.empty(self.shape, dtype)
-        elif self.array.dtype != dtype:
-            raise DecodeError(
-                f"the files of this row are of different depths: {self.array.dtype} and {dtype}"
-            )
-        return self.array
 
 
 class Feature:
@@ -334,32 +275,7 @@ class Feature:
             row: of the manifest, a mapping or a pandas Series.
             rng: for what chance decides, of its image where it follows one; None: no chance.
         """
-        if self.takes_lists and is_several(row[self.column]):
-            return self._of_items(row, rng)
-        self.check_present(row)
-        image: Any = self.image if self.follows and not self.has_geometry else self
-        size = image.geometry(row, None).size if image.keeps_sizes else ()
-        if self.follows:
-            given = self.image.geometry(row, rng)
-        else:
-            given = None if rng is None else self.draw(rng)
-        out = tuple(empty(spec, size) for spec in each(self.spec))
-        made = tuple(map(empty, each(self.made_spec), [array.shape for array in out]))
-        named = self if self.of_files else image
-        with store_of_row(row, named.columns[0], named.of_files) as store:
-            value = self.at(self.bind(OneRow(row)), 0)
-            self.read(value, alone(made), store, unwatched, given)
-        self.finish(alone(tuple(map(filled, made))), alone(out))
-        return out[0] if len(out) == 1 else dict(zip(self.arrays(""), out, strict=True))
-
-    def _of_items(self, row: Mapping[str, Any], rng: np.random.Generator | None) -> Any:
-        """Return the arrays of all files that a row names, one after the other in one array."""
-        image = self.image if self.follows else self
-        if image.keeps_sizes:
-            raise ArgumentError(f"{image!r}: the images of a list make one array, so give a size")
-        rows = item_rows(row, dict.fromkeys([self.column, image.column]), image.max_items)
-        same = [deepcopy(rng) for _ in rows[1:]]  # chance decides once for all
-        return np.stack([self(*one) for one in zip(rows, [*same, rng], strict=True)])
+        return array_of_row(self, row, rng)
 
     def __repr__(self) -> str:
         """As it would be written: without what is the default."""
@@ -369,63 +285,3 @@ class Feature:
             if getattr(self, field.name) != field.default
         ]
         return f"{type(self).__name__}({', '.join(given)})"
-
-
-class Encoded(Feature):
-    """A feature that the table alone tells: a column is encoded once, a batch is a `gather`."""
-
-    by_row: ClassVar[bool] = False
-    blank: ClassVar[Any] = 0
-
-    def encode(self, *values: pa.Array) -> Any:
-        """Return whole columns in a compact form.
-
-        Raises:
-            ManifestError: something that it cannot hold; with the row.
-        """
-        raise NotImplementedError
-
-    def gather(self, values: Any, rows: Indices) -> Values:
-        """Return the arrays of some rows from the encoded values."""
-        found: Values = values[rows]
-        return found
-
-    def bind(self, columns: ColumnSource) -> Any:
-        """Return the columns encoded."""
-        return self.encode(*(columns[name] for name in self.columns))
-
-    def specs(self, values: Any) -> tuple[Spec, ...]:
-        """Return what the model gets, which the encoded values tell."""
-        example = self.gather(values, np.arange(0))
-        return (Spec(example.shape[1:], example.dtype, self.blank),)
-
-    def __call__(self, row: Mapping[str, Any], rng: np.random.Generator | None = None) -> Values:
-        """Return the array of one row, a mapping or a pandas Series; chance has no part in it."""
-        self.check_present(row)
-        if self.label_column is not None and self.class_names is None:
-            raise ArgumentError(
-                "one row does not tell the classes: write "
-                f"{type(self).__name__}({self.column!r}, class_names=...)"
-            )
-        return self.gather(self.bind(OneRow(row)), np.arange(1))[0, ...]
-
-
-def each(given: Any) -> tuple[Any, ...]:
-    """Return what a feature says of its one array, or of several, as a tuple."""
-    return given if isinstance(given, tuple) else (given,)
-
-
-def alone(several: Any) -> Any:
-    """Return what is in a tuple or list of one; several as they are."""
-    return several[0] if len(several) == 1 else several
-
-
-def empty(spec: Spec, size: tuple[int, ...]) -> Any:
-    """Return an array of a Spec, or its OwnDtype; lengths that are None are those of `size`."""
-    shape = tuple(size[axis] if long is None else long for axis, long in enumerate(spec.shape))
-    return OwnDtype(shape) if spec.dtype is None else np.empty(shape, spec.dtype)
-
-
-def filled(given: Any) -> Any:
-    """Return what `read` has filled: the array that is in an OwnDtype by now, or the one it got."""
-    return given.array if isinstance(given, OwnDtype) else given

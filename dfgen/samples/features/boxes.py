@@ -9,11 +9,12 @@ import pyarrow as pa
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, TransformError
 from dfgen.samples.arrow_types import are_numbers, flattened, offsets
 from dfgen.samples.features.arguments import checked_missing
-from dfgen.samples.features.base import Feature, Spec, Values, Watch
+from dfgen.samples.features.base import Feature
 from dfgen.samples.features.box_rows import BoxRows, checked_corners, class_numbers
 from dfgen.samples.features.category import Category
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.one_row import ColumnSource
+from dfgen.samples.features.spec import Spec, Values, Watch
 from dfgen.samples.pixels.geometry import Geometry, move
 from dfgen.samples.storage.store import Store
 from dfgen.system import one_of

@@ -5,7 +5,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from dfgen.samples.features.base import Feature, Spec, Values, Watch
+from dfgen.samples.features.base import Feature
+from dfgen.samples.features.spec import Spec, Values, Watch
 from dfgen.samples.storage.embedded import Content
 from dfgen.samples.storage.store import Store
 

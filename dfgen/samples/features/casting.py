@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from dfgen.errors import DecodeError
-from dfgen.samples.features.base import Values
+from dfgen.samples.features.spec import Values
 
 
 def cast(numbers: Values, dtype: np.dtype[Any]) -> Values:

@@ -15,7 +15,8 @@ from dfgen.samples.features.arguments import (
     class_names_in_order,
     probabilities,
 )
-from dfgen.samples.features.base import Encoded, Indices, Values
+from dfgen.samples.features.encoded import Encoded
+from dfgen.samples.features.spec import Indices, Values
 from dfgen.system import one_of
 
 LABEL_MODES = ("int", "categorical", "binary")

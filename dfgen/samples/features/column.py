@@ -8,8 +8,9 @@ import numpy as np
 
 from dfgen.errors import ArgumentError
 from dfgen.samples.features.arguments import checked_shape, column_names, number_dtype
-from dfgen.samples.features.base import Feature, Spec, Values, Watch
+from dfgen.samples.features.base import Feature
 from dfgen.samples.features.casting import fill_by
+from dfgen.samples.features.spec import Spec, Values, Watch
 from dfgen.samples.storage.store import Store
 
 

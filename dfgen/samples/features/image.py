@@ -2,16 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dfgen.errors import DecodeError
 from dfgen.samples.features.arguments import checked_missing
-from dfgen.samples.features.base import Feature, OwnDtype, Spec, Values, Watch, unwatched
+from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image_arguments import check_crop, check_use, checked_size, own_size
 from dfgen.samples.features.image_pair import DEFAULT_SIZE, follow, seen_size
 from dfgen.samples.features.one_row import content_of, store_of_row
+from dfgen.samples.features.spec import OwnDtype, Spec, Values, Watch, unwatched
 from dfgen.samples.pixels.color_modes import CHANNELS
 from dfgen.samples.pixels.depth import DEPTHS, check_scaled
 from dfgen.samples.pixels.formats import read_header
@@ -237,10 +238,6 @@ class Image(Feature):
             crops = drawn_crops(rng, self.area or AREA, self.ratio or RATIO)
             drawn = drawn._replace(crops=crops)
         return drawn._replace(y=y, x=x) if self.crop in _RANDOM else drawn
-
-    def following(self, image: Feature) -> Self:
-        """Return it with the image that it follows, of which it has the size if told none."""
-        return replace(self, like=image)
 
     def place(self, image: Size, size: Size, given: Any = None) -> Geometry:
         """Return the geometry of an upright image of a size, into an array of `size`.

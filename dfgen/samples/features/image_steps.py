@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from dfgen.samples.features.base import Values, Watch, unwatched
 from dfgen.samples.features.image import Image
+from dfgen.samples.features.spec import Values, Watch, unwatched
 from dfgen.samples.pixels.geometry import (
     STILL,
     Draw,

@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from dfgen.errors import ArgumentError, DecodeError, MissingFileError, TransformError
 from dfgen.samples.arrow_types import is_list, lengths_of
-from dfgen.samples.features.base import Feature, OwnDtype, Spec, Values, Watch, alone, each
+from dfgen.samples.features.base import Feature
+from dfgen.samples.features.spec import OwnDtype, Spec, Values, Watch, alone, each
 from dfgen.samples.storage.embedded import content_shown
 from dfgen.samples.storage.store import Store
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError, listed
 from dfgen.samples.features.arguments import checked_missing
-from dfgen.samples.features.base import Feature, Spec, Values, Watch
+from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image import Image
+from dfgen.samples.features.spec import Spec, Values, Watch
 from dfgen.samples.pixels.geometry import Geometry
 from dfgen.samples.pixels.pngs import png_of
 from dfgen.samples.pixels.resizing import resize

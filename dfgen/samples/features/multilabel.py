@@ -11,8 +11,9 @@ import pyarrow.compute as pc
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.samples.arrow_types import Offsets, flattened, is_text, offsets, place_of, split_text
 from dfgen.samples.features.arguments import checked_missing, probabilities
-from dfgen.samples.features.base import Encoded, Indices, Values
 from dfgen.samples.features.category import Category
+from dfgen.samples.features.encoded import Encoded
+from dfgen.samples.features.spec import Indices, Values
 
 
 class LabelRows(NamedTuple):

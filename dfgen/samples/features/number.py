@@ -10,8 +10,9 @@ import pyarrow.compute as pc
 from dfgen.errors import ManifestError
 from dfgen.samples.arrow_types import OR_IGNORE, are_fractions, are_numbers, nulls
 from dfgen.samples.features.arguments import checked_missing, column_names, number_dtype
-from dfgen.samples.features.base import Encoded, Values
 from dfgen.samples.features.casting import cast
+from dfgen.samples.features.encoded import Encoded
+from dfgen.samples.features.spec import Values
 
 
 @dataclass(frozen=True, repr=False)

@@ -1,8 +1,9 @@
-"""Columns as a feature asks for them: those of a manifest, or of one row by hand."""
+"""Columns as a feature asks for them, and its array of one row by hand."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -10,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from dfgen.errors import ArgumentError, DecodeError, MissingFileError
+from dfgen.samples.features.spec import alone, each, empty, filled, unwatched
 from dfgen.samples.storage.embedded import FILE, content_shown
 from dfgen.samples.storage.store import Store
 from dfgen.samples.storage.stores import store_of
@@ -62,7 +64,7 @@ def is_several(value: object) -> bool:
     return isinstance(value, list | tuple)
 
 
-def item_rows(
+def _item_rows(
     row: Mapping[str, Any], columns: Iterable[str], most: int | None
 ) -> list[dict[str, Any]]:
     """Return a row for each of the files that columns of a row name, in lists of one length.
@@ -98,3 +100,34 @@ def store_of_row(row: Mapping[str, Any], column: str, of_files: bool = True) -> 
     except (DecodeError, MissingFileError) as error:
         shown = content_shown(content_of(row, column))
         raise type(error)(f"{column}={shown}: {error}") from error
+
+
+def array_of_row(feature: Any, row: Mapping[str, Any], rng: np.random.Generator | None) -> Any:
+    """Return what a feature makes of one row: its array, or several by their keys."""
+    if feature.takes_lists and is_several(row[feature.column]):
+        return _array_of_items(feature, row, rng)
+    feature.check_present(row)
+    image = feature.image if feature.follows and not feature.has_geometry else feature
+    size = image.geometry(row, None).size if image.keeps_sizes else ()
+    if feature.follows:
+        given = feature.image.geometry(row, rng)
+    else:
+        given = None if rng is None else feature.draw(rng)
+    out = tuple(empty(spec, size) for spec in each(feature.spec))
+    made = tuple(map(empty, each(feature.made_spec), [array.shape for array in out]))
+    named = feature if feature.of_files else image
+    with store_of_row(row, named.columns[0], named.of_files) as store:
+        value = feature.at(feature.bind(OneRow(row)), 0)
+        feature.read(value, alone(made), store, unwatched, given)
+    feature.finish(alone(tuple(map(filled, made))), alone(out))
+    return out[0] if len(out) == 1 else dict(zip(feature.arrays(""), out, strict=True))
+
+
+def _array_of_items(feature: Any, row: Mapping[str, Any], rng: np.random.Generator | None) -> Any:
+    """Return the arrays of all files that a row names, one after the other in one array."""
+    image = feature.image if feature.follows else feature
+    if image.keeps_sizes:
+        raise ArgumentError(f"{image!r}: the images of a list make one array, so give a size")
+    rows = _item_rows(row, dict.fromkeys([feature.column, image.column]), image.max_items)
+    same = [deepcopy(rng) for _ in rows[1:]]  # chance decides once for all
+    return np.stack([feature(*one) for one in zip(rows, [*same, rng], strict=True)])

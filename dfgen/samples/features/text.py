@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from dfgen.errors import ManifestError
 from dfgen.samples.arrow_types import is_text, refuse_missing
-from dfgen.samples.features.base import Encoded, Indices, Values
+from dfgen.samples.features.encoded import Encoded
+from dfgen.samples.features.spec import Indices, Values
 
 
 @dataclass(frozen=True)

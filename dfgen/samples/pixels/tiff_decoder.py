@@ -2,6 +2,7 @@
 
 import ctypes
 import io
+import logging
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -26,10 +27,11 @@ from dfgen.samples.pixels.tiff_tags import (
     tiff_directory,
 )
 
-with suppress(
-    OSError, AttributeError
-):  # where it is a library of its own: libtiff writes to stderr
+# libtiff writes what it thinks of a file to stderr; where it is within Pillow itself, it stays so
+with suppress(OSError, AttributeError):
     ctypes.CDLL(_imaging.__file__).TIFFSetErrorHandler(None)
+# and Pillow writes to its log, which Python shows there as long as nothing else handles it
+logging.getLogger("PIL.TiffImagePlugin").addHandler(logging.NullHandler())
 
 _KINDS = {1: "uint", 2: "int", 3: "float"}  # sample format -> name
 _UNKNOWN = (  # what Pillow says of them
@@ -37,8 +39,8 @@ _UNKNOWN = (  # what Pillow says of them
     "unknown data organization",
     "unknown raw mode for given image mode",
     "string index out of range",
+    "Invalid value for samples per pixel",
 )
-_MOST = 6  # samples of a pixel that Pillow can take; of more it writes to the log
 _OTHER = {"L": "B", "B": "L", "N": "B" if sys.byteorder == "little" else "L"}
 
 
@@ -62,8 +64,6 @@ def tiff_values(data: bytes) -> Pixels:
 
 def _read(data: bytes, read: Callable[[TiffImageFile, Directory], Pixels]) -> Pixels:
     tags = tiff_directory(io.BytesIO(data))
-    if tags.number(SAMPLES_PER_PIXEL, 1) > _MOST:
-        raise _not_opened(tags)
     with unwarned():
         try:
             return read(StoredTiff(io.BytesIO(data)), tags)
