@@ -141,21 +141,20 @@ def add_five(sample, rng):
     return {"image": seen + np.uint16(5)}
 
 
+PROCESS = {"workers": 1, "use_multiprocessing": True}
+
+
 @pytest.mark.parametrize(
-    "options",
-    [{"workers": 0}, {"workers": 2}, {"workers": 1, "use_multiprocessing": True}],
-    ids=str,
-)
-@pytest.mark.parametrize(
-    ("more", "expected"),
+    ("more", "expected", "options"),
     [
-        ({"dtype": "uint16"}, lambda x: x),
-        ({"dtype": "float32"}, lambda x: x),
-        ({"dtype": "float32", "scale": "0..1"}, lambda x: x / 65535),
+        ({"dtype": "uint16"}, lambda x: x, {"workers": 0}),
+        ({"dtype": "float32"}, lambda x: x, {"workers": 2}),
+        ({"dtype": "float32", "scale": "0..1"}, lambda x: x / 65535, {"workers": 2}),
+        ({"dtype": "float32", "scale": "0..1"}, lambda x: x / 65535, PROCESS),
     ],
-    ids=["uint16", "float32", "0..1"],
+    ids=["uint16", "float32", "0..1", "process"],
 )
-def test_a_transform_gets_the_depth_of_the_file(tmp_path, options, more, expected):
+def test_a_transform_gets_the_depth_of_the_file(tmp_path, more, expected, options):
     batch, _ = batch_of(manifest(tmp_path), image(**more), add_five, **options)
     found = batch.arrays["image"][:, 0, 0, 0]
     assert found.dtype == more["dtype"]
