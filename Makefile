@@ -1,6 +1,6 @@
 # Everything runs in .venv, which each target fills with what it needs, once:
 # the empty file .venv/with-test says that keras-dfgen[test] is installed there.
-.PHONY: demo test test-all test-backends test-lowest lint notebooks bench clean
+.PHONY: demo test test-all test-backends test-clients test-lowest lint notebooks bench clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -31,6 +31,9 @@ test-all: .venv/with-test           ## all tests on TensorFlow, then those of ea
 
 test-backends: .venv/with-test .venv/with-jax .venv/with-torch
 	.ci/backends
+
+test-clients: .venv/with-test .venv/with-clients .venv/with-jax .venv/with-torch
+	.ci/clients
 
 test-lowest: .venv-lowest/with-test  # with the lowest versions that pyproject.toml allows
 	.venv-lowest/bin/python -m pytest $(PARALLEL)

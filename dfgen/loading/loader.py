@@ -1,5 +1,7 @@
 """Loader: any batch of any epoch, and a bounded look-ahead that guesses which come next."""
 
+import copy
+import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -102,6 +104,7 @@ class Loader:
         self.use_multiprocessing = use_multiprocessing
         self._maker = self._batch_maker(order, seed, weights, batch_transform)
         self._parked = Parked()
+        self._process = os.getpid()
         self._closed = False
         self._waited = 0.0
         self._handed_out = 0
@@ -195,6 +198,7 @@ class Loader:
 
     def stream(self, epoch: int, step: int = 0, plan: Plan | None = None) -> LookAhead:
         """Return the batches from (epoch, step) on; what was parked just there is used."""
+        self._begin_anew_where_forked()
         return self._parked.take(self, (epoch, step), self.plan if plan is None else plan)
 
     def park(self, ahead: LookAhead | None) -> None:
@@ -214,8 +218,17 @@ class Loader:
         """Begin to make a batch, shared by all workers if `spread`; without workers, make it."""
         if self._closed:
             raise ArgumentError(CLOSED)
+        self._begin_anew_where_forked()
         plan = self.plan if plan is None else plan
         return self._maker.start(epoch, step, plan, spread, self._known)
+
+    def _begin_anew_where_forked(self) -> None:
+        """Start workers in a process that was forked, as torch's DataLoader does: threads stay."""
+        if self._process != os.getpid():
+            self._forked = self._maker  # kept: what ends its workers would end those of the parent
+            self._maker = replace(self._maker, pool=copy.copy(self._maker.pool))
+            self._parked = Parked()
+            self._process = os.getpid()
 
     def result(self, pending: PendingBatch) -> Batch:
         """Return a batch when it is made, or raise what its first bad row raised."""

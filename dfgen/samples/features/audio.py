@@ -1,7 +1,7 @@
 """Audio: sounds of one length."""
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import IO, Any, ClassVar
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from dfgen.errors import ArgumentError, DecodeError
 from dfgen.samples.features.arguments import checked_missing
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.spec import Spec, Values, Watch
-from dfgen.samples.pixels.formats import FEATURES, FORMATS, open_known
+from dfgen.samples.pixels.formats import FEATURES, FORMATS, read_known
 from dfgen.samples.sounds import load_soundfile, open_sound, read_frames, sound_source
 from dfgen.samples.storage.store import Store
 from dfgen.system import one_of, whole
@@ -92,8 +92,9 @@ class Audio(Feature):
         self, value: Any, out: Values, store: Store, watch: Watch, given: float | None
     ) -> None:
         """Fill `out` with the frames of one file."""
-        watch("read")
-        with open_known(value, store) as (file, name):
+        place = _PLACES[self.start] if given is None else given
+
+        def fill(file: IO[bytes], name: str) -> None:
             if FORMATS[name].holds != "sound":
                 raise DecodeError(
                     f"this is a .{name} {FORMATS[name].holds}, not a sound: use "
@@ -103,10 +104,15 @@ class Audio(Feature):
             if not isinstance(source, str):
                 watch("decode", source.getbuffer().nbytes)
             with open_sound(source, name) as sound:
-                if sound.samplerate != self.sample_rate:
-                    raise DecodeError(
-                        f"the sound has {sound.samplerate:,} frames a second, expected "
-                        f"sample_rate={self.sample_rate:,}: nothing is resampled here, do it "
-                        "beforehand"
-                    )
-                read_frames(sound, _PLACES[self.start] if given is None else given, out)
+                self._check_rate(sound.samplerate)
+                read_frames(sound, place, out)
+
+        watch("read")
+        read_known(value, store, fill)
+
+    def _check_rate(self, rate: int) -> None:
+        if rate != self.sample_rate:
+            raise DecodeError(
+                f"the sound has {rate:,} frames a second, expected "
+                f"sample_rate={self.sample_rate:,}: nothing is resampled here, do it beforehand"
+            )

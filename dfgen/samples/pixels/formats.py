@@ -5,11 +5,10 @@ The format of a file is known by its first bytes, never by its name: a PNG calle
 
 import re
 import struct
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import IO
+from typing import IO, TypeVar
 
 from PIL.BmpImagePlugin import BmpImageFile
 from PIL.CurImagePlugin import CurImageFile
@@ -63,6 +62,8 @@ from dfgen.samples.sounds import sound_header
 from dfgen.samples.storage.embedded import Content
 from dfgen.samples.storage.files import Files
 from dfgen.samples.storage.store import Store
+
+Read = TypeVar("Read")
 
 _DISK = Files()
 
@@ -230,44 +231,26 @@ def read_header(path: Content, store: Store = _DISK) -> Header:
         MissingFileError: there is no such file.
         DecodeError: it is empty, of no known format, or its header is broken.
     """
-    try:  # not by open_known, which takes a tenth of the time of a small file
-        file, name = _opened(path, store)
-        with file:
-            return parse_header(file, name)
-    except (DfgenError, MemoryError):
-        raise
-    except Exception as error:  # of a store, which may be anybody's
-        raise unreadable(error) from error
+    return read_known(path, store, parse_header)
 
 
-@contextmanager
-def open_known(path: Content, store: Store) -> Iterator[tuple[IO[bytes], str]]:
-    """Give an open file and the name of its format.
+def read_known(path: Content, store: Store, read: Callable[[IO[bytes], str], Read]) -> Read:
+    """Return what `read(file, format)` makes of a file and the name of its format.
 
     Raises:
         MissingFileError: there is no such file.
         DecodeError: it is empty, of no known format, or cannot be read.
     """
     try:
-        file, name = _opened(path, store)
-        with file:
-            yield file, name
+        with store.open(path) as file:
+            head = file.read(16)
+            if not head:
+                raise DecodeError("the file is empty (0 bytes)")
+            return read(file, sniff(head))
     except (DfgenError, MemoryError):
         raise
-    except Exception as error:
+    except Exception as error:  # of a store, which may be anybody's
         raise unreadable(error) from error
-
-
-def _opened(path: Content, store: Store) -> tuple[IO[bytes], str]:
-    file = store.open(path)
-    try:
-        head = file.read(16)
-        if not head:
-            raise DecodeError("the file is empty (0 bytes)")
-        return file, sniff(head)
-    except BaseException:
-        file.close()
-        raise
 
 
 def parse_header(file: IO[bytes], name: str) -> Header:

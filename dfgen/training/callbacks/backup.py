@@ -1,5 +1,6 @@
 """BackupAndRestore: a training that was stopped goes on at the next step."""
 
+import copy
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -86,6 +87,13 @@ class BackupAndRestore(keras.callbacks.Callback):
         self._on_sigterm = on_sigterm
         progress = sequence.progress  # not self: a circle, otherwise
         self._sigterm = Sigterm(lambda frame: _is_input(input_of_fit(frame), progress))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "BackupAndRestore":
+        """Return a copy for another run on the same Sequence: KerasTuner makes one a trial."""
+        copied = memo[id(self)] = type(self).__new__(type(self))
+        memo[id(self._sequence)] = self._sequence
+        copied.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return copied
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Go on from the newest backup, if there is one."""
