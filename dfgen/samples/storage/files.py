@@ -10,6 +10,7 @@ from dfgen.samples.storage.array_files import ArrayRows, open_rows
 from dfgen.samples.storage.store import Head, Store
 
 _FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # which Windows alone has
+_HEADER = 1 << 13  # bytes of a file that hold most headers: told, it asks the system for less
 _FIRST = 1 << 17  # bytes asked for at once: most files come whole, before their size is known
 
 
@@ -45,7 +46,7 @@ class Files(Store):
 
     def open(self, path: str) -> IO[bytes]:
         """Open a file of which the header alone will be read."""
-        return open(path, "rb")
+        return open(path, "rb", _HEADER)
 
     def open_rows(self, path: str, dataset: str | None = None) -> ArrayRows:
         """Open an array file, of which nothing is read but the header."""
