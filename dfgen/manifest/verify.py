@@ -23,7 +23,7 @@ from dfgen.manifest.io import Path, read_manifest, write_manifest
 from dfgen.manifest.paths import is_url, tidy
 from dfgen.manifest.schema import files_column, rows_where, validate, with_column
 from dfgen.manifest.sources import SOURCES
-from dfgen.manifest.splitting import Splitting
+from dfgen.manifest.splitting.split_arguments import Splitting
 from dfgen.manifest.tables import Table, arrow_table, data_frame
 from dfgen.samples.storage.embedded import paths_of
 from dfgen.samples.storage.stores import without_store

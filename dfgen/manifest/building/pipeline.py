@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.manifest.absent_classes import lacking_rows
 from dfgen.manifest.building.box_columns import place_boxes
 from dfgen.manifest.building.categories import to_categories, to_category
 from dfgen.manifest.building.gather import gather_rows
@@ -34,6 +33,7 @@ from dfgen.manifest.schema import (
     with_column,
 )
 from dfgen.manifest.sources.source import RowGroup
+from dfgen.manifest.splitting.absent_classes import lacking_rows
 from dfgen.samples.storage.embedded import are_files, is_file_struct, paths_of, with_paths
 from dfgen.samples.storage.stores import without_store
 from dfgen.system import check_writable
