@@ -170,12 +170,7 @@ def bind(
     reader = SampleReader(ids, features, transform, store)
     check_lists(reader)
     problems |= known_problems(columns) if files else {}
-    if problems and on_error == "raise":
-        raise ManifestError(refusal(problems, reader, "problem" in columns.names))
-    deep = deep_rows(columns, features)
-    if deep and on_error == "raise":
-        raise ManifestError(refusal_of_deep(deep, reader))
-    problems = deep | problems
+    problems = _settled_problems(columns, reader, problems, refuse=on_error == "raise")
     by_name = {bound.name: bound for bound in features}
     weights = row_weights(columns, map_leaves(by_name.get, y), sample_weight, class_weight)
     draws = row_draws(columns, balance, rows_per_epoch, reader)
@@ -229,6 +224,18 @@ def _bound(
         feature = feature.following(named[like])
     feature = in_lists(feature, feature.files(values))
     return BoundFeature(name, feature, values, like, present=present)
+
+
+def _settled_problems(
+    columns: Columns, reader: SampleReader, problems: dict[int, str], refuse: bool
+) -> dict[int, str]:
+    """Return row -> what is wrong with its file, too many bits as well, or refuse such rows."""
+    if problems and refuse:
+        raise ManifestError(refusal(problems, reader, "problem" in columns.names))
+    deep = deep_rows(columns, reader.features)
+    if deep and refuse:
+        raise ManifestError(refusal_of_deep(deep, reader))
+    return deep | problems
 
 
 def _names_rows(bound: BoundFeature) -> bool:

@@ -59,7 +59,7 @@ def x_feature(columns: Columns, leaf: object, options: Options) -> Feature:
                 'x="path" and the column index are rows of array files: write '
                 'x=dfgen.Array("path", shape=..., index="index")'
             )
-        _refuse_sounds("x", name, columns[name])
+        _refuse_sounds("x", name, _suffix(columns[name]))
         return options.image(name)
     values = columns[name]
     if are_files(values.type):
@@ -167,7 +167,7 @@ def default_y(columns: Columns, used: Iterable[str]) -> str | None:
 def _names_images(argument: str, name: str, values: pa.Array) -> bool:
     """Whether text names image files; an error where it names .npy files or sounds."""
     suffix = _suffix(values)
-    _refuse_sounds(argument, name, values)
+    _refuse_sounds(argument, name, suffix)
     if suffix == ".npy":
         raise ArgumentError(
             f'{argument}="{name}" names .npy files: write '
@@ -176,8 +176,8 @@ def _names_images(argument: str, name: str, values: pa.Array) -> bool:
     return suffix in formats_by_suffix()
 
 
-def _refuse_sounds(argument: str, name: str, values: Any) -> None:
-    suffix = _suffix(values) if is_text(values.type) else ""
+def _refuse_sounds(argument: str, name: str, suffix: str) -> None:
+    """Refuse files of a suffix that is one of sounds."""
     format = formats_by_suffix().get(suffix)
     if format is not None and FORMATS[format].holds == "sound":
         raise ArgumentError(

@@ -27,38 +27,44 @@ def followed_image(named: Mapping[str, Feature], name: str) -> str | None:
         for name, image in leaders.items()
         if given is None or given in (name, image.column, image)
     ]
+    if len(found) == 1 and images[found[0]].missing == "ignore":
+        raise ArgumentError(
+            f"{what} lies on the image {found[0]!r}, which rows may lack: leave out "
+            'missing="ignore" there'
+        )
     if len(found) == 1:
-        if images[found[0]].missing == "ignore":
-            raise ArgumentError(
-                f"{what} lies on the image {found[0]!r}, which rows may lack: leave out "
-                'missing="ignore" there'
-            )
         return found[0]
     if given is None or found:
         raise ArgumentError(
             f"{what} {verb} one of several images: name it, like={next(iter(leaders))!r}. "
             f"Images: {', '.join(leaders)}"
         )
-    _refuse_chain(what, name, given, images)
-    known = [*leaders, *(image.column for image in leaders.values())]
-    hint = did_you_mean(given, known) if isinstance(given, str) else ""
-    listed = ", ".join(leaders) or "none that follows no other"
-    raise ArgumentError(
-        f"{what} has like={given!r}, which is no image here. Images: {listed}.{hint}"
-    )
+    raise _no_leader(what, name, given, images, leaders)
 
 
-def _refuse_chain(what: str, name: str, given: object, images: Mapping[str, Feature]) -> None:
-    """Refuse an image that follows itself, or one that follows another."""
+def _no_leader(
+    what: str,
+    name: str,
+    given: object,
+    images: Mapping[str, Feature],
+    leaders: Mapping[str, Feature],
+) -> ArgumentError:
+    """Return why what was given is no image to follow: itself, one that follows, or none at all."""
     for other, image in images.items():
         if given not in (other, image.column, image):
             continue
         if other == name:
-            raise ArgumentError(f"{what} has like={given!r}, which is itself: name another image")
-        raise ArgumentError(
+            return ArgumentError(f"{what} has like={given!r}, which is itself: name another image")
+        return ArgumentError(
             f"{what} has like={given!r}, which itself follows like={image.like!r}: name the image "
             "that follows no other"
         )
+    known = [*leaders, *(image.column for image in leaders.values())]
+    hint = did_you_mean(given, known) if isinstance(given, str) else ""
+    listed = ", ".join(leaders) or "none that follows no other"
+    return ArgumentError(
+        f"{what} has like={given!r}, which is no image here. Images: {listed}.{hint}"
+    )
 
 
 def warn_of_two_draws(inputs: Iterable[Feature], targets: Iterable[Feature]) -> None:

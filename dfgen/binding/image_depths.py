@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.binding.frame_columns import Columns
+from dfgen.binding.row_ids import lines_of_rows
 from dfgen.binding.warn import warn
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.pixels.depth import too_deep
@@ -47,9 +48,7 @@ def deep_rows(columns: Columns, features: Iterable[BoundFeature]) -> dict[int, s
 
 def refusal_of_deep(rows: Mapping[int, str], reader: SampleReader) -> str:
     """Return why a Sequence refuses rows whose files have too many bits."""
-    shown = "".join(f"\n  {reader.where(row)}: {why}" for row, why in list(rows.items())[:10])
-    more = f"\n  ... and {len(rows) - 10:,} more" if len(rows) > 10 else ""
     return (
         f"{len(rows):,} of {len(reader):,} rows have images of more bits than are asked for, by "
-        f"the facts of the manifest:{shown}{more}"
+        f"the facts of the manifest:{lines_of_rows(rows, reader)}"
     )

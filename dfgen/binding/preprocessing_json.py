@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dfgen import __version__
-from dfgen.binding.nested import Tree, map_leaves
+from dfgen.binding.nested import map_leaves
 from dfgen.errors import ArgumentError
 from dfgen.samples.features.plain_fields import feature_of, named, plain_feature, reference
 
@@ -43,8 +43,8 @@ def from_text(text: str | bytes, allow_functions: bool) -> dict[str, Any]:
     try:
         transform = data["transform"]
         return {
-            "x": _tree(data["x"]),
-            "y": _tree(data["y"]),
+            "x": map_leaves(str, data["x"]),
+            "y": map_leaves(str, data["y"]),
             "inputs": {n: feature_of(one, allow_functions) for n, one in data["inputs"].items()},
             "targets": {
                 n: one and feature_of(one, allow_functions) for n, one in data["targets"].items()
@@ -73,7 +73,3 @@ def _checked(text: str | bytes) -> Any:
             f"dfgen {__version__} knows those up to {FORMAT}: update dfgen"
         )
     return data
-
-
-def _tree(data: Any) -> Tree:
-    return map_leaves(str, data)

@@ -15,7 +15,7 @@ from dfgen.errors import ArgumentError, ManifestError
 from dfgen.loading.order.balance import balance_of
 from dfgen.loading.order.proportions import MOST_PLACES, proportions_of
 from dfgen.loading.order.row_order import Draws
-from dfgen.samples.arrow_types import is_text
+from dfgen.samples.arrow_types import is_text, value_type
 from dfgen.samples.reader import SampleReader
 from dfgen.system import whole
 
@@ -41,7 +41,7 @@ def row_draws(
     values = columns[columns.check("balance", balance)]
     if pa.types.is_floating(values.type):
         given = values.to_numpy(zero_copy_only=False)
-        weights = checked_weights(f'balance="{balance}"', given, reader)
+        weights = _checked_weights(f'balance="{balance}"', given, reader)
         return proportions_of(weights, places), f"{balance} as weights"
     numbers = _class_numbers(balance, values)
     digest = blake2b(numbers.tobytes(), digest_size=8).hexdigest()
@@ -49,7 +49,7 @@ def row_draws(
 
 
 def _class_numbers(balance: str, values: pa.Array) -> npt.NDArray[np.int64]:
-    kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+    kind = value_type(values.type)
     if not (is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
         raise ManifestError(
             f'balance="{balance}": the column holds {kind}, expected one class in each row, as '
@@ -80,7 +80,7 @@ def new_weights(values: Any, reader: SampleReader) -> npt.NDArray[np.float64]:
             f"set_weights got {shape}: expected {len(reader):,} numbers, one for each row in the "
             "order of seq.manifest, or a pandas Series with the ids of the rows as its index"
         )
-    return checked_weights("set_weights", weights, reader)
+    return _checked_weights("set_weights", weights, reader)
 
 
 def _by_id(values: "pd.Series[Any]", reader: SampleReader) -> "pd.Series[Any]":
@@ -108,7 +108,7 @@ def _by_id(values: "pd.Series[Any]", reader: SampleReader) -> "pd.Series[Any]":
     return values.iloc[places]
 
 
-def checked_weights(
+def _checked_weights(
     where: str, weights: npt.NDArray[Any], reader: SampleReader
 ) -> npt.NDArray[np.float64]:
     """Return weights that rows can be drawn by, or name the first row that has none."""

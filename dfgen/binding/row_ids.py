@@ -57,14 +57,19 @@ def known_problems(columns: Columns) -> dict[int, str]:
     return {row: problems[row].as_py() for row in rows}
 
 
+def lines_of_rows(reasons: Mapping[int, str], reader: SampleReader) -> str:
+    """Return a line for each of the first ten rows, with its id, its files and the reason."""
+    lines = [f"\n  {reader.where(row)}: {why}" for row, why in list(reasons.items())[:10]]
+    more = f"\n  ... and {len(reasons) - 10:,} more" if len(reasons) > 10 else ""
+    return "".join(lines) + more
+
+
 def refusal(problems: Mapping[int, str], reader: SampleReader, known: bool) -> str:
     """Return why a Sequence refuses rows whose files are bad by the manifest's facts, or else."""
     source = "the facts of the manifest" if known else "the headers of their files"
     without = 'df = df[df["problem"].isna()], ' if known else ""
-    shown = "".join(f"\n  {reader.where(row)}: {why}" for row, why in list(problems.items())[:10])
-    more = f"\n  ... and {len(problems) - 10:,} more" if len(problems) > 10 else ""
     return (
         f"{len(problems):,} of {len(reader):,} rows have a problem, by {source}:"
-        f"{shown}{more}\nLeave them out, {without}or train on the others "
+        f"{lines_of_rows(problems, reader)}\nLeave them out, {without}or train on the others "
         'with on_error="skip"'
     )

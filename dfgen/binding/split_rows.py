@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.samples.arrow_types import is_text
+from dfgen.samples.arrow_types import is_text, value_type
 from dfgen.system import whole
 
 Masks = dict[str, npt.NDArray[np.bool_]]
@@ -32,7 +32,7 @@ def split_rows(columns: Columns, fold: int | None = None) -> Masks:
             f"Columns: {', '.join(columns.names)}"
         )
     values = columns["split"]
-    kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+    kind = value_type(values.type)
     if not is_text(kind):
         raise ManifestError(
             f'the column "split" holds {kind}, expected names, as "train" and "val"'

@@ -19,7 +19,7 @@ from dfgen.manifest.io import Path, read_table
 from dfgen.manifest.paths import stored_paths
 from dfgen.manifest.schema import PARTS, Label, label_columns, validate, with_column
 from dfgen.manifest.tables import Table, arrow_table
-from dfgen.samples.arrow_types import are_numbers, is_list
+from dfgen.samples.arrow_types import are_numbers, is_list, value_type
 from dfgen.samples.storage.embedded import are_files, content_parts, content_shown
 
 DIFFERENCES = ("columns", "classes", "added", "removed", "changed", "relabelled", "moved")
@@ -206,8 +206,7 @@ def plain(column: Any) -> pa.Array:
     """Return one array without dictionary, NaN, the several kinds of lists, and files."""
     if are_files(column.type):
         return pa.array(map(_file_shown, column), pa.string())
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
+    column = column.cast(value_type(column.type))
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     if isinstance(column, pa.ChunkedArray):  # of no rows

@@ -5,14 +5,6 @@ import numpy.typing as npt
 import pandas as pd
 
 from dfgen.manifest.splits import assign_splits
-from dfgen.system import whole
-
-_MOST = 127
-
-
-def check_folds(folds: int) -> None:
-    """Raise unless so many folds can be made."""
-    whole("folds", folds, least=2, most=_MOST)
 
 
 def assign_folds(

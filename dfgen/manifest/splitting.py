@@ -7,9 +7,10 @@ from typing import Any
 import pandas as pd
 
 from dfgen.errors import ArgumentError
-from dfgen.manifest.folds import assign_folds, check_folds
+from dfgen.manifest.folds import assign_folds
 from dfgen.manifest.splits import assign_splits, check_shares
 from dfgen.manifest.time_order import split_by_time
+from dfgen.system import whole
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Splitting:
         if self.split is not None:
             check_shares(self.split)
         if self.folds is not None:
-            check_folds(self.folds)
+            whole("folds", self.folds, least=2, most=127)
 
     def parts(self, frame: pd.DataFrame, unit: str | None, kept: pd.Series | None = None) -> Any:
         """Return the split or fold of each row.

@@ -100,11 +100,11 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     return pa.chunked_array(parts, kind)
 
 
-def data_frame(given: Table, where: str = "the frame") -> pd.DataFrame:
+def data_frame(given: Table) -> pd.DataFrame:
     """Return any table as a DataFrame, one that is one as it is."""
     if isinstance(given, pd.DataFrame):
         return given
-    return to_frame(arrow_table(given, where))
+    return to_frame(arrow_table(given))
 
 
 def read_parquet(file: pq.ParquetFile) -> pa.Table:

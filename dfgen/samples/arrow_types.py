@@ -132,6 +132,11 @@ def is_binary(kind: pa.DataType) -> bool:
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
+def value_type(kind: pa.DataType) -> pa.DataType:
+    """Return an Arrow type, of categories that of their names."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
 def in_one(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Return one array of several chunks, which are copied."""
     if not isinstance(values, pa.ChunkedArray):
@@ -142,7 +147,7 @@ def in_one(values: pa.Array | pa.ChunkedArray) -> pa.Array:
 def nulls(values: pa.Array) -> npt.NDArray[np.bool_]:
     """Return which values are null, or NaN."""
     if pa.types.is_dictionary(values.type) and values.dictionary.null_count:
-        values = values.cast(values.type.value_type)
+        values = values.cast(value_type(values.type))
     if pa.types.is_float16(values.type):  # pyarrow 15 computes nothing with them
         found: npt.NDArray[np.bool_] = np.isnan(values.to_numpy(zero_copy_only=False))
         return found

@@ -54,19 +54,16 @@ def run_recipe(
     if old is not None:
         _refuse_order(recipe)
     gathered = _gathered(recipe)
-    if old is not None and files_column(gathered.rows.schema) != "path":
-        raise ArgumentError(
-            "update= (--update) compares files by their paths and times, and the table holds the "
-            "files themselves: build the manifest anew"
-        )
     labels = describe_labels(gathered.rows, gathered.labels)
     _, root = stored_paths(gathered.rows, recipe.root, gathered.folder)
-    warnings = () if old is None else changed_recipe(old, recipe)
+    warnings: tuple[str, ...] = ()
     if old is not None:
+        _refuse_files(gathered.rows)
+        warnings = changed_recipe(old, recipe)
         old, moved = rebase(old, gathered.rows["path"], root)
         warnings += moved
     read = None if recipe.facts == "none" else partial(_read_facts, old=old, workers=workers)
-    grown = Growth(_settle(gathered, read), labels)
+    grown = Growth(_settle(gathered, read), labels, {})
     if old is not None:
         grown = grow(grown.table, labels, old, read, {"split", recipe.splitting.column})
         warnings += grown.warnings
@@ -93,6 +90,15 @@ def _refuse_order(recipe: Recipe) -> None:
             f"order={quote(recipe.order)} splits by time, by which new rows move old ones to "
             "another split, and a manifest that grows keeps those: build it anew, without update= "
             "(--update)"
+        )
+
+
+def _refuse_files(rows: pa.Table) -> None:
+    """Refuse to let a manifest grow by rows that hold their files."""
+    if files_column(rows.schema) != "path":
+        raise ArgumentError(
+            "update= (--update) compares files by their paths and times, and the table holds the "
+            "files themselves: build the manifest anew"
         )
 
 

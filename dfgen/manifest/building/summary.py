@@ -33,7 +33,7 @@ def summarize(frame: pd.DataFrame, report: BuildReport | None = None) -> str:
     """
     report = report or BuildReport()
     lines = [count(len(frame), "row")]
-    for part in _parts_of(frame)[:1]:
+    if part := _part_of(frame):
         sizes = frame[part].value_counts(sort=False).sort_index()
         lines[0] += ": " + ", ".join(
             f"{size} {'fold ' * (part == 'fold')}{name} ({size / len(frame):.1%})"
@@ -80,8 +80,8 @@ def figures(frame: pd.DataFrame, report: BuildReport) -> dict[str, Any]:
     }
 
 
-def _parts_of(frame: pd.DataFrame) -> list[str]:
-    return [name for name in PARTS if name in frame]
+def _part_of(frame: pd.DataFrame) -> str | None:
+    return next((name for name in PARTS if name in frame), None)
 
 
 def _folds(folds: pd.Series) -> dict[str, int]:
@@ -102,7 +102,7 @@ def _label_lines(frame: pd.DataFrame, name: str) -> list[str]:
     lack = f", {count(missing, 'row')} without" if missing else ""
     if isinstance(column.dtype, pd.CategoricalDtype) or pd.api.types.is_string_dtype(column):
         lines = _class_lines(frame, name)
-        heads = len(_parts_of(frame)[:1])
+        heads = _part_of(frame) is not None
         classes = len(lines) - heads
         if classes > CLASSES:
             lines[CLASSES + heads :] = [f"and {classes - CLASSES} more"]
@@ -117,12 +117,11 @@ def _label_lines(frame: pd.DataFrame, name: str) -> list[str]:
 def _class_lines(frame: pd.DataFrame, name: str) -> list[str]:
     """Return one line a class with its rows, by split or fold, where there are some, as heads."""
     rows = frame[name].value_counts(sort=False).sort_index().rename("").to_frame()
-    parts = _parts_of(frame)[:1]
-    for part in parts:
+    if part := _part_of(frame):
         rows = frame.groupby([name, part], observed=False).size().unstack(fill_value=0)
     names = [str(value) for value in rows.index]
     cells = [[str(value) for value in row] for row in rows.to_numpy().tolist()]
-    if parts:
+    if part:
         names, cells = ["", *names], [[str(column) for column in rows.columns], *cells]
     wide = max(map(len, names), default=0)
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]

@@ -61,6 +61,14 @@ def probabilities(predictions: Any) -> npt.NDArray[Any]:
     return array
 
 
+def not_predicted(column: str, predictions: npt.NDArray[Any], expected: str) -> ArgumentError:
+    """Return the error of predictions of another shape than a model of these classes gives."""
+    shape = predictions.shape
+    return ArgumentError(
+        f"predictions of {column!r} have the shape {shape}, expected rows and {expected}"
+    )
+
+
 def class_names_in_order(class_names: Any) -> tuple[object, ...]:
     """Return class names as a tuple; refuse what has no order, or is no names."""
     if isinstance(class_names, set | frozenset | Mapping):

@@ -9,10 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError, listed
-from dfgen.samples.arrow_types import OR_IGNORE
+from dfgen.samples.arrow_types import OR_IGNORE, value_type
 from dfgen.samples.features.arguments import (
     checked_missing,
     class_names_in_order,
+    not_predicted,
     probabilities,
 )
 from dfgen.samples.features.encoded import Encoded
@@ -73,7 +74,7 @@ class Category(Encoded):
 
     def encode(self, values: pa.Array) -> Values:
         """Return the class number of every row; refuse nulls, and values that are no class name."""
-        kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+        kind = value_type(values.type)
         if isinstance(kind, pa.BaseExtensionType) or pa.types.is_nested(kind):
             raise ManifestError(_no_classes(self.column, str(kind)))
         values = values.cast(kind)
@@ -107,17 +108,13 @@ class Category(Encoded):
         if self.label_mode == "binary":
             found = probabilities(predictions)
             if found.shape[1:] not in ((), (1,)):
-                raise ArgumentError(_not_predicted(self.column, found.shape, "1 column"))
+                raise not_predicted(self.column, found, "1 column")
             return [names[number] for number in (found.reshape(-1) > 0.5).astype(int).tolist()]
         if found.ndim != 2 or found.shape[1] != len(names):
-            raise ArgumentError(_not_predicted(self.column, found.shape, f"{len(names)} columns"))
+            raise not_predicted(self.column, found, f"{len(names)} columns")
         if np.isnan(found).any():
             raise ArgumentError(f"predictions of {self.column!r} hold NaN, which tells no class")
         return [names[number] for number in found.argmax(axis=1).tolist()]
-
-
-def _not_predicted(column: str, shape: tuple[int, ...], expected: str) -> str:
-    return f"predictions of {column!r} have the shape {shape}, expected rows and {expected}"
 
 
 def _no_classes(column: str, held: str) -> str:

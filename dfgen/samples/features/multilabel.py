@@ -9,8 +9,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.samples.arrow_types import Offsets, flattened, is_text, offsets, place_of, split_text
-from dfgen.samples.features.arguments import checked_missing, probabilities
+from dfgen.samples.arrow_types import (
+    Offsets,
+    flattened,
+    is_text,
+    offsets,
+    place_of,
+    split_text,
+    value_type,
+)
+from dfgen.samples.features.arguments import checked_missing, not_predicted, probabilities
 from dfgen.samples.features.category import Category
 from dfgen.samples.features.encoded import Encoded
 from dfgen.samples.features.spec import Indices, Values
@@ -106,8 +114,7 @@ class MultiLabel(Encoded):
 
     def _lists(self, values: pa.Array) -> pa.Array:
         """Return the lists of labels, those of texts split."""
-        if pa.types.is_dictionary(values.type):
-            values = values.cast(values.type.value_type)
+        values = values.cast(value_type(values.type))
         if self.sep is not None:
             return split_text(self.column, values, self.sep)
         if is_text(values.type):
@@ -121,10 +128,7 @@ class MultiLabel(Encoded):
         """Return the names of the labels of each row whose probability is above 0.5."""
         names, found = self.class_names or (), probabilities(predictions)
         if found.ndim != 2 or found.shape[1] != len(names):
-            raise ArgumentError(
-                f"predictions of {self.column!r} have the shape {found.shape}, expected rows and "
-                f"{len(names)} columns"
-            )
+            raise not_predicted(self.column, found, f"{len(names)} columns")
         return [[names[number] for number in np.flatnonzero(row > 0.5)] for row in found]
 
     def gather(self, values: LabelRows, rows: Indices) -> Values:

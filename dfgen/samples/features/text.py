@@ -9,7 +9,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from dfgen.errors import ManifestError
-from dfgen.samples.arrow_types import is_text, refuse_missing
+from dfgen.samples.arrow_types import is_text, refuse_missing, value_type
 from dfgen.samples.features.encoded import Encoded
 from dfgen.samples.features.spec import Indices, Values
 
@@ -41,7 +41,7 @@ class Text(Encoded):
 
     def encode(self, values: pa.Array) -> pa.Array:
         """Return the whole column as Arrow text; refuse nulls, and what is no text."""
-        kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+        kind = value_type(values.type)
         if not is_text(kind):
             raise ManifestError(
                 f"column {self.column!r} holds {kind}, Text needs text: "

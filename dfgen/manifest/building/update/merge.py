@@ -4,7 +4,6 @@ Rows are matched by id, then by path. The old rows stay in their order and the n
 old row that the source no longer gives stays too: its file may be gone, which `problem` then says.
 """
 
-import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,15 +17,7 @@ from dfgen.manifest.building.categories import class_names, to_category, with_cl
 from dfgen.manifest.building.scan import PANDAS_TYPES, problems_now
 from dfgen.manifest.building.update.match import match, taken
 from dfgen.manifest.building.update.previous import Old
-from dfgen.manifest.schema import (
-    EXAMPLES,
-    Label,
-    count,
-    describe_labels,
-    first,
-    quote,
-    with_column,
-)
+from dfgen.manifest.schema import EXAMPLES, Label, count, describe_labels, first, quote, with_column
 from dfgen.samples.arrow_types import is_text
 
 
@@ -36,7 +27,7 @@ class Growth:
 
     table: pa.Table
     labels: dict[str, Label]
-    parts: Mapping[str, pd.Series] = dataclasses.field(default_factory=dict)
+    parts: Mapping[str, pd.Series]
     warnings: tuple[str, ...] = ()
 
 
@@ -45,7 +36,7 @@ def grow(
     labels: Mapping[str, Label],
     old: Old,
     read: Callable[[pa.ChunkedArray], pa.Table] | None,
-    parts: Collection[str] = ("split",),
+    parts: Collection[str],
 ) -> Growth:
     """Return the rows of the source with what is kept of the old manifest.
 
