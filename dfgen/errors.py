@@ -68,7 +68,8 @@ def unreadable(error: Exception) -> DfgenError:
 
 def reason(error: Exception) -> str:
     """Return what an exception of another library says; its name, where it says nothing."""
-    said = getattr(error, "strerror", None) or getattr(error, "err", None) or error
+    of_system, of_opencv = getattr(error, "strerror", None), getattr(error, "err", None)
+    said = of_system or of_opencv or error
     return " ".join(str(said).split()) or type(error).__name__
 
 

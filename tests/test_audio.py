@@ -16,8 +16,8 @@ import soundfile
 
 import dfgen
 from dfgen.errors import ArgumentError, DecodeError, MissingFileError
-from dfgen.samples import sounds
 from dfgen.samples.features.audio import Audio
+from dfgen.samples.sounds import sound_files
 from dfgen.samples.storage.store import Store
 
 RATE = 8000
@@ -148,7 +148,7 @@ def test_a_large_file_is_read_by_its_path_a_small_one_as_a_whole(tmp_path, monke
     cut = Audio("path", RATE, 1, 2, "center")
     small = cut({"path": path})
     sources = []
-    source = sounds.sound_source
+    source = sound_files.sound_source
     monkeypatch.setattr(
         module, "sound_source", lambda *given: sources.append(source(*given)) or sources[-1]
     )
@@ -335,7 +335,7 @@ def test_what_stands_around_an_mp3_changes_nothing_and_writes_nothing(tmp_path, 
     data = before + mp3 + after
     if around == "tags":  # or its first bytes do not tell that it is an MP3
         np.testing.assert_array_equal(audio({"path": written(tmp_path, "b.mp3", data)}), plain)
-    with sounds.open_sound(sounds.sound_source(io.BytesIO(data), "mp3"), "mp3") as sound:
+    with sound_files.open_sound(sound_files.sound_source(io.BytesIO(data), "mp3"), "mp3") as sound:
         np.testing.assert_array_equal(sound.read(dtype="float32"), plain)
     assert capfd.readouterr().err == ""
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.manifest.folds import assign_folds
-from dfgen.manifest.splits import uniform
-from dfgen.manifest.time_order import split_by_time
+from dfgen.manifest.splitting.folds import assign_folds
+from dfgen.manifest.splitting.splits import uniform
+from dfgen.manifest.splitting.time_order import split_by_time
 
 SHARES = {"train": 0.7, "val": 0.2, "test": 0.1}
 
@@ -166,7 +166,7 @@ class TestByTime:
 
 
 def whole_rows(rows):
-    from dfgen.manifest.splits import whole_shares
+    from dfgen.manifest.splitting.splits import whole_shares
 
     return whole_shares(rows, np.array([*SHARES.values()]) / sum(SHARES.values()))
 

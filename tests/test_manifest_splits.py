@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.manifest.absent_classes import missing_classes
-from dfgen.manifest.splits import assign_splits, uniform
+from dfgen.manifest.splitting.absent_classes import missing_classes
+from dfgen.manifest.splitting.splits import assign_splits, uniform
 
 SHARES = {"train": 0.7, "val": 0.2, "test": 0.1}
 

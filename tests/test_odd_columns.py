@@ -119,3 +119,17 @@ def test_a_fold_of_text_is_shown_as_such():
     with pytest.raises(ArgumentError) as caught:
         split_rows(Columns(pa.table({"fold": ["0", "1"]})), 0)
     assert str(caught.value) == "fold=0 is none of the folds of the manifest: '0', '1'"
+
+
+def test_a_row_without_bytes_and_path_is_a_problem_of_its_own(files):
+    with open(files[1], "rb") as file:
+        images = [None, {"bytes": None, "path": None}, {"bytes": file.read(), "path": None}]
+    given = pa.table({"id": range(3), "image": images})
+    built = dfgen.build_manifest(labels=given, path_column="image")
+    assert built["problem"].fillna("").tolist() == ["neither bytes nor a path"] * 2 + [""]
+    with pytest.raises(ManifestError) as caught:
+        bind(given, "image", "id", options=SIZE)
+    assert str(caught.value) == (
+        "column 'image' has neither bytes nor a path in 2 rows, the first is row 0 (id 0): drop "
+        'them, or, in y, give these rows no weight, by missing="ignore" in the feature'
+    )

@@ -7,7 +7,7 @@ from typing import Any
 from dfgen import __version__
 from dfgen.binding.nested import map_leaves
 from dfgen.errors import ArgumentError
-from dfgen.samples.features.plain_fields import feature_of, named, plain_feature, reference
+from dfgen.samples.features.feature_json import feature_of, named, plain_feature, reference
 
 FORMAT = 1
 """The version of the JSON; a newer dfgen reads all older ones."""

@@ -86,7 +86,7 @@ def split_command(
     """Give all rows of a manifest a new split, or folds."""
     from dfgen.manifest.building.summary import BuildReport, figures, summarize
     from dfgen.manifest.split_manifest import make_split
-    from dfgen.manifest.splitting import Splitting
+    from dfgen.manifest.splitting.split_arguments import Splitting
 
     out = out or manifest
     how = Splitting(shares_of("--split", shares), folds, stratify, group, order, seed)

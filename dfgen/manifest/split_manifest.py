@@ -8,12 +8,12 @@ from typing import Any
 import pandas as pd
 
 from dfgen.errors import ArgumentError, ManifestError, did_you_mean
-from dfgen.manifest.absent_classes import lacking_rows
 from dfgen.manifest.building.recipe import unit_of
 from dfgen.manifest.facts import FACTS
 from dfgen.manifest.io import Path, read_manifest, write_manifest
 from dfgen.manifest.schema import PARTS, label_columns, quote
-from dfgen.manifest.splitting import Splitting
+from dfgen.manifest.splitting.absent_classes import lacking_rows
+from dfgen.manifest.splitting.split_arguments import Splitting
 from dfgen.manifest.tables import Table, data_frame
 
 

@@ -23,7 +23,7 @@ from dfgen.manifest.io import Path, read_manifest, write_manifest
 from dfgen.manifest.paths import is_url, tidy
 from dfgen.manifest.schema import files_column, rows_where, validate, with_column
 from dfgen.manifest.sources import SOURCES
-from dfgen.manifest.splitting import Splitting
+from dfgen.manifest.splitting.split_arguments import Splitting
 from dfgen.manifest.tables import Table, arrow_table, data_frame
 from dfgen.samples.storage.embedded import paths_of
 from dfgen.samples.storage.stores import without_store
@@ -91,8 +91,7 @@ def check(
         _refuse_addresses(table["path"], name)
         facts = refresh_facts(table["path"].cast(pa.string()), table, workers)
     else:
-        facts = read_facts(table[held], workers)
-        paths = paths_of(table[held])
+        facts, paths = read_facts(table[held], workers), paths_of(table[held])
         table = with_column(table, "path", pa.nulls(len(table)) if paths is None else paths)
     facts = facts.drop_columns([*labels])
     found = _findings(table, facts)

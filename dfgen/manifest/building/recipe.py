@@ -11,7 +11,7 @@ from dfgen.manifest.paths import URL, portable_root
 from dfgen.manifest.schema import quote
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.source import NAMES, TEXT, Argument
-from dfgen.manifest.splitting import Splitting
+from dfgen.manifest.splitting.split_arguments import Splitting
 
 A_FRAME = "a DataFrame"
 """What a recipe says of a table of labels that was never a file."""

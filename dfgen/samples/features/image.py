@@ -17,7 +17,7 @@ from dfgen.samples.pixels.color_modes import CHANNELS
 from dfgen.samples.pixels.depth import DEPTHS, check_scaled
 from dfgen.samples.pixels.formats import read_header
 from dfgen.samples.pixels.geometry import RESIZE, STILL, Draw, Geometry, Size, place
-from dfgen.samples.pixels.pngs import png_of
+from dfgen.samples.pixels.png_encoder import png_of
 from dfgen.samples.pixels.random_resized import AREA, RATIO, drawn_crops, place_resized
 from dfgen.samples.pixels.resizing import INTERPOLATIONS, reduction, resize
 from dfgen.samples.pixels.scaling import Scale, checked_scale, rescale

@@ -9,9 +9,6 @@ from dfgen.samples.features.image_pair import check_followed, check_follower, is
 from dfgen.samples.pixels.geometry import Size
 from dfgen.samples.pixels.random_resized import checked_limits
 
-_FOLLOWED = ("resize", "load_size", "crop", "area", "ratio", "flip", "max_items")
-"""What the image decides that another follows."""
-
 _OF_RESIZING = ("resize", "load_size", "crop", "interpolation", "antialias")
 
 
@@ -84,7 +81,7 @@ def own_size(image: Any) -> Size | None:
     size = given if is_unsaid(given) else checked_size("size", given)
     if not image.follows:
         return checked_size("size", size)
-    check_follower(image, _FOLLOWED)
+    check_follower(image)
     if isinstance(image.like, str):
         return size
     check_followed(image.column, image.like)

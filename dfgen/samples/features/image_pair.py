@@ -1,6 +1,5 @@
 """Pairs: an image that shows what another shows, and is cropped and flipped as that is."""
 
-from collections.abc import Iterable
 from typing import Any
 
 from dfgen.errors import ArgumentError, DecodeError
@@ -20,9 +19,9 @@ def is_unsaid(size: Size | None) -> bool:
     return isinstance(size, _Unsaid)
 
 
-def check_follower(image: Any, decided: Iterable[str]) -> None:
+def check_follower(image: Any) -> None:
     """Refuse what the followed image decides, if an image is given some of that."""
-    for name in decided:
+    for name in ("resize", "load_size", "crop", "area", "ratio", "flip", "max_items"):
         if getattr(image, name) != getattr(type(image), name):
             raise ArgumentError(
                 f"Image({image.column!r}, like=...) has {name}={getattr(image, name)!r}, which the "

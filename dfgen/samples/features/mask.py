@@ -14,7 +14,7 @@ from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.spec import Spec, Values, Watch
 from dfgen.samples.pixels.geometry import Geometry
-from dfgen.samples.pixels.pngs import png_of
+from dfgen.samples.pixels.png_encoder import png_of
 from dfgen.samples.pixels.resizing import resize
 from dfgen.samples.pixels.upright import decode_values
 from dfgen.samples.storage.embedded import Content

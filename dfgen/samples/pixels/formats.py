@@ -58,7 +58,7 @@ from dfgen.samples.pixels.pillow_decoders import (
 from dfgen.samples.pixels.png_chunks import upright_size
 from dfgen.samples.pixels.refused_formats import why_refused
 from dfgen.samples.pixels.tiff_decoder import decode_tiff, tiff_values
-from dfgen.samples.sounds import sound_header
+from dfgen.samples.sounds.sound_files import sound_header
 from dfgen.samples.storage.embedded import Content
 from dfgen.samples.storage.files import Files
 from dfgen.samples.storage.store import Store

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dfgen.manifest.splits import assign_splits
+from dfgen.manifest.splitting.splits import assign_splits
 
 
 def assign_folds(

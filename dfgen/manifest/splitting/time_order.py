@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
 from dfgen.manifest.schema import EXAMPLES, quote
-from dfgen.manifest.splits import check_shares, units_of, whole_shares
+from dfgen.manifest.splitting.splits import check_shares, units_of, whole_shares
 from dfgen.samples.arrow_types import are_numbers
 
 

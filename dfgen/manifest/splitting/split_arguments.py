@@ -7,9 +7,9 @@ from typing import Any
 import pandas as pd
 
 from dfgen.errors import ArgumentError
-from dfgen.manifest.folds import assign_folds
-from dfgen.manifest.splits import assign_splits, check_shares
-from dfgen.manifest.time_order import split_by_time
+from dfgen.manifest.splitting.folds import assign_folds
+from dfgen.manifest.splitting.splits import assign_splits, check_shares
+from dfgen.manifest.splitting.time_order import split_by_time
 from dfgen.system import whole
 
 

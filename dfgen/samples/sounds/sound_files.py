@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import ArgumentError, DecodeError
-from dfgen.samples.mpeg_frames import whole_mpeg
 from dfgen.samples.pixels.headers import Header
+from dfgen.samples.sounds.mpeg_frames import whole_mpeg
 
 Samples = npt.NDArray[np.float32]
 

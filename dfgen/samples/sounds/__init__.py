@@ -1,0 +1,1 @@
+"""Sound files: what they say of themselves, and their frames."""
