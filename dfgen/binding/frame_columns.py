@@ -139,6 +139,9 @@ class Columns:
 
     def _lists(self, name: str, values: pa.Array) -> pa.Array:
         """Return lists of files, of which some may be missing; empty ones where there is none."""
+        given = self.source[name]
+        if isinstance(given, pd.Series) and {set, frozenset} & {*map(type, given)}:
+            raise ManifestError(f"column {name!r} holds sets, which have no order: make them lists")
         files = flattened(values)
         if not (is_text(files.type) or are_files(files.type)):
             raise ManifestError(f"column {name!r} holds {values.type}, expected paths of files")
@@ -178,8 +181,13 @@ def _to_arrow(values: "pd.Series[Any]") -> pa.Array:
         array = pa.array(values, from_pandas=True)
         if is_binary(array.type):
             raise pa.ArrowTypeError("text and bytes")  # which Arrow makes bytes of
-        return array
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return _valid(array)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        if values.dtype.kind != "O":
+            raise ManifestError(
+                f"column {values.name!r} is of dtype {values.dtype}, which Arrow lacks: make it "
+                "another, such as float64"
+            ) from None
         given = values.dropna()
         if all(isinstance(value, str | os.PathLike) for value in given):
             return pa.array(values.map(os.fspath, na_action="ignore"), pa.large_string())
@@ -195,13 +203,20 @@ def _to_arrow(values: "pd.Series[Any]") -> pa.Array:
 def _lists_to_arrow(values: "pd.Series[Any]") -> pa.Array:
     """Return lists that Arrow does not take as they are, such as arrays of boxes."""
     try:
-        return pa.array(values.map(_plain_list, na_action="ignore"), from_pandas=True)
+        return _valid(pa.array(values.map(_plain_list, na_action="ignore"), from_pandas=True))
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         kinds = sorted({type(entry).__name__ for entry in _entries(values.dropna())})
         raise ManifestError(
             f"column {values.name!r} has lists that mix {', '.join(kinds)}: give all entries one "
             "type"
         ) from None
+
+
+def _valid(array: pa.Array) -> pa.Array:
+    """Return an array, unless Arrow has made text of bytes that stand in lists beside text."""
+    if is_list(array.type) and is_text(array.type.value_type):
+        array.validate(full=True)
+    return array
 
 
 def _plain_list(entries: Iterable[Any]) -> list[Any]:
