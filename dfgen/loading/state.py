@@ -145,26 +145,7 @@ class Identity:
             ArgumentError: the state is incomplete, of another version or of another order of rows.
         """
         _check_form(state, self.state(Place()))
-        for name, value in vars(self).items():
-            saved = state.get(name)
-            if name not in ("ids", "labels", "weights") and saved != value:
-                raise ArgumentError(
-                    f"the state was saved with {name}={saved!r}, this training has "
-                    f"{name}={value!r}: rows would be repeated and missed. Go on with "
-                    f"{name}={saved!r}, or start anew without the state"
-                )
-        if state["ids"] != self.ids:
-            raise ArgumentError(
-                "the state was saved with other ids, or the same in another order: rows would be "
-                "repeated and missed. Go on with the manifest it was saved with, or start anew "
-                "without the state"
-            )
-        if state.get("weights") != self.weights:
-            raise ArgumentError(
-                "the state was saved in an epoch that drew rows by other weights: rows would be "
-                "repeated and missed. Call set_weights(...) with those weights first, then "
-                "load_state_dict, or start anew without the state"
-            )
+        self._check_order(state)
         if state["labels"] != self.labels:
             warnings.warn(
                 "the state was saved with other labels: training goes on with those of now",
@@ -180,6 +161,25 @@ class Identity:
             raise ArgumentError(
                 f"receipt of the state={state['receipt']!r} is not a hexadecimal number"
             ) from error
+
+    def _check_order(self, state: Mapping[str, object]) -> None:
+        """Refuse the state of another order of rows."""
+        for name, value in vars(self).items():
+            saved = state.get(name)
+            if name == "labels" or saved == value:
+                continue
+            was = f"with {name}={saved!r}, this training has {name}={value!r}"
+            advice = f"Go on with {name}={saved!r}"
+            if name == "ids":
+                was = "with other ids, or the same in another order"
+                advice = "Go on with the manifest it was saved with"
+            elif name == "weights":
+                was = "in an epoch that drew rows by other weights"
+                advice = "Call set_weights(...) with those weights first, then load_state_dict"
+            raise ArgumentError(
+                f"the state was saved {was}: rows would be repeated and missed. {advice}, or start "
+                "anew without the state"
+            )
 
 
 def _check_form(state: Mapping[str, object], expected: State) -> None:

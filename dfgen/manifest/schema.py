@@ -225,11 +225,11 @@ def _check_filled(table: pa.Table, name: str, where: str) -> None:
     if not len(rows):
         return
     other = "path" if name == "id" else "id"
-    if other in table.column_names:
-        beside = [f" ({other} {quote(table[other][row].as_py())})" for row in first(rows)]
-    else:
-        beside = [""] * len(rows)
-    examples = ", ".join(f"{row}{text}" for row, text in zip(first(rows), beside, strict=False))
+    has_other = other in table.column_names
+    examples = ", ".join(
+        f"{row} ({other} {quote(table[other][row].as_py())})" if has_other else f"{row}"
+        for row in first(rows)
+    )
     raise ManifestError(
         f"{len(rows)} of {len(table)} rows of {where} have no {name}: row {examples}. "
         f'Fill them, or drop them: df = df[df["{name}"].notna()]'

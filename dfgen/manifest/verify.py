@@ -91,8 +91,7 @@ def check(
         _refuse_addresses(table["path"], name)
         facts = refresh_facts(table["path"].cast(pa.string()), table, workers)
     else:
-        facts = read_facts(table[held], workers)
-        paths = paths_of(table[held])
+        facts, paths = read_facts(table[held], workers), paths_of(table[held])
         table = with_column(table, "path", pa.nulls(len(table)) if paths is None else paths)
     facts = facts.drop_columns([*labels])
     found = _findings(table, facts)

@@ -58,10 +58,7 @@ def run_recipe(
     _, root = stored_paths(gathered.rows, recipe.root, gathered.folder)
     warnings: tuple[str, ...] = ()
     if old is not None:
-        _refuse_files(gathered.rows)
-        warnings = changed_recipe(old, recipe)
-        old, moved = rebase(old, gathered.rows["path"], root)
-        warnings += moved
+        old, warnings = _old_rows(old, recipe, gathered.rows, root)
     read = None if recipe.facts == "none" else partial(_read_facts, old=old, workers=workers)
     grown = Growth(_settle(gathered, read), labels, {})
     if old is not None:
@@ -93,13 +90,17 @@ def _refuse_order(recipe: Recipe) -> None:
         )
 
 
-def _refuse_files(rows: pa.Table) -> None:
-    """Refuse to let a manifest grow by rows that hold their files."""
+def _old_rows(
+    old: Old, recipe: Recipe, rows: pa.Table, root: str | None
+) -> tuple[Old, tuple[str, ...]]:
+    """Return the manifest that grows, with its files where they are now, and what to say of it."""
     if files_column(rows.schema) != "path":
         raise ArgumentError(
             "update= (--update) compares files by their paths and times, and the table holds the "
             "files themselves: build the manifest anew"
         )
+    old, moved = rebase(old, rows["path"], root)
+    return old, changed_recipe(old, recipe) + moved
 
 
 def _gathered(recipe: Recipe) -> RowGroup:

@@ -174,16 +174,14 @@ def _read_many(files: Any, store: Store) -> list[pa.RecordBatch]:
 
 
 def _facts_of_one(head: Head | None, header: Header | None, problem: str | None) -> pa.RecordBatch:
-    try:
-        return _facts([(head, header, problem)])
-    except MemoryError:
-        raise
-    except Exception as error:
-        problem = f"its facts cannot be kept: {reason(error)}"
-    try:
-        return _facts([(head, None, problem)])
-    except Exception:
-        return _facts([(None, None, problem)])
+    for known in ((head, header), (head, None)):
+        try:
+            return _facts([(*known, problem)])
+        except MemoryError:
+            raise
+        except Exception as error:
+            problem = f"its facts cannot be kept: {reason(error)}"
+    return _facts([(None, None, problem)])
 
 
 def _facts(found: list[_Found]) -> pa.RecordBatch:
