@@ -1,5 +1,6 @@
 """The public names of dfgen and where they are: one line each, which `__init__.py` obeys."""
 
+from dfgen.binding.preprocessing import Preprocessing as Preprocessing
 from dfgen.binding.preprocessing import load_preprocessing as load_preprocessing
 from dfgen.errors import DfgenError as DfgenError
 from dfgen.loading.limits import Limits as Limits

@@ -1,5 +1,7 @@
 """Folds and splits by time: which rows, and the same wherever they are asked for."""
 
+from datetime import UTC, datetime
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -199,6 +201,7 @@ def whole_rows(rows):
         ),
         ({"folds": 1}, "folds=1 is not a whole number from 2 to 127"),
         ({"folds": 2.0}, "folds=2.0 is not a whole number from 2 to 127"),
+        ({"folds": 5, "stratify": ["path"]}, "stratify=['path']: expected the name of one column"),
         (
             {"shares": SHARES, "order": "taken"},
             'order="taken" is not a column of the manifest. Columns: id, path',
@@ -208,6 +211,41 @@ def whole_rows(rows):
 def test_arguments_that_do_not_go_together_are_refused(options, message):
     with pytest.raises(ArgumentError) as caught:
         dfgen.split(frame(), **options)
+    assert str(caught.value) == message
+
+
+ZONED = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("frame", "options", "message"),
+    [
+        (
+            pd.DataFrame({"path": ["a.png"], "kind": ["a"]}),
+            {"folds": 5},
+            'the manifest has no column "id", by which rows fall into splits. Make one of what '
+            'tells rows apart, such as df["id"] = df["path"]. Columns: path, kind',
+        ),
+        (
+            pd.DataFrame({"id": [0], "tags": [["a"]]}),
+            {"folds": 5, "group": "tags"},
+            '"tags" holds lists: rows cannot be grouped by it. Make a column of one group a row '
+            "first",
+        ),
+        (
+            pd.DataFrame(
+                {"id": [0, 1], "at": pd.Series([ZONED, datetime(2024, 1, 1)], dtype=object)}
+            ),
+            {"shares": SHARES, "order": "at"},
+            'order="at": the column holds object, expected dates, times or numbers. Make them '
+            'first: df["at"] = pandas.to_datetime(df["at"])',
+        ),
+    ],
+    ids=["no id", "lists", "some times without zone"],
+)
+def test_rows_that_cannot_be_divided_are_refused(frame, options, message):
+    with pytest.raises(ManifestError) as caught:
+        dfgen.split(frame, **options)
     assert str(caught.value) == message
 
 

@@ -82,7 +82,7 @@ def test_paths_bytes_and_rows_are_made_what_training_saw(df, image):
     bytes_in_rows = [{"path": one} for one in data]
     mixed = [Path(paths[0]), data[1], rows[2], df.iloc[3], memoryview(data[4]), {"path": paths[5]}]
     mixed[2]["path"] = {"bytes": data[2], "path": "named.so"}  # as Hugging Face's datasets have it
-    for given in (mixed, paths, tuple(paths), data, rows, bytes_in_rows, df):
+    for given in (mixed, paths, tuple(paths), np.array(paths), data, rows, bytes_in_rows, df):
         found = preprocessing(given)
         found = found if isinstance(found, dict) else {"image": found}
         for key, name in {"images": "image", "padding_mask": "image_padding_mask"}.items():
@@ -344,6 +344,8 @@ def test_what_cannot_be_given_is_refused(df, tmp_path):
          "width), got the shape (2, 4, 4, 3)"),
         (lambda: image({"file": "a.jpg"}), ManifestError,
          "row 0 has no 'path', of which x is made. It has: file"),
+        (lambda: image(df["path"][:2]), ManifestError,
+         "row 0 has no 'path', of which x is made. It has: 0, 1"),
         (lambda: image({"path": None}), ArgumentError,
          "path=None: expected a path, bytes or an array"),
         (lambda: vector("a.npy"), ArgumentError,

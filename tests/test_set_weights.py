@@ -285,6 +285,11 @@ def test_weights_that_are_all_0_are_refused(sequence, files):
             "seq.manifest, or a pandas Series with the ids of the rows as its index",
         ),
         (
+            np.full(ROWS, 1j),
+            "set_weights got ndarray: expected 46 numbers, one for each row in the order of "
+            "seq.manifest, or a pandas Series with the ids of the rows as its index",
+        ),
+        (
             pd.Series(1.0, index=[0] * ROWS),
             "set_weights: the Series has several weights for the id 0: expected one for each row. "
             "For values in the order of seq.manifest give values.to_numpy()",
@@ -296,7 +301,7 @@ def test_weights_that_are_all_0_are_refused(sequence, files):
             "values.to_numpy()",
         ),
     ],
-    ids=["few", "dict", "twice", "stranger"],
+    ids=["few", "dict", "complex", "twice", "stranger"],
 )
 def test_values_that_are_no_weights_of_the_rows_are_refused(sequence, values, message):
     with pytest.raises(ArgumentError) as caught:

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from dfgen.binding.frame_columns import Columns
 from dfgen.binding.warn import warn
+from dfgen.errors import ManifestError
 from dfgen.samples.arrow_types import are_numbers, is_list
 from dfgen.samples.features.base import Feature
 
@@ -39,6 +40,8 @@ def _class_names(name: str, values: pa.Array, advice: str) -> tuple[object, ...]
         return tuple(values.dictionary.to_pylist())
     found = pc.unique(values).drop_null()
     class_names = found.take(pc.sort_indices(found)).to_pylist()
+    if not class_names:
+        raise ManifestError(f"column {name!r} has no class in any row: give class_names=")
     shown = ", ".join(map(repr, class_names[:10])) + (", ..." if len(class_names) > 10 else "")
     if advice:
         warn(

@@ -189,6 +189,8 @@ def _refuse_sounds(argument: str, name: str, suffix: str) -> None:
 def _check_images(argument: str, name: str, values: Any) -> None:
     """Refuse a column of bytes of which the first are no image."""
     data, path = content_parts(values[0].as_py())
+    if data is None and path is None:
+        return  # `files` refuses such rows
     try:
         found = formats_by_suffix().get(_suffix_of(path)) if data is None else sniff(data[:16])
     except DecodeError:

@@ -79,7 +79,7 @@ class Columns:
     @property
     def of_facts(self) -> str | None:
         """The column of the files whose facts there may be: `path`, else the first of bytes."""
-        found = (name for name in self.names if name == "path" or are_files(self[name].type))
+        found = (name for name in self.names if are_files(self[name].type))
         return "path" if "path" in self.names else next(found, None)
 
     def __getitem__(self, name: str) -> pa.Array:
@@ -118,19 +118,17 @@ class Columns:
         values = self[name]
         if is_list(values.type):
             return self._lists(name, values)
-        drop = f"drop them, df = df[df[{name!r}].notna()], {OR_IGNORE}"
-        if is_binary(values.type):
-            refuse_missing(name, values, "bytes", drop)
-            return values
         if is_file_struct(values.type):
-            return self._structs(name, values)
-        if not is_text(values.type):
+            self._check_structs(name, values)
+        elif is_text(values.type) or is_binary(values.type):
+            drop = f"drop them, df = df[df[{name!r}].notna()], {OR_IGNORE}"
+            refuse_missing(name, values, "path" if is_text(values.type) else "bytes", drop)
+        else:
             raise ManifestError(f"column {name!r} holds {values.type}, expected paths of files")
-        refuse_missing(name, values, "path", drop)
         return self._at_root(values)
 
-    def _structs(self, name: str, values: Any) -> Any:
-        """Return structs of `bytes` and `path`, of which each has one; refuse others."""
+    def _check_structs(self, name: str, values: Any) -> None:
+        """Refuse structs of `bytes` and `path` that have neither."""
         if values.null_count:
             row = pc.indices_nonzero(pc.is_null(values))[0].as_py()
             known = f" (id {self['id'][row]})" if "id" in self.names else ""
@@ -138,28 +136,25 @@ class Columns:
                 f"column {name!r} has neither bytes nor a path in {values.null_count:,} rows, the "
                 f"first is row {row}{known}: drop them, {OR_IGNORE}"
             )
-        return self._located(values)
 
     def _lists(self, name: str, values: pa.Array) -> pa.Array:
         """Return lists of files, of which some may be missing; empty ones where there is none."""
+        given = self.source[name]
+        if isinstance(given, pd.Series) and {set, frozenset} & {*map(type, given)}:
+            raise ManifestError(f"column {name!r} holds sets, which have no order: make them lists")
         files = flattened(values)
-        if is_text(files.type):
-            files = self._at_root(files.cast(pa.large_string()))
-        elif are_files(files.type):
-            files = self._located(large_bytes(files))
-        else:
+        if not (is_text(files.type) or are_files(files.type)):
             raise ManifestError(f"column {name!r} holds {values.type}, expected paths of files")
+        files = files.cast(pa.large_string()) if is_text(files.type) else large_bytes(files)
         ends = np.append(0, np.cumsum(lengths_of(values), dtype=np.int64))
-        return pa.LargeListArray.from_arrays(ends, files)
-
-    def _located(self, files: Any) -> Any:
-        if self.root is None or is_binary(files.type):
-            return files
-        return with_paths(files, self._at_root(paths_of(files)))
+        return pa.LargeListArray.from_arrays(ends, self._at_root(files))
 
     def _at_root(self, values: Any) -> Any:
-        if self.root is None:
+        """Return files whose relative paths begin at `root`."""
+        if self.root is None or is_binary(values.type):
             return values
+        if is_file_struct(values.type):
+            return with_paths(values, self._at_root(paths_of(values)))
         absolute = pc.match_substring_regex(
             values, r"^[/\\]|^[A-Za-z]:[/\\]|^[A-Za-z][A-Za-z0-9+.-]+://"
         )
@@ -186,8 +181,13 @@ def _to_arrow(values: "pd.Series[Any]") -> pa.Array:
         array = pa.array(values, from_pandas=True)
         if is_binary(array.type):
             raise pa.ArrowTypeError("text and bytes")  # which Arrow makes bytes of
-        return array
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return _valid(array)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        if values.dtype.kind != "O":
+            raise ManifestError(
+                f"column {values.name!r} is of dtype {values.dtype}, which Arrow lacks: make it "
+                "another, such as float64"
+            ) from None
         given = values.dropna()
         if all(isinstance(value, str | os.PathLike) for value in given):
             return pa.array(values.map(os.fspath, na_action="ignore"), pa.large_string())
@@ -203,13 +203,20 @@ def _to_arrow(values: "pd.Series[Any]") -> pa.Array:
 def _lists_to_arrow(values: "pd.Series[Any]") -> pa.Array:
     """Return lists that Arrow does not take as they are, such as arrays of boxes."""
     try:
-        return pa.array(values.map(_plain_list, na_action="ignore"), from_pandas=True)
+        return _valid(pa.array(values.map(_plain_list, na_action="ignore"), from_pandas=True))
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         kinds = sorted({type(entry).__name__ for entry in _entries(values.dropna())})
         raise ManifestError(
             f"column {values.name!r} has lists that mix {', '.join(kinds)}: give all entries one "
             "type"
         ) from None
+
+
+def _valid(array: pa.Array) -> pa.Array:
+    """Return an array, unless Arrow has made text of bytes that stand in lists beside text."""
+    if is_list(array.type) and is_text(array.type.value_type):
+        array.validate(full=True)
+    return array
 
 
 def _plain_list(entries: Iterable[Any]) -> list[Any]:
@@ -228,15 +235,15 @@ def _entries(lists: Iterable[Any]) -> Iterator[Any]:
 
 def open_manifest(manifest: object, root: str | os.PathLike[str] | None) -> Columns:
     """Return the columns of a frame (copied), of another table, or of a manifest file."""
+    start = os.fspath(root) if root else None
     if isinstance(manifest, pd.DataFrame):
         labels = manifest.attrs.get("dfgen", {}).get("labels", {})
-        return Columns(manifest.copy(), labels, os.fspath(root) if root else None)
+        return Columns(manifest.copy(), labels, start)
     if isinstance(manifest, str | os.PathLike):
         table, metadata = read_table(os.fspath(manifest), root)
-        return Columns(table, metadata["labels"], os.fspath(root) if root else None)
+        return Columns(table, metadata["labels"], start)
     if is_table(manifest):
-        table = arrow_table(manifest, "the manifest")
-        return Columns(table, root=os.fspath(root) if root else None)
+        return Columns(arrow_table(manifest, "the manifest"), root=start)
     raise ManifestError(
         f"the manifest must be {TAKEN}, or the path of a manifest, got {described(manifest)}"
     )

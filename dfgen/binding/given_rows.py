@@ -25,7 +25,8 @@ class GivenRows:
         for place, row in enumerate(self.rows):
             if name not in row:
                 raise ManifestError(
-                    f"row {place} has no {name!r}, of which x is made. It has: {', '.join(row)}"
+                    f"row {place} has no {name!r}, of which x is made. It has: "
+                    f"{', '.join(map(str, row))}"
                 )
             yield OneRow(row)
 

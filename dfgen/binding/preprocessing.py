@@ -132,6 +132,8 @@ class Preprocessing:
         """Return what is given as rows."""
         if getattr(given, "ndim", 0) == 2 and hasattr(given, "to_dict"):  # a DataFrame
             given = given.to_dict("records")
+        if isinstance(given, np.ndarray) and given.dtype.kind in "OSUT":  # of paths
+            given = given.tolist()
         several = given if isinstance(given, list | tuple) else [given]
         if not several:
             raise ArgumentError("an empty list makes no batch")

@@ -52,17 +52,18 @@ def _class_numbers(balance: str, values: pa.Array) -> npt.NDArray[np.int64]:
     kind = value_type(values.type)
     if not (is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
         raise ManifestError(
-            f'balance="{balance}": the column holds {kind}, expected one class in each row, as '
-            "text, whole numbers or booleans, or its weight, as floats"
+            f'balance="{balance}": the column holds {values.type}, expected one class in each '
+            "row, as text, whole numbers or booleans, or its weight, as floats"
         )
+    values = values.cast(kind)  # nulls may stand among the categories
     if values.null_count:
         raise ManifestError(
             f'balance="{balance}": {values.null_count:,} rows have no class; drop them: '
             f"df = df[df[{balance!r}].notna()]"
         )
-    names = pc.unique(values.cast(kind))
+    names = pc.unique(values)
     ranked = names.take(pc.sort_indices(names))
-    numbers: npt.NDArray[np.int64] = pc.index_in(values.cast(kind), value_set=ranked).to_numpy()
+    numbers: npt.NDArray[np.int64] = pc.index_in(values, value_set=ranked).to_numpy()
     return numbers.astype(np.int64)
 
 
@@ -71,7 +72,7 @@ def new_weights(values: Any, reader: SampleReader) -> npt.NDArray[np.float64]:
     if isinstance(values, pd.Series):
         values = _by_id(values, reader)
     try:
-        weights = np.array(values, np.float64)
+        weights = np.array(values, np.float64) if np.isrealobj(values) else np.empty(())
     except (TypeError, ValueError):
         weights = np.empty(())
     if weights.shape != (len(reader),):

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from dfgen.binding.frame_columns import Columns
 from dfgen.binding.nested import Tree
 from dfgen.errors import ArgumentError, ManifestError
+from dfgen.samples.arrow_types import nulls
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.number import Number
 
@@ -29,15 +30,33 @@ def row_weights(
         raise ArgumentError("sample_weight and class_weight weigh a loss, but there is no y")
     weights = np.ones(len(columns), np.float32)
     if sample_weight is not None:
-        name = columns.check("sample_weight", sample_weight)
-        weights *= Number(name, dtype="float32").encode(columns[name])
+        weights *= _own_weights(columns, columns.check("sample_weight", sample_weight))
+    if class_weight is not None:
+        with np.errstate(over="ignore"):
+            weights *= _class_weights(targets, class_weight)
         if not np.isfinite(weights).all():
             row = int(np.isfinite(weights).argmin())
-            raise ManifestError(
-                f'sample_weight="{name}" is {weights[row]} in row {row}: expected finite numbers'
+            raise ArgumentError(
+                f"class_weight makes the weight of row {row} more than float32 can hold, "
+                f"{np.finfo(np.float32).max:.2g}: give smaller ones"
             )
-    if class_weight is not None:
-        weights *= _class_weights(targets, class_weight)
+    return weights
+
+
+def _own_weights(columns: Columns, name: str) -> npt.NDArray[np.float32]:
+    values = columns[name]
+    lacking = nulls(values)
+    if lacking.any():
+        raise ManifestError(
+            f'sample_weight="{name}" is missing in {lacking.sum():,} rows, the first is row '
+            f"{lacking.argmax()}: give them a weight, as 0, or drop them"
+        )
+    weights: npt.NDArray[np.float32] = Number(name, dtype="float32").encode(values)
+    if not np.isfinite(weights).all():
+        row = int(np.isfinite(weights).argmin())
+        raise ManifestError(
+            f'sample_weight="{name}" is {weights[row]} in row {row}: expected finite numbers'
+        )
     return weights
 
 
@@ -53,7 +72,7 @@ def _class_weights(
         )
     if not len(targets.values):  # no row has a class
         return np.ones(1, np.float32)
-    if class_weight == "balanced":
+    if isinstance(class_weight, str) and class_weight == "balanced":
         return _balanced(targets, len(names))
     weights = np.ones(len(names), np.float32)
     for number, weight in _numbered(names, class_weight).items():

@@ -64,7 +64,7 @@ def _rows_by_fold(columns: Columns, fold: int) -> Masks:
     known = sorted(values.unique().to_pylist())
     if fold not in known:
         raise ArgumentError(
-            f"fold={fold} is none of the folds of the manifest: {', '.join(map(str, known))}"
+            f"fold={fold} is none of the folds of the manifest: {', '.join(map(repr, known))}"
         )
     if len(known) == 1:
         raise ManifestError(f"every row is in fold {fold}: none is left to train on")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from dfgen.errors import ArgumentError, did_you_mean
+from dfgen.errors import ArgumentError, ManifestError, did_you_mean
 from dfgen.manifest.building.recipe import unit_of
 from dfgen.manifest.facts import FACTS
 from dfgen.manifest.io import Path, read_manifest, write_manifest
@@ -54,7 +54,8 @@ def split(
     Raises:
         ArgumentError: the shares do not add up to 1, arguments do not go together, or there is no
             such column.
-        ManifestError: a row has no group or time, or the classes are fractions.
+        ManifestError: there is no column `id`, a row has no group or time, or the classes are
+            fractions.
 
     Example:
         >>> df = pd.DataFrame({"id": range(4), "path": "a.png", "kind": ["cat", "dog"] * 2})
@@ -86,6 +87,11 @@ def make_split(
                 f"{argument}={quote(name)} is not a column of the manifest."
                 f"{did_you_mean(name, frame.columns)} Columns: {', '.join(frame.columns)}"
             )
+    if "id" not in frame:
+        raise ManifestError(
+            'the manifest has no column "id", by which rows fall into splits. Make one of what '
+            f'tells rows apart, such as df["id"] = df["path"]. Columns: {", ".join(frame.columns)}'
+        )
     came_with = [name for name in PARTS if name in frame]
     known = frame.attrs.get("dfgen", {})
     parts = how.parts(frame, how.group or unit_of(known.get("recipe") or {}))

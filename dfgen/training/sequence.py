@@ -264,11 +264,8 @@ class Sequence(Passes):
                 "set_weights needs a Sequence that draws rows by weights: give balance=, a column "
                 "of floats, such as df.assign(weight=1.0) has"
             )
-        if (
-            isinstance(running, Passes)
-            and running.progress is self.progress
-            and running is not self
-        ):
+        of_fit = running.progress if isinstance(running, Passes) else None
+        if of_fit is self.progress and running is not self:
             raise ArgumentError(
                 "set_weights cannot be called while fit runs on repeat(), which fetches batches of "
                 "later epochs ahead: give fit the Sequence itself, or call it between two fits"

@@ -37,6 +37,9 @@ class Splitting:
 
     def check(self) -> None:
         """Raise if arguments do not go together."""
+        for argument, name in self.named.items():
+            if not isinstance(name, str):
+                raise ArgumentError(f"{argument}={name!r}: expected the name of one column")
         clashes = (
             (
                 self.split is not None and self.folds is not None,

@@ -134,6 +134,11 @@ def units_of(ids: pd.Series, group: pd.Series | None) -> tuple[Codes, list[objec
             f'{len(empty)} rows have no "{group.name}", by which rows are grouped: row {shown}. '
             "Fill them in, or leave group (--group) out"
         )
+    if group.dtype == object and group.map(pd.api.types.is_list_like).any():
+        raise ManifestError(
+            f'"{group.name}" holds lists: rows cannot be grouped by it. Make a column of one group '
+            "a row first"
+        )
     codes, keys = pd.factorize(group)
     return codes, list(keys)
 

@@ -1,6 +1,7 @@
 """Splits by time: what comes first is trained on, what comes last is tested on."""
 
 from collections.abc import Mapping
+from datetime import datetime
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +48,8 @@ def split_by_time(
 def _ranks(times: pd.Series, ids: pd.Series) -> npt.NDArray[np.int64]:
     """Return numbers in the order of the times, the same for the same time."""
     try:
+        if times.dtype == object and times.map(_has_zone).nunique() > 1:
+            raise pa.ArrowTypeError("times with and without a zone")  # Arrow takes these as of UTC
         values = pa.array(times, from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         values = pa.nulls(0, pa.string())
@@ -65,3 +68,8 @@ def _ranks(times: pd.Series, ids: pd.Series) -> npt.NDArray[np.int64]:
         )
     ranks: npt.NDArray[np.int64] = pc.rank(values, tiebreaker="dense").to_numpy().astype(np.int64)
     return ranks
+
+
+def _has_zone(time: object) -> bool | None:
+    """Whether a time has a time zone; None of what is no time."""
+    return time.tzinfo is not None if isinstance(time, datetime) else None

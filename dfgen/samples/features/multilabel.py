@@ -82,9 +82,10 @@ class MultiLabel(Encoded):
 
     def unnamed(self, column: pa.Array) -> pa.Array:
         """Return the labels; refuse what holds none."""
-        labels = flattened(self._lists(column))
+        known = column.drop_null()  # `encode` refuses nulls, or `present` knows them
+        labels = flattened(self._lists(known))
         if pa.types.is_nested(labels.type) or not len(labels.drop_null()):
-            self.encode(column)  # tells what it holds
+            self.encode(known if self.missing == "ignore" else column)  # tells what it holds
             raise ArgumentError(
                 f"column {self.column!r} has no label in any row: write "
                 f"dfgen.MultiLabel({self.column!r}, class_names=[...])"

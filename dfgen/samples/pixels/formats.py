@@ -38,10 +38,10 @@ from dfgen.samples.pixels.headers import (
     png_header,
     tiff_header,
 )
+from dfgen.samples.pixels.jpeg_decoder import decode_jpeg
 from dfgen.samples.pixels.opencv_decoders import (
     decode_png,
     decode_webp,
-    directly,
     png_values,
     webp_size,
 )
@@ -124,7 +124,7 @@ FEATURES = {"image": "Image", "array": "Array", "sound": "Audio"}
 
 FORMATS: dict[str, Format] = {
     "jpeg": Format(
-        (".jpg", ".jpeg", ".jpe", ".jfif"), rb"\xff\xd8\xff", jpeg_header, directly, reduces=True
+        (".jpg", ".jpeg", ".jpe", ".jfif"), rb"\xff\xd8\xff", jpeg_header, decode_jpeg, reduces=True
     ),
     "png": Format(
         (".png", ".apng"), rb"\x89PNG\r\n\x1a\n", png_header, decode_png, png_values, upright_size

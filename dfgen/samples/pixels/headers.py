@@ -14,7 +14,7 @@ import PIL.Image
 import PIL.ImageFile
 
 from dfgen.errors import DecodeError
-from dfgen.samples.pixels.frame_counts import gif_frames
+from dfgen.samples.pixels.gif_blocks import gif_frames
 from dfgen.samples.pixels.orientation import known, orientation_of
 from dfgen.samples.pixels.pillow_warnings import UNWARNED
 from dfgen.samples.pixels.png_chunks import LAST_HEAD, chunks, text_of

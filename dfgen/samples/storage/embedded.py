@@ -120,6 +120,8 @@ class Embedded(Store):
     def head(self, path: Content) -> Head:
         """Return size and time of one file; bytes in a row have no time."""
         data, place = content_parts(path)
+        if data is None and place is None:
+            raise DecodeError("neither bytes nor a path")
         return self.files.head(place) if data is None else Head(len(data), None)
 
     def open(self, path: Content) -> IO[bytes]:

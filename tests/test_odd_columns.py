@@ -1,0 +1,135 @@
+"""Columns of odd kinds: each is taken as it is meant, or refused by a message that names it."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import dfgen
+from dfgen.binding.bind import bind
+from dfgen.binding.default_features import Options
+from dfgen.binding.frame_columns import Columns
+from dfgen.binding.split_rows import split_rows
+from dfgen.errors import ArgumentError, ManifestError
+
+SIZE = Options(image_size=(4, 4))
+NONE = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0, 1]), pa.array(["a", None]))
+
+
+def table(files, **columns):
+    return pd.DataFrame({"id": range(4), "path": files[:4], **columns})
+
+
+@pytest.mark.parametrize("lacking", [None, np.nan, pd.NA])
+def test_labels_within_a_text_may_be_missing_and_tell_the_classes_of_the_others(files, lacking):
+    tags = dfgen.MultiLabel("tags", sep=",", missing="ignore")
+    with pytest.warns(UserWarning, match="its 2 classes are numbered by the sorted values"):
+        bound = bind(table(files, tags=["cat, dog", lacking, "", "dog"]), y=tags, options=SIZE)
+    assert bound.class_names == ["cat", "dog"]
+    assert bound.reader.present["label"].tolist() == [True, False, True, True]
+    label = bound["label"]
+    found = label.feature.gather(label.values, np.array([0, 2, 3]))
+    np.testing.assert_array_equal(found, [[1, 1], [0, 0], [0, 1]])
+
+
+@pytest.mark.parametrize(
+    ("column", "y", "message"),
+    [
+        (["a, b", None, "", "b"], dfgen.MultiLabel("n", ["a", "b"], sep=","),
+         "column 'n' has no text in 1 rows, the first is row 1: write \"\" where a row has no "
+         'labels, or, in y, give these rows no weight, by missing="ignore" in the feature'),
+        (pd.Series([None] * 4, dtype="string"),
+         dfgen.MultiLabel("n", sep=",", missing="ignore"),
+         "column 'n' has no label in any row: write dfgen.MultiLabel('n', class_names=[...])"),
+        (pd.Series([None] * 4, dtype="string"), dfgen.Category("n", missing="ignore"),
+         "column 'n' has no class in any row: give class_names="),
+        (np.ones(4, complex), "n",
+         "column 'n' is of dtype complex128, which Arrow lacks: make it another, such as float64"),
+        (pd.arrays.SparseArray([0.0, 1, 0, 1]), "n",
+         "column 'n' is of dtype Sparse[float64, nan], which Arrow lacks: make it another, such as "
+         "float64"),
+    ],
+    ids=["null", "all null tags", "all null classes", "complex", "sparse"],
+)  # fmt: skip
+def test_columns_that_are_no_targets(files, column, y, message):
+    with pytest.raises((ManifestError, ArgumentError)) as caught:
+        bind(table(files, n=column), y=y, options=SIZE)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("lists", "message"),
+    [
+        ([{"a.png", "b.png"}] * 4, "column 'v' holds sets, which have no order: make them lists"),
+        ([["a.png", b"\x89PNG"]] * 4,
+         "column 'v' has lists that mix bytes, str: give all entries one type"),
+    ],
+    ids=["sets", "paths and bytes"],
+)  # fmt: skip
+def test_lists_that_are_no_lists_of_files(files, lists, message):
+    with pytest.raises(ManifestError) as caught:
+        bind(table(files, v=lists), dfgen.Image("v", size=(4, 4)), "id")
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("weight", "class_weight", "message"),
+    [
+        ([1.0] * 4, {"b": 1e300},
+         "class_weight makes the weight of row 1 more than float32 can hold, 3.4e+38: give "
+         "smaller ones"),
+        ([1.0, 1, 1, 1e30], {"b": 1e30},
+         "class_weight makes the weight of row 3 more than float32 can hold, 3.4e+38: give "
+         "smaller ones"),
+        ([1.0, None, 1, 1], None,
+         'sample_weight="w" is missing in 1 rows, the first is row 1: give them a weight, as 0, or '
+         "drop them"),
+        ([1.0] * 4, np.array([1, 2]),
+         'class_weight must be class -> weight or "balanced", got array([1, 2]). Classes: '
+         "'a', 'b', or 0 to 1"),
+    ],
+    ids=["too large", "product", "missing", "array"],
+)  # fmt: skip
+def test_weights_that_no_loss_can_take(files, weight, class_weight, message):
+    df = table(files, kind=pd.Categorical(list("abab")), w=weight)
+    with pytest.raises((ManifestError, ArgumentError)) as caught:
+        bind(df, y="kind", options=SIZE, sample_weight="w", class_weight=class_weight)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (NONE, "balance=\"w\": 2 rows have no class; drop them: df = df[df['w'].notna()]"),
+        (pa.array([0.5, 1.0, 0.5, 1.0]).dictionary_encode(),
+         'balance="w": the column holds dictionary<values=double, indices=int32, ordered=0>, '
+         "expected one class in each row, as text, whole numbers or booleans, or its weight, as "
+         "floats"),
+    ],
+    ids=["a null category", "categories of floats"],
+)  # fmt: skip
+def test_categories_that_no_rows_are_drawn_by(files, column, message):
+    given = pa.table({"id": range(4), "path": files[:4], "w": column})
+    with pytest.raises(ManifestError) as caught:
+        bind(given, y="id", options=SIZE, balance="w")
+    assert str(caught.value) == message
+
+
+def test_a_fold_of_text_is_shown_as_such():
+    with pytest.raises(ArgumentError) as caught:
+        split_rows(Columns(pa.table({"fold": ["0", "1"]})), 0)
+    assert str(caught.value) == "fold=0 is none of the folds of the manifest: '0', '1'"
+
+
+def test_a_row_without_bytes_and_path_is_a_problem_of_its_own(files):
+    with open(files[1], "rb") as file:
+        images = [None, {"bytes": None, "path": None}, {"bytes": file.read(), "path": None}]
+    given = pa.table({"id": range(3), "image": images})
+    built = dfgen.build_manifest(labels=given, path_column="image")
+    assert built["problem"].fillna("").tolist() == ["neither bytes nor a path"] * 2 + [""]
+    with pytest.raises(ManifestError) as caught:
+        bind(given, "image", "id", options=SIZE)
+    assert str(caught.value) == (
+        "column 'image' has neither bytes nor a path in 2 rows, the first is row 0 (id 0): drop "
+        'them, or, in y, give these rows no weight, by missing="ignore" in the feature'
+    )
