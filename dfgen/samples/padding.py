@@ -56,9 +56,10 @@ class Padding:
         arrays = {name: array for name, array in out.items() if name not in telling}
         for name, sizes in self.sizes.items():
             for axis, length in enumerate(sizes[row].tolist()):
-                before = (slice(None),) * axis
-                arrays[name][(*before, slice(length, None))] = self.fills[name]
-                arrays[name] = arrays[name][(*before, slice(length))]
+                array, before = arrays[name], (slice(None),) * axis
+                if length < array.shape[axis]:
+                    array[(*before, slice(length, None))] = self.fills[name]
+                    arrays[name] = array[(*before, slice(length))]
         return arrays
 
 

@@ -183,14 +183,16 @@ class SampleReader:
         except Exception as error:  # of nothing that a file or a function of the user's may raise
             error.add_note(f"while reading {self.where(row)}")
             raise
-        self._blank(row, sample)
+        if self._lacking:
+            self._blank(row, sample)
         if self._is_straight:
             return
         try:
             self._finish(sample, out, rng, watch)
         except TransformError as error:
             raise TransformError(f"{self.where(row)}: {error}") from error
-        self._blank(row, out)
+        if self._lacking:
+            self._blank(row, out)
 
     def _blank(self, row: int, arrays: Mapping[str, Values]) -> None:
         """Fill what a row lacks."""

@@ -57,6 +57,7 @@ def transformed(
 
 def fits(shape: tuple[int, ...], expected: tuple[Any, ...]) -> bool:
     """Return whether a shape is the expected one, in which None stands for any length."""
-    return len(shape) == len(expected) and all(
-        wanted in (None, length) for length, wanted in zip(shape, expected, strict=True)
+    return shape == expected or (
+        len(shape) == len(expected)
+        and all(wanted in (None, length) for length, wanted in zip(shape, expected, strict=True))
     )

@@ -231,13 +231,14 @@ class Image(Feature):
         Always three numbers are drawn, then one for vertical flips, then those of the crops to try.
         """
         y, x, flip = rng.random(3).tolist()
-        drawn = Draw(flip=self.flip in ("horizontal", "horizontal_and_vertical") and flip < 0.5)
-        if self.flip in ("vertical", "horizontal_and_vertical"):
-            drawn = drawn._replace(flip_vertical=rng.random() < 0.5)
-        if self.crop == "random_resized":
-            crops = drawn_crops(rng, self.area or AREA, self.ratio or RATIO)
-            drawn = drawn._replace(crops=crops)
-        return drawn._replace(y=y, x=x) if self.crop in _RANDOM else drawn
+        flipped = self.flip in ("horizontal", "horizontal_and_vertical") and flip < 0.5
+        vertical = self.flip in ("vertical", "horizontal_and_vertical") and rng.random() < 0.5
+        if self.crop not in _RANDOM:
+            return Draw(None, None, flipped, vertical)
+        if self.crop != "random_resized":
+            return Draw(y, x, flipped, vertical)
+        crops = drawn_crops(rng, self.area or AREA, self.ratio or RATIO)
+        return Draw(y, x, flipped, vertical, crops)
 
     def place(self, image: Size, size: Size, given: Any = None) -> Geometry:
         """Return the geometry of an upright image of a size, into an array of `size`.

@@ -74,7 +74,9 @@ def alone(several: Any) -> Any:
 
 def empty(spec: Spec, size: tuple[int, ...]) -> Any:
     """Return an array of a Spec, or its OwnDtype; lengths that are None are those of `size`."""
-    shape = tuple(size[axis] if long is None else long for axis, long in enumerate(spec.shape))
+    shape = spec.shape
+    if None in shape:
+        shape = tuple(size[axis] if long is None else long for axis, long in enumerate(shape))
     return OwnDtype(shape) if spec.dtype is None else np.empty(shape, spec.dtype)
 
 

@@ -17,7 +17,7 @@ from dfgen.errors import DecodeError
 from dfgen.samples.pixels.gif_blocks import gif_frames
 from dfgen.samples.pixels.orientation import known, orientation_of
 from dfgen.samples.pixels.pillow_warnings import UNWARNED
-from dfgen.samples.pixels.png_chunks import LAST_HEAD, chunks, text_of
+from dfgen.samples.pixels.png_chunks import EXIF_KEYWORD, LAST_HEAD, XMP_KEYWORD, chunks, text_of
 from dfgen.samples.pixels.tiff_tags import (
     BITS_PER_SAMPLE,
     HEIGHT,
@@ -41,8 +41,6 @@ Opener = Callable[[IO[bytes]], PIL.ImageFile.ImageFile]
 """A reader of Pillow. `PIL.Image.open` would try all of them, and warns of large images."""
 
 _XMP_IN_JPEG = b"http://ns.adobe.com/xap/1.0/\0"
-_XMP_IN_PNG = b"XML:com.adobe.xmp"
-_EXIF_IN_PNG = b"Raw profile type exif"  # in hexadecimal, as ImageMagick wrote it
 _PNG_START = struct.Struct(">IIBB3x4xI4s")  # and length and name of the chunk after the first
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}  # colour type -> channels; a palette is RGB
 _JPEG_FRAMES = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
@@ -139,9 +137,9 @@ def png_header(file: IO[bytes], format: str) -> Header:
             channels = 4
         elif kind in (b"iTXt", b"zTXt", b"tEXt"):
             keyword, text = text_of(kind, file.read(min(length, LONGEST)))
-            if keyword == _XMP_IN_PNG:
+            if keyword == XMP_KEYWORD:
                 xmp = text
-            elif keyword == _EXIF_IN_PNG and not exif:
+            elif keyword == EXIF_KEYWORD and not exif:
                 exif = _from_hexadecimal(text)
     return Header(format, width, height, channels, orientation_of(exif, xmp), bits, frames)
 

@@ -16,7 +16,18 @@ _START = struct.Struct(">12x17sII4s")  # the header, its checksum; the head of t
 _GLANCE = struct.Struct(">16xII9xI4s")  # width, height; the head of the next chunk
 _END = struct.Struct(">I4x4s4x")  # the last checksum but one, the name of the last chunk
 
-_METADATA = {b"eXIf", b"iTXt", b"zTXt", b"tEXt"}
+XMP_KEYWORD = b"XML:com.adobe.xmp"
+EXIF_KEYWORD = b"Raw profile type exif"  # in hexadecimal, as ImageMagick wrote it
+_INDEXED = 3  # as colour type
+
+_TEXTS = (b"iTXt", b"zTXt", b"tEXt")
+_METADATA = {b"eXIf", *_TEXTS}
+_TURNING = (
+    b"eXIf",
+    *(name + word + b"\0" for name in _TEXTS for word in (XMP_KEYWORD, EXIF_KEYWORD)),
+)
+"""How chunks begin that may tell how to turn an image."""
+
 _LEFT_OUT = _METADATA | {
     b"PLTE", b"tRNS", b"gAMA", b"cHRM", b"sRGB", b"iCCP", b"cICP", b"sBIT", b"bKGD", b"hIST",
     b"pHYs", b"sPLT", b"tIME", b"acTL", b"fcTL", b"fdAT",
@@ -120,12 +131,20 @@ def text_of(name: bytes, body: bytes) -> tuple[bytes, bytes]:
 
 
 def is_bare(data: bytes) -> bool:
-    """Whether a PNG is its header and one chunk of pixels, whole: most small ones are."""
+    """Whether a PNG is its header, its palette, and one chunk of pixels, whole: most are."""
     header, header_check, length, name = _START.unpack_from(data)
-    if name != b"IDAT" or not 0 < length == len(data) - 57:
+    place = 37  # of the name of a chunk
+    if header[13] == _INDEXED:
+        place += 12 + length
+        if name != b"PLTE" or not length or place + 20 > len(data):
+            return False
+        if zlib.crc32(data[37 : place - 8]) != _CHECK.unpack_from(data, place - 8)[0]:
+            return False
+        length, name = CHUNK.unpack_from(data, place - 4)
+    if name != b"IDAT" or not 0 < length == len(data) - place - 20:
         return False
-    check, end = _END.unpack_from(data, length + 41)
-    pixels = data[37:-16] if length < _SMALL else memoryview(data)[37:-16]
+    check, end = _END.unpack_from(data, place + 4 + length)
+    pixels = data[place:-16] if length < _SMALL else memoryview(data)[place:-16]
     return (
         end == b"IEND"
         and header[12:] in _MADE_OF
@@ -139,15 +158,15 @@ def upright_size(data: bytes) -> Size | None:
     """Return (height, width) where no chunk could turn the image, which is soon seen."""
     try:
         width, height, length, name = _GLANCE.unpack_from(data)
-        place = 45 + length
-        while place < len(data):
-            if name in _METADATA:
-                return None
+        place, last = 45 + length, len(data) - 12
+        while name not in _METADATA or not data.startswith(_TURNING, place - length - 8):
+            if place >= last:
+                return height, width
             length, name = CHUNK.unpack_from(data, place)
             place += 12 + length
     except struct.error:
-        return None
-    return height, width
+        pass
+    return None
 
 
 def essential(data: bytes) -> tuple[bytes, bool]:
@@ -182,7 +201,7 @@ def essential(data: bytes) -> tuple[bytes, bool]:
             place = end
     except struct.error as error:
         raise ValueError("truncated or damaged") from error
-    if b"IDAT" not in found or (data[25] == 3 and b"PLTE" not in found):
+    if b"IDAT" not in found or (data[25] == _INDEXED and b"PLTE" not in found):
         raise ValueError("it has no pixels, or no palette for them")
     if not parts and place == len(data):
         return data, sound

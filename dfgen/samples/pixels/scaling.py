@@ -27,7 +27,9 @@ SCALE = (*_RANGES, *_OF_RGB, "standardize")
 """Names of scales; `"tf"`, `"torch"` and `"caffe"` are the modes of
 `keras.applications.imagenet_utils.preprocess_input`."""
 
-_DEPTHS = {np.dtype(np.float16): cv2.CV_16F, np.dtype(np.float32): cv2.CV_32F}
+_HALF = np.dtype(np.float16)
+_DEPTHS = {_HALF: cv2.CV_16F, np.dtype(np.float32): cv2.CV_32F}
+_FEW = 2**13  # numbers that are sooner looked up, as of 32x32 RGB
 _MOST_SHIFTED = 8  # times the largest number: where more is added, float32 loses digits on the way
 
 
@@ -62,7 +64,7 @@ def rescale(pixels: Pixels, scale: Scale, out: Pixels) -> None:
         scale: as `checked_scale` returns it.
         out: of the same shape; its dtype is what the pixels are cast to.
     """
-    if scale is None and out.dtype != np.float16:  # to which NumPy takes 20 times as long
+    if scale is None and out.dtype != _HALF:  # to which NumPy takes 20 times as long
         out[...] = pixels
         return
     lines = (_standardizing(pixels),) if scale == "standardize" else _lines(scale, pixels.dtype)
@@ -81,7 +83,7 @@ def _draw(line: _Line, pixels: Pixels, out: Pixels) -> None:
     """Fill `out` with what pixels become."""
     if pixels.dtype != np.uint8:
         out[...] = line.of(pixels)
-    elif not _converted(line, pixels, out):
+    elif pixels.size <= _FEW or not _converted(line, pixels, out):
         words = _words(out)
         _keep(cv2.LUT(pixels, _table(line, out.dtype), words), words)
 
