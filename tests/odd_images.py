@@ -152,6 +152,12 @@ def pngs() -> Files:
         "png-RGB-clear",
         saved(picture("RGB"), "PNG", transparency=tuple(NOISE[0, 0, :3].tolist())),
     )
+    for mode, values in (("1", 0xFF5B), ("L", 300), ("RGB", 400)):  # of more bits than the image
+        body = struct.pack(">H", values) * len(picture(mode).getbands())
+        yield (
+            f"png-{mode}-clear-too-deep",
+            png_with(saved(picture(mode), "PNG"), chunk(b"tRNS", body)),
+        )
     for channels, color in ((1, 0), (3, 2), (4, 6)):
         for name, pixels in (("8", NOISE), ("16", DEEP)):
             part = pixels[..., :channels]

@@ -170,6 +170,7 @@ def essential(data: bytes) -> tuple[bytes, bool]:
                 sound &= (
                     zlib.crc32(view[place + 4 : end - 4]) == _CHECK.unpack_from(data, end - 4)[0]
                 )
+                sound &= name != b"tRNS" or _is_in_range(view[place + 8 : end - 4], data)
                 parts.append(view[place:end])
                 pixels += length * (name == b"IDAT")
             elif name not in _LEFT_OUT and not _is_unknown(data, name, place, end):
@@ -191,6 +192,12 @@ def _is_unknown(data: bytes, name: bytes, place: int, end: int) -> bool:
 def _is_clear(length: int, color: int) -> bool:
     """Whether a chunk that tells what is transparent is as long as its colour type asks."""
     return length == {0: 2, 2: 6}.get(color, length) and length <= 256
+
+
+def _is_in_range(clear: memoryview, data: bytes) -> bool:
+    """Whether the colour that is clear has no more bits than the image: libpng writes of others."""
+    bits, color = data[24], data[25]
+    return color == 3 or max(struct.unpack(f">{len(clear) // 2}H", clear)) < 1 << bits
 
 
 def suits_libpng(data: bytes) -> bool:
