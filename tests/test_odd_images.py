@@ -34,7 +34,7 @@ from dfgen.errors import DecodeError
 from dfgen.samples.pixels.color_modes import CHANNELS
 from dfgen.samples.pixels.formats import parse_header, sniff
 from dfgen.samples.pixels.headers import Header
-from dfgen.samples.pixels.pillow_warnings import unwarned
+from dfgen.samples.pixels.pillow_warnings import UNWARNED
 from dfgen.samples.pixels.upright import decode, decode_reduced, decode_values
 
 PILLOW_MODES = {"grayscale": "L", "rgb": "RGB", "rgba": "RGBA"}
@@ -267,11 +267,11 @@ def test_warnings_are_kept_from_the_thread_that_decodes_alone():
             warnings.warn("mine", stacklevel=1)
         heard.append(True)
 
-    with unwarned():
+    with UNWARNED:
         thread = threading.Thread(target=warn_elsewhere)
         thread.start()
         thread.join()
-        with unwarned():
+        with UNWARNED:
             warnings.warn("of a decoder", stacklevel=1)
         warnings.warn("of a decoder", stacklevel=1)
     assert heard == [True]

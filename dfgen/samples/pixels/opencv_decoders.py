@@ -42,8 +42,9 @@ def decode_png(data: bytes, color_mode: str) -> Pixels:
 
 def png_values(data: bytes) -> Pixels:
     """Fewer than 8 bits of gray, OpenCV stretches to 255, which is undone here."""
-    data, sound = essential(data)
-    bits, kind = data[24], data[25]
+    bits, kind, sound = data[24], data[25], is_bare(data)
+    if not sound:
+        data, sound = essential(data)
     if kind != 0 or not sound or not suits_libpng(data):
         return pillow_values(PIL.PngImagePlugin.PngImageFile, data)
     levels = _decoded(data)
