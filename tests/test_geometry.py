@@ -61,7 +61,7 @@ def made(
     reader = SampleReader(np.array([0]), parts)
     out = {name: np.empty(spec.shape, spec.dtype) for name, spec in reader.specs.items()}
     object.__setattr__(reader, "_random", {"image": SimpleNamespace(draw=lambda rng: draw)})
-    reader.read(0, out, None)
+    reader.read(0, out, np.random.default_rng(0))
     return out
 
 

@@ -251,8 +251,36 @@ def test_only_jpegs_are_decoded_smaller():
 
 
 def test_a_truncated_jpeg_decoded_smaller_is_refused():
-    with pytest.raises(DecodeError, match="broken jpeg file: truncated or damaged"):
+    with pytest.raises(DecodeError, match="broken jpeg file: Premature end of JPEG file"):
         decode_reduced(FILES["jpeg"][0][:-1], "rgb", lambda size: 8)
+
+
+def test_stray_bytes_in_a_jpeg_do_no_harm():
+    data = FILES["jpeg"][0]
+    for stray in (data[:-2] + b"stray" + data[-2:], data.replace(b"JFIF\0\1\1", b"JFIF\0\7\7", 1)):
+        assert stray != data
+        np.testing.assert_array_equal(decode(stray), decode(data))
+
+
+def test_a_jpeg_whose_pixels_end_early_is_refused_though_it_has_its_end():
+    data = FILES["jpeg"][0]
+    with pytest.raises(DecodeError) as error:
+        decode(data[: len(data) * 3 // 4] + data[-2:])
+    expected = "broken jpeg file: Corrupt JPEG data: premature end of data segment"
+    assert str(error.value) == expected
+
+
+@pytest.mark.parametrize("reduced", [1, 2, 4, 8])
+@pytest.mark.parametrize("mode", ["RGB", "CMYK"])
+@pytest.mark.parametrize("sampling", ["4:4:4", "4:2:0", "4:1:1"])
+def test_a_jpeg_decoded_smaller_has_the_size_that_was_asked_for(mode, sampling, reduced):
+    smooth = Image.fromarray(SMOOTH).resize((131, 67)).convert(mode)
+    data = encoded(smooth, "JPEG", quality=95, subsampling=sampling)
+    pixels, size, found = decode_reduced(data, "rgb", lambda size: reduced)
+    assert (size, found) == ((67, 131), reduced)
+    assert pixels.shape == (-(-67 // reduced), -(-131 // reduced), 3)
+    expected = np.array(smooth.convert("RGB").reduce(reduced), float)
+    assert np.abs(pixels[1:-1, 1:-1] - expected[1:-1, 1:-1]).mean() < 4
 
 
 def test_a_prepared_worker_decodes_in_one_thread(restore_opencv_threads):
@@ -350,7 +378,7 @@ def test_messages_of_files_that_are_no_images(tmp_path):
         (npy.getvalue(), "this is a .npy array, not an image: use dfgen.Array for this column"),
         (encoded(real, "TIFF"), "the image has 32 bits a channel, not 8: "
                                 'dfgen.Image(dtype="float32") keeps the numbers'),
-        (FILES["jpeg"][0][:-1], "broken jpeg file: truncated or damaged"),
+        (FILES["jpeg"][0][:-1], "broken jpeg file: Premature end of JPEG file"),
         (FILES["png-rgb"][0][:20], "broken png header: cut short, or not png at all"),
     ]:  # fmt: skip
         with pytest.raises(DecodeError) as error:

@@ -52,7 +52,7 @@ class Progress:
     def go_to(self, place: Place) -> None:
         """Have the next pass begin at a place, and draw rows by the weights that were set last."""
         self._begun = -1
-        if isinstance(draws := self._loader.row_order.balance, Proportions):
+        if (draws := self._loader.row_order.proportions) is not None:
             self._redraw(draws.at_once)
         place = place._replace(step=min(place.step, len(self._loader)))
         counted, self.fit = self.fit.counted, self._new_ledger(place)
@@ -68,7 +68,7 @@ class Progress:
 
     def draw_by(self, weights: npt.NDArray[np.float64]) -> None:
         """Draw rows by other weights since the next epoch that has not begun."""
-        if not isinstance(draws := self._loader.row_order.balance, Proportions):
+        if (draws := self._loader.row_order.proportions) is None:
             return  # whoever goes on from a state of weights is refused
         later = proportions_of(weights, draws.places)
         with self._redrawing:
@@ -82,8 +82,8 @@ class Progress:
 
     def weights_of(self, place: Place) -> list[Proportions]:
         """Return the weights of the epoch to go on with at a place, and those of later ones."""
-        draws = self._loader.row_order.balance
-        if not isinstance(draws, Proportions):
+        draws = self._loader.row_order.proportions
+        if draws is None:
             return []
         own = draws.of(self._next(place).epoch)
         return [own] if own is draws else [own, draws]

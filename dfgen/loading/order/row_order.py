@@ -50,9 +50,14 @@ class RowOrder:
         return self.rows if self.balance is None else self.balance.places
 
     @property
+    def proportions(self) -> Proportions | None:
+        """The weights that rows are drawn by, None where they are not."""
+        return self.balance if isinstance(self.balance, Proportions) else None
+
+    @property
     def weights(self) -> str | None:
-        """A digest of the weights that rows are drawn by, None where they are not."""
-        return self.balance.digest if isinstance(self.balance, Proportions) else None
+        """A digest of these weights."""
+        return None if self.proportions is None else self.proportions.digest
 
     def drawn_by(self, epoch: int) -> str:
         """Return what tells the order of an epoch from that by other weights."""

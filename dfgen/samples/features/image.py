@@ -246,7 +246,7 @@ class Image(Feature):
             size: (height, width) of the array.
             given: what it drew, or where it follows another image the Geometry of that.
         """
-        if self.follows:
+        if self.like is not None:
             return follow(given, image, size)
         draw = given or STILL
         if self.crop == "random_resized":

@@ -22,9 +22,9 @@ def in_color_mode(pixels: Pixels, color_mode: str) -> Pixels:
     channels = 1 if pixels.ndim == 2 else pixels.shape[2]
     if (channels, color_mode) in _CONVERSIONS:
         pixels = cv2.cvtColor(pixels, _CONVERSIONS[channels, color_mode])
-    return with_channels(pixels, color_mode)
+    return with_channels(pixels)
 
 
-def with_channels(pixels: Pixels, color_mode: str) -> Pixels:
-    """Give grayscale its channel."""
-    return pixels if pixels.ndim == 3 else pixels.reshape(*pixels.shape, CHANNELS[color_mode])
+def with_channels(pixels: Pixels) -> Pixels:
+    """Give gray pixels their channel."""
+    return pixels if pixels.ndim == 3 else pixels[..., None]

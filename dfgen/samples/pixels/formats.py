@@ -38,10 +38,10 @@ from dfgen.samples.pixels.headers import (
     png_header,
     tiff_header,
 )
+from dfgen.samples.pixels.jpeg_decoder import decode_jpeg
 from dfgen.samples.pixels.opencv_decoders import (
     decode_png,
     decode_webp,
-    directly,
     png_values,
     webp_size,
 )
@@ -127,7 +127,7 @@ FORMATS: dict[str, Format] = {
         (".jpg", ".jpeg", ".jpe", ".jfif", ".mpo"),
         rb"\xff\xd8\xff",
         jpeg_header,
-        directly,
+        decode_jpeg,
         reduces=True,
     ),
     "png": Format(

@@ -14,10 +14,10 @@ import PIL.Image
 import PIL.ImageFile
 
 from dfgen.errors import DecodeError
-from dfgen.samples.pixels.frame_counts import gif_frames
+from dfgen.samples.pixels.gif_blocks import gif_frames
 from dfgen.samples.pixels.orientation import known, orientation_of
-from dfgen.samples.pixels.pillow_warnings import unwarned
-from dfgen.samples.pixels.png_chunks import chunks, text_of
+from dfgen.samples.pixels.pillow_warnings import UNWARNED
+from dfgen.samples.pixels.png_chunks import LAST_HEAD, chunks, text_of
 from dfgen.samples.pixels.tiff_tags import (
     BITS_PER_SAMPLE,
     HEIGHT,
@@ -107,8 +107,7 @@ def jpeg_header(file: IO[bytes], format: str) -> Header:
         length = max(0, int.from_bytes(file.read(2), "big") - 2)
         if marker[0] in _JPEG_FRAMES:
             bits, height, width, channels = struct.unpack(">BHHB", file.read(6))
-            turned = orientation_of(exif, xmp) if exif or xmp else 1
-            return Header(format, width, height, channels, turned, bits, 1)
+            return Header(format, width, height, channels, orientation_of(exif, xmp), bits, 1)
         if marker == b"\xe1":
             block = file.read(length)
             if not exif and block.startswith(b"Exif\0\0"):
@@ -126,8 +125,10 @@ def png_header(file: IO[bytes], format: str) -> Header:
     width, height, bits, color, length, name = _PNG_START.unpack(file.read(25))
     channels, frames = _PNG_CHANNELS.get(color, 0), 1
     bits = 8 if color == 3 else bits
-    if name == b"IDAT" and file.seek(0, io.SEEK_END) == length + 57:  # and nothing else: most are
-        return Header(format, width, height, channels, 1, bits, frames)
+    if name == b"IDAT":
+        file.seek(45 + length)
+        if file.read(8) == LAST_HEAD:  # and nothing else: most are
+            return Header(format, width, height, channels, 1, bits, frames)
     exif = xmp = b""
     for kind, length in chunks(file):
         if kind == b"eXIf":
@@ -179,12 +180,12 @@ def tiff_header(file: IO[bytes], format: str) -> Header:
 def pillow_header(opener: Opener, file: IO[bytes], format: str) -> Header:
     """Have Pillow read a header."""
     file.seek(0)
-    with unwarned():
+    with UNWARNED:
         image = opener(file)
     turned = orientation_of(image.info.get("exif", b""), image.info.get("xmp", b""))
     # where it is no property, for which the whole file would be read
-    told = vars(image) | image.info
-    frames = told.get("n_frames", None if hasattr(type(image), "n_frames") else 1)
+    looked_for = None if hasattr(type(image), "n_frames") else 1
+    frames = image.info.get("n_frames", vars(image).get("n_frames", looked_for))
     return Header(format, *image.size, _channels(image), turned, _bits(image), frames)
 
 

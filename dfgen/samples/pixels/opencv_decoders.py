@@ -1,4 +1,4 @@
-"""Decoders by OpenCV, for what most people train on: JPEG, PNG and WebP.
+"""Decoders by OpenCV: PNG and WebP.
 
 There it gives the pixels that Pillow gives, up to twice as fast. It gets no file of which it would
 write complaints to stderr, as far as the file's structure tells.
@@ -9,33 +9,16 @@ import numpy as np
 import PIL.PngImagePlugin
 import PIL.WebPImagePlugin
 
-from dfgen.samples.pixels.color_modes import in_color_mode, with_channels
+from dfgen.samples.pixels.color_modes import in_color_mode
 from dfgen.samples.pixels.geometry import Pixels, Size
 from dfgen.samples.pixels.pillow_decoders import pillow_values, with_pillow
 from dfgen.samples.pixels.png_chunks import essential, is_bare, suits_libpng
 
 _BYTES = np.dtype(np.uint8)
-_AS_GRAY = cv2.IMREAD_GRAYSCALE | cv2.IMREAD_IGNORE_ORIENTATION
 _AS_RGB = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
-_REDUCED = {
-    1: 0,  # RGB or gray at 1/n: the names with COLOR in them mean BGR
-    2: cv2.IMREAD_REDUCED_GRAYSCALE_2,
-    4: cv2.IMREAD_REDUCED_GRAYSCALE_4,
-    8: cv2.IMREAD_REDUCED_GRAYSCALE_8,
-}
 
 _GRAY_OF_8_BITS = (b"\1\0", b"\2\0", b"\4\0", b"\x08\0")  # bits, colour type
 _WEBP_EXTENDED, _WEBP_ANIMATED, _WEBP_METADATA = b"VP8X", 0x02, 0x0C
-
-
-def directly(data: bytes, color_mode: str, reduced: int = 1) -> Pixels:
-    """Decode 8 bits a channel: OpenCV itself can make the colours, and a JPEG smaller."""
-    pixels = _decoded(
-        data, (_AS_GRAY if color_mode == "grayscale" else _AS_RGB) | _REDUCED[reduced]
-    )
-    if color_mode == "rgba":
-        pixels = cv2.cvtColor(pixels, cv2.COLOR_RGB2RGBA)
-    return with_channels(pixels, color_mode)
 
 
 def _decoded(data: bytes, flags: int = cv2.IMREAD_UNCHANGED) -> Pixels:
@@ -59,8 +42,9 @@ def decode_png(data: bytes, color_mode: str) -> Pixels:
 
 def png_values(data: bytes) -> Pixels:
     """Fewer than 8 bits of gray, OpenCV stretches to 255, which is undone here."""
-    data, sound = essential(data)
-    bits, kind = data[24], data[25]
+    bits, kind, sound = data[24], data[25], is_bare(data)
+    if not sound:
+        data, sound = essential(data)
     if kind != 0 or not sound or not suits_libpng(data):
         return pillow_values(PIL.PngImagePlugin.PngImageFile, data)
     levels = _decoded(data)

@@ -17,6 +17,8 @@ def orientation_of(exif: bytes, xmp: bytes) -> int:
         exif: the block, with or without its `Exif` before it; empty where there is none.
         xmp: the packet; empty where there is none.
     """
+    if not exif and not xmp:
+        return 1
     found = _of_exif(exif) if exif else None
     return known(_of_xmp(xmp) if found is None else found)
 

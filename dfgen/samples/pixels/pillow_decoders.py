@@ -15,7 +15,7 @@ from dfgen.samples.pixels.color_modes import in_color_mode, with_channels
 from dfgen.samples.pixels.depth import as_stored
 from dfgen.samples.pixels.geometry import Pixels
 from dfgen.samples.pixels.headers import Header, Opener, pillow_header
-from dfgen.samples.pixels.pillow_warnings import unwarned
+from dfgen.samples.pixels.pillow_warnings import UNWARNED
 
 _MODES = {"grayscale": "L", "rgb": "RGB", "rgba": "RGBA"}
 _STRAIGHT = {"La": "LA", "RGBa": "RGBA"}  # colours multiplied by their alpha -> as they were
@@ -24,7 +24,7 @@ _SIZ = b"\xff\x4f\xff\x51"  # how the codestream of JPEG 2000 begins (ITU-T T.80
 
 def with_pillow(opener: Opener, data: bytes, color_mode: str) -> Pixels:
     """Decode by one of Pillow's readers."""
-    with unwarned():
+    with UNWARNED:
         return pixels_of(opener(io.BytesIO(data)), color_mode)
 
 
@@ -37,7 +37,7 @@ def pixels_of(image: PIL.Image.Image, color_mode: str) -> Pixels:
         image = image.convert(_STRAIGHT[image.mode])
     if image.mode == "P" and "transparency" in image.info:
         image = image.convert("RGBA")
-    return with_channels(np.array(image.convert(_MODES[color_mode])), color_mode)
+    return with_channels(np.array(image.convert(_MODES[color_mode])))
 
 
 def _deep(image: PIL.Image.Image, color_mode: str) -> Pixels:
@@ -50,7 +50,7 @@ def _deep(image: PIL.Image.Image, color_mode: str) -> Pixels:
 
 def pillow_values(opener: Opener, data: bytes) -> Pixels:
     """Return gray levels or indices of colours as one of Pillow's readers has them."""
-    with unwarned():
+    with UNWARNED:
         return values_of(opener(io.BytesIO(data)))
 
 
@@ -69,7 +69,7 @@ def pnm_header(file: IO[bytes], format: str) -> Header:
     """Have Pillow read a header, but for the bits of colours, which it would cut to 8."""
     header = pillow_header(PpmImageFile, file, format)
     file.seek(0)
-    with unwarned():
+    with UNWARNED:
         deep = _most(PpmImageFile(file)) > 255
     return header._replace(bits=16) if deep else header
 
@@ -84,7 +84,7 @@ def decode_pnm(data: bytes, color_mode: str) -> Pixels:
     """Pillow would cut colours of 16 bits to 8."""
     if data[:2] != b"P6":
         return with_pillow(PpmImageFile, data, color_mode)
-    with unwarned():
+    with UNWARNED:
         image = PpmImageFile(io.BytesIO(data))
         start, most = image.tile[0][2], _most(image)
         if most <= 255:

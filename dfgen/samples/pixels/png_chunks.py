@@ -8,6 +8,7 @@ from typing import IO
 
 from dfgen.samples.pixels.geometry import Size
 
+LAST_HEAD = b"\0\0\0\0IEND"  # length and name of the last chunk
 CHUNK = struct.Struct(">I4s")  # the bytes of its body, its name; body and checksum follow
 _CHECK = struct.Struct(">I")
 _SIZE = struct.Struct(">16xII")
@@ -58,6 +59,9 @@ def chunks(file: IO[bytes]) -> Iterator[tuple[bytes, int]]:
         place += 12 + length
         if name == b"IDAT":
             break
+    file.seek(place)
+    if file.read(8) == LAST_HEAD:
+        return
     for name, body, size in _after_pixels(file, place, 12 + length):
         file.seek(body)
         yield name, size
@@ -160,27 +164,30 @@ def essential(data: bytes) -> tuple[bytes, bool]:
     if made_of is None or data[8:16] != _FIRST:
         raise ValueError(f"no PNG has bits, colour type and storage {[*data[24:29]]}")
     view, place, name, sound = memoryview(data), 8, b"", True
-    parts = [view[:8]]
-    pixels = 0
+    parts, left_out_to, found = list[memoryview](), 0, set[bytes]()
     try:
         while name != b"IEND":
             length, name = CHUNK.unpack_from(data, place)
             end = place + 12 + length
             if name in made_of and (name != b"tRNS" or _is_clear(length, data[25])):
-                sound &= (
-                    zlib.crc32(view[place + 4 : end - 4]) == _CHECK.unpack_from(data, end - 4)[0]
-                )
+                (check,) = _CHECK.unpack_from(data, end - 4)
+                sound &= zlib.crc32(view[place + 4 : end - 4]) == check
                 sound &= name != b"tRNS" or _is_in_range(view[place + 8 : end - 4], data)
-                parts.append(view[place:end])
-                pixels += length * (name == b"IDAT")
-            elif name not in _LEFT_OUT and not _is_unknown(data, name, place, end):
+                if length:
+                    found.add(name)
+            elif name in _LEFT_OUT or _is_unknown(data, name, place, end):
+                parts.append(view[left_out_to:place])
+                left_out_to = end
+            else:
                 raise ValueError(f"a chunk has the name {name!r}")
             place = end
     except struct.error as error:
         raise ValueError("truncated or damaged") from error
-    if not pixels or (data[25] == 3 and not any(bytes(part[4:8]) == b"PLTE" for part in parts)):
+    if b"IDAT" not in found or (data[25] == 3 and b"PLTE" not in found):
         raise ValueError("it has no pixels, or no palette for them")
-    return (data if sum(map(len, parts)) == len(data) else b"".join(parts)), sound
+    if not parts and place == len(data):
+        return data, sound
+    return b"".join([*parts, view[left_out_to:place]]), sound
 
 
 def _is_unknown(data: bytes, name: bytes, place: int, end: int) -> bool:

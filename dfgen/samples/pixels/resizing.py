@@ -64,8 +64,8 @@ def resize(
             pixels, the last row or column stands out of the image.
         fill_value: what stands where the image leaves some of `out` free.
     """
-    source, target, size = geometry.source, geometry.target, geometry.size
-    flip = _FLIPS.get((geometry.flip, geometry.flip_vertical))
+    _, source, target, size, horizontal, vertical = geometry
+    flip = _FLIPS[horizontal, vertical] if horizontal or vertical else None
     if source == target and pixels.shape == out.shape:  # then all of the image is all of `out`
         out[...] = pixels if flip is None else cv2.flip(pixels, flip).reshape(out.shape)
         return

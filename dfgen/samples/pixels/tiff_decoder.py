@@ -17,7 +17,7 @@ from dfgen.samples.pixels.color_modes import in_color_mode
 from dfgen.samples.pixels.depth import as_stored
 from dfgen.samples.pixels.geometry import Pixels
 from dfgen.samples.pixels.pillow_decoders import pixels_of, values_of
-from dfgen.samples.pixels.pillow_warnings import unwarned
+from dfgen.samples.pixels.pillow_warnings import UNWARNED
 from dfgen.samples.pixels.tiff_tags import (
     BITS_PER_SAMPLE,
     PLANAR,
@@ -64,7 +64,7 @@ def tiff_values(data: bytes) -> Pixels:
 
 def _read(data: bytes, read: Callable[[TiffImageFile, Directory], Pixels]) -> Pixels:
     tags = tiff_directory(io.BytesIO(data))
-    with unwarned():
+    with UNWARNED:
         try:
             return read(StoredTiff(io.BytesIO(data)), tags)
         except (SyntaxError, ValueError) as error:

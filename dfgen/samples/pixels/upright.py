@@ -108,14 +108,14 @@ def decode_values(data: bytes, in_colours: bool = False) -> Pixels:
         )
     if in_colours:
         return decode(data)
-    header = parse_header(io.BytesIO(data), name)
+    _, orientation, _ = _geometry(data, name, format)
     try:
-        values = format.values(data)
+        values = format.values(data)[..., None]
     except (DecodeError, MemoryError):
         raise
     except Exception as error:
         raise DecodeError(f"broken {name} file: {reason(error)}") from error
-    return turn(values[..., None], header.orientation)
+    return turn(values, orientation) if orientation > 1 else values
 
 
 def size_of_image(content: Content, store: Store) -> Size:

@@ -9,6 +9,8 @@ from dfgen.errors import DecodeError, unreadable
 from dfgen.samples.storage.array_files import ArrayRows, open_rows
 from dfgen.samples.storage.store import Head, Store
 
+_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # which Windows alone has
+_HEADER = 1 << 13  # bytes of a file that hold most headers: told, it asks the system for less
 _FIRST = 1 << 17  # bytes asked for at once: most files come whole, before their size is known
 
 
@@ -17,11 +19,19 @@ class Files(Store):
     """Files by their path."""
 
     def read(self, path: str) -> bytes:
-        """Return the bytes of one file."""
-        data = _read(path)
-        if not data:
-            raise DecodeError("the file is empty (0 bytes)")
-        return data
+        """Return the bytes of one file, without a file object, a third of the time of a small one.
+
+        Each call gives the GIL away and has to win it back, so there are as few as can be: a file
+        that ends before `_FIRST` bytes is not asked for its size.
+        """
+        descriptor = os.open(path, _FLAGS)
+        try:
+            data = os.read(descriptor, _FIRST)
+            if not data:
+                raise DecodeError("the file is empty (0 bytes)")
+            return data if len(data) < _FIRST else data + _rest(descriptor)
+        finally:
+            os.close(descriptor)
 
     def head(self, path: str) -> Head:
         """Return size and time of one file, without opening it."""
@@ -36,29 +46,17 @@ class Files(Store):
 
     def open(self, path: str) -> IO[bytes]:
         """Open a file of which the header alone will be read."""
-        return open(path, "rb")
+        return open(path, "rb", _HEADER)
 
     def open_rows(self, path: str, dataset: str | None = None) -> ArrayRows:
         """Open an array file, of which nothing is read but the header."""
         return open_rows(path, dataset)
 
 
-def _read(path: str) -> bytes:
-    """Read without a file object: a third of the time of a small file was spent on making one.
-
-    Each call gives the GIL away and has to win it back, so there are as few as can be: a file that
-    ends before `_FIRST` bytes is not asked for its size.
-    """
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
-    try:
-        data = os.read(descriptor, _FIRST)
-        if len(data) < _FIRST:
-            return data
-        parts = [data]
-        missing = os.fstat(descriptor).st_size - len(data)
-        while part := os.read(descriptor, max(missing, 1)):
-            parts.append(part)
-            missing -= len(part)
-        return b"".join(parts)
-    finally:
-        os.close(descriptor)
+def _rest(descriptor: int) -> bytes:
+    parts = []
+    missing = os.fstat(descriptor).st_size - _FIRST
+    while part := os.read(descriptor, max(missing, 1)):
+        parts.append(part)
+        missing -= len(part)
+    return b"".join(parts)

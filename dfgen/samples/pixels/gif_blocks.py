@@ -1,4 +1,4 @@
-"""How many images a GIF holds, where its end is soon found."""
+"""The blocks of a GIF file: how many images it holds, where its end is soon found."""
 
 from typing import IO
 
