@@ -135,6 +135,7 @@ def jpegs() -> Files:
     both = saved(picture("RGB", SMOOTH), "JPEG", exif=exif(3), xmp=xmp(6))
     yield "jpeg-exif-3-xmp-6", both
     yield "jpeg-with-another-after-it", plain + both
+    yield "jpeg-stray-bytes", plain[:20] + b"\1\2\3" + plain[20:]
 
 
 def pngs() -> Files:

@@ -39,7 +39,7 @@ def decode_jpeg(data: bytes, color_mode: str, reduced: int = 1) -> Pixels:
     try:
         height, width, stored, _ = simplejpeg.decode_jpeg_header(data)
     except ValueError as error:
-        if not _UNUSUAL.search(str(error)):
+        if not (_UNUSUAL.search(str(error)) or _HARMLESS.match(str(error))):
             raise
         stored = ""
     if stored not in _COLOURS:
@@ -51,9 +51,10 @@ def decode_jpeg(data: bytes, color_mode: str, reduced: int = 1) -> Pixels:
     try:
         return decode(data, _SPACES[color_mode])
     except ValueError as error:
-        if _HARMLESS.match(str(error)):
-            return decode(data, _SPACES[color_mode], strict=False)
-        raise
+        if not _HARMLESS.match(str(error)):
+            raise
+    # which tells, of what else may be wrong, that the pixels are not all there
+    return with_pillow(partial(_smaller, reduced), data, color_mode)
 
 
 def _smaller(reduced: int, file: IO[bytes]) -> ImageFile:
