@@ -135,6 +135,9 @@ def jpegs() -> Files:
     both = saved(picture("RGB", SMOOTH), "JPEG", exif=exif(3), xmp=xmp(6))
     yield "jpeg-exif-3-xmp-6", both
     yield "jpeg-with-another-after-it", plain + both
+    profile = b"ICC_PROFILE\0\5\1no profile"  # the fifth part of one
+    segment = b"\xff\xe2" + struct.pack(">H", len(profile) + 2) + profile
+    yield "jpeg-icc-broken", plain[:20] + segment + plain[20:]
     yield "jpeg-stray-bytes", plain[:20] + b"\1\2\3" + plain[20:]
 
 

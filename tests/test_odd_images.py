@@ -214,7 +214,7 @@ def test_stray_bytes_do_not_hide_that_a_jpeg_is_cut_short(place):
     whole = saved(picture("RGB", SMOOTH), "JPEG", restart_marker_blocks=2)
     stray = whole.replace(place, b"\0\0\0" + place, 1)
     np.testing.assert_array_equal(decode(stray), decode(whole))
-    with pytest.raises(DecodeError, match="broken jpeg file: .*(truncated|Premature)"):
+    with pytest.raises(DecodeError, match=r"broken jpeg file: .*(truncated|Premature)"):
         decode(stray[:-60])
 
 

@@ -22,7 +22,9 @@ _COLOURS = ("RGB", "YCbCr", "Gray")
 _UNUSUAL = re.compile("subsampling|unknown JFIF revision|Unknown Adobe color transform")
 """What libjpeg says of headers that Pillow takes."""
 
-_HARMLESS = re.compile(r"Corrupt JPEG data: \d+ extraneous bytes before|Invalid SOS parameters")
+_HARMLESS = re.compile(
+    r"Corrupt JPEG data: (\d+ extraneous bytes before|bad ICC marker)|Invalid SOS parameters"
+)
 """What it says of files whose pixels are all there (jerror.h)."""
 
 
