@@ -135,6 +135,10 @@ def jpegs() -> Files:
     both = saved(picture("RGB", SMOOTH), "JPEG", exif=exif(3), xmp=xmp(6))
     yield "jpeg-exif-3-xmp-6", both
     yield "jpeg-with-another-after-it", plain + both
+    profile = b"ICC_PROFILE\0\5\1no profile"  # the fifth part of one
+    segment = b"\xff\xe2" + struct.pack(">H", len(profile) + 2) + profile
+    yield "jpeg-icc-broken", plain[:20] + segment + plain[20:]
+    yield "jpeg-stray-bytes", plain[:20] + b"\1\2\3" + plain[20:]
 
 
 def pngs() -> Files:
@@ -152,6 +156,12 @@ def pngs() -> Files:
         "png-RGB-clear",
         saved(picture("RGB"), "PNG", transparency=tuple(NOISE[0, 0, :3].tolist())),
     )
+    for mode, values in (("1", 0xFF5B), ("L", 300), ("RGB", 400)):  # of more bits than the image
+        body = struct.pack(">H", values) * len(picture(mode).getbands())
+        yield (
+            f"png-{mode}-clear-too-deep",
+            png_with(saved(picture(mode), "PNG"), chunk(b"tRNS", body)),
+        )
     for channels, color in ((1, 0), (3, 2), (4, 6)):
         for name, pixels in (("8", NOISE), ("16", DEEP)):
             part = pixels[..., :channels]

@@ -417,11 +417,27 @@ def test_without_soundfile_rows_keep_what_else_is_known(tmp_path, monkeypatch):
     )
 
 
-def test_a_sound_under_an_image_says_what_to_write(tmp_path):
-    with pytest.raises(DecodeError) as caught:
-        dfgen.Image("path")({"path": ramp(tmp_path / "a.wav", 9)})
-    assert str(caught.value).endswith(
-        "this is a .wav sound, not an image: use dfgen.Audio for this column"
+@pytest.mark.parametrize("size", [(256, 256), None])
+def test_a_sound_under_an_image_says_what_to_write(tmp_path, size):
+    path, image = ramp(tmp_path / "a.wav", 9), dfgen.Image("path", size=size)
+    for read in (image, lambda row: image.geometry(row, None)):
+        with pytest.raises(DecodeError) as caught:
+            read({"path": path})
+        assert str(caught.value).endswith(
+            "this is a .wav sound, not an image: use dfgen.Audio for this column"
+        )
+
+
+def test_a_wav_file_of_the_other_order_of_bytes(tmp_path):
+    file = io.BytesIO()
+    soundfile.write(file, tones(), RATE, format="WAV", subtype="PCM_16", endian="BIG")
+    data = file.getvalue()
+    assert data.startswith(b"RIFX")
+    expected, _ = soundfile.read(io.BytesIO(data), dtype="float32", frames=RATE)
+    read = Audio("path", RATE, 1, channels=2)({"path": written(tmp_path, "a.wav", data)})
+    np.testing.assert_array_equal(read, expected)
+    assert refused(written(tmp_path, "cut.wav", data[:-10])) == (
+        "truncated: 96,000 bytes of sound are promised, 95,990 are there"
     )
 
 

@@ -299,6 +299,7 @@ def test_a_handler_of_the_program_is_called_and_stays(tmp_path):
     assert called == [signal.SIGTERM]
 
 
+@pytest.mark.slow
 def test_after_a_fit_that_failed_sigterm_does_what_it_did_before(tmp_path):
     called = []
 

@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import io
+import struct
 
 import cv2
 import numpy as np
@@ -91,6 +92,24 @@ def test_the_frames_of_a_long_gif_are_not_known(tmp_path):
     noise[0].save(path, save_all=True, append_images=noise[1:])
     assert path.stat().st_size > 2**16
     assert read_header(str(path)).frames is None
+
+
+@pytest.mark.parametrize("told", [0, 2**31, 2**32 - 1])
+def test_a_png_that_tells_a_number_no_animation_has_is_one_image(told):
+    file = io.BytesIO()
+    PICTURE.save(file, "PNG", **SEVERAL)
+    data = bytearray(file.getvalue())
+    at = data.index(b"acTL") + 4
+    data[at : at + 4] = told.to_bytes(4, "big")
+    assert parse_header(io.BytesIO(data), "png").frames == 1
+
+
+def test_a_tiff_that_does_not_count_its_samples_has_as_many_as_bits_are_told_of():
+    file = io.BytesIO()
+    PICTURE.save(file, "TIFF")
+    count, another = (struct.pack("<HH", tag, 3) for tag in (277, 276))
+    data = file.getvalue().replace(count, another)
+    assert parse_header(io.BytesIO(data), "tiff").channels == 3
 
 
 def test_pages_that_go_in_a_circle_are_not_counted(tmp_path):

@@ -50,9 +50,8 @@ def run(folder, place):
     return subprocess.run(command, capture_output=True, text=True, timeout=150)
 
 
-@pytest.mark.parametrize(
-    "places", [FEW, pytest.param(MANY, marks=pytest.mark.slow)], ids=["few", "many"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("places", [FEW, MANY], ids=["few", "many"])
 @pytest.mark.timeout(900)
 def test_killed_and_run_again_it_ends_with_the_same_weights_and_receipts(tmp_path, places):
     (tmp_path / "whole").mkdir()

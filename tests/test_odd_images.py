@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from odd_images import (
     DEEP,
+    NOISE,
     SMOOTH,
     chunk,
     damaged_files,
@@ -26,6 +27,7 @@ from odd_images import (
     picture,
     png_with,
     raw_profile,
+    saved,
     xmp,
 )
 from PIL import Image, ImageOps
@@ -205,6 +207,28 @@ def test_a_damaged_file_is_refused_or_decoded_as_others_do(name):
             # libheif believes the coded pixels rather than the header
             assert size == pixels.shape[:2] or name.startswith("heif"), way
         assert np.abs(pixels - expected.astype(float)).max() <= tolerance(data, "rgb"), way
+
+
+@pytest.mark.parametrize("place", [b"\xff\xdb", b"\xff\xd0"], ids=["header", "pixels"])
+def test_stray_bytes_do_not_hide_that_a_jpeg_is_cut_short(place):
+    whole = saved(picture("RGB", SMOOTH), "JPEG", restart_marker_blocks=2)
+    stray = whole.replace(place, b"\0\0\0" + place, 1)
+    np.testing.assert_array_equal(decode(stray), decode(whole))
+    with pytest.raises(DecodeError, match=r"broken jpeg file: .*(truncated|Premature)"):
+        decode(stray[:-60])
+
+
+def test_a_tiff_of_planes_that_are_no_colours_is_refused():
+    tifffile = pytest.importorskip("tifffile")
+    file = io.BytesIO()
+    planes = np.stack([NOISE[..., 0]] * 5)
+    tifffile.imwrite(file, planes, photometric="minisblack", planarconfig="separate")
+    with pytest.raises(DecodeError) as caught:
+        decode(file.getvalue())
+    assert str(caught.value) == (
+        "the TIFF has 5 samples in planes, uint8, in a way that is not opened: save it as a .npy "
+        "file, for dfgen.Array, or as another kind of TIFF"
+    )
 
 
 READ_ALL = """

@@ -59,7 +59,7 @@ def test_equal_weights_give_each_row_once(rows):
 
 def test_in_many_epochs_rows_come_in_proportion():
     weights = np.array([0.5, 1, 1.5, 2, 7, 0, 0.25])
-    epochs = 1000
+    epochs = 400
     counts = sum(np.bincount(drawn(weights, 5, epoch)[0], minlength=7) for epoch in range(epochs))
     shares = 5 * epochs * weights / weights.sum()
     assert (np.abs(counts - shares) <= 5 * np.sqrt(epochs / 2)).all()  # a variance of 1/2 at most

@@ -20,7 +20,7 @@ from dfgen.errors import ArgumentError, DecodeError, MissingFileError
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.items import in_lists
-from dfgen.samples.pixels.formats import read_header
+from dfgen.samples.pixels.upright import size_of_image
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.storage.embedded import content_shown
 from dfgen.samples.storage.files import Files
@@ -221,7 +221,7 @@ def _with_sizes(bound: BoundFeature, store: Store) -> BoundFeature:
     sizes: Sizes = np.empty((len(bound.files), 2), np.int32)
     for row, content in enumerate(bound.files.to_pylist()):
         try:
-            sizes[row] = read_header(content, store).size
+            sizes[row] = size_of_image(content, store)
         except (DecodeError, MissingFileError) as error:
             shown = content_shown(content)
             raise type(error)(f"{bound.feature.columns[0]}={shown}: {error}") from error

@@ -15,13 +15,12 @@ from dfgen.samples.features.one_row import content_of, store_of_row
 from dfgen.samples.features.spec import OwnDtype, Spec, Values, Watch, unwatched
 from dfgen.samples.pixels.color_modes import CHANNELS
 from dfgen.samples.pixels.depth import DEPTHS, check_scaled
-from dfgen.samples.pixels.formats import read_header
 from dfgen.samples.pixels.geometry import RESIZE, STILL, Draw, Geometry, Size, place
 from dfgen.samples.pixels.png_encoder import png_of
 from dfgen.samples.pixels.random_resized import AREA, RATIO, drawn_crops, place_resized
 from dfgen.samples.pixels.resizing import INTERPOLATIONS, reduction, resize
 from dfgen.samples.pixels.scaling import Scale, checked_scale, rescale
-from dfgen.samples.pixels.upright import decode_reduced
+from dfgen.samples.pixels.upright import decode_reduced, size_of_image
 from dfgen.samples.storage.embedded import Content
 from dfgen.samples.storage.store import Store
 from dfgen.system import one_of, whole
@@ -258,7 +257,7 @@ class Image(Feature):
     def geometry(self, row: Mapping[str, Any], rng: np.random.Generator | None) -> Geometry:
         """Return the geometry of the image of one row; nothing is decoded."""
         with store_of_row(row, self.column) as store:
-            size = read_header(content_of(row, self.column), store).size
+            size = size_of_image(content_of(row, self.column), store)
         given: Any = None if rng is None else self.draw(rng)
         if self.follows:
             given = self.image.geometry(row, rng)

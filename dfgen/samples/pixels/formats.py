@@ -124,7 +124,11 @@ FEATURES = {"image": "Image", "array": "Array", "sound": "Audio"}
 
 FORMATS: dict[str, Format] = {
     "jpeg": Format(
-        (".jpg", ".jpeg", ".jpe", ".jfif"), rb"\xff\xd8\xff", jpeg_header, decode_jpeg, reduces=True
+        (".jpg", ".jpeg", ".jpe", ".jfif", ".mpo"),
+        rb"\xff\xd8\xff",
+        jpeg_header,
+        decode_jpeg,
+        reduces=True,
     ),
     "png": Format(
         (".png", ".apng"), rb"\x89PNG\r\n\x1a\n", png_header, decode_png, png_values, upright_size
@@ -150,7 +154,8 @@ FORMATS: dict[str, Format] = {
     ),
     "avif": replace(pillow_format((".avif", ".avifs"), rb"....ftypavi[fs]", avif), values=None),
     "heif": replace(
-        pillow_format((".heic", ".heif"), rb"....ftyp(he[iv][cmsx]|m[is]f1)", heif), values=None
+        pillow_format((".heic", ".heif", ".hif"), rb"....ftyp(he[iv][cmsx]|m[is]f1)", heif),
+        values=None,
     ),
     "jpeg2000": replace(
         pillow_format(
@@ -178,7 +183,7 @@ FORMATS: dict[str, Format] = {
     "npy": Format((".npy",), rb"\x93NUMPY", npy_header, holds="array"),
     # many samples, of which it tells only where it is opened as a whole: no file of a folder
     "hdf5": Format((), rb"\x89HDF\r\n\x1a\n", lambda file, name: Header(name), holds="array"),
-    "wav": Format((".wav",), rb"(RIFF|RF64)....WAVE", sound_header, holds="sound"),
+    "wav": Format((".wav",), rb"(RIFF|RIFX|RF64)....WAVE", sound_header, holds="sound"),
     "flac": Format((".flac",), rb"fLaC", sound_header, holds="sound"),
     "ogg": Format((".ogg", ".oga", ".opus"), rb"OggS", sound_header, holds="sound"),
     "mp3": Format((".mp3",), rb"ID3|\xff[\xe2\xe3\xf2\xf3\xfa\xfb]", sound_header, holds="sound"),

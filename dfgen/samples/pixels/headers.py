@@ -132,7 +132,8 @@ def png_header(file: IO[bytes], format: str) -> Header:
         if kind == b"eXIf":
             exif = file.read(min(length, LONGEST))
         elif kind == b"acTL" and length == 8:
-            (frames,) = struct.unpack(">I4x", file.read(8))
+            (told,) = struct.unpack(">I4x", file.read(8))
+            frames = told if 0 < told < 2**31 else 1  # no other number makes an animation
         elif kind == b"tRNS" and color == 3:
             channels = 4
         elif kind in (b"iTXt", b"zTXt", b"tEXt"):
@@ -160,7 +161,8 @@ def tiff_header(file: IO[bytes], format: str) -> Header:
             "the first image of this TIFF is a thumbnail, as in the raw files of cameras: develop "
             "it, and save it as PNG or TIFF"
         )
-    channels, bits = tags.number(SAMPLES_PER_PIXEL, 1), tags.number(BITS_PER_SAMPLE, 1)
+    channels = tags.number(SAMPLES_PER_PIXEL, tags.values(BITS_PER_SAMPLE))
+    bits = tags.number(BITS_PER_SAMPLE, 1)
     if tags.number(PHOTOMETRIC, 0) == PALETTE:
         channels, bits = 3, 8
     width, height = (tags.number(tag, 0) for tag in (WIDTH, HEIGHT))

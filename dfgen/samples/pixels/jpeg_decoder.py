@@ -22,7 +22,9 @@ _COLOURS = ("RGB", "YCbCr", "Gray")
 _UNUSUAL = re.compile("subsampling|unknown JFIF revision|Unknown Adobe color transform")
 """What libjpeg says of headers that Pillow takes."""
 
-_HARMLESS = re.compile(r"Corrupt JPEG data: \d+ extraneous bytes before|Invalid SOS parameters")
+_HARMLESS = re.compile(
+    r"Corrupt JPEG data: (\d+ extraneous bytes before|bad ICC marker)|Invalid SOS parameters"
+)
 """What it says of files whose pixels are all there (jerror.h)."""
 
 
@@ -39,7 +41,7 @@ def decode_jpeg(data: bytes, color_mode: str, reduced: int = 1) -> Pixels:
     try:
         height, width, stored, _ = simplejpeg.decode_jpeg_header(data)
     except ValueError as error:
-        if not _UNUSUAL.search(str(error)):
+        if not (_UNUSUAL.search(str(error)) or _HARMLESS.match(str(error))):
             raise
         stored = ""
     if stored not in _COLOURS:
@@ -51,9 +53,10 @@ def decode_jpeg(data: bytes, color_mode: str, reduced: int = 1) -> Pixels:
     try:
         return decode(data, _SPACES[color_mode])
     except ValueError as error:
-        if _HARMLESS.match(str(error)):
-            return decode(data, _SPACES[color_mode], strict=False)
-        raise
+        if not _HARMLESS.match(str(error)):
+            raise
+    # which tells, of what else may be wrong, that the pixels are not all there
+    return with_pillow(partial(_smaller, reduced), data, color_mode)
 
 
 def _smaller(reduced: int, file: IO[bytes]) -> ImageFile:

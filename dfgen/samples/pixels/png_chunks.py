@@ -191,6 +191,7 @@ def essential(data: bytes) -> tuple[bytes, bool]:
             if name in made_of and (name != b"tRNS" or _is_clear(length, data[25])):
                 (check,) = _CHECK.unpack_from(data, end - 4)
                 sound &= zlib.crc32(view[place + 4 : end - 4]) == check
+                sound &= name != b"tRNS" or _is_in_range(view[place + 8 : end - 4], data)
                 if length:
                     found.add(name)
             elif name in _LEFT_OUT or _is_unknown(data, name, place, end):
@@ -217,6 +218,12 @@ def _is_unknown(data: bytes, name: bytes, place: int, end: int) -> bool:
 def _is_clear(length: int, color: int) -> bool:
     """Whether a chunk that tells what is transparent is as long as its colour type asks."""
     return length == {0: 2, 2: 6}.get(color, length) and length <= 256
+
+
+def _is_in_range(clear: memoryview, data: bytes) -> bool:
+    """Whether the colour that is clear has no more bits than the image: libpng writes of others."""
+    bits, color = data[24], data[25]
+    return color == 3 or max(struct.unpack(f">{len(clear) // 2}H", clear)) < 1 << bits
 
 
 def suits_libpng(data: bytes) -> bool:

@@ -76,7 +76,8 @@ def _read(data: bytes, read: Callable[[TiffImageFile, Directory], Pixels]) -> Pi
 def _pixels(image: TiffImageFile, tags: Directory, data: bytes, color_mode: str) -> Pixels:
     if image.mode in ("RGB", "RGBA") and tags.number(BITS_PER_SAMPLE, 1) == 16:
         return in_color_mode(_sixteen_bits(image, StoredTiff(io.BytesIO(data)), tags), color_mode)
-    if image.mode == "LAB":
+    # of samples in planes that are no colours, Pillow would take the first alone
+    if image.mode == "LAB" or tags.number(SAMPLES_PER_PIXEL, 1) > len(image.getbands()) + 1:
         raise _not_opened(tags)
     if image.mode == "I" or (image.mode == "L" and tags.number(SAMPLE_FORMAT, 1) == 2):
         image.load()

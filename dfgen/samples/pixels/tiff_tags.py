@@ -38,6 +38,10 @@ class Directory(NamedTuple):
         first: int = struct.unpack_from(self.order + NUMBERS[kind], self.data(tag))[0]
         return first
 
+    def values(self, tag: int) -> int:
+        """Return how many values an entry has, 1 where there is no such entry."""
+        return self.entries.get(tag, (0, 1, b""))[1]
+
     def data(self, tag: int) -> bytes:
         """Return the bytes of an entry's values, nothing where there is no such entry."""
         kind, count, value = self.entries.get(tag, (0, 0, b""))

@@ -11,9 +11,11 @@ import numpy as np
 
 from dfgen.errors import DecodeError, reason
 from dfgen.samples.pixels.depth import in_depth
-from dfgen.samples.pixels.formats import FEATURES, FORMATS, Format, parse_header, sniff
+from dfgen.samples.pixels.formats import FEATURES, FORMATS, Format, parse_header, read_header, sniff
 from dfgen.samples.pixels.geometry import Pixels, Size
 from dfgen.samples.pixels.headers import check_size
+from dfgen.samples.storage.embedded import Content
+from dfgen.samples.storage.store import Store
 
 # EXIF orientation -> how to flip, after transposing from 5 on: 0 top to bottom, 1 left to right
 _FLIPS = {2: 1, 3: -1, 4: 0, 6: 1, 7: -1, 8: 0}
@@ -62,10 +64,7 @@ def decode_reduced(
     name = sniff(data[:16])
     format = FORMATS[name]
     if format.decode is None:
-        raise DecodeError(
-            f"this is a .{name} {format.holds}, not an image: use dfgen.{FEATURES[format.holds]} "
-            "for this column"
-        )
+        raise DecodeError(_no_image(name))
     size, orientation, bits = _geometry(data, name, format)
     reduced = reduction(size) if format.reduces else 1
     try:
@@ -117,6 +116,24 @@ def decode_values(data: bytes, in_colours: bool = False) -> Pixels:
     except Exception as error:
         raise DecodeError(f"broken {name} file: {reason(error)}") from error
     return turn(values, orientation) if orientation > 1 else values
+
+
+def size_of_image(content: Content, store: Store) -> Size:
+    """Return the upright (height, width) of an image file, of which the header alone is read.
+
+    Raises:
+        MissingFileError: there is no such file.
+        DecodeError: it is no image, or its header is broken.
+    """
+    header = read_header(content, store)
+    if FORMATS[header.format].decode is None:
+        raise DecodeError(_no_image(header.format))
+    return header.size
+
+
+def _no_image(name: str) -> str:
+    holds = FORMATS[name].holds
+    return f"this is a .{name} {holds}, not an image: use dfgen.{FEATURES[holds]} for this column"
 
 
 def _geometry(data: bytes, name: str, format: Format) -> tuple[Size, int, int]:

@@ -169,7 +169,7 @@ class _Held(io.BytesIO):
 def _check_chunks(file: IO[bytes], size: int) -> None:
     """Refuse a file of RIFF or AIFF chunks that lacks some of its sound."""
     file.seek(0)
-    order = ">" if file.read(12)[:4] == b"FORM" else "<"
+    order = ">" if file.read(12)[:4] in (b"FORM", b"RIFX") else "<"
     long = _STREAMED
     for _ in range(_MOST_CHUNKS):
         head = file.read(8)
