@@ -54,12 +54,13 @@ def x_feature(columns: Columns, leaf: object, options: Options) -> Feature:
         return _given(columns, "x", leaf)
     name = columns.check("x", leaf)
     if name == "path":
-        if "index" in columns.names and _suffix(columns[name]) in (".npy", ".h5", ".hdf5"):
+        suffix = _suffix(columns.first(name))
+        if "index" in columns.names and suffix in (".npy", ".h5", ".hdf5"):
             raise ArgumentError(
                 'x="path" and the column index are rows of array files: write '
                 'x=dfgen.Array("path", shape=..., index="index")'
             )
-        _refuse_sounds("x", name, _suffix(columns[name]))
+        _refuse_sounds("x", name, suffix)
         return options.image(name)
     values = columns[name]
     if are_files(values.type):

@@ -94,6 +94,10 @@ class Columns:
             array = array.cast(pa.large_string())
         return in_one(array)  # which unifies dictionaries
 
+    def first(self, name: str) -> pa.Array:
+        """Return the first row of a column; of a million paths, Arrow takes long to make all."""
+        return Columns(self.source[:1])[name]
+
     def part(self, rows: npt.NDArray[np.bool_]) -> pd.DataFrame | pa.Table:
         """Return some of the rows of the source."""
         if isinstance(self.source, pa.Table):
