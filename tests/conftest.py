@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish():
-    """No collection of garbage looks at what imports have made: a quarter of the time of all tests."""
+    """No collection of garbage looks at what imports have made: a quarter of the time."""
     gc.collect()
     gc.freeze()
 
