@@ -506,3 +506,8 @@ def _png_damage() -> Files:
     yield "colour", plain[:8] + chunk(b"IHDR", head) + plain[33:]
     head = struct.pack(">II5B", 0, HEIGHT, 8, 2, 0, 0, 0)
     yield "width", plain[:8] + chunk(b"IHDR", head) + plain[33:]
+    indexed = files()["png-palette-8-bits"]
+    pixels = indexed.index(b"IDAT") - 4
+    yield "palette-gone", indexed[:33] + indexed[pixels:]
+    yield "palette-empty", indexed[:33] + chunk(b"PLTE", b"") + indexed[pixels:]
+    yield "palette-changed", indexed[:41] + bytes([indexed[41] ^ 1]) + indexed[42:]
