@@ -40,8 +40,15 @@ def model(**options):
 
 # adapt
 
+older_than_3_15 = pytest.mark.xfail(
+    tuple(map(int, keras.__version__.split(".")[:2])) < (3, 15),
+    reason="adapt of older Keras takes arrays and tf.data alone",
+    strict=False,
+)
+
 
 @pytest.mark.backend
+@older_than_3_15
 def test_normalization_adapts_to_a_sequence(frame):
     layer = keras.layers.Normalization(axis=-1)
     with sequence(frame, shuffle=False) as seq:
@@ -55,6 +62,7 @@ def test_normalization_adapts_to_a_sequence(frame):
 
 
 @pytest.mark.backend
+@older_than_3_15
 def test_normalization_of_a_number_has_no_axis(frame):
     layer = keras.layers.Normalization(axis=None)
     with sequence(frame, dfgen.Number("n"), "kind") as seq:
@@ -71,6 +79,7 @@ def test_normalization_adapts_to_one_of_several_inputs(frame):
 
 
 @pytest.mark.backend
+@older_than_3_15
 def test_text_vectorization_adapts_to_the_texts_of_batches(frame):
     layer = keras.layers.TextVectorization()
     with sequence(frame, dfgen.Text("text"), shuffle=False) as seq:

@@ -329,15 +329,14 @@ def test_a_sequence_without_weights_takes_none(sequence, balance):
 
 
 def test_balanced_class_weights_are_those_of_scikit_learn(frame):
-    from sklearn.utils.class_weight import compute_class_weight
-
+    sklearn = pytest.importorskip("sklearn.utils.class_weight")
     names = [["a", "b", "c"][min(row % 7, 2)] for row in range(40)]
     labels = pd.Categorical(names, categories=["c", "none", "b", "a"])
     seq = dfgen.Sequence(
         frame(40).assign(label=labels),
         y="label", class_weight="balanced", batch_size=40, image_size=(4, 4), shuffle=False,
     )  # fmt: skip
-    weights = compute_class_weight("balanced", classes=np.array(["a", "b", "c"]), y=names)
+    weights = sklearn.compute_class_weight("balanced", classes=np.array(["a", "b", "c"]), y=names)
     by_name = dict(zip("abc", weights.astype(np.float32), strict=True))
     assert seq[0][2].tolist() == [by_name[name] for name in names]
 

@@ -35,7 +35,7 @@ def assign_folds(
         [1, 0, 2, 0, 2, 1]
     """
     names = [str(fold) for fold in range(folds)]
-    known = None if kept is None else kept.map(lambda fold: str(int(fold)), na_action="ignore")
+    known = None if kept is None else kept.astype("Int64").astype("string")
     found = assign_splits(
         ids,
         dict.fromkeys(names, 1 / folds),
