@@ -5,7 +5,6 @@ benchmarks/bench_decode.py measures it beside OpenCV.
 """
 
 import re
-from collections.abc import Callable
 from functools import partial
 from typing import IO
 
@@ -19,13 +18,11 @@ from dfgen.samples.pixels.pillow_decoders import with_pillow
 _SPACES = {"grayscale": "GRAY", "rgb": "RGB", "rgba": "RGBA"}
 _COLOURS = ("RGB", "YCbCr", "Gray")
 
-_UNUSUAL = re.compile("subsampling|unknown JFIF revision|Unknown Adobe color transform")
-"""What libjpeg says of headers that Pillow takes."""
-
-_HARMLESS = re.compile(
-    r"Corrupt JPEG data: (\d+ extraneous bytes before|bad ICC marker)|Invalid SOS parameters"
+_FOR_PILLOW = re.compile(
+    r"subsampling|unknown JFIF revision|Unknown Adobe color transform|Invalid SOS parameters|"
+    r"Corrupt JPEG data: (\d+ extraneous bytes before|bad ICC marker)"
 )
-"""What it says of files whose pixels are all there (jerror.h)."""
+"""What libjpeg says of files whose pixels may all be there (jerror.h): Pillow tells if not."""
 
 
 def decode_jpeg(data: bytes, color_mode: str, reduced: int = 1) -> Pixels:
@@ -36,26 +33,19 @@ def decode_jpeg(data: bytes, color_mode: str, reduced: int = 1) -> Pixels:
 
     Raises:
         ValueError: what libjpeg says of it.
-        OSError: what Pillow does, of inks and of unusual headers.
+        OSError: what Pillow does, of inks, unusual headers and stray bytes.
     """
     try:
         height, width, stored, _ = simplejpeg.decode_jpeg_header(data)
+        if stored in _COLOURS:
+            least = (0, 0) if reduced == 1 else (-(-height // reduced), -(-width // reduced))
+            pixels: Pixels = simplejpeg.decode_jpeg(
+                data, _SPACES[color_mode], min_height=least[0], min_width=least[1]
+            )
+            return pixels
     except ValueError as error:
-        if not (_UNUSUAL.search(str(error)) or _HARMLESS.match(str(error))):
+        if not _FOR_PILLOW.search(str(error)):
             raise
-        stored = ""
-    if stored not in _COLOURS:
-        return with_pillow(partial(_smaller, reduced), data, color_mode)
-    least = (0, 0) if reduced == 1 else (-(-height // reduced), -(-width // reduced))
-    decode: Callable[..., Pixels] = partial(
-        simplejpeg.decode_jpeg, min_height=least[0], min_width=least[1]
-    )
-    try:
-        return decode(data, _SPACES[color_mode])
-    except ValueError as error:
-        if not _HARMLESS.match(str(error)):
-            raise
-    # which tells, of what else may be wrong, that the pixels are not all there
     return with_pillow(partial(_smaller, reduced), data, color_mode)
 
 

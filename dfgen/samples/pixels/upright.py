@@ -1,6 +1,6 @@
 """Bytes to upright pixels, by the one decoder that a format has in FORMATS.
 
-It is the same on every machine. A file that it refuses is an error; no other decoder is tried.
+It is the same on every machine, and so is what it leaves to Pillow. What it refuses is an error.
 """
 
 import io
