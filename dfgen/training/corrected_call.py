@@ -115,8 +115,8 @@ def _shown(name: str, value: Any) -> str:
     if isinstance(value, _Source):
         return value
     if isinstance(value, str | os.PathLike):
-        value = str(os.fspath(value))
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        text = str(os.fspath(value))
+        return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
     if isinstance(value, float | int | None):
         return repr(value)
     if isinstance(value, Feature):

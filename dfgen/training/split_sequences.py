@@ -59,9 +59,9 @@ def sequences(
     unknown: dict[str, Any] = {**arguments}
     named = {name: unknown.pop(name) for name in _KNOWN if name in unknown}
     if unknown:
-        own = [*inspect.signature(sequences).parameters][:-1]
+        main = [*inspect.signature(sequences).parameters][:-1]
         asked = asked_of(sequences, locals()) | named
-        refuse_unknown("sequences", unknown, asked, [*own, *SequenceArguments.__annotations__])
+        refuse_unknown("sequences", unknown, asked, [*main, *SequenceArguments.__annotations__])
     given: dict[str, Any] = {**arguments}
     own = _checked(given, train)
     asked = {f.name: given.pop(f.name) for f in fields(Options) if f.name in given}
