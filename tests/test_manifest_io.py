@@ -275,7 +275,10 @@ def test_what_is_no_parquet_file_is_refused(tmp_path):
     path = tmp_path / "m.parquet"
     path.write_text("id,path\n1,a.png\n")
     assert refuses(path).startswith(f"{path} cannot be read as a Parquet file: ")
-    assert refuses(tmp_path).startswith(f"{tmp_path} cannot be read as a Parquet file: ")
+    assert refuses(tmp_path) == (
+        f"{tmp_path} is no manifest, which is a Parquet file of dfgen: it is a folder: make a "
+        f'frame of its files, df = dfgen.build_manifest("{tmp_path}")'
+    )
 
 
 def test_a_missing_manifest_is_named_with_the_nearest(tmp_path):

@@ -213,9 +213,9 @@ KINDS = (
 @pytest.mark.parametrize(
     ("make", "got"),
     [
-        (lambda: [1], "list"),
-        (lambda: {"id": [1]}, "dict"),
-        (lambda: pa.Table, "type"),
+        (lambda: [1], "a list: make a frame of the rows, df = pd.DataFrame(given)"),
+        (lambda: {"id": [1]}, "a dict: make a frame of it, df = pd.DataFrame(given)"),
+        (lambda: pa.Table, "a type: give a frame, not what makes one"),
         (lazy, "a LazyFrame: call .collect() first"),
     ],
     ids=["list", "dict", "class", "lazy"],

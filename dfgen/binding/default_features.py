@@ -143,11 +143,21 @@ def _given(columns: Columns, argument: str, feature: object) -> Feature:
     if not isinstance(feature, Feature):
         raise ArgumentError(
             f"{argument} must be a column name, a feature such as dfgen.Image, or a list or dict "
-            f"of these, got {feature!r}"
+            f"of these, got {_named(argument, feature)}"
         )
     for name in feature.columns:
         columns.check(f"{type(feature).__name__}", name)
     return with_class_names(columns, feature)
+
+
+def _named(argument: str, given: Any) -> str:
+    """Return how messages call what is no column; of one itself, its name."""
+    columns = getattr(given, "columns", [getattr(given, "name", None)])
+    names = [name for name in columns if isinstance(name, str)]
+    if not names or not hasattr(given, "dtypes" if hasattr(given, "columns") else "dtype"):
+        return repr(given)
+    written = f'"{names[0]}"' if len(names) == 1 else f"{names}"
+    return f"a {type(given).__name__}: give its name, {argument}={written}"
 
 
 def default_y(columns: Columns, used: Iterable[str]) -> str | None:

@@ -12,11 +12,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import ManifestError, did_you_mean
+from dfgen.binding.near_columns import near_column
+from dfgen.errors import ManifestError, listed
 from dfgen.manifest.from_pandas import embedded_bytes
 from dfgen.manifest.io import read_table
+from dfgen.manifest.other_inputs import frame_of
 from dfgen.manifest.schema import Label
-from dfgen.manifest.tables import TAKEN, arrow_table, described, is_table
+from dfgen.manifest.tables import TAKEN, arrow_table, is_table
 from dfgen.samples.arrow_types import (
     OR_IGNORE,
     flattened,
@@ -46,6 +48,7 @@ class Columns:
         root: where relative paths begin; None leaves them as they are.
         whole: whether these are all the rows there are, so that their classes are all of them.
         kept: columns of bytes that have become Arrow already.
+        read_by: what gave the paths of a manifest their root, and that root.
     """
 
     source: pd.DataFrame | pa.Table
@@ -53,21 +56,36 @@ class Columns:
     root: str | None = None
     whole: bool = False
     kept: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    read_by: tuple[str, str | None] = ("", None)
 
     def __post_init__(self) -> None:
         odd = [name for name in self.names if not isinstance(name, str)]
         twice = [name for name, count in Counter(self.names).items() if count > 1]
         if odd or twice:
             fault = f"{odd[0]!r}, which is not text" if odd else f"{twice[0]!r} several times"
-            raise ManifestError(f"the manifest has a column named {fault}: rename it")
+            several = bool(odd) and isinstance(odd[0], tuple)
+            write = ', df.columns = df.columns.map("_".join)' if several else ""
+            raise ManifestError(f"the manifest has a column named {fault}: rename it{write}")
         if not len(self.source):
             raise ManifestError(
                 f"the manifest has no rows (columns: {', '.join(self.names)}): "
-                "was it filtered by a value that does not occur?"
+                "was it filtered by a value that does not occur?" + self._values_known()
             )
 
     def __len__(self) -> int:
         return len(self.source)
+
+    def _values_known(self) -> str:
+        """Return the categories of a frame that has no rows, which filters leave."""
+        if not isinstance(self.source, pd.DataFrame):
+            return ""
+        kinds = {name: self.source[name].dtype for name in self.names}
+        known = [
+            f" Those of {name!r} are {listed(kind.categories)}."
+            for name, kind in kinds.items()
+            if isinstance(kind, pd.CategoricalDtype)
+        ]
+        return "".join(known).removesuffix(".")
 
     @property
     def names(self) -> list[str]:
@@ -104,11 +122,15 @@ class Columns:
             return self.source.filter(pa.array(rows))
         return self.source[rows]
 
+    def _first_value(self, name: str) -> object:
+        value = self.source[name].iloc[0] if isinstance(self.source, pd.DataFrame) else None
+        return self.source[name][0].as_py() if isinstance(self.source, pa.Table) else value
+
     def check(self, argument: str, name: object) -> str:
         """Return the name of a column that exists, or tell which ones do."""
         if isinstance(name, str) and name in self.names:
             return name
-        hint = did_you_mean(name, self.names) if isinstance(name, str) else ""
+        hint = near_column(argument, name, self.names, self.source, self._first_value)
         raise ManifestError(
             f"{argument}={_quoted(name)} is not a column of the manifest. "
             f"Columns: {', '.join(self.names)}.{hint}"
@@ -128,7 +150,12 @@ class Columns:
             drop = f"drop them, df = df[df[{name!r}].notna()], {OR_IGNORE}"
             refuse_missing(name, values, "path" if is_text(values.type) else "bytes", drop)
         else:
-            raise ManifestError(f"column {name!r} holds {values.type}, expected paths of files")
+            ids = pa.types.is_integer(values.type) or pa.types.is_floating(values.type)
+            whole = f"df[{name!r}]" + ".astype(int)" * pa.types.is_floating(values.type)
+            raise ManifestError(
+                f"column {name!r} holds {values.type}, expected paths of files"
+                + ids * f': where files are named by it, df["path"] = {whole}.astype(str) + ".jpg"'
+            )
         return self._at_root(values)
 
     def _check_structs(self, name: str, values: Any) -> None:
@@ -241,15 +268,17 @@ def open_manifest(manifest: object, root: str | os.PathLike[str] | None) -> Colu
     """Return the columns of a frame (copied), of another table, or of a manifest file."""
     start = os.fspath(root) if root else None
     if isinstance(manifest, pd.DataFrame):
-        labels = manifest.attrs.get("dfgen", {}).get("labels", {})
-        return Columns(manifest.copy(), labels, start)
+        known = manifest.attrs.get("dfgen", {})
+        read_by = ("dfgen.read_manifest", known.get("root"))
+        return Columns(manifest.copy(), known.get("labels", {}), start, read_by=read_by)
     if isinstance(manifest, str | os.PathLike):
         table, metadata = read_table(os.fspath(manifest), root)
-        return Columns(table, metadata["labels"], start)
+        read_by = ("Sequence", metadata["root"])
+        return Columns(table, metadata["labels"], start, read_by=read_by)
     if is_table(manifest):
         return Columns(arrow_table(manifest, "the manifest"), root=start)
     raise ManifestError(
-        f"the manifest must be {TAKEN}, or the path of a manifest, got {described(manifest)}"
+        f"the manifest must be {TAKEN}, or the path of a manifest, got {frame_of(manifest)}"
     )
 
 

@@ -15,6 +15,7 @@ from dfgen.manifest.building.categories import as_category
 from dfgen.manifest.building.recipe import absolute_recipe, portable_recipe
 from dfgen.manifest.fingerprint import fingerprint
 from dfgen.manifest.from_pandas import to_frame
+from dfgen.manifest.other_inputs import frame_of, frame_of_file
 from dfgen.manifest.paths import absolute_paths, check_stored_paths, portable_root, stored_paths
 from dfgen.manifest.schema import (
     KEY,
@@ -72,14 +73,21 @@ def read_table(path: Path, root: Path | None = None) -> tuple[pa.Table, Metadata
     `root` of the metadata is absolute, or None where the paths were stored absolute; so are the
     paths of the recipe.
     """
-    path = os.path.abspath(path)
+    if not isinstance(path, str | os.PathLike):
+        raise ManifestError(f"the path of a manifest must be a path, got {frame_of(path)}")
+    given, path = str(os.fspath(path)), os.path.abspath(path)
     try:
         with pq.ParquetFile(path) as file:
             metadata = decode_metadata(file.schema_arrow.metadata, path)
             table = read_parquet(file)
     except FileNotFoundError:
-        raise MissingFileError(_no_manifest(path)) from None
+        raise MissingFileError(_no_manifest(given, path)) from None
     except (pa.ArrowInvalid, OSError) as error:
+        advice = frame_of_file(given)
+        if advice is not None:
+            raise ManifestError(
+                f"{path} is no manifest, which is a Parquet file of dfgen: {advice}"
+            ) from None
         raise ManifestError(f"{path} cannot be read as a Parquet file: {error}") from error
     validate(table, path)
     if root is not None:
@@ -176,9 +184,18 @@ def _restore_categories(table: pa.Table, name: str, label: Label, path: str) -> 
     return with_column(table, name, restored)
 
 
-def _no_manifest(path: str) -> str:
+def _no_manifest(given: str, path: str) -> str:
     folder, name = os.path.split(path)
+    fault = f"there is no manifest {path}"
+    if given.startswith("~"):
+        return f'{fault}: "~" is not expanded, write os.path.expanduser({given!r})'
+    if "://" in given:
+        return f"{fault}: it is an address. Read it with pandas, or copy it to a disk"
+    if "*" in given:
+        return f"{fault}: {frame_of_file(given)}"
     if not os.path.isdir(folder):
-        return f"there is no manifest {path}: the folder {folder} does not exist"
+        return f"{fault}: the folder {folder} does not exist"
     hint = did_you_mean(name, os.listdir(folder))
-    return f"there is no manifest {path}{hint and '.' + hint}"
+    advice = frame_of_file(given)
+    ends = [f"{fault}{hint and '.' + hint}", *([f"Of such a file {advice}"] if advice else [])]
+    return (" " if hint else ". ").join(ends)

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from dfgen.errors import ManifestError
 from dfgen.manifest.from_pandas import to_frame, to_table
+from dfgen.manifest.other_inputs import frame_of
 from dfgen.samples.arrow_types import storable
 from dfgen.samples.storage.embedded import are_files, large_bytes
 
@@ -26,7 +27,9 @@ Table = Any
 def is_table(given: object) -> bool:
     """Whether `arrow_table` takes it."""
     streams = ("__arrow_c_stream__", "__arrow_c_array__")
-    return not isinstance(given, type) and any(hasattr(given, name) for name in streams)
+    if isinstance(given, type) or type(given).__name__ == "Series":  # a column has such, too
+        return False
+    return any(hasattr(given, name) for name in streams)
 
 
 def arrow_table(given: Table, where: str = "the frame") -> pa.Table:
@@ -49,7 +52,7 @@ def arrow_table(given: Table, where: str = "the frame") -> pa.Table:
     if isinstance(given, pd.DataFrame):
         return to_table(given, where)
     if not is_table(given):
-        raise ManifestError(f"{where} must be {TAKEN}, got {described(given)}")
+        raise ManifestError(f"{where} must be {TAKEN}, got {frame_of(given)}")
     of_polars = type(given).__module__.partition(".")[0] == "polars"
     try:
         try:
@@ -121,9 +124,3 @@ def with_large_bytes(table: pa.Table) -> pa.Table:
         if are_files(field.type):
             table = table.set_column(place, field.name, large_bytes(table[place]))
     return table
-
-
-def described(given: object) -> str:
-    """Return how messages call what is no table."""
-    name = type(given).__name__
-    return f"a {name}: call .collect() first" if hasattr(given, "collect") else name

@@ -1,6 +1,6 @@
 """SampleReader: one row of the manifest to the arrays of one sample."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import itemgetter
@@ -15,7 +15,7 @@ from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.spec import Present, Spec, Values, Watch, each, empty, filled, unwatched
 from dfgen.samples.padding import Padding, padding_of
-from dfgen.samples.storage.embedded import content_shown
+from dfgen.samples.storage.embedded import content_parts, content_shown
 from dfgen.samples.storage.files import Files
 from dfgen.samples.storage.store import Store
 from dfgen.samples.transforms import Sample, Transform, transformed
@@ -219,6 +219,19 @@ class SampleReader:
             seen = each(step.feature.seen(step.of(sample)))
             sample.update(zip(step.names, seen, strict=True))
         return transformed(self.transform, sample, rng, self._changed)  # type: ignore[arg-type]
+
+    def paths(self, row: int) -> Iterator[tuple[str, str]]:
+        """Yield the column and the path of every file that a row is read from, but bytes in it."""
+        for bound in self._in_order:
+            if bound.files is None or not bound.has(row):
+                continue
+            value = bound.feature.at(bound.values, row)
+            for content in value if bound.has_lists else [value]:
+                if len(bound.feature.columns) > 1:  # a row of an array file
+                    content = next(iter(content.values()))
+                data, path = content_parts(content)
+                if data is None and path is not None:
+                    yield bound.feature.columns[0], path
 
     def where(self, row: int) -> str:
         """Return the id and paths of a row, for messages."""

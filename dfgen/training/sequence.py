@@ -15,6 +15,7 @@ import pandas as pd
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
 from dfgen.binding.image_sizes import padding_of_batches
+from dfgen.binding.looked_for import look_for_files
 from dfgen.binding.nested import Tree
 from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_draws import new_weights
@@ -115,6 +116,8 @@ class Sequence(Passes):
 
     Raises:
         ManifestError: the manifest cannot be used: a column, an id, a path, a label.
+        MissingFileError: of a handful of files that are looked for some are not there; with
+            `on_error="skip"`, all of them.
         ArgumentError: an argument that cannot be.
         UnknownArgumentError: an argument that is not there, such as one of Keras's older API.
 
@@ -180,6 +183,7 @@ class Sequence(Passes):
             on_error=on_error,
             root=root,
         )
+        look_for_files(bound.columns, bound.reader, bound.problems, skips=on_error == "skip")
         loader = Loader(
             bound.reader,
             batch_size=batch_size,

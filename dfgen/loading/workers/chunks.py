@@ -14,6 +14,7 @@ from dfgen.loading.metrics import IDLE, Stopwatch
 from dfgen.loading.order.permutation import Integers
 from dfgen.samples.features.spec import Spec
 from dfgen.samples.reader import SampleReader
+from dfgen.samples.storage.near_paths import near_missing
 
 _CHUNKS_PER_WORKER = 2  # of what is in the making, so that all workers have some until its end
 _CHUNK = 1 << 22  # bytes of a chunk made by a process, about: it has memory of its own for one
@@ -76,7 +77,7 @@ class ChunkMaker:
                     self.reader.read(row, out, rng, stopwatch)
                 except (DecodeError, MissingFileError) as error:
                     if not self.skip:
-                        raise
+                        raise _with_near(error, self.reader, row) from error.__cause__
                     blanks[place] = str(error)  # anything else is a mistake in a program
         finally:
             stopwatch(IDLE)
@@ -87,6 +88,14 @@ class ChunkMaker:
             return None
         id = self.reader.id(int(chunk.rows[place]))
         return sample_rng(self.seed, chunk.epoch, id, int(chunk.earlier[place]))
+
+
+def _with_near(error: Exception, reader: SampleReader, row: int) -> Exception:
+    """Return an error that ends the pass; of a missing file with what is near its path."""
+    if isinstance(error, MissingFileError):
+        found = near_missing(reader.paths(row))
+        return MissingFileError(f"{error}. {found}") if found else error
+    return error
 
 
 def chunk_sizes(batch: int, depth: int, workers: int, row: int, processes: bool) -> tuple[int, int]:
