@@ -477,12 +477,16 @@ COLUMNS = "Columns: id, path, label."
         ),
         (
             {"target_size": (4, 4)},
-            "Sequence has no argument target_size. target_size is now image_size",
+            "Sequence has no argument target_size:\n"
+            "  target_size is now image_size: (height, width)\n"
+            "Write dfgen.Sequence(df, batch_size=4, image_size=(4, 4), workers=2)",
         ),
         (
             {"validation_split": 0.1},
-            "Sequence has no argument validation_split. validation_split: a split is a column of "
-            'the manifest: df[df.split == "train"]',
+            "Sequence has no argument validation_split:\n"
+            '  validation_split: a split is a column: df = dfgen.split(df, {"train": 0.8, "val": '
+            '0.2}), then dfgen.Sequence(df[df.split == "train"], ...)\n'
+            "Write dfgen.Sequence(df, batch_size=4, image_size=(4, 4), workers=2)",
         ),
     ],
     ids=lambda value: json.dumps(value, default=str)[:40] if isinstance(value, dict) else "",
