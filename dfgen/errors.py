@@ -32,7 +32,16 @@ class UnknownArgumentError(DfgenError, TypeError):
 
 
 class ManifestError(DfgenError, ValueError):
-    """A manifest, frame or label table cannot be used."""
+    """A manifest, frame or label table cannot be used.
+
+    Args:
+        message: what is told.
+        row: the first row at fault, from 0, where one is; who knows its id adds a note.
+    """
+
+    def __init__(self, message: str, *, row: int | None = None) -> None:
+        super().__init__(message)
+        self.row = row
 
 
 class WriteError(DfgenError, OSError):

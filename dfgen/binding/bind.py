@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.binding.default_features import Options, default_y, x_feature, y_feature
+from dfgen.binding.doubtful_labels import warn_of_infinite
 from dfgen.binding.followed_image import followed_image, warn_of_two_draws
 from dfgen.binding.frame_columns import Columns, open_manifest
 from dfgen.binding.image_depths import deep_rows, refusal_of_deep
@@ -20,7 +21,7 @@ from dfgen.binding.nested import Tree, leaf_names, leaves, map_leaves
 from dfgen.binding.path_lists import check_lists
 from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_draws import row_draws
-from dfgen.binding.row_ids import ids_of, known_problems, refusal
+from dfgen.binding.row_ids import ids_of, known_problems, note_id, refusal
 from dfgen.binding.row_weights import row_weights
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.loading.order.buckets import Buckets
@@ -155,7 +156,13 @@ def bind(
     columns = open_manifest(manifest, root)
     taken = {name for name in (id, sample_weight) if isinstance(name, str)}
     x, y, named = _features(columns, x, y, options, taken)
-    features = tuple(_bound(columns, name, named, name in leaves(x)) for name in named)
+    try:
+        features = tuple(_bound(columns, name, named, name in leaves(x)) for name in named)
+    except ManifestError as error:
+        note_id(error, columns, id)
+        raise
+    for bound in features[len([*leaves(x)]) :]:
+        warn_of_infinite(bound)
     features, problems = with_sizes(columns, features)
     files = next((b for b in features if b.files is not None and _names_rows(b)), None)
     if isinstance(transform, Augmentation):
