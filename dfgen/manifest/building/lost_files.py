@@ -27,8 +27,8 @@ def refuse_all_missing(paths: pa.ChunkedArray, problems: pa.ChunkedArray, recipe
         "the only file does not exist," if files == 1 else f"none of the {files} files exists, as"
     )
     raise MissingFileError(
-        f"{what} {quote(path)}: {_where_it_ends(path)}. {_advice(recipe)}; for files that are not on this "
-        'machine, facts="none" (--facts none)'
+        f"{what} {quote(path)}: {_where_it_ends(path)}. {_advice(recipe)}; for files "
+        'that are not on this machine, facts="none" (--facts none)'
     )
 
 
