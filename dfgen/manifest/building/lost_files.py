@@ -11,7 +11,7 @@ from dfgen.manifest.building.scan import NOT_THERE
 from dfgen.manifest.schema import quote
 from dfgen.manifest.sources import SOURCES
 
-SHOWN = 5
+_SHOWN = 5
 
 
 def refuse_all_missing(paths: pa.ChunkedArray, problems: pa.ChunkedArray, recipe: Recipe) -> None:
@@ -44,8 +44,8 @@ def _where_it_ends(path: str) -> str:
         names = sorted(name for name in os.listdir(folder) if name[0] != ".")
     except OSError as error:
         return f"{quote(folder)} cannot be read: {error}"
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    there = f"has {', '.join(map(quote, names[:SHOWN]))}{more}" if names else "is empty"
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    there = f"has {', '.join(map(quote, names[:_SHOWN]))}{more}" if names else "is empty"
     near = did_you_mean(name, names)
     return (
         f"there is no {kind} {quote(name)} in {quote(folder)}, which {there}{near and '.' + near}"
