@@ -27,7 +27,7 @@ from dfgen.errors import ArgumentError, ManifestError
 from dfgen.loading.order.buckets import Buckets
 from dfgen.loading.order.row_order import Draws
 from dfgen.manifest.tables import Table
-from dfgen.samples.albumentations import Augmentation
+from dfgen.samples.albumentations import Augmentation, check_pixels
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.items import in_lists
@@ -36,6 +36,7 @@ from dfgen.samples.reader import SampleReader
 from dfgen.samples.storage.embedded import paths_of
 from dfgen.samples.storage.stores import store_of
 from dfgen.samples.transforms import Transform
+from dfgen.samples.user_functions import check_transform
 from dfgen.system import one_of
 
 
@@ -77,6 +78,7 @@ class Binding:
                 raise ArgumentError(
                     f"{name!r} in x follows {one.like!r} in y, which a row by hand has not"
                 )
+        check_transform("transform", transform, "sample")
         targets = {name: self._unbound(name) for name in leaves(self.y)}
         known = {n: None if one.class_names is None else one for n, one in targets.items()}
         return Preprocessing(self.x, self.y, inputs, known, data_format, transform)
@@ -152,6 +154,7 @@ def bind(
     one_of("on_error", on_error, ("raise", "skip"))
     if root is not None and not isinstance(root, str | os.PathLike):
         raise ArgumentError(f"root must be the path of a folder, got {root!r}")
+    check_transform("transform", transform, "sample")
     options = options or Options()
     columns = open_manifest(manifest, root)
     taken = {name for name in (id, sample_weight) if isinstance(name, str)}
@@ -166,6 +169,8 @@ def bind(
     features, problems = with_sizes(columns, features)
     files = next((b for b in features if b.files is not None and _names_rows(b)), None)
     if isinstance(transform, Augmentation):
+        if any(b.feature.most_bits for b in features):  # of some, floats come as they are
+            check_pixels(transform)
         kinds = (
             (b.name, b.feature.kind + "s" * b.has_lists, getattr(b.feature, "format", ""))
             for b in features
