@@ -29,7 +29,7 @@ from dfgen.training.loss_rules import (
     Trained,
     class_of,
     doubt,
-    fault,
+    mismatch,
 )
 from dfgen.training.model_outputs import outputs_of
 
@@ -73,7 +73,7 @@ def check_loss(call: Call, loader: Loader, layout: Layout, where: str = "") -> N
             raise ArgumentError(where + _no_targets(losses))
         return
     for trained in _trained(model, loss, loader, layout):
-        told = fault(trained)
+        told = mismatch(trained)
         if told is not None:
             raise ArgumentError(where + told)
         doubted = doubt(trained) if call.purpose == "fit" else None

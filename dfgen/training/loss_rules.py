@@ -1,6 +1,6 @@
 """What the losses of Keras ask of a target and of the units of an output: pure rules.
 
-Each returns the fault of one output, its loss and its target in words, or None. Told is only what
+Each returns the mismatch of one output, its loss and its target in words, or None. Told is only what
 cannot train as it stands, or what Keras would refuse in words of arrays.
 """
 
@@ -125,7 +125,7 @@ class Trained:
         return f"end the model in {self.layer(units, activation)}, with {self.loss.named(loss)}"
 
 
-def fault(trained: Trained) -> str | None:
+def mismatch(trained: Trained) -> str | None:
     """Return what is wrong in words, None where nothing is known to be."""
     if trained.output.units is None:
         return None
