@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from dfgen.manifest.schema import quote
 
 SAMPLE = 4_000  # unmatched keys of each side by which causes are compared
-TRIED = 50  # of these, for a prefix or suffix
-LONGEST = 100  # characters of a key in which a prefix is looked for
+KEYS_TRIED = 50  # of these, for a prefix or suffix
+LONGEST_KEY = 100  # characters of a key in which a prefix is looked for
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ def _affixes(files: JoinKeys, labels: JoinKeys, before: Cause | None) -> Iterato
         (lost, lonely, "let the pattern hold it, as in {}{{id}}{}"),
         (lonely, lost, "cut it off in the table: .str.removeprefix({}).str.removesuffix({})"),
     ):
-        found = _common_affix(_some(longer, TRIED).to_pylist(), shorter)
+        found = _common_affix(_some(longer, KEYS_TRIED).to_pylist(), shorter)
         if found is None:
             continue
         prefix, suffix = found
@@ -250,7 +250,7 @@ def _common_affix(keys: list[str], known: pa.ChunkedArray) -> tuple[str, str] | 
     cuts = [
         (key[start:end], key[:start], key[end:])
         for key in keys
-        if len(key) <= LONGEST
+        if len(key) <= LONGEST_KEY
         for start in range(len(key))
         for end in range(start + 1, len(key) + 1)
         if _parts_at(key, start) and _parts_at(key, end)

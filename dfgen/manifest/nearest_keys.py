@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 MOST = 5
 """Changes beyond which a key is another one, as are those of more than a third of it."""
 TOGETHER = 20_000  # keys whose distances are found at once
-TRIED = {np.uint64: 400_000, object: 1_000}  # keys compared with one, of short and long ones
+COMPARED = {np.uint64: 400_000, object: 1_000}  # keys compared with one, of short and long ones
 CHARACTERS = 0x110000
 
 _Counts = npt.NDArray[np.int32]
@@ -50,7 +50,7 @@ def _nearest(key: str, known: pa.ChunkedArray, bounds: _Counts) -> str | None:
     """Return the nearest key by the lower bounds of the distances, nearest bound first."""
     furthest = min(len(key) // 3, MOST)
     best, nearest = 2 * furthest + 2, None  # twice the distance, and 1 where lengths differ
-    left = TRIED[_word(key)]
+    left = COMPARED[_word(key)]
     for bound in range(furthest + 1):
         if 2 * bound >= best:
             break

@@ -10,7 +10,7 @@ from dfgen.manifest.schema import quote
 from dfgen.manifest.sources.file_tree import NO_FIT
 from dfgen.manifest.sources.path_pattern import FROM_PATH, Pattern, parse_pattern
 
-SHOWN = 3
+PATHS_SHOWN = 3
 _OWN = "build these on their own with such a pattern and pandas.concat, or move them"
 
 
@@ -68,7 +68,9 @@ def _line(
 
 
 def _some(paths: pa.Array) -> str:
-    return ", ".join(map(quote, paths[:SHOWN].to_pylist())) + (", ..." * (len(paths) > SHOWN))
+    return ", ".join(map(quote, paths[:PATHS_SHOWN].to_pylist())) + (
+        ", ..." * (len(paths) > PATHS_SHOWN)
+    )
 
 
 def _asked_for(paths: pa.Array, field: str, wanted: pa.ChunkedArray) -> int:

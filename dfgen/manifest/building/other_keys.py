@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from dfgen.manifest.schema import quote
 from dfgen.samples.arrow_types import is_text
 
-TRIED = 1_000
+FILES_TRIED = 1_000
 """Files that are looked for."""
 
 Keys = Mapping[str, pa.ChunkedArray]
@@ -58,6 +58,8 @@ def best_pair(files: Keys, labels: Keys, more_than: float = 0) -> str:
 
 def _found(files: pa.ChunkedArray, labels: pa.ChunkedArray) -> float:
     """Return the share of the files that have a label, of at most a thousand."""
-    some = files.take(pa.array(range(0, len(files), -(-len(files) // TRIED) or 1), pa.int64()))
+    some = files.take(
+        pa.array(range(0, len(files), -(-len(files) // FILES_TRIED) or 1), pa.int64())
+    )
     found = pc.sum(pc.is_in(some, value_set=labels.cast(some.type))).as_py() or 0
     return found / max(len(some), 1)
