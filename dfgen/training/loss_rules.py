@@ -1,7 +1,7 @@
 """What the losses of Keras ask of a target and of the units of an output: pure rules.
 
-Each returns the mismatch of one output, its loss and its target in words, or None. Told is only what
-cannot train as it stands, or what Keras would refuse in words of arrays.
+Each returns in words what is wrong with one output, its loss and its target, or None. Told is only
+what cannot train as it stands, or what Keras would refuse in words of arrays.
 """
 
 from collections.abc import Callable
