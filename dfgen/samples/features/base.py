@@ -94,6 +94,20 @@ class Feature:
     label_column: str | None = None
     """The column whose values are classes, or lists of them."""
 
+    many_labels: ClassVar[bool] = False
+    """Whether a row may have several of its classes at once."""
+
+    def label_numbers(self, values: Any) -> Values | None:
+        """Return the numbers, one a row or pixel, that a loss may take for classes.
+
+        Of every row, in their order, or in one row all that can occur; None where the table does
+        not tell them.
+
+        Args:
+            values: what `bind` has returned.
+        """
+        return None
+
     def unnamed(self, column: pa.Array) -> pa.Array | None:
         """Return the labels in `label_column` that need names, None where they need none."""
         return column
