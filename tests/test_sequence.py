@@ -439,7 +439,8 @@ COLUMNS = "Columns: id, path, label."
         ),
         (
             {"class_names": ["even", "uneven"]},
-            "column 'label' holds 'odd' (4 in all), not among its class names: 'even', 'uneven'",
+            "column 'label' holds 'odd' (4 in all), not among its class names: 'even', 'uneven'. "
+            "Mend the values, drop such rows, or add them to class_names=",
         ),
         (
             {"class_weight": {"odds": 2}},
@@ -573,8 +574,8 @@ def test_columns_of_ids_are_not_proposed_as_labels(frame):
         (
             lambda df: df.assign(label=[[1]] * 8),
             "column 'label' holds list<item: int64>, for which no feature is known: for labels "
-            "write dfgen.MultiLabel('label'), for numbers dfgen.Column('label', np.array, "
-            "shape=...)",
+            "write dfgen.MultiLabel('label'), for vectors of numbers, one-hot ones too, "
+            "dfgen.Column('label', np.array, shape=(1,))",
         ),
         (
             lambda df: pd.concat([df, df["label"]], axis=1),
