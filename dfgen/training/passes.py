@@ -13,6 +13,7 @@ from typing import Any
 
 import keras
 
+from dfgen.errors import brief
 from dfgen.loading.loader import Loader
 from dfgen.loading.metrics import Metrics
 from dfgen.loading.order.permutation import Integers
@@ -28,6 +29,19 @@ from dfgen.training.model_check import check_arguments, check_model
 from dfgen.training.plain_passes import PlainPasses
 from dfgen.training.progress import Progress
 from dfgen.training.runs import Pass, Run
+
+
+def _no_index(index: object, length: int) -> str:
+    """Return why something is no number of a batch, and what may be meant."""
+    advice = "write seq[0]"
+    if isinstance(index, slice):
+        first, last, step = index.indices(length)
+        advice = f"write [seq[i] for i in {range(first, last, step)}]"
+    elif isinstance(index, str):
+        advice = f'a column is seq.manifest["{index}"]'
+    elif isinstance(index, float) and index.is_integer():
+        advice = f"write seq[{int(index)}]"
+    return f"seq[{brief(index)}] is no batch, expected a whole number below {length}: {advice}"
 
 
 class Passes(keras.utils.PyDataset, DataAdapter):
@@ -185,6 +199,8 @@ class Passes(keras.utils.PyDataset, DataAdapter):
     def _check_index(self, index: int) -> None:
         check_not_empty(self._loader.plan)
         length = len(self._loader)
+        if not hasattr(index, "__index__"):
+            raise TypeError(_no_index(index, length))
         if not self._endless and not -length <= index < length:
             raise IndexError(f"batch {index} does not exist: an epoch has {length} batches")
 
