@@ -370,7 +370,8 @@ def test_where_all_backups_are_damaged_nothing_begins_anew_in_silence(tmp_path):
     with pytest.raises(ValueError, match="can be read") as refused:
         fit(tmp_path)
     assert str(refused.value) == (
-        f"no backup in {tmp_path} can be read. To start anew, delete that folder"
+        f"no backup in {tmp_path} can be read. To start anew, delete the folder {tmp_path}; "
+        "to keep them, give another backup_dir"
     )
 
 

@@ -136,6 +136,11 @@ class Loader:
         return {**vars(self), "_waited": 0.0, "_handed_out": 0}
 
     @property
+    def transforms_batches(self) -> bool:
+        """Whether a function of the user's changes the arrays of a batch."""
+        return self._maker.transform is not None
+
+    @property
     def order(self) -> DueRows:
         """The rows of every batch, worked out apart from what makes the batches."""
         return DueRows(self.plan, self.row_order, self.reader.ids)
