@@ -231,8 +231,9 @@ def _alike(one: Any, other: Any, channels: int) -> bool:
 
 
 def _warn_of_shared_rows(train: SampleReader, validation: SampleReader) -> None:
-    """Warn of rows of the same id and the same file in both.
+    """Warn of some rows of validation that are rows of training too, by their id and their file.
 
+    That all are is what a trial run looks like, and is left alone.
     All are counted where one of `_SAMPLED`, evenly spaced, is shared: a hundredth of that time.
     """
     paths = [_paths(reader) for reader in (train, validation)]
@@ -250,7 +251,7 @@ def _warn_of_shared_rows(train: SampleReader, validation: SampleReader) -> None:
         return
     same = pc.equal(paths[0].take(found.take(rows)), paths[1].take(rows))
     rows = rows[same.to_numpy(zero_copy_only=False)]
-    if len(rows):
+    if 0 < len(rows) < len(validation):
         warn(
             f"{len(rows):,} of {len(validation):,} rows of validation are rows of training as "
             f"well (id={validation.id(int(rows[0]))!r}): val_loss says too little of rows that are "

@@ -247,10 +247,10 @@ CALLS = [
         "Split the frame, with dfgen.split",
     ),
     WrongCall(
-        "the whole frame that validates too",
-        lambda pets: fit(seq(pets.frame), seq(pets.frame, shuffle=False)),
+        "the whole frame that validates",
+        lambda pets: fit(train(pets), seq(pets.frame, shuffle=False)),
         UserWarning,
-        "12 of 12 rows of validation are rows of training as well (id=100)",
+        "6 of 12 rows of validation are rows of training as well (id=100)",
         "new to the model",
         "give each row to one of them",
     ),
