@@ -17,6 +17,8 @@ expected and what to do; where a row is at fault, its id and path.
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from inspect import isroutine
+from typing import Any, TypeVar
 
 
 class DfgenError(Exception):
@@ -32,7 +34,16 @@ class UnknownArgumentError(DfgenError, TypeError):
 
 
 class ManifestError(DfgenError, ValueError):
-    """A manifest, frame or label table cannot be used."""
+    """A manifest, frame or label table cannot be used.
+
+    Args:
+        message: what is told.
+        row: the first row at fault, from 0, where one is; who knows its id adds a note.
+    """
+
+    def __init__(self, message: str, *, row: int | None = None) -> None:
+        super().__init__(message)
+        self.row = row
 
 
 class WriteError(DfgenError, OSError):
@@ -59,11 +70,23 @@ class WorkerError(DfgenError, RuntimeError):
     """A worker process died again and again."""
 
 
+_SHORT = 50  # values of a list, and half the characters, that a message shows
+_Error = TypeVar("_Error", bound=DfgenError)
+
+
 def unreadable(error: Exception) -> DfgenError:
     """Return what to raise for what reading a file raised; ValueError: a path with NUL."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return MissingFileError("the file does not exist")
     return DecodeError(f"the file cannot be read: {reason(error)}")
+
+
+def located(error: _Error, where: str) -> _Error:
+    """Return an error again with what it is about in front, and its notes."""
+    found = type(error)(f"{where}: {error}")
+    for note in getattr(error, "__notes__", ()):
+        found.add_note(note)
+    return found
 
 
 def reason(error: Exception) -> str:
@@ -77,6 +100,25 @@ def listed(values: Iterable[object]) -> str:
     """Return the first ten values, for messages, and how many there are."""
     texts = [repr(value) for value in values]
     return ", ".join(texts[:10]) + (f", ... ({len(texts):,} in all)" if len(texts) > 10 else "")
+
+
+def brief(value: Any) -> str:
+    """Return how messages call a value: as it is written where that is short, else its type."""
+    kind = value if isinstance(value, type) else type(value)
+    package = kind.__module__.partition(".")[0]
+    name = kind.__qualname__ if package == "builtins" else f"{package}.{kind.__name__}"
+    if kind is value:
+        return f"the class {name}"
+    if isroutine(value):
+        return f"the function {value.__qualname__.rpartition('<locals>.')[2]}"
+    shape = getattr(value, "shape", None)
+    size = len(value) if hasattr(kind, "__len__") and not isinstance(value, str) else 0
+    if size <= _SHORT and not (isinstance(shape, tuple) and len(shape) > 1):
+        text = repr(value)
+        if len(text) <= 2 * _SHORT and "\n" not in text and " at 0x" not in text:
+            return text
+    of = f" of shape {shape}" if isinstance(shape, tuple) else f" of {size:,}" if size else ""
+    return f"a {name}{of}"
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -230,14 +230,49 @@ def test_a_model_trains_on_it(scenes):
         assert np.isfinite(model.fit(seq, verbose=0).history["loss"]).all()
 
 
-@pytest.mark.parametrize("given", [None, lambda image: image, A.Compose])
-def test_something_else_than_a_pipeline_is_refused(given):
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        (None, "None"),
+        ([A.HorizontalFlip()], "[HorizontalFlip(p=0.5)]"),
+        (A.Compose, "the class albumentations.Compose"),
+    ],
+)
+def test_something_else_than_a_pipeline_is_refused(given, shown):
     with pytest.raises(ArgumentError) as error:
         dfgen.albumentations(given)
     assert str(error.value) == (
         "pipeline must be an albumentations.Compose([...]) of version 2.0.8 or later, got "
-        f"{given!r}"
+        f"{shown}: write dfgen.albumentations(A.Compose([...]))"
     )
+
+
+@pytest.mark.parametrize(
+    ("step", "scale"),
+    [
+        (A.Normalize(), "((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))"),
+        (A.OneOf([A.Normalize(normalization="min_max")]), '"0..1"'),
+        (A.ToFloat(), '"0..1"'),
+    ],
+)
+def test_a_pipeline_that_makes_floats_of_whole_numbers_is_told_of_scale(scenes, step, scale):
+    name = type(getattr(step, "transforms", [step])[0]).__name__
+    with pytest.raises(ArgumentError) as error:
+        sequence(scenes, A.Compose([A.HorizontalFlip(), step]), y="kind")
+    assert str(error.value) == (
+        f"the Albumentations pipeline holds {name}, but images stay whole numbers until scale= "
+        f"makes floats of them: leave it out, and write scale={scale}"
+    )
+
+
+def test_a_pipeline_may_normalize_images_that_are_floats(tmp_path):
+    path = str(tmp_path / "float.tiff")
+    Pillow.fromarray(np.full((4, 4), 0.5, np.float32)).save(path)
+    df = pd.DataFrame({"id": [0], "path": path})
+    image = dfgen.Image(size=(4, 4), color_mode="grayscale", dtype="float32")
+    step = dfgen.albumentations(A.Compose([A.Normalize(0.25, 0.5, max_pixel_value=1)]))
+    with dfgen.Sequence(df, image, transform=step, workers=0) as seq:
+        assert seq[0][0] == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(
@@ -261,16 +296,16 @@ def test_what_a_pipeline_cannot_take_is_told_at_once(scenes, transform, x, y, me
     ("step", "got"),
     [
         (A.NoOp(), "uint8 of shape (48, 48, 3)"),
-        (A.Compose([A.RandomCrop(32, 40), A.Normalize()]), "float32 of shape (32, 40, 3)"),
+        (A.RandomCrop(32, 32), "uint8 of shape (32, 32, 3)"),
     ],
 )
-def test_another_size_or_dtype_than_the_images_is_an_error(scenes, step, got):
+def test_another_size_than_the_images_is_an_error(scenes, step, got):
     seq = sequence(scenes, step, y="kind", shuffle=False)
     with seq, pytest.raises(TransformError) as error:
         seq[0]
     assert str(error.value) == (
         f"row id=0, path={scenes.path[0]!r}: the transform returned 'image' as {got}, expected "
-        "uint8 of shape (32, 40, 3)"
+        "uint8 of shape (32, 40, 3). A transform may crop with dfgen.Image(size=..., load_size=...)"
     )
 
 

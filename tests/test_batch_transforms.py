@@ -203,10 +203,10 @@ def broken(batch, rng):
     ("function", "message"),
     [
         (broken, "raised KeyError: 'no such thing'"),
-        (lambda batch, rng: None, "returned NoneType, expected a dict with the keys "
-         "['image', 'label']"),
+        (lambda batch, rng: None, "returned None, expected a dict with the keys "
+         "['image', 'label']: write batch[\"image\"] = ..., then return batch"),
         (lambda batch, rng: {"image": batch["image"]}, "returned ['image'], expected a dict with "
-         "the keys ['image', 'label']"),
+         "the keys ['image', 'label']: write batch[\"image\"] = ..., then return batch"),
         (lambda batch, rng: batch | {"label": [[1], [1, 2]]}, "returned 'label', which is no "
          "array: setting an array element with a sequence. The requested array has an "
          "inhomogeneous shape after 1 dimensions. The detected shape was (2,) + inhomogeneous "
@@ -235,7 +235,8 @@ def later(change):
     ("change", "message"),
     [
         (lambda batch: broken(batch, None), "raised KeyError: 'no such thing'"),
-        (lambda batch: {}, "returned [], expected a dict with the keys ['image', 'label']"),
+        (lambda batch: {}, "returned [], expected a dict with the keys ['image', 'label']: "
+         "write batch[\"image\"] = ..., then return batch"),
         (lambda batch: batch | {"label": np.ones(16)}, "returned 'label' as float64 of shape "
          "(16,), expected int32 of shape (16,), as it returned when it was tried before training"),
         (lambda batch: batch | {"image": batch["image"][:, 1:]}, "returned 'image' as uint8 of "

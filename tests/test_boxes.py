@@ -145,7 +145,8 @@ def refused(column, labels, **options):
          "[[x1, y1, x2, y2], ...]"),
         ([[["a"] * 4]], [["cat"]], {}, "column 'boxes' holds boxes of string, expected numbers"),
         ([XYXY], [["cat", "cow"]], {},
-         "column 'labels' holds 'cow' (1 in all), not among its class names: 'cat', 'dog'"),
+         "column 'labels' holds 'cow' (1 in all), not among its class names: 'cat', 'dog'"
+         ". Mend the values, drop such rows, or add them to class_names="),
         ([XYXY], [["cat", 1]], {},
          "column 'labels' has lists that mix int, str: give all entries one type"),
         ([[[1, 2, 3, "4"]]], [["cat"]], {},

@@ -177,7 +177,8 @@ def test_a_transform_that_changes_the_depth_is_refused(tmp_path):
         batch_of(frame, image(dtype="float32"), lambda s, rng: {"image": s["image"] / 2})
     assert str(caught.value).endswith(
         "the transform returned 'image' as float64 of shape (4, 5, 1), expected uint16 of shape "
-        "(4, 5, 1)"
+        '(4, 5, 1): write sample["image"] = np.clip(image, 0, 65535).astype(np.uint16), scale= '
+        "comes afterwards"
     )
 
 

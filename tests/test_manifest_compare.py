@@ -181,6 +181,7 @@ def test_what_differs_from_the_disk_is_found(changed):
     assert found.loc[9, "path"] == f"{changed}/imgs/dog/9.png"
 
 
+@pytest.mark.filterwarnings("ignore:[0-9]+ problem")
 def test_the_corrected_manifest_has_the_same_rows_and_the_facts_of_the_disk(changed):
     before = dfgen.read_manifest(changed / "m.parquet")
     dfgen.verify(changed / "m.parquet", write=True)
@@ -195,7 +196,9 @@ def test_the_corrected_manifest_has_the_same_rows_and_the_facts_of_the_disk(chan
     facts = ["bytes", "mtime_ns", "format", "width", "problem"]
     pd.testing.assert_frame_equal(after.loc[1:, facts], fresh.loc[after.loc[1:].index, facts])
     assert after.loc[0, "problem"] == "the file does not exist"
-    assert findings(dfgen.verify(changed / "m.parquet")) == {"new": [9]}
+    again = dfgen.verify(changed / "m.parquet")
+    assert findings(again) == {"missing": [0], "broken": [1], "new": [9]}
+    assert again["detail"].str.endswith(" (as the manifest says)").tolist()[:2] == [True, True]
 
 
 def test_a_column_of_digests_is_the_users_own_and_stays_as_it_is(changed):
@@ -211,7 +214,9 @@ def test_a_file_that_comes_back_is_found_and_mended(data):
     path = data / "imgs/cat/0.png"
     os.rename(path, data / "aside")
     dfgen.verify(data / "m.parquet", write=True)
-    assert len(dfgen.verify(data / "m.parquet")) == 0
+    [found] = dfgen.verify(data / "m.parquet").to_dict("records")
+    assert (found["change"], found["id"]) == ("missing", 0)
+    assert found["detail"] == "the file does not exist (as the manifest says)"
     os.rename(data / "aside", path)
     assert findings(dfgen.verify(data / "m.parquet", write=True)) == {"changed": [0]}
     assert dfgen.read_manifest(data / "m.parquet")["problem"].isna().all()
@@ -330,7 +335,13 @@ def test_the_commands_say_what_the_functions_find(changed):
     assert json.loads(done.stdout)["counts"] == {"missing": 1, "broken": 1, "changed": 2, "new": 1}
     done = run("build-manifest", "--update", m, "--json")
     assert json.loads(done.stdout)["changes"]["added"] == 1
-    assert run("verify", m).stdout == "no difference\n"
+    done = run("verify", m)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "1 missing, 1 broken")
+    os.remove(changed / "imgs/dog/1.png")
+    frame = dfgen.read_manifest(m)
+    dfgen.write_manifest(frame[~frame["id"].isin([0, 1])], m)
+    done = run("verify", m)
+    assert (done.returncode, done.stdout) == (0, "no difference\n")
 
 
 def test_diff_exits_as_diff_does(data):

@@ -96,6 +96,7 @@ def pixels(monkeypatch):
     return lambda: [monkeypatch.setitem(SCHEMA, name, fact) for name, fact in new.items()]
 
 
+@pytest.mark.filterwarnings("ignore:[0-9]+ problem")
 def test_a_fact_from_outside_is_one_line(folder, pixels):
     pixels()
     names = ["turned.jpg", "array.npy", "missing.jpg", "text.jpg"]
@@ -110,7 +111,9 @@ def test_a_fact_from_outside_is_one_line(folder, pixels):
     assert list(frame.columns[-3:]) == ["problem", "pixels", "kilobytes"]
     assert frame.set_index("id").loc["turned.jpg", "pixels"] == 700
     assert dfgen.read_manifest(f"{folder}.parquet")["pixels"].tolist() == frame["pixels"].tolist()
-    assert dfgen.verify(f"{folder}.parquet").empty
+    found = dfgen.verify(f"{folder}.parquet")
+    assert found["id"].tolist() == frame["id"][frame["problem"].notna()].tolist()
+    assert set(found["change"]) == {"broken"}
 
 
 def test_manifests_older_than_a_fact_read_only_what_is_new(folder, pixels, monkeypatch):

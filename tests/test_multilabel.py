@@ -68,7 +68,7 @@ def test_one_row(make, tags):
          "label 1 of row 1 in column 'tags' is missing (2 such labels): leave it out of its list"),
         (pa.array([["cat", "dog"], ["cat"]]),
          "column 'tags' holds 'cat' (2 in all), not among its class names: '', 'dog', 'Kätzchen', "
-         "'犬'"),
+         "'犬'. Mend the values, drop such rows, or add them to class_names="),
         (pa.array([[["dog"]]]),
          "column 'tags' holds lists of list<item: string>, MultiLabel needs lists of text, "
          "integers or booleans"),
@@ -132,7 +132,8 @@ def test_a_bare_column_of_lists_of_text_becomes_a_multi_label():
          "df['tags'] = df['tags'].astype(str)"),
         ([[1], [2]], "tags", {},
          "column 'tags' holds list<item: int64>, for which no feature is known: for labels write "
-         "dfgen.MultiLabel('tags'), for numbers dfgen.Column('tags', np.array, shape=...)"),
+         "dfgen.MultiLabel('tags'), for vectors of numbers, one-hot ones too, "
+         "dfgen.Column('tags', np.array, shape=(1,))"),
         (LISTS, "tags", {"label_mode": "categorical"},
          "no feature is known: leave label_mode out, or write dfgen.MultiLabel('tags')"),
         ([[], []], dfgen.MultiLabel("tags"), {},

@@ -140,14 +140,14 @@ def test_a_transform_gets_load_size_and_gives_back_size(scenes):
          "(None, 4)"),
         (lambda s: s | {"boxes": s["boxes"].astype(float)},
          "the transform returned 'boxes' as float64 of shape (1, 4), expected float32 of shape "
-         "(None, 4)"),
+         "(None, 4): write sample[\"boxes\"] = boxes.astype(np.float32)"),
         (lambda s: s | {"labels": s["labels"][:0]},
          "the transform returned 1 boxes, but 0 labels for them"),
         (lambda s: s | {"labels": np.repeat(s["labels"], 3), "boxes": np.repeat(s["boxes"], 3, 0)},
          "the transform returned 3 boxes, more than max_boxes=2"),
         (lambda s: s | {"image": s["image"][:9]},
          "the transform returned 'image' as uint8 of shape (9, 24, 3), expected uint8 of shape "
-         "(20, 24, 3)"),
+         "(20, 24, 3). A transform may crop with dfgen.Image(size=..., load_size=...)"),
     ],
 )  # fmt: skip
 def test_a_transform_that_breaks_its_contract(scenes, change, message):

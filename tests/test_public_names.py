@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -37,6 +38,30 @@ def test_public_name_resolves_and_is_documented(name):
 def test_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match=r"^module 'dfgen' has no attribute 'Sequense'$"):
         dfgen.Sequense  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("name", "here"),
+    [
+        ("flow_from_dataframe", 'dfgen.Sequence(df, x="path", y="label") feeds a frame to fit'),
+        (
+            "image_dataset_from_directory",
+            'dfgen.build_manifest("imgs", pattern="{kind}/{id}.jpg") makes the frame of a folder',
+        ),
+    ],
+)
+def test_a_name_of_another_library_is_told_as_what_there_is_here(name, here):
+    with pytest.raises(AttributeError) as caught:
+        getattr(dfgen, name)
+    assert str(caught.value) == f"module 'dfgen' has no attribute {name!r}: {here}"
+
+
+def test_names_of_other_libraries_are_none_of_dfgen():
+    foreign = [name for names in dfgen._ELSEWHERE.values() for name in names]
+    assert len(set(foreign)) == len(foreign)
+    assert not {*foreign} & {*dfgen.__all__}
+    for name in re.findall(r"dfgen\.(\w+)", " ".join(dfgen._ELSEWHERE)):
+        assert name in dfgen.__all__
 
 
 def test_public_names_are_found_in_a_zip_file_too(tmp_path):

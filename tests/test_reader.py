@@ -142,17 +142,27 @@ def raises(sample, rng):
     [
         (raises, "the transform raised KeyError: 'flip'"),
         (lambda sample, rng: None,
-         "the transform returned NoneType, expected a dict with the keys "
-         "['image', 'raw', 'array', 'number', 'label']"),
+         "the transform returned None, expected a dict with the keys ['image', 'raw', 'array', "
+         "'number', 'label']: write sample[\"image\"] = ..., then return sample"),
+        (lambda sample, rng: (sample["image"], 3),
+         "the transform returned a tuple of 2, expected a dict with the keys ['image', 'raw', "
+         "'array', 'number', 'label']: write sample[\"image\"] = ..., then return sample"),
         (lambda sample, rng: {"img": 1},
-         "the transform returned ['img'], expected a dict with the keys "
-         "['image', 'raw', 'array', 'number', 'label']"),
+         "the transform returned ['img'], expected a dict with the keys ['image', 'raw', 'array', "
+         "'number', 'label']: write sample[\"image\"] = ..., then return sample"),
         (lambda sample, rng: sample | {"image": sample["image"] / 255},
          "the transform returned 'image' as float64 of shape (4, 5, 3), "
-         "expected uint8 of shape (4, 5, 3)"),
+         "expected uint8 of shape (4, 5, 3): write sample[\"image\"] = np.clip(image, 0, 255)"
+         ".astype(np.uint8), scale= comes afterwards"),
+        (lambda sample, rng: sample | {"number": sample["number"].astype(np.float64)},
+         "the transform returned 'number' as float64 of shape (), expected float32 of shape (): "
+         "write sample[\"number\"] = number.astype(np.float32)"),
+        (lambda sample, rng: sample | {"image": sample["image"].transpose(2, 0, 1)},
+         "the transform returned 'image' as uint8 of shape (3, 4, 5), expected uint8 of shape "
+         "(4, 5, 3): its channels come last, sample[\"image\"] = image.transpose(1, 2, 0)"),
         (lambda sample, rng: sample | {"image": sample["image"][:2]},
-         "the transform returned 'image' as uint8 of shape (2, 5, 3), "
-         "expected uint8 of shape (4, 5, 3)"),
+         "the transform returned 'image' as uint8 of shape (2, 5, 3), expected uint8 of shape "
+         "(4, 5, 3). A transform may crop with dfgen.Image(size=..., load_size=...)"),
         (lambda sample, rng: sample | {"image": None},
          "the transform returned 'image' as object of shape (), "
          "expected uint8 of shape (4, 5, 3)"),

@@ -439,7 +439,8 @@ COLUMNS = "Columns: id, path, label."
         ),
         (
             {"class_names": ["even", "uneven"]},
-            "column 'label' holds 'odd' (4 in all), not among its class names: 'even', 'uneven'",
+            "column 'label' holds 'odd' (4 in all), not among its class names: 'even', 'uneven'. "
+            "Mend the values, drop such rows, or add them to class_names=",
         ),
         (
             {"class_weight": {"odds": 2}},
@@ -476,12 +477,16 @@ COLUMNS = "Columns: id, path, label."
         ),
         (
             {"target_size": (4, 4)},
-            "Sequence has no argument target_size. target_size is now image_size",
+            "Sequence has no argument target_size:\n"
+            "  target_size is now image_size: (height, width)\n"
+            "Write dfgen.Sequence(df, batch_size=4, image_size=(4, 4), workers=2)",
         ),
         (
             {"validation_split": 0.1},
-            "Sequence has no argument validation_split. validation_split: a split is a column of "
-            'the manifest: df[df.split == "train"]',
+            "Sequence has no argument validation_split:\n"
+            '  validation_split: a split is a column: df = dfgen.split(df, {"train": 0.8, "val": '
+            '0.2}), then dfgen.Sequence(df[df.split == "train"], ...)\n'
+            "Write dfgen.Sequence(df, batch_size=4, image_size=(4, 4), workers=2)",
         ),
     ],
     ids=lambda value: json.dumps(value, default=str)[:40] if isinstance(value, dict) else "",
@@ -569,8 +574,8 @@ def test_columns_of_ids_are_not_proposed_as_labels(frame):
         (
             lambda df: df.assign(label=[[1]] * 8),
             "column 'label' holds list<item: int64>, for which no feature is known: for labels "
-            "write dfgen.MultiLabel('label'), for numbers dfgen.Column('label', np.array, "
-            "shape=...)",
+            "write dfgen.MultiLabel('label'), for vectors of numbers, one-hot ones too, "
+            "dfgen.Column('label', np.array, shape=(1,))",
         ),
         (
             lambda df: pd.concat([df, df["label"]], axis=1),

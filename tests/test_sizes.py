@@ -179,7 +179,8 @@ def test_a_transform_that_changes_the_size_is_refused(manifest):
         sequence(manifest, transform=cut, shuffle=False)[0]
     assert str(caught.value) == (
         f"row id=0, path={manifest['path'][0]!r}: the transform returned 'image' as uint8 of shape "
-        "(2, 4, 3), expected uint8 of shape (3, 4, 3)"
+        "(2, 4, 3), expected uint8 of shape (3, 4, 3). A transform may crop with dfgen.Image("
+        "size=..., load_size=...)"
     )
 
 

@@ -307,7 +307,8 @@ def test_a_column_of_text_without_sep_is_classes():
          "column 'tags' holds list<item: string>, which sep=',' cannot split: leave it out, or "
          "give text"),
         (pa.array(["a,c"]),
-         "column 'tags' holds 'c' (1 in all), not among its class names: 'a', 'b'"),
+         "column 'tags' holds 'c' (1 in all), not among its class names: 'a', 'b'. Mend "
+         "the values, drop such rows, or add them to class_names="),
     ],
 )  # fmt: skip
 def test_texts_of_labels_that_cannot_be(column, message):

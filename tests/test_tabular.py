@@ -12,6 +12,7 @@ from dfgen.samples.features.category import Category
 from dfgen.samples.features.number import Number
 
 OR_IGNORE = ', or, in y, give these rows no weight, by missing="ignore" in the feature'
+MEND = ". Mend the values, drop such rows, or add them to class_names="
 NO_CLASS = (
     "column 'kind' has 1 rows without a class; drop them: df = df[df['kind'].notna()]" + OR_IGNORE
 )
@@ -51,7 +52,8 @@ def test_number(column, dtype, expected):
     ("column", "dtype", "message"),
     [
         (pa.array(["a"]), None,
-         "column 'n' holds string, Number needs numbers. For classes write dfgen.Category('n')"),
+         "column 'n' holds string, Number needs numbers. For classes write dfgen.Category('n'), "
+         "for numbers df['n'] = pd.to_numeric(df['n'])"),
         (pa.array([1, None, None]), None,
          "column 'n' has 2 missing values, the first in row 1; drop or fill "
          "them: df = df[df['n'].notna()]" + OR_IGNORE),
@@ -110,7 +112,7 @@ def test_number_of_several_columns():
     message = refused(ManifestError, lambda: number.encode(columns[0], pa.array(["a"] * 3)))
     assert message == (
         "column 'height' holds string, Number needs numbers. For classes write "
-        "dfgen.Category('height')"
+        "dfgen.Category('height'), for numbers df['height'] = pd.to_numeric(df['height'])"
     )
     message = refused(ManifestError, lambda: number.encode(columns[0], pa.array([1.0, None, 2])))
     assert message == (
@@ -181,10 +183,10 @@ def test_label_modes(mode, expected):
         (pa.array(["a", None]).dictionary_encode(), ("a", "b"),
          NO_CLASS),
         (pa.array(["a", "x", "y", "x"]), ("a", "b"),
-         "column 'kind' holds 'x', 'y' (3 in all), not among its class names: 'a', 'b'"),
+         "column 'kind' holds 'x', 'y' (3 in all), not among its class names: 'a', 'b'" + MEND),
         (pa.array([99]), tuple(range(12)),
          "column 'kind' holds 99 (1 in all), not among its class names: "
-         "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ... (12 in all)"),
+         "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ... (12 in all)" + MEND),
         (pa.array([1]), ("a", "b"),
          "class_names of column 'kind' are 'a', 'b', but the column holds int64: "
          "give names of that type"),

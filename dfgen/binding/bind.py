@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.binding.default_features import Options, default_y, x_feature, y_feature
+from dfgen.binding.doubtful_labels import warn_of_infinite
 from dfgen.binding.followed_image import followed_image, warn_of_two_draws
 from dfgen.binding.frame_columns import Columns, open_manifest
 from dfgen.binding.image_depths import deep_rows, refusal_of_deep
@@ -20,13 +21,13 @@ from dfgen.binding.nested import Tree, leaf_names, leaves, map_leaves
 from dfgen.binding.path_lists import check_lists
 from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_draws import row_draws
-from dfgen.binding.row_ids import ids_of, known_problems, refusal
+from dfgen.binding.row_ids import ids_of, known_problems, note_id, refusal
 from dfgen.binding.row_weights import row_weights
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.loading.order.buckets import Buckets
 from dfgen.loading.order.row_order import Draws
 from dfgen.manifest.tables import Table
-from dfgen.samples.albumentations import Augmentation
+from dfgen.samples.albumentations import Augmentation, check_pixels
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.items import in_lists
@@ -35,6 +36,7 @@ from dfgen.samples.reader import SampleReader
 from dfgen.samples.storage.embedded import paths_of
 from dfgen.samples.storage.stores import store_of
 from dfgen.samples.transforms import Transform
+from dfgen.samples.user_functions import check_transform
 from dfgen.system import one_of
 
 
@@ -76,6 +78,7 @@ class Binding:
                 raise ArgumentError(
                     f"{name!r} in x follows {one.like!r} in y, which a row by hand has not"
                 )
+        check_transform("transform", transform, "sample")
         targets = {name: self._unbound(name) for name in leaves(self.y)}
         known = {n: None if one.class_names is None else one for n, one in targets.items()}
         return Preprocessing(self.x, self.y, inputs, known, data_format, transform)
@@ -151,14 +154,23 @@ def bind(
     one_of("on_error", on_error, ("raise", "skip"))
     if root is not None and not isinstance(root, str | os.PathLike):
         raise ArgumentError(f"root must be the path of a folder, got {root!r}")
+    check_transform("transform", transform, "sample")
     options = options or Options()
     columns = open_manifest(manifest, root)
     taken = {name for name in (id, sample_weight) if isinstance(name, str)}
     x, y, named = _features(columns, x, y, options, taken)
-    features = tuple(_bound(columns, name, named, name in leaves(x)) for name in named)
+    try:
+        features = tuple(_bound(columns, name, named, name in leaves(x)) for name in named)
+    except ManifestError as error:
+        note_id(error, columns, id)
+        raise
+    for bound in features[len([*leaves(x)]) :]:
+        warn_of_infinite(bound)
     features, problems = with_sizes(columns, features)
     files = next((b for b in features if b.files is not None and _names_rows(b)), None)
     if isinstance(transform, Augmentation):
+        if any(b.feature.most_bits for b in features):  # of some, floats come as they are
+            check_pixels(transform)
         kinds = (
             (b.name, b.feature.kind + "s" * b.has_lists, getattr(b.feature, "format", ""))
             for b in features

@@ -13,7 +13,14 @@ from dfgen.binding.class_names import with_class_names
 from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ArgumentError, DecodeError
 from dfgen.manifest.schema import label_columns
-from dfgen.samples.arrow_types import are_numbers, flattened, is_list, is_text
+from dfgen.samples.arrow_types import (
+    are_fractions,
+    are_numbers,
+    flattened,
+    is_list,
+    is_text,
+    lengths_of,
+)
 from dfgen.samples.features.arguments import class_names_in_order
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.category import LABEL_MODES, Category
@@ -79,7 +86,7 @@ def x_feature(columns: Columns, leaf: object, options: Options) -> Feature:
     if len(first) and is_text(first.type) and _names_images("x", name, first):
         return options.image(name)
     return _by_dtype(
-        columns, name, values.type, replace(options, label_mode="int", class_names=None)
+        columns, "x", name, values.type, replace(options, label_mode="int", class_names=None)
     )
 
 
@@ -100,41 +107,65 @@ def y_feature(columns: Columns, leaf: object, options: Options) -> Feature:
             f'y="{name}" names image files. For masks write y=dfgen.Mask("{name}"), for images '
             f'y=dfgen.Image("{name}"), for classes y=dfgen.Category("{name}")'
         )
-    return _by_dtype(columns, name, values.type, options)
+    first = flattened(values[:100])[:1]
+    if len(first) and is_text(first.type) and _names_images("y", name, first):
+        raise ArgumentError(
+            f'y="{name}" holds lists of image files. For masks write y=dfgen.Mask("{name}"), for '
+            f'images y=dfgen.Image("{name}"), for labels y=dfgen.MultiLabel("{name}")'
+        )
+    return _by_dtype(columns, "y", name, values.type, options)
 
 
-def _by_dtype(columns: Columns, name: str, kind: pa.DataType, options: Options) -> Feature:
+def _by_dtype(
+    columns: Columns, argument: str, name: str, kind: pa.DataType, options: Options
+) -> Feature:
     if are_numbers(kind):
         if options.label_mode not in ("int", None) or options.class_names is not None:
             asked = f'label_mode="{options.label_mode}"'
             asked = "class_names" if options.label_mode in ("int", None) else asked
+            whole, why = "", ""
+            if are_fractions(kind):
+                whole = '.astype("int64")'
+                why = (
+                    f". Missing values make floats of whole numbers: df = df[df[{name!r}].notna()]"
+                )
             raise ArgumentError(
                 f"{asked} needs classes, but column {name!r} holds numbers ({kind}). "
                 f'Write dfgen.Category("{name}", class_names=[...]), or '
-                f'df["{name}"] = df["{name}"].astype("category")'
+                f'df["{name}"] = df["{name}"]{whole}.astype("category"){why}'
             )
         return Number(name)
     if pa.types.is_dictionary(kind) or pa.types.is_boolean(kind) or is_text(kind):
         mode = options.label_mode or "int"
-        return _given(columns, "y", Category(name, mode, options.class_names))
+        return _given(columns, argument, Category(name, mode, options.class_names))
     if is_list(kind) and is_text(kind.value_type) and options.label_mode in ("int", None):
-        return _given(columns, "y", MultiLabel(name, options.class_names))
-    raise ArgumentError(
-        f"column {name!r} holds {kind}, for which no feature is known: {_advice(name, kind)}"
-    )
+        return _given(columns, argument, MultiLabel(name, options.class_names))
+    advice = _advice(columns, name, kind)
+    raise ArgumentError(f"column {name!r} holds {kind}, for which no feature is known: {advice}")
 
 
-def _advice(name: str, kind: pa.DataType) -> str:
+def _advice(columns: Columns, name: str, kind: pa.DataType) -> str:
     """Return which feature a column may be meant for."""
+    if pa.types.is_temporal(kind):
+        days = f"(df[{name!r}] - df[{name!r}].min()).dt.days"
+        days = f"df[{name!r}].dt.days" if pa.types.is_duration(kind) else days
+        return (
+            f"make numbers of it, as the days: df[{name!r}] = {days}, or "
+            f"write dfgen.Column({name!r}, fn, shape=...)"
+        )
+    if pa.types.is_null(kind):
+        return "it is missing in all rows; drop it, or choose another column"
     if not is_list(kind):
         return f"write dfgen.Column({name!r}, fn, shape=...)"
     if is_list(kind.value_type):
         return f"are these boxes? dfgen.Boxes({name!r}, labels=...)"
     if is_text(kind.value_type):
         return f"leave label_mode out, or write dfgen.MultiLabel({name!r})"
+    lengths = {*lengths_of(columns[name]).tolist()}
+    shape = f"({min(lengths)},)" if len(lengths) == 1 else "..."
     return (
-        f"for labels write dfgen.MultiLabel({name!r}), for numbers "
-        f"dfgen.Column({name!r}, np.array, shape=...)"
+        f"for labels write dfgen.MultiLabel({name!r}), for vectors of numbers, one-hot ones too, "
+        f"dfgen.Column({name!r}, np.array, shape={shape})"
     )
 
 
@@ -147,7 +178,7 @@ def _given(columns: Columns, argument: str, feature: object) -> Feature:
         )
     for name in feature.columns:
         columns.check(f"{type(feature).__name__}", name)
-    return with_class_names(columns, feature)
+    return with_class_names(columns, feature, argument == "y")
 
 
 def default_y(columns: Columns, used: Iterable[str]) -> str | None:

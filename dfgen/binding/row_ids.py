@@ -1,8 +1,10 @@
 """Ids of rows, and which rows the manifest knows to be bad."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,20 +25,52 @@ def ids_of(columns: Columns, id: str | None, path: str | None, paths: pa.Array |
     """
     if id is None and "id" not in columns.names:
         if path is None or paths is None or pc.count_distinct(paths).as_py() < len(paths):
+            named = path is not None and paths is not None and is_text(columns[path].type)
+            repeated = _why_repeated(columns, str(path), paths) if named else ""
             raise ManifestError(
                 f"the manifest has no column 'id' (columns: {', '.join(columns.names)}). "
-                'Name the column that tells the rows apart: id="object_id"'
+                f'Name the column that tells the rows apart: id="object_id"{repeated}'
             )
         name, ids = path, in_one(paths_of(columns[path]))  # as they stand there, without a root
     else:
         name = columns.check("id", "id" if id is None else id)
         ids = columns[name]
     beside = ids.cast(pa.large_string()) if paths is None or paths.null_count else paths
-    validate(
-        pa.table({"id": ids, "path": beside}),
-        "the manifest" if name == "id" else f'the manifest (id="{name}")',
-    )
+    where = "the manifest" if name == "id" else f'the manifest (id="{name}")'
+    try:
+        validate(pa.table({"id": ids, "path": beside}), where)
+    except ManifestError as error:
+        raise ManifestError(f"{error}{_why_repeated(columns, name, ids)}") from None
     return ids.to_numpy() if pa.types.is_integer(ids.type) else ids
+
+
+def _why_repeated(columns: Columns, name: str, ids: pa.Array) -> str:
+    """Return where rows of one id may come from, by what differs in them; nothing without such."""
+    if ids.null_count or pc.count_distinct(ids).as_py() == len(ids):
+        return ""
+    first = next(value for value, count in Counter(ids.to_pylist()).items() if count > 1)
+    rows = pc.indices_nonzero(pc.equal(ids, pa.scalar(first, ids.type)))[:2].to_numpy()
+    chosen = np.isin(np.arange(len(columns)), rows)
+    pair = Columns(columns.part(chosen))
+    differing = [one for one in pair.names if len({*map(repr, pair[one].to_pylist())}) > 1]
+    if differing:
+        return (
+            f". Rows {rows[0]} and {rows[1]} of {name}={first!r} differ in {', '.join(differing)}:"
+            " was a table merged that has several rows of an id? Drop those first: "
+            f"table.drop_duplicates({name!r}), or gather its rows: groupby({name!r}).agg(list)"
+        )
+    return (
+        f". Rows {rows[0]} and {rows[1]} of {name}={first!r} are the same: to have rows several "
+        "times in an epoch, leave them once and give balance=, a column of classes or of weights; "
+        "else df = df.drop_duplicates()"
+    )
+
+
+def note_id(error: ManifestError, columns: Columns, id: str | None) -> None:
+    """Add to an error that knows its row the id of that row, where there is a column of ids."""
+    name = "id" if id is None else id
+    if error.row is not None and name in columns.names:
+        error.add_note(f"row {error.row} is the one with {name}={columns[name][error.row]}")
 
 
 def plain_ids(ids: Any) -> Iterator[object]:

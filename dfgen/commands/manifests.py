@@ -19,21 +19,24 @@ def verify_command(
     root: Annotated[
         str | None, typer.Option(help="Folder of the files, if not the one of the manifest.")
     ] = None,
+    decode: Annotated[
+        bool, typer.Option("--decode", help="Decode every file to its end: finds cut-off ones.")
+    ] = False,
     write: Annotated[
         bool, typer.Option("--write", help="Write facts and problems as they are into it.")
     ] = False,
     workers: Annotated[
-        int | None, typer.Option(help="Threads that read headers. Default: all CPUs.")
+        int | None, typer.Option(help="Threads that read and decode. Default: all CPUs.")
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Compare a manifest with the disk: missing, broken, changed and new files.
 
-    Exit code: 0 if they agree, 1 if not, 2 if they cannot be compared.
+    Exit code: 0 if they agree and every file can be used, 1 if not, 2 if they cannot be compared.
     """
     from dfgen.manifest.verify import check
 
-    found, notes = check(manifest, root=root, write=write, workers=workers)
+    found, notes = check(manifest, root=root, decode=decode, write=write, workers=workers)
     _show(found, as_json, notes)
     if not as_json and (found["change"] == "new").any():
         print(f"Add what is new: dfgen build-manifest --update {manifest}")

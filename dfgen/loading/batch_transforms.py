@@ -12,7 +12,8 @@ from dfgen.loading.buffers import BatchArrays
 from dfgen.loading.generators import batch_rng
 from dfgen.samples.features.spec import Spec
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.transforms import fits
+from dfgen.samples.transforms import check_keys, fits
+from dfgen.samples.user_functions import check_transform, raised, with_own_lines
 
 BatchTransform = Callable[[BatchArrays, np.random.Generator], BatchArrays]
 
@@ -48,6 +49,7 @@ def tried(
     Where batches differ in size it is tried on two sizes, and what differs then depends on them.
     `largest` is what one sample is at its largest, and `size` the samples of the batch.
     """
+    check_transform("batch_transform", function, "batch")
     found = _trial(function, reader, largest, size)
     shapes = {name: array.shape[1:] for name, array in found.items()}
     if reader.padding.sizes:
@@ -97,15 +99,9 @@ def _run(function: BatchTransform, arrays: BatchArrays, rng: Any, where: str) ->
     try:
         result = function(dict(arrays), rng)
     except Exception as error:
-        raise TransformError(
-            f"{where}: the batch_transform raised {type(error).__name__}: {error}"
-        ) from error
-    if not isinstance(result, dict) or result.keys() != arrays.keys():
-        got = list(result) if isinstance(result, dict) else type(result).__name__
-        raise TransformError(
-            f"{where}: the batch_transform returned {got}, expected a dict with the keys "
-            f"{list(arrays)}"
-        )
+        wrong = TransformError(f"{where}: the batch_transform {raised(error)}")
+        raise with_own_lines(wrong, error) from error
+    check_keys(f"{where}: the batch_transform", "batch", result, arrays)
     return {name: _array(name, value, arrays[name], where) for name, value in result.items()}
 
 
@@ -113,7 +109,7 @@ def _array(name: str, value: Any, given: npt.NDArray[Any], where: str) -> npt.ND
     """Return an array that every backend can take: in one piece, and writable."""
     try:
         array = np.require(value, requirements=["C", "W", "E"])
-    except ValueError as error:
+    except Exception as error:  # such as of tensors on a GPU
         raise TransformError(
             f"{where}: the batch_transform returned {name!r}, which is no array: {error}"
         ) from error

@@ -200,9 +200,17 @@ def check_names(names: list[str], where: str) -> None:
 def _check_types(table: pa.Table, where: str) -> None:
     kind = table["id"].type
     if len(table) and not (pa.types.is_integer(kind) or is_text(kind)):
+        cast = "str"
+        if (
+            pa.types.is_floating(kind)
+            and pc.all(pc.equal(pc.floor(table["id"]), table["id"])).as_py()
+        ):
+            cast = '"int64"'
         raise ManifestError(
             f'column "id" of {where} has type {kind}. An id is a whole number or text: '
-            'df["id"] = df["id"].astype(str)'
+            f'df["id"] = df["id"].astype({cast})'
+            + ', of rows that have one, df[df["id"].notna()]'
+            * bool(table["id"].null_count)
         )
     if not len(table):
         return

@@ -15,13 +15,19 @@ from dfgen.errors import ArgumentError, DfgenError, ManifestError
 from dfgen.manifest.building.gather import gather_rows
 from dfgen.manifest.building.recipe import A_FRAME, Recipe
 from dfgen.manifest.building.recipe_file import resolve
-from dfgen.manifest.building.scan import PANDAS_TYPES, problems_now, read_facts, refresh_facts
+from dfgen.manifest.building.scan import (
+    PANDAS_TYPES,
+    is_undecodable,
+    problems_now,
+    read_facts,
+    refresh_facts,
+)
 from dfgen.manifest.building.update.match import match
 from dfgen.manifest.diff import as_text, differ, in_order, plain
 from dfgen.manifest.facts import FACTS
 from dfgen.manifest.io import Path, read_manifest, write_manifest
 from dfgen.manifest.paths import is_url, tidy
-from dfgen.manifest.schema import files_column, rows_where, validate, with_column
+from dfgen.manifest.schema import files_column, validate, with_column
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.splitting.split_arguments import Splitting
 from dfgen.manifest.tables import Table, arrow_table, data_frame
@@ -35,30 +41,36 @@ def verify(
     manifest: Path | Table,
     *,
     root: Path | None = None,
+    decode: bool = False,
     write: bool = False,
     workers: int | None = None,
 ) -> pd.DataFrame:
-    """Compare a manifest with the disk.
+    """Compare a manifest with the disk, and name every file that cannot be used.
 
     Use it before a long training, or after files were copied. Only files whose size or time of the
-    last change is another than the manifest says are opened. What the source of its recipe has and
-    the manifest lacks is new; a manifest made by hand has no source to look for it, and one that
-    holds the files themselves is only compared with them.
+    last change is another than the manifest says are opened, unless `decode` is asked for. What
+    the source of its recipe has and the manifest lacks is new; a manifest made by hand has no
+    source to look for it, and one that holds the files themselves is only compared with them.
 
     Args:
         manifest: a file, or a frame or another table with absolute paths.
         root: folder where the stored paths start, if not the one that the manifest names.
+        decode: also decode every file to its end, once: pixels of its first image, frames of a
+            sound, rows of an HDF5 file; of a .npy file its length. That finds what was cut short
+            or damaged behind a good header, at the pace of decoding.
         write: also write the facts and problems as they are now into the file. No row is dropped
             or added; `build_manifest(update=...)` adds those that are new.
-        workers: threads that read headers; None: as many as this process may use CPUs.
+        workers: threads that read, and decode; None: as many as this process may use CPUs.
 
     Returns:
         One row a finding: `change`, `id`, `path`, and `detail` that says what. `change` is
-        "missing" (there is no such file), "broken" (it cannot be used), "changed" or "new". What
-        the manifest knows already is no finding. No rows: manifest and disk agree.
+        "missing" (there is no such file), "broken" (it cannot be used), "changed" or "new". Files
+        are missing or broken whether the manifest says so already or not; `detail` tells. No rows:
+        manifest and disk agree, and every file can be used, as far as it was read.
 
     Raises:
-        ArgumentError: `write` for a frame.
+        ArgumentError: `write` for a frame, or `decode` for sounds without the package that reads
+            them.
         MissingFileError: there is no such manifest, or its source is gone.
         ManifestError: it is no manifest.
         WriteError: it cannot be written.
@@ -66,14 +78,14 @@ def verify(
     Example:
         >>> dfgen.verify("pets.parquet")["change"].value_counts()  # doctest: +SKIP
     """
-    found, notes = check(manifest, root=root, write=write, workers=workers)
+    found, notes = check(manifest, root=root, decode=decode, write=write, workers=workers)
     for note in notes:
         warnings.warn(note, stacklevel=2)
     return found
 
 
 def check(
-    manifest: Path | Table, *, root: Path | None, write: bool, workers: int | None
+    manifest: Path | Table, *, root: Path | None, decode: bool, write: bool, workers: int | None
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """Do what `verify` says, and return with the findings what could not be looked for."""
     if isinstance(manifest, str | os.PathLike):
@@ -89,21 +101,22 @@ def check(
     held = files_column(table.schema) or "path"
     if held == "path":
         _refuse_addresses(table["path"], name)
-        facts = refresh_facts(table["path"].cast(pa.string()), table, workers)
+        facts = refresh_facts(table["path"].cast(pa.string()), table, workers, decode)
     else:
-        facts, paths = read_facts(table[held], workers), paths_of(table[held])
+        facts, paths = read_facts(table[held], workers, decode), paths_of(table[held])
+        facts = facts if decode else _with_known_faults(facts, table)
         table = with_column(table, "path", pa.nulls(len(table)) if paths is None else paths)
     facts = facts.drop_columns([*labels])
-    found = _findings(table, facts)
+    found, differs = _findings(table, facts)
     if write:
-        rows = rows_where(pc.is_valid(found["change"])).to_numpy()
+        rows = pc.indices_nonzero(differs).to_numpy()
         facts = with_column(facts, "problem", problems_now(table, facts))
         write_manifest(_corrected(frame, facts, rows), manifest, root)
     found = found.filter(pc.is_valid(found["change"]))
     notes = tuple[str, ...]()
     try:
         recipe = frame.attrs.get("dfgen", {}).get("recipe")
-        if recipe is not None and held == "path":
+        if recipe is not None and held == "path" and _looks_for_files(recipe):
             found = pa.concat_tables([found, _new(table, _source(recipe, root), name)])
     except DfgenError as error:
         notes = (f"New files were not looked for: {error}",)
@@ -120,24 +133,51 @@ def _refuse_addresses(paths: pa.ChunkedArray, name: str) -> None:
         )
 
 
-def _findings(table: pa.Table, now: pa.Table) -> pa.Table:
-    """Return for each row what is amiss beyond what the manifest says; missing where nothing is."""
+def _with_known_faults(facts: pa.Table, table: pa.Table) -> pa.Table:
+    """Give rows that hold their files back what only decoding finds, unless the size is another."""
+    if not {"problem", "bytes"} <= set(table.column_names):
+        return facts
+    known = table["problem"].cast(pa.string())
+    same = pc.fill_null(pc.equal(facts["bytes"], table["bytes"]), False)
+    stays = pc.and_(same, is_undecodable(known))
+    problems = pc.coalesce(facts["problem"], pc.if_else(stays, known, None))
+    return with_column(facts, "problem", problems)
+
+
+def _findings(table: pa.Table, now: pa.Table) -> tuple[pa.Table, pa.Array]:
+    """Return for each row what is amiss, `change` missing where nothing is, and whether it is new.
+
+    That is, other than the manifest says.
+    """
     table, now = table.combine_chunks(), now.combine_chunks()
     known = {name: plain(table[name]) for name in FACTS if name in table.column_names}
     nothing = pa.nulls(len(table), pa.string())
-    problem, problem_now = known.get("problem", nothing), plain(now["problem"])
+    problem = known.get("problem", nothing).cast(pa.string())
+    problem_now = plain(now["problem"]).cast(pa.string())
     bad = pc.is_valid(problem_now)
     lost = pc.and_(bad, pc.is_null(plain(now["bytes"])))
-    known_lost = pc.and_(pc.is_valid(problem), pc.is_null(known.get("bytes", nothing)))
     details = [_detail(name, known[name], now[name]) for name in known if name != "problem"]
     detail = pc.fill_null(nothing, "")
     if details:
         detail = pc.utf8_slice_codeunits(pc.binary_join_element_wise(*details, ""), len(", "))
-    missing = pc.and_not(lost, known_lost)
-    broken = pc.and_(pc.and_not(bad, lost), pa.array(differ(problem, problem_now)))
+    mended = pc.and_not(is_undecodable(problem), bad)
+    detail = pc.if_else(pc.and_(mended, pc.equal(detail, "")), "it can be decoded", detail)
     changed = pc.and_not(pc.not_equal(detail, ""), bad)
-    change = pc.case_when(pc.make_struct(missing, broken, changed), "missing", "broken", "changed")
-    return _rows(change, table["id"], table["path"], pc.coalesce(problem_now, detail))
+    broken = pc.and_not(bad, lost)
+    change = pc.case_when(pc.make_struct(lost, broken, changed), "missing", "broken", "changed")
+    known_lost = pc.and_(pc.is_valid(problem), pc.is_null(known.get("bytes", nothing)))
+    news = pc.if_else(lost, pc.invert(known_lost), pa.array(differ(problem, problem_now)))
+    detail = pc.coalesce(_said(problem_now, problem), detail)
+    found = _rows(change, table["id"], table["path"], detail)
+    return found, pc.or_(changed, pc.and_(bad, news))
+
+
+def _said(now: pa.Array, known: pa.Array) -> pa.Array:
+    """Return what is wrong with each file, and what the manifest says of it, null where nothing."""
+    same = pc.fill_null(pc.equal(now, known), False)
+    other = pc.binary_join_element_wise(now, " (the manifest says: ", known, ")", "")
+    as_known = pc.binary_join_element_wise(now, " (as the manifest says)", "")
+    return pc.coalesce(pc.if_else(same, as_known, other), now)
 
 
 def _detail(name: str, known: pa.ChunkedArray, now: pa.ChunkedArray) -> pa.Array:
@@ -159,6 +199,11 @@ def _new(table: pa.Table, recipe: Recipe, name: str) -> pa.Table:
     new = keys.filter(pa.array(places < 0))
     nothing = pa.nulls(len(new), pa.string())
     return _rows(pa.repeat("new", len(new)), new["id"], new["path"], nothing)
+
+
+def _looks_for_files(recipe: dict[str, Any]) -> bool:
+    """Whether there is a source to ask for new files; a frame that named them is gone."""
+    return recipe.get("labels") != A_FRAME or any(name in recipe for name in SOURCES)
 
 
 def _source(recipe: dict[str, Any], root: Path | None) -> Recipe:

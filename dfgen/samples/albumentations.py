@@ -6,12 +6,12 @@ import pickle
 import random
 import threading
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dfgen.errors import ArgumentError
+from dfgen.errors import ArgumentError, brief
 from dfgen.samples.features.boxes import labels_of
 from dfgen.samples.transforms import Sample, Transform
 
@@ -56,9 +56,39 @@ def albumentations(pipeline: Any) -> Transform:
     if isinstance(pipeline, type) or not methods:
         raise ArgumentError(
             "pipeline must be an albumentations.Compose([...]) of version 2.0.8 or later, got "
-            f"{pipeline!r}"
+            f"{brief(pipeline)}: write dfgen.albumentations(A.Compose([...]))"
+        )
+    for name in {type(step).__name__ for step in _steps(pipeline)} & {"ToTensorV2", "ToTensor3D"}:
+        raise ArgumentError(
+            f"the Albumentations pipeline holds {name}, but images stay NumPy arrays of shape "
+            "(height, width, channels), which each backend gets as it needs them: leave it out"
         )
     return Augmentation(pipeline)
+
+
+def check_pixels(transform: Any) -> None:
+    """Refuse a pipeline that makes floats of images of whole numbers.
+
+    Raises:
+        ArgumentError: it holds such a step.
+    """
+    steps = _steps(transform.pipeline) if isinstance(transform, Augmentation) else ()
+    for step in steps:
+        if type(step).__name__ in ("Normalize", "ToFloat"):
+            scale = '"0..1"'
+            if getattr(step, "normalization", "") == "standard":
+                scale = f"({tuple(step.mean)}, {tuple(step.std)})"
+            raise ArgumentError(
+                f"the Albumentations pipeline holds {type(step).__name__}, but images stay whole "
+                f"numbers until scale= makes floats of them: leave it out, and write scale={scale}"
+            )
+
+
+def _steps(pipeline: Any) -> Iterator[Any]:
+    """Return the steps of a pipeline, and of those that hold others."""
+    for step in getattr(pipeline, "transforms", ()):
+        yield step
+        yield from _steps(step)
 
 
 class _Target(NamedTuple):
@@ -97,7 +127,7 @@ class Augmentation:
     """
 
     def __init__(self, pipeline: Any, targets: tuple[_Target, ...] = ()) -> None:
-        self._pipeline = pipeline
+        self.pipeline = pipeline
         self._targets = targets
         self._local = threading.local()
 
@@ -113,7 +143,7 @@ class Augmentation:
             if kind:
                 is_first = all(target.kind != kind for target in targets)
                 targets.append(_Target(name, kind, kind if is_first else name, format))
-        return Augmentation(_prepared(self._pipeline, targets), tuple(targets))
+        return Augmentation(_prepared(self.pipeline, targets), tuple(targets))
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         """Run the pipeline on one sample."""
@@ -123,7 +153,7 @@ class Augmentation:
                 own.told = self.of((name, name, "xyxy") for name in sample)
             return own.told(sample, rng)  # type: ignore[no-any-return]
         if not hasattr(own, "pipeline"):
-            own.pipeline = copy.deepcopy(self._pipeline)
+            own.pipeline = copy.deepcopy(self.pipeline)
         # one stream for all: seeds would have each transform of the pipeline draw the same
         own.pipeline.set_random_state(rng, random.Random(int(rng.integers(2**63))))
         made = own.pipeline(**{target.key: target.given(sample) for target in self._targets})
@@ -134,10 +164,10 @@ class Augmentation:
     def __reduce__(self) -> tuple[Any, ...]:
         import cloudpickle
 
-        return _restored, (cloudpickle.dumps(self._pipeline), self._targets)
+        return _restored, (cloudpickle.dumps(self.pipeline), self._targets)
 
     def __repr__(self) -> str:
-        return f"dfgen.albumentations({self._pipeline!r})"
+        return f"dfgen.albumentations({self.pipeline!r})"
 
 
 def _restored(pipeline: bytes, targets: tuple[_Target, ...]) -> Augmentation:

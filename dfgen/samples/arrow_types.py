@@ -160,5 +160,6 @@ def refuse_missing(column: str, values: pa.Array, what: str, advice: str) -> Non
         row = pc.indices_nonzero(pc.is_null(values))[0]
         raise ManifestError(
             f"column {column!r} has no {what} in {values.null_count:,} rows, the first is row "
-            f"{row}: {advice}"
+            f"{row}: {advice}",
+            row=row.as_py(),
         )

@@ -1,12 +1,13 @@
 """The user's transform of a sample, and what it must give back."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
 
-from dfgen.errors import TransformError
+from dfgen.errors import TransformError, brief
 from dfgen.samples.features.spec import Spec, Values
+from dfgen.samples.user_functions import raised, with_own_lines
 
 Sample = dict[str, Values]
 Transform = Callable[[Sample, np.random.Generator], Sample]
@@ -32,27 +33,47 @@ def transformed(
     try:
         result = transform(dict(sample), rng)
     except Exception as error:
-        raise TransformError(f"the transform raised {type(error).__name__}: {error}") from error
-    if not isinstance(result, dict) or result.keys() != expected.keys():
-        got = list(result) if isinstance(result, dict) else type(result).__name__
-        raise TransformError(
-            f"the transform returned {got}, expected a dict with the keys {list(expected)}"
-        )
+        raise with_own_lines(TransformError(f"the transform {raised(error)}"), error) from error
+    check_keys("the transform", "sample", result, expected)
     try:
         arrays = {  # text and bytes are the objects that they are: else they would get a length
             name: np.asarray(value, object if expected[name].dtype.hasobject else None)
             for name, value in result.items()
         }
-    except ValueError as error:
+    except Exception as error:  # such as of tensors on a GPU
         raise TransformError(f"the transform returned what is no array: {error}") from error
     for name, spec in expected.items():
         value = arrays[name]
         if not fits(value.shape, spec.shape) or value.dtype != spec.dtype:
             raise TransformError(
                 f"the transform returned {name!r} as {value.dtype} of shape {value.shape}, "
-                f"expected {spec.dtype} of shape {spec.shape}"
+                f"expected {spec.dtype} of shape {spec.shape}{_advice(name, value, spec)}"
             )
     return arrays
+
+
+def check_keys(who: str, given: str, result: object, expected: Collection[str]) -> None:
+    """Refuse what is not a dict of the arrays that a transform was given."""
+    if not isinstance(result, dict) or result.keys() != set(expected):
+        got = list(result) if isinstance(result, dict) else brief(result)
+        raise TransformError(
+            f"{who} returned {got}, expected a dict with the keys {list(expected)}: write "
+            f'{given}["{next(iter(expected))}"] = ..., then return {given}'
+        )
+
+
+def _advice(name: str, value: Values, spec: Spec) -> str:
+    """Return what to do about an array of another dtype or shape."""
+    if value.dtype.hasobject or spec.dtype.hasobject:
+        return ""
+    if value.ndim == 3 == len(spec.shape) and fits(value.shape[1:] + value.shape[:1], spec.shape):
+        return f': its channels come last, sample["{name}"] = {name}.transpose(1, 2, 0)'
+    if not fits(value.shape, spec.shape):
+        crops = len(spec.shape) > 2
+        return ". A transform may crop with dfgen.Image(size=..., load_size=...)" if crops else ""
+    clipped = name if spec.dtype.kind != "u" else f"np.clip({name}, 0, {np.iinfo(spec.dtype).max})"
+    after = ", scale= comes afterwards" if spec.dtype.kind == "u" else ""
+    return f': write sample["{name}"] = {clipped}.astype(np.{spec.dtype}){after}'
 
 
 def fits(shape: tuple[int, ...], expected: tuple[Any, ...]) -> bool:

@@ -30,12 +30,12 @@ from dfgen.manifest.tables import Table
 from dfgen.samples.pixels.scaling import Scale
 from dfgen.samples.transforms import Transform
 from dfgen.system import whole
+from dfgen.training.corrected_call import asked_of, refuse_unknown
 from dfgen.training.keras_private import input_of_fit
 from dfgen.training.keras_probe import falls_back
 from dfgen.training.layout import layout_of
 from dfgen.training.passes import Passes
 from dfgen.training.progress import Progress
-from dfgen.training.renamed_arguments import refuse_unknown
 from dfgen.training.sequence_repr import summary
 from dfgen.training.shards import resolve_shard
 
@@ -127,7 +127,7 @@ class Sequence(Passes):
 
     def __init__(
         self,
-        manifest: Table | str | os.PathLike[str],
+        manifest: Table | str | os.PathLike[str] = None,
         x: Tree = "path",
         y: Tree = None,
         *,
@@ -157,7 +157,9 @@ class Sequence(Passes):
         shard: tuple[int, int] | str | None = None,
         **unknown: Never,
     ) -> None:
-        refuse_unknown(unknown, list(inspect.signature(Sequence).parameters)[:-1])
+        if unknown:
+            known = [*inspect.signature(Sequence).parameters][:-1]
+            refuse_unknown("Sequence", unknown, asked_of(Sequence, locals()), known)
         if limits is not None and not isinstance(limits, Limits):
             raise ArgumentError(f'limits must be dfgen.Limits(memory="2GB", ...), got {limits!r}')
         self.seed = randbits(32) if seed is None else whole("seed", seed)

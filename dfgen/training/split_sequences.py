@@ -1,5 +1,6 @@
 """sequences: a Sequence for each split of a manifest."""
 
+import inspect
 import os
 from dataclasses import fields, replace
 from typing import Any, Unpack
@@ -11,15 +12,18 @@ from dfgen.binding.nested import Tree, map_leaves
 from dfgen.binding.split_rows import split_rows
 from dfgen.errors import ArgumentError
 from dfgen.manifest.tables import Table
+from dfgen.training.corrected_call import asked_of, refuse_unknown
 from dfgen.training.sequence import Sequence
 from dfgen.training.sequence_arguments import SequenceArguments, TrainArguments
 
 _OF_TRAIN = ("balance", "rows_per_epoch", "bucket_by", "class_weight", "drop_remainder")
 """Arguments that other splits do not get: they choose, weigh or leave out rows of training."""
 
+_KNOWN = (*SequenceArguments.__annotations__, "shuffle")
+
 
 def sequences(
-    manifest: Table | str | os.PathLike[str],
+    manifest: Table | str | os.PathLike[str] = None,
     x: Tree = "path",
     y: Tree = None,
     *,
@@ -52,6 +56,12 @@ def sequences(
         >>> seqs = dfgen.sequences(df, y="kind", train={"balance": "kind"})  # doctest: +SKIP
         >>> model.fit(seqs["train"], validation_data=seqs["val"], epochs=10)  # doctest: +SKIP
     """
+    unknown: dict[str, Any] = {**arguments}
+    named = {name: unknown.pop(name) for name in _KNOWN if name in unknown}
+    if unknown:
+        main = [*inspect.signature(sequences).parameters][:-1]
+        asked = asked_of(sequences, locals()) | named
+        refuse_unknown("sequences", unknown, asked, [*main, *SequenceArguments.__annotations__])
     given: dict[str, Any] = {**arguments}
     own = _checked(given, train)
     asked = {f.name: given.pop(f.name) for f in fields(Options) if f.name in given}

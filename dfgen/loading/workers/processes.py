@@ -24,7 +24,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.errors import ArgumentError, WorkerError
+from dfgen.errors import ArgumentError, DfgenError, WorkerError
 from dfgen.loading.metrics import Stopwatch
 from dfgen.loading.workers.chunks import Blanks, Chunk, ChunkArrays, ChunkMaker
 from dfgen.loading.workers.shared_memory import (
@@ -227,10 +227,12 @@ def serve() -> None:
 
 
 def _portable(error: BaseException) -> BaseException:
-    """Return an error that can be sent, with its traceback as a note."""
+    """Return an error that can be sent, with its traceback as a note, if it has no such yet."""
     text = "".join(traceback.format_exception(error))
     try:
         pickle.loads(pickle.dumps(error))
+        if isinstance(error, DfgenError) and hasattr(error, "__notes__"):
+            return error
     except Exception:
         error = WorkerError(f"{type(error).__name__}: {error}")
     error.add_note(f"In the worker process:\n{text}")

@@ -1,4 +1,8 @@
-"""Reads the facts of files, in threads: of all, or of those alone that changed since."""
+"""Reads the facts of files, in threads: of all, or of those alone that changed since.
+
+A file may also be decoded to its end. What its decoder says then is the problem, behind
+`UNDECODABLE`, and stays that of the file, which its header cannot tell, until the file is changed.
+"""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -12,19 +16,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from tqdm import tqdm
 
-from dfgen.errors import reason
+from dfgen.errors import ArgumentError, reason
 from dfgen.manifest.facts import FACTS, SCHEMA
+from dfgen.manifest.schema import with_column
 from dfgen.samples.arrow_types import is_text
 from dfgen.samples.pixels.formats import read_header
 from dfgen.samples.pixels.headers import Header
 from dfgen.samples.storage.embedded import Content
 from dfgen.samples.storage.store import Head, Store
 from dfgen.samples.storage.stores import store_of
+from dfgen.samples.whole_files import decode_whole
 from dfgen.system import usable_cpus
 
 TASK = 256
+DECODED = 32
 STATS = 512
 SLOW = 50e-6  # seconds to stat a file, ten times what a local disk takes
+
+UNDECODABLE = "cannot be decoded"
+"""The kind of the problem of a file whose header is fine."""
+
+NOT_THERE = "the file does not exist"
 
 _Found = tuple[Head | None, Header | None, str | None]  # and what is wrong with a file
 
@@ -45,8 +57,8 @@ def facts_schema() -> pa.Schema:
     return pa.schema({name: fact.type for name, fact in SCHEMA.items()})
 
 
-def read_facts(files: Any, workers: int | None = None) -> pa.Table:
-    """Read size, time and header of each file, in threads.
+def read_facts(files: Any, workers: int | None = None, decode: bool = False) -> pa.Table:
+    """Read size, time and header of each file, in threads; with `decode` all of it.
 
     The files are a list of paths, or a column of Arrow that may hold their bytes, of which one at
     a time becomes a Python object. A file with a fault keeps its row: `problem` says what is wrong,
@@ -59,33 +71,38 @@ def read_facts(files: Any, workers: int | None = None) -> pa.Table:
     """
     if isinstance(files, list):
         files = pa.array(files, pa.string())
-    tasks = [files[start : start + TASK] for start in range(0, len(files), TASK)]
-    parts = []
+    task = DECODED if decode else TASK
+    tasks = [files[start : start + task] for start in range(0, len(files), task)]
+    parts, what = [], "Decoding files" if decode else "Reading headers"
     with (
         ThreadPoolExecutor(workers or usable_cpus()) as pool,
-        tqdm(total=len(files), desc="Reading headers", unit=" files", disable=None) as bar,
+        tqdm(total=len(files), desc=what, unit=" files", disable=None) as bar,
     ):
-        store = store_of([files])
-        for facts in pool.map(partial(_read_many, store=store), tasks):
+        read_many = partial(_read_many, store=store_of([files]), decode=decode)
+        for facts in pool.map(read_many, tasks):
             parts += facts
             bar.update(sum(map(len, facts)))
     return pa.Table.from_batches(parts, facts_schema())
 
 
 def refresh_facts(
-    paths: pa.ChunkedArray, known: pa.Table | None = None, workers: int | None = None
+    paths: pa.ChunkedArray,
+    known: pa.Table | None = None,
+    workers: int | None = None,
+    decode: bool = False,
 ) -> pa.Table:
     """Read the facts of files, opening only those that are new or changed since they were `known`.
 
     These are rows of an older manifest with absolute paths; None: all files are opened. A file is
     unchanged if size and time of the last change are. Files that had a problem are opened again.
-    Of unchanged ones, a fact that the older manifest lacks stays unknown.
+    Of unchanged ones, a fact that the older manifest lacks stays unknown. With `decode` all are
+    opened, and decoded to their end.
     """
     paths = paths.combine_chunks().dictionary_encode()  # several rows may share a file
     names, codes = pa.chunked_array([paths.dictionary]), paths.indices
     if known is None or not set(known.column_names) >= _COMPARED:
-        return read_facts(names.to_pylist(), workers).take(codes)
-    facts = _refreshed(names, known, workers)
+        return read_facts(names.to_pylist(), workers, decode).take(codes)
+    facts = _refreshed(names, known, workers, decode)
     return facts if len(names) == len(paths) else facts.take(codes)
 
 
@@ -97,28 +114,55 @@ def problems_now(rows: pa.Table, facts: pa.Table) -> pa.ChunkedArray:
     if not {"problem", "format"} <= set(rows.column_names):
         return facts["problem"]
     known = rows["problem"].cast(pa.string())
-    of_labels = pc.if_else(pc.is_valid(rows["format"]), known, None)
-    return pc.coalesce(facts["problem"], of_labels)
+    of_labels = pc.and_not(pc.is_valid(rows["format"]), is_undecodable(known))
+    return pc.coalesce(facts["problem"], pc.if_else(of_labels, known, None))
 
 
-def _refreshed(paths: pa.ChunkedArray, known: pa.Table, workers: int | None) -> pa.Table:
-    """Return the facts of different paths, opening only files that are not as `known`."""
-    readable = pc.or_(pc.is_null(known["problem"]), pc.is_valid(known["format"]))
-    known = known.select([name for name in ("path", *FACTS) if name in known.column_names])
-    known = known.filter(readable)
+def is_undecodable(problems: Any) -> Any:
+    """Say of each problem whether it is one that only decoding finds."""
+    return pc.fill_null(pc.starts_with(problems, UNDECODABLE), False)
+
+
+def _refreshed(
+    paths: pa.ChunkedArray, known: pa.Table, workers: int | None, decode: bool
+) -> pa.Table:
+    """Return the facts of different paths, opening only files that are not as `known`, or all."""
+    known = _of_readable(known, decode)
     places = pc.index_in(paths, value_set=known["path"].cast(paths.type))
-    known = known.drop_columns(["path", "problem"])  # these have none
-    for name in FACTS - set(known.column_names):
-        known = known.append_column(name, pa.nulls(len(known), SCHEMA[name].type))
     known = known.select(list(FACTS)).cast(facts_schema()).take(places)
-    sizes, times = stat_files(paths.to_pylist(), workers)
-    same = pc.and_(pc.equal(known["bytes"], sizes), pc.equal(known["mtime_ns"], times))
-    changed = pc.invert(pc.fill_null(same, False)).to_numpy()
+    if decode:
+        read = read_facts(paths.to_pylist(), workers, decode)
+        same = pc.and_(_same(known, read["bytes"], read["mtime_ns"]), pc.is_null(read["problem"]))
+        changed = pc.invert(same).to_numpy()
+        read = read.filter(pa.array(changed))
+    else:
+        changed = pc.invert(_same(known, *stat_files(paths.to_pylist(), workers))).to_numpy()
+        read = read_facts(paths.filter(pa.array(changed)).to_pylist(), workers)
     order = np.argsort(changed, kind="stable")  # the unchanged first
     places = np.empty_like(order)
     places[order] = np.arange(len(order))
-    read = read_facts(paths.filter(pa.array(changed)).to_pylist(), workers)
     return pa.concat_tables([known.filter(pa.array(~changed)), read]).take(pa.array(places))
+
+
+def _of_readable(known: pa.Table, decode: bool) -> pa.Table:
+    """Return the path and facts of files whose header could be read.
+
+    Their problem, as long as they are unchanged, is what only decoding finds; none where they are
+    to be decoded.
+    """
+    known = known.filter(pc.or_(pc.is_null(known["problem"]), pc.is_valid(known["format"])))
+    problems = known["problem"].cast(pa.string())
+    stays = pc.and_not(is_undecodable(problems), decode)
+    known = with_column(known, "problem", pc.if_else(stays, problems, None))
+    for name in FACTS - set(known.column_names):
+        known = known.append_column(name, pa.nulls(len(known), SCHEMA[name].type))
+    return known.select(["path", *FACTS])
+
+
+def _same(known: pa.Table, sizes: Any, times: Any) -> pa.ChunkedArray:
+    """Say of each file whether its size and time are those known."""
+    same = pc.and_(pc.equal(known["bytes"], sizes), pc.equal(known["mtime_ns"], times))
+    return pc.fill_null(same, False)
 
 
 def stat_files(paths: list[str], workers: int | None = None) -> tuple[pa.Array, pa.Array]:
@@ -161,10 +205,10 @@ def _stat_many(paths: list[str], store: Store) -> npt.NDArray[np.int64]:
         return np.concatenate([_stat_many([path], store) for path in paths], axis=1)
 
 
-def _read_many(files: Any, store: Store) -> list[pa.RecordBatch]:
+def _read_many(files: Any, store: Store, decode: bool) -> list[pa.RecordBatch]:
     one_by_one = (content.as_py() for content in files)  # bytes take memory
     contents = files.to_pylist() if is_text(files.type) else one_by_one
-    found = [_read(content, store) for content in contents]
+    found = [_read(content, store, decode) for content in contents]
     try:
         return [_facts(found)]
     except MemoryError:
@@ -199,15 +243,18 @@ def _facts(found: list[_Found]) -> pa.RecordBatch:
     return pa.record_batch(arrays, schema=facts_schema())
 
 
-def _read(path: Content, store: Store) -> _Found:
+def _read(path: Content, store: Store, decode: bool) -> _Found:
     """Return what the store and the header say of a file, and what is wrong with it."""
     head = None
     try:
         head = store.head(path)
+        if decode and not head.problem:
+            header, fault = decode_whole(path, store)
+            return head, header, fault and f"{UNDECODABLE}: {fault}"
         return head, None if head.problem else read_header(path, store), head.problem
     except FileNotFoundError:  # dfgen's MissingFileError is one too
-        return head, None, "the file does not exist"
-    except MemoryError:
+        return head, None, NOT_THERE
+    except (ArgumentError, MemoryError):
         raise
     except Exception as error:  # of a store or a reader, which may be anybody's
         return head, None, str(error) or type(error).__name__

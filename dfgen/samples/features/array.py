@@ -18,6 +18,7 @@ from dfgen.samples.pixels.formats import holds_image
 from dfgen.samples.storage.embedded import are_files
 from dfgen.samples.storage.npy import decode_array
 from dfgen.samples.storage.store import Store
+from dfgen.samples.user_functions import check_call
 
 
 @dataclass(frozen=True, repr=False)
@@ -78,6 +79,8 @@ class Array(Feature):
                 f"decode= makes the array of a whole file, index={self.index!r} names its rows: "
                 "leave one of them out"
             )
+        if self.decode is not None:
+            check_call("decode", self.decode, 1, "decode(data)", "it is told the bytes of a file")
         object.__setattr__(self, "shape", checked_shape(self.shape))
         object.__setattr__(self, "dtype", number_dtype(self.dtype))
 

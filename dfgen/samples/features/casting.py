@@ -7,6 +7,7 @@ import numpy as np
 
 from dfgen.errors import DecodeError
 from dfgen.samples.features.spec import Values
+from dfgen.samples.user_functions import raised, with_own_lines
 
 
 def cast(numbers: Values, dtype: np.dtype[Any]) -> Values:
@@ -60,7 +61,7 @@ def fill_by(what: str, function: Callable[..., Any], values: Any, out: Values) -
     except MemoryError:
         raise
     except Exception as error:
-        raise DecodeError(f"{what} raised {type(error).__name__}: {error}") from error
+        raise with_own_lines(DecodeError(f"{what} {raised(error)}"), error) from error
     if array.dtype.hasobject:
         raise DecodeError(f"{what} returned {type(returned).__name__}, expected numbers")
     fill(f"{what} returned an array that", array, out)

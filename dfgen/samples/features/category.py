@@ -22,6 +22,8 @@ from dfgen.system import one_of
 
 LABEL_MODES = ("int", "categorical", "binary")
 
+MORE_THAN_TWO = 'Use label_mode="int" or "categorical"'
+
 
 @dataclass(frozen=True, repr=False)
 class Category(Encoded):
@@ -61,9 +63,11 @@ class Category(Encoded):
         if not names or len(set(names)) < len(names):
             raise ArgumentError(f"class_names must be distinct names, got {self.class_names!r}")
         if self.label_mode == "binary" and len(names) != 2:
+            both = "Name both, class_names=[...], if these rows lack one"
             raise ArgumentError(
                 f'label_mode="binary" needs two classes, column {self.column!r} has '
-                f'{len(names)}: {listed(names)}. Use label_mode="int" or "categorical"'
+                f"{len(names)}: {listed(names)}. "
+                f"{both if len(names) < 2 else MORE_THAN_TWO}"
             )
         object.__setattr__(self, "class_names", names)
 
@@ -81,7 +85,8 @@ class Category(Encoded):
         if values.null_count:
             raise ManifestError(
                 f"column {self.column!r} has {values.null_count:,} rows without a class; drop "
-                f"them: df = df[df[{self.column!r}].notna()], {OR_IGNORE}"
+                f"them: df = df[df[{self.column!r}].notna()], {OR_IGNORE}",
+                row=pc.indices_nonzero(pc.is_null(values))[0].as_py(),
             )
         codes = pc.index_in(values, value_set=_names(self, values.type))
         if codes.null_count:
@@ -89,6 +94,7 @@ class Category(Encoded):
             raise ManifestError(
                 f"column {self.column!r} holds {listed(stray)} ({codes.null_count:,} in all), not "
                 f"among its class names: {listed(self.class_names or ())}"
+                f"{_meant(stray, self.class_names or ())}"
             )
         encoded: Values = codes.to_numpy(zero_copy_only=False).astype(np.int32)
         return encoded
@@ -122,6 +128,16 @@ def _no_classes(column: str, held: str) -> str:
         f"column {column!r} holds {held}, Category needs text, numbers or booleans: "
         f"df[{column!r}] = df[{column!r}].astype(str).astype('category')"
     )
+
+
+def _meant(stray: list[object], names: tuple[object, ...]) -> str:
+    """Return which name is meant by one that differs by case or blanks, else what can be done."""
+    known = {name.strip().lower(): name for name in names if isinstance(name, str)}
+    for one in stray:
+        name = known.get(one.strip().lower()) if isinstance(one, str) else None
+        if name is not None:
+            return f". {one!r} is {name!r} but for case or blanks: give both one spelling"
+    return ". Mend the values, drop such rows, or add them to class_names="
 
 
 def _names(feature: Category, type: pa.DataType) -> pa.Array:

@@ -12,6 +12,7 @@ from dfgen.samples.features.base import Feature
 from dfgen.samples.features.casting import fill_by
 from dfgen.samples.features.spec import Spec, Values, Watch
 from dfgen.samples.storage.store import Store
+from dfgen.samples.user_functions import check_call
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,9 @@ class Column(Feature):
             object.__setattr__(self, "names", names)
         if not callable(self.fn):
             raise ArgumentError(f"fn must be a function of a row's values, got {self.fn!r}")
+        call = f"fn({', '.join(names)})"
+        advice = "it is told a row's values of these columns, one argument each"
+        check_call("fn", self.fn, len(names), call, advice)
         object.__setattr__(self, "shape", checked_shape(self.shape))
         object.__setattr__(self, "dtype", number_dtype(self.dtype))
 

@@ -106,7 +106,8 @@ class MultiLabel(Encoded):
             row, place = place_of(where, pc.indices_nonzero(pc.is_null(labels))[0].as_py())
             raise ManifestError(
                 f"label {place} of row {row} in column {self.column!r} is missing "
-                f"({labels.null_count:,} such labels): leave it out of its list"
+                f"({labels.null_count:,} such labels): leave it out of its list",
+                row=row,
             )
         if not len(labels):  # whose type is that of nothing
             return LabelRows(where, np.empty(0, np.int32))

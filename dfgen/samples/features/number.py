@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
-from dfgen.samples.arrow_types import OR_IGNORE, are_fractions, are_numbers, nulls
+from dfgen.samples.arrow_types import OR_IGNORE, are_fractions, are_numbers, is_text, nulls
 from dfgen.samples.features.arguments import checked_missing, column_names, number_dtype
 from dfgen.samples.features.casting import cast
 from dfgen.samples.features.encoded import Encoded
@@ -65,9 +65,10 @@ def _numbers(column: str, values: pa.Array, dtype: np.dtype[Any]) -> Values:
     """Return one column as numbers of a dtype."""
     kind = values.type
     if not (are_numbers(kind) or pa.types.is_boolean(kind)):
+        numbers = f", for numbers df[{column!r}] = pd.to_numeric(df[{column!r}])"
         raise ManifestError(
             f"column {column!r} holds {kind}, Number needs numbers. "
-            f"For classes write dfgen.Category({column!r})"
+            f"For classes write dfgen.Category({column!r}){numbers * is_text(kind)}"
         )
     if pa.types.is_decimal(kind):
         values = values.cast(pa.float64())
@@ -75,7 +76,8 @@ def _numbers(column: str, values: pa.Array, dtype: np.dtype[Any]) -> Values:
     if len(missing):
         raise ManifestError(
             f"column {column!r} has {len(missing):,} missing values, the first in row "
-            f"{missing[0]}; drop or fill them: df = df[df[{column!r}].notna()], {OR_IGNORE}"
+            f"{missing[0]}; drop or fill them: df = df[df[{column!r}].notna()], {OR_IGNORE}",
+            row=int(missing[0]),
         )
     if are_fractions(kind) and dtype.kind != "f":
         raise ManifestError(f"column {column!r} holds floats, {dtype} cannot hold them")

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from dfgen.errors import ArgumentError, DecodeError, MissingFileError
+from dfgen.errors import ArgumentError, DecodeError, MissingFileError, located
 from dfgen.samples.features.spec import alone, each, empty, filled, unwatched
 from dfgen.samples.storage.embedded import FILE, content_shown
 from dfgen.samples.storage.store import Store
@@ -99,7 +99,7 @@ def store_of_row(row: Mapping[str, Any], column: str, of_files: bool = True) -> 
         yield store_of([OneRow(row).files(column)])
     except (DecodeError, MissingFileError) as error:
         shown = content_shown(content_of(row, column))
-        raise type(error)(f"{column}={shown}: {error}") from error
+        raise located(error, f"{column}={shown}") from error
 
 
 def array_of_row(feature: Any, row: Mapping[str, Any], rng: np.random.Generator | None) -> Any:

@@ -47,9 +47,44 @@ def sound_header(file: IO[bytes], format: str) -> Header:
     except ArgumentError:
         return Header(format)
     with open_sound(sound_source(file, format), format) as sound:
-        return Header(
-            format, channels=sound.channels, sample_rate=sound.samplerate, frames=sound.frames
-        )
+        return _told(sound, format)
+
+
+def whole_sound(file: IO[bytes], format: str) -> tuple[Header, str | None]:
+    """Decode all frames of a sound; return its header, and what is wrong with them, or None.
+
+    Raises:
+        ArgumentError: `soundfile` is missing.
+        DecodeError: the header is broken.
+    """
+    load_soundfile()
+    header = None
+    try:
+        with open_sound(sound_source(file, format), format) as sound:
+            header = _told(sound, format)
+            _read_to_end(sound)
+    except DecodeError as error:
+        if header is None:
+            raise
+        return header, str(error)
+    return header, None
+
+
+def _told(sound: Any, format: str) -> Header:
+    return Header(
+        format, channels=sound.channels, sample_rate=sound.samplerate, frames=sound.frames
+    )
+
+
+def _read_to_end(sound: Any) -> None:
+    """Decode a sound, a block at a time."""
+    if sound.format == "MP3":
+        _keep_in_place(sound)
+    there = 0
+    while frames := len(sound.read(_BLOCK, dtype="float32")):
+        there += frames
+    if there < sound.frames:
+        raise DecodeError(f"truncated: {sound.frames:,} frames are promised, {there:,} are there")
 
 
 def sound_source(file: IO[bytes], format: str, most: int = 0) -> Any:
@@ -151,9 +186,14 @@ def _go_to(start: int, sound: Any) -> None:
         if start:
             sound.seek(start)
         return
-    sound.seekable = lambda: False  # or soundfile seeks after every read, to where it is
+    _keep_in_place(sound)
     for done in range(0, start, _BLOCK):
         sound.read(min(start - done, _BLOCK), dtype="float32")
+
+
+def _keep_in_place(sound: Any) -> None:
+    """Keep `soundfile` from a seek after every read, to where it is."""
+    sound.seekable = lambda: False
 
 
 class _Held(io.BytesIO):

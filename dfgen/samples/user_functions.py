@@ -1,0 +1,153 @@
+"""Functions of the user's own: looked at before they run, and their lines shown where they fail."""
+
+import functools
+import inspect
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from dfgen.errors import ArgumentError, DfgenError, brief
+
+_KERAS = (
+    "it works on tensors: put it into the model, as one of its first layers. Random flips and "
+    'crops are x=dfgen.Image("path", flip=..., crop=...), preprocess_input is scale="tf", "torch" '
+    'or "caffe"'
+)
+_TORCH = (
+    'it works on torch tensors and PIL images: write x=dfgen.Image("path", flip="horizontal", '
+    'crop="random_resized"), or dfgen.albumentations(A.Compose([...]))'
+)
+_FOREIGN = {
+    "albumentations": "write dfgen.albumentations(A.Compose([...]))",
+    "fastai": _TORCH,
+    "keras": _KERAS,
+    "tensorflow": _KERAS,
+    "tf_keras": _KERAS,
+    "torchvision": _TORCH,
+    "transformers": "write its mean and deviation as scale=(image_mean, image_std)",
+}
+"""Package -> what to write instead of its transforms, which do not take a dict of arrays."""
+
+
+def check_transform(name: str, function: object, of: str) -> None:
+    """Refuse a `transform` or `batch_transform` that cannot be called, as far as can be seen.
+
+    Args:
+        name: of the argument.
+        function: what it was given; None is none.
+        of: what the function is told and returns, "sample" or "batch".
+
+    Raises:
+        ArgumentError: no function, one of a library that works otherwise, a class, or one that
+            cannot be called with two arguments.
+    """
+    if function is None:
+        return
+    package = _package(function)
+    if package in _FOREIGN:
+        raise ArgumentError(
+            f"{name}={brief(function)} is of {package}, expected a function {name}({of}, rng) of a "
+            f"dict of NumPy arrays: {_FOREIGN[package]}"
+        )
+    call = f"{name}({of}, rng)"
+    advice = f'write def {name}({of}, rng): {of}["image"] = ...; return {of}'
+    if not callable(function):
+        if isinstance(function, list | tuple):
+            advice = f"write one function that calls them in turn: {advice.removeprefix('write ')}"
+        elif isinstance(function, str):
+            advice += '. Random flips and crops are x=dfgen.Image("path", flip=..., crop=...)'
+        raise ArgumentError(
+            f"{name}={brief(function)} is no function, expected {call} -> {of}: {advice}"
+        )
+    if isinstance(function, type) and not issubclass(function, dict):
+        raise ArgumentError(
+            f"{name}={function.__name__} is a class, expected {call} -> {of}: give an object of "
+            f"it, {name}={function.__name__}(...)"
+        )
+    check_call(name, function, 2, call, advice)
+
+
+def check_call(name: str, function: Callable[..., Any], count: int, call: str, advice: str) -> None:
+    """Refuse a function that does not take so many arguments, or does not return what it makes.
+
+    Of one whose signature is unknown, as of many that are built in, nothing is said.
+
+    Args:
+        name: of the argument that it was given for.
+        function: the user's.
+        count: the number of arguments that it is called with.
+        call: how it is called, for the message.
+        advice: what to do.
+    """
+    inner = _unwrapped(function)
+    inner = inner if inspect.isroutine(inner) else type(inner).__call__
+    asynchronous = inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner)
+    if asynchronous or inspect.isgeneratorfunction(inner):
+        does = "awaits (async def)" if asynchronous else "yields"
+        raise ArgumentError(
+            f"{name}={_written(function)} {does}, expected a plain function that returns: {advice}"
+        )
+    signature = _signature(function)
+    try:
+        if signature is not None:
+            signature.bind(*[None] * count)
+    except TypeError:
+        raise ArgumentError(
+            f"{name}={_written(function)} cannot be called as {call}: {advice}"
+        ) from None
+
+
+def with_own_lines(error: DfgenError, cause: Exception) -> DfgenError:
+    """Return an error with the traceback of its cause in the user's function as a note.
+
+    Its chain of exceptions does not reach the user: Keras cuts it, and so do other processes.
+    """
+    lines = cause.__traceback__
+    while lines is not None and lines.tb_frame.f_globals.get("__name__", "").startswith("dfgen."):
+        lines = lines.tb_next
+    if lines is not None:
+        text = "".join(traceback.format_exception(type(cause), cause, lines))
+        error.add_note(f"In your function:\n{text.rstrip()}")
+    return error
+
+
+def raised(error: Exception) -> str:
+    """Return what a function of the user's raised, in one line."""
+    return f"raised {type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def _unwrapped(function: Any) -> Any:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
+
+
+def _package(function: object) -> str:
+    """Return which package's code would run, or made what cannot be called."""
+    function = _unwrapped(function)
+    if inspect.isroutine(function) or isinstance(function, type):
+        module = getattr(function, "__module__", None)
+    else:
+        kind: Any = type(function)
+        module = getattr(kind.__call__ if callable(function) else kind, "__module__", None)
+        if str(module).startswith("torch."):  # whose modules call `forward`
+            module = getattr(getattr(kind, "forward", None), "__module__", None)
+    return str(module).partition(".")[0]
+
+
+def _signature(function: Any) -> inspect.Signature | None:
+    """Return what a function takes; a decorated one what its wrapper does."""
+    function = getattr(function, "forward", function)
+    for follow in (False, True):
+        try:
+            return inspect.signature(function, follow_wrapped=follow)
+        except (TypeError, ValueError):
+            continue
+    return None
+
+
+def _written(function: Any) -> str:
+    """Return a function as it is defined, such as `flip(image)`."""
+    inner = _unwrapped(function)
+    name = getattr(inner, "__qualname__", type(inner).__name__).rpartition("<locals>.")[2]
+    return f"{name}{_signature(function) or '(...)'}"

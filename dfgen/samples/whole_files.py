@@ -1,0 +1,92 @@
+"""Files decoded to their end: what is wrong with the pixels, frames or numbers of each."""
+
+import io
+from collections.abc import Callable
+from typing import IO
+
+from dfgen.errors import DecodeError, reason
+from dfgen.samples.pixels.formats import FORMATS, parse_header, read_known
+from dfgen.samples.pixels.headers import Header
+from dfgen.samples.sounds.sound_files import whole_sound
+from dfgen.samples.storage.array_files import open_hdf5
+from dfgen.samples.storage.embedded import Content
+from dfgen.samples.storage.npy import whole_array
+from dfgen.samples.storage.store import Store
+
+_BLOCK = 1 << 24  # bytes of an array that are read at once
+
+Checked = tuple[Header, str | None]
+"""What a file says of itself, and why it cannot be decoded, or None."""
+
+
+def decode_whole(content: Content, store: Store) -> Checked:
+    """Read a file once, and decode all that samples are made of.
+
+    That is the first image of a file, all frames of a sound, and all rows of an HDF5 file, a few
+    at a time. Of a .npy file it is the length alone: its numbers are as they are.
+
+    Returns:
+        Its header, and what its decoder says of the rest, None where that is whole.
+
+    Raises:
+        MissingFileError: there is no such file.
+        DecodeError: it is empty, of no known format, or its header is broken.
+        ArgumentError: it is a sound, and the package that reads sounds is missing.
+    """
+    return read_known(content, store, _checked)
+
+
+def _checked(file: IO[bytes], name: str) -> Checked:
+    file.seek(0)
+    return _READERS[FORMATS[name].holds](file, name)
+
+
+def _image(file: IO[bytes], name: str) -> Checked:
+    data = file.read()
+    header, decode = parse_header(io.BytesIO(data), name), FORMATS[name].decode
+    if decode is None:
+        return header, None
+    try:
+        decode(data, "rgb")
+    except MemoryError:
+        raise
+    except DecodeError as error:
+        return header, str(error)
+    except Exception as error:
+        return header, f"broken {name} file: {reason(error)}"
+    return header, None
+
+
+def _array(file: IO[bytes], name: str) -> Checked:
+    header = parse_header(file, name)
+    file.seek(0)
+    try:
+        if name == "hdf5":
+            _read_rows(file)
+        else:
+            whole_array(file)
+    except MemoryError:
+        raise
+    except Exception as error:
+        return header, reason(error)
+    return header, None
+
+
+def _read_rows(file: IO[bytes]) -> None:
+    """Read all arrays of an HDF5 file, from the disk where it is on one."""
+    on_disk = isinstance(getattr(file, "raw", None), io.FileIO)
+    for name, rows in open_hdf5(file.name if on_disk else file.read()).items():
+        step = max(1, _BLOCK * len(rows) // max(1, rows.nbytes))
+        try:
+            for start in range(0, len(rows), step):
+                rows[start : start + step]
+        except OSError as error:
+            raise DecodeError(f"the array {name} is damaged: {reason(error)}") from error
+
+
+_READERS: dict[str, Callable[[IO[bytes], str], Checked]] = {
+    "image": _image,
+    "array": _array,
+    "sound": whole_sound,
+}
+"""What a format holds -> what decodes it."""
