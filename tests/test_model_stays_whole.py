@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from watching import watcher
+from watching import trained_watcher, watcher
 
 import dfgen
 from dfgen.errors import ArgumentError, DecodeError, MissingFileError
@@ -23,7 +23,7 @@ def weights(model):
 @pytest.mark.parametrize("bad", [1, 9])
 @pytest.mark.parametrize("verb", ["fit", "evaluate", "predict"])
 def test_a_model_is_of_use_after_a_file_that_cannot_be_read(verb, bad, frame):
-    model, rows = watcher(built=True, metrics=["accuracy"]), frame(12)
+    model, rows = trained_watcher(), frame(12)
     before = weights(model)
     paths = rows["path"].tolist()
     paths[bad] = "gone.png"
@@ -37,7 +37,7 @@ def test_a_model_is_of_use_after_a_file_that_cannot_be_read(verb, bad, frame):
 
 
 def test_a_file_of_validation_that_cannot_be_read_leaves_what_was_trained(frame):
-    model, rows = watcher(built=True), frame(16)
+    model, rows = trained_watcher(), frame(16)
     validation = rows[12:].assign(path="gone.png")
     before = weights(model)
     with pytest.raises(MissingFileError, match="id=12, "):
@@ -57,6 +57,6 @@ def test_a_model_that_has_lost_its_weights_is_told(frame, monkeypatch):
         model.fit(sequence(frame(12)), verbose=0)
     assert str(told.value) == (
         "the model has lost its weights: on JAX Keras takes them out of a model for its steps, and "
-        "where an error or an interruption ends evaluate, predict or the first step of fit, it does "
-        "not put them back. Make the model anew, and load weights that were saved"
+        "where an error or an interruption ends evaluate, predict or the first step of fit, it "
+        "does not put them back. Make the model anew, and load weights that were saved"
     )

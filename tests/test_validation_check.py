@@ -10,11 +10,12 @@ from dfgen.errors import ArgumentError
 
 pytestmark = pytest.mark.backend
 LAYERS = keras.layers
+LOSS = "sparse_categorical_crossentropy"
 
 
 def model(**options):
-    made = keras.Sequential([LAYERS.GlobalAveragePooling2D(), LAYERS.Dense(2)])
-    made.compile("sgd", "mse", **options)
+    made = keras.Sequential([LAYERS.GlobalAveragePooling2D(), LAYERS.Dense(3)])
+    made.compile("sgd", LOSS, **options)
     return made
 
 
@@ -73,7 +74,10 @@ LEGITIMATE = {
 
 @pytest.mark.parametrize("name", LEGITIMATE)
 def test_what_only_measures_something_else_is_left_alone(name, frame):
-    rows, (of_training, of_validation) = frame(24).assign(file=lambda df: df["path"]), LEGITIMATE[name]
+    rows, (of_training, of_validation) = (
+        frame(24).assign(file=lambda df: df["path"]),
+        LEGITIMATE[name],
+    )
     validation = sequence(rows[12:], **{"shuffle": False, **of_validation})
     begin(sequence(rows[:12], **of_training), validation)
 
@@ -114,8 +118,8 @@ def test_a_step_of_the_users_own_may_do_with_validation_what_it_likes(frame):
         def test_step(self, *given):
             raise AssertionError
 
-    own = Own([LAYERS.GlobalAveragePooling2D(), LAYERS.Dense(2)])
-    own.compile("sgd", "mse")
+    own = Own([LAYERS.GlobalAveragePooling2D(), LAYERS.Dense(3)])
+    own.compile("sgd", LOSS)
     rows, grey = frame(24), image(color_mode="grayscale")
     begin(sequence(rows[:12]), sequence(rows[12:], grey), own)
 
@@ -126,8 +130,8 @@ def test_a_second_input_that_is_scaled_otherwise_is_told(frame):
     other = {"b": dfgen.Image("other", size=(4, 4), scale="caffe"), "a": image()}
     inputs = {name: keras.Input((4, 4, 3), name=name) for name in "ab"}
     both = LAYERS.Add()([LAYERS.Rescaling(1.0)(tensor) for tensor in inputs.values()])
-    made = keras.Model(inputs, LAYERS.Dense(1)(LAYERS.Flatten()(both)))
-    made.compile("sgd", "mse")
+    made = keras.Model(inputs, LAYERS.Dense(2)(LAYERS.Flatten()(both)))
+    made.compile("sgd", LOSS)
     with pytest.raises(ArgumentError) as told:
         begin(sequence(rows[:12], one), sequence(rows[12:], other), made)
     assert str(told.value) == (
@@ -151,19 +155,25 @@ def test_classes_that_are_numbered_otherwise_are_told_in_full(frame):
 
 def test_metrics_of_weights_that_only_stress_rows_are_left_alone(frame):
     rows = frame(24).assign(weight=np.arange(24) % 2)
-    for options in ({"class_weight": "balanced"}, {"sample_weight": "weight"}, {"on_error": "skip"}):
-        begin(sequence(rows, **options), None, model(metrics=["mae"]))
+    for options in (
+        {"class_weight": "balanced"},
+        {"sample_weight": "weight"},
+        {"on_error": "skip"},
+    ):
+        begin(sequence(rows, **options), None, model(metrics=["accuracy"]))
 
 
 def test_metrics_of_weighted_rows_alone_are_left_alone(frame):
     rows = frame(24)
     rows["label"] = rows["label"].where(rows.index > 3)
     train = dfgen.Sequence(rows, image(), dfgen.Category("label", missing="ignore"), workers=0)
-    begin(train, None, model(weighted_metrics=["mae"]))
+    begin(train, None, model(weighted_metrics=["accuracy"]))
 
 
 def test_evaluate_may_leave_out_a_remainder_that_it_was_asked_to(frame):
     rows = sequence(frame(10), shuffle=False, drop_remainder=True)
     assert rows.left_out == 2
     model().evaluate(rows, verbose=0)
-    assert len(model().predict(sequence(frame(8), shuffle=False, drop_remainder=True), verbose=0)) == 8
+    assert (
+        len(model().predict(sequence(frame(8), shuffle=False, drop_remainder=True), verbose=0)) == 8
+    )
