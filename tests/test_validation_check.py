@@ -14,7 +14,7 @@ LOSS = "sparse_categorical_crossentropy"
 
 
 def model(**options):
-    made = keras.Sequential([LAYERS.GlobalAveragePooling2D(), LAYERS.Dense(3)])
+    made = keras.Sequential([LAYERS.GlobalAveragePooling2D(), LAYERS.Dense(3, "softmax")])
     made.compile("sgd", LOSS, **options)
     return made
 
@@ -118,7 +118,7 @@ def test_a_step_of_the_users_own_may_do_with_validation_what_it_likes(frame):
         def test_step(self, *given):
             raise AssertionError
 
-    own = Own([LAYERS.GlobalAveragePooling2D(), LAYERS.Dense(3)])
+    own = Own([LAYERS.GlobalAveragePooling2D(), LAYERS.Dense(3, "softmax")])
     own.compile("sgd", LOSS)
     rows, grey = frame(24), image(color_mode="grayscale")
     begin(sequence(rows[:12]), sequence(rows[12:], grey), own)
@@ -130,7 +130,7 @@ def test_a_second_input_that_is_scaled_otherwise_is_told(frame):
     other = {"b": dfgen.Image("other", size=(4, 4), scale="caffe"), "a": image()}
     inputs = {name: keras.Input((4, 4, 3), name=name) for name in "ab"}
     both = LAYERS.Add()([LAYERS.Rescaling(1.0)(tensor) for tensor in inputs.values()])
-    made = keras.Model(inputs, LAYERS.Dense(2)(LAYERS.Flatten()(both)))
+    made = keras.Model(inputs, LAYERS.Dense(2, "softmax")(LAYERS.Flatten()(both)))
     made.compile("sgd", LOSS)
     with pytest.raises(ArgumentError) as told:
         begin(sequence(rows[:12], one), sequence(rows[12:], other), made)

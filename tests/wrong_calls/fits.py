@@ -12,14 +12,14 @@ from wrong_calls import WrongCall
 
 def model(loss="sparse_categorical_crossentropy", classes=3, **options):
     layers = keras.layers
-    made = keras.Sequential([layers.GlobalAveragePooling2D(), layers.Dense(classes)])
+    made = keras.Sequential([layers.GlobalAveragePooling2D(), layers.Dense(classes, "softmax")])
     made.compile("sgd", loss, **options)
     return made
 
 
 def functional():
     inputs = keras.Input((8, 8, 3))
-    made = keras.Model(inputs, keras.layers.Dense(3)(keras.layers.Flatten()(inputs)))
+    made = keras.Model(inputs, keras.layers.Dense(3, "softmax")(keras.layers.Flatten()(inputs)))
     made.compile("sgd", "sparse_categorical_crossentropy")
     return made
 
