@@ -297,6 +297,7 @@ def test_a_sound_whose_writer_could_not_know_its_length_is_read(tmp_path):
     )
 
 
+@pytest.mark.filterwarnings("ignore:[0-9]+ problem")
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("share", [0.999, 0.6, 0.1])
 def test_a_sound_that_is_cut_short_is_named_wherever_it_is_cut(tmp_path, name, share, capfd):
@@ -385,6 +386,7 @@ def test_an_mp3_without_a_header_has_the_frames_that_are_there(tmp_path, rate, m
 # Facts
 
 
+@pytest.mark.filterwarnings("ignore:[0-9]+ problem")
 def test_facts_of_sounds_are_in_the_manifest(tmp_path):
     ramp(tmp_path / "a.wav", 100, channels=2, rate=16000)
     written(tmp_path, "b.flac", encoded("FLAC", "PCM_16", seconds=1))

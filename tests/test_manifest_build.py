@@ -121,6 +121,7 @@ def test_a_frame_of_labels_with_a_named_index(data):
     assert frame.attrs["dfgen"]["recipe"]["labels"] == "a DataFrame"
 
 
+@pytest.mark.filterwarnings("ignore:[0-9]+ problem")
 def test_a_table_that_names_its_files(data):
     table = pd.DataFrame(
         {
@@ -161,13 +162,14 @@ def test_a_split_in_the_folder_names(data):
     )
 
 
+@pytest.mark.filterwarnings("ignore:[0-9]+ problem")
 def test_unmatched_rows_are_refused_kept_or_dropped(data):
     os.remove(data / "imgs/cat/img_000.png")
     Image.new("L", (4, 3)).save(data / "imgs/cat/img_999.png")
     options = {**JOINED, "labels": data / "labels.csv"}
     message = refused(ManifestError, data / "imgs", **options)
     assert message.splitlines()[1:3] == [
-        f"1 of 12 files have no row in {data}/labels.csv:",
+        f"1 of 12 files have no row in {data}/labels.csv, 11 have one:",
         '  "999"',
     ]
     kept = build_joined(data, unmatched="keep").set_index("id")
@@ -175,7 +177,12 @@ def test_unmatched_rows_are_refused_kept_or_dropped(data):
     assert pd.isna(kept.loc["999", "colour"])
     assert kept.loc["000", "problem"] == "no file for this row of labels: object_id 000"
     assert kept.loc["000", "colour"] == "red"
-    assert len(build_joined(data, unmatched="drop")) == 11
+    with pytest.warns(UserWarning) as caught:
+        assert len(build_joined(data, unmatched="drop")) == 11
+    assert [str(warning.message) for warning in caught] == [
+        f"Left out 1 file without a row in {data}/labels.csv.",
+        f"Left out 1 row of {data}/labels.csv without a file.",
+    ]
 
 
 def test_a_class_that_a_split_lacks_is_warned_of(data):

@@ -181,6 +181,7 @@ def test_what_differs_from_the_disk_is_found(changed):
     assert found.loc[9, "path"] == f"{changed}/imgs/dog/9.png"
 
 
+@pytest.mark.filterwarnings("ignore:[0-9]+ problem")
 def test_the_corrected_manifest_has_the_same_rows_and_the_facts_of_the_disk(changed):
     before = dfgen.read_manifest(changed / "m.parquet")
     dfgen.verify(changed / "m.parquet", write=True)

@@ -146,6 +146,7 @@ def test_files_in_a_manifest_are_verified_against_its_facts(images, tmp_path):
     assert found["path"].astype(object).where(found["path"].notna(), None).tolist() == paths
 
 
+@pytest.mark.filterwarnings("ignore:[0-9]+ problem")
 def test_facts_of_the_files_of_a_table_are_read(images, tmp_path):
     rows = images(4)
     turned = Pillow.Exif()

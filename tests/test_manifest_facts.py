@@ -96,6 +96,7 @@ def pixels(monkeypatch):
     return lambda: [monkeypatch.setitem(SCHEMA, name, fact) for name, fact in new.items()]
 
 
+@pytest.mark.filterwarnings("ignore:[0-9]+ problem")
 def test_a_fact_from_outside_is_one_line(folder, pixels):
     pixels()
     names = ["turned.jpg", "array.npy", "missing.jpg", "text.jpg"]

@@ -3,6 +3,7 @@ import os
 import pandas as pd
 import pytest
 from contracts import SourceContract
+from PIL import Image
 
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError
@@ -281,7 +282,7 @@ def test_tables_that_cannot_be_read_are_refused(tmp_path):
     )
     assert refused(ManifestError, read_rows, "labels.xlsx") == (
         'labels.xlsx has the extension ".xlsx". Label tables are .csv, .tsv, .jsonl, .ndjson, '
-        ".parquet; in Python, any DataFrame"
+        '.parquet; in Python, any DataFrame: labels=pandas.read_excel("labels.xlsx")'
     )
 
 
@@ -341,5 +342,6 @@ def test_names_that_are_not_utf8_and_left_out_can_be_printed(tmp_path):
 @pytest.mark.parametrize("name", ["boxes", "keypoints", "annotated_width"])
 def test_a_label_may_be_called_as_a_column_of_boxes(tmp_path, name):
     (tmp_path / "l.csv").write_text(f"file,{name}\na.png,3\n")
+    Image.new("L", (4, 4)).save(tmp_path / "a.png")
     frame = dfgen.build_manifest(labels=tmp_path / "l.csv", path_column="file")
     assert frame[name].tolist() == [3]

@@ -74,6 +74,7 @@ def test_only_new_and_changed_files_are_opened(data, opened):
     assert frame.loc["003", "mtime_ns"] == 1
 
 
+@pytest.mark.filterwarnings("ignore:[0-9]+ problem")
 def test_a_file_of_the_same_size_with_other_bytes_is_opened_by_its_time(data, opened):
     path = data / "imgs/cat/002.png"
     size = path.stat().st_size
@@ -84,6 +85,7 @@ def test_a_file_of_the_same_size_with_other_bytes_is_opened_by_its_time(data, op
     assert frame.loc["002", "problem"].startswith("not an image, array or sound")
 
 
+@pytest.mark.filterwarnings("ignore:[0-9]+ problem")
 def test_a_file_with_a_problem_is_opened_again(data, opened):
     path = data / "imgs/cat/002.png"
     good = path.read_bytes()
@@ -112,8 +114,10 @@ def test_a_row_whose_file_is_gone_stays_with_its_problem(data):
         frame = update(data, out=data / "m.parquet")
     path = f"{data}/imgs/dog/003.png"
     assert [str(warning.message) for warning in caught] == [
+        f"1 problem:\n  1  the file does not exist: {path}\n"
+        'They keep their rows: df[df["problem"].notna()].',
         f'Kept 1 row of {data}/m.parquet that the source no longer gives: "{path}". Where the '
-        "file is gone, the column problem says so."
+        "file is gone, the column problem says so.",
     ]
     assert frame["id"].tolist() == before["id"].tolist()
     row = frame.set_index("id").loc["003"]
@@ -291,6 +295,7 @@ def test_a_folder_that_vanishes_during_the_scan_is_named(data, monkeypatch):
     )
 
 
+@pytest.mark.filterwarnings("ignore:[0-9]+ problem")
 def test_a_file_that_vanishes_after_the_scan_is_a_row_with_a_problem(data, monkeypatch):
     refresh = scan.stat_files
 

@@ -121,6 +121,7 @@ def test_a_fold_of_text_is_shown_as_such():
     assert str(caught.value) == "fold=0 is none of the folds of the manifest: '0', '1'"
 
 
+@pytest.mark.filterwarnings("ignore:[0-9]+ problem")
 def test_a_row_without_bytes_and_path_is_a_problem_of_its_own(files):
     with open(files[1], "rb") as file:
         images = [None, {"bytes": None, "path": None}, {"bytes": file.read(), "path": None}]

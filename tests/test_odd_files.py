@@ -107,6 +107,7 @@ def problems_of(frame):
     return frame["problem"].dropna().tolist()
 
 
+@pytest.mark.filterwarnings("ignore:[0-9]+ problem")
 @pytest.mark.parametrize("error", RAISED, ids=lambda error: type(error).__name__)
 def test_a_header_reader_that_raises_anything_leaves_a_problem(folder, odd, error):
     odd(header=raiser(error))
@@ -122,6 +123,7 @@ def test_a_header_reader_that_raises_anything_leaves_a_problem(folder, odd, erro
         bind(frame, "path", options=UNLABELLED)
 
 
+@pytest.mark.filterwarnings("ignore:[0-9]+ problem")
 @pytest.mark.parametrize("name", HEADERS)
 def test_a_header_that_says_what_cannot_be_leaves_a_problem(folder, odd, name):
     header, problem = HEADERS[name]
@@ -175,6 +177,7 @@ def test_sizes_of_images_that_keep_theirs_survive_any_reader(folder, odd, error)
         bind(frame, "path", options=options)
 
 
+@pytest.mark.filterwarnings("ignore:[0-9]+ problem")
 @pytest.mark.parametrize("size", [(0, 30), (-1, 30), (2**32 - 1, 30), (2**40, 2**40)], ids=str)
 def test_facts_that_no_image_has_are_not_believed(folder, size):
     frame = dfgen.build_manifest(folder / "imgs").drop(index=2).reset_index(drop=True)
@@ -215,6 +218,7 @@ def whole(folder):
     return folder
 
 
+@pytest.mark.filterwarnings("ignore:[0-9]+ problem")
 @pytest.mark.parametrize("method", ["head", "open"])
 @pytest.mark.parametrize("error", RAISED, ids=lambda error: type(error).__name__)
 def test_a_store_that_raises_anything_leaves_a_problem(whole, monkeypatch, method, error):
@@ -233,6 +237,7 @@ def test_a_store_that_raises_anything_leaves_a_problem(whole, monkeypatch, metho
     )
 
 
+@pytest.mark.filterwarnings("ignore:[0-9]+ problem")
 @pytest.mark.parametrize(
     "head",
     [None, Head("large", 1), Head(2**80, 1), Head(1, 2**80), Head(5, 5, problem=7)],
@@ -312,6 +317,7 @@ def arguments_of(source, folder):
     return {"source": images}
 
 
+@pytest.mark.filterwarnings("ignore:[0-9]+ problem")
 @pytest.mark.parametrize("source", ["folder", "table", "coco", "voc", "metadata", "listing"])
 @pytest.mark.parametrize(
     "header", [raiser(StrangeError("odd")), lambda *given: Header("odd", 5, 5, 2**70)], ids=[0, 1]
@@ -351,6 +357,7 @@ def chunk(kind, body):
     return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
 
+@pytest.mark.filterwarnings("ignore:[0-9]+ problem")
 @pytest.mark.parametrize("width", [0, 2**31, 2**32 - 1])
 def test_a_png_of_an_impossible_width_is_a_problem(tmp_path, width):
     size = struct.pack(">IIBBBBB", width, 5, 8, 2, 0, 0, 0)

@@ -107,6 +107,7 @@ def test_a_split_without_annotations_has_no_boxes_known(data):
     assert list(frame["split"].cat.categories) == ["train", "test"]
 
 
+@pytest.mark.filterwarnings("ignore:[0-9]+ problem")
 def test_an_image_that_is_not_there_stays_with_its_problem(data):
     (data / "images/a.png").unlink()
     frame = dfgen.build_manifest(coco="c.json", images="images")
@@ -198,6 +199,7 @@ def test_broken_json_is_refused_with_its_line(data):
     )
 
 
+@pytest.mark.filterwarnings("ignore:[0-9]+ problem")
 def test_boxes_that_cannot_be_are_problems_of_their_rows(data):
     boxes = [box(1, 18, 1, 1, -2, 2), box(2, 18, 30, 1, 11.5, 2)]
     annotated.coco("c.json", {1: "a.png", 2: "b.png"}, boxes, CATS)

@@ -214,6 +214,7 @@ def test_verify_finds_what_is_missing_broken_and_changed(make):
     assert again["detail"].str.endswith(" (as the manifest says)").all()
 
 
+@pytest.mark.filterwarnings("ignore:[0-9]+ problem")
 def test_a_problem_of_the_labels_outlives_verify_and_update(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     images("images", 2)

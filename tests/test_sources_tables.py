@@ -129,6 +129,7 @@ def refused(error, **options):
     return str(caught.value)
 
 
+@pytest.mark.filterwarnings("ignore:[0-9]+ problem")
 def test_metadata_becomes_a_manifest(data):
     table = pd.DataFrame(
         {"file_name": ["cat/a.png", "dog/b.png", "x.png"], "kind": ["c", "d", "c"]}
@@ -141,6 +142,7 @@ def test_metadata_becomes_a_manifest(data):
     assert frame["problem"].fillna("").tolist() == ["", "", "the file does not exist"]
 
 
+@pytest.mark.filterwarnings("ignore:[0-9]+ problem")
 def test_objects_of_metadata_become_boxes(data):
     objects = {"bbox": [[1, 2, 3, 4], [30, 2, 20, 4]], "categories": [0, 1]}
     rows = [

@@ -151,18 +151,20 @@ def test_missing_partners_are_errors_that_name_them(data):
     assert refused(ManifestError) == "\n".join(
         [
             'images in "images" and .xml files in "xml" do not match by their relative paths.',
-            "2 of 4 images have no .xml file:",
-            '  "s/a", nearest: "s/d"',
+            "2 of 4 images have no .xml file, 2 have one:",
+            '  "s/a", nearest: "s/C"',
             '  "s/c", nearest: "s/C"',
-            "1 of 3 .xml files have no image:",
+            "1 of 3 .xml files have no image, 2 have one:",
             '  "s/C", nearest: "s/c"',
-            "Likely cause: case; 2 would match: write both in the same case.",
+            "Likely cause: case; 1 of these images and 1 of these .xml files would match: "
+            "write both in the same case.",
             'Or go on with unmatched="keep" (missing labels, rows with a problem) or "drop" '
             "(--unmatched keep|drop)",
         ]
     )
 
 
+@pytest.mark.filterwarnings("ignore:[0-9]+ problem")
 def test_missing_partners_are_kept_or_dropped(data):
     os.remove("xml/s/a.xml")
     os.remove("images/s/d.png")
@@ -171,7 +173,11 @@ def test_missing_partners_are_kept_or_dropped(data):
     assert pd.isna(kept.loc["s/a.png", "label"])
     assert kept.loc["s/a.png", "boxes"] is None
     assert kept["problem"].tolist()[3] == "no image for this annotation: xml/s/d.xml"
-    assert build(unmatched="drop")["id"].tolist() == ["s/b.png", "s/c.png"]
+    with pytest.warns(UserWarning) as caught:
+        assert build(unmatched="drop")["id"].tolist() == ["s/b.png", "s/c.png"]
+    assert [str(warning.message) for warning in caught] == [
+        "Left out 1 image without .xml file.", "Left out 1 .xml file without image."
+    ]  # fmt: skip
     [chunk, *_] = SOURCES["voc"].read("xml", "images", unmatched="drop")
     assert chunk.notes == (
         "Left out 1 image without .xml file.",
@@ -241,6 +247,7 @@ def test_an_annotation_that_vanishes_is_named(data, monkeypatch):
     )
 
 
+@pytest.mark.filterwarnings("ignore:[0-9]+ problem")
 def test_boxes_that_cannot_be_are_problems_of_their_rows(data):
     annotated.xml("xml/s/a.xml", ("dog", 1, 1, 2, 2), ("cat", 30, 5, 20, 9))
     annotated.xml("xml/s/b.xml", ("dog", 1, 5, 9, 5))

@@ -133,6 +133,7 @@ def test_files_cut_short_behind_good_headers_are_found_by_decoding_alone(folder)
     assert details["gif"].startswith("cannot be decoded: broken gif file: image file is truncated")
 
 
+@pytest.mark.filterwarnings("ignore:[0-9]+ problem")
 @pytest.mark.parametrize("name", CUT_IN_HEADER)
 def test_formats_that_tell_their_length_are_found_cut_short(folder, name):
     build(folder, {name: halved(WHOLE[name])})
@@ -167,6 +168,7 @@ def test_what_decoding_found_stays_in_the_manifest_until_the_file_is_another(fol
     assert dfgen.read_manifest("m.parquet")["problem"].isna().all()
 
 
+@pytest.mark.filterwarnings("ignore:[0-9]+ problem")
 def test_a_manifest_that_grows_keeps_what_decoding_found(folder):
     (folder / "files/a.jpg").write_bytes(halved(WHOLE["jpg"]))
     dfgen.build_manifest("files", out="m.parquet")

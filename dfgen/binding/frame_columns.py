@@ -219,9 +219,11 @@ def _to_arrow(values: "pd.Series[Any]") -> pa.Array:
         if all(isinstance(value, list | tuple | np.ndarray) for value in given):
             return _lists_to_arrow(values)
         kinds = sorted({type(value).__name__ for value in given})
+        alike = "map(lambda one: one if isinstance(one, list) else [one])"
         raise ManifestError(
             f"column {values.name!r} mixes {', '.join(kinds)}: give it one type, as with "
-            f"df[{values.name!r}] = df[{values.name!r}].astype(str)"
+            f"df[{values.name!r}] = df[{values.name!r}]."
+            f"{alike if 'list' in kinds else 'astype(str)'}"
         ) from None
 
 

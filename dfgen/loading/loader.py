@@ -150,6 +150,11 @@ class Loader:
         return {**vars(self), "_waited": 0.0, "_handed_out": 0}
 
     @property
+    def transforms_batches(self) -> bool:
+        """Whether a function of the user's changes the arrays of a batch."""
+        return self._maker.transform is not None
+
+    @property
     def order(self) -> DueRows:
         """The rows of every batch, worked out apart from what makes the batches."""
         return DueRows(self.plan, self.row_order, self.reader.ids)
@@ -158,6 +163,11 @@ class Loader:
     def row_order(self) -> RowOrder:
         """Which row stands where in each epoch."""
         return self._maker.order
+
+    @property
+    def weights(self) -> Weights | None:
+        """What each row counts in the loss; None: all the same."""
+        return self._maker.weights
 
     def reseed(self, seed: int) -> None:
         """Take the seed of a training that goes on, where none was asked for."""

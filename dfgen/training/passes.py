@@ -25,10 +25,13 @@ from dfgen.training.device_division import check_not_empty, divide
 from dfgen.training.keras_private import Call, DataAdapter, call_by_keras, shorten
 from dfgen.training.keras_probe import falls_back
 from dfgen.training.layout import Layout
-from dfgen.training.model_check import check_arguments, check_model
+from dfgen.training.loss_check import check_loss
+from dfgen.training.metrics_check import warn_of_metrics
+from dfgen.training.model_check import check_arguments, check_model, check_variables, check_whole
 from dfgen.training.plain_passes import PlainPasses
 from dfgen.training.progress import Progress
 from dfgen.training.runs import Pass, Run
+from dfgen.training.validation_check import Side, check_validation, validation_of
 
 
 def _no_index(index: object, length: int) -> str:
@@ -100,10 +103,23 @@ class Passes(keras.utils.PyDataset, DataAdapter):
     def _check(self, call: Call) -> None:
         """Refuse arguments that do not reach a Sequence, and a model that it does not fit."""
         check_arguments(call, self._shuffle, self._endless)
+        if call.purpose == "predict":
+            check_whole(self._loader.given)
         if call.purpose is not None:
+            check_variables(call.model)
             check_model(call, self.element_spec)
-        if isinstance(call.validation, Passes):
-            check_model(replace(call, purpose="evaluate"), call.validation.element_spec)
+            check_loss(call, self._loader, self._layout)
+        if call.purpose in ("fit", "evaluate") and self._layout.y is not None:
+            padded = self._divided(call)[0].tail == "pad"
+            warn_of_metrics(call.model, self._loader, self._layout.y, padded)
+        if (other := validation_of(call, Passes)) is not None:
+            validated, spec = replace(call, purpose="evaluate"), other.element_spec
+            check_validation(call, self._side(), other._side(), spec[0])
+            check_model(validated, spec)
+            check_loss(validated, other._loader, other._layout, "validation_data: ")
+
+    def _side(self) -> Side:
+        return Side(self._loader, self._layout, self._endless)
 
     def _divided(self, call: Call) -> tuple[Plan, Layout]:
         """Return how batches are divided over processes and devices, and nested, for Keras."""

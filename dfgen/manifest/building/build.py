@@ -10,7 +10,7 @@ import pandas as pd
 from dfgen.manifest.building.pipeline import run_recipe
 from dfgen.manifest.building.recipe import all_arguments
 from dfgen.manifest.building.recipe_file import resolve
-from dfgen.manifest.building.summary import lines_of_skipped
+from dfgen.manifest.building.summary import lines_of_skipped, problem_lines
 from dfgen.manifest.building.update.previous import read_old
 from dfgen.manifest.io import Path
 from dfgen.manifest.schema import quote
@@ -113,11 +113,12 @@ def build_manifest(
 
     Returns:
         One row a file: `id`, `path` (absolute), labels, `split`, facts. A file with a fault keeps
-        its row, and `problem` says what is wrong.
+        its row, and `problem` says what is wrong. What is left out, or has a problem, is counted
+        in warnings.
 
     Raises:
         ArgumentError: arguments that cannot be together.
-        MissingFileError: no such folder or table.
+        MissingFileError: no such folder or table, or none of the files exists.
         ManifestError: files and labels do not match, ids are repeated, ...
         WriteError: `out` cannot be written.
 
@@ -136,7 +137,11 @@ def build_manifest(
         advice = f"Widen the pattern {quote(recipe.pattern)}, or move" if widen else "Move"
         lines = [*lines_of_skipped(report.skipped), f"{advice} elsewhere what is not a sample."]
         warnings.warn("\n".join(lines), stacklevel=2)
-    for warning in report.warnings:
+    if problems := problem_lines(frame):
+        problems.append('They keep their rows: df[df["problem"].notna()].')
+        warnings.warn("\n".join(problems), stacklevel=2)
+    dropped = report.notes if recipe.unmatched == "drop" else ()
+    for warning in (*dropped, *report.warnings):
         warnings.warn(warning, stacklevel=2)
     return frame
 

@@ -13,6 +13,7 @@ from dfgen.errors import ArgumentError, ManifestError
 from dfgen.manifest.building.box_columns import place_boxes
 from dfgen.manifest.building.categories import to_categories, to_category
 from dfgen.manifest.building.gather import gather_rows
+from dfgen.manifest.building.lost_files import refuse_all_missing
 from dfgen.manifest.building.recipe import Recipe, unit_of
 from dfgen.manifest.building.scan import PANDAS_TYPES, read_facts, refresh_facts
 from dfgen.manifest.building.summary import BuildReport, lines_of_skipped
@@ -60,7 +61,7 @@ def run_recipe(
     if old is not None:
         old, warnings = _old_rows(old, recipe, gathered.rows, root)
     read = None if recipe.facts == "none" else partial(_read_facts, old=old, workers=workers)
-    grown = Growth(_settle(gathered, read), labels, {})
+    grown = Growth(_settle(gathered, read, recipe), labels, {})
     if old is not None:
         grown = grow(grown.table, labels, old, read, {"split", recipe.splitting.column})
         warnings += grown.warnings
@@ -153,10 +154,13 @@ def _read_facts(paths: pa.ChunkedArray, old: Old | None, workers: int | None) ->
     return with_column(facts, "format", to_category(facts["format"]))
 
 
-def _settle(gathered: RowGroup, read: ReadFacts | None) -> pa.Table:
+def _settle(gathered: RowGroup, read: ReadFacts | None, recipe: Recipe) -> pa.Table:
     """Add the facts, place the boxes, and gather what is wrong with each row."""
     table = gathered.rows
     facts = read(table[files_column(table.schema)]) if read else None
+    if facts is not None and "path" in table.column_names:
+        folder = gathered.folder or recipe.folder
+        refuse_all_missing(table["path"], facts["problem"], recipe, folder)
     problems = [table["problem"]] if "problem" in table.column_names else []
     problems += [facts["problem"]] if facts else []
     if _box_format(gathered.labels):

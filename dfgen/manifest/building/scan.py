@@ -36,6 +36,8 @@ SLOW = 50e-6  # seconds to stat a file, ten times what a local disk takes
 UNDECODABLE = "cannot be decoded"
 """The kind of the problem of a file whose header is fine."""
 
+NOT_THERE = "the file does not exist"
+
 _Found = tuple[Head | None, Header | None, str | None]  # and what is wrong with a file
 
 _COMPARED = {"path", "bytes", "mtime_ns", "format", "problem"}
@@ -251,7 +253,7 @@ def _read(path: Content, store: Store, decode: bool) -> _Found:
             return head, header, fault and f"{UNDECODABLE}: {fault}"
         return head, None if head.problem else read_header(path, store), head.problem
     except FileNotFoundError:  # dfgen's MissingFileError is one too
-        return head, None, "the file does not exist"
+        return head, None, NOT_THERE
     except (ArgumentError, MemoryError):
         raise
     except Exception as error:  # of a store or a reader, which may be anybody's

@@ -41,7 +41,7 @@ def summarize(frame: pd.DataFrame, report: BuildReport | None = None) -> str:
         )
     for name in label_columns(list(frame.columns)):
         lines += _label_lines(frame, name)
-    lines += _problem_lines(frame) + _extension_lines(frame)
+    lines += problem_lines(frame) + _extension_lines(frame)
     lines += [*lines_of_skipped(report.skipped), *report.notes]
     lines += [f"Warning: {warning}" for warning in report.warnings]
     return "\n".join(lines)
@@ -131,7 +131,8 @@ def _class_lines(frame: pd.DataFrame, name: str) -> list[str]:
     ]
 
 
-def _problem_lines(frame: pd.DataFrame) -> list[str]:
+def problem_lines(frame: pd.DataFrame) -> list[str]:
+    """Return how many rows have a problem, and one line a kind of it; nothing where none has."""
     if "problem" not in frame or not frame["problem"].notna().any():
         return []
     broken = frame[frame["problem"].notna()]

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError, listed
-from dfgen.samples.arrow_types import OR_IGNORE, value_type
+from dfgen.samples.arrow_types import OR_IGNORE, is_list, value_type
 from dfgen.samples.features.arguments import (
     check_column,
     checked_missing,
@@ -79,11 +79,18 @@ class Category(Encoded):
         """The column whose values are classes."""
         return self.column
 
+    def unnamed(self, column: pa.Array) -> pa.Array:
+        """Return the column; refuse what holds no classes."""
+        kind = value_type(column.type)
+        if pa.types.is_nested(kind):
+            raise ManifestError(_no_classes(self.column, str(kind), is_list(kind)))
+        return column
+
     def encode(self, values: pa.Array) -> Values:
         """Return the class number of every row; refuse nulls, and values that are no class name."""
         kind = value_type(values.type)
         if isinstance(kind, pa.BaseExtensionType) or pa.types.is_nested(kind):
-            raise ManifestError(_no_classes(self.column, str(kind)))
+            raise ManifestError(_no_classes(self.column, str(kind), is_list(kind)))
         values = values.cast(kind)
         if values.null_count:
             raise ManifestError(
@@ -101,6 +108,10 @@ class Category(Encoded):
             )
         encoded: Values = codes.to_numpy(zero_copy_only=False).astype(np.int32)
         return encoded
+
+    def label_numbers(self, values: Values) -> Values | None:
+        """Return the class number of every row, unless batches hold vectors."""
+        return None if self.label_mode == "categorical" else values
 
     def gather(self, values: Values, rows: Indices) -> Values:
         """Return the arrays of some rows from the encoded values."""
@@ -126,11 +137,10 @@ class Category(Encoded):
         return [names[number] for number in found.argmax(axis=1).tolist()]
 
 
-def _no_classes(column: str, held: str) -> str:
-    return (
-        f"column {column!r} holds {held}, Category needs text, numbers or booleans: "
-        f"df[{column!r}] = df[{column!r}].astype(str).astype('category')"
-    )
+def _no_classes(column: str, held: str, lists: bool = False) -> str:
+    mended = f"df[{column!r}] = df[{column!r}].astype(str).astype('category')"
+    advice = f"for several labels a row write dfgen.MultiLabel({column!r})" if lists else mended
+    return f"column {column!r} holds {held}, Category needs text, numbers or booleans: {advice}"
 
 
 def _meant(stray: list[object], names: tuple[object, ...]) -> str:
