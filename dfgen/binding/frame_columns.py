@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.binding.near_columns import near_column
-from dfgen.errors import ManifestError, listed
+from dfgen.errors import ManifestError, brief, listed
 from dfgen.manifest.from_pandas import embedded_bytes
 from dfgen.manifest.io import read_table
 from dfgen.manifest.other_inputs import frame_of
@@ -29,6 +29,7 @@ from dfgen.samples.arrow_types import (
     lengths_of,
     refuse_missing,
 )
+from dfgen.samples.features.arguments import series_name
 from dfgen.samples.storage.embedded import (
     are_files,
     is_file_struct,
@@ -131,10 +132,30 @@ class Columns:
         if isinstance(name, str) and name in self.names:
             return name
         hint = near_column(argument, name, self.names, self.source, self._first_value)
-        raise ManifestError(
-            f"{argument}={_quoted(name)} is not a column of the manifest. "
-            f"Columns: {', '.join(self.names)}.{hint}"
-        )
+        fault = f"{argument}={_quoted(name)} is not a column of the manifest"
+        if not isinstance(name, str):
+            fault += f", expected the name of one: {self._named(argument, name)}"
+        elif [part for part in name.split(",") if part.strip() in self.names][1:]:
+            parts = [part.strip() for part in name.split(",")]
+            hint = f" Write a list for several, {argument}={parts}"
+        elif not hint and (os.path.isabs(name) or os.path.exists(name)):
+            hint = f' It is a path: name the column that holds the paths, such as {argument}="path"'
+        raise ManifestError(f"{fault}. Columns: {', '.join(self.names)}.{hint}")
+
+    def _named(self, argument: str, given: Any) -> str:
+        """Return what to write for what is no name of a column."""
+        if isinstance(given, list | tuple) and len(given) == 1 and given[0] in self.names:
+            return f'write {argument}="{given[0]}"'
+        if isinstance(given, pd.Index):
+            new = given.name or "index"
+            return f'df = df.reset_index() makes the column "{new}" of it'
+        new = series_name(given)
+        if new in self.names:
+            return f'write {argument}="{new}"'
+        if new or isinstance(given, list | tuple | np.ndarray):
+            new = new or argument
+            return f'put it into the frame, df["{new}"] = ..., and write {argument}="{new}"'
+        return f"give the name of a column, or leave {argument} out"
 
     def files(self, name: str) -> Any:
         """Return a column of files, none missing: bytes, or paths; relative ones at `root`.
@@ -285,4 +306,4 @@ def open_manifest(manifest: object, root: str | os.PathLike[str] | None) -> Colu
 
 
 def _quoted(name: object) -> str:
-    return f'"{name}"' if isinstance(name, str) else repr(name)
+    return f'"{name}"' if isinstance(name, str) else brief(name)

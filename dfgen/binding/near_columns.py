@@ -34,14 +34,11 @@ def near_column(
     if os.path.isdir(name):
         return f' It is a folder: where paths begin there, write root="{name}"'
     images = [other for other in names if _names_image(first(other))] if argument == "x" else []
-    if images:
-        file = "It is a file, x= is the name of a column. " * _names_image(name)
-        return f' {file}Images are named by {", ".join(images)}: write x="{images[0]}"'
     if _names_image(name):
-        return (
-            f" It is a file, {argument}= is the name of a column that holds paths: write "
-            'df = pd.DataFrame({"path": paths})'
-        )
+        column = images[0] if images else "path"
+        return f' It is a path: name the column that holds the paths, such as {argument}="{column}"'
+    if images:
+        return f' Images are named by {", ".join(images)}: write x="{images[0]}"'
     return did_you_mean(name, names)
 
 

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from dfgen.errors import ArgumentError, ManifestError, listed
 from dfgen.samples.arrow_types import OR_IGNORE, is_list, value_type
 from dfgen.samples.features.arguments import (
+    check_column,
     checked_missing,
     class_names_in_order,
     not_predicted,
@@ -18,6 +19,7 @@ from dfgen.samples.features.arguments import (
 )
 from dfgen.samples.features.encoded import Encoded
 from dfgen.samples.features.spec import Indices, Values
+from dfgen.samples.features.values_elsewhere import LABEL_MODES_ELSEWHERE
 from dfgen.system import one_of
 
 LABEL_MODES = ("int", "categorical", "binary")
@@ -53,7 +55,8 @@ class Category(Encoded):
     kind: ClassVar[str] = "label"
 
     def __post_init__(self) -> None:
-        one_of("label_mode", self.label_mode, LABEL_MODES)
+        check_column(self)
+        one_of("label_mode", self.label_mode, LABEL_MODES, LABEL_MODES_ELSEWHERE)
         checked_missing(self.missing)
         if self.class_names is None:
             return
