@@ -157,5 +157,5 @@ def _texts(paths: Any) -> Any:
     if isinstance(paths, Mapping):
         return {name: _texts(value) for name, value in paths.items()}
     if isinstance(paths, list | tuple):
-        return [os.fspath(path) for path in paths]
+        return [_texts(path) for path in paths]
     return os.fspath(paths) if isinstance(paths, os.PathLike) else paths
