@@ -102,7 +102,7 @@ def test_files_that_are_all_missing_are_an_error_that_says_from_where_on(folder)
             built(paths, **options)
         assert str(caught.value).startswith(where)
         assert str(caught.value).endswith(
-            '. Give the folder where the paths start as root= (--root); for files that are not on '
+            ' Give the folder where the paths start as root= (--root); for files that are not on '
             'this machine, facts="none" (--facts none)'
         )  # fmt: skip
 
