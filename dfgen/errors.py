@@ -122,6 +122,10 @@ def brief(value: Any) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return `' Did you mean "label"?'` for the nearest of the known words, or nothing."""
-    near = get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f' Did you mean "{near[0]}"?' if near else ""
+    """Return `' Did you mean "label"?'` for the nearest of the known words, or nothing.
+
+    Case and blanks around a word count for nothing.
+    """
+    by_plain = {name.strip().casefold(): name for name in reversed(list(known))}
+    near = get_close_matches(word.strip().casefold(), by_plain, n=1, cutoff=0.6)
+    return f' Did you mean "{by_plain[near[0]]}"?' if near else ""

@@ -169,7 +169,7 @@ def test_unmatched_rows_are_refused_kept_or_dropped(data):
     options = {**JOINED, "labels": data / "labels.csv"}
     message = refused(ManifestError, data / "imgs", **options)
     assert message.splitlines()[1:3] == [
-        f"1 of 12 files have no row in {data}/labels.csv:",
+        f"1 of 12 files have no row in {data}/labels.csv, 11 have one:",
         '  "999"',
     ]
     kept = build_joined(data, unmatched="keep").set_index("id")

@@ -63,12 +63,12 @@ def test_007_is_not_7_in_text():
     )
     assert message == (
         'files and labels.csv do not match on id = "object_id".\n'
-        "1 of 1 files have no row in labels.csv:\n"
+        "1 of 1 files have no row in labels.csv, 0 have one:\n"
         '  "007", nearest: "7"\n'
-        "1 of 1 rows of labels.csv have no file:\n"
+        "1 of 1 rows of labels.csv have no file, 0 have one:\n"
         '  "7", nearest: "007"\n'
-        "Likely cause: leading zeros; 2 would match: write them on both sides, or use {field:int} "
-        f"in the pattern.\n{GO_ON}"
+        "Likely cause: leading zeros; 1 of these files and 1 of these rows would match: write them "
+        f"on both sides, or use {{field:int}} in the pattern.\n{GO_ON}"
     )
 
 
@@ -93,13 +93,18 @@ CAUSES = [
     ("IMG_1.jpg", "img_1.jpg", "name", "case", "write both in the same case"),
     ("a/b.jpg", "a\\b.jpg", "relpath", "separator", "write / in the table, no backslash"),
     ("b.jpg", "b", "name", "extension",
-     "join on stem where the table has none, on name where it has one"),
+     "join on stem where the table has none, on name where it has the same one; else cut it off "
+     "in the table"),
     ("b.jpg", "b.png", "name", "extension",
-     "join on stem where the table has none, on name where it has one"),
+     "join on stem where the table has none, on name where it has the same one; else cut it off "
+     "in the table"),
     ("a/b.jpg", "b.jpg", "relpath", "directory",
-     "join on relpath where the table has folders, on name where it has none"),
-    ("b.jpg", " b.jpg", "name", "blanks", "remove the blanks around the keys"),
-    ("caf\u00e9.jpg", "cafe\u0301.jpg", "name", "Unicode form", "write both in NFC"),
+     "join on relpath where the table's paths start at the folder given, on name where they have "
+     "no folder; cut off what stands before"),
+    ("b.jpg", " b.jpg", "name", "blanks",
+     "remove the blanks around the keys: .str.strip() in pandas"),
+    ("caf\u00e9.jpg", "cafe\u0301.jpg", "name", "Unicode form",
+     'write both in NFC: .str.normalize("NFC") in pandas'),
 ]  # fmt: skip
 
 
@@ -107,20 +112,24 @@ CAUSES = [
 def test_the_likely_cause_is_named(path, key, field, cause, advice):
     labels = pa.table({"key": [key, "other"]})
     message = refused(ManifestError, files_of(path, "unlike"), labels, f"{field}=key")
-    assert f"Likely cause: {cause}; 2 would match: {advice}.\n" in message
+    cured = "1 of these files and 1 of these rows would match"
+    assert f"Likely cause: {cause}; {cured}: {advice}.\n" in message
 
 
 def test_ten_examples_with_the_nearest_name():
     files = files_of(*(f"photo_{number:03d}.jpg" for number in range(30)))
     labels = pa.table({"key": [f"photo_{number:03d}_x" for number in range(15)]})
     message = refused(ManifestError, files, labels, "stem=key").splitlines()
-    assert message[1] == "30 of 30 files have no row in the label table:"
+    assert message[1] == "30 of 30 files have no row in the label table, 0 have one:"
     assert message[2] == '  "photo_000", nearest: "photo_000_x"'
     assert message[11] == '  "photo_009", nearest: "photo_009_x"'
-    assert message[12] == "15 of 15 rows of the label table have no file:"
+    assert message[12] == "15 of 15 rows of the label table have no file, 0 have one:"
     assert message[13] == '  "photo_000_x", nearest: "photo_000"'
     assert message[-1] == GO_ON
-    assert len(message) == 24
+    assert message[-2].startswith(
+        'Likely cause: the suffix "_x"; 15 of these files and 15 of these'
+    )
+    assert len(message) == 25
 
 
 def test_many_unmatched_names_are_no_obstacle():
@@ -166,29 +175,36 @@ def test_a_missing_join_column_is_named_with_the_nearest():
     )
     labels = pa.table({"object;kind": ["1;cat"]})
     assert refused(ManifestError, files_of("1.jpg"), labels, "stem=object", table="l.csv") == (
-        'l.csv has no column "object" to join on. Columns: object;kind. Did you mean '
-        '"object;kind"? It has one column only: are its values separated by something else? '
-        "Write on=FIELD=COLUMN (--on FIELD=COLUMN)"
+        'l.csv has no column "object" to join on. Columns: object;kind. It has one column only: '
+        'its values are separated by ";". Save it with what its extension says, or in Python, '
+        'labels=pandas.read_csv(PATH, sep=";")'
     )
 
 
 def test_duplicate_and_missing_keys_of_the_table_are_named():
     labels = pa.table({"key": ["a", "b", "a", "c", "b", "a"]})
     assert refused(ManifestError, files_of("a.jpg"), labels, "stem=key", table="l.csv") == (
-        '2 keys stand in several rows of l.csv, column "key": "a" (3 times), "b" (2 times). A file '
-        "can have the labels of one row only: keep one row a key, or join on a column that tells "
-        "them apart"
+        '2 keys stand in several rows of l.csv, column "key": "a" (rows 0, 2, 5: alike); "b" (rows '
+        "1, 4: alike). Rows are counted from 0 below the header. A file can have the labels of one "
+        "row only: drop the repeated ones: labels.drop_duplicates()"
+    )
+    labels = pa.table({"key": ["a", "b", "a"], "kind": ["cat"] * 3, "age": [1, 2, 3]})
+    assert refused(ManifestError, files_of("a.jpg"), labels, "stem=key", table="l.csv") == (
+        '1 keys stand in several rows of l.csv, column "key": "a" (rows 0, 2: age 1, 3). Rows are '
+        "counted from 0 below the header. A file can have the labels of one row only: keep one row "
+        "a key, or join on a column that tells them apart"
     )
     labels = pa.table({"key": ["a", None, None]})
     assert refused(ManifestError, files_of("a.jpg"), labels, "stem=key", table="l.csv") == (
-        '2 rows of l.csv have no "key": row 1, 2, counted from 0 below the header. Fill them in, '
-        "or leave these rows out of the table"
+        '"key" is missing in 2 rows of l.csv: row 1, 2, counted from 0 below the header. Fill them '
+        "in, or leave these rows out of the table"
     )
 
 
 def test_keys_must_be_text_or_whole_numbers():
     assert refused(ManifestError, files_of("a.jpg"), pa.table({"key": [1.5]}), "stem=key") == (
-        'column "key" of the label table has type double: keys are text or whole numbers'
+        'column "key" of the label table has type double and holds 1.5 in row 0: keys are '
+        'text or whole numbers. Name the column of ids, or convert it: labels["key"].astype(str)'
     )
 
 
@@ -200,7 +216,7 @@ def test_an_unknown_field_is_refused():
         "field of the pattern, such as {id}, is one too"
     )
     assert refused(ArgumentError, files, labels, "=key", pattern=pattern) == (
-        'on="=key": expected FIELD or FIELD=COLUMN, as in id=object_id'
+        'on="=key": expected text, FIELD or FIELD=COLUMN, as in on="id=object_id"'
     )
 
 

@@ -151,12 +151,13 @@ def test_missing_partners_are_errors_that_name_them(data):
     assert refused(ManifestError) == "\n".join(
         [
             'images in "images" and .xml files in "xml" do not match by their relative paths.',
-            "2 of 4 images have no .xml file:",
-            '  "s/a", nearest: "s/d"',
+            "2 of 4 images have no .xml file, 2 have one:",
+            '  "s/a", nearest: "s/C"',
             '  "s/c", nearest: "s/C"',
-            "1 of 3 .xml files have no image:",
+            "1 of 3 .xml files have no image, 2 have one:",
             '  "s/C", nearest: "s/c"',
-            "Likely cause: case; 2 would match: write both in the same case.",
+            "Likely cause: case; 1 of these images and 1 of these .xml files would match: "
+            "write both in the same case.",
             'Or go on with unmatched="keep" (missing labels, rows with a problem) or "drop" '
             "(--unmatched keep|drop)",
         ]

@@ -164,7 +164,7 @@ def test_labels_without_an_image_are_refused_kept_or_dropped(data):
         [
             f'images in "{data}/images/train" and .txt files in "{data}/labels/train" do not match '
             "by their relative paths.",
-            "1 of 2 .txt files have no image:",
+            "1 of 2 .txt files have no image, 1 have one:",
             '  "x"',
             'Or go on with unmatched="keep" (missing labels, rows with a problem) or "drop" '
             "(--unmatched keep|drop)",

@@ -145,6 +145,11 @@ class Loader:
         """Which row stands where in each epoch."""
         return self._maker.order
 
+    @property
+    def weights(self) -> Weights | None:
+        """What each row counts in the loss; None: all the same."""
+        return self._maker.weights
+
     def reseed(self, seed: int) -> None:
         """Take the seed of a training that goes on, where none was asked for."""
         self.park(None)

@@ -205,3 +205,15 @@ def mesh_devices(mesh: Any) -> Any:
 def strategy_workers(strategy: Any) -> int:
     """Return over how many processes a strategy of TensorFlow works."""
     return int(getattr(strategy.extended, "_num_workers", 1))
+
+
+def operation_of(tensor: Any) -> Any:
+    """Return the layer, model or operation that made a KerasTensor; None where it is not known."""
+    history = getattr(tensor, "_keras_history", None)
+    return getattr(history, "operation", None)
+
+
+def arguments_of_loss(loss: Any) -> Mapping[str, Any] | None:
+    """Return what a loss class of Keras tells its function; None where it is not known."""
+    found: Mapping[str, Any] | None = getattr(loss, "_fn_kwargs", None)
+    return found

@@ -70,15 +70,16 @@ class Layout:
         return tree_of(self.y, lambda name: of(name, weighing[name][0]))
 
     def _array(self, name: str, array: Any) -> Any:
-        return channels_first(array) if self._turns(name) else array
+        return channels_first(array) if self.turns(name) else array
 
     def _spec(self, name: str, spec: Spec) -> Spec:
-        if not self._turns(name):
+        if not self.turns(name):
             return spec
         *items, height, width, channels = spec.shape
         return Spec((*items, channels, height, width), spec.dtype)
 
-    def _turns(self, name: str) -> bool:
+    def turns(self, name: str) -> bool:
+        """Whether the channels of an array stand before its height and width."""
         return name in self.images and keras.config.image_data_format() == "channels_first"
 
 

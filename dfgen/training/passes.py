@@ -24,6 +24,7 @@ from dfgen.training.device_division import check_not_empty, divide
 from dfgen.training.keras_private import Call, DataAdapter, call_by_keras, shorten
 from dfgen.training.keras_probe import falls_back
 from dfgen.training.layout import Layout
+from dfgen.training.loss_check import check_loss
 from dfgen.training.model_check import check_arguments, check_model
 from dfgen.training.plain_passes import PlainPasses
 from dfgen.training.progress import Progress
@@ -88,8 +89,11 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         check_arguments(call, self._shuffle, self._endless)
         if call.purpose is not None:
             check_model(call, self.element_spec)
+            check_loss(call, self._loader, self._layout)
         if isinstance(call.validation, Passes):
-            check_model(replace(call, purpose="evaluate"), call.validation.element_spec)
+            validated, other = replace(call, purpose="evaluate"), call.validation
+            check_model(validated, other.element_spec)
+            check_loss(validated, other._loader, other._layout, "validation_data: ")
 
     def _divided(self, call: Call) -> tuple[Plan, Layout]:
         """Return how batches are divided over processes and devices, and nested, for Keras."""

@@ -8,7 +8,8 @@ import pyarrow.compute as pc
 from tqdm import tqdm
 
 from dfgen.errors import ArgumentError, ManifestError, did_you_mean
-from dfgen.manifest.building.join import join, key_text, split_on
+from dfgen.manifest.building.join import join, split_on
+from dfgen.manifest.building.label_keys import key_text
 from dfgen.manifest.building.recipe import LABEL_TABLE, Recipe
 from dfgen.manifest.facts import FACTS
 from dfgen.manifest.schema import PARTS, Label, files_column, quote, with_column
@@ -43,6 +44,7 @@ def gather_rows(recipe: Recipe) -> RowGroup:
             unmatched=recipe.unmatched,
             keep_key=_key(recipe) in _named(recipe),
             table=_name(recipe),
+            skipped=gathered.skipped,
         )
         gathered = replace(gathered, rows=joined.rows, notes=gathered.notes + joined.notes)
     table = gathered.rows

@@ -1,16 +1,19 @@
 """Join files with a table of labels: by a key that both have, never by position."""
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError, did_you_mean
-from dfgen.manifest.key_mismatch import JoinKeys, Words, explain, what_became
-from dfgen.manifest.schema import first, quote, repeated, rows_where
-from dfgen.manifest.sources.path_pattern import Pattern
+from dfgen.manifest.building.label_keys import key_text, label_keys, whole_numbers
+from dfgen.manifest.building.left_out import lines_of_left_out
+from dfgen.manifest.building.other_keys import best_pair, hints
+from dfgen.manifest.key_causes import JoinKeys
+from dfgen.manifest.key_mismatch import Words, explain, what_became
+from dfgen.manifest.schema import quote
+from dfgen.manifest.sources.path_pattern import FROM_PATH, Pattern
 from dfgen.manifest.sources.source import RowGroup
-
-FROM_PATH = {"name": r"(?s)^.*/", "stem": r"(?s)^.*/|\.[^./]*$", "relpath": r"\A\z"}
-"""Key made of a path below the folder -> what is cut off from it."""
 
 
 def split_on(on: str) -> tuple[str, str]:
@@ -20,9 +23,11 @@ def split_on(on: str) -> tuple[str, str]:
         >>> split_on("id=object_id"), split_on("stem")
         (('id', 'object_id'), ('stem', 'stem'))
     """
-    field, _, column = on.partition("=")
+    field, _, column = on.partition("=") if isinstance(on, str) else ("", "", "")
     if not field:
-        raise ArgumentError(f"on={quote(on)}: expected FIELD or FIELD=COLUMN, as in id=object_id")
+        raise ArgumentError(
+            f'on={quote(on)}: expected text, FIELD or FIELD=COLUMN, as in on="id=object_id"'
+        )
     return field, column or field
 
 
@@ -35,6 +40,7 @@ def join(
     unmatched: str = "error",
     keep_key: bool = False,
     table: str = "the label table",
+    skipped: Mapping[str, list[str]] | None = None,
 ) -> RowGroup:
     """Give each file the row of the label table that has the same key.
 
@@ -51,19 +57,22 @@ def join(
             file become rows at the end whose `problem` says so; `"drop"`: both are left out.
         keep_key: keep the key as the column that it was in the table.
         table: how messages call the label table.
+        skipped: files that were left out, by reason, which messages name.
     """
     field, column = split_on(on)
     whole = pattern is not None and field in pattern.integers
+    if field not in _names_of(files):
+        raise ArgumentError(_no_field(files, field, labels))
     file_keys = _file_keys(files, field)
-    file_keys = _whole(file_keys) if whole else file_keys
-    label_keys = _label_keys(labels, column, table, whole)
-    labels = labels.drop_columns([column])
+    file_keys = whole_numbers(file_keys) if whole else file_keys
+    keys = label_keys(labels, column, table, whole, file_keys)
+    given, labels = (files, labels), labels.drop_columns([column])
     _check_names(files, labels, table)
     if keep_key and column not in files.column_names:
         files = files.append_column(column, file_keys)
-    found = pc.index_in(file_keys, value_set=label_keys)
+    found = pc.index_in(file_keys, value_set=keys)
     without_labels = pc.is_null(found)
-    without_file = pc.invert(pc.is_in(label_keys, value_set=file_keys))
+    without_file = pc.invert(pc.is_in(keys, value_set=file_keys))
     counts = (pc.sum(without_labels).as_py() or 0, pc.sum(without_file).as_py() or 0)
     if any(counts) and unmatched == "error":
         words = Words(
@@ -71,19 +80,21 @@ def join(
             f"files have no row in {table}",
             f"rows of {table} have no file",
         )
-        sides = JoinKeys(file_keys, without_labels), JoinKeys(label_keys, without_file)
-        raise ManifestError(explain(*sides, words))
+        sides = JoinKeys(file_keys, without_labels), JoinKeys(keys, without_file)
+        more = lines_of_left_out(skipped or {}, pattern, field, sides[1].unmatched)
+        more += _hints(*given, (field, column), table)
+        raise ManifestError(explain(*sides, words, more=more))
     if unmatched == "drop":
         files, found = files.filter(pc.is_valid(found)), found.drop_null()
     rows = files
     for name in labels.column_names:
         rows = rows.append_column(name, labels[name].take(found))
     if unmatched == "keep" and counts[1]:
-        keys = label_keys.filter(without_file)
-        rows = _append_without_file(rows, labels.filter(without_file), keys, (field, column))
+        lost = keys.filter(without_file)
+        rows = _append_without_file(rows, labels.filter(without_file), lost, (field, column))
     lonely = (counts[0], "file", f"without a row in {table}")
-    lost = (counts[1], "row", f"of {table} without a file")
-    return RowGroup(rows, notes=what_became(unmatched, lonely, lost))
+    spare = (counts[1], "row", f"of {table} without a file")
+    return RowGroup(rows, notes=what_became(unmatched, lonely, spare))
 
 
 def _check_names(files: pa.Table, labels: pa.Table, table: str) -> None:
@@ -95,69 +106,31 @@ def _check_names(files: pa.Table, labels: pa.Table, table: str) -> None:
         )
 
 
+def _names_of(files: pa.Table) -> list[str]:
+    """Return the keys that files have: fields, and what is made of their paths."""
+    return [*dict.fromkeys([*(n for n in files.column_names if n != "path"), *FROM_PATH])]
+
+
 def _file_keys(files: pa.Table, field: str) -> pa.ChunkedArray:
-    fields = [name for name in files.column_names if name != "path"]
-    if field in fields:
+    if field in files.column_names and field != "path":
         return key_text(files[field], field, "the source")
-    if field in FROM_PATH:
-        return pc.replace_substring_regex(files["path"], FROM_PATH[field], "")
-    known = [*fields, *FROM_PATH]
-    raise ArgumentError(
-        f"on={quote(field)} is not a key of a file. Keys: {', '.join(known)}."
-        f"{did_you_mean(field, known)} A field of the pattern, such as {{id}}, is one too"
-    )
+    return pc.replace_substring_regex(files["path"], FROM_PATH[field], "")
 
 
-def _label_keys(labels: pa.Table, column: str, table: str, whole: bool) -> pa.ChunkedArray:
-    """Return the key column as text, each key once."""
-    names = labels.column_names
-    if column not in names:
-        hint = did_you_mean(column, names)
-        if len(names) == 1:
-            hint += " It has one column only: are its values separated by something else?"
-        raise ManifestError(
-            f'{table} has no column "{column}" to join on. Columns: {", ".join(names)}.{hint} '
-            "Write on=FIELD=COLUMN (--on FIELD=COLUMN)"
-        )
-    keys = key_text(labels[column], column, table)
-    empty = rows_where(pc.is_null(keys))
-    if len(empty):
-        raise ManifestError(
-            f'{len(empty)} rows of {table} have no "{column}": row '
-            f"{', '.join(map(str, first(empty)))}, counted from 0 below the header. "
-            "Fill them in, or leave these rows out of the table"
-        )
-    keys = _whole(keys) if whole else keys
-    if pc.count_distinct(keys).as_py() < len(keys):
-        twice = repeated(keys)
-        examples = ", ".join(
-            f"{quote(pair['values'])} ({pair['counts']} times)" for pair in first(twice)
-        )
-        raise ManifestError(
-            f'{len(twice)} keys stand in several rows of {table}, column "{column}": '
-            f"{examples}. A file can have the labels of one row only: keep one row a key, or join "
-            "on a column that tells them apart"
-        )
-    return keys
+def _hints(files: pa.Table, labels: pa.Table, pair: tuple[str, str], table: str) -> list[str]:
+    keys = {name: _file_keys(files, name) for name in _names_of(files)}
+    return hints(keys, labels, pair, table)
 
 
-def key_text(column: pa.ChunkedArray, name: str, table: str) -> pa.ChunkedArray:
-    """Return a key column as text; whole numbers that pandas made floats lose their `.0`."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    try:
-        if pa.types.is_floating(column.type):
-            column = column.cast(pa.int64())
-        return column.cast(pa.string())
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise ManifestError(
-            f'column "{name}" of {table} has type {column.type}: keys are text or whole numbers'
-        ) from None
-
-
-def _whole(keys: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return whole numbers in one spelling: 007 as 7."""
-    return pc.replace_substring_regex(keys, r"^0+([0-9])", r"\1")
+def _no_field(files: pa.Table, field: str, labels: pa.Table) -> str:
+    """Return the message on a key that files do not have."""
+    names = _names_of(files)
+    advice = f"{did_you_mean(field, names)} A field of the pattern, such as {{id}}, is one too"
+    if field in labels.column_names:
+        keys = {name: _file_keys(files, name) for name in names}
+        pair = best_pair(keys, {field: labels[field]}) or f"stem={field}"
+        advice = f' It is a column of the table: write FIELD=COLUMN, as in on="{pair}"'
+    return f"on={quote(field)} is not a key of a file. Keys: {', '.join(names)}.{advice}"
 
 
 def _append_without_file(

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
-from dfgen.manifest.key_mismatch import CAUSES, Cause, JoinKeys, Words, explain, what_became
+from dfgen.manifest.key_causes import CAUSES, Cause, JoinKeys
+from dfgen.manifest.key_mismatch import Words, explain, what_became
 from dfgen.manifest.schema import quote
 from dfgen.manifest.sources.file_tree import Skipped, list_files, read_files
 
@@ -110,6 +111,7 @@ def _no_partner(
         "by their relative paths.",
         f"images have no {suffix} file",
         f"{suffix} files have no image",
+        ("images", f"{suffix} files"),
     )
     lonely = pc.and_(pc.invert(pc.is_in(left, value_set=right)), not bare)
     return explain(

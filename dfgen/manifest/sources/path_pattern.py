@@ -11,6 +11,8 @@ from dfgen.errors import ArgumentError, ManifestError
 from dfgen.manifest.facts import FACTS
 from dfgen.manifest.schema import quote
 
+FROM_PATH = {"name": r"(?s)^.*/", "stem": r"(?s)^.*/|\.[^./]*$", "relpath": r"\A\z"}
+"""Key made of a path below the folder -> what is cut off from it."""
 IGNORED = "_"
 _RESERVED = ("path", *FACTS)
 _HELP = "Example: {kind}/{shard}/{id:int}.jpg. Doubled braces stand for braces in a name"

@@ -94,6 +94,20 @@ class Feature:
     label_column: str | None = None
     """The column whose values are classes, or lists of them."""
 
+    many_labels: ClassVar[bool] = False
+    """Whether a row may have several of its classes at once."""
+
+    def label_numbers(self, values: Any) -> Values | None:
+        """Return the numbers, one a row or pixel, that a loss may take for classes.
+
+        Of every row, in their order, or in one row all that can occur; None where the table does
+        not tell them.
+
+        Args:
+            values: what `bind` has returned.
+        """
+        return None
+
     def unnamed(self, column: pa.Array) -> pa.Array | None:
         """Return the labels in `label_column` that need names, None where they need none."""
         return column
@@ -234,6 +248,22 @@ class Feature:
 
     keeps_numbers: Any = False
     """Whether its numbers are those of each file, 255 or 65535 for the brightest."""
+
+    # What would make it sooner
+
+    @property
+    def cheaper(self) -> dict[str, Self]:
+        """What would make it sooner, if rows do not differ in that: what to write -> it so."""
+        return {}
+
+    def surplus(self, value: Any, store: Store) -> float:
+        """Return how many times as many pixels the file of one row has as are used of it.
+
+        Raises:
+            DecodeError: the file is broken.
+            MissingFileError: it is not there.
+        """
+        return 1.0
 
     # One row
 

@@ -99,6 +99,10 @@ class Category(Encoded):
         encoded: Values = codes.to_numpy(zero_copy_only=False).astype(np.int32)
         return encoded
 
+    def label_numbers(self, values: Values) -> Values | None:
+        """Return the class number of every row, unless batches hold vectors."""
+        return None if self.label_mode == "categorical" else values
+
     def gather(self, values: Values, rows: Indices) -> Values:
         """Return the arrays of some rows from the encoded values."""
         numbers: Values = values[rows]

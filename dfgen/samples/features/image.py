@@ -19,7 +19,7 @@ from dfgen.samples.pixels.geometry import RESIZE, STILL, Draw, Geometry, Size, p
 from dfgen.samples.pixels.png_encoder import png_of
 from dfgen.samples.pixels.random_resized import AREA, RATIO, drawn_crops, place_resized
 from dfgen.samples.pixels.resizing import INTERPOLATIONS, reduction, resize
-from dfgen.samples.pixels.scaling import Scale, checked_scale, rescale
+from dfgen.samples.pixels.scaling import Scale, checked_scale, layer_of, rescale
 from dfgen.samples.pixels.upright import decode_reduced, size_of_image
 from dfgen.samples.storage.embedded import Content
 from dfgen.samples.storage.store import Store
@@ -296,6 +296,25 @@ class Image(Feature):
         watch("resize")
         resize(pixels, geometry, out, self.interpolation, self.antialias, reduced=reduced)
         return geometry
+
+    @property
+    def cheaper(self) -> "dict[str, Image]":
+        """What would make it sooner: no filter, or pixels that the model itself scales."""
+        found = {}
+        if self.antialias and self.interpolation == "bilinear":
+            found["Image(antialias=False), which aliases"] = replace(self, antialias=False)
+        layer = layer_of(self.scale)
+        if layer is not None and self.dtype is None:
+            found[f"scale=None and {layer} in the model"] = replace(self, scale=None)
+        return found
+
+    def surplus(self, value: Content, store: Store) -> float:
+        """Return how many times as many pixels a file has as its array is resized from."""
+        if self.size is None or self.follows or self.crop == "random_resized":
+            return 1.0
+        geometry = self.place(size_of_image(value, store), self.size)
+        source, target = geometry.source, geometry.target
+        return min(source.height / target.height, source.width / target.width) ** 2
 
     def file_of(self, array: Values) -> bytes:
         """Return the bytes of a PNG file of pixels, (height, width) with 1, 3 or 4 channels."""

@@ -119,6 +119,12 @@ class Mask(Feature):
         runs = np.diff(starts, append=flat.size)
         out[...] = np.repeat(classes[places], runs).reshape(out.shape)
 
+    def label_numbers(self, values: Any) -> Values | None:
+        """Return the classes of the palette, which can all occur; files tell theirs when read."""
+        if self.palette is None:
+            return None
+        return np.array([[number for _, number in self.palette]], self.dtype)
+
     def file_of(self, array: Values) -> bytes:
         """Return the bytes of a PNG file of classes, or colours."""
         return png_of(array)

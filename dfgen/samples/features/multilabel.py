@@ -66,6 +66,7 @@ class MultiLabel(Encoded):
     sep: str | None = None
     missing: str = "raise"
     kind: ClassVar[str] = "label"
+    many_labels = True
 
     def __post_init__(self) -> None:
         checked_missing(self.missing)

@@ -56,6 +56,10 @@ class Number(Encoded):
         arrays = [_numbers(*pair, dtype) for pair in zip(self.columns, values, strict=True)]
         return arrays[0] if isinstance(self.column, str) else np.stack(arrays, axis=1)
 
+    def label_numbers(self, values: Values) -> Values:
+        """Return the numbers of every row."""
+        return values
+
     def settled(self, values: Values) -> "Number":
         """Return it with the dtype that its columns have told."""
         return replace(self, dtype=values.dtype.name)

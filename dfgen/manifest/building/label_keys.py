@@ -1,0 +1,127 @@
+"""The keys of a label table: which column has them, as text, each of them once."""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dfgen.errors import ManifestError, did_you_mean
+from dfgen.manifest.schema import count, first, quote, repeated, rows_where
+
+SEPARATORS = (";", "\t", "|", ",")
+_READ = "in Python, labels=pandas.read_csv(PATH"
+
+
+def label_keys(
+    labels: pa.Table, column: str, table: str, whole: bool, files: pa.ChunkedArray
+) -> pa.ChunkedArray:
+    """Return the key column as text; `files` are the keys that it is compared with.
+
+    Args:
+        labels: the label table.
+        column: its column of keys.
+        table: how messages call it.
+        whole: compare whole numbers: 007 as 7.
+        files: keys of the files.
+    """
+    if column not in labels.column_names:
+        raise ManifestError(_no_column(labels, column, table, files))
+    keys = key_text(labels[column], column, table)
+    empty = rows_where(pc.or_(pc.is_null(keys), pc.fill_null(pc.equal(keys, ""), False)))
+    if len(empty):
+        raise ManifestError(
+            f'"{column}" is missing in {count(len(empty), "row")} of {table}: row '
+            f"{', '.join(map(str, first(empty)))}, counted from 0 below the header. "
+            "Fill them in, or leave these rows out of the table"
+        )
+    keys = whole_numbers(keys) if whole else keys
+    if pc.count_distinct(keys).as_py() < len(keys):
+        raise ManifestError(_several_rows(labels, keys, column, table))
+    return keys
+
+
+def _no_column(labels: pa.Table, column: str, table: str, files: pa.ChunkedArray) -> str:
+    names = labels.column_names
+    write = "Write on=FIELD=COLUMN (--on FIELD=COLUMN)"
+    near = did_you_mean(column, names)
+    used = [each for each in SEPARATORS if len(names) == 1 and each in names[0]]
+    marked = [name for name in names if name.startswith(("\ufeff", "ï»¿"))]
+    if used:
+        near = f" It has one column only: its values are separated by {quote(used[0])}"
+        write = f"Save it with what its extension says, or {_READ}, sep={quote(used[0])})"
+    elif pc.any(pc.is_in(pa.array(names), value_set=files)).as_py():
+        near = " Its first line is a row, not the names of columns"
+        write = f"Write a first line with them, or {_READ}, header=None, names=[...])"
+    elif marked:
+        near = f" {marked[0]!a} begins with a byte order mark"
+        write = f'Save it without, or {_READ}, encoding="utf-8-sig")'
+    elif len(names) == 1:
+        near += " It has one column only: are its values separated by something else?"
+    return (
+        f'{table} has no column "{column}" to join on. Columns: {", ".join(map(_shown, names))}.'
+        f"{near}{'.' * (not near.endswith('?') and near != '')} {write}"
+    )
+
+
+def _shown(name: str) -> str:
+    """Return a name in quotes where it has blanks around it, which nobody sees otherwise."""
+    return name if name and name == name.strip() else quote(name)
+
+
+def _several_rows(labels: pa.Table, keys: pa.ChunkedArray, column: str, table: str) -> str:
+    """Return the message on keys that stand more than once: where, and with which labels."""
+    twice = repeated(keys)
+    places = [rows_where(pc.equal(keys, key)) for key in first(twice.field("values"))]
+    shown, same = [], True
+    for key, rows in zip(first(twice.field("values")), places, strict=True):
+        differing = _differing(labels.drop_columns([column]).take(rows))
+        same = same and not differing
+        shown.append(
+            f"{quote(key)} (rows {', '.join(map(str, first(rows)))}: {differing or 'alike'})"
+        )
+    advice = (
+        "drop the repeated ones: labels.drop_duplicates()"
+        if same
+        else "keep one row a key, or join on a column that tells them apart"
+    )
+    return (
+        f"{len(twice):,} keys stand in several rows of {table}, column {quote(column)}: "
+        f"{'; '.join(shown)}. Rows are counted from 0 below the header. A file can have the labels "
+        f"of one row only: {advice}"
+    )
+
+
+def _differing(rows: pa.Table) -> str:
+    """Return the first column whose values are not the same in all rows, with them."""
+    for name in rows.column_names:
+        values = first(rows[name])
+        if any(value != values[0] for value in values):
+            return f"{name} {', '.join(map(quote, values))}"
+    return ""
+
+
+def key_text(column: pa.ChunkedArray, name: str, table: str) -> pa.ChunkedArray:
+    """Return a key column as text; whole numbers that pandas made floats lose their `.0`."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    try:
+        if pa.types.is_floating(column.type):
+            column = column.cast(pa.int64())
+        return column.cast(pa.string())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise ManifestError(
+            f'column "{name}" of {table} has type {column.type}{_fraction(column)}: keys are text '
+            "or whole numbers. Name the column of ids, or convert it: "
+            f"labels[{quote(name)}].astype(str)"
+        ) from None
+
+
+def _fraction(column: pa.ChunkedArray) -> str:
+    """Return the first number that is not whole, and its row."""
+    if not pa.types.is_floating(column.type):
+        return ""
+    odd = rows_where(pc.not_equal(column, pc.floor(column)))
+    return f" and holds {column[odd[0].as_py()]} in row {odd[0]}" if len(odd) else ""
+
+
+def whole_numbers(keys: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return whole numbers in one spelling: 007 as 7."""
+    return pc.replace_substring_regex(keys, r"^0+([0-9])", r"\1")

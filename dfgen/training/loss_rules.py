@@ -1,0 +1,312 @@
+"""What the losses of Keras ask of a target and of the units of an output: pure rules.
+
+Each returns in words what is wrong with one output, its loss and its target, or None. Told is only
+what cannot train as it stands, or what Keras would refuse in words of arrays.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy.typing as npt
+
+from dfgen.errors import listed
+from dfgen.training.model_outputs import Output
+
+SPARSE, CATEGORICAL, BINARY, REGRESSION = "sparse", "categorical", "binary", "regression"
+
+
+@dataclass(frozen=True)
+class KnownLoss:
+    """A loss of Keras's own.
+
+    Args:
+        kind: sparse, categorical or binary crossentropy, or regression.
+        name: of its function.
+        from_logits: whether it wants logits, not probabilities.
+        ignored: the class that it leaves out, None without one.
+    """
+
+    kind: str
+    name: str
+    from_logits: bool = False
+    ignored: int | None = None
+
+    def named(self, name: str) -> str:
+        """Return another loss of its sort as it is written, with logits where it has them."""
+        if not self.from_logits:
+            return f'loss="{name}"'
+        return f"loss=keras.losses.{class_of(name)}(from_logits=True)"
+
+
+def class_of(name: str) -> str:
+    """Return the name of the class in `keras.losses` that goes with the name of a function."""
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
+@dataclass(frozen=True)
+class Target:
+    """One target.
+
+    Args:
+        column: of the manifest.
+        shape: of one sample, without the batch.
+        class_names: where they are known.
+        many_labels: whether a row may have several classes.
+        find_numbers: returns the numbers in all rows, where the table tells them.
+    """
+
+    column: str
+    shape: tuple[int | None, ...]
+    class_names: tuple[object, ...] | None
+    many_labels: bool
+    find_numbers: Callable[[], npt.NDArray[Any] | None]
+
+    @cached_property
+    def numbers(self) -> npt.NDArray[Any] | None:
+        """The numbers in all rows that count, None where they are not known."""
+        return self.find_numbers()
+
+    @property
+    def is_one_number(self) -> bool:
+        """Whether it is one number for each row, or for each pixel."""
+        return self.shape == () or self.shape[-1] == 1
+
+    @property
+    def is_vector_of_classes(self) -> bool:
+        """Whether it has a place for each class."""
+        names = self.class_names or ()
+        return len(names) > 1 and self.shape == (len(names),)
+
+    @property
+    def classes(self) -> str:
+        """Its classes, for messages."""
+        names = self.class_names or ()
+        return f"column {self.column!r} has {len(names)} classes ({listed(names)})"
+
+
+@dataclass(frozen=True)
+class Trained:
+    """An output that a loss compares with a target."""
+
+    output: Output
+    loss: KnownLoss
+    target: Target
+
+    @property
+    def shown(self) -> str:
+        """The output and its units, for messages."""
+        units = self.output.units
+        return f"the output {self.output.name!r} of the model has {units} unit{'s' * (units != 1)}"
+
+    def layer(self, units: int, activation: str) -> str:
+        """Return the last layer as it should be written."""
+        called = self.output.layer_class
+        more = "" if called == "Dense" else ", ..."
+        plain = self.loss.from_logits or (units == 1 and self.loss.kind == REGRESSION)
+        given = "" if plain else f', activation="{activation}"'
+        return f"{called}({units}{more}{given})"
+
+    @property
+    def remedy(self) -> str:
+        """Which last layer and loss the classes want, for messages."""
+        count, hot = len(self.target.class_names or ()), self.target.is_vector_of_classes
+        if self.target.many_labels:
+            return self.ending(count, "sigmoid", "binary_crossentropy")
+        if count > 2:
+            loss = f"{'' if hot else 'sparse_'}categorical_crossentropy"
+            return self.ending(count, "softmax", loss)
+        mode = ' and label_mode="binary"' if hot else ""
+        return f"for two classes {self.ending(1, 'sigmoid', 'binary_crossentropy')}{mode}"
+
+    def ending(self, units: int, activation: str, loss: str) -> str:
+        """Return how a model ends, and its loss, as they should be written."""
+        return f"end the model in {self.layer(units, activation)}, with {self.loss.named(loss)}"
+
+
+def mismatch(trained: Trained) -> str | None:
+    """Return what is wrong in words, None where nothing is known to be."""
+    if trained.output.units is None:
+        return None
+    rules = (_constant, *_RULES[trained.loss.kind])
+    return next((told for told in (rule(trained) for rule in rules) if told), None)
+
+
+def doubt(trained: Trained) -> str | None:
+    """Return what is wrong about logits, which trains nevertheless, None where nothing is known."""
+    loss, name = trained.loss, trained.output.name
+    wanted = "sigmoid" if loss.kind == BINARY else "softmax"
+    if loss.kind == REGRESSION or trained.output.activation not in ("linear", wanted):
+        return None
+    if trained.output.activation == "linear" and not loss.from_logits:
+        called = type(trained.output.layer).__name__
+        logits = replace(loss, from_logits=True).named(loss.name)
+        return (
+            f"the last layer {name!r} of the model has no activation, so that it gives logits, any "
+            f"numbers, but the loss {loss.name} takes probabilities: write "
+            f'{called}(..., activation="{wanted}"), or {logits}'
+        )
+    if trained.output.activation == wanted and loss.from_logits:
+        return (
+            f"the last layer {name!r} of the model gives probabilities, by {wanted}, but the loss "
+            f"{loss.name} takes logits, as from_logits=True says: leave out one of the two"
+        )
+    return None
+
+
+def _constant(trained: Trained) -> str | None:
+    """A softmax over one unit."""
+    if trained.output.units != 1:
+        return None
+    softmax = trained.output.activation == "softmax"
+    if not softmax and trained.loss.kind not in (SPARSE, CATEGORICAL):
+        return None
+    reason = (
+        "and a softmax over one is 1 whatever comes in, so that nothing is learnt"
+        if softmax
+        else f"but the loss {trained.loss.name} needs one for each class"
+    )
+    return f"{trained.shown}, {reason}: {_unit_for_each(trained)}"
+
+
+def _unit_for_each(trained: Trained) -> str:
+    """Return what to do about one unit."""
+    target = trained.target
+    if target.class_names is not None:
+        return trained.remedy
+    if trained.loss.kind == REGRESSION:
+        return f"leave out the activation, {trained.output.layer_class}(1)"
+    two = trained.ending(1, "sigmoid", "binary_crossentropy")
+    return f"for two classes {two}; for more, a unit for each"
+
+
+def _vectors_for_numbers(trained: Trained) -> str | None:
+    """One-hot classes where class numbers are wanted."""
+    target = trained.target
+    if not target.is_vector_of_classes:
+        return None
+    held, remedy = "one-hot vectors", 'label_mode="int", or loss="categorical_crossentropy"'
+    if target.many_labels:
+        held, remedy = (
+            "vectors of zeros and ones, as a row may have several of them",
+            trained.remedy,
+        )
+    return (
+        f"{target.classes}, in batches {held}, but the loss "
+        f"{trained.loss.name} takes class numbers: {remedy}"
+    )
+
+
+def _numbers_for_vectors(trained: Trained) -> str | None:
+    """One number where each unit wants its own."""
+    target, loss = trained.target, trained.loss
+    if not target.is_one_number or trained.output.units == 1:
+        return None
+    if target.class_names is None and loss.kind == REGRESSION and target.shape != ():
+        return None  # broadcast on purpose
+    held = f"column {target.column!r} gives" if target.class_names is None else target.classes + ","
+    sparse = loss.named("sparse_categorical_crossentropy")
+    if loss.kind == CATEGORICAL and target.class_names is None:
+        remedy = f"y=dfgen.Category({target.column!r}, label_mode='categorical'), or {sparse}"
+    elif loss.kind == CATEGORICAL:
+        remedy = f'label_mode="categorical", or {sparse}'
+    elif target.class_names is not None:
+        remedy = trained.remedy
+    else:
+        remedy = f"end it in {trained.layer(1, 'sigmoid')}, or for class numbers {sparse}"
+    return (
+        f"{held} in batches one number for each row, but {trained.shown}, and the loss {loss.name} "
+        f"takes a number for each unit: {remedy}"
+    )
+
+
+def _other_length(trained: Trained) -> str | None:
+    """One place for each class in the target, and another number of units."""
+    target, units = trained.target, trained.output.units
+    if target.is_one_number or target.shape[-1] in (units, None):
+        return None
+    if target.is_vector_of_classes:
+        return (
+            f"{trained.shown}, but {target.classes}, and the loss {trained.loss.name} needs a unit "
+            f"for each: {trained.remedy}"
+        )
+    if units == 1 or trained.loss.kind == REGRESSION:
+        return None  # y may have an axis less than the output, or be broadcast on purpose
+    return (
+        f"{trained.shown}, but column {target.column!r} gives {target.shape[-1]} numbers (shape "
+        f"{target.shape}), and the loss {trained.loss.name} needs a unit for each: "
+        f"{trained.layer(target.shape[-1] or 0, 'sigmoid')}"
+    )
+
+
+def _beyond_units(trained: Trained) -> str | None:
+    """Class numbers that have no unit."""
+    target, numbers = trained.target, trained.target.numbers
+    units = trained.output.units or 0
+    if numbers is None or not numbers.size:
+        return None
+    if numbers.dtype.kind == "f" and (numbers % 1).any():
+        example = numbers[numbers % 1 != 0].flat[0]
+        return (
+            f"column {target.column!r} holds fractions such as {example:g}, but the loss "
+            f"{trained.loss.name} takes class numbers, and would cut them to whole ones: to learn "
+            'the numbers end the model in Dense(1), with loss="mse"'
+        )
+    low, high = int(numbers.min()), int(numbers.max())
+    if low >= 0 and high < units:
+        return None
+    if target.class_names is not None:
+        return (
+            f"{trained.shown}, but {target.classes}, and the loss {trained.loss.name} needs a unit "
+            f"for each: {trained.layer(len(target.class_names), 'softmax')}"
+        )
+    return (
+        f"column {target.column!r} holds the numbers {low} to {high}, but {trained.shown}, which "
+        f"the loss {trained.loss.name} takes for the classes 0 to {units - 1}: "
+        f"{_numbered(trained, low, high)}"
+    )
+
+
+def _numbered(trained: Trained, low: int, high: int) -> str:
+    """Return how to make class numbers of other numbers."""
+    column = trained.target.column
+    found = [f"write y=dfgen.Category({column!r}), which numbers its values from 0"]
+    if low == 1:
+        found.append(f"df[{column!r}] - 1")
+    if low < 0:
+        found.append(f"to leave {low} out of the loss, ignore_class={low}")
+    elif trained.output.units != high - low + 1:
+        found.append(trained.layer(high + 1, "softmax"))
+    return ", or ".join(found)
+
+
+def _beyond_two(trained: Trained) -> str | None:
+    """Numbers that are no probabilities."""
+    target, numbers = trained.target, trained.target.numbers
+    if numbers is None or not numbers.size:
+        return None
+    low, high = numbers.min(), numbers.max()
+    if low >= 0 and high <= 1:
+        return None
+    if target.class_names is not None:
+        return (
+            f"{target.classes}, but {trained.shown}, with which the loss {trained.loss.name} tells "
+            f"two classes apart: {trained.remedy}"
+        )
+    remedy = [f"for two classes write y=dfgen.Category({target.column!r}, label_mode='binary')"]
+    if (low, high) == (1, 2):
+        remedy.append(f"df[{target.column!r}] - 1")
+    remedy.append('for numbers end the model in Dense(1), with loss="mse"')
+    return (
+        f"column {target.column!r} holds the numbers {low:g} to {high:g}, but the loss "
+        f"{trained.loss.name} takes 0 and 1, or what lies between: {', or '.join(remedy)}"
+    )
+
+
+_RULES: dict[str, tuple[Callable[[Trained], str | None], ...]] = {
+    SPARSE: (_vectors_for_numbers, _beyond_units),
+    CATEGORICAL: (_numbers_for_vectors, _other_length),
+    BINARY: (_numbers_for_vectors, _other_length, _beyond_two),
+    REGRESSION: (_numbers_for_vectors, _other_length),
+}

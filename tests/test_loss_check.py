@@ -1,0 +1,481 @@
+"""What fit compares before its first step: losses, units and targets; and what it leaves alone."""
+
+import warnings
+
+import cv2
+import keras
+import numpy as np
+import pandas as pd
+import pytest
+
+import dfgen
+from dfgen.errors import ArgumentError
+
+layers, losses, ops = keras.layers, keras.losses, keras.ops
+SPARSE, CATEGORICAL = "sparse_categorical_crossentropy", "categorical_crossentropy"
+BINARY = "binary_crossentropy"
+ON_TENSORFLOW = keras.backend.backend() == "tensorflow"
+
+
+@pytest.fixture(scope="module")
+def frame(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("rows")
+    rows = []
+    for row in range(8):
+        path, mask = folder / f"{row}.png", folder / f"mask{row}.png"
+        cv2.imwrite(str(path), np.full((4, 4, 3), 20 * row, np.uint8))
+        cv2.imwrite(str(mask), np.full((4, 4), row % 3, np.uint8))
+        rows.append((row, str(path), str(mask), row / 8, row))
+    df = pd.DataFrame(rows, columns=["id", "path", "mask", "share", "rank"])
+    return df.assign(
+        kind=pd.Categorical(["cat", "dog", "owl", "cat"] * 2),
+        tame=pd.Categorical(["no", "yes"] * 4),
+        tags=[["fur", "paws", "wings"][: row % 4] for row in range(8)],
+        code=[0, 1, 2, 2] * 2,
+        whole=[0.0, 1.0, 2.0, 1.0] * 2,
+        bit=[0, 1] * 4,
+        hinge=[-1, 1] * 4,
+        signed=[-1, 0, 1, 2] * 2,
+        late=[1, 2, 3, 1] * 2,
+        weight=[1.0, 1.0, 1.0, 0.0] * 2,
+        odd=[0, 1, 2, 9] * 2,
+    )
+
+
+def sequence(frame, y, **given):
+    given = {"image_size": (4, 4), "batch_size": 4, **given}
+    return dfgen.Sequence(frame, x="path", y=y, **given)
+
+
+def dense(units, activation=None):
+    """The model of every tutorial, which is not built before `fit`."""
+    return keras.Sequential(
+        [
+            layers.Rescaling(1 / 255),
+            layers.Flatten(),
+            layers.Dense(units, activation=activation, name="last"),
+        ]
+    )
+
+
+def pixels(units, activation=None):
+    """A functional model with an output for each pixel."""
+    image = keras.Input((4, 4, 3))
+    last = layers.Conv2D(units, 1, activation=activation, name="last")
+    return keras.Model(image, last(layers.Rescaling(1 / 255)(image)))
+
+
+def ending(*last):
+    return keras.Sequential([layers.Rescaling(1 / 255), layers.Flatten(), *last])
+
+
+class Begun(Exception):
+    """Training has begun."""
+
+
+class End(keras.callbacks.Callback):
+    """Ends training before its first step, after all that is compared."""
+
+    def on_train_begin(self, logs=None):
+        raise Begun
+
+
+def train(model, loss, data, validation=None, **given):
+    """Fit, with all warnings as errors but one of NumPy's, by Keras."""
+    model.compile("sgd", loss, run_eagerly=ON_TENSORFLOW)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message="__array__", category=DeprecationWarning)
+        model.fit(data, validation_data=validation, verbose=0, **given)
+
+
+def begin(*given):
+    """Fit as far as to the first step."""
+    with pytest.raises(Begun):
+        train(*given, callbacks=[End()])
+
+
+def own_loss(true, made):
+    return ops.mean(ops.square(ops.cast(ops.reshape(true, (-1, 1)), "float32") - made), axis=-1)
+
+
+class OwnSparse(losses.SparseCategoricalCrossentropy):
+    """Takes classes from 1."""
+
+    def call(self, y_true, y_pred):
+        return super().call(y_true - 1, y_pred)
+
+
+def smoothed(batch, rng):
+    """Soft labels, as mixup makes them of one-hot ones."""
+    batch["label"] = (batch["label"] * 0.9 + 0.1 / 3).astype("float32")
+    return batch
+
+
+def doubled(batch, rng):
+    """Class numbers of a coarser kind, of two classes instead of three."""
+    batch["label"] = batch["label"] // 2
+    return batch
+
+
+def coarser(sample, rng):
+    sample["label"] = sample["label"] // 2
+    return sample
+
+
+def from_zero(sample, rng):
+    sample["number"] = sample["number"] - 1
+    return sample
+
+
+LOGITS = losses.SparseCategoricalCrossentropy(from_logits=True)
+TAGS = ("fur", "paws", "wings")
+PALETTE = {0: 0, 1: 1, 2: 2}
+UNKNOWN = {0: 0, 1: 1, 2: 255}
+RIGHT = {
+    "classes by a name": lambda df: (dense(3, "softmax"), SPARSE, sequence(df, "kind")),
+    "classes by a function": lambda df: (
+        dense(3, "softmax"),
+        losses.sparse_categorical_crossentropy,
+        sequence(df, "kind"),
+    ),
+    "classes by a class": lambda df: (
+        dense(3, "softmax"),
+        losses.SparseCategoricalCrossentropy,
+        sequence(df, "kind"),
+    ),
+    "logits": lambda df: (dense(3), LOGITS, sequence(df, "kind")),
+    "more units than classes": lambda df: (dense(7, "softmax"), SPARSE, sequence(df, "kind")),
+    "two units for two classes": lambda df: (dense(2, "softmax"), SPARSE, sequence(df, "tame")),
+    "classes that no row has": lambda df: (
+        dense(2, "softmax"),
+        SPARSE,
+        sequence(df[df["kind"] != "owl"], "kind"),
+    ),
+    "class numbers from 0": lambda df: (dense(3, "softmax"), SPARSE, sequence(df, "code")),
+    "whole numbers in a column of floats": lambda df: (
+        dense(3, "softmax"),
+        SPARSE,
+        sequence(df, "whole"),
+    ),
+    "an ignored class": lambda df: (
+        dense(3, "softmax"),
+        losses.SparseCategoricalCrossentropy(ignore_class=-1),
+        sequence(df, "signed"),
+    ),
+    "one-hot classes": lambda df: (
+        dense(3, "softmax"),
+        CATEGORICAL,
+        sequence(df, "kind", label_mode="categorical"),
+    ),
+    "one-hot classes under a binary loss": lambda df: (
+        dense(3, "sigmoid"),
+        BINARY,
+        sequence(df, "kind", label_mode="categorical"),
+    ),
+    "one-hot classes under a loss of numbers": lambda df: (
+        dense(3, "softmax"),
+        "mse",
+        sequence(df, "kind", label_mode="categorical"),
+    ),
+    "soft labels": lambda df: (
+        dense(3, "softmax"),
+        CATEGORICAL,
+        sequence(df, "kind", label_mode="categorical", batch_transform=smoothed),
+    ),
+    "smoothing": lambda df: (
+        dense(3, "softmax"),
+        losses.CategoricalCrossentropy(label_smoothing=0.1),
+        sequence(df, "kind", label_mode="categorical"),
+    ),
+    "focal": lambda df: (
+        dense(3, "softmax"),
+        losses.CategoricalFocalCrossentropy(),
+        sequence(df, "kind", label_mode="categorical"),
+    ),
+    "binary": lambda df: (
+        dense(1, "sigmoid"),
+        BINARY,
+        sequence(df, "tame", label_mode="binary"),
+    ),
+    "binary class numbers": lambda df: (dense(1, "sigmoid"), "bce", sequence(df, "tame")),
+    "binary logit": lambda df: (
+        dense(1),
+        losses.BinaryCrossentropy(from_logits=True),
+        sequence(df, "bit"),
+    ),
+    "binary focal": lambda df: (
+        dense(1, "sigmoid"),
+        losses.binary_focal_crossentropy,
+        sequence(df, "bit"),
+    ),
+    "shares under a binary loss": lambda df: (dense(1, "sigmoid"), BINARY, sequence(df, "share")),
+    "several labels": lambda df: (
+        dense(3, "sigmoid"),
+        BINARY,
+        sequence(df, dfgen.MultiLabel("tags", TAGS)),
+    ),
+    "several labels under a softmax": lambda df: (
+        dense(3, "softmax"),
+        CATEGORICAL,
+        sequence(df, dfgen.MultiLabel("tags", TAGS)),
+    ),
+    "a number": lambda df: (dense(1), "mse", sequence(df, "share")),
+    "ranks as numbers": lambda df: (dense(1), losses.Huber(), sequence(df, "rank")),
+    "classes in their order as numbers": lambda df: (dense(1), "mae", sequence(df, "kind")),
+    "a class as a number of 0 and 1": lambda df: (dense(1, "sigmoid"), "mse", sequence(df, "tame")),
+    "two numbers": lambda df: (
+        dense(2),
+        "mse",
+        sequence(df, dfgen.Number(["share", "rank"])),
+    ),
+    "two measurements of one number": lambda df: (
+        dense(1),
+        "mse",
+        sequence(df, dfgen.Number(["share", "rank"])),
+    ),
+    "a class for each of two columns": lambda df: (
+        ending(layers.Dense(6), layers.Reshape((2, 3)), layers.Softmax()),
+        SPARSE,
+        sequence(df, dfgen.Number(["code", "bit"])),
+    ),
+    "a softmax along another axis": lambda df: (
+        ending(layers.Dense(3), layers.Reshape((3, 1)), layers.Softmax(axis=1)),
+        "mse",
+        sequence(df, dfgen.Number(["share", "rank", "code"])),
+    ),
+    "hinge": lambda df: (dense(1, "tanh"), "hinge", sequence(df, "hinge")),
+    "categorical hinge": lambda df: (
+        dense(3),
+        "categorical_hinge",
+        sequence(df, "kind", label_mode="categorical"),
+    ),
+    "cosine similarity": lambda df: (
+        dense(2),
+        losses.CosineSimilarity(),
+        sequence(df, dfgen.Number(["share", "rank"])),
+    ),
+    "poisson": lambda df: (dense(1, "exponential"), "poisson", sequence(df, "rank")),
+    "divergence": lambda df: (
+        dense(3, "softmax"),
+        "kl_divergence",
+        sequence(df, "kind", label_mode="categorical"),
+    ),
+    "autoencoder": lambda df: (
+        pixels(3, "sigmoid"),
+        BINARY,
+        sequence(df, dfgen.Image("path", size=(4, 4), scale="0..1"), image_size=(4, 4)),
+    ),
+    "masks": lambda df: (pixels(3, "softmax"), SPARSE, sequence(df, dfgen.Mask("mask"))),
+    "masks of a palette": lambda df: (
+        pixels(3),
+        LOGITS,
+        sequence(df, dfgen.Mask("mask", palette=PALETTE)),
+    ),
+    "masks with an unknown class": lambda df: (
+        pixels(2, "softmax"),
+        losses.SparseCategoricalCrossentropy(ignore_class=255),
+        sequence(df, dfgen.Mask("mask", palette=UNKNOWN)),
+    ),
+    "a function of one's own": lambda df: (dense(3), own_loss, sequence(df, "late")),
+    "a class of one's own": lambda df: (dense(3, "softmax"), OwnSparse(), sequence(df, "late")),
+    "another axis of classes": lambda df: (
+        ending(layers.Dense(6), layers.Reshape((3, 2)), layers.Softmax(axis=1)),
+        losses.CategoricalCrossentropy(axis=1),
+        sequence(df, dfgen.Column("share", lambda v: np.full((3, 2), v), shape=(3, 2))),
+    ),
+    "an activation in float32": lambda df: (
+        ending(layers.Dense(3), layers.Activation("softmax", dtype="float32")),
+        SPARSE,
+        sequence(df, "kind"),
+    ),
+    "a softmax cast to float32": lambda df: (
+        ending(layers.Dense(3, activation="softmax"), layers.Activation("linear", dtype="float32")),
+        SPARSE,
+        sequence(df, "kind"),
+    ),
+    "a last layer of one's own": lambda df: (
+        ending(layers.Dense(9), layers.Lambda(lambda x: ops.softmax(x[:, :3]))),
+        SPARSE,
+        sequence(df, "kind"),
+    ),
+    "an activation of one's own": lambda df: (
+        dense(3, lambda x: ops.softmax(x)),
+        SPARSE,
+        sequence(df, "kind"),
+    ),
+    "labels that a transform changes": lambda df: (
+        dense(2, "softmax"),
+        SPARSE,
+        sequence(df, "kind", transform=coarser),
+    ),
+    "numbers that a transform changes": lambda df: (
+        dense(3, "softmax"),
+        SPARSE,
+        sequence(df, "late", transform=from_zero),
+    ),
+    "labels that a batch_transform changes": lambda df: (
+        dense(2, "softmax"),
+        SPARSE,
+        sequence(df, "kind", batch_transform=doubled),
+    ),
+    "labels that are missing": lambda df: (
+        dense(3, "softmax"),
+        SPARSE,
+        sequence(
+            df.assign(kind=df["kind"].where(df["id"] > 1)),
+            dfgen.Category("kind", missing="ignore"),
+        ),
+    ),
+    "a shard": lambda df: (dense(3, "softmax"), SPARSE, sequence(df, "code", shard=(0, 2))),
+    "validation": lambda df: (
+        dense(3, "softmax"),
+        SPARSE,
+        sequence(df, "kind"),
+        sequence(df[:4], "kind", shuffle=False),
+    ),
+}
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("right", RIGHT.values(), ids=RIGHT)
+def test_what_goes_together_begins_to_train_without_a_word(right, frame):
+    begin(*right(frame))
+
+
+@pytest.mark.slow
+@pytest.mark.backend
+@pytest.mark.parametrize("right", RIGHT.values(), ids=RIGHT)
+def test_what_goes_together_trains_without_a_word(right, frame):
+    model, *given = right(frame)
+    train(model, *given)
+    assert model.built
+
+
+@pytest.mark.backend
+def test_rows_that_weigh_nothing_may_hold_any_class_number(frame):
+    begin(dense(3, "softmax"), SPARSE, sequence(frame, "odd", sample_weight="weight"))
+    drawn = sequence(frame, "odd", balance="weight")
+    begin(dense(3, "softmax"), SPARSE, drawn)
+
+
+def heads(kind, share):
+    image = keras.Input((4, 4, 3))
+    flat = layers.Flatten()(layers.Rescaling(1 / 255)(image))
+    made = [
+        layers.Dense(kind, activation="softmax", name="kind")(flat),
+        layers.Dense(share, name="share")(flat),
+    ]
+    return image, made
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("nested", ["dict", "list"])
+@pytest.mark.parametrize("loss", [{"kind": SPARSE, "share": "mse"}, [SPARSE, "mse"]])
+def test_each_output_is_compared_with_its_own_loss_and_target(nested, loss, frame):
+    y = {"kind": "kind", "share": "share"}
+    for units in (3, 2):
+        image, made = heads(units, 1)
+        outputs = made if nested == "list" else dict(zip(y, made, strict=True))
+        if nested == "dict" and isinstance(loss, list):
+            loss = {"share": "mse", "kind": SPARSE}  # in an order of its own
+        model = keras.Model(image, outputs)
+        if units == 3:
+            begin(model, loss, sequence(frame, y))
+        else:
+            with pytest.raises(ArgumentError, match="the output 'kind' of the model has 2 units"):
+                train(model, loss, sequence(frame, y))
+
+
+@pytest.mark.backend
+def test_targets_of_some_outputs_are_enough_where_others_have_no_loss(frame):
+    image, made = heads(3, 1)
+    model = keras.Model(image, made)
+    begin(model, [None, "mse"], sequence(frame, {"share": "share"}))
+
+
+@pytest.mark.backend
+def test_a_model_with_a_step_or_loss_of_its_own_does_with_targets_what_it_likes(frame):
+    class Own(keras.Model):
+        """Learns without targets."""
+
+        def __init__(self):
+            super().__init__()
+            self.last = layers.Dense(2)
+
+        def call(self, x):
+            return self.last(ops.reshape(ops.cast(x, "float32"), (-1, 48)) / 255)
+
+        def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+            return ops.mean(ops.square(y_pred))
+
+    begin(Own(), SPARSE, sequence(frame, None, label_mode=None))
+    begin(Own(), SPARSE, sequence(frame, "kind"))
+
+
+@pytest.mark.backend
+def test_a_model_that_adds_its_loss_needs_no_targets(frame):
+    class Penalty(layers.Layer):
+        def call(self, x):
+            self.add_loss(ops.mean(ops.square(x)))
+            return x
+
+    model = ending(layers.Dense(2), Penalty())
+    begin(model, None, sequence(frame, None, label_mode=None))
+
+
+@pytest.mark.backend
+def test_prediction_needs_no_targets(frame):
+    model = dense(3, "softmax")
+    model.compile("sgd", SPARSE)
+    rows = sequence(frame, None, label_mode=None, shuffle=False)
+    assert model.predict(rows, verbose=0).shape == (8, 3)
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda: keras.Sequential([keras.Input((4, 4, 3)), layers.Flatten(), layers.Dense(2)]),
+        lambda: keras.Sequential([layers.Flatten(), keras.Sequential([layers.Dense(2)])]),
+        lambda: ending(layers.Dense(2), layers.Dropout(0.1), layers.Activation("softmax")),
+        lambda: pooled(keras.Sequential([layers.Dense(4), layers.Dense(2)])),
+        lambda: pooled(layers.Dense(2, dtype="float32")),
+    ],
+    ids=["built", "nested", "activation apart", "functional of a Sequential", "functional"],
+)
+def test_units_are_found_in_models_that_are_built_and_that_are_not(model, frame):
+    with pytest.raises(ArgumentError) as raised:
+        train(model(), LOGITS, sequence(frame, "kind"))
+    assert "of the model has 2 units, but column 'kind' has 3 classes" in str(raised.value)
+
+
+def pooled(last):
+    image = keras.Input((None, None, 3))
+    return keras.Model(image, last(layers.GlobalAveragePooling2D()(image)))
+
+
+@pytest.mark.backend
+def test_whole_message_names_both_sides_and_the_fix(frame):
+    with pytest.raises(ArgumentError) as raised:
+        train(dense(2, "softmax"), SPARSE, sequence(frame, "kind"))
+    assert str(raised.value) == (
+        "the output 'last' of the model has 2 units, but column 'kind' has 3 classes ('cat', "
+        "'dog', 'owl'), and the loss sparse_categorical_crossentropy needs a unit for each: "
+        'Dense(3, activation="softmax")'
+    )
+    with pytest.raises(ArgumentError) as raised:
+        train(dense(3, "softmax"), SPARSE, sequence(frame, "late"))
+    assert str(raised.value) == (
+        "column 'late' holds the numbers 1 to 3, but the output 'last' of the model has 3 units, "
+        "which the loss sparse_categorical_crossentropy takes for the classes 0 to 2: write "
+        "y=dfgen.Category('late'), which numbers its values from 0, or df['late'] - 1"
+    )
+
+
+@pytest.mark.backend
+def test_model_is_not_built_by_the_check(frame):
+    model = dense(2, "softmax")
+    with pytest.raises(ArgumentError):
+        train(model, SPARSE, sequence(frame, "kind"))
+    assert not model.built
