@@ -251,7 +251,7 @@ CALLS = [
     WrongCall("shares that do not add up", build("imgs", split={"train": 0.8, "val": 0.1}),
               ArgumentError, "add up to 0.9", "must add up to 1", "'train': 0.8889"),
     WrongCall("one share", build("imgs", split={"train": 0.8}),
-              ArgumentError, "add up to 0.8", "must add up to 1", "Name what is left"),
+              ArgumentError, "add up to 0.8", "must add up to 1", "the rest too, as in val=0.2"),
     WrongCall("a split that is a number", build("imgs", split=0.2),
               ArgumentError, "split=0.2", "split -> share", '{"train": 0.8, "val": 0.2}'),
     WrongCall("test_size of scikit-learn", split(test_size=0.2),

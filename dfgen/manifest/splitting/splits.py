@@ -40,8 +40,10 @@ def check_shares(shares: Mapping[str, float]) -> None:
     total = sum(shares.values())
     if abs(total - 1) > 1e-6:
         whole = {name: round(share / total, 4) for name, share in shares.items()}
-        alone = len(shares) == 1
-        advice = 'Name what is left too, as in "val"' if alone else f"These would be {whole}"
+        alone = len(shares) == 1 and total < 1
+        advice = (
+            f"Name the rest too, as in val={1 - total:g}" if alone else f"These would be {whole}"
+        )
         raise ArgumentError(
             f"split: {given} add up to {total:g}. Shares must add up to 1, as in train=0.8 "
             f"val=0.2. {advice}"
