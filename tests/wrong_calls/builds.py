@@ -129,7 +129,7 @@ CALLS = [
     ),
     WrongCall(
         "a glob for the folder", build("imgs/*/*.jpg"),
-        MissingFileError, '"imgs/*/*.jpg"', "the folder alone", "pattern=",
+        MissingFileError, '"imgs/*/*.jpg"', "No * is expanded", "pattern=",
     ),
     WrongCall(
         "a bucket for the folder", build("s3://bucket/imgs"),
@@ -137,7 +137,7 @@ CALLS = [
     ),
     WrongCall(
         "a home folder that no shell has made whole", build("~/imgs"),
-        MissingFileError, '"~/imgs"', "in a shell alone", os.path.expanduser("~/imgs"),
+        MissingFileError, '"~/imgs"', "is not expanded", os.path.expanduser("~/imgs"),
     ),
     WrongCall(
         "a folder without images", lambda pets: [os.mkdir("no"), dfgen.build_manifest("no")],

@@ -23,7 +23,7 @@ from dfgen.manifest.splitting.split_arguments import Splitting
 from dfgen.manifest.tables import Table
 from dfgen.system import whole
 
-_CHECKED_ELSEWHERE = {"labels", *(field.name for field in fields(Splitting))}
+_CHECKED_ELSEWHERE = {"labels", "on", *(field.name for field in fields(Splitting))}
 
 OfSplits = Path | Sequence[Path] | Mapping[str, Path | Sequence[Path]]
 """One file, several, or those of each split."""

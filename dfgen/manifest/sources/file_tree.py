@@ -76,15 +76,17 @@ def check_folder(folder: str, advice: str) -> None:
         raise ManifestError(f"{quote(folder)} is a file. {advice}")
 
 
-def _near(folder: str) -> str:
-    """Return what a folder that is not there may have been meant for, or nothing."""
-    if "://" in folder:
+def _near(text: str) -> str:
+    """Say what a folder that is not there may have been meant for, or nothing."""
+    if text.startswith("~"):
+        return f'. "~" is not expanded: give {quote(os.path.expanduser(text))}'
+    if "*" in text:
+        return ". No * is expanded: give the folder, and what is below it as pattern="
+    if "://" in text:
         return ". Mount it, or give a list of its files as listing= (--listing)"
-    if folder.startswith("~"):
-        return f". ~ stands for your folder in a shell alone: {os.path.expanduser(folder)}"
-    if "*" in folder:
-        return '. Give the folder alone, and pattern="{kind}/{id}.jpg" (--pattern) for the rest'
-    above, name = os.path.split(os.path.abspath(folder))
+    if "\\" in text and os.sep == "/":
+        return ". Write / for each backslash"
+    above, name = os.path.split(os.path.abspath(text))
     hint = did_you_mean(name, os.listdir(above)) if os.path.isdir(above) else ""
     return hint and f".{hint}"
 
