@@ -22,6 +22,7 @@ from dfgen.bench.stages import BACKEND, DECODE, HAND_OVER, NUMPY, ONE, READ, RES
 from dfgen.cli import app
 from dfgen.demo import write_digits
 from dfgen.errors import ArgumentError, ManifestError
+from dfgen.loading.trials import Remedy
 
 RATE = st.floats(1, 1e7)
 
@@ -261,9 +262,9 @@ def figures(read=60_000, decode=2_000, both=1_500, hand_over=100_000, all_of_it=
     return {name: (rate, rate * 1.01) for name, rate in zip(names, rates, strict=True)}
 
 
-def advice(rounds, model=None, first_read=50_000, cpus=2, antialias=True):
+def advice(rounds, model=None, first_read=50_000, cpus=2, remedies=()):
     return advise(
-        Rates(rounds, {}), first_read, model, rows=10_000, workers=2, cpus=cpus, antialias=antialias
+        Rates(rounds, {}), first_read, model, rows=10_000, workers=2, cpus=cpus, remedies=remedies
     )
 
 
@@ -275,8 +276,8 @@ def test_decoding_that_limits_is_named_with_what_would_help():
     )
     assert limits == (
         "Decoding takes the largest part, 70% of the time; without it there would be 4,769 "
-        "images/s at most. What could help: files no larger than the model needs; more than 2 "
-        "CPUs: 2 workers make 1.87 x what one makes."
+        "images/s at most. What could help: more than 2 CPUs: 2 workers make 1.87 x what one "
+        "makes."
     )
 
 
@@ -284,10 +285,16 @@ def test_rates_have_digits_that_are_of_use():
     assert [rates.shown(rate) for rate in (9.87, 100.4, 12_345.6)] == ["9.9", "100", "12,346"]
 
 
-def test_antialiasing_is_named_where_resizing_limits_and_it_is_on():
-    rounds = figures(decode=9_000)
-    assert "--no-antialias" in advice(rounds)[1]
-    assert "--no-antialias" not in advice(rounds, antialias=False)[1]
+def test_a_remedy_is_named_with_what_it_would_make_where_that_is_clearly_more():
+    rounds, remedy = figures(decode=9_000), Remedy("Image(antialias=False)", {"resize": 0.5})
+    limits = advice(rounds, remedies=[remedy])[1]
+    assert "help: Image(antialias=False): 2,321 images/s at most; more" in limits
+    small = Remedy("Image(antialias=False)", {"resize": 0.99})
+    assert advice(rounds, remedies=[small]) == advice(rounds)
+
+
+def test_where_nothing_was_found_to_help_nothing_is_said_to():
+    assert "What could help" not in advice(figures(one=1_300))[1]
 
 
 def test_workers_that_gain_nothing_are_not_advised():

@@ -9,8 +9,6 @@ import pytest
 from watching import SEVERAL_STEPS, orders, watcher
 
 import dfgen
-from dfgen.loading.metrics import STAGES, Metrics
-from dfgen.training.callbacks.monitor import verdict
 
 pytestmark = pytest.mark.backend
 BACKEND = keras.backend.backend()
@@ -145,41 +143,26 @@ def test_input_monitor_sees_a_loader_that_is_late(frame, capsys, monkeypatch):
     model = watcher(built=True)
     history = model.fit(seq, epochs=2, verbose=2, callbacks=[dfgen.InputMonitor()]).history
     assert min(history["input_wait"]) >= 0.1  # each first batch of ten, and those not fetched ahead
-    assert "; transform is 100% of the workers' time: " in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "The calling thread, as workers=0, was busy " in said
+    assert "% of it: transform " in said
 
 
 def test_input_monitor_works_with_repeat_and_counts_every_image(frame):
     seq = sequence(frame(40), image_size=(4, 4))
     monitor = dfgen.InputMonitor()
     watcher().fit(seq.repeat(), steps_per_epoch=3, epochs=2, verbose=0, callbacks=[monitor])
-    assert monitor._images == 24
+    assert [epoch["images"] for epoch in monitor._epochs] == [24, 24]
 
 
 @SEVERAL_STEPS
 def test_input_monitor_counts_every_image_of_several_steps_in_one_execution(frame):
     monitor, model = dfgen.InputMonitor(), watcher(steps_per_execution=5)
     model.fit(sequence(frame(90), image_size=(4, 4)), verbose=0, callbacks=[monitor])
-    assert monitor._images == 90
+    assert monitor._epochs[0]["images"] == 90
 
 
 def test_input_monitor_needs_a_sequence(frame):
     x, y = sequence(frame(8), image_size=(4, 4))[0]
     with pytest.raises(ValueError, match=r"InputMonitor watches a dfgen\.Sequence, fit was given"):
         watcher().fit(x, y, verbose=0, callbacks=[dfgen.InputMonitor()])
-
-
-def metrics(**seconds):
-    stages = dict.fromkeys((*STAGES, "consumer_wait"), 0.0)
-    return Metrics(stages | seconds, 0, 0, 0)
-
-
-def test_the_verdict_names_the_longest_stage_and_what_waiting_costs():
-    assert verdict(25, 100, metrics(read=5), metrics(read=15, decode=30)) == (
-        "dfgen: training waited for its input 25.0% of the time; decode is 75% of the workers' "
-        "time: more workers, or files no larger than the model needs would help. Without waiting, "
-        "100.0 s of steps would take 75.0 s."
-    )
-    assert verdict(1, 100, metrics(), metrics(read=9)) == (
-        "dfgen: training waited for its input 1.0% of the time: the model is the limit, a faster "
-        "input would gain nothing more."
-    )

@@ -282,7 +282,7 @@ def test_tables_that_cannot_be_read_are_refused(tmp_path):
     )
     assert refused(ManifestError, read_rows, "labels.xlsx") == (
         'labels.xlsx has the extension ".xlsx". Label tables are .csv, .tsv, .jsonl, .ndjson, '
-        ".parquet; in Python, any DataFrame"
+        '.parquet; in Python, any DataFrame: labels=pandas.read_excel("labels.xlsx")'
     )
 
 

@@ -1,14 +1,14 @@
 """What the figures mean, in words. Nothing is claimed that the figures do not bear out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
 
 from dfgen.bench.headroom import Headroom
 from dfgen.bench.rates import Rates, shown
 from dfgen.bench.stages import BACKEND, DECODE, HAND_OVER, NUMPY, ONE, OURS, READ, RESIZE
-
-_NEGLIGIBLE = 0.02  # of the time of an epoch, and of a rate
+from dfgen.loading.trials import Remedy
+from dfgen.loading.verdict import CLEAR
 
 _NOISY = 1.5  # fastest round / slowest
 _SCALES = 0.6  # of the workers' number: from here on more of them are worth a try
@@ -25,14 +25,26 @@ _NAMES = {
 class Limit:
     """What takes longest of the making of an image: a key of `_NAMES`, and its share of the time.
 
-    `allowed` are the images per second that the stages allow, `without` those at most if this took
-    no time. `own work` is what the whole takes longer than its stages.
+    `allowed` are the images per second that the stages allow. `seconds` are those of an image in
+    each stage, and `floor` of what goes on at the same time. `own work` is what the whole takes
+    longer than its stages.
     """
 
     stage: str
     share: float
     allowed: float
-    without: float
+    seconds: Mapping[str, float]
+    floor: float
+
+    @property
+    def without(self) -> float:
+        """The images per second, at most, if this stage took no time."""
+        return self.left({self.stage: 0.0})
+
+    def left(self, shares: Mapping[str, float]) -> float:
+        """Return the images per second, at most, if such a share of some stages were left."""
+        saved = sum(self.seconds.get(stage, 0.0) * (1 - left) for stage, left in shares.items())
+        return 1 / max(sum(self.seconds.values()) - saved, self.floor)
 
 
 def limit(
@@ -56,8 +68,7 @@ def limit(
     stage = max(seconds, key=seconds.__getitem__)
     lasts = sum(seconds.values())
     floor = working if stage == "hand-over" else 1 / hand_over
-    without = 1 / max(lasts - seconds[stage], floor)
-    return Limit(stage, seconds[stage] / lasts, 1 / slower, without)
+    return Limit(stage, seconds[stage] / lasts, 1 / slower, seconds, floor)
 
 
 def advise(
@@ -68,9 +79,12 @@ def advise(
     rows: int,
     workers: int,
     cpus: int,
-    antialias: bool,
+    remedies: list[Remedy],
 ) -> list[str]:
-    """Return what the figures say, one sentence or two a point."""
+    """Return what the figures say, one sentence or two a point.
+
+    `remedies` are those that were tried on the files.
+    """
     alone = [rates.median(name) for name in (READ, DECODE, RESIZE, HAND_OVER)]
     # Other programs only make it slower: they must not pass for dfgen's own work.
     found = limit(*[*alone, max(rates.rounds[BACKEND])])
@@ -81,9 +95,9 @@ def advise(
     ]
     if model is not None:
         points.append(_model_point(model, rows))
-    if model is None or model.input_wait >= _NEGLIGIBLE:
+    if model is None or model.input_wait >= CLEAR:
         scale = rates.ratio(NUMPY, ONE) if ONE in rates.rounds else None
-        points.append(_limit_point(found, made, workers, cpus, scale, antialias))
+        points.append(_limit_point(found, made, workers, cpus, scale, remedies))
         if ONE in rates.rounds and rates.faster(ONE, NUMPY):
             points.append(
                 f"One worker is faster than {workers} on these files, "
@@ -108,18 +122,23 @@ def _model_point(model: Headroom, rows: int) -> str:
     )
     if not model.is_shown:
         gain = "The rounds of this run overlap: it shows no gain from a perfect loader."
-    if model.input_wait < _NEGLIGIBLE:
-        if not model.is_shown or model.gain < _NEGLIGIBLE:
+    if model.input_wait < CLEAR:
+        if not model.is_shown or model.gain < CLEAR:
             return f"{wait}: the model is the limit, {pace}. No gain from a faster input shows."
         return f"{wait}, yet making images slows its steps, as on shared CPUs: {pace}. {gain}"
     return f"{wait}: {pace}. {gain}"
 
 
 def _limit_point(
-    found: Limit, made: float, workers: int, cpus: int, scale: float | None, antialias: bool
+    found: Limit,
+    made: float,
+    workers: int,
+    cpus: int,
+    scale: float | None,
+    remedies: list[Remedy],
 ) -> str:
     point = f"{_NAMES[found.stage]} takes the largest part, {found.share:.0%} of the time"
-    if found.without > made * (1 + _NEGLIGIBLE):
+    if found.without > made * (1 + CLEAR):
         point += f"; without it there would be {shown(found.without)} images/s at most"
     if found.stage == "hand-over":
         return f"{point}. Larger batches could shorten it."
@@ -128,15 +147,17 @@ def _limit_point(
             f"{point}. Larger batches could shorten it, or use_multiprocessing=True: Python "
             "runs one thread at a time."
         )
-    helps = ["faster storage" if found.stage == "read" else "files no larger than the model needs"]
-    if found.stage == "resize" and antialias:
-        helps.append("--no-antialias, Image(antialias=False), which aliases")
+    helps = ["faster storage"] if found.stage == "read" else []
+    for remedy in remedies:
+        rate = found.left(remedy.left)
+        if rate > made * (1 + CLEAR):
+            helps.append(f"{remedy.what}: {shown(rate)} images/s at most")
     if scale is None or scale > _SCALES * workers:
         more = f"more workers, of {cpus} CPUs" if workers < cpus else f"more than {cpus} CPUs"
         helps.append(
             more + (f": {workers} workers make {scale:.2f} x what one makes" if scale else "")
         )
-    return f"{point}. What could help: {'; '.join(helps)}."
+    return f"{point}. What could help: {'; '.join(helps)}." if helps else f"{point}."
 
 
 def _first_read_points(first_read: float, made: float, model: Headroom | None) -> Iterator[str]:

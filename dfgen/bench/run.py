@@ -9,6 +9,7 @@ from dfgen.bench.peers import check_against, peers
 from dfgen.bench.rates import PASSES, alternate
 from dfgen.bench.report import Report
 from dfgen.bench.stages import sequence, stages, together
+from dfgen.loading.trials import remedies
 from dfgen.samples.features.image import Image
 from dfgen.system import usable_cpus, whole
 
@@ -46,8 +47,10 @@ def bench(
         fed = None
         if model and trained:
             fed = headroom(model, trained, lambda: sequence(job), PASSES, bar.update)
+    with sequence(job) as made:
+        ways = remedies(made._loader.reader)
     advice = advise(
         rates, sample.first_read, fed, rows=sample.usable, workers=workers, cpus=cpus,
-        antialias=antialias,
+        remedies=ways,
     )  # fmt: skip
     return Report(manifest, job, sample, cpus, rates, fed, tuple(advice))

@@ -5,10 +5,14 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-STAGES = ("read", "decode", "resize", "transform", "scale", "batch_transform")
-"""What a worker does with a row, or a batch; a feature tells when a stage begins."""
+STAGES = ("read", "decode", "resize", "transform", "scale", "batch_transform", "table")
+"""What a worker does with a row, or a batch; a feature tells when a stage begins.
+
+`table` is what needs no file: columns, and the random generators of the rows.
+"""
 
 IDLE = "idle"
+CPU = "cpu"
 
 
 class Stopwatch:
@@ -22,8 +26,9 @@ class Stopwatch:
         self.stage = IDLE
         self.since = time.perf_counter()
         self.row = -1
-        self.seconds: dict[str, float] = dict.fromkeys((IDLE, *STAGES), 0.0)
+        self.seconds: dict[str, float] = dict.fromkeys((IDLE, *STAGES, CPU), 0.0)
         self.counts: Counter[str] = Counter()
+        self._cpu = 0.0
 
     def __call__(self, stage: str, nbytes: int = 0) -> None:
         """Begin a stage; `nbytes` is what the stage before has read."""
@@ -32,6 +37,16 @@ class Stopwatch:
         self.stage, self.since = stage, now
         if nbytes:
             self.counts["bytes"] += nbytes
+
+    def begin(self, stage: str) -> None:
+        """Begin the first stage of a chunk or of a batch."""
+        self(stage)
+        self._cpu = time.thread_time()
+
+    def rest(self) -> None:
+        """End the last stage, and note how long this thread was on a CPU since the first."""
+        self.seconds[CPU] += time.thread_time() - self._cpu
+        self(IDLE)
 
     def add(self, seconds: dict[str, float], counts: Counter[str]) -> None:
         """Add what another process has measured."""
@@ -45,7 +60,8 @@ class Metrics:
     """Totals since the Sequence was made.
 
     `seconds` are of all workers together: those of each stage, `idle`, when the look-ahead was
-    full, and `consumer_wait`, how long batches were waited for.
+    full, `cpu`, how long they were on a CPU in all stages, and `consumer_wait`, how long batches
+    were waited for.
     """
 
     seconds: dict[str, float]

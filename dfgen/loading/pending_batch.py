@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 from dfgen.loading.buffers import BatchArrays
-from dfgen.loading.metrics import IDLE
 from dfgen.loading.order.batch_weights import Weights, batch_weights
 from dfgen.loading.order.permutation import Integers
 from dfgen.loading.order.plan import Plan
@@ -85,11 +84,11 @@ class PendingBatch:
     def _finish(self, worker: Worker) -> None:
         try:
             if self.transform is not None and not (self._errors or self.cancelled):
-                worker.stopwatch("batch_transform")
+                worker.stopwatch.begin("batch_transform")
                 self.arrays = self.transform(self.arrays)
-                worker.stopwatch(IDLE)
+                worker.stopwatch.rest()
         except BaseException as error:
-            worker.stopwatch(IDLE)
+            worker.stopwatch.rest()
             self._errors[0] = error
         self._done.set()
 

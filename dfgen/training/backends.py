@@ -87,3 +87,12 @@ class TorchBatches:
 
         on_gpu = torch.cuda.is_available()
         return (keras.tree.map_structure(tensor, batch) for batch in self._batches())
+
+
+def on_accelerator() -> bool:
+    """Return whether models of the backend in use have another device than the CPUs."""
+    if keras.backend.backend() == "torch":
+        import torch
+
+        return bool(torch.cuda.is_available())
+    return any(not device.startswith("cpu") for device in keras.distribution.list_devices())

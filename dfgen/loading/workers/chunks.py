@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from dfgen.errors import DecodeError, MissingFileError
 from dfgen.loading.generators import sample_rng
-from dfgen.loading.metrics import IDLE, Stopwatch
+from dfgen.loading.metrics import Stopwatch
 from dfgen.loading.order.permutation import Integers
 from dfgen.samples.features.spec import Spec
 from dfgen.samples.reader import SampleReader
@@ -45,11 +45,15 @@ class ChunkMaker:
         self, chunk: Chunk, arrays: ChunkArrays, stopwatch: Stopwatch, cancelled: Callable[[], bool]
     ) -> Blanks:
         """Fill the arrays of a chunk until nobody wants it any more; return what stays blank."""
-        self.reader.gather(chunk.rows, arrays)
         blanks: Blanks = {}
         made = len(chunk.rows)
-        if self.reader.reads_rows or chunk.known:
-            blanks, made = self._read_rows(chunk, arrays, stopwatch, cancelled)
+        stopwatch.begin("table")
+        try:
+            self.reader.gather(chunk.rows, arrays)
+            if self.reader.reads_rows or chunk.known:
+                blanks, made = self._read_rows(chunk, arrays, stopwatch, cancelled)
+        finally:
+            stopwatch.rest()
         if blanks:
             for name, array in arrays.items():
                 array[list(blanks)] = self.reader.specs[name].blank
@@ -63,23 +67,20 @@ class ChunkMaker:
         rows, blanks = chunk.rows.tolist(), Blanks()
         # made together: between two decodes, out of the caches, each would take five times as long
         rngs = [self._rng(chunk, place) for place in range(len(rows))]
-        try:
-            for place, (row, rng) in enumerate(zip(rows, rngs, strict=True)):
-                if cancelled():
-                    return blanks, place
-                if row in chunk.known:
-                    blanks[place] = None
-                    continue
-                stopwatch.row = row
-                out = {name: array[place, ...] for name, array in arrays.items()}
-                try:
-                    self.reader.read(row, out, rng, stopwatch)
-                except (DecodeError, MissingFileError) as error:
-                    if not self.skip:
-                        raise
-                    blanks[place] = str(error)  # anything else is a mistake in a program
-        finally:
-            stopwatch(IDLE)
+        for place, (row, rng) in enumerate(zip(rows, rngs, strict=True)):
+            if cancelled():
+                return blanks, place
+            if row in chunk.known:
+                blanks[place] = None
+                continue
+            stopwatch.row = row
+            out = {name: array[place, ...] for name, array in arrays.items()}
+            try:
+                self.reader.read(row, out, rng, stopwatch)
+            except (DecodeError, MissingFileError) as error:
+                if not self.skip:
+                    raise
+                blanks[place] = str(error)  # anything else is a mistake in a program
         return blanks, len(rows)
 
     def _rng(self, chunk: Chunk, place: int) -> np.random.Generator | None:

@@ -159,7 +159,8 @@ def _settle(gathered: RowGroup, read: ReadFacts | None, recipe: Recipe) -> pa.Ta
     table = gathered.rows
     facts = read(table[files_column(table.schema)]) if read else None
     if facts is not None and "path" in table.column_names:
-        refuse_all_missing(table["path"], facts["problem"], recipe)
+        folder = gathered.folder or recipe.folder
+        refuse_all_missing(table["path"], facts["problem"], recipe, folder)
     problems = [table["problem"]] if "problem" in table.column_names else []
     problems += [facts["problem"]] if facts else []
     if _box_format(gathered.labels):

@@ -57,9 +57,20 @@ def list_files(folder: str, suffix: str) -> tuple[list[str], Skipped]:
 def check_folder(folder: str, advice: str) -> None:
     """Raise if there is no such folder."""
     if not os.path.exists(folder):
-        raise MissingFileError(f"there is no folder {quote(folder)}. Looked in {os.getcwd()}")
+        raise MissingFileError(
+            f"there is no folder {quote(folder)}. Looked in {os.getcwd()}{_not_a_path(folder)}"
+        )
     if not os.path.isdir(folder):
         raise ManifestError(f"{quote(folder)} is a file. {advice}")
+
+
+def _not_a_path(text: str) -> str:
+    """Say what of a path only a shell, or another system, would understand."""
+    if text.startswith("~"):
+        return f'. "~" is not expanded: give {quote(os.path.expanduser(text))}'
+    if "*" in text:
+        return ". No * is expanded: give the folder, and what is below it as pattern="
+    return ". Write / for each backslash" if "\\" in text and os.sep == "/" else ""
 
 
 def _batches(folder: str, suffixes: tuple[str, ...]) -> Iterator[tuple[list[str], Skipped]]:

@@ -82,6 +82,9 @@ class Feature:
     has_channels: ClassVar[bool] = False
     """Whether (height, width, channels) follow `keras.config.image_data_format()`."""
 
+    scale: Any = None
+    """What its pixels are multiplied by and shifted; None: nothing."""
+
     def loss_axes(self, spec: Spec) -> int:
         """Return the axes of its loss beside that of the batch: those of the target less one."""
         return max(0, len(spec.shape) - 1)
@@ -248,6 +251,22 @@ class Feature:
 
     keeps_numbers: Any = False
     """Whether its numbers are those of each file, 255 or 65535 for the brightest."""
+
+    # What would make it sooner
+
+    @property
+    def cheaper(self) -> dict[str, Self]:
+        """What would make it sooner, if rows do not differ in that: what to write -> it so."""
+        return {}
+
+    def surplus(self, value: Any, store: Store) -> float:
+        """Return how many times as many pixels the file of one row has as are used of it.
+
+        Raises:
+            DecodeError: the file is broken.
+            MissingFileError: it is not there.
+        """
+        return 1.0
 
     # One row
 

@@ -2,40 +2,47 @@
 
 import os
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import keras
 
 from dfgen.errors import ArgumentError
-from dfgen.loading.metrics import STAGES, Metrics
+from dfgen.loading.metrics import STAGES
+from dfgen.loading.trials import remedies
+from dfgen.loading.verdict import Waiting, verdict
+from dfgen.system import usable_cpus
+from dfgen.training.backends import on_accelerator
 from dfgen.training.callbacks.receipt_file import add_receipts, read_receipts
 from dfgen.training.keras_private import input_of_fit
 from dfgen.training.keras_probe import refuse_if_plain
 from dfgen.training.passes import Passes
 
-_NEGLIGIBLE = 0.02  # of the time of an epoch
-
-_ADVICE = {
-    "read": "faster storage or more workers",
-    "decode": "more workers, or files no larger than the model needs",
-    "resize": "more workers, or Image(antialias=False)",
-    "transform": "use_multiprocessing=True if it holds the GIL, else more workers, or Keras layers",
-    "scale": "uint8 to the model and a keras.layers.Rescaling in it, or more workers",
-    "batch_transform": "less of it in Python, which holds the GIL, or Keras layers",
-}
+_MOST_HEADROOM = 1000.0
 
 
 class InputMonitor(keras.callbacks.Callback):
     """Tells how long training waits for its input, and what limits it.
 
-    Adds `input_wait` and `images_per_second` to the logs of every epoch; put it before callbacks
-    that write logs, such as CSVLogger. At the end it prints one sentence, unless `fit` was given
-    `verbose=0`.
+    At the end it prints what was measured, and what would gain how much where training waited 3 %
+    of the time and a second at least, unless `fit` was given `verbose=0`. Of several epochs the
+    first does not count for that, of one its first step: they wait for what happens once. What an
+    `Image` could save is tried on some of its files, which takes a second at most on most.
 
-    `input_wait` is the share of the epoch's steps spent waiting. Step k begins when step k - 1 has
-    ended; its wait is the time from there until its batch was handed out, if that came later. So
-    it means the same on TensorFlow, JAX and torch, whether Keras takes the batch inside of the
-    step or before. Of several steps in one execution the first batch counts.
+    It adds these floats to the logs of every epoch, and so to `history`; put it before callbacks
+    that write logs, such as CSVLogger:
+
+    - `input_wait`: the share of the epoch's steps spent waiting, 0..1. Step k begins when step k -
+      1 has ended; its wait is the time from there until its batch was handed out, if that came
+      later. So it means the same on TensorFlow, JAX and torch, whether Keras takes the batch
+      inside of the step or before. Of several steps in one execution the first batch counts.
+    - `images_per_second`: rows that the steps took in each second that they lasted.
+    - `input_headroom`: rows a second that the workers could make, always at work, divided by those
+      that the model could take without waiting: above 1 the workers would keep up with a model
+      so many times as fast, below 1 they are the limit. At most 1000.
+    - `input_read`, `input_decode`, `input_resize`, `input_transform`, `input_scale`,
+      `input_batch_transform`: what share of their time the workers spent on it while steps ran,
+      0..1; what is left of 1 they had nothing to do. Only what there is to do, by the first epoch.
 
     It also tells the Sequence which batches the model has taken, so that `seq.receipt` and
     `seq.state_dict()` count those.
@@ -46,7 +53,8 @@ class InputMonitor(keras.callbacks.Callback):
             anew begins it anew. On several hosts, one file for each.
 
     Raises:
-        ArgumentError: `fit` was not given a dfgen.Sequence, or `receipts` names another file.
+        ArgumentError: `fit` was not given a dfgen.Sequence, or it is given to `evaluate` or
+            `predict` alone, or `receipts` names another file.
         WriteError: the file of receipts cannot be written.
 
     Example:
@@ -56,7 +64,13 @@ class InputMonitor(keras.callbacks.Callback):
 
     def __init__(self, receipts: str | os.PathLike[str] | None = None) -> None:
         super().__init__()
+        if not isinstance(receipts, str | os.PathLike | None):
+            raise ArgumentError(
+                f"receipts={receipts!r} is not the path of a file: name one to be written, as "
+                'receipts="receipts.parquet". The Sequence is found by itself: give it to fit alone'
+            )
         self._receipts = receipts
+        self._input: Any = None
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Find the Sequence that `fit` was given."""
@@ -64,47 +78,105 @@ class InputMonitor(keras.callbacks.Callback):
         found = input_of_fit()
         if not isinstance(found, Passes):
             raise ArgumentError(
-                f"InputMonitor watches a dfgen.Sequence, fit was given {type(found).__name__}"
+                "InputMonitor watches a dfgen.Sequence, fit was given what it reads by its "
+                f"{type(found).__name__}: give fit the Sequence itself, or leave the callback out"
             )
         self._input = found
         found.progress.count_taken()
         if self._receipts is not None:
             read_receipts(self._receipts)
-        self._before = found.metrics
-        self._waited = self._lasted = 0.0
+        self._loader = found._loader
+        self._epochs: list[dict[str, float]] = []
+        self._first: dict[str, float] = {}
+        self._stages: list[str] = []
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Begin the epoch's first step."""
+        self._spent = dict.fromkeys(("waited", "steps", "images", "batches"), 0.0)
+        self._since = self._measured()
         self._step_began = time.perf_counter()
-        self._epoch_waited = self._epoch_lasted = 0.0
-        self._images = 0
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """End a step, or several of one execution."""
         now = time.perf_counter()
         taken = self._input.progress.taken(batch)
         if taken:
-            self._epoch_waited += max(0.0, taken[0].when - self._step_began)
-            self._images += sum(len(handed.rows) for handed in taken)
-        self._epoch_lasted += now - self._step_began
+            self._spent["waited"] += max(0.0, taken[0].when - self._step_began)
+            self._spent["images"] += sum(len(handed.rows) for handed in taken)
+            self._spent["batches"] += len(taken)
+        self._spent["steps"] += now - self._step_began
         self._write_receipts()
+        if not self._first:
+            self._first = self._spent | _minus(self._measured(), self._since)
         self._step_began = now
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        """End the epoch's steps: what the workers do during validation is not done during them."""
+        self._check_fit("evaluate")
+        self._end_steps()
+
+    def on_predict_begin(self, logs: Any = None) -> None:
+        """Refuse to watch what takes no steps."""
+        self._check_fit("predict")
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Add the figures of the epoch to its logs."""
         self._write_receipts()
-        lasted = self._epoch_lasted or 1e-9
-        self._waited += self._epoch_waited
-        self._lasted += self._epoch_lasted
+        self._end_steps()
+        self._epochs.append(self._spent)
+        if not self._stages:  # which stay: CSVLogger goes by the first epoch
+            done = self._input.metrics.seconds
+            self._stages = [stage for stage in STAGES if done[stage] and stage != "table"]
         if logs is not None:
-            logs["input_wait"] = self._epoch_waited / lasted
-            logs["images_per_second"] = self._images / lasted
+            logs.update(self._figures(self._spent))
 
     def on_train_end(self, logs: Any = None) -> None:
         """Say what limits training."""
         self._write_receipts()
-        if self.params.get("verbose") != 0:
-            print(verdict(self._waited, self._lasted, self._before, self._input.metrics))
+        if self.params.get("verbose") != 0 and self._epochs:
+            waiting = self._waiting()
+            print(verdict(waiting, remedies(self._loader.reader) if waiting.counts else []))
+
+    def _measured(self) -> dict[str, float]:
+        """Return what the workers and this process have done by now."""
+        metrics = self._input.metrics
+        process = {"samples": metrics.samples, "process": time.process_time()}
+        return metrics.seconds | process  # type: ignore[no-any-return]
+
+    def _end_steps(self) -> None:
+        """Note what was done while the steps of an epoch ran, once."""
+        if "process" not in self._spent:
+            self._spent |= _minus(self._measured(), self._since)
+
+    def _figures(self, spent: Mapping[str, float]) -> dict[str, float]:
+        """Return what is added to the logs of an epoch."""
+        steps, workers = spent["steps"] or 1e-9, max(1, self._loader.workers)
+        model = steps - spent["waited"]
+        made, busy = spent["samples"], sum(spent[stage] for stage in STAGES)
+        if not (made and busy):  # all was made ahead
+            metrics = self._input.metrics
+            made, busy = metrics.samples, sum(metrics.seconds[stage] for stage in STAGES)
+        headroom = workers * made * model / max(busy * spent["images"], 1e-9)
+        return {
+            "input_wait": spent["waited"] / steps,
+            "images_per_second": spent["images"] / steps,
+            "input_headroom": min(headroom, _MOST_HEADROOM),
+            **{f"input_{name}": min(1.0, spent[name] / workers / steps) for name in self._stages},
+        }
+
+    def _waiting(self) -> Waiting:
+        """Return what was measured of the steps that count."""
+        once, *rest = self._epochs
+        counted = {name: sum(epoch[name] for epoch in rest) for name in once}
+        if not rest:
+            counted, once = _minus(once, self._first or once), self._first or once
+        loader = self._loader
+        return Waiting(
+            counted["waited"], counted["steps"], counted, counted["process"],
+            int(counted["batches"]), loader.workers, loader.use_multiprocessing, usable_cpus(),
+            loader.depth, loader.max_queue_size, once["waited"],
+            "epoch" if rest else "step", on_accelerator(),
+        )  # fmt: skip
 
     def _write_receipts(self) -> None:
         receipts = self._input.progress.receipts
@@ -112,21 +184,13 @@ class InputMonitor(keras.callbacks.Callback):
             add_receipts(self._receipts, receipts)
             receipts.clear()
 
+    def _check_fit(self, given_to: str) -> None:
+        if self._input is None:
+            raise ArgumentError(
+                f"InputMonitor watches the steps of fit, and was given to {given_to}, which has "
+                "none: leave it out of callbacks="
+            )
 
-def verdict(waited: float, lasted: float, before: Metrics, after: Metrics) -> str:
-    """Return one sentence: what limits training, and what would help.
 
-    Of the seconds that all steps lasted so many were waiting for input; before and after is what
-    the workers had done.
-    """
-    share = waited / (lasted or 1e-9)
-    start = f"dfgen: training waited for its input {share:.1%} of the time"
-    if share < _NEGLIGIBLE:
-        return f"{start}: the model is the limit, a faster input would gain nothing more."
-    spent = {stage: after.seconds[stage] - before.seconds[stage] for stage in STAGES}
-    stage = max(spent, key=spent.__getitem__)
-    part = spent[stage] / (sum(spent.values()) or 1e-9)
-    return (
-        f"{start}; {stage} is {part:.0%} of the workers' time: {_ADVICE[stage]} would help. "
-        f"Without waiting, {lasted:.1f} s of steps would take {lasted - waited:.1f} s."
-    )
+def _minus(after: Mapping[str, float], before: Mapping[str, float]) -> dict[str, float]:
+    return {name: value - before[name] for name, value in after.items()}

@@ -33,7 +33,10 @@ def read_receipts(path: str | os.PathLike[str]) -> pa.Table:
         with pq.ParquetFile(path) as file:
             table = file.read()
     except (pa.ArrowInvalid, OSError) as error:
-        raise ArgumentError(f"{path} is no Parquet file of receipts: {error}") from error
+        raise ArgumentError(
+            f"{path} is no Parquet file of receipts: {str(error).rstrip('.')}. InputMonitor "
+            "adds to such a file: name a new file, or one that it wrote"
+        ) from error
     if table.column_names != _COLUMNS.names:
         raise ArgumentError(
             f"{path} has the columns {', '.join(table.column_names)}; receipts have "

@@ -1,0 +1,244 @@
+"""What limits a training, and what would gain how much, from what was measured of it.
+
+Batches that would be made in fewer seconds are waited for less, until the model's own time is left,
+or the CPUs have no more to give: each gain is what is bounded by all three.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import ceil
+
+from dfgen.loading.metrics import CPU, STAGES
+from dfgen.loading.trials import Remedy
+
+CLEAR = 0.03
+"""The least gain that is worth a word, as a share of the time of the steps."""
+
+_SECONDS = 1.0  # of waiting: what is less tells nothing
+_BUSY = 0.8  # share of the workers' time: who is less busy has waited for room in the queue
+_LARGE = 0.3  # share of the workers' busy time
+_ONE_CPU = 1.2  # CPUs that threads are on together where Python's lock lets one run at a time
+_IN_USE = 0.9  # share of the CPUs' time
+_SHOWN = 0.05  # share of the workers' busy time that a stage is shown from
+_MOST = 4  # times as many workers as CPUs
+_SPARE = 4  # times as many batches
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """What is known of the steps of a training that count, and of those who made its batches.
+
+    Args:
+        waited: seconds of the steps that went by before their batch was handed out.
+        steps: seconds of the steps, waiting included.
+        seconds: of the workers in that time, as of `Metrics.seconds`.
+        cpu: seconds that this process was on CPUs, all of its threads together.
+        batches: how many the steps took.
+        workers: as of the Sequence; 0 = the calling thread.
+        processes: whether the workers are processes.
+        cpus: that this process may use.
+        depth: batches ready or in the making, as many as memory allows.
+        max_queue_size: the same, as many as were asked for.
+        start: seconds waited before the steps that count.
+        began: what was waited for then, `"epoch"` or `"step"`.
+        accelerated: whether the model has another device than the CPUs.
+    """
+
+    waited: float
+    steps: float
+    seconds: Mapping[str, float]
+    cpu: float = 0.0
+    batches: int = 1
+    workers: int = 1
+    processes: bool = False
+    cpus: int = 1
+    depth: int = 10
+    max_queue_size: int = 10
+    start: float = 0.0
+    began: str = "step"
+    accelerated: bool = False
+
+    @property
+    def share(self) -> float:
+        """Waiting, as a share of the steps."""
+        return self.waited / self.steps if self.steps else 0.0
+
+    @property
+    def model(self) -> float:
+        """Seconds that the steps would take if no batch were waited for."""
+        return self.steps - self.waited
+
+    @property
+    def busy(self) -> float:
+        """Seconds that the workers were at work, all together."""
+        return sum(self.seconds[stage] for stage in STAGES)
+
+    @property
+    def saturation(self) -> float:
+        """The share of their time that the workers were at work; more is not to be had of them."""
+        return self.busy / (max(1, self.workers) * self.steps)
+
+    @property
+    def blocked(self) -> float:
+        """Seconds that threads at work waited for a CPU or Python's lock, other than in a read."""
+        if self.processes or self.workers < 2:
+            return 0.0
+        return max(0.0, self.busy - self.seconds[CPU] - self.seconds["read"])
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether threads at work waited as if a transform let one of them run at a time."""
+        one_cpu = self.seconds[CPU] <= _ONE_CPU * self.steps
+        return one_cpu and min(self.blocked / self.busy, self.part("transform")) >= _LARGE
+
+    @property
+    def counts(self) -> bool:
+        """Whether training waits so much and so long that it is worth a look at what would help."""
+        return self.share >= CLEAR and self.waited >= _SECONDS
+
+    def part(self, stage: str) -> float:
+        """Return a stage's share of the time that the workers were at work."""
+        return self.seconds[stage] / (self.busy or 1e-9)
+
+    def gain(self, made: float, saved: float = 0.0) -> float:
+        """Return how many seconds sooner the steps would end, at most.
+
+        Args:
+            made: seconds that making all their batches would take, if nothing else did.
+            saved: seconds on CPUs that would not be spent.
+        """
+        on_cpus = self.cpu + self.processes * self.seconds[CPU]
+        least = max(self.model, made, (on_cpus - saved) / self.cpus)
+        return max(0.0, self.steps - least)
+
+
+@dataclass(frozen=True)
+class Gain:
+    """Something to do, and the seconds of the steps that it would gain at most."""
+
+    what: str
+    seconds: float
+
+
+def gains(waiting: Waiting, remedies: list[Remedy]) -> list[Gain]:
+    """Return what would gain a clear amount, the most first.
+
+    Args:
+        waiting: what was measured.
+        remedies: what makes samples sooner, tried on their files.
+    """
+    if not waiting.counts:
+        return []
+    found = _from_queue if _is_idle(waiting) else _from_workers
+    clear = CLEAR * waiting.steps
+    every = (gain for gain in found(waiting, remedies) if gain.seconds >= clear)
+    return sorted(every, key=lambda gain: -gain.seconds)
+
+
+def verdict(waiting: Waiting, remedies: list[Remedy]) -> str:
+    """Return what was measured in words, what would gain how much, or that nothing would."""
+    said = (
+        f"dfgen: training waited for its input {waiting.share:.1%} of the time "
+        f"({waiting.waited:.1f} of {waiting.steps:.1f} s of steps)"
+    )
+    if waiting.start >= _SECONDS:
+        said += f", after {waiting.start:.1f} s in its first {waiting.began}"
+    if not waiting.counts:
+        brief = waiting.share >= CLEAR or not waiting.steps
+        return f"{said}: {'too short to tell what would help' if brief else 'nothing to gain'}."
+    return f"{said}. {_work(waiting)} {_advice(waiting, remedies)}"
+
+
+def _work(waiting: Waiting) -> str:
+    who = "process" if waiting.processes else "worker"
+    count = waiting.workers
+    them = f"{count} {who}{'es' if who == 'process' else 's'} were" if count > 1 else f"1 {who} was"
+    if not count:
+        them = "The calling thread, as workers=0, was"
+    busy = f"{them} busy {min(1.0, waiting.saturation):.0%} of it"
+    parts = sorted(STAGES, key=waiting.part, reverse=True)
+    shown = [f"{name} {waiting.part(name):.0%}" for name in parts if waiting.part(name) >= _SHOWN]
+    return f"{busy}: {', '.join(shown)}." if shown else f"{busy}."
+
+
+def _advice(waiting: Waiting, remedies: list[Remedy]) -> str:
+    found = gains(waiting, remedies)
+    if found:
+        each = (f"{gain.what} (up to {gain.seconds:.1f} s)" for gain in found)
+        return f"What would gain: {'; '.join(each)}."
+    if _is_idle(waiting) and not _is_late(waiting):
+        batch = waiting.waited / max(1, waiting.batches)
+        return (
+            f"Their batches were ready: the wait is for the hand-over, {batch * 1000:.1f} ms a "
+            "batch, of which larger batches have fewer."
+        )
+    if waiting.cpu >= _IN_USE * waiting.cpus * waiting.steps:
+        every = f"All {waiting.cpus} CPUs are" if waiting.cpus > 1 else "The one CPU is"
+        return f"{every} in use: no setting would gain {CLEAR:.0%}."
+    return f"No setting would gain {CLEAR:.0%}."
+
+
+def _is_idle(waiting: Waiting) -> bool:
+    return waiting.workers > 0 and waiting.saturation < _BUSY
+
+
+def _is_late(waiting: Waiting) -> bool:
+    """Whether batches were not made yet when they were asked for, and not only handed over."""
+    return waiting.seconds["consumer_wait"] >= waiting.waited / 2
+
+
+def _from_queue(waiting: Waiting, _: list[Remedy]) -> Iterator[Gain]:
+    """Yield what helps where workers had to stop at a full queue, and batches ran out later."""
+    if not _is_late(waiting):
+        return
+    gain = waiting.gain(waiting.busy / waiting.workers)
+    if waiting.depth < waiting.max_queue_size:
+        yield Gain(
+            f"limits=dfgen.Limits(memory=...) of more, which now allows {waiting.depth} of "
+            f"max_queue_size={waiting.max_queue_size} batches",
+            gain,
+        )
+    elif not waiting.processes:
+        more = _SPARE * waiting.max_queue_size
+        yield Gain(f"max_queue_size={more}, as batches come in bursts", gain)
+
+
+def _from_workers(waiting: Waiting, remedies: list[Remedy]) -> Iterator[Gain]:
+    """Yield what helps where the workers have no time left."""
+    yield from _more_workers(waiting)
+    yield from _less_work(waiting, remedies)
+    if waiting.is_locked:
+        gain = waiting.gain(waiting.steps * (1 - waiting.blocked / waiting.busy))
+        yield Gain("use_multiprocessing=True if the transform holds Python's lock", gain)
+
+
+def _more_workers(waiting: Waiting) -> Iterator[Gain]:
+    workers, cpus = waiting.workers, waiting.cpus
+    if not workers:
+        yield Gain(f"workers={cpus}, as many as CPUs", waiting.gain(waiting.busy / cpus))
+        return
+    reading = min(waiting.seconds["read"], max(0.0, waiting.busy - waiting.seconds[CPU]))
+    off = reading / waiting.busy
+    if off >= _LARGE:
+        needed = ceil(workers * waiting.steps / max(waiting.model, 1e-9))
+        more = min(needed, _MOST * cpus, ceil(cpus / max(1 - off, 1e-9)))
+        if more > max(workers, cpus):
+            gain = waiting.gain(waiting.steps * workers / more)
+            yield Gain(f"workers={more}, as reading needs no CPU", gain)
+        yield Gain("faster storage", waiting.gain(waiting.steps * (1 - off)))
+    elif workers < cpus and waiting.blocked < _LARGE * waiting.busy:
+        gain = waiting.gain(waiting.steps * workers / cpus)
+        yield Gain(f"workers={cpus}, as many as CPUs", gain)
+
+
+def _less_work(waiting: Waiting, remedies: list[Remedy]) -> Iterator[Gain]:
+    for remedy in remedies:
+        spent = sum(waiting.seconds[stage] * (1 - left) for stage, left in remedy.left.items())
+        made = waiting.steps * (1 - spent / waiting.busy)
+        yield Gain(remedy.what, waiting.gain(made, spent))
+    for stage in ("transform", "batch_transform") if waiting.accelerated else ():
+        left = 1 - waiting.part(stage)
+        if stage == "transform" and waiting.is_locked:  # which made the other stages wait too
+            left *= 1 - waiting.blocked / waiting.busy
+        gain = waiting.gain(waiting.steps * left, waiting.part(stage) * waiting.seconds[CPU])
+        yield Gain(f"Keras layers in the model for the {stage}", gain)

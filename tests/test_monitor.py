@@ -1,0 +1,128 @@
+"""InputMonitor in real trainings: what it adds to the logs, of whatever a Sequence feeds."""
+
+import csv
+import math
+
+import keras
+import numpy as np
+import pytest
+from watching import SEVERAL_STEPS, watcher
+
+import dfgen
+
+pytestmark = pytest.mark.backend
+ALWAYS = {"input_wait", "images_per_second", "input_headroom"}
+FILES = {"input_read", "input_decode", "input_resize"}
+
+
+def unchanged(arrays, rng):
+    return arrays
+
+
+def quick():
+    return watcher(run_eagerly=True)
+
+
+def train(seq, model=None, **options):
+    """Return the history, and what is added to it: all finite, none negative."""
+    options = {"epochs": 2, "verbose": 0} | options
+    history = (model or quick()).fit(seq, callbacks=[dfgen.InputMonitor()], **options).history
+    added = {
+        name: values for name, values in history.items() if "input" in name or "images" in name
+    }
+    for name, values in added.items():
+        assert len(values) == 2
+        assert all(isinstance(value, float) and math.isfinite(value) for value in values)
+        assert all(0 <= value <= (1 if name in FILES else 1e9) for value in values)
+    return set(added)
+
+
+def sequence(df, **options):
+    return dfgen.Sequence(df, **{"batch_size": 8, "image_size": (4, 4), "workers": 2, **options})
+
+
+@pytest.mark.parametrize(
+    ("options", "more"),
+    [
+        ({"max_queue_size": 1}, set()),
+        ({"workers": 0, "scale": "0..1"}, {"input_scale"}),
+        (
+            {"transform": unchanged, "batch_transform": unchanged},
+            {"input_transform", "input_scale", "input_batch_transform"},
+        ),
+        ({"use_multiprocessing": True, "workers": 1}, set()),
+    ],
+    ids=["queue of 1", "workers=0", "transforms", "processes"],
+)
+def test_each_stage_that_there_is_has_its_share_in_the_logs(frame, options, more):
+    with sequence(frame(40), **options) as seq:
+        assert train(seq) == ALWAYS | FILES | more
+
+
+def test_the_shares_of_the_stages_are_of_the_time_of_all_workers(frame):
+    with sequence(frame(40)) as seq:
+        history = quick().fit(seq, verbose=0, callbacks=[dfgen.InputMonitor()]).history
+    assert 0 < sum(history[name][0] for name in FILES) <= 1.01
+
+
+def test_an_endless_view_and_validation_have_the_same_figures(frame):
+    with sequence(frame(40)) as seq, sequence(frame(16)) as val:
+        assert train(seq.repeat(), steps_per_epoch=3, validation_data=val) == ALWAYS | FILES
+
+
+@SEVERAL_STEPS
+def test_several_steps_in_one_execution_have_the_same_figures(frame):
+    with sequence(frame(90)) as seq:
+        assert train(seq, watcher(steps_per_execution=5)) == ALWAYS | FILES
+
+
+def test_numbers_alone_have_no_stages_but_their_headroom(frame):
+    df = frame(40).assign(age=np.arange(40.0))
+    model = keras.Sequential([keras.layers.Reshape((1,)), keras.layers.Dense(2)])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("sgd", loss, run_eagerly=True)
+    with dfgen.Sequence(df, x="age", y="label", batch_size=8) as seq:
+        assert train(seq, model) == ALWAYS
+
+
+def test_a_row_that_is_skipped_and_an_epoch_without_a_whole_batch_have_figures(frame):
+    df = frame(5)
+    df.loc[2, "path"] = "gone.png"
+    with sequence(df, on_error="skip", y=None) as seq:
+        assert train(seq) == ALWAYS | FILES
+
+
+def test_csv_logger_gets_the_same_columns_of_every_epoch(frame, tmp_path):
+    callbacks = [dfgen.InputMonitor(), keras.callbacks.CSVLogger(tmp_path / "log.csv")]
+    with sequence(frame(40)) as seq:
+        quick().fit(seq, epochs=3, verbose=0, callbacks=callbacks)
+    with open(tmp_path / "log.csv") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 3
+    assert all(math.isfinite(float(row[name])) for row in rows for name in ALWAYS | FILES)
+
+
+@pytest.mark.parametrize("rows", [8, 24], ids=["one step", "three steps"])
+def test_a_training_of_few_steps_gets_no_advice(frame, capsys, rows):
+    with sequence(frame(rows)) as seq:
+        quick().fit(seq, verbose=2, callbacks=[dfgen.InputMonitor()])
+    (said,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("dfgen:")]
+    assert said.endswith((": too short to tell what would help.", ": nothing to gain."))
+
+
+def test_callbacks_shared_with_evaluate_after_fit_watch_fit_alone(frame):
+    monitor, model = dfgen.InputMonitor(), quick()
+    with sequence(frame(40), shuffle=False) as seq:
+        model.fit(seq, epochs=2, verbose=0, callbacks=[monitor])
+        watched = list(monitor._epochs)
+        model.evaluate(seq, verbose=0, callbacks=[monitor])
+        model.predict(seq, verbose=0, callbacks=[monitor])
+    assert monitor._epochs == watched
+
+
+def test_a_monitor_watches_one_fit_after_another(frame):
+    monitor, model = dfgen.InputMonitor(), quick()
+    with sequence(frame(40)) as one, sequence(frame(24)) as other:
+        model.fit(one, epochs=2, verbose=0, callbacks=[monitor])
+        model.fit(other, verbose=0, callbacks=[monitor])
+    assert [epoch["images"] for epoch in monitor._epochs] == [24]
