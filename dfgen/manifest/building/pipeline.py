@@ -23,6 +23,7 @@ from dfgen.manifest.building.update.previous import Old, changed_recipe
 from dfgen.manifest.facts import FACTS
 from dfgen.manifest.from_pandas import to_frame
 from dfgen.manifest.io import attributes, write_manifest
+from dfgen.manifest.manifest_paths import check_out
 from dfgen.manifest.paths import is_url, stored_paths, tidy
 from dfgen.manifest.schema import (
     PARTS,
@@ -37,7 +38,6 @@ from dfgen.manifest.sources.source import RowGroup
 from dfgen.manifest.splitting.absent_classes import lacking_rows
 from dfgen.samples.storage.embedded import are_files, is_file_struct, paths_of, with_paths
 from dfgen.samples.storage.stores import without_store
-from dfgen.system import check_writable
 
 ReadFacts = Callable[[pa.ChunkedArray], pa.Table]
 
@@ -51,7 +51,7 @@ def run_recipe(
     manifest that grows, only files that are new or changed since are opened.
     """
     if out is not None:
-        check_writable(out)
+        check_out(out)
     if old is not None:
         _refuse_order(recipe)
     gathered = _gathered(recipe)
@@ -159,7 +159,8 @@ def _settle(gathered: RowGroup, read: ReadFacts | None, recipe: Recipe) -> pa.Ta
     table = gathered.rows
     facts = read(table[files_column(table.schema)]) if read else None
     if facts is not None and "path" in table.column_names:
-        refuse_all_missing(table["path"], facts["problem"], recipe)
+        folder = gathered.folder or recipe.folder
+        refuse_all_missing(table["path"], facts["problem"], recipe, folder)
     problems = [table["problem"]] if "problem" in table.column_names else []
     problems += [facts["problem"]] if facts else []
     if _box_format(gathered.labels):

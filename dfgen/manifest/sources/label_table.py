@@ -60,14 +60,19 @@ def _with_index(table: pd.DataFrame) -> pd.DataFrame:
 def _read(path: str, text: Sequence[str]) -> pa.Table:
     suffix = os.path.splitext(path)[1].lower()
     if suffix not in _READERS:
+        reader = "read_excel" if suffix.startswith(".xls") else "read_csv"
         raise ManifestError(
             f"{path} has the extension {quote(suffix)}. Label tables are {', '.join(_READERS)}; "
-            "in Python, any DataFrame"
+            f"in Python, any DataFrame: labels=pandas.{reader}({quote(path)})"
         )
     try:
         return _READERS[suffix](path, text)
     except FileNotFoundError:
-        raise MissingFileError(f"there is no label table {path}. Looked in {os.getcwd()}") from None
+        home = os.path.expanduser(path)
+        near = f'. "~" is not expanded: give {quote(home)}' if home != path else ""
+        raise MissingFileError(
+            f"there is no label table {path}. Looked in {os.getcwd()}{near}"
+        ) from None
     except (pa.ArrowException, OSError, ValueError) as error:
         if suffix != ".parquet" and not isinstance(error, OSError):
             _check_utf8(path)

@@ -1,0 +1,105 @@
+"""A message on labels without files says which files the build left out, and what they miss."""
+
+import os
+
+import pandas as pd
+import pytest
+from PIL import Image
+
+from dfgen import build_manifest
+from dfgen.errors import ManifestError, MissingFileError
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def images(*paths):
+        for path in paths:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            Image.new("L", (4, 3)).save(path, "PNG")
+
+    return images
+
+
+def refused(keys, pattern="{kind}/{id}.jpg", on="id=key"):
+    labels = pd.DataFrame({"key": keys, "age": range(len(keys))})
+    with pytest.raises(ManifestError) as caught:
+        build_manifest("imgs", pattern=pattern, labels=labels, on=on)
+    return str(caught.value)
+
+
+def test_near_misses_of_the_pattern_are_told_with_what_to_write(write):
+    write(
+        *("imgs/cat/10.jpg", "imgs/cat/11.JPEG", "imgs/cat/12.png"),
+        *("imgs/new/cat/13.jpg", "imgs/14.jpg"),
+    )
+    own = "build these on their own with such a pattern and pandas.concat, or move them"
+    assert refused(["10", "11", "12", "13", "14", "20"]) == "\n".join(
+        [
+            'files and the label table do not match on id = "key".',
+            "5 of 6 rows of the label table have no file, 1 have one:",
+            *(f'  "{n}"' for n in (11, 12, 13, 14, 20)),
+            'The pattern "{kind}/{id}.jpg" left out 4 files:',
+            '  2 with another extension: "cat/11.JPEG", "cat/12.png", of which 2 are those of rows '
+            'without a file; pattern="{kind}/{id}.{_}" takes any',
+            '  1 in folders further below: "new/cat/13.jpg", of which 1 are those of rows without '
+            f'a file; pattern="{{_}}/{{kind}}/{{id}}.jpg" is for these: {own}',
+            '  1 one folder above: "14.jpg", of which 1 are those of rows without a file; '
+            f'pattern="{{id}}.jpg" is for these: {own}',
+            'Or go on with unmatched="keep" (missing labels, rows with a problem) or "drop" '
+            "(--unmatched keep|drop)",
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "pattern", "said"),
+    [
+        ("cat/img-2.jpg", "{kind}/img_{id}.jpg", '1 with another separator: "cat/img-2.jpg"'),
+        ("cat/IMG_2.jpg", "{kind}/img_{id}.jpg", '1 in another case: "cat/IMG_2.jpg"'),
+        ("cat/img_2b.jpg", "{kind}/img_{id:int}.jpg", "1 with more than digits: "),
+        ("cat/2.jpg", "{kind}/img_{id}.jpg", '1 unlike it: "cat/2.jpg", of which 1 are'),
+    ],
+)
+def test_what_a_near_miss_has_otherwise(write, path, pattern, said):
+    write("imgs/cat/img_1.jpg", f"imgs/{path}")
+    assert f"  {said}" in refused(["1", "2"], pattern)
+
+
+def test_files_of_other_kinds_that_rows_ask_for_are_named(write):
+    write("imgs/a.png", "imgs/b.raw", "imgs/other.txt")
+    assert '1 of the 1 paths left out as .raw have such a name: "b.raw"' in refused(
+        ["a", "b"], None, "stem=key"
+    )
+    assert "left out" not in refused(["a", "c"], None, "stem=key")
+
+
+def test_what_matches_more_files_is_proposed(write):
+    write("imgs/cat/10.png", "imgs/dog/11.png", "imgs/dog/12.png")
+    table = pd.DataFrame({"row": [0, 1, 2], "file": ["10.png", "11.png", "12.png"]})
+    with pytest.raises(ManifestError) as caught:
+        build_manifest("imgs", labels=table, on="name=row")
+    assert '\non="name=file" would match more files\n' in str(caught.value)
+    assert '\non="name=key" would match more files\n' in refused(
+        ["10.png", "11.png", "12.png"], "{kind}/{id}.png"
+    )
+
+
+def test_a_header_among_the_rows_is_named(write):
+    write("imgs/10.png")
+    assert 'A row of the label table has "key" as its key: a header among the rows\n' in refused(
+        ["10", "key"], None, "stem=key"
+    )
+
+
+def test_the_right_root_is_proposed(write, tmp_path):
+    write("data/imgs/a.png", "data/imgs/b.png")
+    table = pd.DataFrame({"path": ["a.png", "b.png"], "x": [1, 2]})
+    with pytest.raises(MissingFileError) as caught:
+        build_manifest(labels=table, path_column="path", root="data")
+    assert str(caught.value) == (
+        f'none of the 2 files exists, as "{tmp_path}/data/a.png": there is no file "a.png" in '
+        f'"{tmp_path}/data", which has "imgs". They are found with root="{tmp_path}/data/imgs" '
+        '(--root); for files that are not on this machine, facts="none" (--facts none)'
+    )
