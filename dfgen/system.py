@@ -3,27 +3,74 @@
 import contextlib
 import os
 import secrets
-from collections.abc import Callable, Iterable
-from numbers import Integral
-from typing import BinaryIO
+from collections.abc import Callable, Iterable, Mapping
+from numbers import Integral, Real
+from types import MappingProxyType
+from typing import Any, BinaryIO
 
-from dfgen.errors import ArgumentError, WriteError
+from dfgen.errors import ArgumentError, WriteError, brief, did_you_mean
 
 
-def whole(name: str, value: object, *, least: int = 0, most: int | None = None) -> int:
+def whole(
+    name: str, value: object, *, least: int = 0, most: int | None = None, advice: str = ""
+) -> int:
     """Return the value as an int, or raise an ArgumentError that says what was expected."""
     if isinstance(value, Integral) and not isinstance(value, bool):
         number = int(value)
         if least <= number and (most is None or number <= most):
             return number
     limits = f"of {least} or more" if most is None else f"from {least} to {most}"
-    raise ArgumentError(f"{name}={value!r} is not a whole number {limits}")
+    meant = _as_whole(value)
+    if name.isidentifier() and meant is not None and least <= meant <= (most or meant):
+        advice = f"write {name}={meant}"
+    advice = advice and f": {advice}"
+    raise ArgumentError(f"{name}={brief(value)} is not a whole number {limits}{advice}")
 
 
-def one_of(name: str, value: object, allowed: Iterable[object]) -> None:
-    """Refuse a value that is not among the allowed ones."""
-    if value not in tuple(allowed):
-        raise ArgumentError(f"{name} must be one of {tuple(allowed)}, got {value!r}")
+def _as_whole(value: Any) -> int | None:
+    """Return the whole number that a text or a float is."""
+    if isinstance(value, bool) or not isinstance(value, str | Real):
+        return None
+    try:
+        return int(value) if float(value) == int(value) else None  # type: ignore[arg-type]
+    except (ValueError, OverflowError):
+        return None
+
+
+def flag(name: str, value: object, advice: str = "") -> bool:
+    """Return True or False for a bool, of NumPy too, or 0 or 1; or raise an ArgumentError."""
+    of_numpy = getattr(getattr(value, "dtype", None), "kind", "") == "b"
+    if (isinstance(value, Integral) or (of_numpy and not getattr(value, "shape", ()))) and (
+        value in (0, 1)
+    ):
+        return bool(value)
+    advice = advice or f"write {name}=True or {name}=False"
+    raise ArgumentError(f"{name} must be True or False, got {brief(value)}: {advice}")
+
+
+def one_of(
+    name: str,
+    value: object,
+    allowed: Iterable[object],
+    elsewhere: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Refuse a value that is not among the allowed ones; of other libraries' say what it is here.
+
+    Args:
+        name: of the argument.
+        value: what it was given.
+        allowed: texts, or None.
+        elsewhere: value in lower case -> one of those, or what to do instead.
+    """
+    allowed = tuple(allowed)
+    if (value is None or isinstance(value, str)) and value in allowed:
+        return
+    word = str(getattr(value, "__name__", value)).strip().lower()
+    meant = word if word in allowed else elsewhere.get(word, "")
+    advice = f': write {name}="{meant}"' if meant in allowed else meant and f": {meant}"
+    near = did_you_mean(word, [one for one in allowed if isinstance(one, str)])
+    advice = advice or (near and f".{near}")
+    raise ArgumentError(f"{name} must be one of {allowed}, got {brief(value)}{advice}")
 
 
 def usable_cpus() -> int:

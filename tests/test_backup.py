@@ -370,7 +370,8 @@ def test_where_all_backups_are_damaged_nothing_begins_anew_in_silence(tmp_path):
     with pytest.raises(ValueError, match="can be read") as refused:
         fit(tmp_path)
     assert str(refused.value) == (
-        f"no backup in {tmp_path} can be read. To start anew, delete that folder"
+        f"no backup in {tmp_path} can be read. To start anew, delete the folder {tmp_path}; "
+        "to keep them, give another backup_dir"
     )
 
 
@@ -388,12 +389,40 @@ def test_two_generations_are_kept_and_what_a_killed_save_left_is_removed(tmp_pat
 def test_a_backup_of_another_model_is_refused(tmp_path):
     interrupted(tmp_path, ("step", 0, 2))
     wider = keras.Sequential([keras.layers.Reshape((1,)), keras.layers.Dense(2)])
-    wider.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    wider.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     with pytest.raises(ValueError, match="of another model") as refused:
         fit(tmp_path, model=wider)
     assert str(refused.value).startswith(
         "the backup is of another model, optimizer or metrics: it holds 9 of model, "
     )
+    assert str(refused.value).endswith(
+        f"That is {tmp_path}/backup-00000001.dfgen. To start anew, delete the folder {tmp_path}; "
+        "to keep them, give another backup_dir"
+    )
+
+
+def test_a_backup_of_another_optimizer_with_the_same_variables_is_refused(tmp_path):
+    backups, data = Generations(tmp_path), make_sequence()
+    interrupted(tmp_path, ("step", 0, 2))
+    _, facts, arrays = backups.load()
+    optimizer = type(make_model().optimizer).__name__
+    assert facts["optimizer"] == optimizer
+    backups.save({**facts, "optimizer": "Lion"}, arrays)
+    with pytest.raises(ValueError, match="of the optimizer") as refused:
+        fit(tmp_path, sequence=data)
+    assert str(refused.value) == (
+        f"the backup is of the optimizer Lion, this model is compiled with {optimizer}. That is "
+        f"{tmp_path}/backup-00000002.dfgen. To start anew, delete the folder {tmp_path}; to keep "
+        "them, give another backup_dir"
+    )
+
+
+def test_a_backup_that_does_not_tell_its_optimizer_is_gone_on_from(tmp_path, whole):
+    interrupted(tmp_path, ("step", 0, 2))
+    backups = Generations(tmp_path)
+    _, facts, arrays = backups.load()
+    backups.save({name: fact for name, fact in facts.items() if name != "optimizer"}, arrays)
+    assert_same_weights(fit(tmp_path)[0], whole[0])
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,7 @@ def test_a_function_that_cannot_travel_is_named_when_processes_are_asked_for():
         ((["a", "a"], abs),
          "expected the name of a column, or a list of different names, got ['a', 'a']"),
         (("a", "abs"), "fn must be a function of a row's values, got 'abs'"),
-        (("a", abs, 3), "shape must be a tuple of positive integers, got 3"),
+        (("a", abs, 3), "shape must be a tuple of positive integers, got 3: write shape=(3,)"),
         (("a", abs, (), "text"),
          "dtype must be a NumPy dtype of numbers as \"float32\", got 'text'"),
     ],

@@ -161,6 +161,23 @@ def test_several_labels_in_one_text_are_told():
     )
 
 
+def test_texts_split_by_another_separator_than_theirs_are_told():
+    df = frame(["cat;dog", "dog;owl", "cat"])
+    assert told(df, MultiLabel("y", sep=",")) == (
+        "column 'y' has the class 'cat;dog', split by ',', which looks like several labels: "
+        "expected one label in each; write y=dfgen.MultiLabel('y', sep=\";\"), else class_names="
+    )
+    assert told(df, MultiLabel("y", sep=";")) == ""
+
+
+def test_lists_are_no_classes():
+    for y in (Category("y"), Category("y", class_names=["cat"])):
+        assert told(frame([["cat"], ["cat"]]), y).replace("large_", "") == (
+            "column 'y' holds list<item: string>, Category needs text, numbers or booleans: for "
+            "several labels a row write dfgen.MultiLabel('y')"
+        )
+
+
 def test_the_text_of_lists_is_refused_and_the_advice_leads_on():
     df = frame(["['cat', 'dog']", "['cat']", "[]"])
     assert told(df) == (

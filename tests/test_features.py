@@ -84,17 +84,25 @@ def test_standardize_makes_a_constant_image_zero(level):
     ("arguments", "message"),
     [
         ({"resize": "strech"},
-         "resize must be one of ('stretch', 'crop', 'pad', 'crop_or_pad'), got 'strech'"),
+         "resize must be one of ('stretch', 'crop', 'pad', 'crop_or_pad'), got 'strech'. Did "
+         "you mean \"stretch\"?"),
         ({"color_mode": "bgr"},
-         "color_mode must be one of ('grayscale', 'rgb', 'rgba'), got 'bgr'"),
+         "color_mode must be one of ('grayscale', 'rgb', 'rgba'), got 'bgr': images are "
+         "RGB: scale=\"caffe\" makes BGR, for models that want it"),
         ({"scale": "0-1"},
          "scale must be one of (None, '0..1', '-1..1', 'tf', 'caffe', 'torch', 'standardize'), a "
          "pair of numbers (scale, offset), or the mean and the standard deviation of each "
-         "channel, of pixels 0..1, as ((0.5, 0.5, 0.5), (0.2, 0.2, 0.2)), got '0-1'"),
-        ({"size": 224}, "size must be (height, width) in pixels, got 224"),
+         "channel, of pixels 0..1, as ((0.5, 0.5, 0.5), (0.2, 0.2, 0.2)), got '0-1': "
+         "write scale=\"0..1\""),
+        ({"size": 224}, "size must be (height, width) in pixels, got 224: write size=(224, 224)"),
         ({"size": (224, 0)}, "size must be (height, width) in pixels, got (224, 0)"),
-        ({"size": (224.0, 224)}, "size must be (height, width) in pixels, got (224.0, 224)"),
-        ({"size": (4, 4, 3)}, "size must be (height, width) in pixels, got (4, 4, 3)"),
+        ({"size": (224.0, 224)},
+         "size must be (height, width) in pixels, got (224.0, 224): write size=(224, 224)"),
+        ({"size": (224.5, 224)}, "size must be (height, width) in pixels, got (224.5, 224)"),
+        ({"size": (True, 224)}, "size must be (height, width) in pixels, got (True, 224)"),
+        ({"size": (4, 4, 3)},
+         "size must be (height, width) in pixels, got (4, 4, 3): write size=(4, 4). Channels are "
+         "color_mode="),
         ({"size": ()}, "size must be (height, width) in pixels, got ()"),
     ],
 )  # fmt: skip
@@ -107,7 +115,7 @@ def test_bad_arguments_of_image(arguments, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"shape": 3}, "shape must be a tuple of positive integers, got 3"),
+        ({"shape": 3}, "shape must be a tuple of positive integers, got 3: write shape=(3,)"),
         ({"shape": (3, -1)}, "shape must be a tuple of positive integers, got (3, -1)"),
         ({"shape": (3,), "dtype": "object"},
          "dtype must be a NumPy dtype of numbers as \"float32\", got 'object'"),

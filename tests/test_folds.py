@@ -200,7 +200,7 @@ def whole_rows(rows):
             "(--stratify) out",
         ),
         ({"folds": 1}, "folds=1 is not a whole number from 2 to 127"),
-        ({"folds": 2.0}, "folds=2.0 is not a whole number from 2 to 127"),
+        ({"folds": 2.0}, "folds=2.0 is not a whole number from 2 to 127: write folds=2"),
         ({"folds": 5, "stratify": ["path"]}, "stratify=['path']: expected the name of one column"),
         (
             {"shares": SHARES, "order": "taken"},

@@ -128,8 +128,8 @@ def test_a_bare_column_of_lists_of_text_becomes_a_multi_label():
         ([["a"], [1]], "tags", {},
          "column 'tags' has lists that mix int, str: give all entries one type"),
         ([["a"], "b"], "tags", {},
-         "column 'tags' mixes list, str: give it one type, as with "
-         "df['tags'] = df['tags'].astype(str)"),
+         "column 'tags' mixes list, str: give it one type, as with df['tags'] = "
+         "df['tags'].map(lambda one: one if isinstance(one, list) else [one])"),
         ([[1], [2]], "tags", {},
          "column 'tags' holds list<item: int64>, for which no feature is known: for labels write "
          "dfgen.MultiLabel('tags'), for vectors of numbers, one-hot ones too, "

@@ -152,7 +152,10 @@ class TestPermutation:
                 {"n": 2**62},
                 "n=4611686018427387904 is not a whole number from 0 to 4611686018427387903",
             ),
-            ({"n": 10.0}, "n=10.0 is not a whole number from 0 to 4611686018427387903"),
+            (
+                {"n": 10.0},
+                "n=10.0 is not a whole number from 0 to 4611686018427387903: write n=10",
+            ),
             ({"seed": -1}, "seed=-1 is not a whole number of 0 or more"),
             ({"seed": None}, "seed=None is not a whole number of 0 or more"),
             ({"epoch": -2}, "epoch=-2 is not a whole number of 0 or more"),

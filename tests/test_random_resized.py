@@ -214,9 +214,10 @@ def test_crops_are_the_same_for_any_workers_and_after_resume(scenes):
          "change crop"),
         ({"flip": "both"},
          "flip must be one of (None, 'horizontal', 'vertical', 'horizontal_and_vertical'), got "
-         "'both'"),
+         "'both': write flip=\"horizontal_and_vertical\""),
         ({"crop": "resized"},
-         "crop must be one of (None, 'center', 'random', 'random_resized'), got 'resized'"),
+         "crop must be one of (None, 'center', 'random', 'random_resized'), got "
+         "'resized'. Did you mean \"random_resized\"?"),
     ],
 )  # fmt: skip
 def test_bad_arguments(arguments, message):

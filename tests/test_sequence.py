@@ -385,42 +385,95 @@ COLUMNS = "Columns: id, path, label."
         ({"sample_weight": "w"}, f'sample_weight="w" is not a column of the manifest. {COLUMNS}'),
         (
             {"sample_weight": [1.0]},
-            f"sample_weight=[1.0] is not a column of the manifest. {COLUMNS}",
+            "sample_weight=[1.0] is not a column of the manifest, expected the name of one: put it "
+            'into the frame, df["sample_weight"] = ..., and write sample_weight="sample_weight". '
+            f"{COLUMNS}",
         ),
-        ({"id": ["id"]}, f"id=['id'] is not a column of the manifest. {COLUMNS}"),
-        ({"class_names": "ab"}, "class_names must be distinct names, got 'ab'"),
+        (
+            {"id": ["id"]},
+            "id=['id'] is not a column of the manifest, expected the name of one: write "
+            f'id="id". {COLUMNS}',
+        ),
+        (
+            {"id": pd.Series([1, 2], name="label")},
+            "id=a pandas.Series of shape (2,) is not a column of the manifest, expected the name "
+            f'of one: write id="label". {COLUMNS}',
+        ),
+        (
+            {"id": pd.RangeIndex(8)},
+            "id=RangeIndex(start=0, stop=8, step=1) is not a column of the manifest, expected the "
+            f'name of one: df = df.reset_index() makes the column "index" of it. {COLUMNS}',
+        ),
+        (
+            {"y": "id, label"},
+            f'y="id, label" is not a column of the manifest. {COLUMNS} Write a list for '
+            "several, y=['id', 'label']",
+        ),
+        (
+            {"x": "/data/0.png"},
+            f'x="/data/0.png" is not a column of the manifest. {COLUMNS} It is a path: name the '
+            'column that holds the paths, such as x="path"',
+        ),
+        (
+            {"class_names": "ab"},
+            'class_names must be distinct names, got \'ab\': write class_names=["cat", "dog"], '
+            "in the order of their numbers",
+        ),
         (
             {"class_names": {"odd": 0, "even": 1}},
             "class_names must be a list, whose order gives the classes their numbers, got "
-            "{'odd': 0, 'even': 1}",
+            "{'odd': 0, 'even': 1}: write sorted(class_names, key=class_names.get)",
         ),
         ({"id": "idd"}, f'id="idd" is not a column of the manifest. {COLUMNS} Did you mean "id"?'),
         (
             {"y": 3},
             "y must be a column name, a feature such as dfgen.Image, or a list or dict of these, "
-            "got 3",
+            'got 3: write y="kind"',
         ),
         ({"x": []}, "x=() names no input: give a column, a feature, a list or a dict"),
-        ({"batch_size": 0}, "batch_size=0 is not a whole number of 1 or more"),
-        ({"workers": -1}, "workers=-1 is not a whole number of 0 or more"),
-        ({"max_queue_size": 0}, "max_queue_size=0 is not a whole number of 1 or more"),
-        ({"seed": -1}, "seed=-1 is not a whole number of 0 or more"),
-        ({"image_size": 4}, "size must be (height, width) in pixels, got 4"),
+        (
+            {"batch_size": 0},
+            "batch_size=0 is not a whole number of 1 or more: write batch_size=32, rows of a batch",
+        ),
+        (
+            {"workers": -1},
+            "workers=-1 is not a whole number of 0 or more: leave it out to use all CPUs, or write "
+            "workers=4",
+        ),
+        (
+            {"max_queue_size": 0},
+            "max_queue_size=0 is not a whole number of 1 or more: write max_queue_size=1 for the "
+            "fewest",
+        ),
+        (
+            {"seed": -1},
+            "seed=-1 is not a whole number of 0 or more: write seed=0, or seed=None to draw",
+        ),
+        (
+            {"image_size": 4},
+            "image_size must be (height, width) in pixels, got 4: write image_size=(4, 4)",
+        ),
         (
             {"color_mode": "bgr"},
-            "color_mode must be one of ('grayscale', 'rgb', 'rgba'), got 'bgr'",
+            "color_mode must be one of ('grayscale', 'rgb', 'rgba'), got 'bgr': images are RGB: "
+            'scale="caffe" makes BGR, for models that want it',
         ),
         (
             {"scale": "0-1"},
             "scale must be one of (None, '0..1', '-1..1', 'tf', 'caffe', 'torch', 'standardize'), "
             "a pair of numbers (scale, offset), or the mean and the standard deviation of each "
-            "channel, of pixels 0..1, as ((0.5, 0.5, 0.5), (0.2, 0.2, 0.2)), got '0-1'",
+            "channel, of pixels 0..1, as ((0.5, 0.5, 0.5), (0.2, 0.2, 0.2)), got '0-1': "
+            'write scale="0..1"',
         ),
         (
             {"label_mode": "sparse"},
-            "label_mode must be one of ('int', 'categorical', 'binary', None), got 'sparse'",
+            "label_mode must be one of ('int', 'categorical', 'binary', None), got 'sparse': write "
+            'label_mode="int"',
         ),
-        ({"on_error": "ignore"}, "on_error must be one of ('raise', 'skip'), got 'ignore'"),
+        (
+            {"on_error": "ignore"},
+            "on_error must be one of ('raise', 'skip'), got 'ignore': write on_error=\"skip\"",
+        ),
         (
             {"drop_remainder": True, "batch_size": 9},
             "8 rows make no batch of batch_size=9 with drop_remainder=True: make the batches "
@@ -444,7 +497,13 @@ COLUMNS = "Columns: id, path, label."
         ),
         (
             {"class_weight": {"odds": 2}},
-            "class_weight names the class 'odds'. Classes: 'even', 'odd', or 0 to 1",
+            "class_weight names the class 'odds'. Classes: 'even', 'odd', or 0 to 1. Leave it "
+            "out, or write its class",
+        ),
+        (
+            {"class_weight": {0: 1, 2: 1}},
+            "class_weight names the class 2. Classes: 'even', 'odd', or 0 to 1. Leave it out, or "
+            "write its class",
         ),
         (
             {"y": "id", "class_weight": {0: 2}},
@@ -469,7 +528,11 @@ COLUMNS = "Columns: id, path, label."
             {"y": "label", "label_mode": None},
             "label_mode=None asks for no targets, but y='label' names some",
         ),
-        ({"limits": "2GB"}, "limits must be dfgen.Limits(memory=\"2GB\", ...), got '2GB'"),
+        (
+            {"limits": "2GB"},
+            "limits must be dfgen.Limits(memory=\"2GB\", ...), got '2GB': write limits="
+            'dfgen.Limits(memory="2GB")',
+        ),
         ({"root": 5}, "root must be the path of a folder, got 5"),
         (
             {"x": {"image": "path"}, "y": {"image": "label"}},

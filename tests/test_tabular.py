@@ -218,18 +218,28 @@ def test_a_missing_class_of_one_row(missing):
     ("arguments", "message"),
     [
         ({"label_mode": "onehot"},
-         "label_mode must be one of ('int', 'categorical', 'binary'), got 'onehot'"),
-        ({"class_names": "ab"}, "class_names must be distinct names, got 'ab'"),
+         "label_mode must be one of ('int', 'categorical', 'binary'), got 'onehot': write "
+         "label_mode=\"categorical\""),
+        ({"class_names": "ab"}, "class_names must be distinct names, got 'ab': write "
+         "class_names=[\"cat\", \"dog\"], in the order of their numbers"),
         ({"class_names": ("a", "a")}, "class_names must be distinct names, got ('a', 'a')"),
         (
             {"class_names": {"a"}},
-            "class_names must be a list, whose order gives the classes their numbers, got {'a'}",
+            "class_names must be a list, whose order gives the classes their numbers, got {'a'}: "
+            "write sorted(class_names)",
         ),
         ({"class_names": ()}, "class_names must be distinct names, got ()"),
         ({"class_names": [{"left": 1}]},
          "column 'kind' holds {'left': 1}, Category needs text, numbers or booleans: "
          "df['kind'] = df['kind'].astype(str).astype('category')"),
-        ({"class_names": 5}, "class_names must be distinct names, got 5"),
+        ({"class_names": 5}, "class_names must be distinct names, got 5: write "
+         "class_names=[\"cat\", \"dog\"], in the order of their numbers"),
+        ({"class_names": {"b": 1, "a": 0}}, "class_names must be a list, whose order gives the "
+         "classes their numbers, got {'b': 1, 'a': 0}: write sorted(class_names, "
+         "key=class_names.get)"),
+        ({"class_names": {1: "b", 0: "a"}}, "class_names must be a list, whose order gives the "
+         "classes their numbers, got {1: 'b', 0: 'a'}: write [class_names[number] for number in "
+         "sorted(class_names)]"),
         ({"label_mode": "binary", "class_names": ("a", "b", "c")},
          "label_mode=\"binary\" needs two classes, column 'kind' has 3: 'a', 'b', 'c'. "
          'Use label_mode="int" or "categorical"'),

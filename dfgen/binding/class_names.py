@@ -32,7 +32,8 @@ def with_class_names(columns: Columns, feature: Feature, is_target: bool) -> Fea
             advice = f'Before splitting: df["{name}"] = df["{name}"].astype("category"), or give'
         values = unnamed if pa.types.is_dictionary(unnamed.type) else pc.unique(unnamed).drop_null()
         if is_target:
-            check_classes(columns, name, values, single=unnamed is column)
+            sep = getattr(feature, "sep", None)
+            check_classes(columns, name, values, single=unnamed is column, sep=sep)
         known = _class_names(name, values, "" if columns.whole else advice)
         if len(known) > 2 and getattr(feature, "label_mode", None) == "binary":
             _refuse_unused(name, unnamed, known)

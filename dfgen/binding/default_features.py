@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from dfgen.binding.class_names import with_class_names
 from dfgen.binding.frame_columns import Columns
-from dfgen.errors import ArgumentError, DecodeError
+from dfgen.errors import ArgumentError, DecodeError, brief
 from dfgen.manifest.schema import label_columns
 from dfgen.samples.arrow_types import (
     are_fractions,
@@ -21,12 +21,14 @@ from dfgen.samples.arrow_types import (
     is_text,
     lengths_of,
 )
-from dfgen.samples.features.arguments import class_names_in_order
+from dfgen.samples.features.arguments import class_names_in_order, series_name
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.category import LABEL_MODES, Category
 from dfgen.samples.features.image import Image
+from dfgen.samples.features.image_arguments import checked_size
 from dfgen.samples.features.multilabel import MultiLabel
 from dfgen.samples.features.number import Number
+from dfgen.samples.features.values_elsewhere import LABEL_MODES_ELSEWHERE
 from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix, sniff
 from dfgen.samples.pixels.scaling import Scale
 from dfgen.samples.storage.embedded import are_files, content_parts
@@ -46,7 +48,8 @@ class Options:
     class_names: Any = None
 
     def __post_init__(self) -> None:
-        one_of("label_mode", self.label_mode, (*LABEL_MODES, None))
+        one_of("label_mode", self.label_mode, (*LABEL_MODES, None), LABEL_MODES_ELSEWHERE)
+        object.__setattr__(self, "image_size", checked_size("image_size", self.image_size))
         if self.class_names is not None:
             object.__setattr__(self, "class_names", class_names_in_order(self.class_names))
 
@@ -174,11 +177,27 @@ def _given(columns: Columns, argument: str, feature: object) -> Feature:
     if not isinstance(feature, Feature):
         raise ArgumentError(
             f"{argument} must be a column name, a feature such as dfgen.Image, or a list or dict "
-            f"of these, got {feature!r}"
+            f"of these, got {brief(feature)}: {_meant(argument, feature)}"
         )
     for name in feature.columns:
         columns.check(f"{type(feature).__name__}", name)
     return with_class_names(columns, feature, argument == "y")
+
+
+def _meant(argument: str, given: Any) -> str:
+    """Return what to write for what is neither a column name nor a feature."""
+    example = '"path"' if argument == "x" else '"kind"'
+    if isinstance(given, type) and issubclass(given, Feature):
+        return f"give an object of it, {argument}=dfgen.{given.__name__}({example})"
+    if isinstance(given, set | frozenset):
+        return f"write {argument}={sorted(map(str, given))}, whose order tells them apart"
+    if name := series_name(given):
+        return f'put it into the frame, df["{name}"] = ..., and write {argument}="{name}"'
+    if isinstance(given, Mapping | list | tuple):
+        return "lists and dicts are not nested in one another"
+    if hasattr(given, "shape") or hasattr(given, "columns"):
+        return f"put it into a column of the frame, and write {argument}={example}, its name"
+    return f"write {argument}={example}"
 
 
 def default_y(columns: Columns, used: Iterable[str]) -> str | None:

@@ -19,7 +19,9 @@ _VECTOR = re.compile(r"\[\s*[\d.][\d.eE+-]*(\s+[\d.eE+-]+)+\s*\]")  # as NumPy w
 _NUMBER = re.compile(r"\s*[+-]?\d+([.,]\d+)?\s*")
 
 
-def check_classes(columns: Columns, column: str, names: pa.Array, single: bool) -> None:
+def check_classes(
+    columns: Columns, column: str, names: pa.Array, single: bool, sep: str | None = None
+) -> None:
     """Refuse or warn of class names of a target, which nobody has given, that look like none.
 
     Args:
@@ -27,6 +29,7 @@ def check_classes(columns: Columns, column: str, names: pa.Array, single: bool) 
         column: the name of the column.
         names: those of the column, distinct; of a dictionary its values, which may be in no row.
         single: whether a row has one of them, not a list.
+        sep: what the texts of a column were split by.
     """
     fixed = pa.types.is_dictionary(names.type)
     names = names.dictionary.drop_null() if fixed else names
@@ -49,7 +52,9 @@ def check_classes(columns: Columns, column: str, names: pa.Array, single: bool) 
         _warn_of_missing(columns, column, missing)
     _warn_of_alike(column, names, bare)
     if guessed:
-        _warn_of_several(column, shown)
+        _warn_of_numbers(column, shown)
+    if guessed or sep is not None:
+        _warn_of_several(column, shown, sep)
 
 
 def _refuse_lists(column: str, names: list[str], single: bool) -> None:
@@ -182,26 +187,33 @@ def _warn_of_alike(column: str, names: pa.Array, bare: pa.Array) -> None:
     )
 
 
-def _warn_of_several(column: str, names: list[str]) -> None:
-    """Warn of names that are several labels in one text, or numbers in the order of text."""
-    if all(map(_NUMBER.fullmatch, names)):
-        numbers = [float(name.replace(",", ".")) for name in names]
-        if sorted(names, key=str.encode) != _by(names, numbers):
-            warn(
-                f"column {column!r} holds numbers as text, whose order is not theirs: as text "
-                f"{listed(sorted(names)[:4])}, expected {listed(_by(names, numbers)[:4])}. For "
-                f"numbers write df[{column!r}] = pd.to_numeric(df[{column!r}]); for classes, "
-                "class_names= in the order of their numbers"
-            )
+def _warn_of_numbers(column: str, names: list[str]) -> None:
+    """Warn of numbers that are numbered in the order of their text."""
+    if not all(map(_NUMBER.fullmatch, names)):
         return
-    separator = next((sep for sep in (",", ";", "|") if _recur(names, sep)), None)
-    if separator is not None:
-        example = next(name for name in names if separator in name)
+    by_value = _by(names, [float(name.replace(",", ".")) for name in names])
+    if sorted(names, key=str.encode) != by_value:
         warn(
-            f"column {column!r} has the class {example!r}, which looks like several labels: "
-            f"expected one class a row; for several write y=dfgen.MultiLabel({column!r}, "
-            f'sep="{separator}"), else class_names='
+            f"column {column!r} holds numbers as text, whose order is not theirs: as text "
+            f"{listed(sorted(names)[:4])}, expected {listed(by_value[:4])}. For "
+            f"numbers write df[{column!r}] = pd.to_numeric(df[{column!r}]); for classes, "
+            "class_names= in the order of their numbers"
         )
+
+
+def _warn_of_several(column: str, names: list[str], sep: str | None) -> None:
+    """Warn of names that are several labels in one text, also split by `sep`."""
+    found = next((one for one in (",", ";", "|") if one != sep and _recur(names, one)), None)
+    if found is None or all(map(_NUMBER.fullmatch, names)):
+        return
+    example = next(name for name in names if found in name)
+    split = "" if sep is None else f", split by {sep!r}"
+    expected = "one class a row; for several" if sep is None else "one label in each;"
+    warn(
+        f"column {column!r} has the class {example!r}{split}, which looks like several labels: "
+        f'expected {expected} write y=dfgen.MultiLabel({column!r}, sep="{found}"), else '
+        "class_names="
+    )
 
 
 def _by(names: list[str], numbers: list[float]) -> list[str]:

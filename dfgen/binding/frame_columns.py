@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import ManifestError, did_you_mean
+from dfgen.errors import ManifestError, brief, did_you_mean
 from dfgen.manifest.from_pandas import embedded_bytes
 from dfgen.manifest.io import read_table
 from dfgen.manifest.schema import Label
@@ -27,6 +27,7 @@ from dfgen.samples.arrow_types import (
     lengths_of,
     refuse_missing,
 )
+from dfgen.samples.features.arguments import series_name
 from dfgen.samples.storage.embedded import (
     are_files,
     is_file_struct,
@@ -109,10 +110,30 @@ class Columns:
         if isinstance(name, str) and name in self.names:
             return name
         hint = did_you_mean(name, self.names) if isinstance(name, str) else ""
-        raise ManifestError(
-            f"{argument}={_quoted(name)} is not a column of the manifest. "
-            f"Columns: {', '.join(self.names)}.{hint}"
-        )
+        fault = f"{argument}={_quoted(name)} is not a column of the manifest"
+        if not isinstance(name, str):
+            fault += f", expected the name of one: {self._named(argument, name)}"
+        elif [part for part in name.split(",") if part.strip() in self.names][1:]:
+            parts = [part.strip() for part in name.split(",")]
+            hint = f" Write a list for several, {argument}={parts}"
+        elif os.path.isabs(name) or os.path.exists(name):
+            hint = f' It is a path: name the column that holds the paths, such as {argument}="path"'
+        raise ManifestError(f"{fault}. Columns: {', '.join(self.names)}.{hint}")
+
+    def _named(self, argument: str, given: Any) -> str:
+        """Return what to write for what is no name of a column."""
+        if isinstance(given, list | tuple) and len(given) == 1 and given[0] in self.names:
+            return f'write {argument}="{given[0]}"'
+        if isinstance(given, pd.Index):
+            new = given.name or "index"
+            return f'df = df.reset_index() makes the column "{new}" of it'
+        new = series_name(given)
+        if new in self.names:
+            return f'write {argument}="{new}"'
+        if new or isinstance(given, list | tuple | np.ndarray):
+            new = new or argument
+            return f'put it into the frame, df["{new}"] = ..., and write {argument}="{new}"'
+        return f"give the name of a column, or leave {argument} out"
 
     def files(self, name: str) -> Any:
         """Return a column of files, none missing: bytes, or paths; relative ones at `root`.
@@ -198,9 +219,11 @@ def _to_arrow(values: "pd.Series[Any]") -> pa.Array:
         if all(isinstance(value, list | tuple | np.ndarray) for value in given):
             return _lists_to_arrow(values)
         kinds = sorted({type(value).__name__ for value in given})
+        alike = "map(lambda one: one if isinstance(one, list) else [one])"
         raise ManifestError(
             f"column {values.name!r} mixes {', '.join(kinds)}: give it one type, as with "
-            f"df[{values.name!r}] = df[{values.name!r}].astype(str)"
+            f"df[{values.name!r}] = df[{values.name!r}]."
+            f"{alike if 'list' in kinds else 'astype(str)'}"
         ) from None
 
 
@@ -254,4 +277,4 @@ def open_manifest(manifest: object, root: str | os.PathLike[str] | None) -> Colu
 
 
 def _quoted(name: object) -> str:
-    return f'"{name}"' if isinstance(name, str) else repr(name)
+    return f'"{name}"' if isinstance(name, str) else brief(name)

@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from dfgen.binding.frame_columns import Columns
 from dfgen.binding.nested import Tree
-from dfgen.errors import ArgumentError, ManifestError
+from dfgen.errors import ArgumentError, ManifestError, brief
 from dfgen.samples.arrow_types import nulls
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.number import Number
@@ -103,7 +104,8 @@ def _numbered(class_names: tuple[Any, ...], class_weight: Any) -> dict[int, Any]
     known = f"Classes: {', '.join(map(repr, class_names))}, or 0 to {len(class_names) - 1}"
     if not isinstance(class_weight, Mapping):
         raise ArgumentError(
-            f'class_weight must be class -> weight or "balanced", got {class_weight!r}. {known}'
+            f'class_weight must be class -> weight or "balanced", got {brief(class_weight)}'
+            f"{_as_dict(class_weight, len(class_names))}. {known}"
         )
     number_of = {str(name): number for number, name in enumerate(class_names)}
     stray = [key for key in class_weight if str(key) not in number_of]
@@ -118,5 +120,24 @@ def _numbered(class_names: tuple[Any, ...], class_weight: Any) -> dict[int, Any]
         )
     found = numbers if names is None else names
     if found is None:
-        raise ArgumentError(f"class_weight names the class {stray[0]!r}. {known}")
+        if len(stray) == len(class_weight):  # numbers, of which some are of no class
+            stray = [key for key in class_weight if key not in places]
+        raise ArgumentError(
+            f"class_weight names the class {stray[0]!r}. {known}. Leave it out, or write its class"
+        )
     return found
+
+
+def _as_dict(given: Any, classes: int) -> str:
+    """Return what to write for what is no dict of weights."""
+    if isinstance(given, str):
+        near = str(given).lower() in ("auto", "balance", "balanced", "inverse", "true")
+        return ': write class_weight="balanced"' if near else ""
+    if isinstance(given, list | tuple | np.ndarray | pd.Series) and len(given) == classes:
+        named = "to_dict()" if isinstance(given, pd.Series) else ""
+        return (
+            f": write class_weight=weights.{named}"
+            if named
+            else (": write class_weight=dict(enumerate(weights))")
+        )
+    return ': write class_weight={0: 1.0, 1: 2.0}, or "balanced"'

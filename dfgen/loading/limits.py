@@ -2,8 +2,14 @@
 
 import re
 from dataclasses import dataclass
+from numbers import Real
 
 from dfgen.errors import ArgumentError
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
 
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
@@ -31,17 +37,22 @@ class Limits:
     read_timeout: float | None = None
 
     def __post_init__(self) -> None:
-        if self.read_timeout is not None and not self.read_timeout > 0:
-            raise ArgumentError(f"read_timeout must be seconds above 0, got {self.read_timeout!r}")
+        seconds = self.read_timeout
+        if seconds is not None and not (_is_number(seconds) and seconds > 0):
+            raise ArgumentError(
+                f"read_timeout must be seconds above 0, got {seconds!r}: write read_timeout=60"
+            )
         if self.nbytes is not None and self.nbytes < 1:
             raise ArgumentError(f"memory must be above 0, got {self.memory!r}")
 
     @property
     def nbytes(self) -> int | None:
         """The bound on memory in bytes, or None."""
-        if self.memory is None or isinstance(self.memory, int):
+        if self.memory is None or (isinstance(self.memory, int) and _is_number(self.memory)):
             return self.memory
-        found = re.fullmatch(r"\s*([0-9.]+)\s*([A-Za-z]*)\s*", str(self.memory))
+        found = isinstance(self.memory, str | Real) and re.fullmatch(
+            r"\s*([0-9.]+)\s*([A-Za-z]*)\s*", str(self.memory)
+        )
         if not found or found[2].upper() not in _UNITS or found[1].count(".") > 1:
             raise ArgumentError(
                 f'memory must be bytes or a text such as "2GB" or "512MiB", got {self.memory!r}'

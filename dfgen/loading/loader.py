@@ -24,7 +24,12 @@ from dfgen.loading.workers.chunks import ChunkMaker, chunk_sizes, row_bytes
 from dfgen.loading.workers.pool import Pool
 from dfgen.loading.workers.threads import CLOSED
 from dfgen.samples.reader import SampleReader
-from dfgen.system import usable_cpus, whole
+from dfgen.system import flag, usable_cpus, whole
+
+_SHUFFLE = "write shuffle=True, another order of all rows each epoch, or shuffle=False"
+_BATCH = "write batch_size=32, the rows of a batch"
+_WORKERS = "leave it out to use all CPUs, or write workers=4"
+_QUEUE = "write max_queue_size=1 for the fewest"
 
 
 class Loader:
@@ -80,15 +85,24 @@ class Loader:
         limits: Limits | None = None,
     ) -> None:
         self.reader = reader
+        shuffle = flag("shuffle", shuffle, _SHUFFLE)
+        drop_remainder = flag("drop_remainder", drop_remainder)
         order = RowOrder(len(reader), seed if shuffle else None, balance, buckets)
         rows = order.places
         tail = "drop" if drop_remainder else "short"
-        self.given = Plan(rows, whole("batch_size", batch_size, least=1), shard, tail)
+        self.given = Plan(
+            rows,
+            whole("batch_size", batch_size, least=1, advice="write batch_size=32, rows of a batch"),
+            shard,
+            tail,
+        )
         self.plan = self.given if shard[1] == 1 else replace(self.given, tail="drop")
         """How an epoch of training is divided; `given` is how it was asked for."""
         self.batch_size = batch_size
         self.shuffle = shuffle
-        self.workers = usable_cpus() if workers is None else whole("workers", workers)
+        self.workers = (
+            usable_cpus() if workers is None else whole("workers", workers, advice=_WORKERS)
+        )
         self.problems: dict[int, str] = dict(problems or {})
         self._known = set(self.problems)
         self._skip = on_error == "skip"
@@ -100,8 +114,8 @@ class Loader:
             )
         if self._limits.read_timeout is not None and not self.workers:
             raise ArgumentError("limits.read_timeout needs workers: with workers=0 nobody watches")
-        self.max_queue_size = whole("max_queue_size", max_queue_size, least=1)
-        self.use_multiprocessing = use_multiprocessing
+        self.max_queue_size = whole("max_queue_size", max_queue_size, least=1, advice=_QUEUE)
+        self.use_multiprocessing = flag("use_multiprocessing", use_multiprocessing)
         self._maker = self._batch_maker(order, seed, weights, batch_transform)
         self._parked = Parked()
         self._process = os.getpid()
@@ -134,6 +148,11 @@ class Loader:
     def __getstate__(self) -> dict[str, Any]:
         """Return what travels; the copy measures anew."""
         return {**vars(self), "_waited": 0.0, "_handed_out": 0}
+
+    @property
+    def transforms_batches(self) -> bool:
+        """Whether a function of the user's changes the arrays of a batch."""
+        return self._maker.transform is not None
 
     @property
     def order(self) -> DueRows:

@@ -1,6 +1,6 @@
 """The user's transform of a sample, and what it must give back."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -52,9 +52,9 @@ def transformed(
     return arrays
 
 
-def check_keys(who: str, given: str, result: object, expected: Collection[str]) -> None:
+def check_keys(who: str, given: str, result: object, expected: Mapping[str, Any]) -> None:
     """Refuse what is not a dict of the arrays that a transform was given."""
-    if not isinstance(result, dict) or result.keys() != set(expected):
+    if not isinstance(result, dict) or result.keys() != expected.keys():
         got = list(result) if isinstance(result, dict) else brief(result)
         raise TransformError(
             f"{who} returned {got}, expected a dict with the keys {list(expected)}: write "

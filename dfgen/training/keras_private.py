@@ -7,6 +7,7 @@ differs in any of this, a Sequence falls back: see `PlainPasses`.
 """
 
 import sys
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import FrameType
@@ -37,6 +38,14 @@ _DRIVERS = {
     "_maybe_symbolic_build": "build",
 }
 _SEED = "global_seed_generator"
+_PREDICT = "trainable_variables", "non_trainable_variables"
+_STATES = {
+    "fit": (*_PREDICT, "optimizer_variables", "metrics_variables"),
+    "evaluate": (*_PREDICT, "metrics_variables"),
+    "predict": _PREDICT,
+}
+"""What a step of each is given and returns on JAX, in this order."""
+_OF_VALIDATION = "validation_steps", "validation_batch_size"
 DROPPED = {"y", "sample_weight", "class_weight", "batch_size", "shuffle"}
 """Arguments of `fit` that reach an EpochIterator, and go no further where data is its adapter."""
 
@@ -53,6 +62,7 @@ class Call:
             None for a loop that is not Keras's own.
         model: whose method that is.
         validation: the validation data of fit, which Keras looks at after the first epoch only.
+        of_validation: what else fit was given for it.
         arguments: of `EpochIterator.__init__`, while that is the method, else empty.
     """
 
@@ -62,6 +72,7 @@ class Call:
     purpose: str | None
     model: Any
     validation: Any
+    of_validation: Mapping[str, Any]
     arguments: Mapping[str, Any]
 
     @property
@@ -100,6 +111,7 @@ def call_by_keras() -> Call | None:
         purpose,
         held.get("self"),
         held.get("validation_data") if purpose == "fit" else None,
+        {name: held.get(name) for name in _OF_VALIDATION},
         dict(frame.f_locals) if frame.f_code is EpochIterator.__init__.__code__ else {},
     )
 
@@ -123,6 +135,38 @@ def input_of_fit(frame: FrameType | None = None) -> Any:
     """Return what the `fit` that called the caller, or a frame, trains on, as Keras holds it."""
     found = _running(frame or sys._getframe(1), "fit")
     return None if found is None else found.f_locals["epoch_iterator"].data_adapter
+
+
+def put_variables_back() -> None:
+    """Give the model of the loop that asks for a batch its variables back, where it has none.
+
+    On JAX Keras takes them out of a model for the time of its steps, and after an error does not
+    put them back in `evaluate`, in `predict`, and in the first step of `fit`. The innermost frame
+    that has `state` has those of now.
+    """
+    frame, state = sys._getframe(1).f_back, None
+    while keras.backend.backend() == "jax" and (frame := _running(frame)) is not None:
+        held = frame.f_locals
+        state = held.get("state") if state is None else state
+        if (names := _STATES.get(frame.f_code.co_name)) is not None:
+            if isinstance(state, tuple) and len(state) == len(names):
+                held["self"]._jax_state = dict(zip(names, state, strict=True))
+                held["self"].jax_state_sync()
+            break
+        frame = frame.f_back
+
+
+def has_lost_variables(model: Any) -> bool:
+    """Whether Keras has left a model without values of its variables, as it may on JAX."""
+    lost = (None, None)
+    return keras.backend.backend() == "jax" and any(
+        (getattr(v, "_value", v), getattr(v, "_initializer", v)) == lost for v in model.variables
+    )
+
+
+def unweighted_metrics(model: Any) -> Any:
+    """Return what a model was compiled with as `metrics=`, None if nothing."""
+    return getattr(getattr(model, "_compile_metrics", None), "_user_metrics", None)
 
 
 def shorten(iterator: Any, batches: int, done: int) -> Callable[[Any, bool], None]:
@@ -217,3 +261,26 @@ def arguments_of_loss(loss: Any) -> Mapping[str, Any] | None:
     """Return what a loss class of Keras tells its function; None where it is not known."""
     found: Mapping[str, Any] | None = getattr(loss, "_fn_kwargs", None)
     return found
+
+
+def when_losses_are_built(call: Call, act: Callable[[Any], None], also: bool) -> None:
+    """Tell a function what the model of a call makes, symbolic as it is, before the first step.
+
+    Keras settles its losses once after `compile`, when a model is first run: to build it, or as its
+    first step is traced. It is done for this call alone, and without a word where Keras does it in
+    another thread. `also`: beside what was asked for before, not in its place.
+    """
+    losses, iterator = getattr(call.model, "_compile_loss", None), weakref.ref(call.iterator)
+    if losses is None or losses.built:
+        return
+    before = losses.build if also else type(losses).build.__get__(losses)
+
+    def build(y_true: Any, y_pred: Any) -> None:
+        running = _running(sys._getframe(1), "fit", "evaluate")
+        now = None if running is None else running.f_locals.get("epoch_iterator")
+        if now is not None and now is iterator():
+            act(y_pred)  # what it raises, torch may ask for again
+        vars(losses).pop("build", None)
+        before(y_true, y_pred)
+
+    losses.build = build

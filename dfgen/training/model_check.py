@@ -9,7 +9,8 @@ from typing import Any
 import keras
 
 from dfgen.errors import ArgumentError, did_you_mean
-from dfgen.training.keras_private import Call
+from dfgen.loading.order.plan import Plan
+from dfgen.training.keras_private import Call, has_lost_variables
 
 _STEPS = {"fit": "train_step", "evaluate": "test_step", "predict": "predict_step"}
 
@@ -69,6 +70,26 @@ def check_arguments(call: Call, shuffle: bool, endless: bool) -> None:
         raise ArgumentError(
             "fit(shuffle=False) does not reach a dfgen.Sequence, Keras would drop it. "
             "Give the Sequence its own shuffle=False"
+        )
+
+
+def check_variables(model: Any) -> None:
+    """Refuse a model without weights, of which Keras would say that NoneType is not callable."""
+    if has_lost_variables(model):
+        raise ArgumentError(
+            "the model has lost its weights: on JAX Keras takes them out of a model for its steps, "
+            "and where an error or an interruption ends evaluate, predict or the first step of "
+            "fit, it does not put them back. Make the model anew, and load weights that were saved"
+        )
+
+
+def check_whole(plan: Plan) -> None:
+    """Refuse to predict where the last rows would have no prediction."""
+    if plan.left_out:
+        raise ArgumentError(
+            f"predict with drop_remainder=True would leave out the last {plan.left_out} of "
+            f"{plan.rows:,} rows, which fill no batch of batch_size={plan.batch_size}: expected a "
+            "prediction for each row. Make the Sequence without drop_remainder"
         )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import keras
 
+from dfgen.errors import brief
 from dfgen.loading.loader import Loader
 from dfgen.loading.metrics import Metrics
 from dfgen.loading.order.permutation import Integers
@@ -25,10 +26,25 @@ from dfgen.training.keras_private import Call, DataAdapter, call_by_keras, short
 from dfgen.training.keras_probe import falls_back
 from dfgen.training.layout import Layout
 from dfgen.training.loss_check import check_loss
-from dfgen.training.model_check import check_arguments, check_model
+from dfgen.training.metrics_check import warn_of_metrics
+from dfgen.training.model_check import check_arguments, check_model, check_variables, check_whole
 from dfgen.training.plain_passes import PlainPasses
 from dfgen.training.progress import Progress
 from dfgen.training.runs import Pass, Run
+from dfgen.training.validation_check import Side, check_validation, validation_of
+
+
+def _no_index(index: object, length: int) -> str:
+    """Return why something is no number of a batch, and what may be meant."""
+    advice = "write seq[0]"
+    if isinstance(index, slice):
+        first, last, step = index.indices(length)
+        advice = f"write [seq[i] for i in {range(first, last, step)}]"
+    elif isinstance(index, str):
+        advice = f'a column is seq.manifest["{index}"]'
+    elif isinstance(index, float) and index.is_integer():
+        advice = f"write seq[{int(index)}]"
+    return f"seq[{brief(index)}] is no batch, expected a whole number below {length}: {advice}"
 
 
 class Passes(keras.utils.PyDataset, DataAdapter):
@@ -87,13 +103,23 @@ class Passes(keras.utils.PyDataset, DataAdapter):
     def _check(self, call: Call) -> None:
         """Refuse arguments that do not reach a Sequence, and a model that it does not fit."""
         check_arguments(call, self._shuffle, self._endless)
+        if call.purpose == "predict":
+            check_whole(self._loader.given)
         if call.purpose is not None:
+            check_variables(call.model)
             check_model(call, self.element_spec)
             check_loss(call, self._loader, self._layout)
-        if isinstance(call.validation, Passes):
-            validated, other = replace(call, purpose="evaluate"), call.validation
-            check_model(validated, other.element_spec)
+        if call.purpose in ("fit", "evaluate") and self._layout.y is not None:
+            padded = self._divided(call)[0].tail == "pad"
+            warn_of_metrics(call.model, self._loader, self._layout.y, padded)
+        if (other := validation_of(call, Passes)) is not None:
+            validated, spec = replace(call, purpose="evaluate"), other.element_spec
+            check_validation(call, self._side(), other._side(), spec[0])
+            check_model(validated, spec)
             check_loss(validated, other._loader, other._layout, "validation_data: ")
+
+    def _side(self) -> Side:
+        return Side(self._loader, self._layout, self._endless)
 
     def _divided(self, call: Call) -> tuple[Plan, Layout]:
         """Return how batches are divided over processes and devices, and nested, for Keras."""
@@ -189,6 +215,8 @@ class Passes(keras.utils.PyDataset, DataAdapter):
     def _check_index(self, index: int) -> None:
         check_not_empty(self._loader.plan)
         length = len(self._loader)
+        if not hasattr(index, "__index__"):
+            raise TypeError(_no_index(index, length))
         if not self._endless and not -length <= index < length:
             raise IndexError(f"batch {index} does not exist: an epoch has {length} batches")
 

@@ -11,9 +11,10 @@ from dfgen.errors import ArgumentError
 from dfgen.loading.loader import Loader
 from dfgen.loading.lookahead import LookAhead
 from dfgen.loading.order.plan import Plan
+from dfgen.loading.pending_batch import Batch
 from dfgen.loading.receipts import Handed
 from dfgen.loading.state import Place
-from dfgen.training.keras_private import on_interruption
+from dfgen.training.keras_private import on_interruption, put_variables_back
 from dfgen.training.layout import Layout
 from dfgen.training.progress import Progress
 
@@ -79,10 +80,19 @@ class Pass:
             position = self._stream.position  # type: ignore[union-attr]
             if self._driver is None or (self._driver == "fit" and not self._endless):
                 self._progress.begin(position[0])
-            batch = next(self._stream)  # type: ignore[arg-type]
+            batch = self._made()
             nested = self._layout.batch(batch)
             self._handed_out(Handed(time.perf_counter(), position, batch.rows, batch.skipped))
         return nested
+
+    def _made(self) -> Batch:
+        """Return the next batch; where there is none, the model stays whole."""
+        try:
+            return next(self._stream)  # type: ignore[arg-type]
+        except BaseException:
+            if self._driver in ("fit", "evaluate", "predict"):
+                put_variables_back()
+            raise
 
     def _begin(self) -> None:
         progress, place = self._progress, self._progress.place

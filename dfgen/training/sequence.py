@@ -19,7 +19,7 @@ from dfgen.binding.nested import Tree
 from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_draws import new_weights
 from dfgen.binding.row_ids import plain_ids
-from dfgen.errors import ArgumentError
+from dfgen.errors import ArgumentError, brief
 from dfgen.loading.batch_transforms import BatchTransform
 from dfgen.loading.limits import Limits
 from dfgen.loading.loader import Loader
@@ -161,8 +161,16 @@ class Sequence(Passes):
             known = [*inspect.signature(Sequence).parameters][:-1]
             refuse_unknown("Sequence", unknown, asked_of(Sequence, locals()), known)
         if limits is not None and not isinstance(limits, Limits):
-            raise ArgumentError(f'limits must be dfgen.Limits(memory="2GB", ...), got {limits!r}')
-        self.seed = randbits(32) if seed is None else whole("seed", seed)
+            size = f"{limits:.0f}" if isinstance(limits, int | float) else '"2GB"'
+            raise ArgumentError(
+                f'limits must be dfgen.Limits(memory="2GB", ...), got {brief(limits)}: write '
+                f"limits=dfgen.Limits(memory={size})"
+            )
+        self.seed = (
+            randbits(32)
+            if seed is None
+            else whole("seed", seed, advice="write seed=0, or seed=None to draw")
+        )
         self._seed_was_drawn = seed is None
         bound = self._binding = bind(
             manifest,
@@ -200,7 +208,7 @@ class Sequence(Passes):
         )
         weighted = bound.weighted or on_error == "skip" or loader.plan.shard[1] > 1
         layout = layout_of(bound, weighted)
-        super().__init__(loader, Progress(loader), layout, shuffle, endless=False)
+        super().__init__(loader, Progress(loader), layout, loader.shuffle, endless=False)
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch."""

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.errors import ArgumentError
+from dfgen.errors import ArgumentError, brief
 from dfgen.system import one_of
 
 
@@ -19,10 +19,30 @@ def column_names(given: object) -> tuple[str, ...]:
         or not all(isinstance(name, str) for name in names)
         or len(set(names)) < len(names)
     ):
+        named = series_name(given)
+        advice = f': write "{named}"' if named else ""
         raise ArgumentError(
-            f"expected the name of a column, or a list of different names, got {given!r}"
+            "expected the name of a column, or a list of different names, got "
+            f"{brief(given)}{advice}"
         )
     return tuple(names)
+
+
+def check_column(feature: Any) -> None:
+    """Refuse a feature of one column that was not given its name."""
+    if not isinstance(feature.column, str):
+        kind, given = type(feature).__name__, feature.column
+        advice = series_name(given) or "column"
+        raise ArgumentError(
+            f"{kind} needs the name of a column, got {brief(given)}: write "
+            f'dfgen.{kind}("{advice}", ...)'
+        )
+
+
+def series_name(value: Any) -> str | None:
+    """Return the name of the column that a pandas Series was, else None."""
+    name = getattr(value, "name", None)
+    return name if isinstance(name, str) and hasattr(value, "dtype") else None
 
 
 def checked_shape(shape: object) -> tuple[int, ...]:
@@ -30,7 +50,10 @@ def checked_shape(shape: object) -> tuple[int, ...]:
     if not isinstance(shape, tuple | list) or not all(
         isinstance(size, int | np.integer) and size > 0 for size in shape
     ):
-        raise ArgumentError(f"shape must be a tuple of positive integers, got {shape!r}")
+        meant = f": write shape=({shape},)" if isinstance(shape, int | np.integer) else ""
+        raise ArgumentError(
+            f"shape must be a tuple of positive integers, got {brief(shape)}{meant}"
+        )
     return tuple(int(size) for size in shape)
 
 
@@ -74,8 +97,23 @@ def class_names_in_order(class_names: Any) -> tuple[object, ...]:
     if isinstance(class_names, set | frozenset | Mapping):
         raise ArgumentError(
             "class_names must be a list, whose order gives the classes their numbers, got "
-            f"{class_names!r}"
+            f"{brief(class_names)}{_in_order(class_names)}"
         )
     if isinstance(class_names, str) or not isinstance(class_names, Iterable):
-        raise ArgumentError(f"class_names must be distinct names, got {class_names!r}")
+        raise ArgumentError(
+            f"class_names must be distinct names, got {brief(class_names)}: write "
+            'class_names=["cat", "dog"], in the order of their numbers'
+        )
     return tuple(class_names)
+
+
+def _in_order(class_names: Any) -> str:
+    """Return how a set, or a dict of names and numbers either way, is written as a list."""
+    if not isinstance(class_names, Mapping):
+        return ": write sorted(class_names)"
+    numbers, names = list(class_names), list(class_names.values())
+    if set(names) == set(range(len(names))):
+        return ": write sorted(class_names, key=class_names.get)"
+    if set(numbers) == set(range(len(numbers))):
+        return ": write [class_names[number] for number in sorted(class_names)]"
+    return ""

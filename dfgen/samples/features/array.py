@@ -9,7 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from dfgen.errors import ArgumentError, DecodeError
-from dfgen.samples.features.arguments import checked_missing, checked_shape, number_dtype
+from dfgen.samples.features.arguments import (
+    check_column,
+    checked_missing,
+    checked_shape,
+    number_dtype,
+)
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.casting import fill, fill_by
 from dfgen.samples.features.one_row import ColumnSource
@@ -66,6 +71,7 @@ class Array(Feature):
     of_files: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        check_column(self)
         checked_missing(self.missing)
         if self.dataset is not None and self.index is None:
             raise ArgumentError(

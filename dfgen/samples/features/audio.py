@@ -6,7 +6,7 @@ from typing import IO, Any, ClassVar
 import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError
-from dfgen.samples.features.arguments import checked_missing
+from dfgen.samples.features.arguments import check_column, checked_missing
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.spec import Spec, Values, Watch
 from dfgen.samples.pixels.formats import FEATURES, FORMATS, read_known
@@ -57,6 +57,7 @@ class Audio(Feature):
     of_files: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        check_column(self)
         whole("sample_rate", self.sample_rate, least=1)
         whole("channels", self.channels, least=1)
         checked_missing(self.missing)

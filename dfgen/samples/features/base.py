@@ -82,6 +82,9 @@ class Feature:
     has_channels: ClassVar[bool] = False
     """Whether (height, width, channels) follow `keras.config.image_data_format()`."""
 
+    scale: Any = None
+    """What its pixels are multiplied by and shifted; None: nothing."""
+
     def loss_axes(self, spec: Spec) -> int:
         """Return the axes of its loss beside that of the batch: those of the target less one."""
         return max(0, len(spec.shape) - 1)

@@ -8,13 +8,14 @@ import pyarrow as pa
 
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, TransformError
 from dfgen.samples.arrow_types import are_numbers, flattened, offsets
-from dfgen.samples.features.arguments import checked_missing
+from dfgen.samples.features.arguments import check_column, checked_missing
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.box_rows import BoxRows, checked_corners, class_numbers
 from dfgen.samples.features.category import Category
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.one_row import ColumnSource
 from dfgen.samples.features.spec import Spec, Values, Watch
+from dfgen.samples.features.values_elsewhere import BOXES_ELSEWHERE
 from dfgen.samples.pixels.geometry import Geometry, move
 from dfgen.samples.storage.store import Store
 from dfgen.system import one_of
@@ -76,8 +77,9 @@ class Boxes(Feature):
     follows = True
 
     def __post_init__(self) -> None:
-        one_of("format", self.format, BOX_FORMATS)
-        one_of("source_format", self.source_format, BOX_FORMATS)
+        check_column(self)
+        one_of("format", self.format, BOX_FORMATS, BOXES_ELSEWHERE)
+        one_of("source_format", self.source_format, BOX_FORMATS, BOXES_ELSEWHERE)
         checked_missing(self.missing)
         if not isinstance(self.max_boxes, int | np.integer) or self.max_boxes < 1:
             raise ArgumentError(f"max_boxes must be a number of boxes, got {self.max_boxes!r}")

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from dfgen.samples.features.arguments import check_column
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.spec import Spec, Values, Watch
 from dfgen.samples.storage.embedded import Content
@@ -30,6 +31,9 @@ class Bytes(Feature):
     column: str = "path"
     kind: ClassVar[str] = "bytes"
     of_files: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_column(self)
 
     @property
     def spec(self) -> Spec:

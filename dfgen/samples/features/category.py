@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError, listed
-from dfgen.samples.arrow_types import OR_IGNORE, value_type
+from dfgen.samples.arrow_types import OR_IGNORE, is_list, value_type
 from dfgen.samples.features.arguments import (
+    check_column,
     checked_missing,
     class_names_in_order,
     not_predicted,
@@ -18,6 +19,7 @@ from dfgen.samples.features.arguments import (
 )
 from dfgen.samples.features.encoded import Encoded
 from dfgen.samples.features.spec import Indices, Values
+from dfgen.samples.features.values_elsewhere import LABEL_MODES_ELSEWHERE
 from dfgen.system import one_of
 
 LABEL_MODES = ("int", "categorical", "binary")
@@ -53,7 +55,8 @@ class Category(Encoded):
     kind: ClassVar[str] = "label"
 
     def __post_init__(self) -> None:
-        one_of("label_mode", self.label_mode, LABEL_MODES)
+        check_column(self)
+        one_of("label_mode", self.label_mode, LABEL_MODES, LABEL_MODES_ELSEWHERE)
         checked_missing(self.missing)
         if self.class_names is None:
             return
@@ -76,11 +79,18 @@ class Category(Encoded):
         """The column whose values are classes."""
         return self.column
 
+    def unnamed(self, column: pa.Array) -> pa.Array:
+        """Return the column; refuse what holds no classes."""
+        kind = value_type(column.type)
+        if pa.types.is_nested(kind):
+            raise ManifestError(_no_classes(self.column, str(kind), is_list(kind)))
+        return column
+
     def encode(self, values: pa.Array) -> Values:
         """Return the class number of every row; refuse nulls, and values that are no class name."""
         kind = value_type(values.type)
         if isinstance(kind, pa.BaseExtensionType) or pa.types.is_nested(kind):
-            raise ManifestError(_no_classes(self.column, str(kind)))
+            raise ManifestError(_no_classes(self.column, str(kind), is_list(kind)))
         values = values.cast(kind)
         if values.null_count:
             raise ManifestError(
@@ -127,11 +137,10 @@ class Category(Encoded):
         return [names[number] for number in found.argmax(axis=1).tolist()]
 
 
-def _no_classes(column: str, held: str) -> str:
-    return (
-        f"column {column!r} holds {held}, Category needs text, numbers or booleans: "
-        f"df[{column!r}] = df[{column!r}].astype(str).astype('category')"
-    )
+def _no_classes(column: str, held: str, lists: bool = False) -> str:
+    mended = f"df[{column!r}] = df[{column!r}].astype(str).astype('category')"
+    advice = f"for several labels a row write dfgen.MultiLabel({column!r})" if lists else mended
+    return f"column {column!r} holds {held}, Category needs text, numbers or booleans: {advice}"
 
 
 def _meant(stray: list[object], names: tuple[object, ...]) -> str:

@@ -7,12 +7,20 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dfgen.errors import DecodeError
-from dfgen.samples.features.arguments import checked_missing
+from dfgen.samples.features.arguments import check_column, checked_missing
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image_arguments import check_crop, check_use, checked_size, own_size
 from dfgen.samples.features.image_pair import DEFAULT_SIZE, follow, seen_size
 from dfgen.samples.features.one_row import content_of, store_of_row
 from dfgen.samples.features.spec import OwnDtype, Spec, Values, Watch, unwatched
+from dfgen.samples.features.values_elsewhere import (
+    COLOR_MODES_ELSEWHERE,
+    CROPS_ELSEWHERE,
+    DTYPES_ELSEWHERE,
+    FLIPS_ELSEWHERE,
+    INTERPOLATIONS_ELSEWHERE,
+    RESIZES_ELSEWHERE,
+)
 from dfgen.samples.pixels.color_modes import CHANNELS
 from dfgen.samples.pixels.depth import DEPTHS, check_scaled
 from dfgen.samples.pixels.geometry import RESIZE, STILL, Draw, Geometry, Size, place
@@ -23,7 +31,7 @@ from dfgen.samples.pixels.scaling import Scale, checked_scale, layer_of, rescale
 from dfgen.samples.pixels.upright import decode_reduced, size_of_image
 from dfgen.samples.storage.embedded import Content
 from dfgen.samples.storage.store import Store
-from dfgen.system import one_of, whole
+from dfgen.system import flag, one_of, whole
 
 _TELLING = {
     "sizes": Spec((2,), np.dtype(np.int32)),
@@ -134,12 +142,14 @@ class Image(Feature):
     fill_value = 0
 
     def __post_init__(self) -> None:
-        one_of("resize", self.resize, RESIZE)
-        one_of("color_mode", self.color_mode, CHANNELS)
-        one_of("crop", self.crop, (None, "center", *_RANDOM))
-        one_of("flip", self.flip, _FLIPS)
-        one_of("interpolation", self.interpolation, INTERPOLATIONS)
-        one_of("dtype", self.dtype, DEPTHS)
+        check_column(self)
+        object.__setattr__(self, "antialias", flag("antialias", self.antialias))
+        one_of("resize", self.resize, RESIZE, RESIZES_ELSEWHERE)
+        one_of("color_mode", self.color_mode, CHANNELS, COLOR_MODES_ELSEWHERE)
+        one_of("crop", self.crop, (None, "center", *_RANDOM), CROPS_ELSEWHERE)
+        one_of("flip", self.flip, _FLIPS, FLIPS_ELSEWHERE)
+        one_of("interpolation", self.interpolation, INTERPOLATIONS, INTERPOLATIONS_ELSEWHERE)
+        one_of("dtype", self.dtype, DEPTHS, DTYPES_ELSEWHERE)
         one_of("extra", self.extra, (None, *_TELLING))
         checked_missing(self.missing)
         scale = checked_scale(self.scale, self.color_mode, CHANNELS[self.color_mode])

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from dfgen.errors import ArgumentError
+from dfgen.errors import ArgumentError, brief
 from dfgen.samples.features.image_pair import check_followed, check_follower, is_unsaid, paired_size
 from dfgen.samples.pixels.geometry import Size
 from dfgen.samples.pixels.random_resized import checked_limits
@@ -92,7 +92,30 @@ def checked_size(name: str, given: object) -> Size | None:
     """Return (height, width) as plain numbers, or None; refuse what is neither."""
     if given is None:
         return None
-    size = given if isinstance(given, tuple | list) else ()
-    if len(size) != 2 or not all(isinstance(s, int | np.integer) and s > 0 for s in size):
-        raise ArgumentError(f"{name} must be (height, width) in pixels, got {given!r}")
+    size = tuple(given) if isinstance(given, tuple | list) else ()
+    if len(size) != 2 or not all(map(_is_length, size)):
+        raise ArgumentError(
+            f"{name} must be (height, width) in pixels, got {brief(given)}{_meant(name, given)}"
+        )
     return int(size[0]), int(size[1])
+
+
+def _is_length(number: object) -> bool:
+    is_int = isinstance(number, int | np.integer) and not isinstance(number, bool)
+    return is_int and number > 0  # type: ignore[operator]
+
+
+def _meant(name: str, given: Any) -> str:
+    """Return how a size is written, where it can be told which."""
+    try:
+        parts = [*given] if isinstance(given, tuple | list | np.ndarray) else [given]
+        numbers = [int(part) for part in parts]
+        exact = [float(part) for part in parts] == numbers
+    except (TypeError, ValueError, OverflowError):
+        return ""
+    if not exact or any(isinstance(part, bool) for part in parts):
+        return ""
+    numbers = numbers * 2 if len(numbers) == 1 else numbers
+    channels = ". Channels are color_mode=" if len(numbers) == 3 else ""
+    known = len(numbers) in (2, 3) and min(numbers[:2]) > 0
+    return f": write {name}=({numbers[0]}, {numbers[1]}){channels}" if known else ""

@@ -15,6 +15,7 @@ from dfgen.samples.storage.store import Store
 
 _AS_ITS_ITEM = (
     "kind", "column", "follows", "like", "is_random", "has_channels", "fill_value", "max_items",
+    "scale",
 )  # fmt: skip
 
 _MASK = Spec((None,), np.dtype(np.bool_), True)  # of a skipped row all items count: a mean of none

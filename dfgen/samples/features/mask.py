@@ -9,10 +9,11 @@ import cv2
 import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError, listed
-from dfgen.samples.features.arguments import checked_missing
+from dfgen.samples.features.arguments import check_column, checked_missing
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.spec import Spec, Values, Watch
+from dfgen.samples.features.values_elsewhere import MASK_DTYPES_ELSEWHERE
 from dfgen.samples.pixels.geometry import Geometry
 from dfgen.samples.pixels.png_encoder import png_of
 from dfgen.samples.pixels.resizing import resize
@@ -69,7 +70,8 @@ class Mask(Feature):
     has_channels: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        one_of("dtype", self.dtype, ("uint8", "int32", "float32"))
+        check_column(self)
+        one_of("dtype", self.dtype, ("uint8", "int32", "float32"), MASK_DTYPES_ELSEWHERE)
         checked_missing(self.missing)
         if self.dtype == "float32":
             _check_numbers(self)

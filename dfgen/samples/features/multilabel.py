@@ -18,7 +18,12 @@ from dfgen.samples.arrow_types import (
     split_text,
     value_type,
 )
-from dfgen.samples.features.arguments import checked_missing, not_predicted, probabilities
+from dfgen.samples.features.arguments import (
+    check_column,
+    checked_missing,
+    not_predicted,
+    probabilities,
+)
 from dfgen.samples.features.category import Category
 from dfgen.samples.features.encoded import Encoded
 from dfgen.samples.features.spec import Indices, Values
@@ -69,6 +74,7 @@ class MultiLabel(Encoded):
     many_labels = True
 
     def __post_init__(self) -> None:
+        check_column(self)
         checked_missing(self.missing)
         if self.sep is not None and not (isinstance(self.sep, str) and self.sep):
             raise ArgumentError(f'sep must be text between labels such as ",", got {self.sep!r}')

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from dfgen.errors import ManifestError
 from dfgen.samples.arrow_types import is_text, refuse_missing, value_type
+from dfgen.samples.features.arguments import check_column
 from dfgen.samples.features.encoded import Encoded
 from dfgen.samples.features.spec import Indices, Values
 
@@ -38,6 +39,9 @@ class Text(Encoded):
     column: str
     kind: ClassVar[str] = "text"
     blank: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        check_column(self)
 
     def encode(self, values: pa.Array) -> pa.Array:
         """Return the whole column as Arrow text; refuse nulls, and what is no text."""

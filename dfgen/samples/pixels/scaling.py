@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import cv2
 import numpy as np
 
-from dfgen.errors import ArgumentError
+from dfgen.errors import ArgumentError, brief
 from dfgen.samples.pixels.geometry import Pixels
 
 PerChannel = tuple[float, ...]
@@ -21,6 +21,15 @@ Scale = str | tuple[float, float] | tuple[PerChannel, PerChannel] | None
 _RANGES = {"0..1": (1.0, 0.0), "-1..1": (2.0, -1.0), "tf": (2.0, -1.0)}  # of pixels 0..1
 _IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of pixels 0..1, red first
 _CAFFE = (103.939, 116.779, 123.68)  # means of pixels 0..255, blue first
+_NAMED = {
+    **dict.fromkeys(("01", "0-1", "rescale", "minmax", "unit", "1/255", "1255"), "0..1"),
+    **dict.fromkeys(("-11", "-1-1"), "-1..1"),
+    **dict.fromkeys(("imagenet", "pytorch", "normalize"), "torch"),
+    **dict.fromkeys(("tensorflow", "keras"), "tf"),
+    **dict.fromkeys(("standard", "zscore", "z-score", "standardise"), "standardize"),
+}
+"""Names of scales elsewhere, letters, digits and hyphens alone -> here."""
+
 _OF_RGB = ("caffe", "torch")
 
 SCALE = (*_RANGES, *_OF_RGB, "standardize")
@@ -182,8 +191,21 @@ def checked_scale(given: Any, color_mode: str, channels: int) -> Scale:
     raise ArgumentError(
         f"scale must be one of {(None, *SCALE)}, a pair of numbers (scale, offset), or the mean "
         "and the standard deviation of each channel, of pixels 0..1, as ((0.5, 0.5, 0.5), "
-        f"(0.2, 0.2, 0.2)), got {given!r}"
+        f"(0.2, 0.2, 0.2)), got {brief(given)}{_meant(given)}"
     )
+
+
+def _meant(given: Any) -> str:
+    """Return the scale that a factor, or a name of another library, stands for."""
+    if isinstance(given, str):
+        word = "".join(sign for sign in given.lower() if sign.isalnum() or sign == "-")
+        found = _NAMED.get(word, "")
+    else:
+        factor = float(given) if isinstance(given, int | float | np.number) else 0.0
+        factor = 1 / factor if factor > 1 and not isinstance(given, bool) else factor
+        found = "-1..1" if math.isclose(factor, 2 / 255, rel_tol=0.01) else ""
+        found = "0..1" if factor == 1 or math.isclose(factor, 1 / 255, rel_tol=0.01) else found
+    return f': write scale="{found}"' if found else ""
 
 
 def _numbers(given: Any) -> PerChannel | None:

@@ -9,7 +9,13 @@ import keras
 
 from dfgen.errors import ArgumentError
 from dfgen.training.callbacks.backup_files import Generations, NamedArrays
-from dfgen.training.callbacks.model_state import build, restore, restore_metrics, snapshot
+from dfgen.training.callbacks.model_state import (
+    build,
+    optimizer_name,
+    restore,
+    restore_metrics,
+    snapshot,
+)
 from dfgen.training.callbacks.sigterm import Sigterm
 from dfgen.training.keras_private import begin_at, input_of_fit
 from dfgen.training.keras_probe import refuse_if_plain
@@ -109,7 +115,12 @@ class BackupAndRestore(keras.callbacks.Callback):
         self._metrics: NamedArrays | None = None
         self._progress.count_taken()
         if (backup := self._backups.load()) is not None:
-            self._go_on(*backup)
+            try:
+                self._go_on(*backup)
+            except ArgumentError as error:
+                raise ArgumentError(
+                    f"{error}. That is {backup[0]}. {self._backups.way_out}"
+                ) from error
         if self._on_sigterm:
             self._sigterm.watch()
 
@@ -162,6 +173,7 @@ class BackupAndRestore(keras.callbacks.Callback):
             "epoch": self._epoch,
             "step": self._step,
             "ended": ended,
+            "optimizer": optimizer_name(self.model),
             "input": self._sequence.state_dict(),
         }
         arrays = snapshot(self.model)
@@ -189,7 +201,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         for weights in drawn_by[1:]:
             self._progress.draw_by(weights)
         build(self.model, self._sequence.element_spec)
-        restore(self.model, arrays)
+        restore(self.model, arrays, facts.get("optimizer"))
         if step >= steps:
             print(f"dfgen: the end of epoch {epoch + 1}, with its validation, was cut off")
             epoch, step = epoch + 1, 0

@@ -76,10 +76,15 @@ class Generations:
                 )
             return path, facts, arrays
         if numbers:
-            raise ArgumentError(
-                f"no backup in {self.folder} can be read. To start anew, delete that folder"
-            )
+            raise ArgumentError(f"no backup in {self.folder} can be read. {self.way_out}")
         return None
+
+    @property
+    def way_out(self) -> str:
+        """What to do where the backups are of no use."""
+        return (
+            f"To start anew, delete the folder {self.folder}; to keep them, give another backup_dir"
+        )
 
     def delete(self) -> None:
         """Delete all backups, the newest last, and the folder if nothing else is in it."""

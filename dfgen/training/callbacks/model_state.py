@@ -25,8 +25,25 @@ def snapshot(model: keras.Model) -> NamedArrays:
     return {**arrays, **_generators()}
 
 
-def restore(model: keras.Model, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Put a snapshot back into a model that is built; refuse one of another model."""
+def optimizer_name(model: keras.Model) -> str | None:
+    """Return the name of the class of a model's optimizer; None: it has none."""
+    return None if model.optimizer is None else type(model.optimizer).__name__
+
+
+def restore(
+    model: keras.Model, arrays: Mapping[str, npt.NDArray[Any]], optimizer: str | None = None
+) -> None:
+    """Put a snapshot back into a model that is built; refuse one of another model.
+
+    Args:
+        model: built, with its optimizer and metrics.
+        arrays: the snapshot.
+        optimizer: the name of the optimizer it was made with, where that is known.
+    """
+    if optimizer not in (None, own := optimizer_name(model)):
+        raise ArgumentError(
+            f"the backup is of the optimizer {optimizer}, this model is compiled with {own}"
+        )
     variables = _variables(model)
     saved = [name for name in arrays if not name.startswith("random/")]
     if saved != list(variables):

@@ -1,0 +1,62 @@
+"""On JAX Keras takes the variables out of a model for its steps: an error leaves them in it."""
+
+import keras
+import numpy as np
+import pytest
+from watching import trained_watcher, watcher
+
+import dfgen
+from dfgen.errors import ArgumentError, DecodeError, MissingFileError
+
+pytestmark = pytest.mark.backend
+
+
+def sequence(frame, **options):
+    options = {"batch_size": 4, "image_size": (4, 4), "workers": 0, "shuffle": False, **options}
+    return dfgen.Sequence(frame, y="label", **options)
+
+
+def weights(model):
+    return [np.array(keras.ops.convert_to_numpy(v)) for v in model.dense.variables]
+
+
+@pytest.mark.parametrize("bad", [1, 9])
+@pytest.mark.parametrize("verb", ["fit", "evaluate", "predict"])
+def test_a_model_is_of_use_after_a_file_that_cannot_be_read(verb, bad, frame):
+    model, rows = trained_watcher(), frame(12)
+    before = weights(model)
+    paths = rows["path"].tolist()
+    paths[bad] = "gone.png"
+    with pytest.raises((MissingFileError, DecodeError), match=f"id={bad}, "):
+        getattr(model, verb)(sequence(rows.assign(path=paths)), verbose=0)
+    if verb != "fit" or bad == 1:
+        for old, new in zip(before, weights(model), strict=True):
+            np.testing.assert_array_equal(old, new)
+    model.fit(sequence(rows), validation_data=sequence(frame(24)[12:]), verbose=0)
+    assert all(np.isfinite(each).all() for each in weights(model))
+
+
+def test_a_file_of_validation_that_cannot_be_read_leaves_what_was_trained(frame):
+    model, rows = trained_watcher(), frame(16)
+    validation = rows[12:].assign(path="gone.png")
+    before = weights(model)
+    with pytest.raises(MissingFileError, match="id=12, "):
+        model.fit(sequence(rows[:12]), validation_data=sequence(validation), verbose=0)
+    assert any((old != new).any() for old, new in zip(before, weights(model), strict=True))
+    assert model.predict(sequence(rows), verbose=0).shape == (16, 2)
+
+
+def test_a_model_that_has_lost_its_weights_is_told(frame, monkeypatch):
+    model = watcher(built=True)
+    if keras.backend.backend() != "jax":  # nowhere else Keras takes them out
+        monkeypatch.setattr("dfgen.training.model_check.has_lost_variables", lambda model: True)
+    else:
+        for variable in model.dense.variables:
+            variable._value = None
+    with pytest.raises(ArgumentError) as told:
+        model.fit(sequence(frame(12)), verbose=0)
+    assert str(told.value) == (
+        "the model has lost its weights: on JAX Keras takes them out of a model for its steps, and "
+        "where an error or an interruption ends evaluate, predict or the first step of fit, it "
+        "does not put them back. Make the model anew, and load weights that were saved"
+    )

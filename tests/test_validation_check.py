@@ -1,0 +1,179 @@
+"""Validation data beside training data: what is told before the first step, and what is not."""
+
+import keras
+import numpy as np
+import pandas as pd
+import pytest
+
+import dfgen
+from dfgen.errors import ArgumentError
+
+pytestmark = pytest.mark.backend
+LAYERS = keras.layers
+LOSS = "sparse_categorical_crossentropy"
+
+
+def model(**options):
+    made = keras.Sequential([LAYERS.GlobalAveragePooling2D(), LAYERS.Dense(3, "softmax")])
+    made.compile("sgd", LOSS, **options)
+    return made
+
+
+def sequence(frame, x=None, **options):
+    x = image() if x is None else x
+    return dfgen.Sequence(frame, x, "label", **{"batch_size": 4, "workers": 0, **options})
+
+
+def image(**options):
+    return dfgen.Image("path", **{"size": (4, 4), **options})
+
+
+def begin(train, validation, fitted=None, **options):
+    """Begin a fit that has no epoch: what is told of it is told."""
+    (fitted or model()).fit(train, validation_data=validation, epochs=0, verbose=0, **options)
+
+
+def halved(sample, rng):
+    return {**sample, "image": sample["image"] // 2}
+
+
+def scaled(batch, rng):
+    return {**batch, "image": batch["image"] / np.float32(255)}
+
+
+LEGITIMATE = {
+    "other rows": ({}, {}),
+    "random crops and flips in training alone": (
+        {"x": image(load_size=(6, 6), crop="random", flip="horizontal")},
+        {"x": image(load_size=(6, 6), crop="center")},
+    ),
+    "random_resized crops against its still form": (
+        {"x": image(crop="random_resized")},
+        {"x": image(resize="crop")},
+    ),
+    "another size, for a model that takes any": ({}, {"x": image(size=(8, 8))}),
+    "stretched in training, padded in validation": ({}, {"x": image(resize="pad")}),
+    "one scale in two words": (
+        {"x": image(scale="-1..1")},
+        {"x": image(scale=(1 / 127.5, -1))},
+    ),
+    "floats 0..255 beside uint8": ({}, {"x": image(dtype="float32")}),
+    "a transform in training alone": ({"transform": halved}, {}),
+    "a batch_transform that scales": (
+        {"batch_transform": scaled},
+        {"x": image(scale="0..1")},
+    ),
+    "weights in training alone": ({"class_weight": "balanced"}, {}),
+    "balanced training": ({"balance": "label"}, {}),
+    "batches of another size": ({"drop_remainder": True}, {"batch_size": 5}),
+    "the same classes by hand": ({}, {"class_names": ["even", "odd"]}),
+    "another path column": ({}, {"x": dfgen.Image("file", size=(4, 4))}),
+    "processes": ({}, {"max_queue_size": 2, "seed": 5}),
+}
+
+
+@pytest.mark.parametrize("name", LEGITIMATE)
+def test_what_only_measures_something_else_is_left_alone(name, frame):
+    rows, (of_training, of_validation) = (
+        frame(24).assign(file=lambda df: df["path"]),
+        LEGITIMATE[name],
+    )
+    validation = sequence(rows[12:], **{"shuffle": False, **of_validation})
+    begin(sequence(rows[:12], **of_training), validation)
+
+
+def test_validation_may_lack_the_last_classes(frame):
+    names = pd.Series(["a", "b", "c", "b"] * 6)
+    rows = frame(24).assign(label=pd.Categorical(names))
+    few = rows[12:][lambda df: df["label"] != "c"]
+    few = few.assign(label=few["label"].cat.remove_unused_categories())
+    begin(sequence(rows[:12]), sequence(few))
+
+
+def test_a_trial_run_may_validate_on_what_it_trains_on(frame):
+    both = sequence(frame(12))
+    begin(both, both)
+    begin(both.repeat(), both, steps_per_epoch=2)
+    begin(both, sequence(frame(12), shuffle=False))
+
+
+def test_rows_of_two_tables_may_have_the_same_ids(frame):
+    rows = frame(24)
+    begin(sequence(rows[:12]), sequence(rows[12:].assign(id=range(6, 18))))
+
+
+def test_validation_that_is_no_sequence_is_for_keras_to_judge(frame):
+    rows = frame(24)
+    train, validation = sequence(rows[:12]), sequence(rows[12:])
+    begin(train, validation[0])
+    begin(train, list(validation[0]))
+    begin(train, (validation, None))
+    begin(train, validation.repeat(), validation_steps=2)
+    begin(train, pd.DataFrame({"a": [1.0, 2.0]}))
+    begin(train, None)
+
+
+def test_a_step_of_the_users_own_may_do_with_validation_what_it_likes(frame):
+    class Own(keras.Sequential):
+        def test_step(self, *given):
+            raise AssertionError
+
+    own = Own([LAYERS.GlobalAveragePooling2D(), LAYERS.Dense(3, "softmax")])
+    own.compile("sgd", LOSS)
+    rows, grey = frame(24), image(color_mode="grayscale")
+    begin(sequence(rows[:12]), sequence(rows[12:], grey), own)
+
+
+def test_a_second_input_that_is_scaled_otherwise_is_told(frame):
+    rows = frame(24).assign(other=lambda df: df["path"])
+    one = {"a": image(), "b": dfgen.Image("other", size=(4, 4), scale="tf")}
+    other = {"b": dfgen.Image("other", size=(4, 4), scale="caffe"), "a": image()}
+    inputs = {name: keras.Input((4, 4, 3), name=name) for name in "ab"}
+    both = LAYERS.Add()([LAYERS.Rescaling(1.0)(tensor) for tensor in inputs.values()])
+    made = keras.Model(inputs, LAYERS.Dense(2, "softmax")(LAYERS.Flatten()(both)))
+    made.compile("sgd", LOSS)
+    with pytest.raises(ArgumentError) as told:
+        begin(sequence(rows[:12], one), sequence(rows[12:], other), made)
+    assert str(told.value) == (
+        "x of validation has scale='caffe', b float32 (batch, 4, 4, 3), that of training "
+        "scale='tf', b float32 (batch, 4, 4, 3): the model would see other numbers than it was "
+        "trained on. Give both Sequences the same, scale='tf'"
+    )
+
+
+def test_classes_that_are_numbered_otherwise_are_told_in_full(frame):
+    rows = frame(24)
+    with pytest.raises(ArgumentError) as told:
+        begin(sequence(rows[:12]), sequence(rows[12:], class_names=["odd", "even"]))
+    assert str(told.value) == (
+        "number 0 is class 'even' of 'label' in training and 'odd' in validation: training "
+        "numbers 'even', 'odd', validation 'odd', 'even'. Number them once for both: "
+        "dfgen.sequences(df, ...), or df['label'] = df['label'].astype(\"category\") before "
+        "splitting, or class_names=[...]"
+    )
+
+
+def test_metrics_of_weights_that_only_stress_rows_are_left_alone(frame):
+    rows = frame(24).assign(weight=np.arange(24) % 2)
+    for options in (
+        {"class_weight": "balanced"},
+        {"sample_weight": "weight"},
+        {"on_error": "skip"},
+    ):
+        begin(sequence(rows, **options), None, model(metrics=["accuracy"]))
+
+
+def test_metrics_of_weighted_rows_alone_are_left_alone(frame):
+    rows = frame(24)
+    rows["label"] = rows["label"].where(rows.index > 3)
+    train = dfgen.Sequence(rows, image(), dfgen.Category("label", missing="ignore"), workers=0)
+    begin(train, None, model(weighted_metrics=["accuracy"]))
+
+
+def test_evaluate_may_leave_out_a_remainder_that_it_was_asked_to(frame):
+    rows = sequence(frame(10), shuffle=False, drop_remainder=True)
+    assert rows.left_out == 2
+    model().evaluate(rows, verbose=0)
+    assert (
+        len(model().predict(sequence(frame(8), shuffle=False, drop_remainder=True), verbose=0)) == 8
+    )
