@@ -301,7 +301,7 @@ CALLS = [
     WrongCall("a Series to verify", lambda pets: dfgen.verify(pets.frame["path"]),
               ManifestError, "got a Series", "pandas or Polars DataFrame", "df[['id', 'path']]"),
     WrongCall("a list to verify", lambda pets: dfgen.verify([*pets.frame["path"]]),
-              ManifestError, "got list", "must be", "pandas or Polars DataFrame"),
+              ManifestError, "got a list", "must be", "pandas or Polars DataFrame"),
     WrongCall("a folder to verify", lambda pets: dfgen.verify("imgs"),
               ManifestError, "imgs is a folder", "a Parquet file", "dfgen.build_manifest("),
     WrongCall("a frame to correct", lambda pets: dfgen.verify(pets.frame, write=True),
