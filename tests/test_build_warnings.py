@@ -82,7 +82,7 @@ def test_files_that_are_all_missing_are_an_error_that_says_from_where_on(folder)
         (
             ["cat/0.png", "cat/2.png"], {},
             f'none of the 2 files exists, as "{folder}/cat/0.png": there is no folder "cat" in '
-            f'"{folder}", which has "imgs"',
+            f'"{folder}", which has "imgs".',
             f'{found}imgs" (--root)',
         ),
         (
@@ -100,15 +100,14 @@ def test_files_that_are_all_missing_are_an_error_that_says_from_where_on(folder)
         (
             ["0.png"], {"root": "imgs/cat/0.png"},
             f'the only file does not exist, "{folder}/imgs/cat/0.png/0.png": '
-            f'"{folder}/imgs/cat/0.png" is a file, not a folder',
+            f'"{folder}/imgs/cat/0.png" is a file, not a folder.',
             f'{found}imgs/cat" (--root)',
         ),
     ):  # fmt: skip
         with pytest.raises(MissingFileError) as caught:
             built(paths, **options)
         assert str(caught.value) == (
-            f'{where}. {advice}; for files that are not on this machine, facts="none" '
-            "(--facts none)"
+            f'{where} {advice}; for files that are not on this machine, facts="none" (--facts none)'
         )
 
 

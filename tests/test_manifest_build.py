@@ -400,7 +400,8 @@ def test_columns_that_do_not_exist_are_named_with_the_nearest(data):
         ({"source": "imgs", "facts": "all"}, 'facts="all" is unknown. Expected: "none", "header"'),
         (
             {"source": "imgs", "split": {"train": 0.5}},
-            "split: train=0.5 add up to 0.5. Shares must add up to 1, as in train=0.8 val=0.2",
+            "split: train=0.5 add up to 0.5. Shares must add up to 1, as in train=0.8 val=0.2. "
+            "Name the rest too, as in val=0.5",
         ),
     ],
 )

@@ -181,8 +181,7 @@ def test_a_folder_without_images_is_refused(tmp_path):
 def test_a_missing_folder_or_a_file_is_refused(tmp_path):
     touch(tmp_path, "a.png")
     assert refused(ManifestError, read_files, f"{tmp_path}/a.png") == (
-        f'"{tmp_path}/a.png" is a file. Give the folder of the images; a table of labels goes into '
-        "labels= (--labels)."
+        f'"{tmp_path}/a.png" is a file. Give the folder of the images: "{tmp_path}".'
     )
     assert refused(MissingFileError, read_files, "nowhere") == (
         f'there is no folder "nowhere". Looked in {os.getcwd()}'

@@ -297,3 +297,58 @@ def test_a_damaged_hdf5_file_is_a_problem_and_no_foreign_error(tmp_path):
                 raised[type(error.__cause__).__name__] += 1
     assert raised["KeyError"]
     assert raised["RuntimeError"]
+
+
+def shard(name, shape, dtype="float32"):
+    np.save(f"{name}.npy", np.arange(np.prod(shape)).reshape(shape).astype(dtype))
+
+
+def test_files_of_like_rows_are_shards_of_one_array_whatever_their_lengths(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, rows, dtype in (("a", 3, "f4"), ("b", 5, "f4"), ("c", 3, "f4"), ("d", 2, "f8")):
+        shard(name, (rows, 4), dtype)
+    frame = dfgen.build_manifest(arrays=["a.npy", "b.npy", "c.npy", "d.npy"])
+    assert frame["index"].tolist() == [*range(3), *range(5), *range(3), *range(2)]
+
+
+@pytest.mark.parametrize("rows", [6, 4])
+def test_x_and_y_in_two_files_are_told_how_to_be_columns(tmp_path, monkeypatch, rows):
+    monkeypatch.chdir(tmp_path)
+    shard("x", (6, 4, 4))
+    shard("y", (rows,), "int64")
+    with pytest.raises(ManifestError) as caught:
+        dfgen.build_manifest(arrays=["x.npy", "y.npy"])
+    assert str(caught.value) == (
+        f"x.npy has 6 rows of float32 (4, 4), y.npy has {rows} rows of int64 (): rows of several "
+        "files follow each other, and these are not alike. If they are x and y of the same rows, "
+        "build from the first and add the other: df = dfgen.build_manifest(arrays='x.npy'), then "
+        "df[\"y\"] = numpy.load('y.npy')"
+    )
+
+
+def test_the_advice_for_x_and_y_in_two_files_gives_both(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shard("x", (6, 4, 4))
+    shard("y", (6, 3))
+    shard("z", (6,), "int64")
+    with pytest.raises(ManifestError) as caught:
+        dfgen.build_manifest(arrays=["x.npy", "y.npy"])
+    assert str(caught.value).endswith(
+        "df = dfgen.build_manifest(arrays='x.npy'), then df[\"y_path\"] = "
+        "os.path.abspath('y.npy'), which is read by "
+        'dfgen.Array("y_path", shape=(3,), index="index")'
+    )
+    df = dfgen.build_manifest(arrays="x.npy")
+    df["y_path"] = os.path.abspath("y.npy")
+    df["z"] = np.load("z.npy")
+    feature = dfgen.Array("y_path", shape=(3,), index="index")
+    assert feature(df.iloc[5]).tolist() == [15, 16, 17]
+    assert df["z"].tolist() == [*range(6)]
+
+
+def test_as_many_rows_of_another_dtype_are_no_shard(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shard("x", (6,), "float32")
+    shard("y", (6,), "float64")
+    with pytest.raises(ManifestError, match=r"y\.npy has 6 rows of float64 \(\)"):
+        dfgen.build_manifest(arrays=["x.npy", "y.npy"])

@@ -28,7 +28,7 @@ class Stopwatch:
         self.row = -1
         self.seconds: dict[str, float] = dict.fromkeys((IDLE, *STAGES, CPU), 0.0)
         self.counts: Counter[str] = Counter()
-        self._cpu = 0.0
+        self._cpu: float | None = None
 
     def __call__(self, stage: str, nbytes: int = 0) -> None:
         """Begin a stage; `nbytes` is what the stage before has read."""
@@ -39,13 +39,15 @@ class Stopwatch:
             self.counts["bytes"] += nbytes
 
     def begin(self, stage: str) -> None:
-        """Begin the first stage of a chunk or of a batch."""
+        """Begin a stage since which time on a CPU counts: 5 microseconds with `rest`."""
         self(stage)
         self._cpu = time.thread_time()
 
     def rest(self) -> None:
-        """End the last stage, and note how long this thread was on a CPU since the first."""
-        self.seconds[CPU] += time.thread_time() - self._cpu
+        """End the last stage, and note how long this thread was on a CPU since `begin`."""
+        if self._cpu is not None:
+            self.seconds[CPU] += time.thread_time() - self._cpu
+            self._cpu = None
         self(IDLE)
 
     def add(self, seconds: dict[str, float], counts: Counter[str]) -> None:
@@ -60,8 +62,8 @@ class Metrics:
     """Totals since the Sequence was made.
 
     `seconds` are of all workers together: those of each stage, `idle`, when the look-ahead was
-    full, `cpu`, how long they were on a CPU in all stages, and `consumer_wait`, how long batches
-    were waited for.
+    full, `cpu`, how long they were on a CPU where rows are read one by one, and
+    `consumer_wait`, how long batches were waited for.
     """
 
     seconds: dict[str, float]

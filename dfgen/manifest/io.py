@@ -2,7 +2,7 @@
 
 import json
 import os
-from typing import Any
+from typing import Any, Never
 
 import pandas as pd
 import pyarrow as pa
@@ -10,11 +10,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dfgen import __version__
-from dfgen.errors import ManifestError, MissingFileError, did_you_mean
+from dfgen.errors import ArgumentError, ManifestError, MissingFileError, did_you_mean
 from dfgen.manifest.building.categories import as_category
 from dfgen.manifest.building.recipe import absolute_recipe, portable_recipe
 from dfgen.manifest.fingerprint import fingerprint
+from dfgen.manifest.foreign_arguments import refuse_foreign
 from dfgen.manifest.from_pandas import to_frame
+from dfgen.manifest.manifest_paths import check_out, path_of_manifest, what_it_is
 from dfgen.manifest.paths import absolute_paths, check_stored_paths, portable_root, stored_paths
 from dfgen.manifest.schema import (
     KEY,
@@ -29,14 +31,14 @@ from dfgen.manifest.schema import (
 )
 from dfgen.manifest.tables import Table, arrow_table, read_parquet
 from dfgen.samples.storage.embedded import are_files
-from dfgen.system import check_writable, write_whole
+from dfgen.system import write_whole
 
 Path = str | os.PathLike[str]
 
 _GROUP = 1 << 27  # bytes of a row group that holds files
 
 
-def read_manifest(path: Path, root: Path | None = None) -> pd.DataFrame:
+def read_manifest(path: Path, root: Path | None = None, **unknown: Never) -> pd.DataFrame:
     """Read a manifest as an ordinary DataFrame with absolute paths.
 
     Filter, sort and join it with pandas, and give it to `dfgen.Sequence`. No file of the data set
@@ -45,6 +47,7 @@ def read_manifest(path: Path, root: Path | None = None) -> pd.DataFrame:
     Args:
         path: the Parquet file.
         root: folder where the stored relative paths start, if not the one that the manifest names.
+        **unknown: none: arguments of other libraries are named with what they are called here.
 
     Returns:
         One row a file; columns that hold files stay in Arrow memory. `df.attrs["dfgen"]` holds the
@@ -52,13 +55,16 @@ def read_manifest(path: Path, root: Path | None = None) -> pd.DataFrame:
         `write_manifest` uses it.
 
     Raises:
+        ArgumentError: it is no path.
         MissingFileError: there is no such file.
         ManifestError: it is not a manifest, of an unknown version, or its rows are at fault.
+        UnknownArgumentError: an argument that is not there.
 
     Example:
         >>> df = read_manifest("manifests/pets.parquet")  # doctest: +SKIP
         >>> train = df[df.split == "train"]  # doctest: +SKIP
     """
+    refuse_foreign(read_manifest, unknown)
     table, metadata = read_table(path, root)
     frame = to_frame(table)
     frame.attrs = {"dfgen": attributes(metadata["root"], metadata["labels"], metadata["recipe"])}
@@ -72,7 +78,7 @@ def read_table(path: Path, root: Path | None = None) -> tuple[pa.Table, Metadata
     `root` of the metadata is absolute, or None where the paths were stored absolute; so are the
     paths of the recipe.
     """
-    path = os.path.abspath(path)
+    path = path_of_manifest(path)
     try:
         with pq.ParquetFile(path) as file:
             metadata = decode_metadata(file.schema_arrow.metadata, path)
@@ -80,6 +86,8 @@ def read_table(path: Path, root: Path | None = None) -> tuple[pa.Table, Metadata
     except FileNotFoundError:
         raise MissingFileError(_no_manifest(path)) from None
     except (pa.ArrowInvalid, OSError) as error:
+        if said := what_it_is(path):
+            raise ManifestError(said) from None
         raise ManifestError(f"{path} cannot be read as a Parquet file: {error}") from error
     validate(table, path)
     if root is not None:
@@ -93,7 +101,7 @@ def read_table(path: Path, root: Path | None = None) -> tuple[pa.Table, Metadata
     return absolute_paths(table, metadata["root"], path), metadata
 
 
-def write_manifest(df: Table, path: Path, root: Path | None = None) -> None:
+def write_manifest(df: Table, path: Path, root: Path | None = None, **unknown: Never) -> None:
     """Write a frame as a manifest that any Parquet reader opens.
 
     The file appears whole or not at all: it is written beside its place, then renamed.
@@ -106,17 +114,26 @@ def write_manifest(df: Table, path: Path, root: Path | None = None) -> None:
         path: the Parquet file; an older one is replaced.
         root: folder that holds all the files. None: the root of the manifest that `df` came from
             if it still holds all, else the deepest common folder. Paths are stored relative to it.
+        **unknown: none: arguments of other libraries are named with what they are called here.
 
     Raises:
+        ArgumentError: `path` is none.
         ManifestError: the frame is not a manifest; the message names the rows.
-        WriteError: the file cannot be written.
+        WriteError: the file cannot be written, or is called by the extension of another kind.
+        UnknownArgumentError: an argument that is not there.
 
     Example:
         >>> df = pd.DataFrame({"id": [1, 2], "path": ["a.png", "b.png"], "label": ["cat", "dog"]})
         >>> write_manifest(df, "pets.parquet")  # doctest: +SKIP
     """
-    path = os.path.abspath(path)
-    check_writable(path)
+    refuse_foreign(write_manifest, unknown)
+    if isinstance(df, str | os.PathLike) and not isinstance(path, str | os.PathLike):
+        raise ArgumentError(
+            f"write_manifest was given the path {os.fspath(df)!r} first, expected the frame and "
+            "then the path: dfgen.write_manifest(df, path)"
+        )
+    path = path_of_manifest(path)
+    check_out(path)
     table = arrow_table(df)
     validate(table, "the frame")
     known = getattr(df, "attrs", {}).get("dfgen", {})

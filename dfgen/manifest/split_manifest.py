@@ -3,13 +3,14 @@
 import os
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Never
 
 import pandas as pd
 
 from dfgen.errors import ArgumentError, ManifestError, did_you_mean
 from dfgen.manifest.building.recipe import unit_of
 from dfgen.manifest.facts import FACTS
+from dfgen.manifest.foreign_arguments import refuse_foreign
 from dfgen.manifest.io import Path, read_manifest, write_manifest
 from dfgen.manifest.schema import PARTS, label_columns, quote
 from dfgen.manifest.splitting.absent_classes import lacking_rows
@@ -27,6 +28,7 @@ def split(
     order: str | None = None,
     seed: int = 0,
     out: Path | None = None,
+    **unknown: Never,
 ) -> pd.DataFrame:
     """Return a manifest with a new split of all its rows: the column `split`, or `fold`.
 
@@ -47,6 +49,7 @@ def split(
             does. Neither `seed` nor chance has a part in it.
         seed: another seed gives another split.
         out: also write the manifest to this file.
+        **unknown: none: arguments of other libraries are named with what they are called here.
 
     Returns:
         A new frame. The recipe in its attrs makes the same split.
@@ -56,12 +59,14 @@ def split(
             such column.
         ManifestError: there is no column `id`, a row has no group or time, or the classes are
             fractions.
+        UnknownArgumentError: an argument that is not there.
 
     Example:
         >>> df = pd.DataFrame({"id": range(4), "path": "a.png", "kind": ["cat", "dog"] * 2})
         >>> split(df, {"train": 0.5, "val": 0.5}, stratify="kind")["split"].tolist()
         ['train', 'train', 'val', 'val']
     """
+    refuse_foreign(split, unknown)
     how = Splitting(shares, folds, stratify, group, order, seed)
     frame, messages = make_split(manifest, how, out)
     for message in messages:

@@ -48,7 +48,7 @@ def arrow_table(given: Table, where: str = "the frame") -> pa.Table:
     """
     if isinstance(given, pd.DataFrame):
         return to_table(given, where)
-    if not is_table(given):
+    if not is_table(given) or hasattr(given, "to_frame"):
         raise ManifestError(f"{where} must be {TAKEN}, got {described(given)}")
     of_polars = type(given).__module__.partition(".")[0] == "polars"
     try:
@@ -126,4 +126,6 @@ def with_large_bytes(table: pa.Table) -> pa.Table:
 def described(given: object) -> str:
     """Return how messages call what is no table."""
     name = type(given).__name__
+    if hasattr(given, "to_frame"):
+        return f"a {name}, one column: a frame has several, as in df[['id', 'path']]"
     return f"a {name}: call .collect() first" if hasattr(given, "collect") else name

@@ -3,7 +3,7 @@
 import os
 import warnings
 from dataclasses import fields
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from dfgen.manifest.building.scan import (
 from dfgen.manifest.building.update.match import match
 from dfgen.manifest.diff import as_text, differ, in_order, plain
 from dfgen.manifest.facts import FACTS
+from dfgen.manifest.foreign_arguments import refuse_foreign
 from dfgen.manifest.io import Path, read_manifest, write_manifest
 from dfgen.manifest.paths import is_url, tidy
 from dfgen.manifest.schema import files_column, validate, with_column
@@ -33,6 +34,7 @@ from dfgen.manifest.splitting.split_arguments import Splitting
 from dfgen.manifest.tables import Table, arrow_table, data_frame
 from dfgen.samples.storage.embedded import paths_of
 from dfgen.samples.storage.stores import without_store
+from dfgen.system import whole
 
 FINDINGS = ("missing", "broken", "changed", "new")
 
@@ -44,6 +46,7 @@ def verify(
     decode: bool = False,
     write: bool = False,
     workers: int | None = None,
+    **unknown: Never,
 ) -> pd.DataFrame:
     """Compare a manifest with the disk, and name every file that cannot be used.
 
@@ -61,6 +64,7 @@ def verify(
         write: also write the facts and problems as they are now into the file. No row is dropped
             or added; `build_manifest(update=...)` adds those that are new.
         workers: threads that read, and decode; None: as many as this process may use CPUs.
+        **unknown: none: arguments of other libraries are named with what they are called here.
 
     Returns:
         One row a finding: `change`, `id`, `path`, and `detail` that says what. `change` is
@@ -74,10 +78,14 @@ def verify(
         MissingFileError: there is no such manifest, or its source is gone.
         ManifestError: it is no manifest.
         WriteError: it cannot be written.
+        UnknownArgumentError: an argument that is not there.
 
     Example:
         >>> dfgen.verify("pets.parquet")["change"].value_counts()  # doctest: +SKIP
     """
+    refuse_foreign(verify, unknown)
+    if workers is not None:
+        whole("workers", workers)
     found, notes = check(manifest, root=root, decode=decode, write=write, workers=workers)
     for note in notes:
         warnings.warn(note, stacklevel=2)

@@ -7,6 +7,7 @@ differs in any of this, a Sequence falls back: see `PlainPasses`.
 """
 
 import sys
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import FrameType
@@ -260,3 +261,26 @@ def arguments_of_loss(loss: Any) -> Mapping[str, Any] | None:
     """Return what a loss class of Keras tells its function; None where it is not known."""
     found: Mapping[str, Any] | None = getattr(loss, "_fn_kwargs", None)
     return found
+
+
+def when_losses_are_built(call: Call, act: Callable[[Any], None], also: bool) -> None:
+    """Tell a function what the model of a call makes, symbolic as it is, before the first step.
+
+    Keras settles its losses once after `compile`, when a model is first run: to build it, or as its
+    first step is traced. It is done for this call alone, and without a word where Keras does it in
+    another thread. `also`: beside what was asked for before, not in its place.
+    """
+    losses, iterator = getattr(call.model, "_compile_loss", None), weakref.ref(call.iterator)
+    if losses is None or losses.built:
+        return
+    before = losses.build if also else type(losses).build.__get__(losses)
+
+    def build(y_true: Any, y_pred: Any) -> None:
+        running = _running(sys._getframe(1), "fit", "evaluate")
+        now = None if running is None else running.f_locals.get("epoch_iterator")
+        if now is not None and now is iterator():
+            act(y_pred)  # what it raises, torch may ask for again
+        vars(losses).pop("build", None)
+        before(y_true, y_pred)
+
+    losses.build = build

@@ -17,7 +17,7 @@ from dfgen.errors import ArgumentError
 from dfgen.loading.loader import Loader
 from dfgen.samples.albumentations import Augmentation
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.training.keras_private import Call, arguments_of_loss
+from dfgen.training.keras_private import Call, arguments_of_loss, when_losses_are_built
 from dfgen.training.layout import Layout
 from dfgen.training.loss_rules import (
     BINARY,
@@ -31,7 +31,7 @@ from dfgen.training.loss_rules import (
     doubt,
     mismatch,
 )
-from dfgen.training.model_outputs import outputs_of
+from dfgen.training.model_outputs import Output, outputs_made, outputs_of
 
 _STEPS = {"fit": "train_step", "evaluate": "test_step"}
 _KINDS = {
@@ -72,14 +72,30 @@ def check_loss(call: Call, loader: Loader, layout: Layout, where: str = "") -> N
         if any(map(_needs_targets, losses)):
             raise ArgumentError(where + _no_targets(losses))
         return
-    for trained in _trained(model, loss, loader, layout):
-        told = mismatch(trained)
-        if told is not None:
-            raise ArgumentError(where + told)
-        doubted = doubt(trained) if call.purpose == "fit" else None
-        said = trained.loss.from_logits and keras.backend.backend() == "tensorflow"
-        if doubted is not None and not said:  # by Keras, which puts it right there
-            warn(doubted)
+    outputs = outputs_of(model)
+
+    def check(outputs: dict[str, Output]) -> None:
+        for trained in _trained(outputs, loss, loader, layout):
+            told = mismatch(trained)
+            if told is not None:
+                raise ArgumentError(where + told)
+            if call.purpose == "fit":
+                _warn_of_logits(trained)
+
+    keyed = len(outputs) > 1 and isinstance(getattr(model, "output", None), Mapping)
+    if keyed and not (isinstance(layout.y, Mapping) and not isinstance(loss, list | tuple)):
+        return  # in an order of Keras's own
+    check(outputs)
+    if losses and (not outputs or any(output.units is None for output in outputs.values())):
+        later = lambda made: check(outputs_made(model, made))  # noqa: E731
+        when_losses_are_built(call, later, also=bool(where))
+
+
+def _warn_of_logits(trained: Trained) -> None:
+    told = doubt(trained)
+    said = trained.loss.from_logits and keras.backend.backend() == "tensorflow"
+    if told is not None and not said:  # by Keras, which puts it right there
+        warn(told)
 
 
 def known_loss(given: Any) -> KnownLoss | None:
@@ -100,12 +116,10 @@ def known_loss(given: Any) -> KnownLoss | None:
     return None
 
 
-def _trained(model: Any, loss: Any, loader: Loader, layout: Layout) -> Iterator[Trained]:
+def _trained(
+    outputs: dict[str, Output], loss: Any, loader: Loader, layout: Layout
+) -> Iterator[Trained]:
     """Yield each output that has a known loss, and a target."""
-    outputs = outputs_of(model)
-    keyed = isinstance(getattr(model, "output", None), Mapping) and len(outputs) > 1
-    if keyed and not (isinstance(layout.y, Mapping) and not isinstance(loss, list | tuple)):
-        return  # in an order of Keras's own
     losses, targets = _by_output(loss, list(outputs)), _by_output(layout.y, list(outputs))
     bound = {name: one for one in loader.reader.features for name in one.specs}
     for name, output in outputs.items():

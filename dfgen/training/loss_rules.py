@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import listed
@@ -246,8 +247,8 @@ def _beyond_units(trained: Trained) -> str | None:
     units = trained.output.units or 0
     if numbers is None or not numbers.size:
         return None
-    if numbers.dtype.kind == "f" and (numbers % 1).any():
-        example = numbers[numbers % 1 != 0].flat[0]
+    if (fractions := numbers != np.trunc(numbers)).any():
+        example = numbers[fractions][0]
         return (
             f"column {target.column!r} holds fractions such as {example:g}, but the loss "
             f"{trained.loss.name} takes class numbers, and would cut them to whole ones: to learn "

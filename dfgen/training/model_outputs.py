@@ -1,7 +1,7 @@
 """The outputs of a model: how many units each has, and what its last layer does.
 
 A functional model tells its outputs, and so does a Sequential that is built. Of a Sequential that
-is not, the last layers tell them. Of any other model nothing is known before it has run, and
+is not, the last layers may tell them. Of any other model nothing is known before it has run, and
 nothing is run here: that would make its variables earlier than `fit` does.
 """
 
@@ -85,6 +85,16 @@ def outputs_of(model: Any) -> dict[str, Output]:
     names = list(getattr(model, "output_names", ()))
     names = names if len(names) == len(found) else [output.name for output in found]
     return dict(zip(names, found, strict=True)) if len({*names}) == len(found) else {}
+
+
+def outputs_made(model: Any, made: Any) -> dict[str, Output]:
+    """Return the outputs of a model by what it makes: one tensor, or a dict of them."""
+    tensors = made if isinstance(made, Mapping) else {model.name: made}
+    return {
+        name: Output(name, tensor.shape[-1] if len(tensor.shape) > 1 else None, None)
+        for name, tensor in tensors.items()
+        if hasattr(tensor, "shape")
+    }
 
 
 def _of_tensor(tensor: Any) -> Output:

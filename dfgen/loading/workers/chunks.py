@@ -47,10 +47,11 @@ class ChunkMaker:
         """Fill the arrays of a chunk until nobody wants it any more; return what stays blank."""
         blanks: Blanks = {}
         made = len(chunk.rows)
-        stopwatch.begin("table")
+        stopwatch("table")
         try:
             self.reader.gather(chunk.rows, arrays)
             if self.reader.reads_rows or chunk.known:
+                stopwatch.begin("table")  # columns alone are made too soon for it
                 blanks, made = self._read_rows(chunk, arrays, stopwatch, cancelled)
         finally:
             stopwatch.rest()

@@ -3,20 +3,27 @@
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import fields
+from typing import Any, Never
 
 import pandas as pd
 
+from dfgen.manifest.building.argument_types import check_type
 from dfgen.manifest.building.pipeline import run_recipe
 from dfgen.manifest.building.recipe import all_arguments
 from dfgen.manifest.building.recipe_file import resolve
 from dfgen.manifest.building.summary import lines_of_skipped, problem_lines
 from dfgen.manifest.building.update.previous import read_old
+from dfgen.manifest.foreign_arguments import refuse_foreign
 from dfgen.manifest.io import Path
 from dfgen.manifest.schema import quote
 from dfgen.manifest.sources.file_tree import NO_FIT
 from dfgen.manifest.sources.source import NAMES, Argument
+from dfgen.manifest.splitting.split_arguments import Splitting
 from dfgen.manifest.tables import Table
+from dfgen.system import whole
+
+_CHECKED_ELSEWHERE = {"labels", "on", *(field.name for field in fields(Splitting))}
 
 OfSplits = Path | Sequence[Path] | Mapping[str, Path | Sequence[Path]]
 """One file, several, or those of each split."""
@@ -53,6 +60,7 @@ def build_manifest(
     update: Path | None = None,
     out: Path | None = None,
     workers: int | None = None,
+    **unknown: Never,
 ) -> pd.DataFrame:
     """Build a manifest from a folder of files, a table of labels, or annotations.
 
@@ -110,6 +118,7 @@ def build_manifest(
             recipe, unless the source is of another kind.
         out: also write the manifest to this file.
         workers: threads that read headers; None: as many as this process may use CPUs.
+        **unknown: none: arguments of other libraries are named with what they are called here.
 
     Returns:
         One row a file: `id`, `path` (absolute), labels, `split`, facts. A file with a fault keeps
@@ -121,13 +130,19 @@ def build_manifest(
         MissingFileError: no such folder or table, or none of the files exists.
         ManifestError: files and labels do not match, ids are repeated, ...
         WriteError: `out` cannot be written.
+        UnknownArgumentError: an argument that is not there.
 
     Example:
         >>> df = build_manifest("imgs", pattern="{kind}/{id}.jpg")  # doctest: +SKIP
     """
     asked = locals()
+    refuse_foreign(build_manifest, unknown)
+    if workers is not None:
+        whole("workers", workers)
     given = {
-        name: _plain(asked[name], item) for name, item in all_arguments().items() if name in asked
+        name: _plain(name, asked[name], item)
+        for name, item in all_arguments().items()
+        if name in asked
     }
     old = None if update is None else read_old(update)
     recipe = resolve(given, old.recipe if old else None)
@@ -146,16 +161,19 @@ def build_manifest(
     return frame
 
 
-def _plain(value: Any, argument: Argument) -> Any:
+def _plain(name: str, value: Any, argument: Argument) -> Any:
     """Return paths as text, in lists and dicts too, and one name as a tuple of it."""
+    value = _texts(value) if argument.is_path else value
+    if name not in _CHECKED_ELSEWHERE:
+        check_type(name, value, argument)
     if argument.accepts == NAMES:
         return (value,) if isinstance(value, str) else tuple(value)
-    return _texts(value) if argument.is_path else value
+    return value
 
 
 def _texts(paths: Any) -> Any:
     if isinstance(paths, Mapping):
         return {name: _texts(value) for name, value in paths.items()}
     if isinstance(paths, list | tuple):
-        return [os.fspath(path) for path in paths]
+        return [_texts(path) for path in paths]
     return os.fspath(paths) if isinstance(paths, os.PathLike) else paths

@@ -33,7 +33,7 @@ def refuse_all_missing(
     some = dict.fromkeys((path, paths[len(paths) // 2].as_py(), paths[-1].as_py()))
     advice = what_finds(list(some), folder) or _advice(recipe)
     raise MissingFileError(
-        f"{what} {quote(path)}: {_where_it_ends(path)}. {advice}; for files "
+        f"{what} {quote(path)}: {_where_it_ends(path)} {advice}; for files "
         'that are not on this machine, facts="none" (--facts none)'
     )
 
@@ -44,20 +44,18 @@ def _where_it_ends(path: str) -> str:
     while not os.path.exists(folder) and os.path.dirname(folder) != folder:
         lost, folder = folder, os.path.dirname(folder)
     if not folder:
-        return "it is no path of this system"
+        return "it is no path of this system."
     if not os.path.isdir(folder):
-        return f"{quote(folder)} is a file, not a folder"
+        return f"{quote(folder)} is a file, not a folder."
     kind, name = "file" if lost == path else "folder", os.path.basename(lost)
     try:
         names = sorted(name for name in os.listdir(folder) if name[0] != ".")
     except OSError as error:
-        return f"{quote(folder)} cannot be read: {error}"
+        return f"{quote(folder)} cannot be read: {error}."
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     there = f"has {', '.join(map(quote, names[:_SHOWN]))}{more}" if names else "is empty"
     near = did_you_mean(name, names)
-    return (
-        f"there is no {kind} {quote(name)} in {quote(folder)}, which {there}{near and '.' + near}"
-    )
+    return f"there is no {kind} {quote(name)} in {quote(folder)}, which {there}.{near}"
 
 
 def _advice(recipe: Recipe) -> str:

@@ -23,6 +23,7 @@ from dfgen.manifest.building.update.previous import Old, changed_recipe
 from dfgen.manifest.facts import FACTS
 from dfgen.manifest.from_pandas import to_frame
 from dfgen.manifest.io import attributes, write_manifest
+from dfgen.manifest.manifest_paths import check_out
 from dfgen.manifest.paths import is_url, stored_paths, tidy
 from dfgen.manifest.schema import (
     PARTS,
@@ -37,7 +38,6 @@ from dfgen.manifest.sources.source import RowGroup
 from dfgen.manifest.splitting.absent_classes import lacking_rows
 from dfgen.samples.storage.embedded import are_files, is_file_struct, paths_of, with_paths
 from dfgen.samples.storage.stores import without_store
-from dfgen.system import check_writable
 
 ReadFacts = Callable[[pa.ChunkedArray], pa.Table]
 
@@ -51,7 +51,7 @@ def run_recipe(
     manifest that grows, only files that are new or changed since are opened.
     """
     if out is not None:
-        check_writable(out)
+        check_out(out)
     if old is not None:
         _refuse_order(recipe)
     gathered = _gathered(recipe)

@@ -165,8 +165,9 @@ def _kind(given: Mapping[str, Any]) -> str:
             "give one of them. Build the others on their own, and pandas.concat the frames"
         )
     if not kinds and not ("labels" in given and "path_column" in given):
+        by = f" by {', '.join(f'{name}=' for name in given)}" if given else ""
         raise ArgumentError(
-            "nothing to build from: give a folder of files, or a table that names them with "
+            f"nothing to build from{by}: give a folder of files, or a table that names them with "
             "labels= and path_column= (--labels TABLE --path-column COLUMN)"
         )
     return kinds[0] if kinds else LABEL_TABLE

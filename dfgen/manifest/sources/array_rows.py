@@ -10,14 +10,20 @@ reads it. In HDF5, arrays of one axis beside it become label columns.
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from dfgen.errors import ManifestError, MissingFileError
+from dfgen.manifest.schema import count
 from dfgen.manifest.sources.source import ONE_OR_MORE, Argument, RowGroup, Source
 from dfgen.samples.storage.array_files import BROKEN_ROWS, HDF5, open_hdf5, open_rows
+
+Kind = tuple[tuple[int, ...], np.dtype[Any]]
+"""Shape and dtype of a row."""
+Kinds = dict[str, Kind]
+"""Name of an array, "" in .npy -> what its rows are."""
 
 
 def read_arrays(files: str | Sequence[str]) -> Iterator[RowGroup]:
@@ -32,10 +38,12 @@ def read_arrays(files: str | Sequence[str]) -> Iterator[RowGroup]:
         raise ManifestError("arrays= (--arrays) names no file")
     paths = [os.path.abspath(path) for path in files]
     folder = os.path.commonpath([os.path.dirname(path) for path in paths])
-    schema = None
+    schema, first = None, None
     for path, given in zip(paths, files, strict=True):
         name = os.path.relpath(path, folder).replace(os.sep, "/")
-        rows, labels = _describe(given)
+        rows, labels, kinds = _describe(given)
+        first = first or _Shard(given, rows, kinds)
+        _refuse_unlike(first, _Shard(given, rows, kinds))
         index = pa.array(np.arange(rows))
         ids = index if len(paths) == 1 else pa.array([f"{name}#{row}" for row in range(rows)])
         names = pa.repeat(name, rows)
@@ -49,17 +57,64 @@ def read_arrays(files: str | Sequence[str]) -> Iterator[RowGroup]:
         yield RowGroup(table, folder=folder)
 
 
+class _Shard(NamedTuple):
+    """One of several files: how many rows it has, and shape and dtype of a row of each array."""
+
+    path: str
+    rows: int
+    kinds: Kinds
+
+    def __str__(self) -> str:
+        arrays = (f"{name} {dtype} {shape}" for name, (shape, dtype) in self.kinds.items())
+        return f"{self.path} has {count(self.rows, 'row')} of {', '.join(map(str.strip, arrays))}"
+
+
+def _refuse_unlike(first: _Shard, other: _Shard) -> None:
+    """Raise if two files cannot be shards of one array, one after the other."""
+    if first.kinds.keys() != other.kinds.keys():
+        return  # one of them has other label arrays, or another name for its array
+    if all(
+        _alike(first.kinds[name], kind, first.rows == other.rows)
+        for name, kind in other.kinds.items()
+    ):
+        return
+    raise ManifestError(
+        f"{first}, {other}: rows of several files follow each other, and these are not alike. "
+        f"If they are x and y of the same rows, build from the first and add the other: "
+        f"df = dfgen.build_manifest(arrays={first.path!r}), then {_as_column(other)}"
+    )
+
+
+def _alike(one: Kind, other: Kind, same_rows: bool) -> bool:
+    """Whether rows are of one array; as many of another dtype are more likely of another."""
+    (shape, dtype), (other_shape, other_dtype) = one, other
+    same_dtype = dtype == other_dtype if same_rows else dtype.kind == other_dtype.kind
+    return shape == other_shape and same_dtype
+
+
+def _as_column(shard: _Shard) -> str:
+    """Return the line of Python that adds an array to the rows of another."""
+    [(shape, _), *_] = shard.kinds.values()
+    if shape or not shard.path.endswith(".npy"):
+        return (
+            f'df["y_path"] = os.path.abspath({shard.path!r}), which is read by '
+            f'dfgen.Array("y_path", shape={shape}, index="index")'
+        )
+    return f'df["y"] = numpy.load({shard.path!r})'
+
+
 def _shown(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name} ({field.type})" for field in list(schema)[3:]) or "none"
 
 
-def _describe(path: str) -> tuple[int, dict[str, pa.Array]]:
-    """Return how many rows a file has, and its label arrays."""
+def _describe(path: str) -> tuple[int, dict[str, pa.Array], Kinds]:
+    """Return how many rows a file has, its label arrays, and what its other rows are."""
     try:
         with open(path, "rb") as file:
             is_hdf5 = file.read(8) == HDF5
         if not is_hdf5:
-            return len(open_rows(path)), {}
+            array = open_rows(path)
+            return len(array), {}, {"": (array.shape[1:], array.dtype)}
         arrays = open_hdf5(path)
         rows = {len(array) for array in arrays.values()}
         if len(rows) != 1:
@@ -71,13 +126,16 @@ def _describe(path: str) -> tuple[int, dict[str, pa.Array]]:
         labels = {name: _label(array) for name, array in arrays.items() if array.ndim == 1}
         for name in labels.keys() & {"path", "index"}:
             raise ManifestError(f"{path} has a label array {name!r}, which dfgen fills. Rename it")
-        return rows.pop(), labels
+        kinds = {name: (a.shape[1:], a.dtype) for name, a in arrays.items() if a.ndim > 1}
+        return rows.pop(), labels, kinds
     except FileNotFoundError:
         raise MissingFileError(f"there is no file {path}. Looked in {os.getcwd()}") from None
     except ManifestError:
         raise
     except (*BROKEN_ROWS, pa.ArrowException) as error:  # DecodeError is a ValueError
-        raise ManifestError(f"{path} cannot be read: {error}") from error
+        zipped = path.endswith(".npz")
+        hint = ". Save each array of an .npz file with numpy.save" if zipped else ""
+        raise ManifestError(f"{path} cannot be read: {error}{hint}") from error
 
 
 def _label(array: Any) -> pa.Array:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import ManifestError, MissingFileError
+from dfgen.errors import ManifestError, MissingFileError, did_you_mean
 from dfgen.manifest.schema import EXAMPLES, quote
 from dfgen.manifest.sources.path_pattern import Pattern
 from dfgen.manifest.sources.source import TEXT, Argument, RowGroup, Source
@@ -16,6 +16,20 @@ from dfgen.samples.pixels.formats import formats_by_suffix
 
 FILES_A_GROUP = 65_536
 NO_FIT = "not of the pattern"
+
+_OF_TABLES = "Give the folder of the images; a table of labels goes into labels= (--labels)."
+_OF_FILES = {
+    (".csv", ".tsv", ".jsonl", ".ndjson"): f"{_OF_TABLES[:-1]}, one that names the files itself "
+    "with path_column= (--path-column).",
+    (".parquet",): "A manifest is read with dfgen.read_manifest(path), and grows with update= "
+    "(--update); a table of labels goes into labels= (--labels).",
+    (".json",): "Annotations of COCO go into coco= (--coco).",
+    (".yaml", ".yml"): "The data.yaml of a YOLO data set goes into yolo= (--yolo).",
+    (".npy", ".h5", ".hdf5"): "An array with a row for each sample goes into arrays= (--arrays).",
+    (".npz",): "Save each of its arrays with numpy.save, and give these as arrays= (--arrays).",
+    (".zip", ".tar", ".gz", ".tgz"): "Unpack it, and give the folder.",
+}
+"""Extensions of a file that was given for a folder -> what to do with it."""
 
 Skipped = defaultdict[str, list[str]]
 
@@ -28,9 +42,7 @@ def read_files(folder: str, pattern: Pattern | None = None) -> Iterator[RowGroup
     (`.ipynb_checkpoints`), files of other kinds, and those that the pattern does not fit are left
     out and named. Paths are relative to `folder` and `/`-separated; fields are text.
     """
-    check_folder(
-        folder, "Give the folder of the images; a table of labels goes into labels= (--labels)."
-    )
+    check_folder(folder, _what_file(folder))
     found = False
     misfits: list[str] = []
     for paths, skipped in _batches(folder, tuple(formats_by_suffix())):
@@ -58,19 +70,36 @@ def check_folder(folder: str, advice: str) -> None:
     """Raise if there is no such folder."""
     if not os.path.exists(folder):
         raise MissingFileError(
-            f"there is no folder {quote(folder)}. Looked in {os.getcwd()}{_not_a_path(folder)}"
+            f"there is no folder {quote(folder)}. Looked in {os.getcwd()}{_near(folder)}"
         )
     if not os.path.isdir(folder):
         raise ManifestError(f"{quote(folder)} is a file. {advice}")
 
 
-def _not_a_path(text: str) -> str:
-    """Say what of a path only a shell, or another system, would understand."""
+def _near(text: str) -> str:
+    """Say what a folder that is not there may have been meant for, or nothing."""
     if text.startswith("~"):
         return f'. "~" is not expanded: give {quote(os.path.expanduser(text))}'
     if "*" in text:
         return ". No * is expanded: give the folder, and what is below it as pattern="
-    return ". Write / for each backslash" if "\\" in text and os.sep == "/" else ""
+    if "://" in text:
+        return ". Mount it, or give a list of its files as listing= (--listing)"
+    if "\\" in text and os.sep == "/":
+        return ". Write / for each backslash"
+    above, name = os.path.split(os.path.abspath(text))
+    hint = did_you_mean(name, os.listdir(above)) if os.path.isdir(above) else ""
+    return hint and f".{hint}"
+
+
+def _what_file(path: str) -> str:
+    """Return what to do with a file that was given for the folder of the images."""
+    suffix = os.path.splitext(path)[1].lower()
+    for suffixes, advice in _OF_FILES.items():
+        if suffix in suffixes:
+            return advice
+    if suffix in formats_by_suffix():
+        return f"Give the folder of the images: {quote(os.path.dirname(path) or '.')}."
+    return _OF_TABLES
 
 
 def _batches(folder: str, suffixes: tuple[str, ...]) -> Iterator[tuple[list[str], Skipped]]:
@@ -180,6 +209,7 @@ def _nothing_found(
             f"no file in {quote(folder)} is of the pattern {quote(pattern.text)}, which stands for "
             f"the whole path below the folder. Files there: {', '.join(map(quote, misfits))}. "
             "Write a field in braces for each part that changes, and the rest as it is"
+            + _why_no_fit(folder, pattern.text)
         )
     others = ", ".join(f"{len(paths)} {reason}" for reason, paths in sorted(skipped.items()))
     return (
@@ -187,6 +217,15 @@ def _nothing_found(
         f"Left out: {others or 'nothing, the folder is empty'}. "
         f"Extensions that are opened: {', '.join(formats_by_suffix())}"
     )
+
+
+def _why_no_fit(folder: str, pattern: str) -> str:
+    """Return what a pattern has that no path below a folder has, or nothing."""
+    if "\\" in pattern:
+        return ". Folders are separated by / on every system: write no backslash"
+    if pattern.startswith(("/", f"{os.path.basename(os.path.abspath(folder))}/")):
+        return f". It begins below the folder: leave {quote(folder)} out of it"
+    return ""
 
 
 FILES = Source(

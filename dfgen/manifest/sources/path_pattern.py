@@ -77,7 +77,11 @@ def parse_pattern(text: str) -> Pattern:
             integers.add(name)
         regex += f"(?P<{name}>{characters})"
     if not fields:
-        raise ArgumentError(f"pattern={quote(text)} has no field in braces for a column. {_HELP}")
+        other = re.search(r"[*?<(\\\[]", text) is not None
+        what = ": it is no glob and no regular expression" if other else ""
+        raise ArgumentError(
+            f"pattern={quote(text)} has no field in braces for a column{what}. {_HELP}"
+        )
     return Pattern(text, regex + r"\z", tuple(fields), frozenset(integers))
 
 

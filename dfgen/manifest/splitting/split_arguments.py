@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import pandas as pd
 
-from dfgen.errors import ArgumentError
+from dfgen.errors import ArgumentError, brief
 from dfgen.manifest.splitting.folds import assign_folds
 from dfgen.manifest.splitting.splits import assign_splits, check_shares
 from dfgen.manifest.splitting.time_order import split_by_time
@@ -39,7 +40,12 @@ class Splitting:
         """Raise if arguments do not go together."""
         for argument, name in self.named.items():
             if not isinstance(name, str):
-                raise ArgumentError(f"{argument}={name!r}: expected the name of one column")
+                raise ArgumentError(
+                    f"{argument}={brief(name)}: expected the name of one column, as in "
+                    f'{argument}="kind"'
+                )
+        if not isinstance(self.seed, Integral):
+            raise ArgumentError(f"seed={brief(self.seed)}: expected a whole number, as in seed=0")
         clashes = (
             (
                 self.split is not None and self.folds is not None,

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dfgen.errors import ArgumentError, ManifestError
+from dfgen.errors import ArgumentError, ManifestError, brief
 from dfgen.manifest.schema import EXAMPLES, quote
 
 Codes = npt.NDArray[np.intp]
@@ -26,7 +26,7 @@ def check_shares(shares: Mapping[str, float]) -> None:
     """
     if not isinstance(shares, Mapping):
         raise ArgumentError(
-            f"split={shares!r}: expected split -> share, as in "
+            f"split={brief(shares)}: expected split -> share, as in "
             '{"train": 0.8, "val": 0.2} (--split train=0.8 --split val=0.2)'
         )
     given = ", ".join(f"{name}={quote(share)}" for name, share in shares.items())
@@ -39,8 +39,14 @@ def check_shares(shares: Mapping[str, float]) -> None:
         )
     total = sum(shares.values())
     if abs(total - 1) > 1e-6:
+        whole = {name: round(share / total, 4) for name, share in shares.items()}
+        alone = len(shares) == 1 and total < 1
+        advice = (
+            f"Name the rest too, as in val={1 - total:g}" if alone else f"These would be {whole}"
+        )
         raise ArgumentError(
-            f"split: {given} add up to {total:g}. Shares must add up to 1, as in train=0.8 val=0.2"
+            f"split: {given} add up to {total:g}. Shares must add up to 1, as in train=0.8 "
+            f"val=0.2. {advice}"
         )
 
 
