@@ -147,7 +147,7 @@ def test_bad_scales(scale, color_mode, message):
 
 
 @pytest.mark.parametrize(
-    "scale", [MEAN, (MEAN, 0.5), (0.5, float("nan")), ("0..1", 2), ((None,) * 3, MEAN), "imagenet"]
+    "scale", [MEAN, (MEAN, 0.5), (0.5, float("nan")), ("0..1", 2), ((None,) * 3, MEAN), "0..255"]
 )
 def test_what_is_no_scale(scale):
     with pytest.raises(ArgumentError) as error:
