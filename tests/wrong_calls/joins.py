@@ -142,7 +142,7 @@ CALLS = [
               '"~/imgs"', '"~" is not expanded', "give "),
     WrongCall("a glob", lambda pets: join(labels(pets), "imgs/*/*.jpg"), MissingFileError,
               '"imgs/*/*.jpg"', "give the folder", "pattern="),
-    WrongCall("a list of labels", lambda pets: join([0, 1, 2]), ManifestError, "got list",
+    WrongCall("a list of labels", lambda pets: join([0, 1, 2]), ManifestError, "got a list",
               "the label table must be", "DataFrame"),
     WrongCall("a workbook", lambda pets: join("labels.xlsx"), ManifestError, '".xlsx"',
               "Label tables are", 'pandas.read_excel("labels.xlsx")'),
