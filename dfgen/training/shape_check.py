@@ -56,10 +56,9 @@ def _takes(sequential: Any, tensor: Any) -> bool:
     """Whether the layers take it one after another; of symbols, so that nothing is computed."""
     try:
         for layer in sequential.layers:
-            inner = isinstance(layer, keras.Model)
-            if inner and any(_differ(*pair) for pair in _pairs(layer, tensor)):
-                if not isinstance(layer, keras.Sequential) or not _takes(layer, tensor):
-                    return False
+            other = [pair for pair in _pairs(layer, tensor) if _differ(*pair)]
+            if other and not (isinstance(layer, keras.Sequential) and _takes(layer, tensor)):
+                return False
             axes = getattr(layer.input_spec, "axes", None) or {}
             if any(tensor.shape[axis] not in (None, size) for axis, size in axes.items()):
                 return False

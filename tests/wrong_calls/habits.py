@@ -37,6 +37,30 @@ def functional(shape):
     return model
 
 
+def attribute(name, advice, what=""):
+    """What a data set of another library has, and a Sequence has otherwise."""
+
+    def call(pets):
+        getattr(dfgen.Sequence(pets.frame, y="kind", workers=0), name)
+
+    return WrongCall(what or f"sequence.{name}", call, AttributeError, f"{name!r}",
+                     "'Sequence' object has no attribute", advice)  # fmt: skip
+
+
+def subclass(pets):
+    class Batches(dfgen.Sequence):
+        def __init__(self, frame):
+            self.frame = frame
+
+        def __len__(self):
+            return 3
+
+        def __getitem__(self, index):
+            return None
+
+    small(*flat()).fit(Batches(pets.frame), verbose=0)
+
+
 CALLS = [
     # keras: image_classification_from_scratch, image_ocr, EfficientNet
     fitting("another size than the Input's, of a Sequential", lambda: small(*flat()),
@@ -64,4 +88,28 @@ CALLS = [
     fitting("several columns of numbers beside the image, for one input",
             lambda: small(*flat()), "x gives 3", "the model has one input",
             "keras.Model(inputs, outputs) with 3 inputs", x=["path", "age", "legs"]),
+    # keras: flow_from_dataframe
+    attribute("class_indices", "enumerate(seq.class_names)"),
+    attribute("classes", "seq.class_names has the names in the order of their numbers"),
+    attribute("filenames", 'seq.manifest["path"]'),
+    attribute("samples", "len(seq.manifest)"),
+    attribute("n", "len(seq.manifest)"),
+    attribute("next", "next(iter(seq))"),
+    attribute("reset", "leave it out"),
+    # tf.data, torch, fastai, Hugging Face
+    attribute("map", "transform=function"),
+    attribute("batch", "batch_size=32"),
+    attribute("prefetch", "made ahead by themselves"),
+    attribute("cache", "leave it out"),
+    attribute("take", "df[:100]"),
+    attribute("cardinality", "len(seq) is the number of batches"),
+    attribute("class_to_idx", "enumerate(seq.class_names)"),
+    attribute("targets", "seq.manifest"),
+    attribute("vocab", "seq.class_names"),
+    attribute("show_batch", "seq[0]"),
+    attribute("with_transform", "transform=function"),
+    attribute("to_tf_dataset", "seq.get_tf_dataset()"),
+    attribute("train_test_split", "dfgen.split(df"),
+    WrongCall("a subclass without super().__init__", subclass, AttributeError, "'Batches'",
+              "__init__ of dfgen.Sequence has not run", "super().__init__(df, ...)"),
 ]  # fmt: skip
