@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 
@@ -22,6 +22,7 @@ from dfgen.loading.receipts import Receipt
 from dfgen.system import whole
 from dfgen.training.backends import INFINITE, TorchBatches, tensorflow_dataset
 from dfgen.training.device_division import check_not_empty, divide
+from dfgen.training.foreign_names import no_such_name
 from dfgen.training.keras_private import Call, DataAdapter, call_by_keras, shorten
 from dfgen.training.keras_probe import falls_back
 from dfgen.training.layout import Layout
@@ -65,6 +66,13 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         self._endless = endless
         self._runs: weakref.WeakKeyDictionary[Any, Run] = weakref.WeakKeyDictionary()
         self._plain = PlainPasses(loader, progress, endless)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if hasattr(type(self), name):  # a property that failed: say how
+                return object.__getattribute__(self, name)
+            raise no_such_name(self, name)
 
     @property
     def workers(self) -> int:
