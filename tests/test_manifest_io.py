@@ -276,20 +276,22 @@ def test_what_is_no_parquet_file_is_refused(tmp_path):
     path.write_text("id,path\n1,a.png\n")
     assert refuses(path).startswith(f"{path} cannot be read as a Parquet file: ")
     assert refuses(tmp_path) == (
-        f"{tmp_path} is a folder, and a manifest is a Parquet file. Build one of the files in it: "
-        f'dfgen.build_manifest({str(tmp_path)!r}, out="pets.parquet") '
-        f"(dfgen build-manifest {tmp_path} --out pets.parquet)"
+        f"{tmp_path} is a folder, and a manifest is a Parquet file: make a frame of it, df = "
+        f'dfgen.build_manifest("{tmp_path}"), or a manifest, dfgen build-manifest {tmp_path} --out '
+        "pets.parquet"
     )
     path = path.rename(tmp_path / "m.csv")
     assert refuses(path) == (
-        f"{path} is text, and a manifest is a Parquet file. Read it with pandas.read_csv, or build "
-        f'a manifest of it: dfgen.build_manifest(labels={str(path)!r}, path_column="path") '
-        f"(dfgen build-manifest --labels {path} --path-column path --out pets.parquet)"
+        f"{path} is text, and a manifest is a Parquet file: make a frame of it, df = "
+        f'pd.read_csv("{path}"), or a manifest, dfgen build-manifest --labels {path} '
+        "--path-column path --out pets.parquet"
     )
-    path = path.rename(tmp_path / "m.toml")
+    path = path.rename(tmp_path / "m.jsonl")
+    assert 'pd.read_json("' in refuses(path) and '", lines=True)' in refuses(path)
+    path = path.rename(tmp_path / "m.pkl")
     assert refuses(path) == (
-        f"{path} is a recipe, and a manifest is a Parquet file. Build it: "
-        f"dfgen.build_manifest({str(path)!r}) (dfgen build-manifest {path})"
+        f"{path} is a pickle, and a manifest is a Parquet file: make a frame of it, df = "
+        f'pd.read_pickle("{path}")'
     )
 
 

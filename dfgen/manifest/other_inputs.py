@@ -9,50 +9,51 @@ import pandas as pd
 
 from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix
 
-_READ = {
-    ".csv": "pd.read_csv({})",
-    ".feather": "pd.read_feather({})",
-    ".json": "pd.read_json({}); of COCO df = dfgen.build_manifest(coco={})",
-    ".jsonl": "pd.read_json({}, lines=True)",
-    ".ods": "pd.read_excel({})",
-    ".pickle": "pd.read_pickle({})",
-    ".pkl": "pd.read_pickle({})",
-    ".toml": "dfgen.build_manifest({})",
-    ".tsv": 'pd.read_csv({}, sep="\\t")',
-    ".txt": 'pd.read_csv({}, sep="\\t")',
-    ".xls": "pd.read_excel({})",
-    ".xlsx": "pd.read_excel({})",
-    ".yaml": "dfgen.build_manifest(yolo={})",
-    ".yml": "dfgen.build_manifest(yolo={})",
-    ".npy": "dfgen.build_manifest(arrays={})",
-    ".h5": "dfgen.build_manifest(arrays={})",
-    ".hdf5": "dfgen.build_manifest(arrays={})",
+_LABELS = "--labels {} --path-column path"
+_FILES = {
+    ".csv": ("text", "pd.read_csv({})", _LABELS),
+    ".tsv": ("text", 'pd.read_csv({}, sep="\\t")', _LABELS),
+    ".txt": ("text", 'pd.read_csv({}, sep=None, engine="python")', ""),
+    ".json": ("JSON", "pd.read_json({}); of COCO df = dfgen.build_manifest(coco={})", ""),
+    ".jsonl": ("JSON", "pd.read_json({}, lines=True)", _LABELS),
+    ".xls": ("a workbook", "pd.read_excel({})", ""),
+    ".xlsx": ("a workbook", "pd.read_excel({})", ""),
+    ".pkl": ("a pickle", "pd.read_pickle({})", ""),
+    ".pickle": ("a pickle", "pd.read_pickle({})", ""),
+    ".feather": ("Arrow", "pd.read_feather({})", ""),
+    ".toml": ("a recipe", "dfgen.build_manifest({})", "{}"),
+    ".yaml": ("text", "dfgen.build_manifest(yolo={})", "--yolo {}"),
+    ".yml": ("text", "dfgen.build_manifest(yolo={})", "--yolo {}"),
+    ".npy": ("an array", "dfgen.build_manifest(arrays={})", "--arrays {}"),
+    ".h5": ("HDF5", "dfgen.build_manifest(arrays={})", "--arrays {}"),
+    ".hdf5": ("HDF5", "dfgen.build_manifest(arrays={})", "--arrays {}"),
 }
-"""Suffix of a file -> what makes a frame of it."""
+"""Suffix of a file -> what it is, what makes a frame of it, and what a manifest in a shell."""
 
-_TREE = "df = dfgen.build_manifest({})"
+OTHER_SUFFIXES = (*_FILES, ".npz", ".db", ".html")
+"""Of what is no Parquet file."""
 
 
-def frame_of_file(path: str) -> str | None:
-    """Return how a frame is made of what there is at a path, or may be; None: nothing is known.
+def frame_of_file(path: str) -> tuple[str, str] | None:
+    """Return what is at a path, or may be, and how a frame is made of it; None: nothing is known.
 
     Example:
-        >>> frame_of_file("labels.csv")
-        'make a frame of it, df = pd.read_csv("labels.csv")'
+        >>> frame_of_file("labels.xlsx")
+        ('a workbook', 'make a frame of it, df = pd.read_excel("labels.xlsx")')
     """
     name = path.lower().removesuffix(".gz").removesuffix(".zip")
     suffix, shown = os.path.splitext(name)[1], f'"{path}"'
+    kind, reader, command = _FILES.get(suffix, ("", "", ""))
     if os.path.isdir(path):
-        return f"it is a folder: make a frame of its files, {_TREE.format(shown)}"
-    if "*" in path:
-        folder = path.partition("*")[0].rstrip("/") or "."
-        return f'"*" is not expanded: make a frame of a folder, {_TREE.format(f"{folder!r}")}'
-    if suffix in _READ:
-        return f"make a frame of it, df = {_READ[suffix].replace('{}', shown)}"
+        kind, reader, command = "a folder", "dfgen.build_manifest({})", "{}"
+    if reader:
+        shell = f"dfgen build-manifest {command} --out pets.parquet".replace("{}", path)
+        advice = f"make a frame of it, df = {reader.replace('{}', shown)}"
+        return kind, advice + f", or a manifest, {shell}" * bool(command)
     format = formats_by_suffix().get(suffix)
     if format is not None:
         what = "a sound" if FORMATS[format].holds == "sound" else "an image"
-        return f'it is {what}: make a frame of their paths, df = pd.DataFrame({{"path": [...]}})'
+        return what, 'make a frame of their paths, df = pd.DataFrame({"path": [...]})'
     return None
 
 

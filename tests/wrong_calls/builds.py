@@ -269,10 +269,10 @@ CALLS = [
               ArgumentError, "seed='0'", "a whole number", "seed=0"),
     WrongCall("a split of a table that is no manifest",
               lambda pets: dfgen.split("labels.csv", SHARES),
-              ManifestError, "labels.csv is text", "a Parquet file", "pandas.read_csv"),
+              ManifestError, "labels.csv is text", "a Parquet file", "pd.read_csv"),
     # reading and writing
     WrongCall("CSV for a manifest", lambda pets: dfgen.read_manifest("labels.csv"),
-              ManifestError, "labels.csv is text", "a Parquet file", "pandas.read_csv"),
+              ManifestError, "labels.csv is text", "a Parquet file", "pd.read_csv"),
     WrongCall("a folder for a manifest", lambda pets: dfgen.read_manifest("imgs"),
               ManifestError, "imgs is a folder", "a Parquet file", "dfgen.build_manifest("),
     WrongCall("Parquet that is no manifest",

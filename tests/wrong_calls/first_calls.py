@@ -46,28 +46,28 @@ MANIFESTS = [
         "the path of a CSV file",
         lambda pets: to_csv(pets, "pets.csv"),
         "pets.csv is text",
-        "Read it with pandas.read_csv",
+        "df = pd.read_csv",
         "a manifest is a Parquet file",
     ),
     manifest(
         "the path of a TSV file",
         lambda pets: to_csv(pets, "pets.tsv"),
         "pets.tsv is text",
-        "Read it with pandas.read_csv",
+        "df = pd.read_csv",
         "a manifest is a Parquet file",
     ),
     manifest(
         "the path of a JSON file",
         lambda pets: to_csv(pets, "pets.json"),
         "pets.json is JSON",
-        "Read it with pandas.read_json",
+        "df = pd.read_json",
         "a manifest is a Parquet file",
     ),
     manifest(
         "the path of an Excel file",
         lambda pets: to_csv(pets, "pets.xlsx"),
         "pets.xlsx is a workbook",
-        "Read it with pandas.read_excel",
+        "df = pd.read_excel",
         "a manifest is a Parquet file",
     ),
     manifest(
@@ -80,9 +80,9 @@ MANIFESTS = [
     manifest(
         "an image",
         lambda pets: pets.frame.path[0],
-        "100.jpg is no manifest",
+        "100.jpg is an image",
         'df = pd.DataFrame({"path": [...]})',
-        "it is an image",
+        "a manifest is a Parquet file",
     ),
     manifest("a column", lambda pets: pets.frame["path"], "got a Series", 'x="path"'),
     manifest(
@@ -222,7 +222,7 @@ MANIFESTS = [
         ManifestError,
         "labels.csv is text",
         "a manifest is a Parquet file",
-        "Read it with pandas.read_csv",
+        "df = pd.read_csv",
     ),
     WrongCall(
         "a frame for read_manifest",
