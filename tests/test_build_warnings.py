@@ -86,8 +86,8 @@ def test_files_that_are_all_missing_are_an_error_that_says_from_where_on(folder)
         ),
         (
             ["cat/0.jpg"], {"root": "imgs"},
-            f'the only file does not exist, "{folder}/imgs/cat/0.jpg": \'0.png\' is in that '
-            "folder, of another extension",
+            f'the only file does not exist, "{folder}/imgs/cat/0.jpg": \'0.png\', of another '
+            f"extension, is in '{folder}/imgs/cat'",
             f"{change} (1 of 1 tried are found by that).",
         ),
         (

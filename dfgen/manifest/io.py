@@ -10,13 +10,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dfgen import __version__
-from dfgen.errors import ArgumentError, ManifestError, MissingFileError, WriteError, did_you_mean
+from dfgen.errors import ArgumentError, ManifestError, MissingFileError, did_you_mean
 from dfgen.manifest.building.categories import as_category
 from dfgen.manifest.building.recipe import absolute_recipe, portable_recipe
 from dfgen.manifest.fingerprint import fingerprint
 from dfgen.manifest.foreign_arguments import refuse_foreign
 from dfgen.manifest.from_pandas import to_frame
-from dfgen.manifest.other_inputs import OTHER_SUFFIXES, frame_of_file
+from dfgen.manifest.other_inputs import check_out, frame_of_file, path_of_manifest
 from dfgen.manifest.paths import absolute_paths, check_stored_paths, portable_root, stored_paths
 from dfgen.manifest.schema import (
     KEY,
@@ -31,7 +31,7 @@ from dfgen.manifest.schema import (
 )
 from dfgen.manifest.tables import Table, arrow_table, read_parquet
 from dfgen.samples.storage.embedded import are_files
-from dfgen.system import check_writable, write_whole
+from dfgen.system import write_whole
 
 Path = str | os.PathLike[str]
 
@@ -79,7 +79,7 @@ def read_table(path: Path, root: Path | None = None) -> tuple[pa.Table, Metadata
     paths of the recipe.
     """
     given = str(path)
-    path = _absolute(path)
+    path = path_of_manifest(path)
     try:
         with pq.ParquetFile(path) as file:
             metadata = decode_metadata(file.schema_arrow.metadata, path)
@@ -87,9 +87,10 @@ def read_table(path: Path, root: Path | None = None) -> tuple[pa.Table, Metadata
     except FileNotFoundError:
         raise MissingFileError(_no_manifest(given, path)) from None
     except (pa.ArrowInvalid, OSError) as error:
-        if known := frame_of_file(given):
+        advice = frame_of_file(given)
+        if advice is not None:
             raise ManifestError(
-                f"{path} is {known[0]}, and a manifest is a Parquet file: {known[1]}"
+                f"{path} is no manifest, which is a Parquet file of dfgen: {advice}"
             ) from None
         raise ManifestError(f"{path} cannot be read as a Parquet file: {error}") from error
     validate(table, path)
@@ -135,7 +136,7 @@ def write_manifest(df: Table, path: Path, root: Path | None = None, **unknown: N
             f"write_manifest was given the path {os.fspath(df)!r} first, expected the frame and "
             "then the path: dfgen.write_manifest(df, path)"
         )
-    path = _absolute(path)
+    path = path_of_manifest(path)
     check_out(path)
     table = arrow_table(df)
     validate(table, "the frame")
@@ -196,29 +197,6 @@ def _restore_categories(table: pa.Table, name: str, label: Label, path: str) -> 
     return with_column(table, name, restored)
 
 
-def check_out(path: str) -> None:
-    """Raise if a manifest cannot be written to a path, or should not be called so."""
-    check_writable(path)
-    stem, suffix = os.path.splitext(path)
-    if suffix.lower() in OTHER_SUFFIXES:
-        as_text = " For text, df.to_csv does it." if suffix.lower() in (".csv", ".tsv") else ""
-        raise WriteError(
-            f"{path} is called {suffix}, and a manifest is a Parquet file: name it {stem}.parquet."
-            + as_text
-        )
-
-
-def _absolute(path: Any) -> str:
-    """Return the absolute path of a manifest; refuse what is no path."""
-    if isinstance(path, str | os.PathLike):
-        return os.path.abspath(path)
-    hint = ": it is in hand already, as dfgen.Sequence takes it" if hasattr(path, "columns") else ""
-    raise ArgumentError(
-        f"the path of a manifest is text, as in {'pets.parquet'!r}, got a {type(path).__name__}"
-        + hint
-    )
-
-
 def _no_manifest(given: str, path: str) -> str:
     folder, name = os.path.split(path)
     fault = f"there is no manifest {path}"
@@ -227,12 +205,10 @@ def _no_manifest(given: str, path: str) -> str:
     if "://" in given:
         return f"{fault}: it is an address. Read it with pandas, or copy it to a disk"
     if "*" in given:
-        top = given.partition("*")[0].rstrip("/") or "."
-        return f'{fault}: "*" is not expanded: df = dfgen.build_manifest({top!r}) takes a folder'
+        return f"{fault}: {frame_of_file(given)}"
     if not os.path.isdir(folder):
         return f"{fault}: the folder {folder} does not exist"
     hint = did_you_mean(name, os.listdir(folder))
-    known = frame_of_file(given)
-    return f"{fault}{hint and '.' + hint}" + (
-        f"{' ' if hint else '. '}Of such a file {known[1]}" if known else ""
-    )
+    advice = frame_of_file(given)
+    ends = [f"{fault}{hint and '.' + hint}", *([f"Of such a file {advice}"] if advice else [])]
+    return (" " if hint else ". ").join(ends)

@@ -10,7 +10,7 @@ from dfgen.manifest.building.recipe import LABEL_TABLE, Recipe
 from dfgen.manifest.building.scan import NOT_THERE
 from dfgen.manifest.schema import quote
 from dfgen.manifest.sources import SOURCES
-from dfgen.samples.storage.near_paths import DISK, Begin, around, near
+from dfgen.samples.storage.near_paths import Begin, around, near
 
 
 class _OfTable(Begin):
@@ -51,14 +51,14 @@ def _advice(paths: list[str], recipe: Recipe, folder: str) -> str:
     """Return what is near the first of a few files, how many that finds, and what to do."""
     start = folder.rstrip("/") + "/"
     names = [path.removeprefix(start) for path in paths]
-    begin = _OfTable(recipe.path_column or "path", folder, os.getcwd())
+    begin = _OfTable(recipe.path_column or "path", folder)
     found = near(names[0], begin)
     if found is None or os.path.isdir(found.place(names[0])):
         if not any(os.path.splitext(name)[1] for name in names):
             shown = ", ".join(map(quote, names))
             return f"is {shown} the path of a file? Name the column of paths, path_column="
         return f"{around(names[0], begin)}. {_root(recipe)}"
-    there = sum(DISK.exists(found.place(name)) for name in names)
+    there = sum(os.path.exists(found.place(name)) for name in names)
     finds = f" ({there} of {len(names)} tried are found by that)" if there else ""
     if recipe.kind == LABEL_TABLE:
         return found.advice + finds
