@@ -138,10 +138,12 @@ def mismatch(trained: Trained) -> str | None:
 
 
 def doubt(trained: Trained) -> str | None:
-    """Return what is wrong about logits, which trains nevertheless, None where nothing is known."""
+    """Return what is wrong but trains nevertheless, None where nothing is known."""
     loss, name = trained.loss, trained.output.name
+    if loss.kind == REGRESSION:
+        return _numbers_of_numbers(trained.target, loss)
     wanted = "sigmoid" if loss.kind == BINARY else "softmax"
-    if loss.kind == REGRESSION or trained.output.activation not in ("linear", wanted):
+    if trained.output.activation not in ("linear", wanted):
         return None
     if trained.output.activation == "linear" and not loss.from_logits:
         called = type(trained.output.layer).__name__
@@ -156,6 +158,23 @@ def doubt(trained: Trained) -> str | None:
             f"the last layer {name!r} of the model gives probabilities, by {wanted}, but the loss "
             f"{loss.name} takes logits, as from_logits=True says: leave out one of the two"
         )
+    return None
+
+
+def _numbers_of_numbers(target: Target, loss: KnownLoss) -> str | None:
+    """Numbers that were made classes, of which a regression would learn the order alone."""
+    for number, name in enumerate(target.class_names or ()):
+        try:
+            value = float(str(name))
+        except ValueError:
+            return None
+        if value != number:
+            return (
+                f"{target.classes}, of which {name!r} is number {number} in batches, and the loss "
+                f"{loss.name} learns that number, not {name}: write "
+                f"df[{target.column!r}] = df[{target.column!r}].astype(float) for the numbers "
+                "themselves"
+            )
     return None
 
 

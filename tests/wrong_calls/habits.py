@@ -22,7 +22,10 @@ def fitting(what, make, received, expected, advice, raises=ArgumentError, **opti
 
     def call(pets):
         given = {"y": "kind", "image_size": (8, 8), "workers": 0, **options}
-        frame = pets.frame.assign(kind=pets.frame["kind"].astype("category"), even=0, odd=1)
+        frame = pets.frame.assign(
+            kind=pets.frame["kind"].astype("category"),
+            even=0, odd=1, years=["20", "21", "35"] * 4, stars=[1, 2, 3, 4] * 3,
+        )  # fmt: skip
         make().fit(dfgen.Sequence(frame, **given), verbose=0)
 
     return WrongCall(what, call, raises, received, expected, advice)
@@ -96,6 +99,23 @@ CALLS = [
     fitting("RGB for a model of one channel", lambda: functional((8, 8, 1)),
             "(batch, 8, 8, 3)", "the model takes (batch, 8, 8, 1)",
             'write color_mode="grayscale"'),
+    fitting("scale= before a model that rescales",
+            lambda: small(layers.Rescaling(1 / 255), *flat()), "scale='0..1' makes pixels about 1",
+            "Rescaling, multiplies them by 0.003922 again", "leave out scale=, or the layer",
+            UserWarning, scale="0..1"),
+    fitting("scale= before a model of keras.applications, which rescales within",
+            lambda: small(keras.Sequential([layers.Rescaling(1 / 127.5, -1)]), *flat()),
+            "scale='torch' makes", "multiplies them by 0.007843 again", "leave out scale=",
+            UserWarning, scale="torch"),
+    # notebooks: the age of a face
+    fitting("ages as text under a regression",
+            lambda: small(layers.GlobalAveragePooling2D(), layers.Dense(1), loss="mse"),
+            "'20' is number 0 in batches", "learns that number, not 20",
+            "df['years'] = df['years'].astype(float)", UserWarning, y="years"),
+    fitting("ratings as categories under a regression",
+            lambda: small(layers.GlobalAveragePooling2D(), layers.Dense(1), loss="mae"),
+            "1 is number 0 in batches", "learns that number, not 1", ".astype(float)",
+            UserWarning, y=dfgen.Category("stars")),
     # keras: oxford_pets_image_segmentation; U-Net notebooks
     masked("trimaps of 1 to 3, without target -= 1", [1, 2, 3], 3,
            "sparse_categorical_crossentropy", "holds the numbers 1 to 3",
