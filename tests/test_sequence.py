@@ -704,7 +704,9 @@ def test_something_else_than_a_frame_is_refused():
         dfgen.Sequence([1, 2])
     assert str(caught.value) == (
         "the manifest must be a pandas or Polars DataFrame, an Arrow table, a DuckDB relation or "
-        "whatever else has __arrow_c_stream__, or the path of a manifest, got list"
+        "whatever else has __arrow_c_stream__, or the path of a manifest, got a list: make a "
+        'frame of it, df = pd.DataFrame({"path": paths, "label": labels}); of frames '
+        "pd.concat(given)"
     )
 
 

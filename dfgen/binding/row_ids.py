@@ -29,9 +29,8 @@ def ids_of(columns: Columns, id: str | None, path: str | None, paths: pa.Array |
             repeated = _why_repeated(columns, str(path), paths) if of_text else ""
             raise ManifestError(
                 f"the manifest has no column 'id' (columns: {named(columns.names)}). "
-                f'Name the column that tells the rows apart: id="object_id"{repeated}'
-                + (paths is None)
-                * ', or number them, df["id"] = range(len(df))'
+                f'Name the column that tells the rows apart: id="object_id"'
+                + (repeated or ', or number them, df["id"] = range(len(df))')
             )
         name, ids = path, in_one(paths_of(columns[path]))  # as they stand there, without a root
     else:

@@ -205,8 +205,9 @@ CALLS = [
             "no argument sequence_length", "a row is a sample", "into a column"),
     # Hugging Face
     opening("numbers of classes, and their names beside them",
-            lambda frame: {"y": "legs", "class_names": list("abcde")}, "column 'legs' holds numbers",
-            "'a', 'b', 'c', 'd', 'e' are text", "pd.Categorical.from_codes(df['legs'], class_names)"),
+            lambda frame: {"y": "legs", "class_names": list("abcde")},
+            "column 'legs' holds numbers", "'a', 'b', 'c', 'd', 'e' are text",
+            "pd.Categorical.from_codes(df['legs'], class_names)"),
     opening("Category of numbers, and their names",
             lambda frame: {"y": dfgen.Category("legs", class_names=list("abcde"))},
             "class_names of column 'legs' are 'a', 'b', 'c', 'd', 'e'", "names of that type",
@@ -215,7 +216,7 @@ CALLS = [
             "'image' holds a PIL.", "expected a number, a text or a list", "image.save(buffer",
             image=lambda frame: [Image.new("RGB", (8, 8))] * len(frame)),
     opening("arrays of pixels in a column", lambda frame: {"x": "image"},
-            "'image' holds a numpy.ndarray of shape (8, 8, 3)", "expected a number, a text or a list",
+            "'image' holds a numpy.ndarray of shape (8, 8, 3)", "expected a number",
             "cv2.imencode", image=lambda frame: [np.zeros((8, 8, 3), np.uint8)] * len(frame)),
     WrongCall("the split that is called validation", lambda pets: dfgen.sequences(
         pets.frame.assign(split=["train", "validation"] * 6), y="kind")["val"], KeyError,
