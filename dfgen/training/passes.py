@@ -32,6 +32,7 @@ from dfgen.training.model_check import check_arguments, check_model, check_varia
 from dfgen.training.plain_passes import PlainPasses
 from dfgen.training.progress import Progress
 from dfgen.training.runs import Pass, Run
+from dfgen.training.scale_check import warn_of_scaling_twice
 from dfgen.training.validation_check import Side, check_validation, validation_of
 
 
@@ -120,6 +121,8 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         if call.purpose in ("fit", "evaluate") and self._layout.y is not None:
             padded = self._divided(call)[0].tail == "pad"
             warn_of_metrics(call.model, self._loader, self._layout.y, padded)
+        if call.purpose == "fit":
+            warn_of_scaling_twice(call.model, self._loader, self._layout.x)
         if (other := validation_of(call, Passes)) is not None:
             validated, spec = replace(call, purpose="evaluate"), other.element_spec
             check_validation(call, self._side(), other._side(), spec[0])

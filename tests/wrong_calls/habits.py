@@ -1,6 +1,8 @@
 """Habits from tutorials of other libraries: what their authors' readers write first."""
 
+import cv2
 import keras
+import numpy as np
 from keras import layers
 
 import dfgen
@@ -20,7 +22,10 @@ def fitting(what, make, received, expected, advice, raises=ArgumentError, **opti
 
     def call(pets):
         given = {"y": "kind", "image_size": (8, 8), "workers": 0, **options}
-        frame = pets.frame.assign(kind=pets.frame["kind"].astype("category"), even=0, odd=1)
+        frame = pets.frame.assign(
+            kind=pets.frame["kind"].astype("category"),
+            even=0, odd=1, years=["20", "21", "35"] * 4, stars=[1, 2, 3, 4] * 3,
+        )  # fmt: skip
         make().fit(dfgen.Sequence(frame, **given), verbose=0)
 
     return WrongCall(what, call, raises, received, expected, advice)
@@ -61,6 +66,21 @@ def subclass(pets):
     small(*flat()).fit(Batches(pets.frame), verbose=0)
 
 
+def masked(what, levels, units, loss, received, expected, advice):
+    """`fit` of a model for segmentation on masks of some gray levels."""
+
+    def call(pets):
+        for row in range(12):
+            cv2.imwrite(f"{row}.png", np.resize(np.array(levels, np.uint8), (24, 32)))
+        frame = pets.frame.assign(mask=[f"{row}.png" for row in range(12)])
+        activation = "sigmoid" if units == 1 else "softmax"
+        model = small(layers.Conv2D(units, 1, activation=activation), loss=loss)
+        size = {"image_size": (8, 8), "workers": 0}
+        model.fit(dfgen.Sequence(frame, y=dfgen.Mask("mask"), **size), verbose=0)
+
+    return WrongCall(what, call, ArgumentError, received, expected, advice)
+
+
 CALLS = [
     # keras: image_classification_from_scratch, image_ocr, EfficientNet
     fitting("another size than the Input's, of a Sequential", lambda: small(*flat()),
@@ -79,6 +99,33 @@ CALLS = [
     fitting("RGB for a model of one channel", lambda: functional((8, 8, 1)),
             "(batch, 8, 8, 3)", "the model takes (batch, 8, 8, 1)",
             'write color_mode="grayscale"'),
+    fitting("scale= before a model that rescales",
+            lambda: small(layers.Rescaling(1 / 255), *flat()), "scale='0..1' makes pixels about 1",
+            "Rescaling, multiplies them by 0.003922 again", "leave out scale=, or the layer",
+            UserWarning, scale="0..1"),
+    fitting("scale= before a model of keras.applications, which rescales within",
+            lambda: small(keras.Sequential([layers.Rescaling(1 / 127.5, -1)]), *flat()),
+            "scale='torch' makes", "multiplies them by 0.007843 again", "leave out scale=",
+            UserWarning, scale="torch"),
+    # notebooks: the age of a face
+    fitting("ages as text under a regression",
+            lambda: small(layers.GlobalAveragePooling2D(), layers.Dense(1), loss="mse"),
+            "'20' is number 0 in batches", "learns that number, not 20",
+            "df['years'] = df['years'].astype(float)", UserWarning, y="years"),
+    fitting("ratings as categories under a regression",
+            lambda: small(layers.GlobalAveragePooling2D(), layers.Dense(1), loss="mae"),
+            "1 is number 0 in batches", "learns that number, not 1", ".astype(float)",
+            UserWarning, y=dfgen.Category("stars")),
+    # keras: oxford_pets_image_segmentation; U-Net notebooks
+    masked("trimaps of 1 to 3, without target -= 1", [1, 2, 3], 3,
+           "sparse_categorical_crossentropy", "holds the numbers 1 to 3",
+           "takes for the classes 0 to 2", "dfgen.Mask('mask', palette={1: 0, 2: 1, 3: 2})"),
+    masked("masks of 0 and 255 under a sigmoid", [0, 255], 1, "binary_crossentropy",
+           "holds the numbers 0 to 255", "takes 0 and 1", "palette={0: 0, 255: 1}"),
+    masked("masks with soft edges under a sigmoid", [0, 90, 255], 1, "binary_crossentropy",
+           "holds the numbers 0 to 255", "takes 0 and 1", "for soft masks write y=dfgen.Image("),
+    masked("Pascal's border of 255", [0, 1, 2, 255], 3, "sparse_categorical_crossentropy",
+           "holds the numbers 0 to 255", "takes for the classes 0 to 2", "ignore_class=255"),
     # Kaggle: plant pathology; fastai: PLANET as columns
     fitting("one-hot columns as a list, for one output",
             lambda: small(*flat(2), loss="categorical_crossentropy"), "y gives 2",
