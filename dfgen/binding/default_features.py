@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from dfgen.binding.class_names import with_class_names
 from dfgen.binding.frame_columns import Columns
-from dfgen.errors import ArgumentError, DecodeError, brief, listed, named
+from dfgen.errors import ArgumentError, DecodeError, brief, column_list, listed
 from dfgen.manifest.schema import label_columns
 from dfgen.samples.arrow_types import (
     are_fractions,
@@ -242,7 +242,7 @@ def default_y(columns: Columns, used: Iterable[str]) -> str | None:
     names = [name for name in names if not (_ID.search(name) and _is_unique(columns[name]))]
     if len(names) > 1:
         raise ArgumentError(
-            f"y=None, and several columns could be the label: {named(names)}. "
+            f"y=None, and several columns could be the label: {column_list(names)}. "
             f'Name one, y="{names[0]}", several, y={names[:2]!r}, or none, label_mode=None'
         )
     return names[0] if names else None
