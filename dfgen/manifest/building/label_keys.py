@@ -45,7 +45,7 @@ def _no_column(labels: pa.Table, column: str, table: str, files: pa.ChunkedArray
     if used:
         near = f" It has one column only: its values are separated by {quote(used[0])}."
         write = f"Save it with what its extension says, or {_READ}, sep={quote(used[0])})"
-    elif pc.any(pc.is_in(pa.array(names), value_set=files)).as_py():
+    elif pc.any(pc.is_in(pa.array(names, files.type), value_set=files)).as_py():
         near = " Its first line is a row, not the names of columns."
         write = f"Write a first line with them, or {_READ}, header=None, names=[...])"
     return (

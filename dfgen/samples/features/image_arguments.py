@@ -12,6 +12,19 @@ from dfgen.samples.pixels.random_resized import checked_limits
 _OF_RESIZING = ("resize", "load_size", "crop", "interpolation", "antialias")
 
 
+def refuse_sizes(image: Any) -> None:
+    """Refuse a size as `crop` or `resize`, where torchvision and fastai have it."""
+    for name in ("crop", "resize"):
+        given = getattr(image, name)
+        if isinstance(given, int | list | tuple) and not isinstance(given, bool):
+            size = (given, given) if isinstance(given, int) else tuple(given)
+            whole = f'size={size}, and for crops of a larger load_size= crop="random" or "center"'
+            raise ArgumentError(
+                f"{name}={given!r} is a size, expected how to {name}: write "
+                + (whole if name == "crop" else f"load_size={size} to crop from, or size={size}")
+            )
+
+
 def check_use(image: Any) -> None:
     """Refuse what contradicts itself, and what nothing would use."""
     if image.size is None:
@@ -107,15 +120,9 @@ def _is_length(number: object) -> bool:
 
 def _meant(name: str, given: Any) -> str:
     """Return how a size is written, where it can be told which."""
-    try:
-        parts = [*given] if isinstance(given, tuple | list | np.ndarray) else [given]
-        numbers = [int(part) for part in parts]
-        exact = [float(part) for part in parts] == numbers
-    except (TypeError, ValueError, OverflowError):
+    parts = [*given] if isinstance(given, tuple | list | np.ndarray) else [given]
+    texts = [str(part).removesuffix(".0") for part in parts]
+    if len(texts) not in (1, 2, 3) or not all(text.isdecimal() and int(text) for text in texts):
         return ""
-    if not exact or any(isinstance(part, bool) for part in parts):
-        return ""
-    numbers = numbers * 2 if len(numbers) == 1 else numbers
-    channels = ". Channels are color_mode=" if len(numbers) == 3 else ""
-    known = len(numbers) in (2, 3) and min(numbers[:2]) > 0
-    return f": write {name}=({numbers[0]}, {numbers[1]}){channels}" if known else ""
+    channels = ". Channels are color_mode=" if len(texts) == 3 else ""
+    return f": write {name}=({texts[0]}, {(texts * 2)[1]}){channels}"
