@@ -25,7 +25,7 @@ from typing import Any, TypedDict
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import ManifestError, did_you_mean
+from dfgen.errors import ManifestError, column_list, did_you_mean
 from dfgen.manifest.facts import FACTS
 from dfgen.samples.arrow_types import are_numbers, is_list, is_text
 from dfgen.samples.storage.embedded import are_files
@@ -175,7 +175,7 @@ def validate(table: pa.Table, where: str = "the manifest") -> None:
     for name, advice in _NEEDED.items():
         if name not in names and not (name == "path" and held):
             raise ManifestError(
-                f'{where} has no column "{name}". Columns: {", ".join(names)}.'
+                f'{where} has no column "{name}". Columns: {column_list(names)}.'
                 f"{did_you_mean(name, names)} {advice}"
             )
     _check_types(table, where)
@@ -201,10 +201,7 @@ def _check_types(table: pa.Table, where: str) -> None:
     kind = table["id"].type
     if len(table) and not (pa.types.is_integer(kind) or is_text(kind)):
         cast = "str"
-        if (
-            pa.types.is_floating(kind)
-            and pc.all(pc.equal(pc.floor(table["id"]), table["id"])).as_py()
-        ):
+        if pa.types.is_floating(kind) and _are_whole(table["id"].cast(pa.float64())):
             cast = '"int64"'
         raise ManifestError(
             f'column "id" of {where} has type {kind}. An id is a whole number or text: '
@@ -222,6 +219,10 @@ def _check_types(table: pa.Table, where: str) -> None:
             f'column "{facts[0]}" of {where} holds files, but in a manifest that is a fact of a '
             f'file. Rename it: df = df.rename(columns={{"{facts[0]}": "image"}})'
         )
+
+
+def _are_whole(ids: pa.ChunkedArray) -> bool:
+    return bool(pc.all(pc.equal(pc.floor(ids), ids)).as_py())
 
 
 def _check_filled(table: pa.Table, name: str, where: str) -> None:
@@ -245,7 +246,7 @@ def _check_filled(table: pa.Table, name: str, where: str) -> None:
 
 
 def _check_unique(ids: pa.ChunkedArray, where: str) -> None:
-    if len(pc.unique(ids)) == len(ids):  # twice as fast as counting them
+    if not len(ids) or len(pc.unique(ids)) == len(ids):  # twice as fast as counting them
         return
     twice = repeated(ids).field("values")
     examples = []

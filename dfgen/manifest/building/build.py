@@ -8,7 +8,7 @@ from typing import Any, Never
 
 import pandas as pd
 
-from dfgen.errors import ArgumentError, brief
+from dfgen.errors import ArgumentError, brief, legible
 from dfgen.manifest.building.pipeline import run_recipe
 from dfgen.manifest.building.recipe import all_arguments
 from dfgen.manifest.building.recipe_file import resolve
@@ -161,13 +161,13 @@ def build_manifest(
         widen = recipe.pattern and NO_FIT in report.skipped
         advice = f"Widen the pattern {quote(recipe.pattern)}, or move" if widen else "Move"
         lines = [*lines_of_skipped(report.skipped), f"{advice} elsewhere what is not a sample."]
-        warnings.warn("\n".join(lines), stacklevel=2)
+        warnings.warn(legible("\n".join(lines), 1_000), stacklevel=2)
     if problems := problem_lines(frame):
         problems.append('They keep their rows: df[df["problem"].notna()].')
-        warnings.warn("\n".join(problems), stacklevel=2)
+        warnings.warn(legible("\n".join(problems), 1_000), stacklevel=2)
     dropped = report.notes if recipe.unmatched == "drop" else ()
     for warning in (*dropped, *report.warnings):
-        warnings.warn(warning, stacklevel=2)
+        warnings.warn(legible(warning, 1_000), stacklevel=2)
     return frame
 
 

@@ -45,7 +45,7 @@ def _no_column(labels: pa.Table, column: str, table: str, files: pa.ChunkedArray
     if used:
         near = f" It has one column only: its values are separated by {quote(used[0])}."
         write = f"Save it with what its extension says, or {_READ}, sep={quote(used[0])})"
-    elif pc.any(pc.is_in(pa.array(names), value_set=files)).as_py():
+    elif pc.any(pc.is_in(pa.array(names, files.type), value_set=files)).as_py():
         near = " Its first line is a row, not the names of columns."
         write = f"Write a first line with them, or {_READ}, header=None, names=[...])"
     return (
@@ -71,12 +71,12 @@ def _several_rows(labels: pa.Table, keys: pa.ChunkedArray, column: str, table: s
             f"{quote(key)} (rows {', '.join(map(str, first(rows)))}: {differing or 'alike'})"
         )
     advice = (
-        "drop the repeated ones: labels.drop_duplicates()"
+        f"drop the repeated ones: labels.drop_duplicates({quote(column)})"
         if same
         else "keep one row a key, or join on a column that tells them apart"
     )
     return (
-        f"{len(twice):,} keys stand in several rows of {table}, column {quote(column)}: "
+        f"{count(len(twice), 'key')} in several rows of {table}, column {quote(column)}: "
         f"{'; '.join(shown)}. Rows are counted from 0 below the header. A file can have the labels "
         f"of one row only: {advice}"
     )
