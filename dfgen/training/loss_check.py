@@ -87,8 +87,7 @@ def check_loss(call: Call, loader: Loader, layout: Layout, where: str = "") -> N
         return  # in an order of Keras's own
     check(outputs)
     if losses and (not outputs or any(output.units is None for output in outputs.values())):
-        later = lambda made: check(outputs_made(model, made))  # noqa: E731
-        when_losses_are_built(call, later, also=bool(where))
+        when_losses_are_built(call, lambda made: check(outputs_made(model, made)))
 
 
 def _warn_of_logits(trained: Trained) -> None:
