@@ -201,7 +201,10 @@ def whole_rows(rows):
         ),
         ({"folds": 1}, "folds=1 is not a whole number from 2 to 127"),
         ({"folds": 2.0}, "folds=2.0 is not a whole number from 2 to 127: write folds=2"),
-        ({"folds": 5, "stratify": ["path"]}, "stratify=['path']: expected the name of one column"),
+        (
+            {"folds": 5, "stratify": ["path"]},
+            "stratify=['path']: expected the name of one column, as in stratify=\"kind\"",
+        ),
         (
             {"shares": SHARES, "order": "taken"},
             'order="taken" is not a column of the manifest. Columns: id, path',

@@ -99,7 +99,7 @@ def test_mixed_precision_takes_pixels_and_scaled_images(frame, policy):
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(policy)
     try:
-        for scale, dtype in ((None, None), ("0..1", "float16")):
+        for scale, dtype in ((None, None), ((1, 0), "float16")):
             x = dfgen.Image("path", size=(4, 4), scale=scale, dtype=dtype)
             with sequence(frame, x) as seq:
                 history = model().fit(seq, verbose=0).history

@@ -275,21 +275,21 @@ def test_what_is_no_parquet_file_is_refused(tmp_path):
     path = tmp_path / "m.parquet"
     path.write_text("id,path\n1,a.png\n")
     assert refuses(path).startswith(f"{path} cannot be read as a Parquet file: ")
+    none = "is no manifest, which is a Parquet file of dfgen"
     assert refuses(tmp_path) == (
-        f"{tmp_path} is a folder, and a manifest is a Parquet file. Build one of the files in it: "
-        f'dfgen.build_manifest({str(tmp_path)!r}, out="pets.parquet") '
+        f"{tmp_path} {none}: it is a folder: make a frame of its files, "
+        f'df = dfgen.build_manifest("{tmp_path}") '
         f"(dfgen build-manifest {tmp_path} --out pets.parquet)"
     )
     path = path.rename(tmp_path / "m.csv")
     assert refuses(path) == (
-        f"{path} is text, and a manifest is a Parquet file. Read it with pandas.read_csv, or build "
-        f'a manifest of it: dfgen.build_manifest(labels={str(path)!r}, path_column="path") '
+        f'{path} {none}: make a frame of it, df = pd.read_csv("{path}") '
         f"(dfgen build-manifest --labels {path} --path-column path --out pets.parquet)"
     )
     path = path.rename(tmp_path / "m.toml")
     assert refuses(path) == (
-        f"{path} is a recipe, and a manifest is a Parquet file. Build it: "
-        f"dfgen.build_manifest({str(path)!r}) (dfgen build-manifest {path})"
+        f'{path} {none}: make a frame of it, df = dfgen.build_manifest("{path}") '
+        f"(dfgen build-manifest {path})"
     )
 
 
@@ -299,7 +299,7 @@ def test_a_manifest_is_not_written_under_the_extension_of_another_kind(tmp_path)
         dfgen.write_manifest(frame, tmp_path / "m.csv")
     assert str(caught.value) == (
         f"{tmp_path}/m.csv is called .csv, and a manifest is a Parquet file: name it "
-        f"{tmp_path}/m.parquet. For text, df.to_csv does it."
+        f"{tmp_path}/m.parquet. For text, df.to_csv does it"
     )
     for name in ("m", "m.pq", "m.parq", "m.v2", "M.PARQUET"):
         dfgen.write_manifest(frame, tmp_path / name)

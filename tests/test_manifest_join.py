@@ -101,8 +101,8 @@ CAUSES = [
     ("a/b.jpg", "b.jpg", "relpath", "directory",
      "join on relpath where the table's paths start at the folder given, on name where they have "
      "no folder; cut off what stands before"),
-    ("b.jpg", " b.jpg", "name", "blanks",
-     "remove the blanks around the keys: .str.strip() in pandas"),
+    ("b.jpg", " b.jpg", "name", "blanks or line ends",
+     "remove them around the keys: .str.strip() in pandas"),
     ("caf\u00e9.jpg", "cafe\u0301.jpg", "name", "Unicode form",
      'write both in NFC: .str.normalize("NFC") in pandas'),
 ]  # fmt: skip

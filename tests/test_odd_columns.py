@@ -85,8 +85,8 @@ def test_lists_that_are_no_lists_of_files(files, lists, message):
          'sample_weight="w" is missing in 1 rows, the first is row 1: give them a weight, as 0, or '
          "drop them"),
         ([1.0] * 4, np.array([1, 2]),
-         'class_weight must be class -> weight or "balanced", got array([1, 2]). Classes: '
-         "'a', 'b', or 0 to 1"),
+         'class_weight must be class -> weight or "balanced", got array([1, 2]): write '
+         "class_weight=dict(enumerate(weights)). Classes: 'a', 'b', or 0 to 1"),
     ],
     ids=["too large", "product", "missing", "array"],
 )  # fmt: skip

@@ -213,8 +213,15 @@ KINDS = (
 @pytest.mark.parametrize(
     ("make", "got"),
     [
-        (lambda: [1], "a list: make a frame of the rows, df = pd.DataFrame(given)"),
-        (lambda: {"id": [1]}, "a dict: make a frame of it, df = pd.DataFrame(given)"),
+        (
+            lambda: [1],
+            'a list: make a frame of it, df = pd.DataFrame({"path": paths, '
+            '"label": labels}); of frames pd.concat(given)',
+        ),
+        (
+            lambda: {"id": [1]},
+            "a dict: make a frame of it, df = pd.DataFrame(given), or give one of the frames in it",
+        ),
         (lambda: pa.Table, "a type: give a frame, not what makes one"),
         (lazy, "a LazyFrame: call .collect() first"),
     ],

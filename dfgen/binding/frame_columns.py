@@ -12,8 +12,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.binding.near_columns import near_column
-from dfgen.errors import ManifestError, brief, listed
+from dfgen.binding.near_columns import not_a_column
+from dfgen.errors import ManifestError, listed
 from dfgen.manifest.from_pandas import embedded_bytes
 from dfgen.manifest.io import read_table
 from dfgen.manifest.other_inputs import frame_of
@@ -29,7 +29,6 @@ from dfgen.samples.arrow_types import (
     lengths_of,
     refuse_missing,
 )
-from dfgen.samples.features.arguments import series_name
 from dfgen.samples.storage.embedded import (
     are_files,
     is_file_struct,
@@ -78,15 +77,13 @@ class Columns:
 
     def _values_known(self) -> str:
         """Return the categories of a frame that has no rows, which filters leave."""
-        if not isinstance(self.source, pd.DataFrame):
-            return ""
-        kinds = {name: self.source[name].dtype for name in self.names}
+        dtypes = getattr(self.source, "dtypes", {})
         known = [
-            f" Those of {name!r} are {listed(kind.categories)}."
-            for name, kind in kinds.items()
+            f" Those of {name!r} are {listed(kind.categories)}"
+            for name, kind in dtypes.items()
             if isinstance(kind, pd.CategoricalDtype)
         ]
-        return "".join(known).removesuffix(".")
+        return ".".join(known)
 
     @property
     def names(self) -> list[str]:
@@ -123,39 +120,11 @@ class Columns:
             return self.source.filter(pa.array(rows))
         return self.source[rows]
 
-    def _first_value(self, name: str) -> object:
-        value = self.source[name].iloc[0] if isinstance(self.source, pd.DataFrame) else None
-        return self.source[name][0].as_py() if isinstance(self.source, pa.Table) else value
-
     def check(self, argument: str, name: object) -> str:
         """Return the name of a column that exists, or tell which ones do."""
         if isinstance(name, str) and name in self.names:
             return name
-        hint = near_column(argument, name, self.names, self.source, self._first_value)
-        fault = f"{argument}={_quoted(name)} is not a column of the manifest"
-        if not isinstance(name, str):
-            fault += f", expected the name of one: {self._named(argument, name)}"
-        elif [part for part in name.split(",") if part.strip() in self.names][1:]:
-            parts = [part.strip() for part in name.split(",")]
-            hint = f" Write a list for several, {argument}={parts}"
-        elif not hint and (os.path.isabs(name) or os.path.exists(name)):
-            hint = f' It is a path: name the column that holds the paths, such as {argument}="path"'
-        raise ManifestError(f"{fault}. Columns: {', '.join(self.names)}.{hint}")
-
-    def _named(self, argument: str, given: Any) -> str:
-        """Return what to write for what is no name of a column."""
-        if isinstance(given, list | tuple) and len(given) == 1 and given[0] in self.names:
-            return f'write {argument}="{given[0]}"'
-        if isinstance(given, pd.Index):
-            new = given.name or "index"
-            return f'df = df.reset_index() makes the column "{new}" of it'
-        new = series_name(given)
-        if new in self.names:
-            return f'write {argument}="{new}"'
-        if new or isinstance(given, list | tuple | np.ndarray):
-            new = new or argument
-            return f'put it into the frame, df["{new}"] = ..., and write {argument}="{new}"'
-        return f"give the name of a column, or leave {argument} out"
+        raise ManifestError(not_a_column(argument, name, self.names, self.source))
 
     def files(self, name: str) -> Any:
         """Return a column of files, none missing: bytes, or paths; relative ones at `root`.
@@ -303,7 +272,3 @@ def open_manifest(manifest: object, root: str | os.PathLike[str] | None) -> Colu
     raise ManifestError(
         f"the manifest must be {TAKEN}, or the path of a manifest, got {frame_of(manifest)}"
     )
-
-
-def _quoted(name: object) -> str:
-    return f'"{name}"' if isinstance(name, str) else brief(name)

@@ -1,8 +1,7 @@
 """A handful of files is looked for before training: where they are not, and what is near."""
 
 import os
-import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -10,20 +9,20 @@ import numpy as np
 from dfgen.binding.frame_columns import Columns
 from dfgen.errors import DfgenError, MissingFileError
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.storage.near_paths import DISK, Begin, around, near
+from dfgen.samples.storage.near_paths import Begin, around, near
+from dfgen.samples.storage.store import Store
 from dfgen.samples.storage.stores import STORES
 
-_ROWS = 6  # that are looked for, of each column of files
-_SECONDS = 1.0  # after which a slow disk is left alone; what it has told by then counts
+_ROWS = 6  # that are looked for, one file of each column
 
 
-class _Missing(NamedTuple):
-    """A file that is not there: whose it is, and how messages call what stands at its path."""
+class _File(NamedTuple):
+    """A file that is looked for, and what is at its path instead, or ""."""
 
     row: int
     column: str
     path: str
-    is_folder: bool
+    fault: str
 
 
 def look_for_files(
@@ -44,99 +43,60 @@ def look_for_files(
     Raises:
         MissingFileError: it names the first of them, where it was looked for, and what is near.
     """
-    wanted = [
-        (row, column, path)
-        for row in _handful(len(reader))
-        if row not in known
-        for column, path in _of_handful(reader, row)
-        if path.partition("://")[0] not in STORES or "://" not in path
+    rows = {int(row) for row in np.linspace(0, len(reader) - 1, _ROWS)} - known.keys()
+    files = [
+        _File(row, column, path, _fault(reader.store, path))
+        for row in sorted(rows)
+        for column, path in dict(reversed([*reader.paths(row)])).items()  # first of each list
+        if "://" not in path or path.partition("://")[0] not in STORES
     ]
-    looked: list[_Missing | None] = []
-    looking = threading.Thread(target=_look, args=(wanted, reader, looked), daemon=True)
-    looking.start()
-    looking.join(_SECONDS)
-    found = [*looked]
-    missing = [one for one in found if one is not None]
-    if missing and not (skips and len(missing) < len(wanted)):
-        there = {name for (_, name, _), one in zip(wanted, found, strict=False) if one is None}
+    missing = [file for file in files if file.fault]
+    if missing and not (skips and len(missing) < len(files)):
+        alone = any(file.column == missing[0].column and not file.fault for file in files)
+        zeros = '. on_error="skip" would train on zeros alone' if skips else ""
         raise MissingFileError(
-            f"{len(missing)} of {len(found)} files that were looked for are not there, of "
-            f"{len(reader):,} rows. {_told(columns, reader, missing, missing[0].column in there)}"
-            + skips
-            * '. on_error="skip" would train on zeros alone'
+            f"{len(missing)} of {len(files)} files that were looked for are not there, of "
+            f"{len(reader):,} rows. Row id={reader.id(missing[0].row)!r}, "
+            f"{_told(columns, missing, alone)}{zeros}"
         )
 
 
-def _handful(rows: int) -> list[int]:
-    """Return the first row, the last, and some between."""
-    return sorted({int(row) for row in np.linspace(0, rows - 1, _ROWS)})
+def _fault(store: Store, path: str) -> str:
+    """Return why there is no file at a path, or ""; what else may be wrong, reading it tells."""
+    try:
+        problem = store.head(path).problem
+    except MissingFileError:
+        return "there is no file"
+    except (DfgenError, OSError, ValueError):
+        return ""
+    return "a folder is where a file should be" if problem and os.path.isdir(path) else ""
 
 
-def _of_handful(reader: SampleReader, row: int) -> Iterator[tuple[str, str]]:
-    """Yield column and path of the files of a row, the first of each list."""
-    seen = set()
-    for column, path in reader.paths(row):
-        if column not in seen:
-            yield column, path
-        seen.add(column)
-
-
-def _look(
-    wanted: list[tuple[int, str, str]], reader: SampleReader, looked: list[_Missing | None]
-) -> None:
-    """Note of each file whether it is missing; what else may be wrong, reading it tells."""
-    for row, column, path in wanted:
-        found = None
-        try:
-            head = reader.store.head(path)
-            if head.problem is not None and os.path.isdir(path):
-                found = _Missing(row, column, path, True)
-        except MissingFileError:
-            found = _Missing(row, column, path, False)
-        except (DfgenError, OSError, ValueError):
-            pass
-        looked.append(found)
-
-
-def _told(columns: Columns, reader: SampleReader, missing: list[_Missing], alone: bool) -> str:
+def _told(columns: Columns, missing: list[_File], alone: bool) -> str:
     """Return where the first of the missing files was looked for, and what is near it."""
     first = missing[0]
     begin, path = _begin(columns, first)
-    where = f"at {begin.at(path)!r} by "
-    where += f"the root {begin.root!r} of the manifest" if begin.of else f"root={columns.root!r}"
-    fault = "a folder is where a file should be" if first.is_folder else "there is no file"
-    return (
-        f"Row id={reader.id(first.row)!r}, {first.column}={path!r}: {fault} {where} in the "
-        f"working folder {begin.cwd!r}. {_advice(columns, begin, path, missing, alone)}"
+    by = f"the root {begin.root!r} of the manifest" if begin.of else f"root={columns.root!r}"
+    where = (
+        f"{first.column}={path!r}: {first.fault} at {begin.at(path)!r} by {by} in the working "
+        f"folder {os.getcwd()!r}. "
     )
-
-
-def _advice(columns: Columns, begin: Begin, path: str, missing: list[_Missing], alone: bool) -> str:
-    """Return what is near the first missing file, and how many of all that would find."""
-    if missing[0].is_folder:
-        names = ", ".join(map(repr, DISK.names(begin.at(path))[:3])) or "nothing"
-        return f"It holds {names}: make a frame of it, df = dfgen.build_manifest({path!r})"
-    found = near(path, begin, alone=alone)
+    if os.path.isdir(first.path):
+        return f"{where}Make a frame of what it holds, df = dfgen.build_manifest({path!r})"
+    found = near(path, begin, alone)
     if found is None:
         advice = "Leave such rows out" if alone else "Give root=, the folder where the paths begin"
-        return f"{around(path, begin)}. {advice}"
-    others = [one for one in missing if one.column == begin.column]
-    there = sum(DISK.exists(found.place(_begin(columns, one)[1])) for one in others)
+        return f"{where}{around(path, begin)}. {advice}"
+    others = [_begin(columns, one)[1] for one in missing if one.column == first.column]
+    there = sum(os.path.exists(found.place(other)) for other in others)
     counted = f" ({there} of {len(others)} are found by that)" if there else ""
-    if 0 < there < len(others) and "/" not in path:
-        top = os.path.relpath(found.place(path), begin.cwd).split("/")[0]
-        counted += (
-            ". Where they are in several folders, have them found: "
-            f'df = dfgen.build_manifest("{top}", labels=df, on="stem={begin.column}")'
-        )
-    return found.advice + counted
+    return where + found.advice + counted
 
 
-def _begin(columns: Columns, one: _Missing) -> tuple[Begin, str]:
+def _begin(columns: Columns, file: _File) -> tuple[Begin, str]:
     """Return where a path begins, and the path from there on, as the table has it."""
-    cwd = os.getcwd()
     for of, root in (("", columns.root), columns.read_by):
         start = "" if root is None else root.rstrip("/") + "/"
-        if start and one.path.startswith(start):
-            return Begin(one.column, root, cwd, of), one.path.removeprefix(start)
-    return Begin(one.column, columns.root, cwd), one.path
+        if start and file.path.startswith(start):
+            return Begin(file.column, root, of), file.path.removeprefix(start)
+    return Begin(file.column, columns.root), file.path

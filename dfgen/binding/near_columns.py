@@ -1,40 +1,64 @@
 """What a name that is no column may be meant for: the index, another spelling, files, a folder."""
 
 import os
-from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
 
-from dfgen.errors import did_you_mean
+from dfgen.errors import brief, did_you_mean
+from dfgen.samples.features.arguments import series_name
 from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix
 
 
-def near_column(
-    argument: str, name: object, names: list[str], source: Any, first: Callable[[str], Any]
-) -> str:
-    """Return what to write in place of a name that is no column, behind a blank, or "".
+def not_a_column(argument: str, given: Any, names: list[str], source: Any) -> str:
+    """Return a message for what is not the name of a column.
 
     Args:
         argument: that it was given as.
-        name: that is no column.
+        given: what is no name of a column.
         names: of the columns.
         source: the frame, or an Arrow table.
-        first: returns what the first row has in a column.
     """
-    if not isinstance(name, str):
-        return ""
+    columns = f"Columns: {', '.join(names)}."
+    if isinstance(given, str):
+        hint = _meant(argument, given, names, source)
+        return f'{argument}="{given}" is not a column of the manifest. {columns}{hint}'
+    return (
+        f"{argument}={brief(given)} is not a column of the manifest, expected the name of one: "
+        f"{_named(argument, given, names)}. {columns}"
+    )
+
+
+def _named(argument: str, given: Any, names: list[str]) -> str:
+    """Return what to write for values, or for what is neither values nor a name."""
+    new = given[0] if isinstance(given, list | tuple) and len(given) == 1 else series_name(given)
+    if isinstance(new, str) and new in names:
+        return f'write {argument}="{new}"'
+    if isinstance(given, pd.Index):
+        return f'df = df.reset_index() makes the column "{new or "index"}" of it'
+    if not hasattr(given, "__len__"):
+        return f"give the name of a column, or leave {argument} out"
+    new = series_name(given) or argument
+    return f'put it into the frame, df["{new}"] = ..., and write {argument}="{new}"'
+
+
+def _meant(argument: str, name: str, names: list[str], source: Any) -> str:
+    """Return what to write in place of a name, behind a blank, or ""."""
+    parts = [part.strip() for part in name.split(",")]
+    if len(parts) > 1 and set(parts) <= {*names}:
+        return f" Write a list for several, {argument}={parts}"
     index = source.index if isinstance(source, pd.DataFrame) else None
     if index is not None and name in index.names:
         return f' "{name}" is the index: write df = df.reset_index()'
-    if index is not None and argument == "x" and _names_image(index[0]):
+    if argument == "x" and index is not None and _names_image(index[0]):
         return ' The index names images: write df = df.rename_axis("path").reset_index()'
-    if any(other != name and other.strip() == name for other in names):
+    if any(other.strip() == name for other in names):
         return f' With blanks there is "{name}": write df.columns = df.columns.str.strip()'
     if os.path.isdir(name):
         return f' It is a folder: where paths begin there, write root="{name}"'
-    images = [other for other in names if _names_image(first(other))] if argument == "x" else []
-    if _names_image(name):
+    firsts = source[:1].to_pandas() if index is None else source[:1]
+    images = [one for one in names if _names_image(firsts[one].iloc[0])] if argument == "x" else []
+    if os.path.isabs(name) or os.path.exists(name) or _names_image(name):
         column = images[0] if images else "path"
         return f' It is a path: name the column that holds the paths, such as {argument}="{column}"'
     if images:

@@ -16,8 +16,7 @@ from dfgen.manifest.building.recipe import absolute_recipe, portable_recipe
 from dfgen.manifest.fingerprint import fingerprint
 from dfgen.manifest.foreign_arguments import refuse_foreign
 from dfgen.manifest.from_pandas import to_frame
-from dfgen.manifest.manifest_paths import check_out, path_of_manifest, what_it_is
-from dfgen.manifest.other_inputs import frame_of_file
+from dfgen.manifest.other_inputs import check_out, frame_of_file, path_of_manifest
 from dfgen.manifest.paths import absolute_paths, check_stored_paths, portable_root, stored_paths
 from dfgen.manifest.schema import (
     KEY,
@@ -88,8 +87,6 @@ def read_table(path: Path, root: Path | None = None) -> tuple[pa.Table, Metadata
     except FileNotFoundError:
         raise MissingFileError(_no_manifest(given, path)) from None
     except (pa.ArrowInvalid, OSError) as error:
-        if said := what_it_is(path):
-            raise ManifestError(said) from None
         advice = frame_of_file(given)
         if advice is not None:
             raise ManifestError(

@@ -2,20 +2,23 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.manifest.key_causes import CAUSES, Cause, Cure, JoinKeys, likely_cause
-from dfgen.manifest.nearest_keys import nearest_keys
 from dfgen.manifest.schema import count, first, quote
+
+COMPARED = 1_000  # keys, letter by letter
+CHARACTERS = 4_000  # keys whose characters a key is tried with
 
 
 @dataclass(frozen=True)
 class Words:
     """What the message says: its first sentence, and what follows `3 of 10` on each side.
 
-    `nouns` are what files and labels are called.
+    `nouns` are what files and labels are called. A side without words is not told.
     """
 
     title: str
@@ -38,21 +41,19 @@ def explain(
     cure = likely_cause(files, labels, causes)
     lines = [words.title]
     for side, other, what in ((files, labels, words.files), (labels, files, words.labels)):
-        lonely = side.unmatched
-        if not len(lonely):
-            continue
-        rest = len(side.keys) - len(lonely)
-        lines.append(f"{len(lonely):,} of {len(side.keys):,} {what}, {rest:,} have one:")
-        nearest = _nearest(first(lonely), other.keys, cure)
-        lines += [
-            f"  {quote(key)}" + (f", nearest: {quote(near)}" if near else "")
-            for key, near in nearest.items()
-        ]
+        lonely = len(side.unmatched)
+        if lonely and what:
+            rest = len(side.keys) - lonely
+            lines.append(f"{lonely:,} of {len(side.keys):,} {what}, {rest:,} have one:")
+            nearest = nearest_keys(first(side.unmatched), other.keys, cure)
+            lines += [
+                f"  {quote(key)}" + (f", nearest: {quote(near)}" if near else "")
+                for key, near in nearest.items()
+            ]
     if cure:
+        told = zip((cure.files, cure.labels), words.nouns, (words.files, words.labels), strict=True)
         matched = " and ".join(
-            f"{cured:,} of these {noun}"
-            for cured, noun in zip((cure.files, cure.labels), words.nouns, strict=True)
-            if cured
+            f"{cured:,} of these {noun}" for cured, noun, what in told if cured and what
         )
         lines.append(
             f"Likely cause: {cure.cause.name}; {matched} would match: {cure.cause.advice}."
@@ -76,13 +77,42 @@ def what_became(
     return tuple(f"Kept {what}: {end}." for what, end in notes.items())
 
 
-def _nearest(keys: list[str], known: pa.ChunkedArray, cure: Cure | None) -> dict[str, str | None]:
-    """Return the nearest of the known keys for each of a few: what the cause makes equal, first."""
+def nearest_keys(
+    keys: list[str], known: pa.ChunkedArray, cure: Cure | None = None
+) -> dict[str, str | None]:
+    """Return the nearest of the known keys for each of a few keys, None where none is near.
+
+    That is what the cause makes equal, else a key with one character added, left out or changed,
+    one as long first; of few known keys, else the one that looks most like it.
+
+    Example:
+        >>> nearest_keys(["pets_1"], pa.chunked_array([["pet_10", "pet_1", "dog_1"]]))
+        {'pets_1': 'pet_1'}
+    """
     nearest: dict[str, str | None] = dict.fromkeys(keys)
     if cure:
-        normalise = cure.cause.normalise
-        places = pc.index_in(normalise(pa.chunked_array([keys])), value_set=normalise(known))
-        for key, place in zip(keys, places.to_pylist(), strict=True):
-            nearest[key] = None if place is None else known[place].as_py()
-    missing = [key for key, near in nearest.items() if near is None]
-    return nearest | nearest_keys(missing, known)
+        form_of = cure.cause.normalise
+        forms = form_of(pa.chunked_array([keys]))
+        same = known.filter(pc.is_in(form_of(known), value_set=forms))[::-1]  # the first wins
+        by_form = dict(zip(form_of(same).to_pylist(), same.to_pylist(), strict=True))
+        nearest = dict(zip(keys, map(by_form.get, forms.to_pylist()), strict=True))
+    known = known.drop_null()
+    letters = {"", *"".join(known[:CHARACTERS].to_pylist())}
+    edits = {key: _edits(key, letters) for key in keys if nearest[key] is None and len(key) > 2}
+    wanted = pa.array({*()}.union(*edits.values()), known.type)
+    there = known.filter(pc.is_in(known, value_set=wanted)).to_pylist()
+    few = known.to_pylist() if len(known) <= COMPARED else []
+    for key, near in edits.items():
+        found = sorted((name for name in there if name in near), key=lambda n: len(n) != len(key))
+        nearest[key] = next(iter(found or get_close_matches(key, few, 1, cutoff=0.7)), None)
+    return nearest
+
+
+def _edits(key: str, letters: set[str]) -> set[str]:
+    """Return the keys with one character added, left out or changed, `""` being among letters."""
+    return {
+        key[:place] + letter + key[place + cut :]
+        for place in range(len(key) + 1)
+        for letter in letters
+        for cut in (0, 1)
+    }

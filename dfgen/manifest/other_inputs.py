@@ -1,54 +1,89 @@
-"""What beginners give for a manifest that is none, and how a frame is made of each."""
+"""What is given for a manifest, or for the path of one, and is none: how a frame is made of it."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import numpy as np
-import pandas as pd
-
+from dfgen.errors import ArgumentError, WriteError
 from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix
+from dfgen.system import check_writable
 
-_READ = {
+_MAKERS = {
+    **dict.fromkeys((".npy", ".npz", ".h5", ".hdf5"), "dfgen.build_manifest(arrays={})"),
+    **dict.fromkeys((".yaml", ".yml"), "dfgen.build_manifest(yolo={})"),
+    **dict.fromkeys((".xlsx", ".xls", ".ods"), "pd.read_excel({})"),
+    **dict.fromkeys((".pkl", ".pickle"), "pd.read_pickle({})"),
+    **dict.fromkeys((".feather", ".arrow"), "pd.read_feather({})"),
+    **dict.fromkeys((".tsv", ".txt"), 'pd.read_csv({}, sep="\\t")'),
+    **dict.fromkeys((".jsonl", ".ndjson"), "pd.read_json({}, lines=True)"),
+    ".json": "pd.read_json({}), of COCO df = dfgen.build_manifest(coco={})",
     ".csv": "pd.read_csv({})",
-    ".feather": "pd.read_feather({})",
-    ".json": "pd.read_json({}); of COCO df = dfgen.build_manifest(coco={})",
-    ".jsonl": "pd.read_json({}, lines=True)",
-    ".ods": "pd.read_excel({})",
-    ".pickle": "pd.read_pickle({})",
-    ".pkl": "pd.read_pickle({})",
     ".toml": "dfgen.build_manifest({})",
-    ".tsv": 'pd.read_csv({}, sep="\\t")',
-    ".txt": 'pd.read_csv({}, sep="\\t")',
-    ".xls": "pd.read_excel({})",
-    ".xlsx": "pd.read_excel({})",
-    ".yaml": "dfgen.build_manifest(yolo={})",
-    ".yml": "dfgen.build_manifest(yolo={})",
-    ".npy": "dfgen.build_manifest(arrays={})",
-    ".h5": "dfgen.build_manifest(arrays={})",
-    ".hdf5": "dfgen.build_manifest(arrays={})",
 }
-"""Suffix of a file -> what makes a frame of it."""
+"""Suffix -> what makes a frame of such a file."""
+_COMMANDS = {
+    **dict.fromkeys((".csv", ".tsv"), "--labels {} --path-column path --out pets.parquet"),
+    ".toml": "{}",
+}
+"""Suffix -> what `dfgen build-manifest` is given to make a manifest of such a file."""
 
-_TREE = "df = dfgen.build_manifest({})"
+_LISTS = 'make a frame of it, df = pd.DataFrame({"path": paths, "label": labels})'
+_ARRAYS = f'{_LISTS}; of pixels dfgen.build_manifest(arrays="x.npy") makes one, or fit takes them'
+_SAMPLES = 'make a frame of it, df = pd.DataFrame(given.samples, columns=["path", "label"])'
+_FIT = f"fit takes it as it is; of its files {_LISTS.replace(' of it', '')}"
+_MAKE = "give a frame, not what makes one"
+_KINDS = {
+    "NoneType": "give a frame first, of pd.read_csv(...) or dfgen.build_manifest(...)",
+    "DataFrame": "it is a frame already, give it to dfgen.Sequence as it is",
+    "DataFrameGroupBy": "give the frame itself",
+    "Series": 'it is one column: give the whole frame, or several, df[["id", "path"]]; the rows of '
+    "a mask are df[mask]",
+    "dict": "make a frame of it, df = pd.DataFrame(given), or give one of the frames in it",
+    **dict.fromkeys(("list", "tuple"), f"{_LISTS}; of frames pd.concat(given)"),
+    **dict.fromkeys(("set", "Index", "generator"), _LISTS),
+    **dict.fromkeys(("ndarray", "Tensor"), _ARRAYS),
+    "DatasetFolder": _SAMPLES,  # and ImageFolder, of torchvision
+    **dict.fromkeys(("DatasetV2", "PyDataset", "DataLoader", "Dataset", "IterableDataset"), _FIT),
+    **dict.fromkeys(("type", "function", "method"), _MAKE),
+}
+"""Name of a class, or of one that it is made of -> what to do with an object of it."""
+
+
+def frame_of(given: Any) -> str:
+    """Return what an object is, and how a frame is made of it.
+
+    Example:
+        >>> frame_of(None)
+        'None: give a frame first, of pd.read_csv(...) or dfgen.build_manifest(...)'
+    """
+    name = "None" if given is None else f"a {type(given).__name__}"
+    if hasattr(type(given), "collect"):
+        return f"{name}: call .collect() first"
+    if hasattr(type(given), "to_pandas") and type(given).__name__ != "Series":
+        return f"{name}: make a frame of it, df = given.to_pandas()"
+    known = [_KINDS[kind.__name__] for kind in type(given).__mro__ if kind.__name__ in _KINDS]
+    return f"{name}: {known[0]}" if known else name
 
 
 def frame_of_file(path: str) -> str | None:
     """Return how a frame is made of what there is at a path, or may be; None: nothing is known.
 
     Example:
-        >>> frame_of_file("labels.csv")
-        'make a frame of it, df = pd.read_csv("labels.csv")'
+        >>> frame_of_file("labels.xlsx")
+        'make a frame of it, df = pd.read_excel("labels.xlsx")'
     """
-    name = path.lower().removesuffix(".gz").removesuffix(".zip")
-    suffix, shown = os.path.splitext(name)[1], f'"{path}"'
+    suffix = os.path.splitext(path.lower().removesuffix(".gz").removesuffix(".zip"))[1]
+    tree = f'df = dfgen.build_manifest("{path.partition("*")[0].rstrip("/") or "."}")'
     if os.path.isdir(path):
-        return f"it is a folder: make a frame of its files, {_TREE.format(shown)}"
+        command = f"dfgen build-manifest {path} --out pets.parquet"
+        return f"it is a folder: make a frame of its files, {tree} ({command})"
     if "*" in path:
-        folder = path.partition("*")[0].rstrip("/") or "."
-        return f'"*" is not expanded: make a frame of a folder, {_TREE.format(f"{folder!r}")}'
-    if suffix in _READ:
-        return f"make a frame of it, df = {_READ[suffix].replace('{}', shown)}"
+        return f'"*" is not expanded: make a frame of a folder, {tree}'
+    if suffix in _MAKERS:
+        made = _MAKERS[suffix].replace("{}", f'"{path}"')
+        command = _COMMANDS.get(suffix, "").replace("{}", path)
+        return f"make a frame of it, df = {made}" + (
+            f" (dfgen build-manifest {command})" if command else ""
+        )
     format = formats_by_suffix().get(suffix)
     if format is not None:
         what = "a sound" if FORMATS[format].holds == "sound" else "an image"
@@ -56,108 +91,22 @@ def frame_of_file(path: str) -> str | None:
     return None
 
 
-def frame_of(given: Any) -> str:
-    """Return what an object is, and how a frame is made of it."""
-    for applies, advice in _ANSWERS:
-        if applies(given):
-            return f"{_name(given)}{advice(given)}"
-    return _name(given)
-
-
-def _name(given: Any) -> str:
-    return "None" if given is None else f"a {type(given).__name__}"
-
-
-def _first(given: Any) -> Any:
-    return next(iter(given), None)
-
-
-def _packages(given: Any) -> Iterator[str]:
-    return (kind.__module__.partition(".")[0] for kind in type(given).__mro__)
-
-
-def _of(*packages: str) -> Callable[[Any], bool]:
-    return lambda given: any(package in packages for package in _packages(given))
-
-
-def _of_mapping(given: Mapping[Any, Any]) -> str:
-    values = [*given.values()]
-    if values and not isinstance(values[0], list | tuple | np.ndarray | pd.Series | str | int):
-        return f": give one of them, Sequence(given[{_first(given)!r}], ...)"
-    return ": make a frame of it, df = pd.DataFrame(given)"
-
-
-def _of_list(given: Any) -> str:
-    first = _first(given)
-    if isinstance(first, pd.DataFrame):
-        return " of frames: make a Sequence of each, or one frame of all, pd.concat(given)"
-    if isinstance(first, str | os.PathLike):
-        return ': make a frame of the paths, df = pd.DataFrame({"path": given})'
-    if isinstance(first, tuple | list) and len(first) == 2:
-        return ': make a frame of the pairs, df = pd.DataFrame(given, columns=["path", "label"])'
-    return ": make a frame of the rows, df = pd.DataFrame(given)"
-
-
-def _of_series(given: Any) -> str:
-    if str(given.dtype).lower() in ("bool", "boolean"):
-        return " of booleans: give the rows that it chooses, Sequence(df[given], ...)"
-    return f': give the whole frame, and the column by its name, Sequence(df, x="{given.name}")'
-
-
-def _of_array(given: Any) -> str:
-    if getattr(given, "dtype", None) is not None and getattr(given.dtype, "kind", "f") in "OUST":
-        return ': make a frame of the paths, df = pd.DataFrame({"path": given})'
-    return (
-        ': fit takes arrays as they are; of a large one dfgen.build_manifest(arrays="x.npy") makes '
-        "a frame, once np.save has written it"
+def path_of_manifest(path: Any) -> str:
+    """Return the absolute path of a manifest; refuse what is no path."""
+    if isinstance(path, str | os.PathLike):
+        return os.path.abspath(path)
+    raise ArgumentError(
+        f"the path of a manifest is text, such as 'pets.parquet', got {frame_of(path)}"
     )
 
 
-_ANSWERS: tuple[tuple[Callable[[Any], bool], Callable[[Any], str]], ...] = (
-    (
-        lambda given: given is None,
-        lambda given: ": give a frame first, Sequence(df, ...), as of pd.read_csv(...), or of "
-        'dfgen.build_manifest("imgs")',
-    ),
-    (
-        lambda given: isinstance(given, type) or (callable(given) and hasattr(given, "__name__")),
-        lambda given: ": give a frame, not what makes one",
-    ),
-    (
-        lambda given: isinstance(given, pd.DataFrame),
-        lambda given: ": it is a frame already, give it to dfgen.Sequence as it is",
-    ),
-    (
-        lambda given: type(given).__name__ in ("DataFrameGroupBy", "SeriesGroupBy"),
-        lambda given: ": give the frame itself; to keep groups whole, "
-        'dfgen.split(df, {"train": 0.8, "val": 0.2}, group="owner")',
-    ),
-    (lambda given: type(given).__name__ == "Series", _of_series),
-    (lambda given: isinstance(given, Mapping), _of_mapping),
-    (lambda given: isinstance(given, list | tuple | set | frozenset | pd.Index), _of_list),
-    (
-        lambda given: hasattr(given, "collect"),
-        lambda given: ": call .collect() first",
-    ),
-    (
-        lambda given: hasattr(given, "samples") and _of("torch", "torchvision")(given),
-        lambda given: ': make a frame of its samples, df = pd.DataFrame(given.samples, '
-        'columns=["path", "label"])',
-    ),
-    (lambda given: isinstance(given, np.ndarray) or type(given).__name__ == "Tensor", _of_array),
-    (lambda given: "Tensor" in type(given).__name__ and hasattr(given, "shape"), _of_array),
-    (
-        lambda given: hasattr(given, "to_pandas"),
-        lambda given: ": make a frame of it, df = given.to_pandas()",
-    ),
-    (
-        _of("tensorflow", "torch", "keras", "grain"),
-        lambda given: ": fit takes it as it is; a Sequence is made of a frame with a row for each "
-        'file, df = pd.DataFrame({"path": [...], "label": [...]})',
-    ),
-    (
-        lambda given: hasattr(given, "__iter__"),
-        lambda given: ": make a frame of its rows, df = pd.DataFrame(list(given))",
-    ),
-)  # fmt: skip
-"""Whether it is that, and what to say behind its name."""
+def check_out(path: str) -> None:
+    """Raise if a manifest cannot be written to a path, or should not be called so."""
+    check_writable(path)
+    stem, suffix = os.path.splitext(path)
+    if suffix.lower() in (*_MAKERS, ".db", ".html"):
+        as_text = ". For text, df.to_csv does it" if suffix.lower() in (".csv", ".tsv") else ""
+        raise WriteError(
+            f"{path} is called {suffix}, and a manifest is a Parquet file: name it {stem}.parquet"
+            + as_text
+        )

@@ -51,8 +51,8 @@ def arrow_table(given: Table, where: str = "the frame") -> pa.Table:
     """
     if isinstance(given, pd.DataFrame):
         return to_table(given, where)
-    if not is_table(given) or hasattr(given, "to_frame"):
-        raise ManifestError(f"{where} must be {TAKEN}, got {described(given)}")
+    if not is_table(given):
+        raise ManifestError(f"{where} must be {TAKEN}, got {frame_of(given)}")
     of_polars = type(given).__module__.partition(".")[0] == "polars"
     try:
         try:
@@ -124,12 +124,3 @@ def with_large_bytes(table: pa.Table) -> pa.Table:
         if are_files(field.type):
             table = table.set_column(place, field.name, large_bytes(table[place]))
     return table
-
-
-def described(given: object) -> str:
-    """Return how messages call what is no table."""
-    if hasattr(given, "to_frame"):
-        return (
-            f"a {type(given).__name__}, one column: a frame has several, as in df[['id', 'path']]"
-        )
-    return frame_of(given)

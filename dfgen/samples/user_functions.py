@@ -44,7 +44,7 @@ def check_transform(name: str, function: object, of: str) -> None:
     if function is None:
         return
     package = _package(function)
-    if package in _FOREIGN:
+    if package:
         raise ArgumentError(
             f"{name}={brief(function)} is of {package}, expected a function {name}({of}, rng) of a "
             f"dict of NumPy arrays: {_FOREIGN[package]}"
@@ -68,7 +68,7 @@ def check_transform(name: str, function: object, of: str) -> None:
 
 
 def check_call(name: str, function: Callable[..., Any], count: int, call: str, advice: str) -> None:
-    """Refuse a function that does not take so many arguments, or does not return what it makes.
+    """Refuse a function that does not take so many arguments.
 
     Of one whose signature is unknown, as of many that are built in, nothing is said.
 
@@ -79,14 +79,6 @@ def check_call(name: str, function: Callable[..., Any], count: int, call: str, a
         call: how it is called, for the message.
         advice: what to do.
     """
-    inner = _unwrapped(function)
-    inner = inner if inspect.isroutine(inner) else type(inner).__call__
-    asynchronous = inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner)
-    if asynchronous or inspect.isgeneratorfunction(inner):
-        does = "awaits (async def)" if asynchronous else "yields"
-        raise ArgumentError(
-            f"{name}={_written(function)} {does}, expected a plain function that returns: {advice}"
-        )
     signature = _signature(function)
     try:
         if signature is not None:
@@ -123,27 +115,21 @@ def _unwrapped(function: Any) -> Any:
 
 
 def _package(function: object) -> str:
-    """Return which package's code would run, or made what cannot be called."""
+    """Return which library's code would run, or made what cannot be called; "": another's."""
     function = _unwrapped(function)
-    if inspect.isroutine(function) or isinstance(function, type):
-        module = getattr(function, "__module__", None)
-    else:
-        kind: Any = type(function)
-        module = getattr(kind.__call__ if callable(function) else kind, "__module__", None)
-        if str(module).startswith("torch."):  # whose modules call `forward`
-            module = getattr(getattr(kind, "forward", None), "__module__", None)
-    return str(module).partition(".")[0]
+    made: Any = function if inspect.isroutine(function) else type(function)
+    made = function if isinstance(function, type) else made
+    modules = (getattr(of, "__module__", "") for of in (made, getattr(made, "__call__", None)))  # noqa: B004
+    packages = (str(module).partition(".")[0] for module in modules)
+    return next((package for package in packages if package in _FOREIGN), "")
 
 
 def _signature(function: Any) -> inspect.Signature | None:
-    """Return what a function takes; a decorated one what its wrapper does."""
-    function = getattr(function, "forward", function)
-    for follow in (False, True):
-        try:
-            return inspect.signature(function, follow_wrapped=follow)
-        except (TypeError, ValueError):
-            continue
-    return None
+    """Return what a function takes, a decorated one what its wrapper does; None: not known."""
+    try:
+        return inspect.signature(function, follow_wrapped=False)
+    except (TypeError, ValueError):
+        return None
 
 
 def _written(function: Any) -> str:

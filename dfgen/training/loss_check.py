@@ -13,7 +13,7 @@ import numpy as np
 
 from dfgen.binding.nested import leaves
 from dfgen.binding.warn import warn
-from dfgen.errors import ArgumentError
+from dfgen.errors import ArgumentError, DecodeError, MissingFileError
 from dfgen.loading.loader import Loader
 from dfgen.samples.albumentations import Augmentation
 from dfgen.samples.bound_feature import BoundFeature
@@ -24,6 +24,9 @@ from dfgen.training.loss_rules import Target, Trained, doubt, mismatch
 from dfgen.training.model_outputs import Output, outputs_made, outputs_of
 
 _STEPS = {"fit": "train_step", "evaluate": "test_step"}
+
+_FILES = 4
+"""Files of masks that are looked into, whose classes no table tells."""
 
 
 def check_loss(call: Call, loader: Loader, layout: Layout, where: str = "") -> None:
@@ -105,21 +108,42 @@ def _target(bound: BoundFeature, array: str, loader: Loader, loss: KnownLoss) ->
     names = feature.class_names if same and len(bound.specs) == 1 else None
 
     def numbers() -> Any:
-        found = feature.label_numbers(bound.values) if as_written else None
-        return None if found is None else _counted(found, bound, loader, loss.ignored)
+        if not as_written:
+            return None
+        counted, found = _counted(bound, loader), feature.label_numbers(bound.values)
+        if found is None:
+            found = _labels_in_files(bound, reader.store, counted)
+        elif len(found) == len(counted):
+            found = found[counted]
+        ignored = loss.ignored
+        return found if found is None or ignored is None else found[found != ignored]
 
     column = ", ".join(feature.columns)
-    return Target(column, loader.specs[array].shape, names, feature.many_labels, numbers)
+    shape = loader.specs[array].shape
+    of_files = feature.follows and feature.label_numbers(bound.values) is None
+    return Target(column, shape, names, feature.many_labels, of_files, numbers)
 
 
-def _counted(numbers: Any, bound: BoundFeature, loader: Loader, ignored: int | None) -> Any:
-    """Return the numbers of rows that have any weight in the loss, less those that it ignores."""
+def _counted(bound: BoundFeature, loader: Loader) -> Any:
+    """Return which rows have any weight in the loss, bool (rows,)."""
     drawn_by = loader.row_order.proportions
     weights = loader.weights, None if drawn_by is None else drawn_by.weights, bound.present
     counts = [one > 0 for one in weights if one is not None]
-    if counts and len(numbers) == len(loader.reader):
-        numbers = numbers[np.logical_and.reduce(counts)]
-    return numbers if ignored is None else numbers[numbers != ignored]
+    return np.logical_and.reduce([np.ones(len(loader.reader), bool), *counts])
+
+
+def _labels_in_files(bound: BoundFeature, store: Any, counted: Any) -> Any:
+    """Return the different labels in the files of a few rows, evenly spaced; None without any."""
+    if bound.files is None or bound.has_lists or not counted.any():
+        return None
+    rows, found = np.flatnonzero(counted), list[Any]()
+    for row in rows[np.linspace(0, len(rows) - 1, min(len(rows), _FILES)).astype(int)]:
+        try:
+            found.append(bound.feature.labels_in(store.read(bound.feature.at(bound.values, row))))
+        except (DecodeError, MissingFileError):
+            continue  # told when the row is read
+    found = [labels for labels in found if labels is not None]
+    return np.unique(np.concatenate(found)) if found else None
 
 
 def _needs_targets(given: Any) -> bool:

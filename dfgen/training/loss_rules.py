@@ -25,13 +25,16 @@ class Target:
         shape: of one sample, without the batch.
         class_names: where they are known.
         many_labels: whether a row may have several classes.
-        find_numbers: returns the numbers in all rows, where the table tells them.
+        of_files: whether it is a mask whose classes are what its files hold.
+        find_numbers: returns the numbers in all rows, where the table tells them; those in some
+            files of a mask.
     """
 
     column: str
     shape: tuple[int | None, ...]
     class_names: tuple[object, ...] | None
     many_labels: bool
+    of_files: bool
     find_numbers: Callable[[], npt.NDArray[Any] | None]
 
     @property
@@ -100,10 +103,12 @@ def mismatch(trained: Trained) -> str | None:
 
 
 def doubt(trained: Trained) -> str | None:
-    """Return what is wrong about logits, which trains nevertheless, None where nothing is known."""
+    """Return what is wrong but trains nevertheless, None where nothing is known."""
     loss, name = trained.loss, trained.output.name
+    if loss.kind == REGRESSION:
+        return _numbers_of_numbers(trained.target, loss)
     wanted = "sigmoid" if loss.kind == BINARY else "softmax"
-    if loss.kind == REGRESSION or trained.output.activation not in ("linear", wanted):
+    if trained.output.activation not in ("linear", wanted):
         return None
     if trained.output.activation == "linear" and not loss.from_logits:
         called = type(trained.output.layer).__name__
@@ -118,6 +123,23 @@ def doubt(trained: Trained) -> str | None:
             f"the last layer {name!r} of the model gives probabilities, by {wanted}, but the loss "
             f"{loss.name} takes logits, as from_logits=True says: leave out one of the two"
         )
+    return None
+
+
+def _numbers_of_numbers(target: Target, loss: KnownLoss) -> str | None:
+    """Numbers that were made classes, of which a regression would learn the order alone."""
+    for number, name in enumerate(target.class_names or ()):
+        try:
+            value = float(str(name))
+        except ValueError:
+            return None
+        if value != number:
+            return (
+                f"{target.classes}, of which {name!r} is number {number} in batches, and the loss "
+                f"{loss.name} learns that number, not {name}: write "
+                f"df[{target.column!r}] = df[{target.column!r}].astype(float) for the numbers "
+                "themselves"
+            )
     return None
 
 
@@ -236,13 +258,25 @@ def _numbered(trained: Trained, low: int, high: int) -> str:
     """Return how to make class numbers of other numbers."""
     column = trained.target.column
     found = [f"write y=dfgen.Category({column!r}), which numbers its values from 0"]
-    if low == 1:
+    if trained.target.of_files:
+        found = [_palette(trained.target)]
+        if high == 255:
+            return f"{found[0]}, or to leave 255 out of the loss, ignore_class=255"
+    elif low == 1:
         found.append(f"df[{column!r}] - 1")
     if low < 0:
         found.append(f"to leave {low} out of the loss, ignore_class={low}")
     elif trained.output.units != high - low + 1:
         found.append(trained.layer(high + 1, "softmax"))
     return ", or ".join(found)
+
+
+def _palette(target: Target) -> str:
+    """Return how the gray levels of a mask become classes from 0."""
+    levels = [] if target.numbers is None else target.numbers[:8].tolist()
+    levels = [0, *levels] if len(levels) == 1 else levels
+    pairs = ", ".join(f"{level:g}: {number}" for number, level in enumerate(levels))
+    return f"write y=dfgen.Mask({target.column!r}, palette={{{pairs}}})"
 
 
 def _beyond_two(trained: Trained) -> str | None:
@@ -262,6 +296,9 @@ def _beyond_two(trained: Trained) -> str | None:
     if (low, high) == (1, 2):
         remedy.append(f"df[{target.column!r}] - 1")
     remedy.append('for numbers end the model in Dense(1), with loss="mse"')
+    if target.of_files:
+        soft = f'dfgen.Image({target.column!r}, like=..., color_mode="grayscale", scale="0..1")'
+        remedy = [_palette(target) if len(numbers) <= 2 else f"for soft masks write y={soft}"]
     return (
         f"column {target.column!r} holds the numbers {low:g} to {high:g}, but the loss "
         f"{trained.loss.name} takes 0 and 1, or what lies between: {', or '.join(remedy)}"

@@ -11,6 +11,7 @@ import keras
 from dfgen.errors import ArgumentError, did_you_mean
 from dfgen.loading.order.plan import Plan
 from dfgen.training.keras_private import Call, has_lost_variables
+from dfgen.training.shape_check import check_shapes
 
 _STEPS = {"fit": "train_step", "evaluate": "test_step", "predict": "predict_step"}
 
@@ -18,9 +19,8 @@ _STEPS = {"fit": "train_step", "evaluate": "test_step", "predict": "predict_step
 def check_model(call: Call, element_spec: tuple[Any, ...]) -> None:
     """Refuse a model with an input or output that a Sequence has nothing for, or not one for one.
 
-    Names and numbers are compared; for shapes Keras has words of its own. A model that is not
-    functional does not tell its inputs, and one with a step or `compute_loss` of its own may do
-    with a batch what it likes.
+    Names, numbers and shapes are compared. A model that is not functional does not tell its
+    inputs, and one with a step or `compute_loss` of its own may do with a batch what it likes.
     """
     model, own = call.model, type(call.model)
     step = _STEPS.get(call.purpose or "", "call")
@@ -28,6 +28,9 @@ def check_model(call: Call, element_spec: tuple[Any, ...]) -> None:
         return
     if keras.backend.backend() != "tensorflow":
         _refuse_strings(element_spec[0])
+    if isinstance(model, keras.Sequential):
+        _check_single(call, element_spec)
+    check_shapes(model, element_spec[0])
     if not getattr(model, "inputs", None) or isinstance(model, keras.Sequential):
         return
     keyed = isinstance(model.input, Mapping)
@@ -40,6 +43,26 @@ def check_model(call: Call, element_spec: tuple[Any, ...]) -> None:
         names = list(model.output) if keyed else list(model.output_names)
         _check("output", "y", names, _with_loss(model.loss, names), element_spec[1], True)
         _check_weights(element_spec[2:], keyed)
+
+
+def _check_single(call: Call, element_spec: tuple[Any, ...]) -> None:
+    """Refuse several inputs or targets for a Sequential, which has one of each."""
+    told = [("input", "x", element_spec[0])] if getattr(call.model, "inputs", None) else []
+    default = type(call.model).compute_loss is keras.Model.compute_loss
+    if call.purpose != "predict" and call.model.loss is not None and default:
+        told += [("output", "y", target) for target in element_spec[1:2]]
+    for what, argument, given in told:
+        if isinstance(given, Mapping | tuple) and len(given) > 1:
+            raise ArgumentError(_one_for_several(what, argument, len(given)))
+
+
+def _one_for_several(what: str, argument: str, count: int) -> str:
+    """Return what to do about a list of columns where the model takes one array."""
+    return (
+        f"the model has one {what}, but {argument} gives {count}: columns of numbers, one-hot ones "
+        f"too, are one vector as {argument}=dfgen.Number([...]); for {count} arrays build "
+        f"keras.Model(inputs, outputs) with {count} {what}s"
+    )
 
 
 def check_arguments(call: Call, shuffle: bool, endless: bool) -> None:
@@ -124,6 +147,8 @@ def _check(
     """
     if not isinstance(given, Mapping):
         count = len(given) if isinstance(given, list | tuple) else 1
+        if len(names) == 1 < count:
+            raise ArgumentError(_one_for_several(what, argument, count))
         if count not in (len(names), len(needed)):
             raise ArgumentError(
                 f"the model has {len(names)} {what}s, {_quoted(names)}, but {argument} gives "

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 
@@ -22,6 +22,7 @@ from dfgen.loading.receipts import Receipt
 from dfgen.system import whole
 from dfgen.training.backends import INFINITE, TorchBatches, tensorflow_dataset
 from dfgen.training.device_division import check_not_empty, divide
+from dfgen.training.foreign_names import no_such_name
 from dfgen.training.keras_private import Call, DataAdapter, call_by_keras, shorten
 from dfgen.training.keras_probe import falls_back
 from dfgen.training.layout import Layout
@@ -31,6 +32,7 @@ from dfgen.training.model_check import check_arguments, check_model, check_varia
 from dfgen.training.plain_passes import PlainPasses
 from dfgen.training.progress import Progress
 from dfgen.training.runs import Pass, Run
+from dfgen.training.scale_check import warn_of_scaling_twice
 from dfgen.training.validation_check import Side, check_validation, validation_of
 
 
@@ -65,6 +67,13 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         self._endless = endless
         self._runs: weakref.WeakKeyDictionary[Any, Run] = weakref.WeakKeyDictionary()
         self._plain = PlainPasses(loader, progress, endless)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if hasattr(type(self), name):  # a property that failed: say how
+                return object.__getattribute__(self, name)
+            raise no_such_name(self, name)
 
     @property
     def workers(self) -> int:
@@ -112,6 +121,8 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         if call.purpose in ("fit", "evaluate") and self._layout.y is not None:
             padded = self._divided(call)[0].tail == "pad"
             warn_of_metrics(call.model, self._loader, self._layout.y, padded)
+        if call.purpose == "fit":
+            warn_of_scaling_twice(call.model, self._loader, self._layout.x)
         if (other := validation_of(call, Passes)) is not None:
             validated, spec = replace(call, purpose="evaluate"), other.element_spec
             check_validation(call, self._side(), other._side(), spec[0])

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pytest
 
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError, UnknownArgumentError
@@ -29,11 +30,29 @@ def foreign(what, call, received, expected, advice):
     return WrongCall(what, call, UnknownArgumentError, received, expected, advice)
 
 
-class Folder:
-    """What torchvision's ImageFolder looks like."""
+class DatasetFolder:
+    """What torchvision's ImageFolder is made of."""
 
-    __module__ = "torchvision.datasets.folder"
-    samples = (("imgs/cat/100.jpg", 0),)
+
+class ImageFolder(DatasetFolder):
+    """What torchvision's looks like."""
+
+
+class Dataset:
+    """What those of Hugging Face look like, which have no stream of Arrow."""
+
+    def to_pandas(self):
+        """Return the rows."""
+
+
+def of_torch(pets):
+    data = pytest.importorskip("torch.utils.data")
+    return data.TensorDataset()
+
+
+def of_tensorflow(pets):
+    tf = pytest.importorskip("tensorflow")
+    return tf.data.Dataset.range(3).batch(2)
 
 
 def to_csv(pets, name):
@@ -45,37 +64,37 @@ MANIFESTS = [
     manifest(
         "the path of a CSV file",
         lambda pets: to_csv(pets, "pets.csv"),
-        "pets.csv is text",
-        "Read it with pandas.read_csv",
-        "a manifest is a Parquet file",
+        "pets.csv is no manifest",
+        "df = pd.read_csv(",
+        "which is a Parquet file of dfgen",
     ),
     manifest(
         "the path of a TSV file",
         lambda pets: to_csv(pets, "pets.tsv"),
-        "pets.tsv is text",
-        "Read it with pandas.read_csv",
-        "a manifest is a Parquet file",
+        "pets.tsv is no manifest",
+        "df = pd.read_csv(",
+        "which is a Parquet file of dfgen",
     ),
     manifest(
         "the path of a JSON file",
         lambda pets: to_csv(pets, "pets.json"),
-        "pets.json is JSON",
-        "Read it with pandas.read_json",
-        "a manifest is a Parquet file",
+        "pets.json is no manifest",
+        "df = pd.read_json(",
+        "which is a Parquet file of dfgen",
     ),
     manifest(
         "the path of an Excel file",
         lambda pets: to_csv(pets, "pets.xlsx"),
-        "pets.xlsx is a workbook",
-        "Read it with pandas.read_excel",
-        "a manifest is a Parquet file",
+        "pets.xlsx is no manifest",
+        "df = pd.read_excel(",
+        "which is a Parquet file of dfgen",
     ),
     manifest(
         "a folder",
         lambda pets: "imgs",
-        "imgs is a folder",
+        "imgs is no manifest",
         "dfgen.build_manifest(",
-        "a manifest is a Parquet file",
+        "which is a Parquet file of dfgen",
     ),
     manifest(
         "an image",
@@ -84,12 +103,12 @@ MANIFESTS = [
         'df = pd.DataFrame({"path": [...]})',
         "it is an image",
     ),
-    manifest("a column", lambda pets: pets.frame["path"], "got a Series", 'x="path"'),
+    manifest("a column", lambda pets: pets.frame["path"], "got a Series", 'df[["id", "path"]]'),
     manifest(
         "a mask",
         lambda pets: pets.frame["kind"] == "cat",
-        "got a Series of booleans",
-        "Sequence(df[given], ...)",
+        "got a Series",
+        "df[mask]",
     ),
     manifest(
         "a groupby",
@@ -107,37 +126,37 @@ MANIFESTS = [
         "a dict of frames, as Hugging Face has of splits",
         lambda pets: {"train": pets.frame},
         "got a dict",
-        "Sequence(given['train'], ...)",
+        "give one of the frames in it",
     ),
     manifest(
         "a list of paths",
         lambda pets: list(pets.frame.path),
         "got a list",
-        'df = pd.DataFrame({"path": given})',
+        'df = pd.DataFrame({"path": paths, "label": labels})',
     ),
     manifest(
         "a list of pairs",
         lambda pets: list(zip(pets.frame.path, pets.frame.kind, strict=True)),
         "got a list",
-        'df = pd.DataFrame(given, columns=["path", "label"])',
+        'df = pd.DataFrame({"path": paths, "label": labels})',
     ),
     manifest(
         "a list of dicts",
         lambda pets: pets.frame.to_dict("records"),
         "got a list",
-        "df = pd.DataFrame(given)",
+        "df = pd.DataFrame(",
     ),
     manifest(
         "the frames of train_test_split",
         lambda pets: (pets.frame[:9], pets.frame[9:]),
-        "got a tuple of frames",
-        "make a Sequence of each",
+        "got a tuple",
+        "of frames pd.concat(given)",
     ),
     manifest(
         "an array of paths",
         lambda pets: np.array(list(pets.frame.path)),
         "got a ndarray",
-        'df = pd.DataFrame({"path": given})',
+        'df = pd.DataFrame({"path": paths, "label": labels})',
     ),
     manifest(
         "an array of pixels",
@@ -149,13 +168,26 @@ MANIFESTS = [
         "a generator",
         lambda pets: (path for path in pets.frame.path),
         "got a generator",
-        "df = pd.DataFrame(list(given))",
+        'df = pd.DataFrame({"path": paths, "label": labels})',
     ),
     manifest(
         "an ImageFolder of torchvision",
-        lambda pets: Folder(),
-        "got a Folder",
+        lambda pets: ImageFolder(),
+        "got a ImageFolder",
         'df = pd.DataFrame(given.samples, columns=["path", "label"])',
+    ),
+    manifest(
+        "a data set of Hugging Face",
+        lambda pets: Dataset(),
+        "got a Dataset",
+        "df = given.to_pandas()",
+    ),
+    manifest("a data set of torch", of_torch, "got a TensorDataset", "fit takes it as it is"),
+    manifest(
+        "a data set of TensorFlow",
+        of_tensorflow,
+        "Dataset: fit takes",
+        'df = pd.DataFrame({"path": paths',
     ),
     manifest("a Sequence", lambda pets: Sequence(pets.frame, y="kind"), "got a Sequence", "fit"),
     manifest("the class itself", lambda pets: pd.DataFrame, "got a type", "give a frame"),
@@ -206,7 +238,7 @@ MANIFESTS = [
         MissingFileError,
         "imgs/*/*.jpg",
         '"*" is not expanded',
-        "df = dfgen.build_manifest('imgs')",
+        'df = dfgen.build_manifest("imgs")',
     ),
     WrongCall(
         "an address",
@@ -220,9 +252,9 @@ MANIFESTS = [
         "a CSV file for read_manifest",
         lambda pets: dfgen.read_manifest("labels.csv"),
         ManifestError,
-        "labels.csv is text",
-        "a manifest is a Parquet file",
-        "Read it with pandas.read_csv",
+        "labels.csv is no manifest",
+        "which is a Parquet file of dfgen",
+        "df = pd.read_csv(",
     ),
     WrongCall(
         "a frame for read_manifest",
@@ -230,7 +262,7 @@ MANIFESTS = [
         ArgumentError,
         "got a DataFrame",
         "the path of a manifest is text",
-        "as dfgen.Sequence takes it",
+        "give it to dfgen.Sequence as it is",
     ),
 ]
 

@@ -1,6 +1,5 @@
 """Functions of the user's own that cannot work: told when the Sequence is made, or by the row."""
 
-import asyncio
 from functools import partial
 
 import albumentations as A
@@ -18,15 +17,6 @@ def flip(image):
 
 
 def flip_both(sample, rng, mask):
-    return sample
-
-
-def yields(sample, rng):
-    yield sample
-
-
-async def awaits(sample, rng):
-    await asyncio.sleep(0)
     return sample
 
 
@@ -90,10 +80,6 @@ CALLS = [
             WRITE),
     refused("a class instead of an object of it", Augment, "transform=Augment",
             "transform=Augment(...)", "expected transform(sample, rng)"),
-    refused("a generator function", yields, "yields(sample, rng) yields", "return sample",
-            "a plain function that returns"),
-    refused("a coroutine function", awaits, "awaits(sample, rng) awaits", "return sample",
-            "a plain function that returns"),
     refused("a pipeline of Albumentations as it is", A.Compose([A.HorizontalFlip()]),
             "albumentations", "dfgen.albumentations(A.Compose([...]))", NUMPY),
     refused("a step of Albumentations as it is", A.HorizontalFlip(), "HorizontalFlip(p=0.5)",

@@ -6,14 +6,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError, did_you_mean
+from dfgen.manifest.building.join_hints import best_pair, lines_of_left_out, lines_of_other_keys
 from dfgen.manifest.building.label_keys import key_text, label_keys, whole_numbers
-from dfgen.manifest.building.left_out import lines_of_left_out
-from dfgen.manifest.building.other_keys import best_pair, hints
 from dfgen.manifest.key_causes import JoinKeys
 from dfgen.manifest.key_mismatch import Words, explain, what_became
 from dfgen.manifest.schema import quote
 from dfgen.manifest.sources.path_pattern import FROM_PATH, Pattern
 from dfgen.manifest.sources.source import RowGroup
+
+FILES_TRIED = 1_000
+"""Files with which other keys are tried."""
 
 
 def split_on(on: str) -> tuple[str, str]:
@@ -82,7 +84,7 @@ def join(
         )
         sides = JoinKeys(file_keys, without_labels), JoinKeys(keys, without_file)
         more = lines_of_left_out(skipped or {}, pattern, field, sides[1].unmatched)
-        more += _hints(*given, (field, column), table)
+        more += lines_of_other_keys(_some_keys(given[0]), given[1], (field, column))
         raise ManifestError(explain(*sides, words, more=more))
     if unmatched == "drop":
         files, found = files.filter(pc.is_valid(found)), found.drop_null()
@@ -117,9 +119,10 @@ def _file_keys(files: pa.Table, field: str) -> pa.ChunkedArray:
     return pc.replace_substring_regex(files["path"], FROM_PATH[field], "")
 
 
-def _hints(files: pa.Table, labels: pa.Table, pair: tuple[str, str], table: str) -> list[str]:
-    keys = {name: _file_keys(files, name) for name in _names_of(files)}
-    return hints(keys, labels, pair, table)
+def _some_keys(files: pa.Table) -> dict[str, pa.ChunkedArray]:
+    """Return all that may be the key of a few files, from all over the table."""
+    few = files.take(pa.array(range(0, len(files), -(-len(files) // FILES_TRIED) or 1), pa.int64()))
+    return {name: _file_keys(few, name) for name in _names_of(files)}
 
 
 def _no_field(files: pa.Table, field: str, labels: pa.Table) -> str:
@@ -127,8 +130,7 @@ def _no_field(files: pa.Table, field: str, labels: pa.Table) -> str:
     names = _names_of(files)
     advice = f"{did_you_mean(field, names)} A field of the pattern, such as {{id}}, is one too"
     if field in labels.column_names:
-        keys = {name: _file_keys(files, name) for name in names}
-        pair = best_pair(keys, {field: labels[field]}) or f"stem={field}"
+        pair = best_pair(_some_keys(files), labels.select([field])) or f"stem={field}"
         advice = f' It is a column of the table: write FIELD=COLUMN, as in on="{pair}"'
     return f"on={quote(field)} is not a key of a file. Keys: {', '.join(names)}.{advice}"
 

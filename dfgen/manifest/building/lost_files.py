@@ -5,14 +5,23 @@ import os
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import MissingFileError, did_you_mean
+from dfgen.errors import MissingFileError
 from dfgen.manifest.building.recipe import LABEL_TABLE, Recipe
-from dfgen.manifest.building.right_root import what_finds
 from dfgen.manifest.building.scan import NOT_THERE
 from dfgen.manifest.schema import quote
 from dfgen.manifest.sources import SOURCES
+from dfgen.samples.storage.near_paths import Begin, around, near
 
-_SHOWN = 5
+
+class _OfTable(Begin):
+    """Where the paths of a label table begin; what to write is for `build_manifest`."""
+
+    def change(self, source: str) -> str:
+        here = f'labels["{self.column}"]'
+        return f"write {here} = {source.replace('{}', here)}"
+
+    def rooted(self, folder: str) -> str:
+        return f"give root={quote(folder)} (--root)"
 
 
 def refuse_all_missing(
@@ -28,37 +37,35 @@ def refuse_all_missing(
     path = paths[0].as_py()
     files = pc.count_distinct(paths).as_py()
     what = (
-        "the only file does not exist," if files == 1 else f"none of the {files} files exists, as"
+        "the only file does not exist," if files == 1 else f"none of the {files:,} files exists, as"
     )
     some = dict.fromkeys((path, paths[len(paths) // 2].as_py(), paths[-1].as_py()))
-    advice = what_finds(list(some), folder) or _advice(recipe)
+    advice = _advice(list(some), recipe, folder)
     raise MissingFileError(
-        f"{what} {quote(path)}: {_where_it_ends(path)} {advice}; for files "
-        'that are not on this machine, facts="none" (--facts none)'
+        f"{what} {quote(path)}: {advice}{'.' * (advice[-1] != '?')} For files that are not on this "
+        'machine give facts="none" (--facts none)'
     )
 
 
-def _where_it_ends(path: str) -> str:
-    """Say from which folder on a path is not there, and what is there instead."""
-    lost, folder = path, os.path.dirname(path)
-    while not os.path.exists(folder) and os.path.dirname(folder) != folder:
-        lost, folder = folder, os.path.dirname(folder)
-    if not folder:
-        return "it is no path of this system."
-    if not os.path.isdir(folder):
-        return f"{quote(folder)} is a file, not a folder."
-    kind, name = "file" if lost == path else "folder", os.path.basename(lost)
-    try:
-        names = sorted(name for name in os.listdir(folder) if name[0] != ".")
-    except OSError as error:
-        return f"{quote(folder)} cannot be read: {error}."
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    there = f"has {', '.join(map(quote, names[:_SHOWN]))}{more}" if names else "is empty"
-    near = did_you_mean(name, names)
-    return f"there is no {kind} {quote(name)} in {quote(folder)}, which {there}.{near}"
+def _advice(paths: list[str], recipe: Recipe, folder: str) -> str:
+    """Return what is near the first of a few files, how many that finds, and what to do."""
+    start = folder.rstrip("/") + "/"
+    names = [path.removeprefix(start) for path in paths]
+    begin = _OfTable(recipe.path_column or "path", folder)
+    found = near(names[0], begin)
+    if found is None or os.path.isdir(found.place(names[0])):
+        if not any(os.path.splitext(name)[1] for name in names):
+            shown = ", ".join(map(quote, names))
+            return f"is {shown} the path of a file? Name the column of paths, path_column="
+        return f"{around(names[0], begin)}. {_root(recipe)}"
+    there = sum(os.path.exists(found.place(name)) for name in names)
+    finds = f" ({there} of {len(names)} tried are found by that)" if there else ""
+    if recipe.kind == LABEL_TABLE:
+        return found.advice + finds
+    return f"{found.what}{finds}. {_root(recipe)}"
 
 
-def _advice(recipe: Recipe) -> str:
+def _root(recipe: Recipe) -> str:
     if recipe.kind != LABEL_TABLE and "images" in SOURCES[recipe.kind].arguments:
         return "Give the folder of the images as images= (--images)"
     if recipe.kind == LABEL_TABLE or "root" in SOURCES[recipe.kind].shared:

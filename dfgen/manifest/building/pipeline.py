@@ -23,7 +23,7 @@ from dfgen.manifest.building.update.previous import Old, changed_recipe
 from dfgen.manifest.facts import FACTS
 from dfgen.manifest.from_pandas import to_frame
 from dfgen.manifest.io import attributes, write_manifest
-from dfgen.manifest.manifest_paths import check_out
+from dfgen.manifest.other_inputs import check_out
 from dfgen.manifest.paths import is_url, stored_paths, tidy
 from dfgen.manifest.schema import (
     PARTS,

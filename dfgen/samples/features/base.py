@@ -111,6 +111,14 @@ class Feature:
         """
         return None
 
+    def labels_in(self, data: bytes) -> Values | None:
+        """Return the different labels in the bytes of a file, None where it holds none.
+
+        Raises:
+            DecodeError: it cannot be read.
+        """
+        return None
+
     def unnamed(self, column: pa.Array) -> pa.Array | None:
         """Return the labels in `label_column` that need names, None where they need none."""
         return column

@@ -127,6 +127,10 @@ class Mask(Feature):
             return None
         return np.array([[number for _, number in self.palette]], self.dtype)
 
+    def labels_in(self, data: bytes) -> Values | None:
+        """Return the gray levels, which are its classes, or the numbers; those of a palette not."""
+        return None if self.palette is not None else np.unique(self._decode(data))
+
     def file_of(self, array: Values) -> bytes:
         """Return the bytes of a PNG file of classes, or colours."""
         return png_of(array)

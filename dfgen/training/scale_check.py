@@ -1,0 +1,52 @@
+"""Are pixels scaled twice, by the Sequence and by the model?"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+
+from dfgen.binding.nested import leaves
+from dfgen.binding.warn import warn
+from dfgen.loading.loader import Loader
+
+_SMALL = ("0..1", "-1..1", "tf", "torch", "standardize")
+
+
+def warn_of_scaling_twice(model: Any, loader: Loader, x: Any) -> None:
+    """Warn where all images are about 1 already, and a layer divides them by 127 or 255 again.
+
+    Nothing would fail, but the model would see one gray for all images.
+
+    Args:
+        model: of Keras.
+        loader: of the Sequence.
+        x: the names of its inputs, nested.
+    """
+    names = set(leaves(x))
+    images = [one for one in loader.reader.features if one.channel_arrays & names]
+    scales = [one.feature.scale for one in images]
+    if not images or loader.transforms_batches or not all(map(_is_small, scales)):
+        return
+    layer = next(_dividing(model), None)
+    if layer is not None:
+        warn(
+            f"scale={scales[0]!r} makes pixels about 1 at most, and the layer {layer.name!r} of "
+            f"the model, Rescaling, multiplies them by {float(layer.scale):.4g} again, so that all "
+            "images would look alike: leave out scale=, or the layer"
+        )
+
+
+def _is_small(scale: Any) -> bool:
+    """Whether pixels are about 1 at most after it."""
+    pair = isinstance(scale, tuple) and isinstance(scale[0], tuple)  # a mean and a deviation
+    return pair or (isinstance(scale, str) and scale in _SMALL)
+
+
+def _dividing(model: Any) -> Iterator[Any]:
+    """Yield the layers of a model, and of those within it, that make pixels of 0..255 small."""
+    for layer in getattr(model, "layers", ()):
+        if isinstance(layer, keras.Model):
+            yield from _dividing(layer)
+        scale = layer.scale if type(layer) is keras.layers.Rescaling else None
+        if isinstance(scale, int | float) and 1 / 300 < scale < 1 / 100:
+            yield layer

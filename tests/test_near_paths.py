@@ -1,0 +1,85 @@
+"""What is near a path at which there is no file: the mistake, the way out, and where that leads."""
+
+import os
+
+import pytest
+
+from dfgen.samples.storage.near_paths import Begin, around, near
+
+FILES = (
+    "imgs/cat/100.jpg", "imgs/cat/100.xml", "imgs/cat/007.jpg", "imgs/a b.png",
+    "imgs/M\u00fcller.png", "51.jpg", "data/pets/x/y/z.jpg", "project/keep",
+)  # fmt: skip
+
+
+@pytest.fixture
+def cwd(tmp_path, monkeypatch):
+    for name in FILES:
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return str(tmp_path)
+
+
+CHANGE = 'write df["path"] = df["path"]'
+TABLE = (
+    ("cat/100.jpg", None, "'cat/100.jpg' is in '{}/imgs'", 'give root="imgs"'),
+    ("./100.jpg", "imgs", "'100.jpg' is in '{}/imgs/cat'",
+     CHANGE + '.str.removeprefix("./"), and give root="imgs/cat"'),
+    ("imgs/cat/100.jpg", "imgs", "'imgs/cat/100.jpg' is in '{}'", "leave root= out"),
+    ("C:/ann/imgs/cat/100.jpg", None, "'imgs/cat/100.jpg' is in '{}'",
+     CHANGE + '.str.removeprefix("C:/ann/")'),
+    ("C:\\ann\\imgs\\cat\\100.jpg", None, "backslashes part no folders here",
+     CHANGE + r'.str.replace("\\", "/")' + ". Then 'imgs/cat/100.jpg' is in '{}': " + CHANGE
+     + '.str.removeprefix("C:/ann/")'),
+    ("~/imgs/cat/100.jpg", None, '"~" is not expanded', CHANGE + ".map(os.path.expanduser)"),
+    ("$HOME/51.jpg", None, '"$" is not expanded', CHANGE + ".map(os.path.expandvars)"),
+    ("file://imgs/cat/100.jpg", None, '"file://" is no part of a path',
+     CHANGE + '.str.removeprefix("file://")'),
+    ("s3://bucket/imgs/cat/100.jpg", None, '"s3://" begins an address, which no store reads',
+     "copy the files to a disk, or mount the store as a folder, and give paths"),
+    (" 51.jpg\n", None, "it has blanks or a line end around it", CHANGE + ".str.strip()"),
+    ("imgs/a%20b.png", None, "it has %20 or the like in it", CHANGE + ".map(urllib.parse.unquote)"),
+    ("imgs/Mu\u0308ller.png", None, "its accents are stored otherwise",
+     CHANGE + '.str.normalize("NFC")'),
+    ("imgs/cat/100.png", None, "'100.jpg', of another extension, is in '{}/imgs/cat'",
+     CHANGE + '.str.replace(".png", ".jpg")'),
+    ("imgs/cat/100.JPG", None, "'100.jpg', in another case, is in '{}/imgs/cat'",
+     CHANGE + '.str.replace(".JPG", ".jpg")'),
+    ("imgs/cat/100", None, "'100.jpg' is in '{}/imgs/cat'", CHANGE + '.astype(str) + ".jpg"'),
+    ("51.0", None, "'51.jpg' is in '{}'",
+     CHANGE + '.astype(float).astype(int).astype(str) + ".jpg"'),
+    ("7", None, "'007.jpg' is in '{}/imgs/cat'",
+     CHANGE + '.astype(str).str.zfill(3) + ".jpg", and give root="imgs/cat"'),
+    ("z.jpg", "data/pets", "'z.jpg' is in '{}/data/pets/x/y'", 'give root="data/pets/x/y"'),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "root", "what", "steps"), TABLE, ids=[row[0] for row in TABLE])
+def test_what_is_near_a_path_is_told_with_what_to_write(path, root, what, steps, cwd):
+    found = near(path, Begin("path", root))
+    assert (found.what, found.steps) == (what.replace("{}", cwd), steps.replace("{}", cwd))
+    assert os.path.exists(found.place(path)) is not path.startswith("s3")
+
+
+def test_where_other_files_are_there_no_other_folder_is_meant(cwd):
+    assert near("cat/100.jpg", Begin("path"), alone=True) is None
+    assert near("imgs/cat/100.png", Begin("path"), alone=True).steps
+
+
+def test_the_root_of_a_manifest_is_changed_where_it_was_given(cwd):
+    found = near("cat/100.jpg", Begin("path", f"{cwd}/gone", "dfgen.read_manifest"))
+    assert found.steps == 'give dfgen.read_manifest root="imgs"'
+
+
+def test_where_nothing_is_near_the_folder_is_told_whose_names_are_most_like_it(cwd):
+    assert near("imgs/cat/800.jpg", Begin("path")) is None
+    assert around("imgs/cat/800.jpg", Begin("path")) == (
+        f"The folder '{cwd}/imgs/cat': holds '100.jpg', '007.jpg', '100.xml', ..."
+    )
+    assert around("img/800.jpg", Begin("path")) == (
+        f"The folder '{cwd}': there is no folder 'img' in it, it holds 'imgs', '51.jpg', 'project',"
+        " ..."
+    )
