@@ -22,7 +22,14 @@ from typing import Any, TypeVar
 
 
 class DfgenError(Exception):
-    """Anything that dfgen refuses."""
+    """Anything that dfgen refuses; of what a message quotes, `legible` leaves what can be read."""
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(legible(str(message)))
+
+    def add_note(self, note: str) -> None:
+        """Add a note, as messages are shown."""
+        super().add_note(legible(note, 4_000))
 
 
 class ArgumentError(DfgenError, ValueError):
@@ -70,8 +77,24 @@ class WorkerError(DfgenError, RuntimeError):
     """A worker process died again and again."""
 
 
+_LONGEST = 2_000  # characters of a message: more is no message but the data
 _SHORT = 50  # values of a list, and half the characters, that a message shows
 _Error = TypeVar("_Error", bound=DfgenError)
+
+
+def legible(text: str, longest: int = _LONGEST) -> str:
+    """Return a text without what terminals do not show, and a long one without its middle.
+
+    Its begin says what is wrong, and its end what to do.
+
+    Example:
+        >>> legible("column 'name' " + "is long " * 9 + "drop it", 40)
+        "column 'name' i ... s long drop it"
+    """
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
+    half = longest // 2 - 5
+    return text if len(text) <= longest else f"{text[:half]} ... {text[-half:]}"
 
 
 def unreadable(error: Exception) -> DfgenError:

@@ -464,3 +464,12 @@ def test_nothing_is_said_when_nothing_is_amiss(data, capsys):
         warnings.simplefilter("error")
         build_joined(data)
     assert capsys.readouterr() == ("", "")
+
+
+def test_an_index_that_pandas_wrote_without_a_name_is_called_as_pandas_calls_it(tmp_path):
+    names = ["Unnamed: 0.1", "Unnamed: 0", "path", "kind"]
+    frame = pd.DataFrame([[0, 0, "a.png", "cat"], [1, 1, "b.png", "dog"]], columns=names)
+    frame.rename(columns={"Unnamed: 0.1": ""}).to_csv(tmp_path / "labels.csv", index=False)
+    built = dfgen.build_manifest(labels=tmp_path / "labels.csv", path_column="path", facts="none")
+    assert [*pd.read_csv(tmp_path / "labels.csv")] == names
+    assert {*names} == {*built} - {"id", "split"}

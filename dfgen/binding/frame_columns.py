@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from dfgen.binding.near_columns import not_a_column
 from dfgen.errors import ManifestError, listed
-from dfgen.manifest.from_pandas import embedded_bytes
+from dfgen.manifest.from_pandas import beyond_arrow, embedded_bytes
 from dfgen.manifest.io import read_table
 from dfgen.manifest.other_inputs import frame_of
 from dfgen.manifest.schema import Label
@@ -196,6 +196,13 @@ class Columns:
 
 def _to_arrow(values: "pd.Series[Any]") -> pa.Array:
     try:
+        return _converted(values)
+    except (OverflowError, UnicodeEncodeError) as error:
+        raise ManifestError(f"the manifest has {beyond_arrow(str(values.name), error)}") from None
+
+
+def _converted(values: "pd.Series[Any]") -> pa.Array:
+    try:
         embedded = embedded_bytes(values)
         if embedded is not None:
             return embedded
@@ -203,7 +210,7 @@ def _to_arrow(values: "pd.Series[Any]") -> pa.Array:
         if is_binary(array.type):
             raise pa.ArrowTypeError("text and bytes")  # which Arrow makes bytes of
         return _valid(array)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError):
         if values.dtype.kind != "O":
             raise ManifestError(
                 f"column {values.name!r} is of dtype {values.dtype}, which Arrow lacks: make it "
@@ -227,7 +234,7 @@ def _lists_to_arrow(values: "pd.Series[Any]") -> pa.Array:
     """Return lists that Arrow does not take as they are, such as arrays of boxes."""
     try:
         return _valid(pa.array(values.map(_plain_list, na_action="ignore"), from_pandas=True))
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
+    except (pa.ArrowInvalid, TypeError):
         kinds = sorted({type(entry).__name__ for entry in _entries(values.dropna())})
         raise ManifestError(
             f"column {values.name!r} has lists that mix {', '.join(kinds)}: give all entries one "

@@ -35,13 +35,19 @@ def ids_of(columns: Columns, id: str | None, path: str | None, paths: pa.Array |
     else:
         name = columns.check("id", "id" if id is None else id)
         ids = columns[name]
-    beside = ids.cast(pa.large_string()) if paths is None or paths.null_count else paths
+    beside = ids.cast(pa.large_string()) if _can_be_ids(ids) else pa.repeat("", len(ids))
+    beside = beside if paths is None or paths.null_count else paths
     where = "the manifest" if name == "id" else f'the manifest (id="{name}")'
     try:
         validate(pa.table({"id": ids, "path": beside}), where)
     except ManifestError as error:
-        raise ManifestError(f"{error}{_why_repeated(columns, name, ids)}") from None
+        again = _why_repeated(columns, name, ids) if _can_be_ids(ids) else ""
+        raise ManifestError(f"{error}{again}") from None
     return ids.to_numpy() if pa.types.is_integer(ids.type) else ids
+
+
+def _can_be_ids(ids: pa.Array) -> bool:
+    return pa.types.is_integer(ids.type) or is_text(ids.type)
 
 
 def _why_repeated(columns: Columns, name: str, ids: pa.Array) -> str:

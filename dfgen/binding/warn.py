@@ -3,6 +3,8 @@
 import sys
 import warnings
 
+from dfgen.errors import legible
+
 
 def warn(message: str) -> None:
     """Warn in the name of the caller's own line, however deep in dfgen it is noticed."""
@@ -10,4 +12,4 @@ def warn(message: str) -> None:
     depth, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("dfgen."):
         depth, frame = depth + 1, frame.f_back
-    warnings.warn(message, stacklevel=depth)
+    warnings.warn(legible(message, 1_000), stacklevel=depth)

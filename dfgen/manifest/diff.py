@@ -145,7 +145,7 @@ def _class_names(table: pa.Table, labels: Mapping[str, Label], name: str) -> str
         names = class_names(table[name]).to_pylist()
     else:
         names = labels.get(name, {}).get("class_names")
-    return None if names is None else json.dumps(names, ensure_ascii=False)
+    return None if names is None else json.dumps(names, ensure_ascii=False, default=str)
 
 
 def _whole(change: str, kind: pa.DataType, name: str, *values: str | None) -> pa.Table:
@@ -182,7 +182,9 @@ def differ(one: Any, other: Any) -> BoolArray:
         return _lists_differ(one, other)
     if one.type != other.type:
         numbers = are_numbers(one.type) and are_numbers(other.type)
-        one, other = (c.cast(pa.float64()) if numbers else as_text(c) for c in (one, other))
+        whole = pa.types.is_integer(one.type) and pa.types.is_integer(other.type)
+        kind = pa.int64() if whole else pa.float64()
+        one, other = (c.cast(kind, safe=False) if numbers else as_text(c) for c in (one, other))
     if pa.types.is_nested(one.type):
         pairs = zip(one.to_pylist(), other.to_pylist(), strict=True)
         return np.fromiter((a != b for a, b in pairs), bool, len(one))
@@ -206,6 +208,9 @@ def plain(column: Any) -> pa.Array:
     """Return one array without dictionary, NaN, the several kinds of lists, and files."""
     if are_files(column.type):
         return pa.array(map(_file_shown, column), pa.string())
+    if isinstance(value_type(column.type), pa.BaseExtensionType):  # periods, intervals
+        values = (None if value is None else str(value) for value in column.to_pylist())
+        return pa.array(values, pa.string())
     column = column.cast(value_type(column.type))
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()

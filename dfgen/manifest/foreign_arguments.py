@@ -6,8 +6,7 @@ from typing import Any
 
 from dfgen.errors import UnknownArgumentError, did_you_mean
 
-_SPLIT = 'name each split with its share: split={"train": 0.8, "val": 0.2}'
-_SHARES = 'name each split with its share: {"train": 0.8, "val": 0.2}'
+_SPLIT = 'name each split with its share, {"train": 0.8, "val": 0.2}'
 _OF_SEQUENCE = "it belongs to dfgen.Sequence, which makes the batches"
 
 _RENAMED = {
@@ -50,12 +49,7 @@ _INSTEAD = {
     "is_valid_file": "a file that cannot be read keeps its row, and the column problem says why",
     "validate_filenames": "every file is looked at, and the column problem says what is wrong",
     "label": 'name the column of a Sequence: dfgen.Sequence(df, y="kind")',
-    "engine": "a manifest is a Parquet file, which pyarrow reads and writes",
-    "compression": "a manifest is a Parquet file, which pyarrow reads and writes",
     "index": "the index is never written: make a column of it with df.reset_index()",
-    "sep": "a manifest is a Parquet file: pandas.read_csv reads CSV",
-    "fix": "write=True writes the problems into the manifest",
-    "full": "decode=True decodes every file to its end",
 }  # fmt: skip
 """Argument elsewhere -> what there is instead."""
 
@@ -74,6 +68,4 @@ def refuse_foreign(function: Callable[..., Any], unknown: Iterable[str]) -> None
 def _advice(name: str, known: list[str]) -> str:
     if _RENAMED.get(name) in known:
         return f"it is {_RENAMED[name]}= here"
-    if name in _INSTEAD:
-        return _SHARES if _INSTEAD[name] == _SPLIT and "shares" in known else _INSTEAD[name]
-    return f"expected {', '.join(known)}.{did_you_mean(name, known)}"
+    return _INSTEAD.get(name) or f"expected {', '.join(known)}.{did_you_mean(name, known)}"

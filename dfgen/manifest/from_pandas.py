@@ -37,6 +37,25 @@ def embedded_bytes(values: "pd.Series[Any]") -> Any:
     return pa.array(values, pa.large_binary(), from_pandas=True)
 
 
+def beyond_arrow(column: str, error: Exception) -> str:
+    """Return what of a column Arrow cannot hold, and what to do: numbers and text beyond it."""
+    what, advice = "a number beyond 64 bits", f"df[{column!r}] = df[{column!r}].astype(str)"
+    if isinstance(error, UnicodeEncodeError):
+        what = "text that is not Unicode, such as a file name in another encoding"
+        advice = "rename such files, or mend the text"
+    return f"column {column!r}, which holds {what}, expected what UTF-8 or 64 bits hold: {advice}"
+
+
+def _fits(values: "pd.Series[Any]") -> bool:
+    try:
+        pa.array(values, from_pandas=True)
+    except (OverflowError, UnicodeEncodeError):
+        return False
+    except (pa.ArrowException, TypeError, ValueError):
+        pass
+    return True
+
+
 def to_table(frame: pd.DataFrame, where: str = "the frame") -> pa.Table:
     """Return the columns of a frame as an Arrow table; its index and attrs are left behind."""
     check_names(list(frame.columns), where)
@@ -47,6 +66,13 @@ def to_table(frame: pd.DataFrame, where: str = "the frame") -> pa.Table:
             f'column "{name}" of {where} holds complex numbers, which Parquet lacks. Make two '
             f'columns of it: df["{name}_real"] = df["{name}"].to_numpy().real, and .imag'
         )
+    sparse = [name for name in frame.columns if isinstance(frame[name].dtype, pd.SparseDtype)]
+    if sparse:
+        name = sparse[0]
+        raise ManifestError(
+            f"column {name!r} of {where} is of dtype {frame[name].dtype}, expected a dense one, "
+            f"which Parquet holds: df[{name!r}] = df[{name!r}].sparse.to_dense()"
+        )
     bare = frame.copy(deep=False)
     bare.attrs = {}  # newer pyarrow would store them, and with them the absolute root
     try:
@@ -56,8 +82,11 @@ def to_table(frame: pd.DataFrame, where: str = "the frame") -> pa.Table:
         mixed = [field.name for field in table.schema if is_binary(field.type)]
         if mixed:
             raise pa.ArrowTypeError(f"text and bytes in column {mixed[0]}")
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         reason = "; ".join(str(part) for part in error.args)
+        beyond = [name for name in frame.columns if not _fits(frame[name])]
+        if isinstance(error, OverflowError | UnicodeEncodeError) and beyond:
+            raise ManifestError(f"{where} has {beyond_arrow(beyond[0], error)}") from error
         raise ManifestError(
             f"{where} has a column that mixes types, or of a type that Parquet lacks: {reason}. "
             'Convert it, for example Path objects with df["path"] = df["path"].astype(str)'
@@ -70,7 +99,13 @@ def to_table(frame: pd.DataFrame, where: str = "the frame") -> pa.Table:
 
 def to_frame(table: pa.Table) -> pd.DataFrame:
     """Return an Arrow table as a frame; columns that hold files stay in Arrow memory."""
-    frame: pd.DataFrame = table.to_pandas(
-        types_mapper=lambda kind: pd.ArrowDtype(kind) if are_files(kind) else None
-    )
+
+    def kept(kind: pa.DataType) -> pd.ArrowDtype | None:
+        return pd.ArrowDtype(kind) if are_files(kind) else None
+
+    frame: pd.DataFrame
+    try:
+        frame = table.to_pandas(types_mapper=kept)
+    except TypeError:  # pandas cannot read the names of its own dtypes of lists in Arrow
+        frame = table.to_pandas(types_mapper=kept, ignore_metadata=True)
     return frame

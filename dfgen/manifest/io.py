@@ -140,6 +140,7 @@ def write_manifest(df: Table, path: Path, root: Path | None = None, **unknown: N
     check_out(path)
     table = arrow_table(df)
     validate(table, "the frame")
+    _refuse_odd_categories(table)
     known = getattr(df, "attrs", {}).get("dfgen", {})
     table, absolute_root = stored_paths(
         table, None if root is None else str(root), known.get("root")
@@ -157,6 +158,17 @@ def write_manifest(df: Table, path: Path, root: Path | None = None, **unknown: N
     table = table.replace_schema_metadata({**(table.schema.metadata or {}), KEY: text})
     rows = _rows_of_group(table)
     write_whole(path, lambda file: pq.write_table(table, file, row_group_size=rows))
+
+
+def _refuse_odd_categories(table: pa.Table) -> None:
+    """Refuse categories that Parquet lacks, also in columns that are no label."""
+    for field in table.schema:
+        if isinstance(getattr(field.type, "value_type", None), pa.BaseExtensionType):
+            raise ManifestError(
+                f'column "{field.name}" of the frame has {field.type.value_type} as categories, '
+                f'expected text or whole numbers: df["{field.name}"] = df["{field.name}"]'
+                ".cat.rename_categories(str)"
+            )
 
 
 def attributes(

@@ -8,7 +8,7 @@ from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix
 from dfgen.system import check_writable
 
 _MAKERS = {
-    **dict.fromkeys((".npy", ".npz", ".h5", ".hdf5"), "dfgen.build_manifest(arrays={})"),
+    **dict.fromkeys((".npy", ".h5", ".hdf5"), "dfgen.build_manifest(arrays={})"),
     **dict.fromkeys((".yaml", ".yml"), "dfgen.build_manifest(yolo={})"),
     **dict.fromkeys((".xlsx", ".xls", ".ods"), "pd.read_excel({})"),
     **dict.fromkeys((".pkl", ".pickle"), "pd.read_pickle({})"),
@@ -104,7 +104,7 @@ def check_out(path: str) -> None:
     """Raise if a manifest cannot be written to a path, or should not be called so."""
     check_writable(path)
     stem, suffix = os.path.splitext(path)
-    if suffix.lower() in (*_MAKERS, ".db", ".html"):
+    if suffix.lower() in (*_MAKERS, ".npz", ".db", ".html"):
         as_text = ". For text, df.to_csv does it" if suffix.lower() in (".csv", ".tsv") else ""
         raise WriteError(
             f"{path} is called {suffix}, and a manifest is a Parquet file: name it {stem}.parquet"

@@ -19,6 +19,8 @@ _UNTIDY = r"(?:^|/)\.{1,2}(?:/|$)|//|/$"
 
 def is_url(paths: pa.ChunkedArray) -> pa.ChunkedArray:
     """Say of each path whether it is an address such as `s3://bucket/a.jpg`."""
+    if not len(paths):  # of any type
+        return pa.chunked_array([], pa.bool_())
     return pc.match_substring_regex(paths, URL)
 
 
@@ -36,7 +38,7 @@ def absolute_paths(table: pa.Table, root: str | None, where: str) -> pa.Table:
 
 def check_stored_paths(table: pa.Table, root: str | None, where: str) -> None:
     """Raise if a path as stored is not what manifests/README.md allows."""
-    if "path" not in table.column_names:
+    if "path" not in table.column_names or not len(table):
         return
     paths = table["path"]
     faults = {"holds a NUL character": r"\x00"}

@@ -201,10 +201,7 @@ def _check_types(table: pa.Table, where: str) -> None:
     kind = table["id"].type
     if len(table) and not (pa.types.is_integer(kind) or is_text(kind)):
         cast = "str"
-        if (
-            pa.types.is_floating(kind)
-            and pc.all(pc.equal(pc.floor(table["id"]), table["id"])).as_py()
-        ):
+        if pa.types.is_floating(kind) and _are_whole(table["id"].cast(pa.float64())):
             cast = '"int64"'
         raise ManifestError(
             f'column "id" of {where} has type {kind}. An id is a whole number or text: '
@@ -222,6 +219,10 @@ def _check_types(table: pa.Table, where: str) -> None:
             f'column "{facts[0]}" of {where} holds files, but in a manifest that is a fact of a '
             f'file. Rename it: df = df.rename(columns={{"{facts[0]}": "image"}})'
         )
+
+
+def _are_whole(ids: pa.ChunkedArray) -> bool:
+    return bool(pc.all(pc.equal(pc.floor(ids), ids)).as_py())
 
 
 def _check_filled(table: pa.Table, name: str, where: str) -> None:
@@ -245,7 +246,7 @@ def _check_filled(table: pa.Table, name: str, where: str) -> None:
 
 
 def _check_unique(ids: pa.ChunkedArray, where: str) -> None:
-    if len(pc.unique(ids)) == len(ids):  # twice as fast as counting them
+    if not len(ids) or len(pc.unique(ids)) == len(ids):  # twice as fast as counting them
         return
     twice = repeated(ids).field("values")
     examples = []

@@ -7,12 +7,12 @@ from typing import Any, Never
 
 import pandas as pd
 
-from dfgen.errors import ArgumentError, ManifestError, did_you_mean
+from dfgen.errors import ArgumentError, ManifestError, did_you_mean, legible
 from dfgen.manifest.building.recipe import unit_of
 from dfgen.manifest.facts import FACTS
 from dfgen.manifest.foreign_arguments import refuse_foreign
 from dfgen.manifest.io import Path, read_manifest, write_manifest
-from dfgen.manifest.schema import PARTS, label_columns, quote
+from dfgen.manifest.schema import PARTS, check_names, label_columns, quote
 from dfgen.manifest.splitting.absent_classes import lacking_rows
 from dfgen.manifest.splitting.split_arguments import Splitting
 from dfgen.manifest.tables import Table, data_frame
@@ -70,7 +70,7 @@ def split(
     how = Splitting(shares, folds, stratify, group, order, seed)
     frame, messages = make_split(manifest, how, out)
     for message in messages:
-        warnings.warn(message, stacklevel=2)
+        warnings.warn(legible(message, 1_000), stacklevel=2)
     return frame
 
 
@@ -86,6 +86,7 @@ def make_split(
     how.check()
     of_file = isinstance(manifest, str | os.PathLike)
     frame = read_manifest(manifest) if of_file else data_frame(manifest)
+    check_names([*frame.columns], "the manifest")
     for argument, name in how.named.items():
         if name not in frame:
             raise ArgumentError(

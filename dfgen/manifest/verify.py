@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import ArgumentError, DfgenError, ManifestError
+from dfgen.errors import ArgumentError, DfgenError, ManifestError, legible
 from dfgen.manifest.building.gather import gather_rows
 from dfgen.manifest.building.recipe import A_FRAME, Recipe
 from dfgen.manifest.building.recipe_file import resolve
@@ -88,7 +88,7 @@ def verify(
         whole("workers", workers)
     found, notes = check(manifest, root=root, decode=decode, write=write, workers=workers)
     for note in notes:
-        warnings.warn(note, stacklevel=2)
+        warnings.warn(legible(note, 1_000), stacklevel=2)
     return found
 
 
@@ -160,7 +160,7 @@ def _findings(table: pa.Table, now: pa.Table) -> tuple[pa.Table, pa.Array]:
     table, now = table.combine_chunks(), now.combine_chunks()
     known = {name: plain(table[name]) for name in FACTS if name in table.column_names}
     nothing = pa.nulls(len(table), pa.string())
-    problem = known.get("problem", nothing).cast(pa.string())
+    problem = as_text(known.get("problem", nothing))
     problem_now = plain(now["problem"]).cast(pa.string())
     bad = pc.is_valid(problem_now)
     lost = pc.and_(bad, pc.is_null(plain(now["bytes"])))

@@ -213,7 +213,7 @@ CALLS = [
         lambda pets: dfgen.build_manifest(
             labels=pets.frame.assign(path="imgz/1.jpg"), path_column="path"
         ),
-        MissingFileError, "imgz/1.jpg", "no folder 'imgz'", 'Did you mean "imgs"?',
+        MissingFileError, "imgz/1.jpg", "no folder 'imgz'", "root= (--root)",
     ),
     WrongCall(
         "files that cannot be read",

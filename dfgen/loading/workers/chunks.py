@@ -48,11 +48,12 @@ class ChunkMaker:
         """Fill the arrays of a chunk until nobody wants it any more; return what stays blank."""
         blanks: Blanks = {}
         made = len(chunk.rows)
-        stopwatch("table")
+        one_by_one = self.reader.reads_rows or bool(chunk.known)
+        begin = stopwatch.begin if one_by_one else stopwatch  # columns are made too soon for it
+        begin("table")
         try:
             self.reader.gather(chunk.rows, arrays)
-            if self.reader.reads_rows or chunk.known:
-                stopwatch.begin("table")  # columns alone are made too soon for it
+            if one_by_one:
                 blanks, made = self._read_rows(chunk, arrays, stopwatch, cancelled)
         finally:
             stopwatch.rest()

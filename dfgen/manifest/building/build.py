@@ -8,7 +8,7 @@ from typing import Any, Never
 
 import pandas as pd
 
-from dfgen.manifest.building.argument_types import check_type
+from dfgen.errors import ArgumentError, brief, legible
 from dfgen.manifest.building.pipeline import run_recipe
 from dfgen.manifest.building.recipe import all_arguments
 from dfgen.manifest.building.recipe_file import resolve
@@ -23,6 +23,16 @@ from dfgen.manifest.splitting.split_arguments import Splitting
 from dfgen.manifest.tables import Table
 from dfgen.system import whole
 
+_WANTED = {str: "text", int: "a whole number", list: "a list", dict: "a dict by split"}
+_ADVICE = {
+    "source": ". It is the folder of the files. A frame with id and path is a manifest already: "
+    "dfgen.Sequence(df); so is one of paths in hand: "
+    'dfgen.Sequence(pandas.DataFrame({"id": range(len(paths)), "path": paths})). A table that '
+    "names files goes into labels= with path_column=, one of labels into labels= with on=, beside "
+    "the folder",
+    "pattern": ', as in "{kind}/{id}.jpg": fields in braces become columns',
+}
+"""Argument -> what to do where it has another type."""
 _CHECKED_ELSEWHERE = {"labels", "on", *(field.name for field in fields(Splitting))}
 
 OfSplits = Path | Sequence[Path] | Mapping[str, Path | Sequence[Path]]
@@ -151,13 +161,13 @@ def build_manifest(
         widen = recipe.pattern and NO_FIT in report.skipped
         advice = f"Widen the pattern {quote(recipe.pattern)}, or move" if widen else "Move"
         lines = [*lines_of_skipped(report.skipped), f"{advice} elsewhere what is not a sample."]
-        warnings.warn("\n".join(lines), stacklevel=2)
+        warnings.warn(legible("\n".join(lines), 1_000), stacklevel=2)
     if problems := problem_lines(frame):
         problems.append('They keep their rows: df[df["problem"].notna()].')
-        warnings.warn("\n".join(problems), stacklevel=2)
+        warnings.warn(legible("\n".join(problems), 1_000), stacklevel=2)
     dropped = report.notes if recipe.unmatched == "drop" else ()
     for warning in (*dropped, *report.warnings):
-        warnings.warn(warning, stacklevel=2)
+        warnings.warn(legible(warning, 1_000), stacklevel=2)
     return frame
 
 
@@ -165,10 +175,18 @@ def _plain(name: str, value: Any, argument: Argument) -> Any:
     """Return paths as text, in lists and dicts too, and one name as a tuple of it."""
     value = _texts(value) if argument.is_path else value
     if name not in _CHECKED_ELSEWHERE:
-        check_type(name, value, argument)
+        _check_type(name, value, argument)
     if argument.accepts == NAMES:
         return (value,) if isinstance(value, str) else tuple(value)
     return value
+
+
+def _check_type(name: str, value: Any, argument: Argument) -> None:
+    accepts = (str, list, tuple) if argument.accepts == NAMES else argument.accepts
+    fits = isinstance(value, accepts) and not isinstance(value, bool)
+    if not (value is None or argument.choices or fits):
+        wanted = " or ".join(_WANTED[kind] for kind in argument.accepts)
+        raise ArgumentError(f"{name}={brief(value)}: expected {wanted}{_ADVICE.get(name, '')}")
 
 
 def _texts(paths: Any) -> Any:

@@ -40,24 +40,17 @@ def label_keys(
 
 def _no_column(labels: pa.Table, column: str, table: str, files: pa.ChunkedArray) -> str:
     names = labels.column_names
-    write = "Write on=FIELD=COLUMN (--on FIELD=COLUMN)"
-    near = did_you_mean(column, names)
+    near, write = did_you_mean(column, names), "Write on=FIELD=COLUMN (--on FIELD=COLUMN)"
     used = [each for each in SEPARATORS if len(names) == 1 and each in names[0]]
-    marked = [name for name in names if name.startswith(("\ufeff", "ï»¿"))]
     if used:
-        near = f" It has one column only: its values are separated by {quote(used[0])}"
+        near = f" It has one column only: its values are separated by {quote(used[0])}."
         write = f"Save it with what its extension says, or {_READ}, sep={quote(used[0])})"
-    elif pc.any(pc.is_in(pa.array(names), value_set=files)).as_py():
-        near = " Its first line is a row, not the names of columns"
+    elif pc.any(pc.is_in(pa.array(names, files.type), value_set=files)).as_py():
+        near = " Its first line is a row, not the names of columns."
         write = f"Write a first line with them, or {_READ}, header=None, names=[...])"
-    elif marked:
-        near = f" {marked[0]!a} begins with a byte order mark"
-        write = f'Save it without, or {_READ}, encoding="utf-8-sig")'
-    elif len(names) == 1:
-        near += " It has one column only: are its values separated by something else?"
     return (
         f'{table} has no column "{column}" to join on. Columns: {", ".join(map(_shown, names))}.'
-        f"{near}{'.' * (not near.endswith('?') and near != '')} {write}"
+        f"{near} {write}"
     )
 
 

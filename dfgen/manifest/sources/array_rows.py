@@ -70,37 +70,28 @@ class _Shard(NamedTuple):
 
 
 def _refuse_unlike(first: _Shard, other: _Shard) -> None:
-    """Raise if two files cannot be shards of one array, one after the other."""
+    """Raise if the arrays of two files cannot be one, some of its rows after the others."""
     if first.kinds.keys() != other.kinds.keys():
         return  # one of them has other label arrays, or another name for its array
+    exact = first.rows == other.rows  # as many of another dtype are of another array
+    pairs = [(first.kinds[name], kind) for name, kind in other.kinds.items()]
     if all(
-        _alike(first.kinds[name], kind, first.rows == other.rows)
-        for name, kind in other.kinds.items()
+        shape == like and (dtype == of if exact else dtype.kind == of.kind)
+        for (shape, dtype), (like, of) in pairs
     ):
         return
+    [(shape, _), *_] = other.kinds.values()
+    add = f'df["y"] = numpy.load({other.path!r})'
+    if shape or not other.path.endswith(".npy"):
+        add = (
+            f'df["y_path"] = os.path.abspath({other.path!r}), which is read by '
+            f'dfgen.Array("y_path", shape={shape}, index="index")'
+        )
     raise ManifestError(
         f"{first}, {other}: rows of several files follow each other, and these are not alike. "
         f"If they are x and y of the same rows, build from the first and add the other: "
-        f"df = dfgen.build_manifest(arrays={first.path!r}), then {_as_column(other)}"
+        f"df = dfgen.build_manifest(arrays={first.path!r}), then {add}"
     )
-
-
-def _alike(one: Kind, other: Kind, same_rows: bool) -> bool:
-    """Whether rows are of one array; as many of another dtype are more likely of another."""
-    (shape, dtype), (other_shape, other_dtype) = one, other
-    same_dtype = dtype == other_dtype if same_rows else dtype.kind == other_dtype.kind
-    return shape == other_shape and same_dtype
-
-
-def _as_column(shard: _Shard) -> str:
-    """Return the line of Python that adds an array to the rows of another."""
-    [(shape, _), *_] = shard.kinds.values()
-    if shape or not shard.path.endswith(".npy"):
-        return (
-            f'df["y_path"] = os.path.abspath({shard.path!r}), which is read by '
-            f'dfgen.Array("y_path", shape={shape}, index="index")'
-        )
-    return f'df["y"] = numpy.load({shard.path!r})'
 
 
 def _shown(schema: pa.Schema) -> str:

@@ -109,7 +109,16 @@ def _read_separated(path: str, text: Sequence[str], delimiter: str) -> pa.Table:
     columns = zip(table.column_names, table.schema.types, strict=True)  # names may raise too
     if any(pa.types.is_binary(kind) for _, kind in columns):
         raise ValueError("it is not UTF-8 text")
-    return table
+    return table.rename_columns(_named(table.column_names))
+
+
+def _named(names: list[str]) -> list[str]:
+    """Return the names of columns; one without a name, as of an index, is called as in pandas."""
+    named = [name or f"Unnamed: {place}" for place, name in enumerate(names)]
+    return [
+        name + ".1" * (not given and named.count(name) > 1)
+        for name, given in zip(named, names, strict=True)
+    ]
 
 
 def _read_json_lines(path: str, text: Sequence[str]) -> pa.Table:

@@ -35,7 +35,7 @@ def lacking_rows(
     messages = [f"{called[name]} has no row.{_mend(how) * ours}" for name in empty]
     columns = [how.stratify] if how.stratify else [name for name in labels if name != how.group]
     for column in columns:
-        if not isinstance(frame[column].dtype, pd.CategoricalDtype):
+        if column not in frame or not isinstance(frame[column].dtype, pd.CategoricalDtype):
             continue
         for name, classes in missing_classes(part, frame[column]).items():
             shown = ", ".join(quote(value) for value in classes[:EXAMPLES])

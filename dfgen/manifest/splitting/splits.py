@@ -61,7 +61,7 @@ def uniform(keys: Sequence[object], seed: int) -> npt.NDArray[np.float64]:
     digests = bytearray()
     for key in keys:
         one = begun.copy()
-        one.update(str(key).encode())
+        one.update(str(key).encode("utf-8", "surrogatepass"))
         digests += one.digest()
     return np.frombuffer(digests, "<u8") / 2.0**64
 
@@ -140,7 +140,7 @@ def units_of(ids: pd.Series, group: pd.Series | None) -> tuple[Codes, list[objec
             f'{len(empty)} rows have no "{group.name}", by which rows are grouped: row {shown}. '
             "Fill them in, or leave group (--group) out"
         )
-    if group.dtype == object and group.map(pd.api.types.is_list_like).any():
+    if _holds_lists(group):
         raise ManifestError(
             f'"{group.name}" holds lists: rows cannot be grouped by it. Make a column of one group '
             "a row first"
@@ -149,13 +149,21 @@ def units_of(ids: pd.Series, group: pd.Series | None) -> tuple[Codes, list[objec
     return codes, list(keys)
 
 
+def _holds_lists(values: pd.Series) -> bool:
+    objects = values.dtype == object or isinstance(values.dtype, pd.ArrowDtype)
+    return objects and bool(values.map(pd.api.types.is_list_like).any())
+
+
 def _class_values(stratify: pd.Series) -> pd.Series:
-    if pd.api.types.is_float_dtype(stratify) and not (stratify.dropna() % 1 == 0).all():
+    if (
+        pd.api.types.is_float_dtype(stratify)
+        and not (stratify.dropna().astype(float) % 1 == 0).all()
+    ):
         raise ManifestError(
             f'"{stratify.name}" holds fractions, not classes: it cannot be stratified by. '
             f'Make classes first: df["age_band"] = pandas.cut(df["{stratify.name}"], 5)'
         )
-    if stratify.dtype == object and stratify.map(pd.api.types.is_list_like).any():
+    if _holds_lists(stratify):
         raise ManifestError(
             f'"{stratify.name}" holds lists, not classes: it cannot be stratified by. '
             "Make a column of one class a row first"
@@ -175,6 +183,8 @@ def _exact(
     What rows are settled already counts: the others fill up what each split lacks. Classes come in
     the order of the first of their numbers.
     """
+    if not len(classes):
+        return settled
     order = np.lexsort((numbers, classes))
     codes, filled = settled.copy(), np.zeros(len(weights), np.intp)
     starts = np.flatnonzero(np.diff(classes[order], prepend=-1))

@@ -107,15 +107,9 @@ def _is_length(number: object) -> bool:
 
 def _meant(name: str, given: Any) -> str:
     """Return how a size is written, where it can be told which."""
-    try:
-        parts = [*given] if isinstance(given, tuple | list | np.ndarray) else [given]
-        numbers = [int(part) for part in parts]
-        exact = [float(part) for part in parts] == numbers
-    except (TypeError, ValueError, OverflowError):
+    parts = [*given] if isinstance(given, tuple | list | np.ndarray) else [given]
+    texts = [str(part).removesuffix(".0") for part in parts]
+    if len(texts) not in (1, 2, 3) or not all(text.isdecimal() and int(text) for text in texts):
         return ""
-    if not exact or any(isinstance(part, bool) for part in parts):
-        return ""
-    numbers = numbers * 2 if len(numbers) == 1 else numbers
-    channels = ". Channels are color_mode=" if len(numbers) == 3 else ""
-    known = len(numbers) in (2, 3) and min(numbers[:2]) > 0
-    return f": write {name}=({numbers[0]}, {numbers[1]}){channels}" if known else ""
+    channels = ". Channels are color_mode=" if len(texts) == 3 else ""
+    return f": write {name}=({texts[0]}, {(texts * 2)[1]}){channels}"

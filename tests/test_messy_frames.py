@@ -1,0 +1,131 @@
+"""Frames as messy as they come: whatever is wrong, it is told in one bounded message of dfgen."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dfgen
+from dfgen.binding.bind import bind
+from dfgen.binding.default_features import Options
+from dfgen.errors import ArgumentError, DfgenError, ManifestError, legible
+
+ROWS = 3
+TEXTS = ["cat", "", " ", "nan", "{", "{0}", "%s", "'", '"', "\n", "\x00", "\x1b[31m", "\ud800"]
+TEXTS += ["😀", "a,b", "['a']", "[1. 2.]", "1", "10", "x" * 100_000, "C:\\x.png", "s3://", "://"]
+ODD = [*TEXTS, 1, True, None, float("nan"), float("inf"), 10**30, b"\xff", [1], ["a"], [], {}, {1}]
+ODD += [{"a": 1}, ("a",), 1j, pd.NaT, pd.NA, np.zeros((2, 2)), object(), int, range(3)]
+ODD += [pd.Timestamp("2020"), pd.Timedelta(1), pd.Period("2020"), pd.Interval(0, 1), [None]]
+NAMES = ["id", "path", "kind", "split", "fold", "bytes", "problem", "mtime_ns", "image"]
+NAMES += ["{a}", "%s", "'", '"', "\n", "", " kind ", "é", "😀", "x" * 5_000]
+OF_ARROW = [pa.list_(pa.int64()), pa.int32(), pa.decimal128(24, 2), pa.string(), pa.bool_()]
+whole = st.lists(st.integers(0, 4), min_size=ROWS, max_size=ROWS)
+
+
+def _column(numbers):
+    """Return columns of every dtype made of some numbers."""
+    gaps = [None if one == 0 else one for one in numbers]
+    days = pd.to_datetime(pd.Series(numbers), unit="D")
+    yield from (pd.array(gaps, "Int64"), pd.array([*map(str, numbers)], "string[pyarrow]"))
+    yield from (pd.array([one and one > 1 for one in gaps], "boolean"), pd.Categorical(gaps))
+    yield from (days, days.dt.tz_localize("UTC"), days - days[0], days.dt.to_period("D"))
+    yield from (pd.cut(numbers, 2), pd.Categorical(days), pd.arrays.SparseArray(numbers))
+    yield from (np.array(numbers) * 1j, np.array(numbers, "f2"), np.array(numbers, "u8"))
+    for kind in OF_ARROW:
+        lists = [[one] for one in numbers] if pa.types.is_list(kind) else None
+        yield pd.array(lists or pa.array(numbers).cast(kind), pd.ArrowDtype(kind))
+
+
+columns = st.one_of(
+    whole.flatmap(lambda numbers: st.sampled_from([*_column(numbers)])),
+    st.lists(st.sampled_from(ODD), min_size=ROWS, max_size=ROWS),
+    st.sampled_from(ODD).map(lambda one: [one] * ROWS),
+    st.sampled_from(TEXTS).map(lambda one: pd.Categorical([one, "b", one])),
+)
+
+
+@st.composite
+def frames(draw):
+    """Draw frames of up to three rows, mostly with ids and paths, and messy columns beside them."""
+    known = {"id": range(ROWS), "path": ["a.png", "b.png", "c.png"]}
+    held = {name: known[name] for name in known if draw(st.integers(0, 4))}
+    held |= draw(st.dictionaries(st.sampled_from(NAMES), columns, max_size=2))
+    series = {name: pd.Series(list(v) if isinstance(v, list) else v) for name, v in held.items()}
+    frame = pd.DataFrame(series)[: draw(st.sampled_from([3, 3, 1, 0]))]
+    if draw(st.integers(0, 4)) == 0:
+        frame.index = pd.MultiIndex.from_arrays([range(len(frame))] * 2)
+    return frame
+
+
+def _told(call):
+    """Call, and check what is raised or warned of: an error of ours, bounded and printable."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            call()
+        except DfgenError as error:
+            assert len(str(error)) <= 2_000
+            str(error).encode()
+    assert all(len(str(one.message)) <= 1_000 for one in caught)
+
+
+names = st.one_of(st.none(), st.sampled_from(NAMES), st.sampled_from(ODD))
+
+
+@settings(max_examples=120)
+@given(frames(), names, names, names, names)
+def test_a_sequence_of_any_frame_works_or_is_refused_by_one_message(frame, y, id, weight, balance):
+    options = Options(label_mode="int")
+    _told(lambda: bind(frame, y=y, id=id, sample_weight=weight, balance=balance, options=options))
+
+
+@settings(max_examples=60)
+@given(frames(), st.sampled_from(NAMES), st.sampled_from(["stratify", "group", "order"]))
+def test_a_manifest_of_any_frame_works_or_is_refused_by_one_message(
+    tmp_path_factory, frame, name, how
+):
+    path = tmp_path_factory.getbasetemp() / "messy.parquet"
+    _told(lambda: dfgen.split(frame, {"train": 0.5, "val": 0.5}, **{how: name}))
+    _told(lambda: dfgen.split(frame, folds=2))
+    _told(lambda: dfgen.verify(frame))
+    _told(lambda: dfgen.diff(frame, frame[::-1]))
+    _told(lambda: (dfgen.write_manifest(frame, path), dfgen.read_manifest(path)))
+
+
+def test_a_message_is_bounded_and_shows_no_control_characters():
+    message = str(ArgumentError("y='\x1b[31m\ud800' " + "x" * 100_000 + ": write y='kind'"))
+    assert len(message) <= 2_000
+    assert message.startswith("y='\\x1b[31m\\ud800' xxx")
+    assert message.endswith("xxx: write y='kind'")
+    assert legible("two\nlines, é") == "two\nlines, é"
+
+
+def test_numbers_beyond_64_bits_and_text_beyond_unicode_are_named():
+    frame = pd.DataFrame({"id": [1], "path": ["a.png"], "big": [10**30]})
+    advice = "expected what UTF-8 or 64 bits hold: df['big'] = df['big'].astype(str)"
+    with pytest.raises(ManifestError) as raised:
+        dfgen.write_manifest(frame, "m.parquet")
+    said = f"column 'big', which holds a number beyond 64 bits, {advice}"
+    assert str(raised.value) == f"the frame has {said}"
+    with pytest.raises(ManifestError) as raised:
+        bind(frame, y="big")
+    assert str(raised.value) == f"the manifest has {said}"
+
+
+def test_lists_of_pandas_arrow_dtypes_come_back_from_a_manifest(tmp_path):
+    boxes = pd.array([[1, 2], [3]], pd.ArrowDtype(pa.list_(pa.int64())))
+    frame = pd.DataFrame({"id": [1, 2], "path": ["a.png", "b.png"], "boxes": boxes})
+    dfgen.write_manifest(frame, tmp_path / "m.parquet")
+    read = dfgen.read_manifest(tmp_path / "m.parquet")
+    assert [list(one) for one in read["boxes"]] == [[1, 2], [3]]
+
+
+def test_a_manifest_may_be_split_by_the_split_it_had_into_folds():
+    frame = pd.DataFrame({"id": range(8), "path": "a.png", "split": ["train", "val"] * 4})
+    frame["split"] = frame["split"].astype("category")
+    folds = dfgen.split(frame, folds=2, stratify="split")["fold"]
+    assert folds.groupby(frame["split"].astype(str)).sum().tolist() == [2, 2]
