@@ -6,6 +6,7 @@ what cannot train as it stands, or what Keras would refuse in words of arrays.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,11 @@ class Target:
     many_labels: bool
     of_files: bool
     find_numbers: Callable[[], npt.NDArray[Any] | None]
+
+    @cached_property
+    def numbers(self) -> npt.NDArray[Any] | None:
+        """The numbers in all rows that count, None where they are not known."""
+        return self.find_numbers()
 
     @property
     def is_one_number(self) -> bool:
@@ -222,8 +228,7 @@ def _doubtful(target: Target, most: int) -> npt.NDArray[Any] | None:
     names = target.class_names  # which are numbered from 0
     if names is not None and len(names) <= most:
         return None
-    numbers = target.find_numbers()
-    return None if numbers is None or not numbers.size else numbers
+    return None if target.numbers is None or not target.numbers.size else target.numbers
 
 
 def _beyond_units(trained: Trained) -> str | None:

@@ -54,7 +54,7 @@ def _dividing(model: Any) -> Iterator[Any]:
 
 def _operations(model: Any) -> Iterator[Any]:
     """Yield layers and operations of a model, and of those within it."""
-    for one in getattr(model, "operations", None) or getattr(model, "layers", ()):
+    for one in getattr(model, "operations", getattr(model, "layers", [])):
         yield one
         if isinstance(one, keras.Model):
             yield from _operations(one)
