@@ -119,6 +119,13 @@ def reason(error: Exception) -> str:
     return " ".join(str(said).split()) or type(error).__name__
 
 
+def column_list(columns: Iterable[str]) -> str:
+    """Return the names of columns, the first twenty where there are more."""
+    names = list(columns)
+    more = f", ... ({len(names):,} in all)" if len(names) > 20 else ""
+    return ", ".join(map(str, names[:20])) + more
+
+
 def listed(values: Iterable[object]) -> str:
     """Return the first ten values, for messages, and how many there are."""
     texts = [repr(value) for value in values]

@@ -76,7 +76,8 @@ def fails(data):
 FAULTS = [
     (fails, {}, "fails raised ZeroDivisionError: integer division or modulo by zero"),
     (scan_of, {"shape": (3, 2)},
-     "scan_of returned an array that has shape (2, 3), expected (3, 2)"),
+     "scan_of returned an array that has shape (2, 3), expected (3, 2): give the feature the shape "
+     "of what it returns, shape=(2, 3)"),
     (lambda data: scan_of(data) / 2, {"dtype": "int16"},
      "<lambda> returned an array that is float64, which int16 cannot hold"),
     (lambda data: scan_of(data) + 300, {"dtype": "uint8"},

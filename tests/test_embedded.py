@@ -176,7 +176,7 @@ def test_without_ids_of_any_kind_they_are_asked_for(images):
         bind(frame(images).drop(columns="id"), x=IMAGE)
     assert str(error.value) == (
         "the manifest has no column 'id' (columns: image). Name the column that tells the rows "
-        'apart: id="object_id"'
+        'apart: id="object_id", or number them, df["id"] = range(len(df))'
     )
 
 

@@ -444,7 +444,8 @@ def test_lists_tell_no_rows_apart(frame):
         sequence(frame.drop(columns="id"), Image("frames"))
     assert str(error.value) == (
         "the manifest has no column 'id' (columns: frames, masks, frame, mask, y, first). Name the "
-        'column that tells the rows apart: id="object_id"'
+        'column that tells the rows apart: id="object_id", or number them, '
+        'df["id"] = range(len(df))'
     )
     with sequence(frame.drop(columns="id"), Image("frames"), id="first") as seq:
         assert seq[0][0].shape[0] == 4

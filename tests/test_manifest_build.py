@@ -339,9 +339,9 @@ def test_the_summary_of_many_classes_is_short():
 
 def test_duplicate_ids_are_refused_before_any_file_is_opened(data):
     assert refused(ManifestError, data / "imgs", pattern="{id}/{name}.png") == (
-        'the manifest has ids that stand on several rows (2): "cat" (rows 0, 1, 2, 3, 4, 5); "dog" '
-        "(rows 6, 7, 8, 9, 10, 11). An id is the name of one row. Find them with "
-        'df[df["id"].duplicated(keep=False)]'
+        'the field {id} of the pattern "{id}/{name}.png" is the same in several paths, as "cat" in '
+        "6, expected the id of one row: where names repeat in other folders call it otherwise, "
+        '"{file}/{name}.png", and the paths are the ids'
     )
 
 

@@ -174,7 +174,8 @@ def test_a_folder_without_images_is_refused(tmp_path):
     assert refused(ManifestError, read_files, str(tmp_path)) == (
         f'no file in "{tmp_path}" can be opened as an image, array or sound. '
         "Left out: 2 .txt, 1 hidden. "
-        f"Extensions that are opened: {', '.join(formats_by_suffix())}"
+        f"Extensions that are opened: {', '.join(formats_by_suffix())}. Others are read by "
+        "a function of your own: make the frame yourself, and x=dfgen.Array(..., decode=function)"
     )
 
 

@@ -491,8 +491,9 @@ COLUMNS = "Columns: id, path, label."
         ),
         (
             {"y": "id", "class_names": ["even", "odd"]},
-            "class_names needs classes, but column 'id' holds numbers (int64). Write "
-            'dfgen.Category("id", class_names=[...]), or df["id"] = df["id"].astype("category")',
+            "class_names='even', 'odd' are text, but column 'id' holds numbers (int64): to name "
+            "its numbers write df['id'] = pd.Categorical.from_codes(df['id'], class_names), before "
+            "splitting",
         ),
         (
             {"class_names": ["even", "uneven"]},
@@ -530,7 +531,8 @@ COLUMNS = "Columns: id, path, label."
         ),
         (
             {"y": "label", "label_mode": None},
-            "label_mode=None asks for no targets, but y='label' names some",
+            "label_mode=None asks for no targets, but y='label' names some: leave one of them "
+            "out; numbers need no label_mode",
         ),
         (
             {"limits": "2GB"},
@@ -668,8 +670,8 @@ def test_a_wrong_frame_says_what_is_wrong_and_what_to_do(frame, change, message)
         (
             "photo-1",
             "x=\"file\" is text, and 'photo-1' has no suffix of an image. For files write "
-            'x=dfgen.Image("file"), for classes x=dfgen.Category("file"), for strings '
-            'x=dfgen.Text("file")',
+            'x=dfgen.Image("file"), where they have no extension here df["file"] = df["file"] + '
+            '".jpg", for classes x=dfgen.Category("file"), for strings x=dfgen.Text("file")',
         ),
     ],
 )
@@ -702,7 +704,9 @@ def test_something_else_than_a_frame_is_refused():
         dfgen.Sequence([1, 2])
     assert str(caught.value) == (
         "the manifest must be a pandas or Polars DataFrame, an Arrow table, a DuckDB relation or "
-        "whatever else has __arrow_c_stream__, or the path of a manifest, got list"
+        "whatever else has __arrow_c_stream__, or the path of a manifest, got a list: make a "
+        'frame of it, df = pd.DataFrame({"path": paths, "label": labels}); of frames '
+        "pd.concat(given)"
     )
 
 

@@ -23,7 +23,7 @@ from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_draws import row_draws
 from dfgen.binding.row_ids import ids_of, known_problems, note_id, refusal
 from dfgen.binding.row_weights import row_weights
-from dfgen.errors import ArgumentError, ManifestError
+from dfgen.errors import ArgumentError, ManifestError, brief
 from dfgen.loading.order.buckets import Buckets
 from dfgen.loading.order.row_order import Draws
 from dfgen.manifest.tables import Table
@@ -196,7 +196,10 @@ def chosen_features(
 ) -> tuple[Tree, Tree]:
     """Return x and y with features for names, which know their classes; taken ones are no label."""
     if y is not None and options.label_mode is None:
-        raise ArgumentError(f"label_mode=None asks for no targets, but y={y!r} names some")
+        raise ArgumentError(
+            f"label_mode=None asks for no targets, but y={brief(y)} names some: leave one of them "
+            "out; numbers need no label_mode"
+        )
     given = x
     x = map_leaves(lambda leaf: x_feature(columns, leaf, options), x)
     if y is None and options.label_mode is not None:

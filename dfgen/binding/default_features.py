@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from math import isqrt
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pyarrow.compute as pc
 
 from dfgen.binding.class_names import with_class_names
 from dfgen.binding.frame_columns import Columns
-from dfgen.errors import ArgumentError, DecodeError, brief
+from dfgen.errors import ArgumentError, DecodeError, brief, column_list, listed
 from dfgen.manifest.schema import label_columns
 from dfgen.samples.arrow_types import (
     are_fractions,
@@ -70,7 +71,7 @@ def x_feature(columns: Columns, leaf: object, options: Options) -> Feature:
                 'x="path" and the column index are rows of array files: write '
                 'x=dfgen.Array("path", shape=..., index="index")'
             )
-        _refuse_sounds("x", name, suffix)
+        _refuse_others("x", name, suffix)
         return options.image(name)
     values = columns[name]
     if are_files(values.type):
@@ -81,15 +82,29 @@ def x_feature(columns: Columns, leaf: object, options: Options) -> Feature:
         if _names_images("x", name, values):
             return options.image(name)
         raise ArgumentError(
-            f'x="{name}" is text, and {example!r} has no suffix of an image. For files write '
-            f'x=dfgen.Image("{name}"), for classes x=dfgen.Category("{name}"), for strings '
-            f'x=dfgen.Text("{name}")'
+            f'x="{name}" is text, and {brief(example)} has no suffix of an image. '
+            f"{_text_meant(name, example)}"
         )
     first = flattened(values)[:1]
     if len(first) and is_text(first.type) and _names_images("x", name, first):
         return options.image(name)
     return _by_dtype(
         columns, "x", name, values.type, replace(options, label_mode="int", class_names=None)
+    )
+
+
+def _text_meant(name: str, example: str) -> str:
+    """Return what to write for a column of text that names no images."""
+    numbers = example.split()
+    side = isqrt(len(numbers))
+    if len(numbers) > 16 and all(map(str.isdecimal, numbers[:16])):  # a row of pixels
+        shape = (side, side, 1) if side * side == len(numbers) else (len(numbers),)
+        fn = f'lambda text: np.array(text.split(), "float32").reshape{shape}'
+        return f'For pixels as text write x=dfgen.Column("{name}", {fn}, shape={shape})'
+    return (
+        f'For files write x=dfgen.Image("{name}"), where they have no extension here '
+        f'df["{name}"] = df["{name}"] + ".jpg", for classes x=dfgen.Category("{name}"), for '
+        f'strings x=dfgen.Text("{name}")'
     )
 
 
@@ -132,6 +147,11 @@ def _by_dtype(
                 why = (
                     f". Missing values make floats of whole numbers: df = df[df[{name!r}].notna()]"
                 )
+            if asked == "class_names" and _names_numbers(options.class_names, kind):
+                raise ArgumentError(
+                    f"class_names={listed(options.class_names or ())} are text, but column "
+                    f"{name!r} holds numbers ({kind}): {_from_codes(name)}"
+                )
             raise ArgumentError(
                 f"{asked} needs classes, but column {name!r} holds numbers ({kind}). "
                 f'Write dfgen.Category("{name}", class_names=[...]), or '
@@ -145,6 +165,19 @@ def _by_dtype(
         return _given(columns, argument, MultiLabel(name, options.class_names))
     advice = _advice(columns, name, kind)
     raise ArgumentError(f"column {name!r} holds {kind}, for which no feature is known: {advice}")
+
+
+def _names_numbers(names: Any, kind: pa.DataType) -> bool:
+    """Whether names are text, and the column holds their numbers."""
+    texts = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
+    return texts and pa.types.is_integer(kind)
+
+
+def _from_codes(name: str) -> str:
+    return (
+        f"to name its numbers write df[{name!r}] = pd.Categorical.from_codes(df[{name!r}], "
+        "class_names), before splitting"
+    )
 
 
 def _advice(columns: Columns, name: str, kind: pa.DataType) -> str:
@@ -209,16 +242,23 @@ def default_y(columns: Columns, used: Iterable[str]) -> str | None:
     names = [name for name in names if not (_ID.search(name) and _is_unique(columns[name]))]
     if len(names) > 1:
         raise ArgumentError(
-            f"y=None, and several columns could be the label: {', '.join(names)}. "
+            f"y=None, and several columns could be the label: {column_list(names)}. "
             f'Name one, y="{names[0]}", several, y={names[:2]!r}, or none, label_mode=None'
         )
     return names[0] if names else None
 
 
+_BY_FUNCTION = (
+    ".csv", ".dcm", ".dicom", ".gz", ".json", ".las", ".mat", ".mha", ".nii", ".npz", ".nrrd",
+    ".pkl", ".pt", ".pth", ".txt",
+)  # fmt: skip
+"""Suffixes of files that are read by a function of the user's."""
+
+
 def _names_images(argument: str, name: str, values: pa.Array) -> bool:
-    """Whether text names image files; an error where it names .npy files or sounds."""
+    """Whether text names image files; an error where it names .npy files, sounds or others."""
     suffix = _suffix(values)
-    _refuse_sounds(argument, name, suffix)
+    _refuse_others(argument, name, suffix)
     if suffix == ".npy":
         raise ArgumentError(
             f'{argument}="{name}" names .npy files: write '
@@ -227,8 +267,19 @@ def _names_images(argument: str, name: str, values: pa.Array) -> bool:
     return suffix in formats_by_suffix()
 
 
-def _refuse_sounds(argument: str, name: str, suffix: str) -> None:
-    """Refuse files of a suffix that is one of sounds."""
+def _refuse_others(argument: str, name: str, suffix: str) -> None:
+    """Refuse files of a suffix that is one of sounds, or of what a function must read."""
+    if argument == "x" and suffix == ".tfrecord":
+        raise ArgumentError(
+            f'{argument}="{name}" names .tfrecord files, expected a file for each row: save their '
+            "samples as files, or give fit a tf.data.TFRecordDataset, which needs no dfgen"
+        )
+    if argument == "x" and suffix in _BY_FUNCTION:
+        raise ArgumentError(
+            f'{argument}="{name}" names {suffix} files, which dfgen does not know: write '
+            f'{argument}=dfgen.Array("{name}", shape=..., decode=function), where function makes '
+            "an array of the bytes of a file"
+        )
     format = formats_by_suffix().get(suffix)
     if format is not None and FORMATS[format].holds == "sound":
         raise ArgumentError(

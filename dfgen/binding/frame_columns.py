@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.binding.near_columns import not_a_column
-from dfgen.errors import ManifestError, listed
+from dfgen.errors import ManifestError, brief, column_list, listed
 from dfgen.manifest.from_pandas import beyond_arrow, embedded_bytes
 from dfgen.manifest.io import read_table
 from dfgen.manifest.other_inputs import frame_of
@@ -68,7 +68,7 @@ class Columns:
             raise ManifestError(f"the manifest has a column named {fault}: rename it{write}")
         if not len(self.source):
             raise ManifestError(
-                f"the manifest has no rows (columns: {', '.join(self.names)}): "
+                f"the manifest has no rows (columns: {column_list(self.names)}): "
                 "was it filtered by a value that does not occur?" + self._values_known()
             )
 
@@ -223,8 +223,10 @@ def _converted(values: "pd.Series[Any]") -> pa.Array:
             return _lists_to_arrow(values)
         kinds = sorted({type(value).__name__ for value in given})
         alike = "map(lambda one: one if isinstance(one, list) else [one])"
+        held = _holds_pixels(values.name, next(iter(given), None))
         raise ManifestError(
-            f"column {values.name!r} mixes {', '.join(kinds)}: give it one type, as with "
+            held
+            or f"column {values.name!r} mixes {', '.join(kinds)}: give it one type, as with "
             f"df[{values.name!r}] = df[{values.name!r}]."
             f"{alike if 'list' in kinds else 'astype(str)'}"
         ) from None
@@ -236,10 +238,26 @@ def _lists_to_arrow(values: "pd.Series[Any]") -> pa.Array:
         return _valid(pa.array(values.map(_plain_list, na_action="ignore"), from_pandas=True))
     except (pa.ArrowInvalid, TypeError):
         kinds = sorted({type(entry).__name__ for entry in _entries(values.dropna())})
+        held = _holds_pixels(values.name, next(iter(values.dropna()), None))
         raise ManifestError(
-            f"column {values.name!r} has lists that mix {', '.join(kinds)}: give all entries one "
-            "type"
+            held
+            or f"column {values.name!r} has lists that mix {', '.join(kinds)}: give all entries "
+            "one type"
         ) from None
+
+
+def _holds_pixels(column: object, example: Any) -> str | None:
+    """Return what to do with pixels in a column, None where it holds none."""
+    image = hasattr(example, "getbands")  # of Pillow
+    if not image and getattr(example, "ndim", 0) < 2:
+        return None
+    bytes_of = "bytes of a PNG file: cv2.imencode('.png', image)[1].tobytes()"
+    if image:
+        bytes_of = "bytes: image.save(buffer := io.BytesIO(), 'PNG'), then buffer.getvalue()"
+    return (
+        f"column {column!r} holds {brief(example)}, expected a number, a text or a list in each "
+        f"row: name files, whose paths are short, or hold {bytes_of}"
+    )
 
 
 def _valid(array: pa.Array) -> pa.Array:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from dfgen.errors import brief, did_you_mean
+from dfgen.errors import brief, column_list, did_you_mean
 from dfgen.samples.features.arguments import series_name
 from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix
 
@@ -19,7 +19,7 @@ def not_a_column(argument: str, given: Any, names: list[str], source: Any) -> st
         names: of the columns.
         source: the frame, or an Arrow table.
     """
-    columns = f"Columns: {', '.join(names)}."
+    columns = f"Columns: {column_list(names)}."
     if isinstance(given, str):
         hint = _meant(argument, given, names, source)
         return f'{argument}="{given}" is not a column of the manifest. {columns}{hint}'

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.binding.frame_columns import Columns
-from dfgen.errors import ManifestError
+from dfgen.errors import ManifestError, column_list
 from dfgen.manifest.schema import validate
 from dfgen.samples.arrow_types import in_one, is_text
 from dfgen.samples.reader import SampleReader
@@ -25,11 +25,12 @@ def ids_of(columns: Columns, id: str | None, path: str | None, paths: pa.Array |
     """
     if id is None and "id" not in columns.names:
         if path is None or paths is None or pc.count_distinct(paths).as_py() < len(paths):
-            named = path is not None and paths is not None and is_text(columns[path].type)
-            repeated = _why_repeated(columns, str(path), paths) if named else ""
+            of_text = path is not None and paths is not None and is_text(columns[path].type)
+            repeated = _why_repeated(columns, str(path), paths) if of_text else ""
             raise ManifestError(
-                f"the manifest has no column 'id' (columns: {', '.join(columns.names)}). "
-                f'Name the column that tells the rows apart: id="object_id"{repeated}'
+                f"the manifest has no column 'id' (columns: {column_list(columns.names)}). "
+                f'Name the column that tells the rows apart: id="object_id"'
+                + (repeated or ', or number them, df["id"] = range(len(df))')
             )
         name, ids = path, in_one(paths_of(columns[path]))  # as they stand there, without a root
     else:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.binding.frame_columns import Columns
-from dfgen.errors import ArgumentError, ManifestError
+from dfgen.errors import ArgumentError, ManifestError, column_list
 from dfgen.samples.arrow_types import is_text, value_type
 from dfgen.system import whole
 
@@ -29,13 +29,15 @@ def split_rows(columns: Columns, fold: int | None = None) -> Masks:
         raise ManifestError(
             'the manifest has no column "split". Make one: df = dfgen.split(df, {"train": 0.8, '
             '"val": 0.2}), or with folds=5 and then sequences(df, fold=0). '
-            f"Columns: {', '.join(columns.names)}"
+            f"Columns: {column_list(columns.names)}"
         )
     values = columns["split"]
     kind = value_type(values.type)
     if not is_text(kind):
         raise ManifestError(
             f'the column "split" holds {kind}, expected names, as "train" and "val"'
+            + pa.types.is_boolean(kind)
+            * ': of rows that validate write df["split"] = np.where(df["split"], "val", "train")'
         )
     _refuse_null("split", columns, values)
     names = [*_in_order(values)]
@@ -52,7 +54,7 @@ def _rows_by_fold(columns: Columns, fold: int) -> Masks:
     if "fold" not in columns.names:
         raise ManifestError(
             f'fold={fold}, but the manifest has no column "fold". Make one: df = dfgen.split(df, '
-            f"folds=5). Columns: {', '.join(columns.names)}"
+            f"folds=5). Columns: {column_list(columns.names)}"
         )
     if "split" in columns.names:
         raise ManifestError(

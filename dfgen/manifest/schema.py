@@ -25,7 +25,7 @@ from typing import Any, TypedDict
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import ManifestError, did_you_mean
+from dfgen.errors import ManifestError, column_list, did_you_mean
 from dfgen.manifest.facts import FACTS
 from dfgen.samples.arrow_types import are_numbers, is_list, is_text
 from dfgen.samples.storage.embedded import are_files
@@ -175,7 +175,7 @@ def validate(table: pa.Table, where: str = "the manifest") -> None:
     for name, advice in _NEEDED.items():
         if name not in names and not (name == "path" and held):
             raise ManifestError(
-                f'{where} has no column "{name}". Columns: {", ".join(names)}.'
+                f'{where} has no column "{name}". Columns: {column_list(names)}.'
                 f"{did_you_mean(name, names)} {advice}"
             )
     _check_types(table, where)

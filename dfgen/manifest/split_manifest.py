@@ -7,7 +7,7 @@ from typing import Any, Never
 
 import pandas as pd
 
-from dfgen.errors import ArgumentError, ManifestError, did_you_mean, legible
+from dfgen.errors import ArgumentError, ManifestError, column_list, did_you_mean, legible
 from dfgen.manifest.building.recipe import unit_of
 from dfgen.manifest.facts import FACTS
 from dfgen.manifest.foreign_arguments import refuse_foreign
@@ -91,12 +91,13 @@ def make_split(
         if name not in frame:
             raise ArgumentError(
                 f"{argument}={quote(name)} is not a column of the manifest."
-                f"{did_you_mean(name, frame.columns)} Columns: {', '.join(frame.columns)}"
+                f"{did_you_mean(name, frame.columns)} Columns: {column_list(frame.columns)}"
             )
     if "id" not in frame:
         raise ManifestError(
             'the manifest has no column "id", by which rows fall into splits. Make one of what '
-            f'tells rows apart, such as df["id"] = df["path"]. Columns: {", ".join(frame.columns)}'
+            'tells rows apart, such as df["id"] = df["path"]. Columns: '
+            f"{column_list(frame.columns)}"
         )
     came_with = [name for name in PARTS if name in frame]
     known = frame.attrs.get("dfgen", {})

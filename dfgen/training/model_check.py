@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import keras
+import numpy as np
 
 from dfgen.errors import ArgumentError, did_you_mean
 from dfgen.loading.order.plan import Plan
@@ -79,6 +80,12 @@ def check_arguments(call: Call, shuffle: bool, endless: bool) -> None:
                 f"{caller}({name}=...) does not reach a dfgen.Sequence, Keras would drop it. "
                 f"Give the Sequence its own {instead}"
             )
+    if isinstance(steps := given.get("steps_per_epoch"), float | np.floating):
+        name = "steps_per_epoch" if caller == "fit" else "steps"
+        raise ArgumentError(
+            f"{caller}({name}={steps:g}) is a fraction or a float, expected a whole number: leave "
+            f"it out, then each row comes once, or write {name}={int(steps)}"
+        )
     if endless and call.steps is None:
         raise ArgumentError(
             f"{caller} on repeat() would never end: give it "

@@ -77,6 +77,8 @@ _LAYER = "augmentation is part of the model, {}, or of transform=dfgen.albumenta
 _SPLIT = 'a split is a column: df = dfgen.split(df, {"train": 0.8, "val": 0.2}), then '
 _SPLIT += 'dfgen.Sequence(df[df.split == "train"], ...)'
 _FOLDER = 'df = dfgen.build_manifest("imgs", pattern="{kind}/{id}.jpg")'
+_WINDOW = "a row is a sample: put a list of the numbers of its window into a column, "
+_WINDOW += 'x=dfgen.Column("window", np.array, shape=(10,))'
 
 RENAMED = {
     # keras: flow_from_dataframe, flow_from_directory, image_dataset_from_directory
@@ -215,6 +217,10 @@ RENAMED = {
     "image_column": Renamed("x"),
     "label_column": Renamed("y"),
     "streaming": Renamed("", "files are read as they are needed: leave it out"),
+    # keras: timeseries_dataset_from_array
+    "sequence_length": Renamed("", _WINDOW),
+    "sequence_stride": Renamed("", _WINDOW),
+    "sampling_rate": Renamed("", _WINDOW),
     # tutorials
     "df": Renamed("manifest", "the first argument"),
     "data": Renamed("manifest", "the first argument"),

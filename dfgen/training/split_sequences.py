@@ -69,7 +69,7 @@ def sequences(
     taken = {name for name in (given.get("id"), given.get("sample_weight")) if name is not None}
     x, y = chosen_features(columns, x, y, Options(**asked), taken)
     given["label_mode"] = None if y is None else "int"  # so that no column is taken for the label
-    found = {}
+    found = _Splits()
     for name, rows in split_rows(columns, fold).items():
         part = columns.part(rows)
         if name == "train":
@@ -79,6 +79,13 @@ def sequences(
             still = (map_leaves(lambda feature: feature.still, tree) for tree in (x, y))
             found[name] = Sequence(part, *still, shuffle=False, **kept)
     return found
+
+
+class _Splits(dict[str, Sequence]):
+    """Sequences by split, which tell the splits that there are."""
+
+    def __missing__(self, name: object) -> Sequence:
+        raise KeyError(f"there is no split {name!r}, expected one of {', '.join(map(repr, self))}")
 
 
 def _checked(given: dict[str, Any], train: Any) -> dict[str, Any]:

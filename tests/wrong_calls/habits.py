@@ -1,12 +1,16 @@
 """Habits from tutorials of other libraries: what their authors' readers write first."""
 
+from pathlib import Path
+
 import cv2
 import keras
 import numpy as np
+import pandas as pd
 from keras import layers
+from PIL import Image
 
 import dfgen
-from dfgen.errors import ArgumentError
+from dfgen.errors import ArgumentError, DecodeError, DfgenError, ManifestError
 from wrong_calls import WrongCall
 
 
@@ -22,13 +26,45 @@ def fitting(what, make, received, expected, advice, raises=ArgumentError, **opti
 
     def call(pets):
         given = {"y": "kind", "image_size": (8, 8), "workers": 0, **options}
+        arguments = given.pop("fit", {})
         frame = pets.frame.assign(
             kind=pets.frame["kind"].astype("category"),
             even=0, odd=1, years=["20", "21", "35"] * 4, stars=[1, 2, 3, 4] * 3,
         )  # fmt: skip
-        make().fit(dfgen.Sequence(frame, **given), verbose=0)
+        make().fit(dfgen.Sequence(frame, **given), verbose=0, **arguments)
 
     return WrongCall(what, call, raises, received, expected, advice)
+
+
+def opening(what, arguments, received, expected, advice, **columns):
+    """A Sequence of `pets.frame` with some more columns, made by functions of it."""
+
+    def call(pets):
+        frame = pets.frame.assign(**columns)
+        dfgen.Sequence(frame, **{"y": "kind", **arguments(frame)})
+
+    return WrongCall(what, call, DfgenError, received, expected, advice)
+
+
+def pixels_table():
+    columns = ["label", *(f"pixel{i}" for i in range(784))]
+    return pd.DataFrame(np.zeros((8, 785), np.int64), columns=columns)
+
+
+def folder_of_scans(pets):
+    for row in range(3):
+        (pets.folder / "imgs" / f"{row}.dcm").write_bytes(bytes(128) + b"DICM")
+    for path in pets.frame["path"]:
+        Path(path).unlink()
+    dfgen.build_manifest("imgs")
+
+
+def same_names(pets):
+    for kind in ("Cat", "Dog"):
+        for row in range(2):
+            (pets.folder / "PetImages" / kind).mkdir(parents=True, exist_ok=True)
+            cv2.imwrite(f"PetImages/{kind}/{row}.jpg", np.zeros((8, 8, 3), np.uint8))
+    dfgen.build_manifest("PetImages", pattern="{label}/{id}.jpg")
 
 
 def flat(units=3):
@@ -159,4 +195,70 @@ CALLS = [
     attribute("train_test_split", "dfgen.split(df"),
     WrongCall("a subclass without super().__init__", subclass, AttributeError, "'Batches'",
               "__init__ of dfgen.Sequence has not run", "super().__init__(df, ...)"),
+    # keras: flow_from_dataframe, predict_generator, timeseries_dataset_from_array
+    fitting("steps_per_epoch of a division", lambda: small(*flat()), "fit(steps_per_epoch",
+            "expected a whole number", "leave it out", fit={"steps_per_epoch": 12 / 4}),
+    fitting("steps_per_epoch of np.ceil", lambda: small(*flat()), "fit(steps_per_epoch=3)",
+            "expected a whole number", "write steps_per_epoch=3",
+            fit={"steps_per_epoch": np.ceil(12 / 4)}),
+    opening("sequence_length", lambda frame: {"x": "age", "sequence_length": 10},
+            "no argument sequence_length", "a row is a sample", "into a column"),
+    # Hugging Face
+    opening("numbers of classes, and their names beside them",
+            lambda frame: {"y": "legs", "class_names": list("abcde")},
+            "column 'legs' holds numbers", "'a', 'b', 'c', 'd', 'e' are text",
+            "pd.Categorical.from_codes(df['legs'], class_names)"),
+    opening("Category of numbers, and their names",
+            lambda frame: {"y": dfgen.Category("legs", class_names=list("abcde"))},
+            "class_names of column 'legs' are 'a', 'b', 'c', 'd', 'e'", "names of that type",
+            "pd.Categorical.from_codes(df['legs'], class_names)"),
+    opening("images of Pillow in a column", lambda frame: {"x": "image"},
+            "'image' holds a PIL.", "expected a number, a text or a list", "image.save(buffer",
+            image=lambda frame: [Image.new("RGB", (8, 8))] * len(frame)),
+    opening("arrays of pixels in a column", lambda frame: {"x": "image"},
+            "'image' holds a numpy.ndarray of shape (8, 8, 3)", "expected a number",
+            "cv2.imencode", image=lambda frame: [np.zeros((8, 8, 3), np.uint8)] * len(frame)),
+    WrongCall("the split that is called validation", lambda pets: dfgen.sequences(
+        pets.frame.assign(split=["train", "validation"] * 6), y="kind")["val"], KeyError,
+        "no split 'val'", "expected one of", "'validation'"),
+    # Kaggle: APTOS, HAM10000, MNIST, facial keypoints, RSNA, steel
+    opening("names without their extension", lambda frame: {"x": "id_code"}, "'a0' has no suffix",
+            "has no suffix of an image", 'df["id_code"] = df["id_code"] + ".jpg"',
+            id_code=lambda frame: [f"a{row}" for row in range(len(frame))]),
+    opening("pixels as text", lambda frame: {"x": "Image"}, 'x="Image" is text',
+            "has no suffix of an image", "dfgen.Column(\"Image\", lambda text: "
+            "np.array(text.split(), \"float32\").reshape(8, 8, 1), shape=(8, 8, 1))",
+            Image=lambda frame: [" ".join(map(str, range(64)))] * len(frame)),
+    WrongCall("MNIST's table of pixels, without an id", lambda pets: dfgen.Sequence(
+        pixels_table(), dfgen.Number([f"pixel{i}" for i in range(784)]), "label"), ManifestError,
+        "no column 'id'", "tells the rows apart", 'df["id"] = range(len(df))'),
+    WrongCall("MNIST's table of pixels, without a path", lambda pets: dfgen.Sequence(
+        pixels_table(), y="label"), ManifestError, "pixel18, ... (785 in all)",
+        'x="path" is not a column', "Columns: label"),
+    opening("DICOM files", lambda frame: {}, 'x="path" names .dcm files', "does not know",
+            "dfgen.Array(\"path\", shape=..., decode=function)",
+            path=lambda frame: [f"{row}.dcm" for row in range(len(frame))]),
+    opening("a CSV file a sample", lambda frame: {}, 'x="path" names .csv files', "does not know",
+            "decode=function", path=lambda frame: [f"{row}.csv" for row in range(len(frame))]),
+    opening("TFRecord files", lambda frame: {}, 'x="path" names .tfrecord', "a file for each row",
+            "tf.data.TFRecordDataset", path=lambda frame: [f"{row}.tfrecord" for row in
+                                                           range(len(frame))]),
+    WrongCall("a folder of DICOM files", folder_of_scans, ManifestError, "3 .dcm",
+              "Extensions that are opened", "dfgen.Array(..., decode=function)"),
+    WrongCall("a mask of run lengths without its shape", lambda pets: dfgen.Sequence(
+        pets.frame, y=dfgen.Column("legs", lambda legs: np.zeros((24, 32, 1))), workers=0)[0],
+        DecodeError, "shape (24, 32, 1)", "expected ()", "shape=(24, 32, 1)"),
+    WrongCall("Cat/0.jpg and Dog/0.jpg as {id}", same_names, ManifestError,
+              'as "0" in 2', "expected the id of one row", '"{label}/{file}.jpg"'),
+    # fastai
+    WrongCall("is_valid as the split", lambda pets: dfgen.sequences(
+        pets.frame.assign(split=[True, False] * 6), y="kind"), ManifestError, "holds bool",
+        "expected names", 'np.where(df["split"], "val", "train")'),
+    WrongCall("CropPad's size as crop", lambda pets: dfgen.Image("path", crop=224), ArgumentError,
+              "crop=224 is a size", "expected how to crop", "size=(224, 224)"),
+    WrongCall("Resize's size as resize", lambda pets: dfgen.Image("path", resize=(256, 256)),
+              ArgumentError, "resize=(256, 256) is a size", "expected how to resize",
+              "load_size=(256, 256)"),
+    opening("label_mode=None for numbers", lambda frame: {"y": "age", "label_mode": None},
+            "y='age' names some", "asks for no targets", "numbers need no label_mode"),
 ]  # fmt: skip

@@ -12,7 +12,7 @@ from dfgen.manifest.building.join import join, split_on
 from dfgen.manifest.building.label_keys import key_text
 from dfgen.manifest.building.recipe import LABEL_TABLE, Recipe
 from dfgen.manifest.facts import FACTS
-from dfgen.manifest.schema import PARTS, Label, files_column, quote, with_column
+from dfgen.manifest.schema import PARTS, Label, files_column, quote, repeated, with_column
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.label_table import read_rows, table_name
 from dfgen.manifest.sources.list_columns import ANNOTATED
@@ -175,9 +175,24 @@ def _with_id(table: pa.Table, recipe: Recipe, pattern: Pattern | None) -> pa.Tab
         )
     if pa.types.is_dictionary(ids.type):
         ids = ids.cast(ids.type.value_type)
+    if pattern is not None and name in pattern.fields:
+        _check_own(ids, name, pattern)
     if name not in (*(pattern.fields if pattern else ()), "path", _key(recipe)):
         ids = _whole_if_plain(ids)
     return table.add_column(0, "id", ids)
+
+
+def _check_own(ids: pa.ChunkedArray, name: str, pattern: Pattern) -> None:
+    """Refuse a field of the pattern that is to be the id, and is the same in several paths."""
+    if pc.count_distinct(ids).as_py() == len(ids):
+        return
+    twice = repeated(ids)
+    raise ManifestError(
+        f"the field {{{name}}} of the pattern {quote(pattern.text)} is the same in several paths, "
+        f"as {quote(twice.field('values')[0].as_py())} in {twice.field('counts')[0]}, expected the "
+        "id of one row: where names repeat in other folders call it otherwise, "
+        f"{quote(pattern.text.replace('{' + name, '{file'))}, and the paths are the ids"
+    )
 
 
 def _paths_as_ids(table: pa.Table) -> pa.ChunkedArray:

@@ -215,7 +215,8 @@ def _nothing_found(
     return (
         f"no file in {quote(folder)} can be opened as an image, array or sound. "
         f"Left out: {others or 'nothing, the folder is empty'}. "
-        f"Extensions that are opened: {', '.join(formats_by_suffix())}"
+        f"Extensions that are opened: {', '.join(formats_by_suffix())}. Others are read by a "
+        "function of your own: make the frame yourself, and x=dfgen.Array(..., decode=function)"
     )
 
 

@@ -64,4 +64,9 @@ def fill_by(what: str, function: Callable[..., Any], values: Any, out: Values) -
         raise with_own_lines(DecodeError(f"{what} {raised(error)}"), error) from error
     if array.dtype.hasobject:
         raise DecodeError(f"{what} returned {type(returned).__name__}, expected numbers")
+    if array.shape != out.shape:
+        raise DecodeError(
+            f"{what} returned an array that has shape {array.shape}, expected {out.shape}: give "
+            f"the feature the shape of what it returns, shape={array.shape}"
+        )
     fill(f"{what} returned an array that", array, out)

@@ -9,7 +9,13 @@ import numpy as np
 from dfgen.errors import DecodeError
 from dfgen.samples.features.arguments import check_column, checked_missing
 from dfgen.samples.features.base import Feature
-from dfgen.samples.features.image_arguments import check_crop, check_use, checked_size, own_size
+from dfgen.samples.features.image_arguments import (
+    check_crop,
+    check_use,
+    checked_size,
+    own_size,
+    refuse_sizes,
+)
 from dfgen.samples.features.image_pair import DEFAULT_SIZE, follow, seen_size
 from dfgen.samples.features.one_row import content_of, store_of_row
 from dfgen.samples.features.spec import OwnDtype, Spec, Values, Watch, unwatched
@@ -146,6 +152,7 @@ class Image(Feature):
     def __post_init__(self) -> None:
         check_column(self)
         object.__setattr__(self, "antialias", flag("antialias", self.antialias))
+        refuse_sizes(self)
         one_of("resize", self.resize, RESIZE, RESIZES_ELSEWHERE)
         one_of("color_mode", self.color_mode, CHANNELS, COLOR_MODES_ELSEWHERE)
         one_of("crop", self.crop, (None, "center", *_RANDOM), CROPS_ELSEWHERE)

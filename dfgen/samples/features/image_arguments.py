@@ -12,6 +12,19 @@ from dfgen.samples.pixels.random_resized import checked_limits
 _OF_RESIZING = ("resize", "load_size", "crop", "interpolation", "antialias")
 
 
+def refuse_sizes(image: Any) -> None:
+    """Refuse a size as `crop` or `resize`, where torchvision and fastai have it."""
+    for name in ("crop", "resize"):
+        given = getattr(image, name)
+        if isinstance(given, int | list | tuple) and not isinstance(given, bool):
+            size = (given, given) if isinstance(given, int) else tuple(given)
+            whole = f'size={size}, and for crops of a larger load_size= crop="random" or "center"'
+            raise ArgumentError(
+                f"{name}={given!r} is a size, expected how to {name}: write "
+                + (whole if name == "crop" else f"load_size={size} to crop from, or size={size}")
+            )
+
+
 def check_use(image: Any) -> None:
     """Refuse what contradicts itself, and what nothing would use."""
     if image.size is None:

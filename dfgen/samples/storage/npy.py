@@ -96,7 +96,10 @@ def decode_array(data: bytes) -> npt.NDArray[Any]:
     if data.startswith(b"\x89HDF"):
         raise DecodeError('an HDF5 file is read by rows: name their column, as in index="index"')
     if not data.startswith(b"\x93NUMPY"):
-        raise DecodeError(f"not a .npy file: it begins with {data[:8]!r}")
+        raise DecodeError(
+            f"not a .npy file: it begins with {data[:8]!r}. A function of your own reads other "
+            "files: dfgen.Array(..., decode=function)"
+        )
     file = io.BytesIO(data)
     shape, fortran, dtype = whole_array(file)
     array = np.frombuffer(data, dtype, math.prod(shape), file.tell())
