@@ -36,8 +36,10 @@ def ids_of(columns: Columns, id: str | None, path: str | None, paths: pa.Array |
     else:
         name = columns.check("id", "id" if id is None else id)
         ids = columns[name]
-    beside = ids.cast(pa.large_string()) if _can_be_ids(ids) else pa.repeat("", len(ids))
-    beside = beside if paths is None or paths.null_count else paths
+    if paths is not None and not paths.null_count:
+        beside = paths
+    else:  # a cast of 10^6 ids takes 13 ms
+        beside = ids.cast(pa.large_string()) if _can_be_ids(ids) else pa.repeat("", len(ids))
     where = "the manifest" if name == "id" else f'the manifest (id="{name}")'
     try:
         validate(pa.table({"id": ids, "path": beside}), where)
