@@ -34,7 +34,7 @@ def test_near_misses_of_the_pattern_are_told_with_what_to_write(write):
         *("imgs/cat/10.jpg", "imgs/cat/11.JPEG", "imgs/cat/12.png"),
         *("imgs/new/cat/13.jpg", "imgs/14.jpg"),
     )
-    own = "build these on their own with such a pattern and pandas.concat, or move them"
+    own = 'build with each pattern and unmatched="drop", and pandas.concat, or move them'
     assert refused(["10", "11", "12", "13", "14", "20"]) == "\n".join(
         [
             'files and the label table do not match on id = "key".',

@@ -124,7 +124,7 @@ def test_new_groups_move_no_old_ones():
         (
             {"train": 0.8, "val": 0.1},
             "split: train=0.8, val=0.1 add up to 0.9. Shares must add up to 1, as in train=0.8 "
-            "val=0.2. These would be {'train': 0.8889, 'val': 0.1111}",
+            "val=0.2. These would be {'train': 0.8888889, 'val': 0.1111111}",
         ),
         (
             {"train": 1.2, "val": -0.2},

@@ -6,7 +6,7 @@ from typing import Any
 
 from dfgen.errors import UnknownArgumentError, did_you_mean
 
-_SPLIT = 'name each split with its share, {"train": 0.8, "val": 0.2}'
+_SPLIT = 'name each split with its share: split={"train": 0.8, "val": 0.2}'
 _OF_SEQUENCE = "it belongs to dfgen.Sequence, which makes the batches"
 
 _RENAMED = {
@@ -68,4 +68,6 @@ def refuse_foreign(function: Callable[..., Any], unknown: Iterable[str]) -> None
 def _advice(name: str, known: list[str]) -> str:
     if _RENAMED.get(name) in known:
         return f"it is {_RENAMED[name]}= here"
-    return _INSTEAD.get(name) or f"expected {', '.join(known)}.{did_you_mean(name, known)}"
+    if name in _INSTEAD:
+        return _INSTEAD[name].replace("split={", "shares={" if "shares" in known else "split={")
+    return f"expected {', '.join(known)}.{did_you_mean(name, known)}"

@@ -74,7 +74,8 @@ CAUSES = (
         pc.utf8_trim_whitespace,
     ),
     Cause(
-        'quotes, or the ="..." of Excel', "remove the quotes, and save the column as what is text",
+        'quotes, or the ="..." of Excel',
+        "remove the quotes, .str.strip(\"='\\\"\") in pandas, in a column that is text",
         _without(r"""^=?["'](.*)["']$""", r"\1"),
     ),
     Cause("separator", "write / in the table, no backslash", _without(r"\\", "/")),
@@ -99,7 +100,7 @@ CAUSES = (
     Cause(
         "whole numbers as floats",
         "a column with a missing value becomes float in pandas: drop such rows, then "
-        '.astype("int64"), or read the column with dtype=str',
+        '.astype(float).astype("int64")',
         _without(r"^([+-]?[0-9]+)\.0+$", r"\1"),
     ),
     Cause(

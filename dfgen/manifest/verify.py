@@ -164,7 +164,12 @@ def _findings(table: pa.Table, now: pa.Table) -> tuple[pa.Table, pa.Array]:
     problem_now = plain(now["problem"]).cast(pa.string())
     bad = pc.is_valid(problem_now)
     lost = pc.and_(bad, pc.is_null(plain(now["bytes"])))
-    details = [_detail(name, known[name], now[name]) for name in known if name != "problem"]
+    odd = {name: differ(known[name], now[name]) for name in known}
+    details = [
+        _detail(name, known[name], now[name], odd[name])
+        for name in known
+        if name != "problem" and odd[name].any()
+    ]
     detail = pc.fill_null(nothing, "")
     if details:
         detail = pc.utf8_slice_codeunits(pc.binary_join_element_wise(*details, ""), len(", "))
@@ -188,11 +193,11 @@ def _said(now: pa.Array, known: pa.Array) -> pa.Array:
     return pc.coalesce(pc.if_else(same, as_known, other), now)
 
 
-def _detail(name: str, known: pa.ChunkedArray, now: pa.ChunkedArray) -> pa.Array:
+def _detail(name: str, known: Any, now: Any, odd: npt.NDArray[np.bool_]) -> pa.Array:
     """Return what changed of one fact, as in `, bytes 12 -> 15`; empty where nothing did."""
     one, other = (pc.fill_null(as_text(column), "unknown") for column in (known, now))
     text = pc.binary_join_element_wise(f", {name} ", one, " -> ", other, "")
-    return pc.if_else(pa.array(differ(known, now)), text, "")
+    return pc.if_else(pa.array(odd), text, "")
 
 
 def _new(table: pa.Table, recipe: Recipe, name: str) -> pa.Table:

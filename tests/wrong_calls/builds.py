@@ -249,7 +249,7 @@ CALLS = [
     WrongCall("percentages", lambda pets: dfgen.split(pets.frame, {"train": 80, "val": 20}),
               ArgumentError, "train=80, val=20", "add up to 1", "{'train': 0.8, 'val': 0.2}"),
     WrongCall("shares that do not add up", build("imgs", split={"train": 0.8, "val": 0.1}),
-              ArgumentError, "add up to 0.9", "must add up to 1", "'train': 0.8889"),
+              ArgumentError, "add up to 0.9", "must add up to 1", "'train': 0.8888889"),
     WrongCall("one share", build("imgs", split={"train": 0.8}),
               ArgumentError, "add up to 0.8", "must add up to 1", "the rest too, as in val=0.2"),
     WrongCall("a split that is a number", build("imgs", split=0.2),

@@ -68,7 +68,7 @@ def _asked_for(
 def _near_misses(pattern: Pattern) -> Iterator[tuple[str, str, str]]:
     """Yield what paths near a pattern have otherwise, a regex for these, and what to do."""
     text, regex = pattern.text, pattern.regex
-    own = " is for these: build these on their own with such a pattern and pandas.concat, or move "
+    own = ' is for these: build with each pattern and unmatched="drop", and pandas.concat, or move '
     widened = re.sub(r"\.[A-Za-z0-9]+$", ".{_}", text)
     if widened != text:
         takes = f"; pattern={quote(widened)} takes any"

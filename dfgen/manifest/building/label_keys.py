@@ -71,12 +71,12 @@ def _several_rows(labels: pa.Table, keys: pa.ChunkedArray, column: str, table: s
             f"{quote(key)} (rows {', '.join(map(str, first(rows)))}: {differing or 'alike'})"
         )
     advice = (
-        "drop the repeated ones: labels.drop_duplicates()"
+        f"drop the repeated ones: labels.drop_duplicates({quote(column)})"
         if same
         else "keep one row a key, or join on a column that tells them apart"
     )
     return (
-        f"{len(twice):,} keys stand in several rows of {table}, column {quote(column)}: "
+        f"{count(len(twice), 'key')} in several rows of {table}, column {quote(column)}: "
         f"{'; '.join(shown)}. Rows are counted from 0 below the header. A file can have the labels "
         f"of one row only: {advice}"
     )

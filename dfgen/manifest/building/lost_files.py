@@ -61,7 +61,10 @@ def _advice(paths: list[str], recipe: Recipe, folder: str) -> str:
     there = sum(os.path.exists(found.place(name)) for name in names)
     finds = f" ({there} of {len(names)} tried are found by that)" if there else ""
     if recipe.kind == LABEL_TABLE:
-        return found.advice + finds
+        several = (
+            f'. Of files in several folders give the one above them, and on="stem={begin.column}"'
+        )
+        return found.advice + finds + several * (0 < there < len(names))
     return f"{found.what}{finds}. {_root(recipe)}"
 
 

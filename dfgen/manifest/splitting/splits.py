@@ -39,7 +39,7 @@ def check_shares(shares: Mapping[str, float]) -> None:
         )
     total = sum(shares.values())
     if abs(total - 1) > 1e-6:
-        whole = {name: round(share / total, 4) for name, share in shares.items()}
+        whole = {name: round(share / total, 7) for name, share in shares.items()}
         alone = len(shares) == 1 and total < 1
         advice = (
             f"Name the rest too, as in val={1 - total:g}" if alone else f"These would be {whole}"
