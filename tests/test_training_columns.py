@@ -204,13 +204,13 @@ def test_element_spec_tells_what_the_batches_hold_and_reads_no_file(df, x, y, op
 
 
 def test_a_model_is_built_from_element_spec_alone(df):
-    df = df.assign(path="gone.png", array="gone.npy")
     seq = sequence(df)
     assert repr(seq.element_spec[0]["image"]) == (
         "<KerasTensor shape=(None, 4, 4, 3), dtype=float32, sparse=False, ragged=False, name=image>"
     )
     made = model(SHAPES)
     assert made(seq.element_spec[0])["kind"].shape == (None, 3)
+    assert seq.metrics.samples == 0
     lazy = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(2)])
     lazy(sequence(df, X["image"], "kind").element_spec[0])
     assert lazy.count_params() == 48 * 2 + 2
