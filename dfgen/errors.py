@@ -154,8 +154,9 @@ def brief(value: Any) -> str:
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return `' Did you mean "label"?'` for the nearest of the known words, or nothing.
 
-    Case and blanks around a word count for nothing.
+    Case and blanks around a word count for nothing; two letters are near to three alone.
     """
     by_plain = {name.strip().casefold(): name for name in reversed(list(known))}
-    near = get_close_matches(word.strip().casefold(), by_plain, n=1, cutoff=0.6)
+    plain = word.strip().casefold()
+    near = get_close_matches(plain, by_plain, n=1, cutoff=0.6 if len(plain) > 2 else 0.75)
     return f' Did you mean "{by_plain[near[0]]}"?' if near else ""

@@ -161,3 +161,25 @@ def test_sequences_translates_arguments_too(df):
         '  worker is no argument. Did you mean "workers"?\n'
         'Write dfgen.sequences(df, x="file", y="kind", root="imgs", image_size=(4, 4))'
     )
+
+
+def test_what_has_no_source_is_named_and_the_rest_can_be_pasted(df):
+    def called(sample, rng):
+        return sample
+
+    for given, call in [
+        ({"transform": called}, "transform=called"),
+        ({"transform": lambda sample, rng: sample}, "transform=transform"),
+        ({"y": dfgen.Column("kind", len, shape=(1,))}, "y=y"),
+        ({"class_weight": {0: np.float32(2)}, "y": "kind"}, 'y="kind", class_weight={0: 2.0}'),
+        ({"root": 'a "b"\n\\c'}, 'root="a \\"b\\"\\n\\\\c"'),
+    ]:
+        message = told(dfgen.Sequence, df, num_workers=0, **given)
+        assert message.splitlines()[-1] == f"Write dfgen.Sequence(df, {call}, workers=0)"
+
+
+def test_no_call_is_written_where_it_is_not_known_which_image_is_meant(df):
+    assert told(dfgen.Sequence, df, {"a": "path"}, horizontal_flip=True) == (
+        "Sequence has no argument horizontal_flip:\n"
+        '  horizontal_flip is now flip of dfgen.Image: flip="horizontal"'
+    )

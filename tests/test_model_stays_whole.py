@@ -36,11 +36,12 @@ def test_a_model_is_of_use_after_a_file_that_cannot_be_read(verb, bad, frame):
     assert all(np.isfinite(each).all() for each in weights(model))
 
 
-def test_a_file_of_validation_that_cannot_be_read_leaves_what_was_trained(frame):
+def test_a_file_of_validation_that_cannot_be_read_leaves_what_was_trained(frame, tmp_path):
     model, rows = trained_watcher(), frame(16)
-    validation = rows[12:].assign(path="gone.png")
+    (tmp_path / "bad.png").write_bytes(b"no image")
+    validation = rows[12:].assign(path=str(tmp_path / "bad.png"))
     before = weights(model)
-    with pytest.raises(MissingFileError, match="id=12, "):
+    with pytest.raises(DecodeError, match="id=12, "):
         model.fit(sequence(rows[:12]), validation_data=sequence(validation), verbose=0)
     assert any((old != new).any() for old, new in zip(before, weights(model), strict=True))
     assert model.predict(sequence(rows), verbose=0).shape == (16, 2)

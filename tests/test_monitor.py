@@ -110,9 +110,11 @@ def test_a_training_of_few_steps_gets_no_advice(frame, capsys, rows):
     assert said.endswith((": too short to tell what would help.", ": nothing to gain."))
 
 
-def test_callbacks_shared_with_evaluate_after_fit_watch_fit_alone(frame):
+def test_callbacks_shared_with_evaluate_before_and_after_fit_watch_fit_alone(frame):
     monitor, model = dfgen.InputMonitor(), quick()
     with sequence(frame(40), shuffle=False) as seq:
+        model.evaluate(seq, verbose=0, callbacks=[monitor])
+        model.predict(seq, verbose=0, callbacks=[monitor])
         model.fit(seq, epochs=2, verbose=0, callbacks=[monitor])
         watched = list(monitor._epochs)
         model.evaluate(seq, verbose=0, callbacks=[monitor])

@@ -97,11 +97,6 @@ def test_a_trial_run_may_validate_on_what_it_trains_on(frame):
     begin(both, sequence(frame(12), shuffle=False))
 
 
-def test_rows_of_two_tables_may_have_the_same_ids(frame):
-    rows = frame(24)
-    begin(sequence(rows[:12]), sequence(rows[12:].assign(id=range(6, 18))))
-
-
 def test_validation_that_is_no_sequence_is_for_keras_to_judge(frame):
     rows = frame(24)
     train, validation = sequence(rows[:12]), sequence(rows[12:])

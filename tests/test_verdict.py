@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dfgen.loading.metrics import STAGES
-from dfgen.loading.trials import Remedy
+from dfgen.loading.remedies import Remedy
 from dfgen.loading.verdict import Waiting, gains, verdict
 
 ALIASED = Remedy("Image(antialias=False)", {"resize": 0.2})

@@ -7,7 +7,7 @@ from statistics import median
 from dfgen.bench.headroom import Headroom
 from dfgen.bench.rates import Rates, shown
 from dfgen.bench.stages import BACKEND, DECODE, HAND_OVER, NUMPY, ONE, OURS, READ, RESIZE
-from dfgen.loading.trials import Remedy
+from dfgen.loading.remedies import Remedy
 from dfgen.loading.verdict import CLEAR
 
 _NOISY = 1.5  # fastest round / slowest
@@ -83,7 +83,7 @@ def advise(
 ) -> list[str]:
     """Return what the figures say, one sentence or two a point.
 
-    `remedies` are those that were tried on the files.
+    `remedies` are those of the files.
     """
     alone = [rates.median(name) for name in (READ, DECODE, RESIZE, HAND_OVER)]
     # Other programs only make it slower: they must not pass for dfgen's own work.

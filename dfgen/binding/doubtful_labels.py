@@ -13,7 +13,7 @@ from dfgen.errors import ManifestError, listed
 from dfgen.samples.arrow_types import flattened, is_list, is_text, lengths_of, value_type
 from dfgen.samples.bound_feature import BoundFeature
 
-_OF_MISSING = ("nan", "None", "<NA>", "NaT")  # what astype(str) makes of missing values
+_OF_MISSING = ("nan", "<NA>", "NaT")  # what astype(str) makes of missing values; "None" is a name
 _SHOWN = 1_000  # names that are looked at one by one
 _VECTOR = re.compile(r"\[\s*[\d.][\d.eE+-]*(\s+[\d.eE+-]+)+\s*\]")  # as NumPy writes it
 _NUMBER = re.compile(r"\s*[+-]?\d+([.,]\d+)?\s*")
@@ -51,8 +51,6 @@ def check_classes(
     if len(missing):
         _warn_of_missing(columns, column, missing)
     _warn_of_alike(column, names, bare)
-    if guessed:
-        _warn_of_numbers(column, shown)
     if guessed or sep is not None:
         _warn_of_several(column, shown, sep)
 
@@ -187,20 +185,6 @@ def _warn_of_alike(column: str, names: pa.Array, bare: pa.Array) -> None:
     )
 
 
-def _warn_of_numbers(column: str, names: list[str]) -> None:
-    """Warn of numbers that are numbered in the order of their text."""
-    if not all(map(_NUMBER.fullmatch, names)):
-        return
-    by_value = _by(names, [float(name.replace(",", ".")) for name in names])
-    if sorted(names, key=str.encode) != by_value:
-        warn(
-            f"column {column!r} holds numbers as text, whose order is not theirs: as text "
-            f"{listed(sorted(names)[:4])}, expected {listed(by_value[:4])}. For "
-            f"numbers write df[{column!r}] = pd.to_numeric(df[{column!r}]); for classes, "
-            "class_names= in the order of their numbers"
-        )
-
-
 def _warn_of_several(column: str, names: list[str], sep: str | None) -> None:
     """Warn of names that are several labels in one text, also split by `sep`."""
     found = next((one for one in (",", ";", "|") if one != sep and _recur(names, one)), None)
@@ -214,10 +198,6 @@ def _warn_of_several(column: str, names: list[str], sep: str | None) -> None:
         f'expected {expected} write y=dfgen.MultiLabel({column!r}, sep="{found}"), else '
         "class_names="
     )
-
-
-def _by(names: list[str], numbers: list[float]) -> list[str]:
-    return [name for _, name in sorted(zip(numbers, names, strict=True))]
 
 
 def _recur(names: list[str], separator: str) -> bool:

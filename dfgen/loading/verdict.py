@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from dfgen.loading.metrics import CPU, STAGES
-from dfgen.loading.trials import Remedy
+from dfgen.loading.remedies import Remedy
 
 CLEAR = 0.03
 """The least gain that is worth a word, as a share of the time of the steps."""
@@ -125,7 +125,7 @@ def gains(waiting: Waiting, remedies: list[Remedy]) -> list[Gain]:
 
     Args:
         waiting: what was measured.
-        remedies: what makes samples sooner, tried on their files.
+        remedies: what makes samples sooner.
     """
     if not waiting.counts:
         return []

@@ -4,9 +4,12 @@ What went where is in `renamed_arguments.py`.
 """
 
 import inspect
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Never
+
+import numpy as np
 
 from dfgen.errors import UnknownArgumentError, did_you_mean
 from dfgen.samples.features.base import Feature
@@ -17,7 +20,6 @@ _OF_IMAGES = {"image_size": "size", "color_mode": "color_mode", "scale": "scale"
 """Arguments of Sequence for a bare column name -> of Image."""
 
 _IMAGE = [name for name in inspect.signature(Image).parameters if name not in ("column", "size")]
-
 
 _SUBSETS = {"training": 'df[df.split == "train"]', "validation": 'df[df.split == "val"]'}
 
@@ -47,7 +49,8 @@ def refuse_unknown(
         raise UnknownArgumentError(f"{fault}. Arguments: {', '.join(known)}.{hints}")
     lines = [f"{one}{_told(one, value, known)}" for one, value in unknown.items()]
     call = corrected_call(name, unknown, asked)
-    raise UnknownArgumentError("\n  ".join([f"{fault}:", *lines]) + f"\nWrite {call}")
+    told = "\n  ".join([f"{fault}:", *lines])
+    raise UnknownArgumentError(told if call is None else f"{told}\nWrite {call}")
 
 
 def _told(name: str, value: Any, known: Iterable[str]) -> str:
@@ -67,8 +70,11 @@ def _told(name: str, value: Any, known: Iterable[str]) -> str:
     return f" is now {where}" + (f": {advice}" if advice else "")
 
 
-def corrected_call(name: str, unknown: Mapping[str, Any], given: Mapping[str, Any]) -> str:
-    """Return a call that says with arguments of dfgen what was said with others, for pasting."""
+def corrected_call(name: str, unknown: Mapping[str, Any], given: Mapping[str, Any]) -> str | None:
+    """Return a call that says with arguments of dfgen what was said with others, for pasting.
+
+    None where arguments belong into an image, and it is not told into which.
+    """
     asked, of_image = dict(given), dict[str, Any]()
     for one, value in unknown.items():
         to, value = _translated(one, value)
@@ -81,7 +87,9 @@ def corrected_call(name: str, unknown: Mapping[str, Any], given: Mapping[str, An
     if of_image.get("dtype") == "float32" and asked.get("scale") is not None:
         del of_image["dtype"]  # which it is by itself
     x = asked.get("x", "path")
-    if of_image and isinstance(x, str):
+    if of_image and not isinstance(x, str):
+        return None
+    if of_image:
         moved = {to: asked.pop(key) for key, to in _OF_IMAGES.items() if key in asked}
         asked["x"] = _Source(f"dfgen.Image({_arguments({'column': x} | moved | of_image)})")
     frame = asked.pop("manifest", None)
@@ -115,15 +123,17 @@ def _shown(name: str, value: Any) -> str:
     if isinstance(value, _Source):
         return value
     if isinstance(value, str | os.PathLike):
-        text = str(os.fspath(value))
-        return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        return json.dumps(os.fspath(value), ensure_ascii=False)
+    if isinstance(value, np.generic | np.ndarray):
+        return _shown(name, value.tolist())
     if isinstance(value, float | int | None):
         return repr(value)
-    if isinstance(value, Feature):
+    if isinstance(value, Feature) and "<" not in repr(value):
         return f"dfgen.{value!r}"
     if isinstance(value, list | tuple):
         inner = ", ".join(_shown("", one) for one in value)
         return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' * (len(value) == 1)})"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_shown('', k)}: {_shown('', v)}" for k, v in value.items()) + "}"
-    return str(getattr(value, "__name__", name or "..."))
+    called = str(getattr(value, "__name__", ""))
+    return called if called.isidentifier() else name or "..."

@@ -7,9 +7,9 @@ differs in any of this, a Sequence falls back: see `PlainPasses`.
 """
 
 import sys
-import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -45,6 +45,7 @@ _STATES = {
     "predict": _PREDICT,
 }
 """What a step of each is given and returns on JAX, in this order."""
+_ASKED = "asked_of_losses"
 _OF_VALIDATION = "validation_steps", "validation_batch_size"
 DROPPED = {"y", "sample_weight", "class_weight", "batch_size", "shuffle"}
 """Arguments of `fit` that reach an EpochIterator, and go no further where data is its adapter."""
@@ -263,24 +264,23 @@ def arguments_of_loss(loss: Any) -> Mapping[str, Any] | None:
     return found
 
 
-def when_losses_are_built(call: Call, act: Callable[[Any], None], also: bool) -> None:
+def when_losses_are_built(call: Call, act: Callable[[Any], None]) -> None:
     """Tell a function what the model of a call makes, symbolic as it is, before the first step.
 
     Keras settles its losses once after `compile`, when a model is first run: to build it, or as its
-    first step is traced. It is done for this call alone, and without a word where Keras does it in
-    another thread. `also`: beside what was asked for before, not in its place.
+    first step is traced. It is done for this call alone, whose iterator holds the function, and
+    without a word where Keras does it in another thread.
     """
-    losses, iterator = getattr(call.model, "_compile_loss", None), weakref.ref(call.iterator)
-    if losses is None or losses.built:
-        return
-    before = losses.build if also else type(losses).build.__get__(losses)
+    losses = getattr(call.model, "_compile_loss", None)
+    if losses is not None and not losses.built:
+        vars(call.iterator).setdefault(_ASKED, []).append(act)
+        losses.build = partial(_build_losses, losses)
 
-    def build(y_true: Any, y_pred: Any) -> None:
-        running = _running(sys._getframe(1), "fit", "evaluate")
-        now = None if running is None else running.f_locals.get("epoch_iterator")
-        if now is not None and now is iterator():
-            act(y_pred)  # what it raises, torch may ask for again
-        vars(losses).pop("build", None)
-        before(y_true, y_pred)
 
-    losses.build = build
+def _build_losses(losses: Any, y_true: Any, y_pred: Any) -> None:
+    running = _running(sys._getframe(1), "fit", "evaluate")
+    iterator = None if running is None else running.f_locals.get("epoch_iterator")
+    for act in getattr(iterator, _ASKED, ()):
+        act(y_pred)  # what it raises, torch may ask for again
+    vars(losses).pop("build", None)
+    losses.build(y_true, y_pred)

@@ -17,36 +17,13 @@ from dfgen.errors import ArgumentError, DecodeError, MissingFileError
 from dfgen.loading.loader import Loader
 from dfgen.samples.albumentations import Augmentation
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.training.keras_private import Call, arguments_of_loss, when_losses_are_built
+from dfgen.training.keras_private import Call, when_losses_are_built
+from dfgen.training.known_losses import KnownLoss, known_loss
 from dfgen.training.layout import Layout
-from dfgen.training.loss_rules import (
-    BINARY,
-    CATEGORICAL,
-    REGRESSION,
-    SPARSE,
-    KnownLoss,
-    Target,
-    Trained,
-    class_of,
-    doubt,
-    mismatch,
-)
+from dfgen.training.loss_rules import Target, Trained, doubt, mismatch
 from dfgen.training.model_outputs import Output, outputs_made, outputs_of
 
 _STEPS = {"fit": "train_step", "evaluate": "test_step"}
-_KINDS = {
-    "sparse_categorical_crossentropy": SPARSE,
-    "categorical_crossentropy": CATEGORICAL,
-    "categorical_focal_crossentropy": CATEGORICAL,
-    "binary_crossentropy": BINARY,
-    "binary_focal_crossentropy": BINARY,
-    "mean_squared_error": REGRESSION,
-    "mean_absolute_error": REGRESSION,
-    "mean_absolute_percentage_error": REGRESSION,
-    "mean_squared_logarithmic_error": REGRESSION,
-    "huber": REGRESSION,
-    "log_cosh": REGRESSION,
-}
 
 _FILES = 4
 """Files of masks that are looked into, whose classes no table tells."""
@@ -90,8 +67,7 @@ def check_loss(call: Call, loader: Loader, layout: Layout, where: str = "") -> N
         return  # in an order of Keras's own
     check(outputs)
     if losses and (not outputs or any(output.units is None for output in outputs.values())):
-        later = lambda made: check(outputs_made(model, made))  # noqa: E731
-        when_losses_are_built(call, later, also=bool(where))
+        when_losses_are_built(call, lambda made: check(outputs_made(model, made)))
 
 
 def _warn_of_logits(trained: Trained) -> None:
@@ -99,24 +75,6 @@ def _warn_of_logits(trained: Trained) -> None:
     said = trained.loss.from_logits and keras.backend.backend() == "tensorflow"
     if told is not None and not said:  # by Keras, which puts it right there
         warn(told)
-
-
-def known_loss(given: Any) -> KnownLoss | None:
-    """Return what is known of a loss as `compile` takes it, None of one of the user's own."""
-    try:
-        loss = keras.losses.get(given)
-    except (ValueError, TypeError):
-        return None
-    for name, kind in _KINDS.items():
-        if loss is getattr(keras.losses, name):
-            return KnownLoss(kind, name)
-        if type(loss) is getattr(keras.losses, class_of(name)):
-            arguments = arguments_of_loss(loss)
-            if arguments is None or arguments.get("axis", -1) != -1:
-                return None
-            logits, ignored = arguments.get("from_logits", False), arguments.get("ignore_class")
-            return KnownLoss(kind, name, bool(logits), ignored)
-    return None
 
 
 def _trained(

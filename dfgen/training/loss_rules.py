@@ -13,37 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import listed
+from dfgen.training.known_losses import BINARY, CATEGORICAL, REGRESSION, SPARSE, KnownLoss
 from dfgen.training.model_outputs import Output
-
-SPARSE, CATEGORICAL, BINARY, REGRESSION = "sparse", "categorical", "binary", "regression"
-
-
-@dataclass(frozen=True)
-class KnownLoss:
-    """A loss of Keras's own.
-
-    Args:
-        kind: sparse, categorical or binary crossentropy, or regression.
-        name: of its function.
-        from_logits: whether it wants logits, not probabilities.
-        ignored: the class that it leaves out, None without one.
-    """
-
-    kind: str
-    name: str
-    from_logits: bool = False
-    ignored: int | None = None
-
-    def named(self, name: str) -> str:
-        """Return another loss of its sort as it is written, with logits where it has them."""
-        if not self.from_logits:
-            return f'loss="{name}"'
-        return f"loss=keras.losses.{class_of(name)}(from_logits=True)"
-
-
-def class_of(name: str) -> str:
-    """Return the name of the class in `keras.losses` that goes with the name of a function."""
-    return "".join(part.capitalize() for part in name.split("_"))
 
 
 @dataclass(frozen=True)
@@ -180,28 +151,19 @@ def _numbers_of_numbers(target: Target, loss: KnownLoss) -> str | None:
 
 def _constant(trained: Trained) -> str | None:
     """A softmax over one unit."""
-    if trained.output.units != 1:
+    softmax, kind = trained.output.activation == "softmax", trained.loss.kind
+    if trained.output.units != 1 or not (softmax or kind in (SPARSE, CATEGORICAL)):
         return None
-    softmax = trained.output.activation == "softmax"
-    if not softmax and trained.loss.kind not in (SPARSE, CATEGORICAL):
-        return None
-    reason = (
-        "and a softmax over one is 1 whatever comes in, so that nothing is learnt"
-        if softmax
-        else f"but the loss {trained.loss.name} needs one for each class"
-    )
-    return f"{trained.shown}, {reason}: {_unit_for_each(trained)}"
-
-
-def _unit_for_each(trained: Trained) -> str:
-    """Return what to do about one unit."""
-    target = trained.target
-    if target.class_names is not None:
-        return trained.remedy
-    if trained.loss.kind == REGRESSION:
-        return f"leave out the activation, {trained.output.layer_class}(1)"
+    reason = f"but the loss {trained.loss.name} needs one for each class"
+    if softmax:
+        reason = "and a softmax over one is 1 whatever comes in, so that nothing is learnt"
     two = trained.ending(1, "sigmoid", "binary_crossentropy")
-    return f"for two classes {two}; for more, a unit for each"
+    remedy = f"for two classes {two}; for more, a unit for each"
+    if trained.target.class_names is not None:
+        remedy = trained.remedy
+    elif kind == REGRESSION:
+        remedy = f"leave out the activation, {trained.output.layer_class}(1)"
+    return f"{trained.shown}, {reason}: {remedy}"
 
 
 def _vectors_for_numbers(trained: Trained) -> str | None:
@@ -211,10 +173,8 @@ def _vectors_for_numbers(trained: Trained) -> str | None:
         return None
     held, remedy = "one-hot vectors", 'label_mode="int", or loss="categorical_crossentropy"'
     if target.many_labels:
-        held, remedy = (
-            "vectors of zeros and ones, as a row may have several of them",
-            trained.remedy,
-        )
+        held = "vectors of zeros and ones, as a row may have several of them"
+        remedy = trained.remedy
     return (
         f"{target.classes}, in batches {held}, but the loss "
         f"{trained.loss.name} takes class numbers: {remedy}"
@@ -263,13 +223,21 @@ def _other_length(trained: Trained) -> str | None:
     )
 
 
+def _doubtful(target: Target, most: int) -> npt.NDArray[Any] | None:
+    """Return the numbers of all rows that count, None without any, or of few enough classes."""
+    names = target.class_names  # which are numbered from 0
+    if names is not None and len(names) <= most:
+        return None
+    return None if target.numbers is None or not target.numbers.size else target.numbers
+
+
 def _beyond_units(trained: Trained) -> str | None:
     """Class numbers that have no unit."""
-    target, numbers = trained.target, trained.target.numbers
-    units = trained.output.units or 0
-    if numbers is None or not numbers.size:
+    target, units = trained.target, trained.output.units or 0
+    numbers = _doubtful(target, units)
+    if numbers is None:
         return None
-    if (fractions := numbers != np.trunc(numbers)).any():
+    if numbers.dtype.kind == "f" and (fractions := numbers != np.trunc(numbers)).any():
         example = numbers[fractions][0]
         return (
             f"column {target.column!r} holds fractions such as {example:g}, but the loss "
@@ -318,8 +286,8 @@ def _palette(target: Target) -> str:
 
 def _beyond_two(trained: Trained) -> str | None:
     """Numbers that are no probabilities."""
-    target, numbers = trained.target, trained.target.numbers
-    if numbers is None or not numbers.size:
+    target, numbers = trained.target, _doubtful(trained.target, 2)
+    if numbers is None:
         return None
     low, high = numbers.min(), numbers.max()
     if low >= 0 and high <= 1:

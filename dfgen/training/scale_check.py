@@ -43,10 +43,26 @@ def _is_small(scale: Any) -> bool:
 
 
 def _dividing(model: Any) -> Iterator[Any]:
-    """Yield the layers of a model, and of those within it, that make pixels of 0..255 small."""
-    for layer in getattr(model, "layers", ()):
-        if isinstance(layer, keras.Model):
-            yield from _dividing(layer)
-        scale = layer.scale if type(layer) is keras.layers.Rescaling else None
-        if isinstance(scale, int | float) and 1 / 300 < scale < 1 / 100:
-            yield layer
+    """Yield the layers that make pixels of 0..255 small, of a model that makes none larger."""
+    found = list(_operations(model))
+    if not any(map(_may_enlarge, found)):
+        for one in found:
+            scale = one.scale if type(one) is keras.layers.Rescaling else None
+            if isinstance(scale, int | float) and 1 / 300 < scale < 1 / 100:
+                yield one
+
+
+def _operations(model: Any) -> Iterator[Any]:
+    """Yield layers and operations of a model, and of those within it."""
+    for one in getattr(model, "operations", getattr(model, "layers", [])):
+        yield one
+        if isinstance(one, keras.Model):
+            yield from _operations(one)
+
+
+def _may_enlarge(one: Any) -> bool:
+    """Whether it may make 0..255 of 0..1 again, as some models of Keras want their pixels."""
+    if type(one) is keras.layers.Rescaling:
+        return not isinstance(one.scale, int | float) or one.scale > 1
+    multiplies = type(one).__name__ == "Multiply" and not isinstance(one, keras.layers.Layer)
+    return multiplies or isinstance(one, keras.layers.Lambda)

@@ -1,4 +1,4 @@
-"""Does what validates speak of the same classes, numbers and rows as what trains?
+"""Does what validates speak of the same classes and numbers as what trains?
 
 Keras looks at validation data after the first epoch only; here it is told before the first step.
 What only measures something else, another size, another crop, other weights, is left alone.
@@ -12,17 +12,11 @@ from typing import Any
 import keras
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from dfgen.binding.warn import warn
 from dfgen.errors import ArgumentError, listed
 from dfgen.loading.loader import Loader
-from dfgen.samples.arrow_types import in_one
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.pixels.scaling import rescale
-from dfgen.samples.reader import SampleReader
-from dfgen.samples.storage.embedded import paths_of
 from dfgen.training.keras_private import Call
 from dfgen.training.layout import Layout
 
@@ -30,8 +24,6 @@ _ALIKE = (
     "Number them once for both: dfgen.sequences(df, ...), or df[{0!r}] = "
     'df[{0!r}].astype("category") before splitting, or class_names=[...]'
 )
-
-_SAMPLED = 4096  # rows of validation that are looked for among those of training
 
 
 @dataclass(frozen=True)
@@ -100,8 +92,6 @@ def check_validation(call: Call, train: Side, validation: Side, x: Any) -> None:
                 _check_scale(what, ours, theirs)
     if type(call.model).test_step is keras.Model.test_step:
         _check_sizes(call.model, x)
-    if train.loader is not validation.loader:
-        _warn_of_shared_rows(train.loader.reader, validation.loader.reader)
 
 
 def _check_arguments(call: Call, validation: Side) -> None:
@@ -228,50 +218,6 @@ def _alike(one: Any, other: Any, channels: int) -> bool:
     rescale(pixels, one, made[0])
     rescale(pixels, other, made[1])
     return np.allclose(made[0], made[1], atol=1e-3, rtol=1e-3)
-
-
-def _warn_of_shared_rows(train: SampleReader, validation: SampleReader) -> None:
-    """Warn of some rows of validation that are rows of training too, by their id and their file.
-
-    That all are is what a trial run looks like, and is left alone.
-    All are counted where one of `_SAMPLED`, evenly spaced, is shared: a hundredth of that time.
-    """
-    paths = [_paths(reader) for reader in (train, validation)]
-    ids = [_texts_or_numbers(reader.ids) for reader in (train, validation)]
-    if None in paths or ids[0].type != ids[1].type:
-        return
-    sample = ids[1].take(
-        np.linspace(0, len(ids[1]) - 1, min(len(ids[1]), _SAMPLED), dtype=np.int64)
-    )
-    if not pc.any(pc.is_in(ids[0], value_set=sample)).as_py():
-        return
-    found = pc.index_in(ids[1], value_set=ids[0])
-    rows = np.flatnonzero(pc.is_valid(found).to_numpy(zero_copy_only=False))
-    if not len(rows):
-        return
-    same = pc.equal(paths[0].take(found.take(rows)), paths[1].take(rows))
-    rows = rows[same.to_numpy(zero_copy_only=False)]
-    if 0 < len(rows) < len(validation):
-        warn(
-            f"{len(rows):,} of {len(validation):,} rows of validation are rows of training as "
-            f"well (id={validation.id(int(rows[0]))!r}): val_loss says too little of rows that are "
-            "new to the model. Split the frame, with dfgen.split, and give each row to one of them"
-        )
-
-
-def _paths(reader: SampleReader) -> Any:
-    """Return the path of every row, None where it has none, or several."""
-    for bound in reader.features:
-        if bound.files is not None and not bound.has_lists and bound.present is None:
-            paths = paths_of(bound.files)
-            return None if paths is None else in_one(paths.cast(pa.large_string()))
-    return None
-
-
-def _texts_or_numbers(ids: Any) -> Any:
-    """Return ids as an Arrow array of text or of int64."""
-    found = pa.array(ids) if isinstance(ids, np.ndarray) else in_one(ids)
-    return found.cast(pa.int64() if pa.types.is_integer(found.type) else pa.large_string())
 
 
 def _pairs(what: str, train: Side, validation: Side) -> Iterator[tuple[BoundFeature, BoundFeature]]:

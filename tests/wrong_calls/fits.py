@@ -239,22 +239,6 @@ CALLS = [
         "Give the Sequence of validation its own batch_size=",
     ),
     WrongCall(
-        "rows of training that validate too",
-        lambda pets: fit(train(pets), seq(pets.frame[4:])),
-        UserWarning,
-        "2 of 8 rows of validation are rows of training as well (id=104)",
-        "new to the model",
-        "Split the frame, with dfgen.split",
-    ),
-    WrongCall(
-        "the whole frame that validates",
-        lambda pets: fit(train(pets), seq(pets.frame, shuffle=False)),
-        UserWarning,
-        "6 of 12 rows of validation are rows of training as well (id=100)",
-        "new to the model",
-        "give each row to one of them",
-    ),
-    WrongCall(
         "metrics that count rows without a label",
         lambda pets: fit(unlabelled(pets), None, model(metrics=["accuracy"])),
         UserWarning,

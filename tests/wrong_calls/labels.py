@@ -90,14 +90,6 @@ CALLS = [
         "df[~df['y'].isin(['nan'])]",
     ),
     WrongCall(
-        "missing kinds made the text None",
-        labelled(lambda frame: pd.Categorical(["cat", str(None), "dog"] * 4)),
-        UserWarning,
-        "the class 'None', in 4 rows",
-        "missing values",
-        "class_names=",
-    ),
-    WrongCall(
         "kinds that blanks and case tell apart",
         cycled("Cat", "cat ", "dog"),
         UserWarning,
@@ -154,14 +146,6 @@ CALLS = [
         "24 classes in 24 rows, as '0,5'",
         "for numbers write",
         'pd.to_numeric(df[\'y\'].str.replace(",", "."))',
-    ),
-    WrongCall(
-        "numbers read as text",
-        cycled("1", "2", "10"),
-        UserWarning,
-        "as text '1', '10', '2'",
-        "expected '1', '2', '10'",
-        "pd.to_numeric(df['y'])",
     ),
     WrongCall(
         "text for numbers",

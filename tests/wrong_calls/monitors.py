@@ -40,10 +40,6 @@ def fit_on_a_tensorflow_dataset(pets):
     model().fit(dataset, shuffle=False, verbose=0, callbacks=[dfgen.InputMonitor()])
 
 
-def monitored(method, pets):
-    getattr(model(), method)(sequence(pets), verbose=0, callbacks=[dfgen.InputMonitor()])
-
-
 def bench(*arguments):
     """Call `dfgen bench` on a manifest, and raise its message as the error that it is."""
 
@@ -72,22 +68,6 @@ CALLS = [
         "TFDatasetAdapter",
         "dfgen.Sequence",
         "give fit the Sequence",
-    ),
-    WrongCall(
-        "InputMonitor in evaluate",
-        functools.partial(monitored, "evaluate"),
-        ArgumentError,
-        "evaluate",
-        "steps of fit",
-        "leave it out of callbacks=",
-    ),
-    WrongCall(
-        "InputMonitor in predict",
-        functools.partial(monitored, "predict"),
-        ArgumentError,
-        "predict",
-        "steps of fit",
-        "leave it out of callbacks=",
     ),
     WrongCall(
         "InputMonitor of a Sequence, as BackupAndRestore takes one",

@@ -262,9 +262,12 @@ class Feature:
 
     # What would make it sooner
 
-    @property
-    def cheaper(self) -> dict[str, Self]:
-        """What would make it sooner, if rows do not differ in that: what to write -> it so."""
+    def savings(self, surplus: float) -> dict[str, dict[str, float]]:
+        """Return what would make it sooner: what to write -> the share left of each stage.
+
+        Args:
+            surplus: how many times as many pixels its files have as are used.
+        """
         return {}
 
     def surplus(self, value: Any, store: Store) -> float:

@@ -9,7 +9,7 @@ import keras
 
 from dfgen.errors import ArgumentError
 from dfgen.loading.metrics import STAGES
-from dfgen.loading.trials import remedies
+from dfgen.loading.remedies import remedies
 from dfgen.loading.verdict import Waiting, verdict
 from dfgen.system import usable_cpus
 from dfgen.training.backends import on_accelerator
@@ -26,8 +26,8 @@ class InputMonitor(keras.callbacks.Callback):
 
     At the end it prints what was measured, and what would gain how much where training waited 3 %
     of the time and a second at least, unless `fit` was given `verbose=0`. Of several epochs the
-    first does not count for that, of one its first step: they wait for what happens once. What an
-    `Image` could save is tried on some of its files, which takes a second at most on most.
+    first does not count for that, of one its first step: they wait for what happens once. In
+    `evaluate` and `predict` it does nothing.
 
     It adds these floats to the logs of every epoch, and so to `history`; put it before callbacks
     that write logs, such as CSVLogger:
@@ -53,8 +53,7 @@ class InputMonitor(keras.callbacks.Callback):
             anew begins it anew. On several hosts, one file for each.
 
     Raises:
-        ArgumentError: `fit` was not given a dfgen.Sequence, or it is given to `evaluate` or
-            `predict` alone, or `receipts` names another file.
+        ArgumentError: `fit` was not given a dfgen.Sequence, or `receipts` names another file.
         WriteError: the file of receipts cannot be written.
 
     Example:
@@ -71,6 +70,7 @@ class InputMonitor(keras.callbacks.Callback):
             )
         self._receipts = receipts
         self._input: Any = None
+        self._loader: Any = None
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Find the Sequence that `fit` was given."""
@@ -112,12 +112,8 @@ class InputMonitor(keras.callbacks.Callback):
 
     def on_test_begin(self, logs: Any = None) -> None:
         """End the epoch's steps: what the workers do during validation is not done during them."""
-        self._check_fit("evaluate")
-        self._end_steps()
-
-    def on_predict_begin(self, logs: Any = None) -> None:
-        """Refuse to watch what takes no steps."""
-        self._check_fit("predict")
+        if self._input is not None:  # elsewhere evaluate has callbacks that fit is yet to get
+            self._end_steps()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Add the figures of the epoch to its logs."""
@@ -136,6 +132,7 @@ class InputMonitor(keras.callbacks.Callback):
         if self.params.get("verbose") != 0 and self._epochs:
             waiting = self._waiting()
             print(verdict(waiting, remedies(self._loader.reader) if waiting.counts else []))
+        self._input = self._loader = None  # which may be large
 
     def _measured(self) -> dict[str, float]:
         """Return what the workers and this process have done by now."""
@@ -157,11 +154,12 @@ class InputMonitor(keras.callbacks.Callback):
             metrics = self._input.metrics
             made, busy = metrics.samples, sum(metrics.seconds[stage] for stage in STAGES)
         headroom = workers * made * model / max(busy * spent["images"], 1e-9)
+        all_time = max(workers * steps, sum(spent[stage] for stage in STAGES))
         return {
             "input_wait": spent["waited"] / steps,
             "images_per_second": spent["images"] / steps,
             "input_headroom": min(headroom, _MOST_HEADROOM),
-            **{f"input_{name}": min(1.0, spent[name] / workers / steps) for name in self._stages},
+            **{f"input_{name}": spent[name] / all_time for name in self._stages},
         }
 
     def _waiting(self) -> Waiting:
@@ -183,13 +181,6 @@ class InputMonitor(keras.callbacks.Callback):
         if receipts and self._receipts is not None:
             add_receipts(self._receipts, receipts)
             receipts.clear()
-
-    def _check_fit(self, given_to: str) -> None:
-        if self._input is None:
-            raise ArgumentError(
-                f"InputMonitor watches the steps of fit, and was given to {given_to}, which has "
-                "none: leave it out of callbacks="
-            )
 
 
 def _minus(after: Mapping[str, float], before: Mapping[str, float]) -> dict[str, float]:
