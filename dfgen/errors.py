@@ -148,7 +148,7 @@ def brief(value: Any) -> str:
         if len(text) <= 2 * _SHORT and "\n" not in text and " at 0x" not in text:
             return text
     of = f" of shape {shape}" if isinstance(shape, tuple) else f" of {size:,}" if size else ""
-    return f"a {name}{of}"
+    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}{of}"
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
