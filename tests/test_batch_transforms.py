@@ -171,6 +171,8 @@ def test_the_trial_sees_labels_of_the_frame_and_reads_no_file(frame, tmp_path):
         return batch
 
     df = frame(10).assign(path=[f"{tmp_path}/{row}.png" for row in range(10)])
+    for path in df["path"]:
+        open(path, "w").close()  # an empty file, which is refused where it is read
     with dfgen.Sequence(df, {"one": dfgen.Image(size=(4, 4))}, batch_transform=looks):
         (batch,) = seen
     assert batch["one"].shape == (10, 4, 4, 3)

@@ -203,8 +203,10 @@ def test_element_spec_tells_what_the_batches_hold_and_reads_no_file(df, x, y, op
             assert (spec.shape, spec.dtype) == ((None, *array.shape[1:]), dtype)
 
 
-def test_a_model_is_built_from_element_spec_alone(df):
-    df = df.assign(path="gone.png", array="gone.npy")
+def test_a_model_is_built_from_element_spec_alone(df, tmp_path):
+    df = df.assign(path=f"{tmp_path}/0.png", array=f"{tmp_path}/0.npy")
+    for name in ("0.png", "0.npy"):
+        (tmp_path / name).touch()  # an empty file, which is refused where it is read
     seq = sequence(df)
     assert repr(seq.element_spec[0]["image"]) == (
         "<KerasTensor shape=(None, 4, 4, 3), dtype=float32, sparse=False, ragged=False, name=image>"

@@ -32,7 +32,7 @@ from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.items import in_lists
 from dfgen.samples.features.spec import each
-from dfgen.samples.features.values_elsewhere import ON_ERROR_ELSEWHERE
+from dfgen.samples.features.values_elsewhere import ELSEWHERE
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.storage.embedded import paths_of
 from dfgen.samples.storage.stores import store_of
@@ -152,7 +152,7 @@ def bind(
         >>> bound = bind(df, y="kind", options=Options(image_size=(64, 64)))  # doctest: +SKIP
         >>> loader = Loader(bound.reader, weights=bound.weights, batch_size=64)
     """
-    one_of("on_error", on_error, ("raise", "skip"), ON_ERROR_ELSEWHERE)
+    one_of("on_error", on_error, ("raise", "skip"), ELSEWHERE["on_error"])
     if root is not None and not isinstance(root, str | os.PathLike):
         raise ArgumentError(f"root must be the path of a folder, got {root!r}")
     check_transform("transform", transform, "sample")

@@ -29,7 +29,7 @@ from dfgen.samples.features.image import Image
 from dfgen.samples.features.image_arguments import checked_size
 from dfgen.samples.features.multilabel import MultiLabel
 from dfgen.samples.features.number import Number
-from dfgen.samples.features.values_elsewhere import LABEL_MODES_ELSEWHERE
+from dfgen.samples.features.values_elsewhere import ELSEWHERE
 from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix, sniff
 from dfgen.samples.pixels.scaling import Scale
 from dfgen.samples.storage.embedded import are_files, content_parts
@@ -49,7 +49,7 @@ class Options:
     class_names: Any = None
 
     def __post_init__(self) -> None:
-        one_of("label_mode", self.label_mode, (*LABEL_MODES, None), LABEL_MODES_ELSEWHERE)
+        one_of("label_mode", self.label_mode, (*LABEL_MODES, None), ELSEWHERE["label_mode"])
         object.__setattr__(self, "image_size", checked_size("image_size", self.image_size))
         if self.class_names is not None:
             object.__setattr__(self, "class_names", class_names_in_order(self.class_names))

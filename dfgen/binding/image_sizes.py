@@ -15,7 +15,7 @@ from dfgen.loading.loader import Loader
 from dfgen.loading.order.buckets import Buckets, PaddingShare, padding_share
 from dfgen.manifest.building.scan import read_facts
 from dfgen.samples.bound_feature import BoundFeature, Sizes
-from dfgen.samples.features.values_elsewhere import BUCKETS_ELSEWHERE
+from dfgen.samples.features.values_elsewhere import ELSEWHERE
 from dfgen.samples.pixels.headers import MAX_PIXELS
 from dfgen.system import one_of, whole
 
@@ -64,7 +64,7 @@ def bucketed(
     features: Iterable[BoundFeature], bucket_by: str | None, batch_size: int
 ) -> tuple[Buckets | None, str | None]:
     """Return the Buckets by the shape of the first such image, and what tells them from others."""
-    one_of("bucket_by", bucket_by, (None, "shape"), BUCKETS_ELSEWHERE)
+    one_of("bucket_by", bucket_by, (None, "shape"), ELSEWHERE["bucket_by"])
     if bucket_by is None:
         return None, None
     sizes = next((bound.sizes for bound in features if bound.sizes is not None), None)

@@ -19,7 +19,7 @@ from dfgen.samples.features.arguments import (
 )
 from dfgen.samples.features.encoded import Encoded
 from dfgen.samples.features.spec import Indices, Values
-from dfgen.samples.features.values_elsewhere import LABEL_MODES_ELSEWHERE
+from dfgen.samples.features.values_elsewhere import ELSEWHERE
 from dfgen.system import one_of
 
 LABEL_MODES = ("int", "categorical", "binary")
@@ -56,7 +56,7 @@ class Category(Encoded):
 
     def __post_init__(self) -> None:
         check_column(self)
-        one_of("label_mode", self.label_mode, LABEL_MODES, LABEL_MODES_ELSEWHERE)
+        one_of("label_mode", self.label_mode, LABEL_MODES, ELSEWHERE["label_mode"])
         checked_missing(self.missing)
         if self.class_names is None:
             return

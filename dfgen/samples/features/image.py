@@ -19,14 +19,7 @@ from dfgen.samples.features.image_arguments import (
 from dfgen.samples.features.image_pair import DEFAULT_SIZE, follow, seen_size
 from dfgen.samples.features.one_row import content_of, store_of_row
 from dfgen.samples.features.spec import OwnDtype, Spec, Values, Watch, unwatched
-from dfgen.samples.features.values_elsewhere import (
-    COLOR_MODES_ELSEWHERE,
-    CROPS_ELSEWHERE,
-    DTYPES_ELSEWHERE,
-    FLIPS_ELSEWHERE,
-    INTERPOLATIONS_ELSEWHERE,
-    RESIZES_ELSEWHERE,
-)
+from dfgen.samples.features.values_elsewhere import ELSEWHERE
 from dfgen.samples.pixels.color_modes import CHANNELS
 from dfgen.samples.pixels.depth import DEPTHS, check_scaled
 from dfgen.samples.pixels.geometry import RESIZE, STILL, Draw, Geometry, Size, place
@@ -49,6 +42,11 @@ _TELLING = {
 _FLIPS = (None, "horizontal", "vertical", "horizontal_and_vertical")
 
 _RANDOM = ("random", "random_resized")
+
+_WORDS = {
+    "resize": RESIZE, "color_mode": CHANNELS, "crop": (None, "center", *_RANDOM), "flip": _FLIPS,
+    "interpolation": INTERPOLATIONS, "dtype": DEPTHS,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False)
@@ -153,12 +151,8 @@ class Image(Feature):
         check_column(self)
         object.__setattr__(self, "antialias", flag("antialias", self.antialias))
         refuse_sizes(self)
-        one_of("resize", self.resize, RESIZE, RESIZES_ELSEWHERE)
-        one_of("color_mode", self.color_mode, CHANNELS, COLOR_MODES_ELSEWHERE)
-        one_of("crop", self.crop, (None, "center", *_RANDOM), CROPS_ELSEWHERE)
-        one_of("flip", self.flip, _FLIPS, FLIPS_ELSEWHERE)
-        one_of("interpolation", self.interpolation, INTERPOLATIONS, INTERPOLATIONS_ELSEWHERE)
-        one_of("dtype", self.dtype, DEPTHS, DTYPES_ELSEWHERE)
+        for name, allowed in _WORDS.items():
+            one_of(name, getattr(self, name), allowed, ELSEWHERE[name])
         one_of("extra", self.extra, (None, *_TELLING))
         checked_missing(self.missing)
         scale = checked_scale(self.scale, self.color_mode, CHANNELS[self.color_mode])

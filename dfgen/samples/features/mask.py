@@ -13,7 +13,7 @@ from dfgen.samples.features.arguments import check_column, checked_missing
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.spec import Spec, Values, Watch
-from dfgen.samples.features.values_elsewhere import MASK_DTYPES_ELSEWHERE
+from dfgen.samples.features.values_elsewhere import ELSEWHERE
 from dfgen.samples.pixels.geometry import Geometry
 from dfgen.samples.pixels.png_encoder import png_of
 from dfgen.samples.pixels.resizing import resize
@@ -71,7 +71,7 @@ class Mask(Feature):
 
     def __post_init__(self) -> None:
         check_column(self)
-        one_of("dtype", self.dtype, ("uint8", "int32", "float32"), MASK_DTYPES_ELSEWHERE)
+        one_of("dtype", self.dtype, ("uint8", "int32", "float32"), ELSEWHERE["dtype of a mask"])
         checked_missing(self.missing)
         if self.dtype == "float32":
             _check_numbers(self)
