@@ -148,14 +148,15 @@ def brief(value: Any) -> str:
         if len(text) <= 2 * _SHORT and "\n" not in text and " at 0x" not in text:
             return text
     of = f" of shape {shape}" if isinstance(shape, tuple) else f" of {size:,}" if size else ""
-    return f"a {name}{of}"
+    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}{of}"
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return `' Did you mean "label"?'` for the nearest of the known words, or nothing.
 
-    Case and blanks around a word count for nothing.
+    Case and blanks around a word count for nothing; two letters are near to three alone.
     """
     by_plain = {name.strip().casefold(): name for name in reversed(list(known))}
-    near = get_close_matches(word.strip().casefold(), by_plain, n=1, cutoff=0.6)
+    plain = word.strip().casefold()
+    near = get_close_matches(plain, by_plain, n=1, cutoff=0.6 if len(plain) > 2 else 0.75)
     return f' Did you mean "{by_plain[near[0]]}"?' if near else ""

@@ -202,3 +202,23 @@ def test_specs_are_values():
     feature = boxes(class_names=["cat", "dog"])
     assert feature == boxes() and hash(feature) == hash(boxes())
     assert pickle.loads(pickle.dumps(feature)) == feature
+
+
+@pytest.mark.parametrize(
+    ("source_format", "corners"),
+    [("xyxy", ""), ("xywh", "make corners of them, x + width and y + height, and ")],
+)
+def test_boxes_within_one_pixel_are_taken_for_relative_ones(source_format, corners):
+    columns = {"boxes": pa.array([[[0.1, 0.2, 0.5, 0.75]]]), "labels": pa.array([["cat"]])}
+    boxes = Boxes("boxes", source_format=source_format, class_names=["cat"])
+    with pytest.raises(ManifestError) as raised:
+        boxes.encode(columns["boxes"], columns["labels"])
+    assert str(raised.value) == (
+        f"all 1 boxes in column 'boxes' lie within 0 to 1 as {source_format}, expected pixels: for "
+        f'relative coordinates {corners}write source_format="rel_xyxy"'
+    )
+
+
+def test_a_box_of_the_first_pixel_alone_is_one_of_pixels():
+    boxes = Boxes("boxes", class_names=["cat"])
+    assert len(boxes.encode(pa.array([[[0, 0, 1, 1]]]), pa.array([["cat"]])).boxes) == 1

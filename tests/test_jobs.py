@@ -199,10 +199,13 @@ def what_is_left_early_ends(frame):
     before = set(threading.enumerate())
     for _ in dfgen.Sequence(frame, label_mode=None, image_size=(6, 8), workers=4):
         break
-    bad = pd.concat([frame[:50], frame[50:51].assign(path="/nowhere.png")])
+    gone = Path(frame["path"][50]).with_name("nowhere.png")
+    gone.touch()  # until the Sequence has looked for it
+    bad = pd.concat([frame[:50], frame[50:51].assign(path=str(gone))])
     name = f"{frame['id'][50]}.*/nowhere.png"
     options = {"label_mode": None, "image_size": (6, 8), "batch_size": 8, "workers": 4}
     with dfgen.Sequence(bad, **options) as seq, pytest.raises(dfgen.DfgenError, match=name):
+        gone.unlink()
         list(seq)
     gc.collect()
     for thread in set(threading.enumerate()) - before:

@@ -46,8 +46,8 @@ def test_labels_within_a_text_may_be_missing_and_tell_the_classes_of_the_others(
         (np.ones(4, complex), "n",
          "column 'n' is of dtype complex128, which Arrow lacks: make it another, such as float64"),
         (pd.arrays.SparseArray([0.0, 1, 0, 1]), "n",
-         "column 'n' is of dtype Sparse[float64, nan], which Arrow lacks: make it another, such as "
-         "float64"),
+         "column 'n' is of dtype Sparse[float64, nan], expected a dense one: df['n'] = "
+         "df['n'].sparse.to_dense()"),
     ],
     ids=["null", "all null tags", "all null classes", "complex", "sparse"],
 )  # fmt: skip

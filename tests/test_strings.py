@@ -125,9 +125,12 @@ def test_ids_are_not_taken_from_a_column_of_bytes(df):
         sequence(df, x=Bytes("blob"))
 
 
-def test_errors_do_not_show_the_bytes_of_a_row(df):
+def test_errors_do_not_show_the_bytes_of_a_row(df, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     df.loc[0, "path"] = "gone.bin"
+    (tmp_path / "gone.bin").touch()
     seq = sequence(df, workers=0)
+    (tmp_path / "gone.bin").unlink()
     with pytest.raises(dfgen.DfgenError) as error:
         seq[0]
     where = "row id=0, path='gone.bin', blob=(1 bytes)"

@@ -172,3 +172,19 @@ def test_evaluate_may_leave_out_a_remainder_that_it_was_asked_to(frame):
     assert (
         len(model().predict(sequence(frame(8), shuffle=False, drop_remainder=True), verbose=0)) == 8
     )
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        LAYERS.Rescaling(255.0),
+        LAYERS.Lambda(lambda pixels: pixels * 255),
+        LAYERS.Rescaling(2.0, -1),
+    ],
+    ids=["back to 255", "by a function", "to -1..1"],
+)
+def test_pixels_that_a_model_makes_larger_again_are_left_alone(frame, first):
+    last = [LAYERS.Rescaling(1 / 255), LAYERS.GlobalAveragePooling2D(), LAYERS.Dense(2, "softmax")]
+    own = keras.Sequential([first, *last])
+    own.compile("sgd", LOSS)
+    begin(sequence(frame(8), image(scale="0..1")), None, own)

@@ -211,6 +211,11 @@ def _converted(values: "pd.Series[Any]") -> pa.Array:
             raise pa.ArrowTypeError("text and bytes")  # which Arrow makes bytes of
         return _valid(array)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError):
+        if isinstance(values.dtype, pd.SparseDtype):
+            raise ManifestError(
+                f"column {values.name!r} is of dtype {values.dtype}, expected a dense one: "
+                f"df[{values.name!r}] = df[{values.name!r}].sparse.to_dense()"
+            ) from None
         if values.dtype.kind != "O":
             raise ManifestError(
                 f"column {values.name!r} is of dtype {values.dtype}, which Arrow lacks: make it "

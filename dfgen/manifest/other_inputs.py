@@ -17,6 +17,7 @@ _MAKERS = {
     **dict.fromkeys((".jsonl", ".ndjson"), "pd.read_json({}, lines=True)"),
     ".json": "pd.read_json({}), of COCO df = dfgen.build_manifest(coco={})",
     ".csv": "pd.read_csv({})",
+    ".npz": 'dfgen.build_manifest(arrays="x.npy"), once numpy.save has written each array of it',
     ".toml": "dfgen.build_manifest({})",
 }
 """Suffix -> what makes a frame of such a file."""
@@ -104,7 +105,7 @@ def check_out(path: str) -> None:
     """Raise if a manifest cannot be written to a path, or should not be called so."""
     check_writable(path)
     stem, suffix = os.path.splitext(path)
-    if suffix.lower() in (*_MAKERS, ".npz", ".db", ".html"):
+    if suffix.lower() in (*_MAKERS, ".db", ".html"):
         as_text = ". For text, df.to_csv does it" if suffix.lower() in (".csv", ".tsv") else ""
         raise WriteError(
             f"{path} is called {suffix}, and a manifest is a Parquet file: name it {stem}.parquet"

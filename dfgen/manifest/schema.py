@@ -205,9 +205,9 @@ def _check_types(table: pa.Table, where: str) -> None:
             cast = '"int64"'
         raise ManifestError(
             f'column "id" of {where} has type {kind}. An id is a whole number or text: '
-            f'df["id"] = df["id"].astype({cast})'
-            + ', of rows that have one, df[df["id"].notna()]'
+            + 'drop rows without one, df = df[df["id"].notna()], then '
             * bool(table["id"].null_count)
+            + f'df["id"] = df["id"].astype({cast})'
         )
     if not len(table):
         return

@@ -121,13 +121,13 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         if call.purpose in ("fit", "evaluate") and self._layout.y is not None:
             padded = self._divided(call)[0].tail == "pad"
             warn_of_metrics(call.model, self._loader, self._layout.y, padded)
-        if call.purpose == "fit":
-            warn_of_scaling_twice(call.model, self._loader, self._layout.x)
         if (other := validation_of(call, Passes)) is not None:
             validated, spec = replace(call, purpose="evaluate"), other.element_spec
             check_validation(call, self._side(), other._side(), spec[0])
             check_model(validated, spec)
             check_loss(validated, other._loader, other._layout, "validation_data: ")
+        if call.purpose == "fit":
+            warn_of_scaling_twice(call.model, self._loader, self._layout.x)
 
     def _side(self) -> Side:
         return Side(self._loader, self._layout, self._endless)

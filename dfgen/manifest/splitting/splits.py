@@ -31,7 +31,11 @@ def check_shares(shares: Mapping[str, float]) -> None:
         )
     given = ", ".join(f"{name}={quote(share)}" for name, share in shares.items())
     if not all(
-        isinstance(name, str) and name and isinstance(share, Real) and share > 0
+        isinstance(name, str)
+        and name.isprintable()
+        and name
+        and isinstance(share, Real)
+        and share > 0
         for name, share in shares.items()
     ):
         raise ArgumentError(

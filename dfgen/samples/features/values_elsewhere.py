@@ -40,7 +40,10 @@ ELSEWHERE = {
         **dict.fromkeys(("center_crop", "centercrop", "crop_to_aspect_ratio", "fill"), "crop"),
     },
     "crop": {
-        **dict.fromkeys(("true", "random_crop", "randomcrop"), "random"),
+        **dict.fromkeys(
+            ("true", "random_crop", "randomcrop"),
+            'write crop="random", and load_size=, a size larger than size= to crop from',
+        ),
         **dict.fromkeys(("randomresizedcrop", "random_resized_crop"), "random_resized"),
         **dict.fromkeys(("center_crop", "centercrop"), "center"),
         "false": "write crop=None",
@@ -73,7 +76,10 @@ ELSEWHERE = {
         **dict.fromkeys(("fail", "true", "strict"), "raise"),
     },
     "bucket_by": {
-        **dict.fromkeys(("true", "size", "length", "image_size", "aspect_ratio"), "shape"),
+        **dict.fromkeys(
+            ("true", "size", "length", "image_size", "aspect_ratio"),
+            'write bucket_by="shape", with image_size=None',
+        ),
         "false": "write bucket_by=None",
     },
 }
