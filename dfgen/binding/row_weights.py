@@ -41,6 +41,12 @@ def row_weights(
                 f"class_weight makes the weight of row {row} more than float32 can hold, "
                 f"{np.finfo(np.float32).max:.2g}: give smaller ones"
             )
+    if not weights.any():
+        raise ManifestError(
+            f"all {len(columns):,} rows weigh 0 by sample_weight={sample_weight!r} and "
+            f"class_weight={brief(class_weight)}, so that nothing is learnt: expected a weight "
+            "above 0 in some row"
+        )
     return weights
 
 

@@ -119,4 +119,12 @@ CALLS = [
     WrongCall("random crops of a stretched image",
               lambda pets: dfgen.Image("path", size=(8, 8), crop="random"), ArgumentError,
               "crop='random'", "resize='stretch' crops nothing", "give load_size="),
+    WrongCall(
+        "weights that are all 0",
+        lambda pets: dfgen.Sequence(pets.frame.assign(w=0.0), y="legs", sample_weight="w"),
+        ManifestError,
+        "all 12 rows weigh 0 by sample_weight='w'",
+        "expected a weight above 0",
+        "nothing is learnt",
+    ),
 ]  # fmt: skip
