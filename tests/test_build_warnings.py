@@ -97,8 +97,8 @@ def test_files_that_are_all_missing_are_an_error_that_says_from_where_on(folder)
             f'give root="{folder}/imgs" (--root) (1 of 1 tried are found by that).',
         ),
         (
-            ["17.png"], {"root": "far"},
-            f'the only file does not exist, "{folder}/far/17.png"',
+            ["seventeen.png"], {"root": "far"},
+            f'the only file does not exist, "{folder}/far/seventeen.png"',
             f"The folder '{folder}': there is no folder 'far' in it, it holds 'imgs'. Give the "
             "folder where the paths start as root= (--root).",
         ),

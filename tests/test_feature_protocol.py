@@ -155,7 +155,10 @@ def test_a_broken_file_is_told_with_its_row_and_path(sounds):
     path = sounds["path"][4]
     with open(path, "wb") as file:
         file.write(b"RIFF....WAVE")
-    expected = f"row id='s4', path={path!r}: not a .npy file: it begins with b'RIFF....'"
+    expected = (
+        f"row id='s4', path={path!r}: not a .npy file: it begins with b'RIFF....'. A function of "
+        "your own reads other files: dfgen.Array(..., decode=function)"
+    )
     with (
         dfgen.Sequence(sounds, Spectrogram(), "loud", shuffle=False) as seq,
         pytest.raises(DecodeError) as error,

@@ -23,17 +23,19 @@ CALLS = [
 @pytest.fixture
 def pets(tmp_path, monkeypatch):
     """Twelve real JPEG files in a new working folder, a frame and a table of labels."""
-    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "project"  # beside which there is nothing
+    folder.mkdir()
+    monkeypatch.chdir(folder)
     rows = []
     for row in range(12):
-        path = tmp_path / "imgs" / KINDS[row % 3] / f"{100 + row}.jpg"
+        path = folder / "imgs" / KINDS[row % 3] / f"{100 + row}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
         cv2.imwrite(str(path), np.full((24, 32, 3), 20 * row, np.uint8))
         rows.append((100 + row, str(path), KINDS[row % 3], row / 2, row % 5))
     frame = pd.DataFrame(rows, columns=["id", "path", "kind", "age", "legs"])
     labels = frame[["id", "kind", "age"]].rename(columns={"id": "object_id"})
     labels.to_csv("labels.csv", index=False)
-    return Pets(tmp_path, frame)
+    return Pets(folder, frame)
 
 
 @pytest.mark.backend

@@ -74,7 +74,8 @@ def test_one_row(make, tags):
          "integers or booleans"),
         (pa.array([[1]], pa.list_(pa.int8())),
          "class_names of column 'tags' are '', 'dog', 'Kätzchen', '犬', but the column holds int8: "
-         "give names of that type"),
+         "give names of that type, or name the numbers by pd.Categorical.from_codes(numbers, "
+         "class_names)"),
     ],
 )  # fmt: skip
 def test_lists_that_cannot_be(lists, message):

@@ -189,8 +189,8 @@ def test_label_modes(mode, expected):
          "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ... (12 in all)" + MEND),
         (pa.array([1]), ("a", "b"),
          "class_names of column 'kind' are 'a', 'b', but the column holds int64: "
-         "give names of that type, or name its numbers, df['kind'] = pd.Categorical.from_codes("
-         "df['kind'], class_names)"),
+         "give names of that type, or name the numbers by pd.Categorical.from_codes(numbers, "
+         "class_names)"),
         (pa.array([1], pa.int8()), (1, 300),
          "class_names of column 'kind' are 1, 300, but the column holds int8: "
          "give names of that type"),

@@ -519,7 +519,9 @@ def header_of(shape, descr="<f8", padded=117):
 def test_messages_of_broken_arrays():
     size = 8 * 10**15
     for data, message in [
-        (b"PK\3\4", r"not a .npy file: it begins with b'PK\x03\x04'"),
+        (b"PK\3\4",
+         r"not a .npy file: it begins with b'PK\x03\x04'. A function of your own reads other "
+         "files: dfgen.Array(..., decode=function)"),
         (saved(np.array([{}]), allow_pickle=True),
          "a .npy file of Python objects: dfgen never unpickles; save plain numbers"),
         (saved(np.zeros(3))[:-1],

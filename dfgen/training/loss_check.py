@@ -53,14 +53,14 @@ def check_loss(call: Call, loader: Loader, layout: Layout, where: str = "") -> N
         if any(map(_needs_targets, losses)):
             raise ArgumentError(where + _no_targets(losses))
         return
-    outputs = outputs_of(model)
+    outputs, is_fit = outputs_of(model), call.purpose == "fit"  # the call would hold its iterator
 
     def check(outputs: dict[str, Output]) -> None:
         for trained in _trained(outputs, loss, loader, layout):
             told = mismatch(trained)
             if told is not None:
                 raise ArgumentError(where + told)
-            if call.purpose == "fit":
+            if is_fit:
                 _warn_of_logits(trained)
 
     keyed = len(outputs) > 1 and isinstance(getattr(model, "output", None), Mapping)

@@ -168,5 +168,4 @@ def _coded(feature: Category, type: pa.DataType) -> str:
     texts = all(isinstance(name, str) for name in feature.class_names or ())
     if not texts or not pa.types.is_integer(type):
         return ""
-    column = f"df[{feature.column!r}]"
-    return f", or name its numbers, {column} = pd.Categorical.from_codes({column}, class_names)"
+    return ", or name the numbers by pd.Categorical.from_codes(numbers, class_names)"

@@ -264,8 +264,8 @@ def _names(folder: str) -> list[str]:
 def _around(begin: Begin) -> Iterator[list[str]]:
     """Yield the folders around where paths begin: above a root and below first, then beside."""
     start, cwd = begin.at(""), os.getcwd()
-    above = [os.path.dirname(start), os.path.dirname(os.path.dirname(start))]
-    yield _folders_below([start, cwd, *(above if begin.root is not None else [])], 3)
+    above = [] if begin.root is None else [os.path.dirname(start)]
+    yield _folders_below([start, cwd, *above], 3)
     yield _folders_below([os.path.dirname(cwd)], 2)
 
 
