@@ -50,7 +50,9 @@ def test_a_file_of_validation_that_cannot_be_read_leaves_what_was_trained(frame,
 def test_a_model_that_has_lost_its_weights_is_told(frame, monkeypatch):
     model = watcher(built=True)
     if keras.backend.backend() != "jax":  # nowhere else Keras takes them out
-        monkeypatch.setattr("dfgen.training.model_check.has_lost_variables", lambda model: True)
+        monkeypatch.setattr(
+            "dfgen.training.checks.model_check.has_lost_variables", lambda model: True
+        )
     else:
         for variable in model.dense.variables:
             variable._value = None

@@ -21,19 +21,24 @@ from dfgen.loading.order.plan import Plan
 from dfgen.loading.receipts import Receipt
 from dfgen.system import whole
 from dfgen.training.backends import INFINITE, TorchBatches, tensorflow_dataset
+from dfgen.training.checks.loss_check import check_loss
+from dfgen.training.checks.metrics_check import warn_of_metrics
+from dfgen.training.checks.model_check import (
+    check_arguments,
+    check_model,
+    check_variables,
+    check_whole,
+)
+from dfgen.training.checks.scale_check import warn_of_scaling_twice
+from dfgen.training.checks.validation_check import Side, check_validation, validation_of
 from dfgen.training.device_division import check_not_empty, divide
 from dfgen.training.foreign_names import no_such_name
 from dfgen.training.keras_private import Call, DataAdapter, call_by_keras, shorten
 from dfgen.training.keras_probe import falls_back
 from dfgen.training.layout import Layout
-from dfgen.training.loss_check import check_loss
-from dfgen.training.metrics_check import warn_of_metrics
-from dfgen.training.model_check import check_arguments, check_model, check_variables, check_whole
 from dfgen.training.plain_passes import PlainPasses
 from dfgen.training.progress import Progress
 from dfgen.training.runs import Pass, Run
-from dfgen.training.scale_check import warn_of_scaling_twice
-from dfgen.training.validation_check import Side, check_validation, validation_of
 
 
 def _no_index(index: object, length: int) -> str:

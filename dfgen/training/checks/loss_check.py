@@ -17,12 +17,12 @@ from dfgen.errors import ArgumentError, DecodeError, MissingFileError
 from dfgen.loading.loader import Loader
 from dfgen.samples.albumentations import Augmentation
 from dfgen.samples.bound_feature import BoundFeature
+from dfgen.training.checks.known_losses import KnownLoss, known_loss
+from dfgen.training.checks.loss_rules import doubt, mismatch
+from dfgen.training.checks.model_outputs import Output, outputs_made, outputs_of
+from dfgen.training.checks.trained_outputs import Target, Trained
 from dfgen.training.keras_private import Call, when_losses_are_built
-from dfgen.training.known_losses import KnownLoss, known_loss
 from dfgen.training.layout import Layout
-from dfgen.training.loss_rules import doubt, mismatch
-from dfgen.training.model_outputs import Output, outputs_made, outputs_of
-from dfgen.training.trained_outputs import Target, Trained
 
 _STEPS = {"fit": "train_step", "evaluate": "test_step"}
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy.typing as npt
 
 from dfgen.errors import listed
-from dfgen.training.known_losses import REGRESSION, KnownLoss
-from dfgen.training.model_outputs import Output
+from dfgen.training.checks.known_losses import REGRESSION, KnownLoss
+from dfgen.training.checks.model_outputs import Output
 
 
 @dataclass(frozen=True)

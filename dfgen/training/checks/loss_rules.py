@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.training.known_losses import BINARY, CATEGORICAL, REGRESSION, SPARSE, KnownLoss
-from dfgen.training.trained_outputs import Target, Trained
+from dfgen.training.checks.known_losses import BINARY, CATEGORICAL, REGRESSION, SPARSE, KnownLoss
+from dfgen.training.checks.trained_outputs import Target, Trained
 
 
 def mismatch(trained: Trained) -> str | None:

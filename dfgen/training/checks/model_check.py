@@ -11,8 +11,8 @@ import numpy as np
 
 from dfgen.errors import ArgumentError, did_you_mean
 from dfgen.loading.order.plan import Plan
+from dfgen.training.checks.shape_check import check_shapes
 from dfgen.training.keras_private import Call, has_lost_variables
-from dfgen.training.shape_check import check_shapes
 
 _STEPS = {"fit": "train_step", "evaluate": "test_step", "predict": "predict_step"}
 

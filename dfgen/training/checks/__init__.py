@@ -1,0 +1,1 @@
+"""What `fit`, `evaluate` and `predict` compare before their first step."""
