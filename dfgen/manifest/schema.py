@@ -201,7 +201,7 @@ def _check_types(table: pa.Table, where: str) -> None:
     kind = table["id"].type
     if len(table) and not (pa.types.is_integer(kind) or is_text(kind)):
         cast = "str"
-        if pa.types.is_floating(kind) and _are_whole(table["id"].cast(pa.float64())):
+        if pa.types.is_floating(kind) and _are_whole(table["id"]):
             cast = '"int64"'
         raise ManifestError(
             f'column "id" of {where} has type {kind}. An id is a whole number or text: '
@@ -222,7 +222,7 @@ def _check_types(table: pa.Table, where: str) -> None:
 
 
 def _are_whole(ids: pa.ChunkedArray) -> bool:
-    return bool(pc.all(pc.equal(pc.floor(ids), ids)).as_py())
+    return all(one is None or float(one).is_integer() for one in ids.to_pylist())
 
 
 def _check_filled(table: pa.Table, name: str, where: str) -> None:

@@ -70,8 +70,9 @@ class PlainPasses:
         """Return a batch, of the current epoch or as many epochs later."""
         if self._endless and self._within and index == 0:
             self._begin_epoch()
-        # an endless pass is fetched ahead of its epochs; one that was left may go on behind another
-        within = self._within or (self._endless and 0 < index == self._next)
+        # a pass is fetched ahead of Keras's epochs; one that was left may go on behind another
+        of_fit = self._endless or (self._handed and self._ledger is self._progress.fit)
+        within = self._within or bool(of_fit and 0 < index == self._next)
         of_pass = within or self._goes_on
         self._next = index + 1 if within else self._next
         place = self._place if of_pass else Place(self._progress.place.epoch)
