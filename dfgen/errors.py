@@ -147,7 +147,8 @@ def brief(value: Any) -> str:
         text = repr(value)
         if len(text) <= 2 * _SHORT and "\n" not in text and " at 0x" not in text:
             return text
-    of = f" of shape {shape}" if isinstance(shape, tuple) else f" of {size:,}" if size else ""
+    of = f" of {size:,}" if size and package == "builtins" else ""
+    of = f" of shape {shape}" if isinstance(shape, tuple) else of
     return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}{of}"
 
 
