@@ -3,7 +3,7 @@
 from dfgen.binding.preprocessing import Preprocessing as Preprocessing
 from dfgen.binding.preprocessing import load_preprocessing as load_preprocessing
 from dfgen.errors import DfgenError as DfgenError
-from dfgen.loading.limits import Limits as Limits
+from dfgen.limits import Limits as Limits
 from dfgen.manifest.building.build import build_manifest as build_manifest
 from dfgen.manifest.diff import diff as diff
 from dfgen.manifest.io import read_manifest as read_manifest

@@ -20,11 +20,12 @@ HEAVY = {"keras", "tensorflow", "jax", "torch", "matplotlib"}
 LAYERS = {
     "errors": set(),
     "system": {"errors"},
-    "samples": {"errors", "system"},
-    "loading": {"errors", "system", "samples"},
-    "manifest": {"errors", "system", "samples"},
-    "binding": {"errors", "system", "samples", "loading", "manifest"},
-    "training": {"errors", "system", "samples", "loading", "manifest", "binding"},
+    "limits": {"errors", "system"},
+    "samples": {"errors", "system", "limits"},
+    "loading": {"errors", "system", "limits", "samples"},
+    "manifest": {"errors", "system", "limits", "samples"},
+    "binding": {"errors", "system", "limits", "samples", "loading", "manifest"},
+    "training": {"errors", "system", "limits", "samples", "loading", "manifest", "binding"},
 }
 # The only rooms that may import a library.
 ROOMS_OF = {
@@ -34,7 +35,7 @@ ROOMS_OF = {
     "torch": {"training", "bench"},
     "matplotlib": {"explore", "bench"},
 }
-NO_PANDAS = {"errors", "system", "samples", "loading"}
+NO_PANDAS = {"errors", "system", "limits", "samples", "loading"}
 
 MODULES = {
     ".".join(["dfgen", *path.relative_to(PACKAGE).with_suffix("").parts]).removesuffix(

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, TypedDict
 
 from dfgen.loading.batch_transforms import BatchTransform
-from dfgen.loading.limits import Limits
+from dfgen.limits import Limits
 from dfgen.samples.pixels.scaling import Scale
 from dfgen.samples.transforms import Transform
 
