@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from dfgen.errors import ArgumentError, ReadTimeoutError
+from dfgen.limits import Limits
 from dfgen.loading.batch_maker import BatchMaker
 from dfgen.loading.batch_transforms import BatchTransform, tried
-from dfgen.limits import Limits
 from dfgen.loading.lookahead import LookAhead, Parked
 from dfgen.loading.metrics import Metrics, total
 from dfgen.loading.order.batch_weights import Weights

@@ -21,8 +21,8 @@ from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_draws import new_weights
 from dfgen.binding.row_ids import plain_ids
 from dfgen.errors import ArgumentError, brief
-from dfgen.loading.batch_transforms import BatchTransform
 from dfgen.limits import Limits
+from dfgen.loading.batch_transforms import BatchTransform
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.buckets import PaddingShare
 from dfgen.loading.state import Identity, State, ids_digest

@@ -4,8 +4,8 @@ import os
 from collections.abc import Mapping
 from typing import Any, TypedDict
 
-from dfgen.loading.batch_transforms import BatchTransform
 from dfgen.limits import Limits
+from dfgen.loading.batch_transforms import BatchTransform
 from dfgen.samples.pixels.scaling import Scale
 from dfgen.samples.transforms import Transform
 
