@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
-from dfgen.errors import ArgumentError, MissingFileError, did_you_mean
+from dfgen.errors import ArgumentError, ManifestError, did_you_mean
 from dfgen.manifest.building.recipe import (
     A_FRAME,
     Recipe,
@@ -19,6 +19,7 @@ from dfgen.manifest.building.recipe import (
     make_recipe,
     portable_recipe,
 )
+from dfgen.manifest.reading import reading
 from dfgen.manifest.schema import quote
 from dfgen.manifest.sources import SOURCES
 from dfgen.system import check_writable, write_whole
@@ -63,13 +64,12 @@ def resolve(given: Mapping[str, Any], known: Mapping[str, Any] | None = None) ->
 
 def read_recipe(path: str) -> dict[str, Any]:
     """Return the arguments of a recipe file, with absolute paths."""
+    missing = f"there is no recipe {path}. Looked in {os.getcwd()}"
     try:
-        with open(path, "rb") as file:
+        with reading(path, " as TOML", missing), open(path, "rb") as file:
             arguments = tomllib.load(file)
-    except FileNotFoundError:
-        raise MissingFileError(f"there is no recipe {path}. Looked in {os.getcwd()}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise ArgumentError(f"{path} cannot be read as TOML: {error}") from error
+    except ManifestError as error:
+        raise ArgumentError(str(error)) from error.__cause__
     check_recipe(arguments, path)
     return absolute_recipe(arguments, os.path.dirname(os.path.abspath(path))) or {}
 
