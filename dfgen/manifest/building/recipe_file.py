@@ -67,9 +67,9 @@ def read_recipe(path: str) -> dict[str, Any]:
     try:
         with reading(path, " as TOML", missing), open(path, "rb") as file:
             arguments = tomllib.load(file)
+            check_recipe(arguments, path)
     except ManifestError as error:
         raise ArgumentError(str(error)) from error.__cause__
-    check_recipe(arguments, path)
     return absolute_recipe(arguments, os.path.dirname(os.path.abspath(path))) or {}
 
 
