@@ -21,6 +21,7 @@ from dfgen.manifest.foreign_arguments import refuse_foreign
 from dfgen.manifest.from_pandas import to_frame
 from dfgen.manifest.other_inputs import check_out, frame_of_file, path_of_manifest
 from dfgen.manifest.paths import absolute_paths, check_stored_paths, portable_root, stored_paths
+from dfgen.manifest.reading import check_file
 from dfgen.manifest.schema import (
     KEY,
     MANIFEST_FORMAT,
@@ -86,6 +87,8 @@ def read_table(path: Path, root: Path | None = None) -> tuple[pa.Table, Metadata
     given = str(path)
     path = path_of_manifest(path)
     try:
+        if not os.path.isdir(path):
+            check_file(path)
         with pa.OSFile(path) as handle:
             is_whole = has_checksum(handle, path)
             with pq.ParquetFile(handle, page_checksum_verification=not is_whole) as file:
