@@ -17,7 +17,15 @@ from dfgen.manifest.fingerprint import fingerprint
 from dfgen.manifest.foreign_arguments import refuse_foreign
 from dfgen.manifest.from_pandas import to_frame
 from dfgen.manifest.other_inputs import check_out, frame_of_file, path_of_manifest
-from dfgen.manifest.paths import absolute_paths, check_stored_paths, portable_root, stored_paths
+from dfgen.manifest.paths import (
+    absolute_paths,
+    all_absolute,
+    check_stored_paths,
+    portable_root,
+    refuse_outside,
+    stored_paths,
+)
+from dfgen.manifest.reach import around, say_outside
 from dfgen.manifest.schema import (
     KEY,
     MANIFEST_FORMAT,
@@ -46,7 +54,8 @@ def read_manifest(path: Path, root: Path | None = None, **unknown: Never) -> pd.
 
     Args:
         path: the Parquet file.
-        root: folder where the stored relative paths start, if not the one that the manifest names.
+        root: folder where the stored relative paths start, if not the one that the manifest names;
+            absolute ones must lie in it. None: a root far from the manifest is told in a warning.
         **unknown: none: arguments of other libraries are named with what they are called here.
 
     Returns:
@@ -71,12 +80,14 @@ def read_manifest(path: Path, root: Path | None = None, **unknown: Never) -> pd.
     return frame
 
 
-def read_table(path: Path, root: Path | None = None) -> tuple[pa.Table, Metadata]:
+def read_table(
+    path: Path, root: Path | None = None, reads_files: bool = True
+) -> tuple[pa.Table, Metadata]:
     """Read a manifest as an Arrow table with absolute paths, and its metadata.
 
     For what needs no pandas objects. The arguments and errors are those of `read_manifest`. The
     `root` of the metadata is absolute, or None where the paths were stored absolute; so are the
-    paths of the recipe.
+    paths of the recipe. `reads_files=False`: the rows alone are of interest, wherever files lie.
     """
     given = str(path)
     path = path_of_manifest(path)
@@ -94,15 +105,32 @@ def read_table(path: Path, root: Path | None = None) -> tuple[pa.Table, Metadata
             ) from None
         raise ManifestError(f"{path} cannot be read as a Parquet file: {error}") from error
     validate(table, path)
-    if root is not None:
-        metadata["root"] = os.path.abspath(root)
-    elif metadata["root"] is not None:
-        metadata["root"] = os.path.normpath(os.path.join(os.path.dirname(path), metadata["root"]))
+    metadata["root"] = _root(table, metadata["root"], path, root)
     metadata["recipe"] = absolute_recipe(metadata["recipe"], os.path.dirname(path))
     for name, label in metadata["labels"].items():
         if label["kind"] == "category" and name in table.column_names:
             table = _restore_categories(table, name, label, path)
-    return absolute_paths(table, metadata["root"], path), metadata
+    table = absolute_paths(table, metadata["root"], path)
+    if reads_files and root is None and "path" in table.column_names:
+        # all paths lie below the root, as was checked
+        start = pa.chunked_array([[f"{metadata['root']}/"]])
+        paths = table["path"] if metadata["root"] is None else start
+        say_outside(path, paths, [around(path)], "root={}")
+    return table, metadata
+
+
+def _root(table: pa.Table, stored: str | None, path: str, given: Path | None) -> str | None:
+    """Return the absolute root of a manifest; None if its paths are absolute as they stand."""
+    if given is not None:
+        root = os.path.abspath(given)
+        if stored is not None or not all_absolute(table):
+            return root
+        refuse_outside(table, root, path)
+    elif stored is not None:
+        if "\0" in stored:
+            raise ManifestError(f"the root of {path} holds a NUL character: give root=")
+        return os.path.normpath(os.path.join(os.path.dirname(path), stored))
+    return None
 
 
 def write_manifest(df: Table, path: Path, root: Path | None = None, **unknown: Never) -> None:

@@ -21,6 +21,7 @@ import pyarrow as pa
 import yaml
 
 from dfgen.errors import ManifestError, MissingFileError
+from dfgen.manifest.reach import around, say_outside
 from dfgen.manifest.schema import Label, quote
 from dfgen.manifest.sources.file_tree import Skipped, read_files
 from dfgen.manifest.sources.image_pairs import Pair, list_pairs, pair, without_suffix
@@ -184,6 +185,7 @@ def _folders(place: str) -> tuple[str, str]:
 
 def _listed_images(file: str, data: DataSet) -> list[Pair]:
     """Return the images that a text file lists, with their labels where there are any."""
+    say_outside(data.file, pa.chunked_array([[file]]), [around(data.file)], "moving it there")
     try:
         with open(file, encoding="utf-8") as text:
             lines = [line.strip() for line in text]
