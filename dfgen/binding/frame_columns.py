@@ -17,7 +17,7 @@ from dfgen.errors import ManifestError, brief, column_list, listed
 from dfgen.manifest.from_pandas import beyond_arrow, embedded_bytes
 from dfgen.manifest.io import read_table
 from dfgen.manifest.other_inputs import frame_of
-from dfgen.manifest.reach import around, say_outside
+from dfgen.manifest.reach import reach_of, say_outside
 from dfgen.manifest.schema import Label
 from dfgen.manifest.tables import TAKEN, arrow_table, is_table
 from dfgen.samples.arrow_types import (
@@ -159,7 +159,7 @@ class Columns:
         if self.file is None or name == "path" or not known:
             return
         paths = pa.chunked_array([paths_of(files)]).cast(pa.string())
-        folders = [around(self.file), *filter(None, (self.root, self.read_by[1]))]
+        folders = [reach_of(self.file), *filter(None, (self.root, self.read_by[1]))]
         said = "to give the frame, dfgen.read_manifest(path),"
         say_outside(f"the column {name!r} of {self.file}", paths, folders, said)
 

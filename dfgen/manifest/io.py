@@ -25,7 +25,7 @@ from dfgen.manifest.paths import (
     refuse_outside,
     stored_paths,
 )
-from dfgen.manifest.reach import around, say_outside
+from dfgen.manifest.reach import reach_of, say_outside
 from dfgen.manifest.schema import (
     KEY,
     MANIFEST_FORMAT,
@@ -115,7 +115,7 @@ def read_table(
         # all paths lie below the root, as was checked
         start = pa.chunked_array([[f"{metadata['root']}/"]])
         paths = table["path"] if metadata["root"] is None else start
-        say_outside(path, paths, [around(path)], "root={}")
+        say_outside(path, paths, [reach_of(path)], "root={}")
     return table, metadata
 
 

@@ -21,11 +21,11 @@ from dfgen.manifest.schema import quote
 from dfgen.manifest.warn import warn
 
 
-def around(place: str) -> str:
+def reach_of(place: str) -> str:
     """Return the folder that a file may name files of, or a folder that was given, absolute.
 
     Example:
-        >>> around("/data/pets/labels/train.csv"), around("/tmp/train.csv")
+        >>> reach_of("/data/pets/labels/train.csv"), reach_of("/tmp/train.csv")
         ('/data/pets', '/tmp')
     """
     place = os.path.abspath(place)

@@ -25,7 +25,7 @@ from dfgen.manifest.from_pandas import to_frame
 from dfgen.manifest.io import attributes, write_manifest
 from dfgen.manifest.other_inputs import check_out
 from dfgen.manifest.paths import is_url, stored_paths, tidy
-from dfgen.manifest.reach import around, say_outside
+from dfgen.manifest.reach import reach_of, say_outside
 from dfgen.manifest.schema import (
     PARTS,
     describe_labels,
@@ -94,7 +94,7 @@ def _say_outside(recipe: Recipe, rows: pa.Table) -> None:
         held = pc.is_valid(pc.struct_field(files, "bytes"))
         files = paths_of(files).filter(pc.invert(held))
     who = recipe.labels if recipe.kind == LABEL_TABLE else recipe.own[recipe.kind]
-    say_outside(str(who), files.cast(pa.string()), map(around, named), "root={} (--root)")
+    say_outside(str(who), files.cast(pa.string()), map(reach_of, named), "root={} (--root)")
 
 
 def _refuse_order(recipe: Recipe) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dfgen.errors import ArgumentError, MissingFileError, WriteError, did_you_mean
+from dfgen.errors import ArgumentError, ManifestError, WriteError, did_you_mean
 from dfgen.manifest.building.recipe import (
     A_FRAME,
     Recipe,
@@ -22,7 +22,8 @@ from dfgen.manifest.building.recipe import (
     paths_named,
     portable_recipe,
 )
-from dfgen.manifest.reach import around, say_outside
+from dfgen.manifest.reach import reach_of, say_outside
+from dfgen.manifest.reading import reading
 from dfgen.manifest.schema import quote
 from dfgen.manifest.sources import SOURCES
 
@@ -68,7 +69,7 @@ def resolve(
     if where:
         left = {name: value for name, value in base.items() if name not in given}
         named = pa.chunked_array([[f"{path}/" for path in paths_named(left)]], pa.string())
-        folders = [around(where), *map(around, paths_named(given))]
+        folders = [reach_of(where), *map(reach_of, paths_named(given))]
         said = f"the recipe of {where}" if where != file else where
         say_outside(said, named, folders, "to give its arguments yourself, root={} among them,")
     return make_recipe({**base, **given})
@@ -76,13 +77,12 @@ def resolve(
 
 def read_recipe(path: str) -> dict[str, Any]:
     """Return the arguments of a recipe file, with absolute paths."""
+    missing = f"there is no recipe {path}. Looked in {os.getcwd()}"
     try:
-        with open(path, "rb") as file:
+        with reading(path, " as TOML", missing), open(path, "rb") as file:
             arguments = tomllib.load(file)
-    except FileNotFoundError:
-        raise MissingFileError(f"there is no recipe {path}. Looked in {os.getcwd()}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise ArgumentError(f"{path} cannot be read as TOML: {error}") from error
+    except ManifestError as error:
+        raise ArgumentError(str(error)) from error.__cause__
     check_recipe(arguments, path)
     return absolute_recipe(arguments, os.path.dirname(os.path.abspath(path))) or {}
 

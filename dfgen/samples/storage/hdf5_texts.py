@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dfgen.errors import DecodeError
 from dfgen.samples.storage.array_files import open_hdf5
 
-SECONDS = 120
+_LONGEST = 120
 """What the texts of one file may take."""
 
 Texts = dict[str, list[str] | None]
@@ -34,11 +34,11 @@ def read_texts(source: str | bytes, names: Sequence[str]) -> Texts:
             [sys.executable, "-P", "-m", __name__, place, *names],
             input=data,
             capture_output=True,
-            timeout=SECONDS,
+            timeout=_LONGEST,
             env={**os.environ, "PYTHONPATH": path},
         )
     except subprocess.TimeoutExpired:
-        raise DecodeError(f"its text was not read in {SECONDS} s: the file is damaged") from None
+        raise DecodeError(f"its text was not read in {_LONGEST} s: the file is damaged") from None
     if done.returncode < 0:
         name = signal.Signals(-done.returncode).name
         raise DecodeError(f"damaged: reading its text ends a process by {name}")
