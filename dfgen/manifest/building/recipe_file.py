@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dfgen.errors import ArgumentError, ManifestError, WriteError, did_you_mean
+from dfgen.errors import ArgumentError, ManifestError, did_you_mean
 from dfgen.manifest.building.recipe import (
     A_FRAME,
     Recipe,
@@ -26,6 +26,7 @@ from dfgen.manifest.reach import reach_of, say_outside
 from dfgen.manifest.reading import reading
 from dfgen.manifest.schema import quote
 from dfgen.manifest.sources import SOURCES
+from dfgen.system import check_writable, write_whole
 
 SUFFIX = ".toml"
 _WORDS = {str: "text", int: "a whole number", list: "a list", dict: "a table"}
@@ -111,12 +112,10 @@ def check_recipe(arguments: Mapping[str, Any], where: str) -> None:
 
 def write_recipe(arguments: Mapping[str, Any] | None, path: str) -> None:
     """Write the recipe of a manifest, `df.attrs["dfgen"]["recipe"]`, as a file that rebuilds it."""
-    text = to_toml(arguments, os.path.dirname(os.path.abspath(path)))
-    try:
-        with open(path, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-    except OSError as error:
-        raise WriteError(f"{path} cannot be written: {error}") from error
+    path = os.path.abspath(path)
+    text = to_toml(arguments, os.path.dirname(path))
+    check_writable(path)
+    write_whole(path, lambda file: file.write(text.encode()))
 
 
 def to_toml(arguments: Mapping[str, Any] | None, folder: str) -> str:
