@@ -126,8 +126,8 @@ def read_table(
         _compare_fingerprint(table, metadata["fingerprint"], path)
     if reads_files and root is None and "path" in table.column_names:
         # all paths lie below the root, as was checked
-        start = pa.chunked_array([[f"{metadata['root']}/"]])
-        paths = used["path"] if metadata["root"] is None else start
+        root_alone = pa.chunked_array([[f"{metadata['root']}/"]])
+        paths = used["path"] if metadata["root"] is None else root_alone
         say_outside(path, paths, [reach_of(path)], "root={}")
     return used, metadata
 
@@ -140,8 +140,6 @@ def _root(table: pa.Table, stored: str | None, path: str, given: Path | None) ->
             return root
         refuse_outside(table, root, path)
     elif stored is not None:
-        if "\0" in stored:
-            raise ManifestError(f"the root of {path} holds a NUL character: give root=")
         return os.path.normpath(os.path.join(os.path.dirname(path), stored))
     return None
 

@@ -163,13 +163,6 @@ def test_absolute_paths_of_a_manifest_are_told_and_lie_in_the_root_that_is_given
     )
 
 
-def test_a_root_with_nul_is_refused(manifest):
-    rewrite(manifest, root="imgs\0")
-    with pytest.raises(ManifestError) as caught:
-        dfgen.read_manifest(manifest)
-    assert str(caught.value) == f"the root of {manifest} holds a NUL character: give root="
-
-
 def test_other_columns_of_files_of_a_manifest_are_told(manifest, far):
     frame = dfgen.read_manifest(manifest).assign(mask=f"{far}/a.png", other=["imgs/../../../x"])
     dfgen.write_manifest(frame, manifest)
