@@ -22,8 +22,12 @@ class Limits:
         memory: bytes of batches ready or in the making, as a number or a text such as `"2GB"`;
             None (default) leaves it to `max_queue_size`. A decoder's own memory for the images
             that are being decoded, one a worker, comes on top.
-        read_timeout: seconds that the read of one file may take; None (default) waits for ever.
-            Needs workers. With `on_error="skip"` the row is skipped.
+        read_timeout: seconds that reading and decoding one file may take, in a worker, a `decode=`
+            of the user's included, its transform not; default 120, None waits for ever. A row that
+            takes longer is an error, with `on_error="skip"` a problem. Another worker takes the
+            place of the late one, which is left behind: at most 32 threads, then it is an error
+            in any case; `seq.metrics.abandoned` counts them. What holds the GIL all the time is
+            seen in processes alone. With `workers=0` nobody watches.
 
     Raises:
         ArgumentError: neither a number nor a text of a size, or not above 0.
@@ -34,7 +38,7 @@ class Limits:
     """
 
     memory: int | str | None = None
-    read_timeout: float | None = None
+    read_timeout: float | None = 120.0
 
     def __post_init__(self) -> None:
         seconds = self.read_timeout

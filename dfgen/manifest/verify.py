@@ -3,6 +3,7 @@
 import os
 import warnings
 from dataclasses import fields
+from functools import partial
 from typing import Any, Never
 
 import numpy as np
@@ -34,7 +35,7 @@ from dfgen.manifest.splitting.split_arguments import Splitting
 from dfgen.manifest.tables import Table, arrow_table, data_frame
 from dfgen.samples.storage.embedded import paths_of
 from dfgen.samples.storage.stores import without_store
-from dfgen.system import whole
+from dfgen.system import only_writer, whole
 
 FINDINGS = ("missing", "broken", "changed", "new")
 
@@ -96,6 +97,16 @@ def check(
     manifest: Path | Table, *, root: Path | None, decode: bool, write: bool, workers: int | None
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """Do what `verify` says, and return with the findings what could not be looked for."""
+    look = partial(_check, manifest, root, decode, write, workers)
+    if not (write and isinstance(manifest, str | os.PathLike) and os.path.isfile(manifest)):
+        return look()
+    with only_writer(os.path.abspath(manifest)):  # from reading it to writing it
+        return look()
+
+
+def _check(
+    manifest: Path | Table, root: Path | None, decode: bool, write: bool, workers: int | None
+) -> tuple[pd.DataFrame, tuple[str, ...]]:
     if isinstance(manifest, str | os.PathLike):
         frame, name = read_manifest(manifest, root), os.fspath(manifest)
     elif write:

@@ -176,7 +176,7 @@ def _plain(name: str, value: Any, argument: Argument) -> Any:
     value = _texts(value) if argument.is_path else value
     if name not in _CHECKED_ELSEWHERE:
         _check_type(name, value, argument)
-    if argument.accepts == NAMES:
+    if argument.accepts == NAMES and value is not None:
         return (value,) if isinstance(value, str) else tuple(value)
     return value
 

@@ -1,5 +1,6 @@
 """From a recipe to a manifest: source, join, facts, boxes, old rows, split, write."""
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -38,6 +39,7 @@ from dfgen.manifest.sources.source import RowGroup
 from dfgen.manifest.splitting.absent_classes import lacking_rows
 from dfgen.samples.storage.embedded import are_files, is_file_struct, paths_of, with_paths
 from dfgen.samples.storage.stores import without_store
+from dfgen.system import only_writer
 
 ReadFacts = Callable[[pa.ChunkedArray], pa.Table]
 
@@ -48,10 +50,19 @@ def run_recipe(
     """Build the manifest of a recipe; return it with a report of what was left out or is amiss.
 
     `build_manifest` turns the warnings of the report into Python's, the command prints them. Of the
-    manifest that grows, only files that are new or changed since are opened.
+    manifest that grows, only files that are new or changed since are opened. A second run with the
+    same `out` is refused as long as the first lives.
     """
-    if out is not None:
-        check_out(out)
+    if out is None:
+        return _run(recipe, None, workers, old)
+    check_out(out)
+    with only_writer(os.path.abspath(out)):
+        return _run(recipe, out, workers, old)
+
+
+def _run(
+    recipe: Recipe, out: str | None, workers: int | None, old: Old | None
+) -> tuple[pd.DataFrame, BuildReport]:
     if old is not None:
         _refuse_order(recipe)
     gathered = _gathered(recipe)

@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
-from dfgen.errors import ArgumentError, MissingFileError, WriteError, did_you_mean
+from dfgen.errors import ArgumentError, ManifestError, did_you_mean
 from dfgen.manifest.building.recipe import (
     A_FRAME,
     Recipe,
@@ -19,8 +19,10 @@ from dfgen.manifest.building.recipe import (
     make_recipe,
     portable_recipe,
 )
+from dfgen.manifest.reading import reading
 from dfgen.manifest.schema import quote
 from dfgen.manifest.sources import SOURCES
+from dfgen.system import check_writable, write_whole
 
 SUFFIX = ".toml"
 _WORDS = {str: "text", int: "a whole number", list: "a list", dict: "a table"}
@@ -62,13 +64,12 @@ def resolve(given: Mapping[str, Any], known: Mapping[str, Any] | None = None) ->
 
 def read_recipe(path: str) -> dict[str, Any]:
     """Return the arguments of a recipe file, with absolute paths."""
+    missing = f"there is no recipe {path}. Looked in {os.getcwd()}"
     try:
-        with open(path, "rb") as file:
+        with reading(path, " as TOML", missing), open(path, "rb") as file:
             arguments = tomllib.load(file)
-    except FileNotFoundError:
-        raise MissingFileError(f"there is no recipe {path}. Looked in {os.getcwd()}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise ArgumentError(f"{path} cannot be read as TOML: {error}") from error
+    except ManifestError as error:
+        raise ArgumentError(str(error)) from error.__cause__
     check_recipe(arguments, path)
     return absolute_recipe(arguments, os.path.dirname(os.path.abspath(path))) or {}
 
@@ -97,12 +98,10 @@ def check_recipe(arguments: Mapping[str, Any], where: str) -> None:
 
 def write_recipe(arguments: Mapping[str, Any] | None, path: str) -> None:
     """Write the recipe of a manifest, `df.attrs["dfgen"]["recipe"]`, as a file that rebuilds it."""
-    text = to_toml(arguments, os.path.dirname(os.path.abspath(path)))
-    try:
-        with open(path, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-    except OSError as error:
-        raise WriteError(f"{path} cannot be written: {error}") from error
+    path = os.path.abspath(path)
+    text = to_toml(arguments, os.path.dirname(path))
+    check_writable(path)
+    write_whole(path, lambda file: file.write(text.encode()))
 
 
 def to_toml(arguments: Mapping[str, Any] | None, folder: str) -> str:
