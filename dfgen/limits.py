@@ -31,8 +31,12 @@ class Limits:
         memory: bytes of batches ready or in the making, as a number or a text such as `"2GB"`;
             None (default) leaves it to `max_queue_size`. A decoder's own memory for the images
             that are being decoded, one a worker, comes on top.
-        read_timeout: seconds that the read of one file may take; None (default) waits for ever.
-            Needs workers. With `on_error="skip"` the row is skipped.
+        read_timeout: seconds that reading and decoding one file may take, in a worker, a `decode=`
+            of the user's included, its transform not; default 120, None waits for ever. A row that
+            takes longer is an error, with `on_error="skip"` a problem. Another worker takes the
+            place of the late one, which is left behind: at most 32 threads, then it is an error
+            in any case; `seq.metrics.abandoned` counts them. What holds the GIL all the time is
+            seen in processes alone. With `workers=0` nobody watches.
         problems: how many rows may turn out bad while training with `on_error="skip"`, beside those
             that the manifest knows: a count, or a share of all rows from 0.0 to 1.0; None (default)
             is 5 % of them or 10, whichever is more. One more, and training stops with a list. With
@@ -47,7 +51,7 @@ class Limits:
     """
 
     memory: int | str | None = None
-    read_timeout: float | None = None
+    read_timeout: float | None = 120.0
     problems: int | float | None = None
 
     def __post_init__(self) -> None:

@@ -31,6 +31,10 @@ _SHUFFLE = "write shuffle=True, another order of all rows each epoch, or shuffle
 _BATCH = "write batch_size=32, the rows of a batch"
 _WORKERS = "leave it out to use all CPUs, or write workers=4"
 _QUEUE = "write max_queue_size=1 for the fewest"
+_FORKED = (
+    "this batch was begun before the process was forked, by workers that only its parent has: "
+    "begin a new pass in the forked process, iter(seq), or have it make a Sequence of its own"
+)
 
 
 class Loader:
@@ -113,7 +117,8 @@ class Loader:
                 f"{rows:,} rows make no batch of batch_size={batch_size} with drop_remainder=True: "
                 "make the batches smaller, or keep the remainder"
             )
-        if self._limits.read_timeout is not None and not self.workers:
+        self._timeout = self._limits.read_timeout if self.workers else None
+        if not self.workers and self._limits.read_timeout not in (None, Limits.read_timeout):
             raise ArgumentError("limits.read_timeout needs workers: with workers=0 nobody watches")
         self.max_queue_size = whole("max_queue_size", max_queue_size, least=1, advice=_QUEUE)
         self.use_multiprocessing = flag("use_multiprocessing", use_multiprocessing)
@@ -189,7 +194,7 @@ class Loader:
     def metrics(self) -> Metrics:
         """What the workers have done since the loader was made, and how long it took them."""
         stopwatches = (worker.stopwatch for worker in self._maker.pool.workers)
-        return total(stopwatches, self._waited, self._handed_out)
+        return total(stopwatches, self._waited, self._handed_out, self._maker.pool.abandoned)
 
     def rows(self, epoch: int, step: int, plan: Plan | None = None) -> Integers:
         """Return the rows of one batch on this host: those at its positions of the order."""
@@ -250,21 +255,18 @@ class Loader:
     def _begin_anew_where_forked(self) -> None:
         """Start workers in a process that was forked, as torch's DataLoader does: threads stay."""
         if self._process != os.getpid():
-            self._forked = self._maker  # kept: what ends its workers would end those of the parent
             self._maker = replace(self._maker, pool=copy.copy(self._maker.pool))
             self._parked = Parked()
             self._process = os.getpid()
 
     def result(self, pending: PendingBatch) -> Batch:
         """Return a batch when it is made, or raise what its first bad row raised."""
+        if pending.process != os.getpid():
+            raise ArgumentError(_FORKED)
         began = time.perf_counter()
-        timeout = self._limits.read_timeout
-        while (row := self._maker.pool.wait(pending, timeout)) is not None:
-            late = f"the read took longer than limits.read_timeout={timeout} seconds"
-            if not self._skip:
-                raise ReadTimeoutError(f"{self.reader.where(row)}: {late}")
-            self._known.add(row)
-            self.problems.add({row: Failure(TIMEOUT, late)}, pending.position[0])
+        while late := self._maker.pool.wait(pending, self._timeout):
+            for row in filter(late.__contains__, pending.rows.tolist()):
+                self._note_late(row, pending.position[0])
             pending = self.start(*pending.position, pending.plan)
         batch, faults = pending.result()
         self.problems.add(faults, pending.position[0])
@@ -272,3 +274,14 @@ class Loader:
         self._waited += time.perf_counter() - began
         self._handed_out += 1
         return batch
+
+    def _note_late(self, row: int, epoch: int) -> None:
+        late = (
+            "to read and decode its file took longer than "
+            f"limits.read_timeout={self._timeout} seconds"
+        )
+        if not self._skip:
+            advice = "raise the limit if it is to take so long"
+            raise ReadTimeoutError(f"{self.reader.where(row)}: {late}: {advice}")
+        self._known.add(row)
+        self.problems.add({row: Failure(TIMEOUT, late)}, epoch)

@@ -1,5 +1,6 @@
 """A batch, and a batch that is still being made."""
 
+import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -55,6 +56,8 @@ class PendingBatch:
     transform: Callable[[BatchArrays], BatchArrays] | None = None
     drawn_by: str = ""  # what tells the order of its epoch from that by other weights
     cancelled: bool = False  # whether nobody wants it any more
+    late: set[int] = field(default_factory=set)  # rows it was given up for: their files take long
+    process: int = field(default_factory=os.getpid)  # whose workers make it
     _problems: dict[int, Failure] = field(default_factory=dict)
     _blanks: list[int] = field(default_factory=list)
     _errors: dict[int, BaseException] = field(default_factory=dict)
@@ -92,6 +95,11 @@ class PendingBatch:
             worker.stopwatch.rest()
             self._errors[0] = error
         self._done.set()
+
+    def give_up(self, row: int) -> None:
+        """Let the rest of it be, since the file of a row takes too long."""
+        self.late.add(row)
+        self.cancelled = True
 
     def wait(self, timeout: float | None) -> bool:
         """Wait until all chunks have run; False if the time was up before."""

@@ -17,11 +17,31 @@ _UPWARD = r"(?:^|[/\\])\.\.(?:[/\\]|$)"
 _UNTIDY = r"(?:^|/)\.{1,2}(?:/|$)|//|/$"
 
 
+def is_utf8(path: str) -> bool:
+    """Whether a manifest can hold a path; a name on Linux may be of any bytes.
+
+    Example:
+        >>> is_utf8("a.jpg"), is_utf8(os.fsdecode(bytes([255])))
+        (True, False)
+    """
+    return not any("\ud800" <= character <= "\udfff" for character in path)
+
+
 def is_url(paths: pa.ChunkedArray) -> pa.ChunkedArray:
     """Say of each path whether it is an address such as `s3://bucket/a.jpg`."""
     if not len(paths):  # of any type
         return pa.chunked_array([], pa.bool_())
     return pc.match_substring_regex(paths, URL)
+
+
+def is_absolute(paths: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Say of each path whether it starts at the top of a file system, or is an address."""
+    return pc.match_substring_regex(paths, _ABSOLUTE)
+
+
+def is_upward(paths: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Say of each path whether it goes up by `..`."""
+    return pc.match_substring_regex(paths, _UPWARD)
 
 
 def absolute_paths(table: pa.Table, root: str | None, where: str) -> pa.Table:
@@ -49,6 +69,23 @@ def check_stored_paths(table: pa.Table, root: str | None, where: str) -> None:
         faults |= {'leaves its root by ".."': _UPWARD, "is absolute, but has a root": _ABSOLUTE}
     for fault, pattern in faults.items():
         _refuse(table, pc.match_substring_regex(paths, pattern), where, fault)
+
+
+def all_absolute(table: pa.Table) -> bool:
+    """Whether no path of a table is relative."""
+    if "path" not in table.column_names or not len(table):
+        return True
+    return bool(pc.all(is_absolute(table["path"])).as_py())
+
+
+def refuse_outside(table: pa.Table, root: str, where: str) -> None:
+    """Raise if an absolute path does not lie in the root that the caller gave."""
+    if "path" not in table.column_names or not len(table):
+        return
+    outside = pc.invert(pc.starts_with(table["path"], _posix(root).rstrip("/") + "/"))
+    _refuse(
+        table, pc.or_(outside, is_upward(table["path"])), where, f"is not in root={quote(root)}"
+    )
 
 
 def _refuse(table: pa.Table, bad: pa.ChunkedArray, where: str, fault: str) -> None:
@@ -97,7 +134,7 @@ def stored_paths(
             return with_column(table, "path", _below(paths, folder)), folder or "/"
         if root is not None:
             _refuse(table, outside, "the frame", f"is not in root={quote(folder)}")
-    folder = _common_folder(paths)
+    folder = common_folder(paths)
     return with_column(table, "path", _below(paths, folder) if folder else paths), folder or None
 
 
@@ -116,7 +153,7 @@ def tidy(paths: pa.ChunkedArray, base: str) -> pa.ChunkedArray:
     )
 
 
-def _common_folder(paths: pa.ChunkedArray) -> str:
+def common_folder(paths: pa.ChunkedArray) -> str:
     """Return the deepest folder of all paths; "" if that is the top of the file system.
 
     What the first and the last in alphabetical order share, all share.

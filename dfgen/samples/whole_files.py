@@ -10,6 +10,7 @@ from dfgen.samples.pixels.headers import Header
 from dfgen.samples.sounds.sound_files import whole_sound
 from dfgen.samples.storage.array_files import open_hdf5
 from dfgen.samples.storage.embedded import Content
+from dfgen.samples.storage.hdf5_texts import read_texts
 from dfgen.samples.storage.npy import whole_array
 from dfgen.samples.storage.store import Store
 
@@ -75,7 +76,11 @@ def _array(file: IO[bytes], name: str) -> Checked:
 def _read_rows(file: IO[bytes]) -> None:
     """Read all arrays of an HDF5 file, from the disk where it is on one."""
     on_disk = isinstance(getattr(file, "raw", None), io.FileIO)
-    for name, rows in open_hdf5(file.name if on_disk else file.read()).items():
+    source = file.name if on_disk else file.read()
+    for name, rows in open_hdf5(source).items():
+        if rows.dtype.hasobject:
+            read_texts(source, [name])
+            continue
         step = max(1, _BLOCK * len(rows) // max(1, rows.nbytes))
         try:
             for start in range(0, len(rows), step):

@@ -155,7 +155,7 @@ def build_manifest(
         if name in asked
     }
     old = None if update is None else read_old(update)
-    recipe = resolve(given, old.recipe if old else None)
+    recipe = resolve(given, old.recipe if old else None, old.name if old else "")
     frame, report = run_recipe(recipe, None if out is None else os.fspath(out), workers, old)
     if report.skipped:
         widen = recipe.pattern and NO_FIT in report.skipped
@@ -176,7 +176,7 @@ def _plain(name: str, value: Any, argument: Argument) -> Any:
     value = _texts(value) if argument.is_path else value
     if name not in _CHECKED_ELSEWHERE:
         _check_type(name, value, argument)
-    if argument.accepts == NAMES:
+    if argument.accepts == NAMES and value is not None:
         return (value,) if isinstance(value, str) else tuple(value)
     return value
 
