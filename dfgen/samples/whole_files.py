@@ -4,7 +4,7 @@ import io
 from collections.abc import Callable
 from typing import IO
 
-from dfgen.errors import DecodeError, reason
+from dfgen.errors import DecodeError, is_outside, reason
 from dfgen.samples.pixels.formats import FORMATS, parse_header, read_known
 from dfgen.samples.pixels.headers import Header
 from dfgen.samples.sounds.sound_files import whole_sound
@@ -49,11 +49,11 @@ def _image(file: IO[bytes], name: str) -> Checked:
         return header, None
     try:
         decode(data, "rgb")
-    except MemoryError:
-        raise
     except DecodeError as error:
         return header, str(error)
     except Exception as error:
+        if is_outside(error):
+            raise
         return header, f"broken {name} file: {reason(error)}"
     return header, None
 
