@@ -154,7 +154,7 @@ def test_lists_of_pandas_arrow_dtypes_come_back_from_a_manifest(tmp_path):
     boxes = pd.array([[1, 2], [3]], pd.ArrowDtype(pa.list_(pa.int64())))
     frame = pd.DataFrame({"id": [1, 2], "path": ["a.png", "b.png"], "boxes": boxes})
     dfgen.write_manifest(frame, tmp_path / "m.parquet")
-    read = dfgen.read_manifest(tmp_path / "m.parquet")
+    read = dfgen.read_manifest(tmp_path / "m.parquet", root=".")
     assert [list(one) for one in read["boxes"]] == [[1, 2], [3]]
 
 
