@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
 from dfgen.errors import DecodeError, MissingFileError
+from dfgen.limits import DEFAULT, Limits
 from dfgen.samples.pixels.color_modes import CHANNELS
 from dfgen.samples.pixels.formats import formats_by_suffix, read_header
-from dfgen.samples.pixels.headers import MAX_PIXELS, check_size
+from dfgen.samples.pixels.headers import Header, check_decoded
 from dfgen.samples.pixels.upright import decode, decode_reduced, decode_values, prepare_worker
 from dfgen.samples.storage.npy import array_header, decode_array
 
@@ -390,9 +391,11 @@ def test_messages_of_files_that_are_no_images(tmp_path):
 def test_an_image_that_would_fill_the_memory_is_refused_by_its_header(tmp_path, width, height):
     path = tmp_path / "bomb.png"
     path.write_bytes(png_claiming(width, height))
+    nbytes = width * height * 3
     message = (
-        f"the image is {width} x {height}: more than {MAX_PIXELS:,} pixels are not decoded. "
-        "Cut it into tiles first, or drop this row"
+        f"the image is {width} x {height}, {nbytes:,} bytes decoded (width x height x channels x "
+        "depth), more than limits.decoded_bytes='512MiB': if it is to be trusted, give "
+        f"limits=dfgen.Limits(decoded_bytes={nbytes})"
     )
     for read in (lambda: decode(path.read_bytes()), lambda: read_header(str(path))):
         with pytest.raises(DecodeError) as error:
@@ -400,10 +403,15 @@ def test_an_image_that_would_fill_the_memory_is_refused_by_its_header(tmp_path, 
         assert str(error.value) == message
 
 
-def test_an_image_of_max_pixels_is_not_refused():
-    check_size(1, MAX_PIXELS)
-    with pytest.raises(DecodeError, match=f"the image is 1 x {MAX_PIXELS + 1}: more than"):
-        check_size(1, MAX_PIXELS + 1)
+def test_an_image_of_just_as_many_bytes_as_are_decoded_is_not_refused():
+    most = 2**29 // 3
+    check_decoded(Header("bmp", 1, most, 3), DEFAULT)
+    check_decoded(Header("jpeg", 8, 8 * most, 3), DEFAULT, reduced=8)
+    check_decoded(Header("bmp", 1, 2 * most, 3), Limits(decoded_bytes=None))
+    with pytest.raises(DecodeError, match=f"the image is 1 x {most + 1}, .*decoded_bytes='512MiB'"):
+        check_decoded(Header("bmp", 1, most + 1, 3), DEFAULT)
+    with pytest.raises(DecodeError, match="536,870,914 bytes decoded"):
+        check_decoded(Header("png", 1, 2**28 + 1, 1, bits=16), DEFAULT)
 
 
 @pytest.mark.parametrize(

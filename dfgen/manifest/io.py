@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from dfgen import __version__
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError, did_you_mean
+from dfgen.limits import DEFAULT, Limits, checked_limits
 from dfgen.manifest.building.categories import as_category
 from dfgen.manifest.building.recipe import absolute_recipe, portable_recipe
 from dfgen.manifest.fingerprint import fingerprint
@@ -38,7 +39,9 @@ Path = str | os.PathLike[str]
 _GROUP = 1 << 27  # bytes of a row group that holds files
 
 
-def read_manifest(path: Path, root: Path | None = None, **unknown: Never) -> pd.DataFrame:
+def read_manifest(
+    path: Path, root: Path | None = None, limits: Limits | None = None, **unknown: Never
+) -> pd.DataFrame:
     """Read a manifest as an ordinary DataFrame with absolute paths.
 
     Filter, sort and join it with pandas, and give it to `dfgen.Sequence`. No file of the data set
@@ -47,6 +50,7 @@ def read_manifest(path: Path, root: Path | None = None, **unknown: Never) -> pd.
     Args:
         path: the Parquet file.
         root: folder where the stored relative paths start, if not the one that the manifest names.
+        limits: `dfgen.Limits`: what the file may ask for.
         **unknown: none: arguments of other libraries are named with what they are called here.
 
     Returns:
@@ -65,13 +69,15 @@ def read_manifest(path: Path, root: Path | None = None, **unknown: Never) -> pd.
         >>> train = df[df.split == "train"]  # doctest: +SKIP
     """
     refuse_foreign(read_manifest, unknown)
-    table, metadata = read_table(path, root)
+    table, metadata = read_table(path, root, checked_limits(limits))
     frame = to_frame(table)
     frame.attrs = {"dfgen": attributes(metadata["root"], metadata["labels"], metadata["recipe"])}
     return frame
 
 
-def read_table(path: Path, root: Path | None = None) -> tuple[pa.Table, Metadata]:
+def read_table(
+    path: Path, root: Path | None = None, limits: Limits = DEFAULT
+) -> tuple[pa.Table, Metadata]:
     """Read a manifest as an Arrow table with absolute paths, and its metadata.
 
     For what needs no pandas objects. The arguments and errors are those of `read_manifest`. The
@@ -83,7 +89,7 @@ def read_table(path: Path, root: Path | None = None) -> tuple[pa.Table, Metadata
     try:
         with pq.ParquetFile(path) as file:
             metadata = decode_metadata(file.schema_arrow.metadata, path)
-            table = read_parquet(file)
+            table = read_parquet(file, path, limits)
     except FileNotFoundError:
         raise MissingFileError(_no_manifest(given, path)) from None
     except (pa.ArrowInvalid, OSError) as error:

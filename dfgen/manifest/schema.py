@@ -128,7 +128,7 @@ def decode_metadata(schema_metadata: dict[bytes, bytes] | None, path: str) -> Me
     try:
         metadata: Metadata = json.loads(text)
         version = metadata["format"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise ManifestError(
             f'{path}: the "dfgen" key of the schema metadata is not a JSON object with a "format". '
             "The file was changed by another program, or is damaged: build it again"

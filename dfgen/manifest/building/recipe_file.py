@@ -10,7 +10,8 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
-from dfgen.errors import ArgumentError, MissingFileError, WriteError, did_you_mean
+from dfgen.errors import ArgumentError, ManifestError, MissingFileError, WriteError, did_you_mean
+from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.building.recipe import (
     A_FRAME,
     Recipe,
@@ -21,12 +22,15 @@ from dfgen.manifest.building.recipe import (
 )
 from dfgen.manifest.schema import quote
 from dfgen.manifest.sources import SOURCES
+from dfgen.manifest.sources.capped_text import read_short
 
 SUFFIX = ".toml"
 _WORDS = {str: "text", int: "a whole number", list: "a list", dict: "a table"}
 
 
-def resolve(given: Mapping[str, Any], known: Mapping[str, Any] | None = None) -> Recipe:
+def resolve(
+    given: Mapping[str, Any], known: Mapping[str, Any] | None = None, limits: Limits = DEFAULT
+) -> Recipe:
     """Return the recipe of the arguments given, completed by a recipe file or an older recipe.
 
     Args:
@@ -34,6 +38,7 @@ def resolve(given: Mapping[str, Any], known: Mapping[str, Any] | None = None) ->
             .toml is the recipe file that completes them.
         known: the recipe of the manifest that is updated; used where no recipe file is given. A
             source of another kind than its own replaces it as a whole.
+        limits: what a recipe file may ask for.
     """
     given = {
         name: value
@@ -42,7 +47,7 @@ def resolve(given: Mapping[str, Any], known: Mapping[str, Any] | None = None) ->
     }
     file = given.get("source")
     if isinstance(file, str) and file.endswith(SUFFIX):
-        known = read_recipe(file)
+        known = read_recipe(file, limits)
         del given["source"]
     base = dict(known or {})
     if _kind(given) not in (None, _kind(base)):
@@ -60,13 +65,17 @@ def resolve(given: Mapping[str, Any], known: Mapping[str, Any] | None = None) ->
     return make_recipe({**base, **given})
 
 
-def read_recipe(path: str) -> dict[str, Any]:
+def read_recipe(path: str, limits: Limits = DEFAULT) -> dict[str, Any]:
     """Return the arguments of a recipe file, with absolute paths."""
     try:
         with open(path, "rb") as file:
-            arguments = tomllib.load(file)
+            arguments = tomllib.loads(read_short(file, path, limits).decode())
     except FileNotFoundError:
         raise MissingFileError(f"there is no recipe {path}. Looked in {os.getcwd()}") from None
+    except ManifestError:
+        raise
+    except RecursionError:
+        raise ArgumentError(f"{path} is nested too deep to be a recipe") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise ArgumentError(f"{path} cannot be read as TOML: {error}") from error
     check_recipe(arguments, path)

@@ -6,6 +6,8 @@ import os
 import msgspec
 
 from dfgen.errors import ManifestError, MissingFileError
+from dfgen.limits import DEFAULT, Limits
+from dfgen.manifest.sources.capped_text import refuse_size
 
 Id = int | str
 
@@ -45,9 +47,10 @@ class CocoFile(msgspec.Struct, gc=False):
     categories: list[CocoCategory] = []
 
 
-def read_document(path: str) -> CocoFile:
+def read_document(path: str, limits: Limits = DEFAULT) -> CocoFile:
     """Read a JSON file."""
     try:
+        refuse_size(path, limits)
         with open(path, "rb") as file, _bytes(file.fileno()) as data:
             try:
                 return msgspec.json.decode(data, type=CocoFile)

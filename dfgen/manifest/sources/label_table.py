@@ -10,12 +10,18 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from dfgen.errors import ManifestError, MissingFileError
+from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.schema import check_names, files_column, quote
+from dfgen.manifest.sources.capped_text import lines_of, refuse_size
 from dfgen.manifest.sources.source import RowGroup
 from dfgen.manifest.tables import Table, arrow_table, read_parquet
 
+_LONG = 1 << 24  # bytes of a line that are looked at
 
-def read_rows(table: str | Table, text: Sequence[str] = ()) -> Iterator[RowGroup]:
+
+def read_rows(
+    table: str | Table, text: Sequence[str] = (), limits: Limits = DEFAULT
+) -> Iterator[RowGroup]:
     """Yield the rows of a table in one group.
 
     Args:
@@ -23,6 +29,7 @@ def read_rows(table: str | Table, text: Sequence[str] = ()) -> Iterator[RowGroup
             (commas), .tsv (tabs), .jsonl or .ndjson (one JSON object a line), .parquet. In CSV and
             TSV an empty cell is a missing value; `NA` and `null` are text like any other.
         text: columns of CSV and TSV files to read as text, so that 007 stays 007.
+        limits: what one file may ask for.
 
     Example:
         >>> [group] = read_rows(pd.DataFrame({"object_id": ["007"], "kind": ["cat"]}))
@@ -30,7 +37,7 @@ def read_rows(table: str | Table, text: Sequence[str] = ()) -> Iterator[RowGroup
         ['object_id', 'kind']
     """
     if isinstance(table, str):
-        rows = _read(table, text)
+        rows = _read(table, text, limits)
     else:
         table = _with_index(table) if isinstance(table, pd.DataFrame) else table
         rows = arrow_table(table, "the label table")
@@ -57,7 +64,7 @@ def _with_index(table: pd.DataFrame) -> pd.DataFrame:
     return table.reset_index(names) if names else table
 
 
-def _read(path: str, text: Sequence[str]) -> pa.Table:
+def _read(path: str, text: Sequence[str], limits: Limits) -> pa.Table:
     suffix = os.path.splitext(path)[1].lower()
     if suffix not in _READERS:
         reader = "read_excel" if suffix.startswith(".xls") else "read_csv"
@@ -66,7 +73,11 @@ def _read(path: str, text: Sequence[str]) -> pa.Table:
             f"in Python, any DataFrame: labels=pandas.{reader}({quote(path)})"
         )
     try:
-        return _READERS[suffix](path, text)
+        if suffix != ".parquet":  # which is read in part, and tells what it unfolds to
+            refuse_size(path, limits)
+        return _READERS[suffix](path, text, limits)
+    except ManifestError:
+        raise
     except FileNotFoundError:
         home = os.path.expanduser(path)
         near = f'. "~" is not expanded: give {quote(home)}' if home != path else ""
@@ -85,10 +96,12 @@ def _read(path: str, text: Sequence[str]) -> pa.Table:
 def _check_utf8(path: str) -> None:
     """Raise if a file that could not be read is text of another encoding."""
     with open(path, "rb") as file:
-        for number, line in enumerate(file, 1):
+        for number, line in enumerate(iter(lambda: file.readline(_LONG), b""), 1):
             try:
                 line.decode()
             except UnicodeDecodeError as error:
+                if len(line) == _LONG:  # cut, and perhaps within a character
+                    return
                 part = line[max(0, error.start - 20) : error.start + 20]
                 raise ManifestError(
                     f"{path} is not UTF-8 text: line {number} has {part!r}. Save it as UTF-8; in "
@@ -121,10 +134,11 @@ def _named(names: list[str]) -> list[str]:
     ]
 
 
-def _read_json_lines(path: str, text: Sequence[str]) -> pa.Table:
+def _read_json_lines(path: str, text: Sequence[str], limits: Limits) -> pa.Table:
     """Read line by line: pyarrow.json would turn text that looks like a date into a time."""
     with open(path, encoding="utf-8") as file:
-        rows = [_object(line, number) for number, line in enumerate(file, 1) if line.strip()]
+        lines = enumerate(lines_of(file, path, limits), 1)
+        rows = [_object(line, number) for number, line in lines if line.strip()]
     return pa.Table.from_batches([pa.RecordBatch.from_struct_array(pa.array(rows))])
 
 
@@ -133,15 +147,17 @@ def _object(line: str, number: int) -> dict[str, object]:
         row = json.loads(line)
     except json.JSONDecodeError as error:
         raise ValueError(f"line {number}, column {error.colno}: {error.msg}") from None
+    except RecursionError:
+        raise ValueError(f"line {number} is nested too deep") from None
     if not isinstance(row, dict):
         raise ValueError(f"line {number} is not a JSON object, and every line must hold one")
     return row
 
 
-_READERS: dict[str, Callable[[str, Sequence[str]], pa.Table]] = {
-    ".csv": lambda path, text: _read_separated(path, text, ","),
-    ".tsv": lambda path, text: _read_separated(path, text, "\t"),
+_READERS: dict[str, Callable[[str, Sequence[str], Limits], pa.Table]] = {
+    ".csv": lambda path, text, limits: _read_separated(path, text, ","),
+    ".tsv": lambda path, text, limits: _read_separated(path, text, "\t"),
     ".jsonl": _read_json_lines,
     ".ndjson": _read_json_lines,
-    ".parquet": lambda path, text: read_parquet(pq.ParquetFile(path)),
+    ".parquet": lambda path, text, limits: read_parquet(pq.ParquetFile(path), path, limits),
 }

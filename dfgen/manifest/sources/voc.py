@@ -27,7 +27,9 @@ from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import fromstring
 
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError, did_you_mean
+from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.schema import Label, quote
+from dfgen.manifest.sources.capped_text import read_short
 from dfgen.manifest.sources.file_tree import check_folder
 from dfgen.manifest.sources.image_pairs import Pair, list_pairs, pair, without_suffix
 from dfgen.manifest.sources.list_columns import ANNOTATED, BOXES, LABELS
@@ -51,6 +53,7 @@ def read_voc(
     box_label: str = "largest",
     class_names: Sequence[str] = (),
     unmatched: str = "error",
+    limits: Limits = DEFAULT,
 ) -> Iterator[RowGroup]:
     """Yield images with the boxes of their XML files, some thousand at a time.
 
@@ -65,6 +68,7 @@ def read_voc(
         class_names: the classes in the order of their numbers, without `background`. Default: the
             names in the files, sorted.
         unmatched: images without an XML file and the reverse: `"error"`, `"keep"` or `"drop"`.
+        limits: what one file may ask for.
 
     Yields:
         Row groups with `path`, `label`, `boxes` (xyxy in pixels, as the XML has them), `labels`
@@ -80,7 +84,7 @@ def read_voc(
     for start in range(0, len(pairs), IMAGES_A_GROUP):
         rows = []
         for both in pairs[start : start + IMAGES_A_GROUP]:
-            new = _rows(both, annotations, box_label, class_names)
+            new = _rows(both, annotations, box_label, class_names, limits)
             names.update(name for row in new for name in row["labels"] or ())
             background |= any(row["label"] == BACKGROUND for row in new)
             rows += new
@@ -89,14 +93,14 @@ def read_voc(
 
 
 def _rows(
-    both: Pair, folder: str, box_label: str, class_names: Sequence[str]
+    both: Pair, folder: str, box_label: str, class_names: Sequence[str], limits: Limits
 ) -> list[dict[str, Any]]:
     """Return the rows of an image: one, or one a box."""
     image, path = both
     if path is None:
         empty = dict.fromkeys(("label", "boxes", "labels", *ANNOTATED, "problem"))
         return [{"id": image, "path": image, **empty}]
-    size, names, boxes = read_annotation(f"{folder}/{path}")
+    size, names, boxes = read_annotation(f"{folder}/{path}", limits)
     strange = [name for name in names if class_names and name not in class_names]
     if strange:
         raise ManifestError(
@@ -155,9 +159,11 @@ def _labels(
     }
 
 
-def read_annotation(path: str) -> tuple[list[int | None], list[str], list[list[float]]]:
+def read_annotation(
+    path: str, limits: Limits = DEFAULT
+) -> tuple[list[int | None], list[str], list[list[float]]]:
     """Return the size of the image of an XML file, and class and corners of each box."""
-    root = _annotation(path)
+    root = _annotation(path, limits)
     size = [
         None if root.find(name) is None else round(_number(root, name, path))
         for name in ("size/width", "size/height")
@@ -170,11 +176,11 @@ def read_annotation(path: str) -> tuple[list[int | None], list[str], list[list[f
     return size, names, boxes
 
 
-def _annotation(path: str) -> Element:
+def _annotation(path: str, limits: Limits) -> Element:
     """Return the root of an XML file, which is an annotation."""
     try:
         with open(path, "rb") as file:
-            root: Element = fromstring(file.read())
+            root: Element = fromstring(read_short(file, path, limits))
     except FileNotFoundError:
         raise MissingFileError(
             f"{path} vanished while the folder was read. Build again when nothing changes it"
@@ -190,6 +196,8 @@ def _annotation(path: str) -> Element:
             f"{path} declares entities or asks for other files: {error}. dfgen reads neither: "
             "write its text in full"
         ) from None
+    except ManifestError:
+        raise
     except (OSError, ValueError, LookupError) as error:  # no permission; an unknown encoding
         raise ManifestError(f"{path} cannot be read: {error}") from error
     if root.tag != "annotation":
@@ -248,7 +256,7 @@ VOC = Source(
             NAMES, "Text file of the classes, one a line.", default=(), from_file=True
         ),
     },
-    shared=("unmatched",),
+    shared=("unmatched", "limits"),
     check=_check_arguments,
     folder="images",
     rows_share_images=lambda arguments: arguments.get("box_label") == "each",

@@ -21,7 +21,9 @@ import pyarrow as pa
 import yaml
 
 from dfgen.errors import ManifestError, MissingFileError
+from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.schema import Label, quote
+from dfgen.manifest.sources.capped_text import read_short, refuse_unfolding
 from dfgen.manifest.sources.file_tree import Skipped, read_files
 from dfgen.manifest.sources.image_pairs import Pair, list_pairs, pair, without_suffix
 from dfgen.manifest.sources.list_columns import BOXES, LABELS
@@ -42,13 +44,14 @@ _SCHEMA = pa.schema(
 )
 
 
-def read_yolo(place: str, unmatched: str = "error") -> Iterator[RowGroup]:
+def read_yolo(place: str, unmatched: str = "error", limits: Limits = DEFAULT) -> Iterator[RowGroup]:
     """Yield images with the boxes of their text files, some thousand at a time.
 
     Args:
         place: the data.yaml, or the folder of a classification set.
         unmatched: text files without an image: `"error"`, `"keep"` or `"drop"`. An image without a
             text file has no boxes, as YOLO has it; null where test has no text files at all.
+        limits: what one file may ask for.
 
     Yields:
         Row groups with `path`, `split`, and `boxes` (rel_xyxy) and `labels` (their classes);
@@ -58,7 +61,7 @@ def read_yolo(place: str, unmatched: str = "error") -> Iterator[RowGroup]:
     if os.path.isdir(place):
         yield from _classified(place)
         return
-    data = read_data(place)
+    data = read_data(place, limits)
     labels: dict[str, Label] = {
         "split": {"class_names": [*data.places]},
         "boxes": {"box_format": "rel_xyxy"},
@@ -73,7 +76,7 @@ def read_yolo(place: str, unmatched: str = "error") -> Iterator[RowGroup]:
             notes += said
     root = os.path.commonpath([data.root, *(image or text or "" for _, _, (image, text) in pairs)])
     for start in range(0, max(len(pairs), 1), IMAGES_A_GROUP):
-        new = [_row(*both, root, data) for both in pairs[start : start + IMAGES_A_GROUP]]
+        new = [_row(*both, root, data, limits) for both in pairs[start : start + IMAGES_A_GROUP]]
         table = pa.Table.from_pylist(new, _SCHEMA)
         yield RowGroup(table, skipped, notes, labels, root, len(pairs))
         notes, skipped = (), Skipped(list)
@@ -89,11 +92,13 @@ def _classified(folder: str) -> Iterator[RowGroup]:
         yield replace(group, rows=group.rows.drop_columns(["name"]))
 
 
-def read_data(file: str) -> DataSet:
+def read_data(file: str, limits: Limits = DEFAULT) -> DataSet:
     """Read a data.yaml, and find its folders of images."""
     try:
-        with open(file, encoding="utf-8") as text:
-            content = yaml.safe_load(text)
+        with open(file, encoding="utf-8") as stream:
+            text = read_short(stream, file, limits)
+        refuse_unfolding(text, file, limits)
+        content = yaml.safe_load(text)
     except FileNotFoundError:
         raise MissingFileError(f"there is no file {file}. Looked in {os.getcwd()}") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -208,9 +213,11 @@ def _listed_images(file: str, data: DataSet) -> list[Pair]:
     return pairs
 
 
-def _row(split: str, looked: bool, both: Pair, root: str, data: DataSet) -> dict[str, Any]:
+def _row(
+    split: str, looked: bool, both: Pair, root: str, data: DataSet, limits: Limits
+) -> dict[str, Any]:
     image, text = both
-    objects = [] if text is None else read_objects(text, data)
+    objects = [] if text is None else read_objects(text, data, limits)
     corners = [list(each.corners) for each in objects]
     return {
         "path": os.path.relpath(image or without_suffix(text or ""), root).replace(os.sep, "/"),
@@ -225,5 +232,5 @@ def _row(split: str, looked: bool, both: Pair, root: str, data: DataSet) -> dict
 YOLO = Source(
     read_yolo,
     Argument(TEXT, "YOLO's data.yaml, or folder to classify.", is_path=True),
-    shared=("unmatched",),
+    shared=("unmatched", "limits"),
 )

@@ -4,7 +4,9 @@ import math
 from dataclasses import dataclass
 
 from dfgen.errors import ManifestError, MissingFileError
+from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.schema import quote
+from dfgen.manifest.sources.capped_text import read_short
 
 
 @dataclass(frozen=True)
@@ -26,11 +28,11 @@ class Object:
     corners: tuple[float, ...] = ()
 
 
-def read_objects(path: str, data: DataSet) -> list[Object]:
+def read_objects(path: str, data: DataSet, limits: Limits = DEFAULT) -> list[Object]:
     """Read the labels of one image; a line of something else is named with its number."""
     try:
         with open(path, encoding="utf-8") as text:
-            lines = text.read().splitlines()
+            lines = read_short(text, path, limits).splitlines()
     except FileNotFoundError:
         raise MissingFileError(
             f"{path} vanished while the folder was read. Build again when nothing changes it"
