@@ -17,7 +17,7 @@ _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**
 _BYTES = ("file_bytes", "decoded_bytes", "header_bytes", "chunk_bytes")
 _COUNTS = ("scans", "aliases", "nesting")
 
-Size = int | str | None
+Amount = int | str | None
 """Bytes as a number or a text such as "2GB"; None: any number of them."""
 
 
@@ -62,12 +62,12 @@ class Limits:
         2000000000
     """
 
-    memory: Size = None
+    memory: Amount = None
     read_timeout: float | None = None
-    file_bytes: Size = "2GB"
-    decoded_bytes: Size = "512MiB"
-    header_bytes: Size = "16MiB"
-    chunk_bytes: Size = "64MiB"
+    file_bytes: Amount = "2GB"
+    decoded_bytes: Amount = "512MiB"
+    header_bytes: Amount = "16MiB"
+    chunk_bytes: Amount = "64MiB"
     scans: int | None = 100
     aliases: int | None = 10
     nesting: int | None = 100
@@ -141,7 +141,7 @@ DEFAULT = Limits()
 """What holds where nobody says otherwise."""
 
 
-def checked_limits(given: Limits | None) -> Limits:
+def limits_given(given: Limits | None) -> Limits:
     """Return the limits given, those by default for None, or refuse something else."""
     if given is None or isinstance(given, Limits):
         return given or DEFAULT

@@ -269,7 +269,7 @@ def test_crowd_flags_may_be_booleans(data):
     [
         (b'{"images": [\n{"id": 1,\n"file_name": "\\u00e9\xff.png"}\n]}',
          "c.json, line 3: broken JSON, not UTF-8 (byte 43). Mend the file, or fetch it again"),
-        (b'{"x": ' + b"[" * 100_000, "c.json is nested too deep to be COCO's"),
+        (b'{"x": ' + b"[" * 100_000, "c.json cannot be read: it is nested too deep"),
     ],
 )  # fmt: skip
 def test_text_that_is_not_utf8_and_nesting_without_end_are_refused(data, content, message):

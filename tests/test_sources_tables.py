@@ -244,7 +244,7 @@ def test_listings_that_cannot_be_used_are_refused(data):
     )
     pd.DataFrame({"path": ["a.png"], "size": ["big"]}).to_csv("l.csv", index=False)
     assert refused(ManifestError, listing="l.csv").startswith(
-        "l.csv: sizes or times are something else: "
+        "l.csv: paths, sizes or times are something else: "
     )
 
 

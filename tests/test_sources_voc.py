@@ -7,7 +7,7 @@ import pytest
 from contracts import SourceContract
 
 import dfgen
-from dfgen.errors import ArgumentError, ManifestError, MissingFileError
+from dfgen.errors import ArgumentError, ManifestError
 from dfgen.manifest.sources import SOURCES, voc
 
 
@@ -228,12 +228,26 @@ OUTSIDE = """<!DOCTYPE annotation [<!ENTITY a SYSTEM "file:///etc/passwd">]>
          'xml/s/c.xml, object 1: <bndbox/xmin> is "nan", expected a number of pixels'),
     ],
 )  # fmt: skip
-def test_broken_annotations_are_refused_by_file_and_line(data, text, message):
+@pytest.mark.filterwarnings("ignore:1 problem")
+def test_broken_annotations_are_problems_of_their_rows_by_file_and_line(data, text, message):
     (data / "xml/s/c.xml").write_text(text)
-    assert refused(ManifestError) == message
+    frame = build()
+    assert frame["problem"].fillna("").tolist() == ["", "", message, ""]
+    assert frame.loc[2, ["label", "boxes", "labels"]].isna().all()
+    assert frame["label"].tolist()[:2] == ["cat", "background"]
 
 
-def test_an_annotation_that_vanishes_is_named(data, monkeypatch):
+def test_annotations_that_are_all_broken_are_refused(data):
+    for name in "abcd":
+        (data / f"xml/s/{name}.xml").write_text("<svg/>")
+    assert refused(ManifestError) == (
+        "xml/s/a.xml is not a Pascal VOC annotation: its root is <svg>, expected <annotation>. "
+        "None of the 4 annotations can be used"
+    )
+
+
+@pytest.mark.filterwarnings("ignore:1 problem")
+def test_an_annotation_that_vanishes_is_the_problem_of_its_row(data, monkeypatch):
     listed = voc.list_pairs
 
     def vanishing(images, annotations, suffix):
@@ -242,7 +256,7 @@ def test_an_annotation_that_vanishes_is_named(data, monkeypatch):
         return found
 
     monkeypatch.setattr(voc, "list_pairs", vanishing)
-    assert refused(MissingFileError) == (
+    assert build()["problem"].tolist()[3] == (
         "xml/s/d.xml vanished while the folder was read. Build again when nothing changes it"
     )
 
@@ -274,15 +288,14 @@ def test_links_in_circles_are_left_out_of_both_trees(data):
     ]
 
 
-def test_a_name_that_is_not_utf8_is_refused(data):
+def test_a_name_that_is_not_utf8_is_left_out_by_name(data):
     try:
         with open(b"xml/s/\xff.xml", "w"):
             pass
     except OSError:
         pytest.skip("this file system allows UTF-8 names only")
-    assert refused(ManifestError) == (
-        "a file name in \"xml\" is not UTF-8: b's/\\xff.xml'. Rename the file"
-    )
+    with pytest.warns(UserWarning, match=r"Left out: 1 path, name not UTF-8: xml/s/\\xff\.xml"):
+        assert len(build()) == 4
 
 
 def test_annotations_may_lie_beside_their_images(tmp_path):

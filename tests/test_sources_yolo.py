@@ -151,10 +151,23 @@ def test_labels_may_lie_beside_the_folder_of_images_or_the_images(data):
           for text in ("cat 0.5 0.5 0.5 0.5", "0 0.5 0.5 0.5", "0 1 1 1 1 1 1 1", "0 nan 1 1 1")),
     ],
 )  # fmt: skip
-def test_a_line_that_is_no_label_is_refused_with_its_number(data, line, message):
+@pytest.mark.filterwarnings("ignore:1 problem")
+def test_a_line_that_is_no_label_is_the_problem_of_its_row(data, line, message):
     write("labels/train/b.txt", f"0 0.5 0.5 0.5 0.5\n{line}\n")
     colon = ":" if message.startswith("class") else ""
-    assert refused(ManifestError) == f"{data}/labels/train/b.txt, line 2{colon} {message}"
+    problem = f"{data}/labels/train/b.txt, line 2{colon} {message}"
+    frame = dfgen.build_manifest(yolo="data.yaml")
+    assert frame["problem"].fillna("").tolist() == ["", problem, ""]
+    assert frame.loc[1, ["boxes", "labels"]].isna().all()
+
+
+def test_labels_that_are_all_broken_are_refused(data):
+    for path in ("train/a", "train/b", "val/c"):
+        write(f"labels/{path}.txt", "7 0.5 0.5 0.5 0.5\n")
+    assert refused(ManifestError) == (
+        f"{data}/labels/train/a.txt, line 1: class 7 is out of range. data.yaml has 2 names: 0 to "
+        "1. None of the 3 annotations can be used"
+    )
 
 
 @pytest.mark.filterwarnings("ignore:[0-9]+ problem")
@@ -253,16 +266,18 @@ def test_missing_places_are_named(data):
     assert frame["boxes"].isna().all() and frame["labels"].isna().all()  # nobody has looked
 
 
-def test_labels_that_vanish_are_named(data, monkeypatch):
+@pytest.mark.filterwarnings("ignore:1 problem")
+def test_labels_that_vanish_are_the_problem_of_their_row(data, monkeypatch):
     listed = yolo.list_pairs
 
     def vanishing(images, annotations, suffix):
         found = listed(images, annotations, suffix)
-        os.remove(f"{annotations}/{found[1][-1]}")
+        if annotations.endswith("train"):
+            os.remove(f"{annotations}/{found[1][-1]}")
         return found
 
     monkeypatch.setattr(yolo, "list_pairs", vanishing)
-    assert refused(MissingFileError) == (
+    assert dfgen.build_manifest(yolo="data.yaml")["problem"][0] == (
         f"{data}/labels/train/a.txt vanished while the folder was read. Build again when nothing "
         "changes it"
     )

@@ -432,7 +432,7 @@ def test_every_format_that_can_claim_too_much_is_checked(name, at):
     else:
         code = "<ii" if name == "bmp" else "<HH"
         data = data[:at] + struct.pack(code, 60_000, 60_000) + data[at + struct.calcsize(code) :]
-    with pytest.raises(DecodeError, match=r"^the image is 60000 x 60000: more than 268,435,456"):
+    with pytest.raises(DecodeError, match=r"^the image is 60000 x 60000, .* than limits.decoded"):
         decode(data)
 
 
@@ -455,7 +455,6 @@ def claiming(format, side):
     ("format", "message"),
     [
         ("webp", "broken webp header: could not create decoder object"),
-        ("tiff", "broken tiff file: image file is truncated (256 bytes not processed)"),
     ],
 )
 def test_what_pillow_takes_for_a_bomb_is_refused(tmp_path, format, message):
@@ -540,7 +539,9 @@ def test_messages_of_broken_arrays():
          f"{size:,} bytes after the header, 0 are there"),
         (header_of("(-1, 3)") + bytes(24), "broken .npy header: float64 of shape (-1, 3)"),
         (b"\x93NUMPY\2\0\xff\xff\xff\xff" + header_of("(3,)")[10:],
-         "broken .npy header: EOF: reading array header, expected 4294967295 bytes got 118"),
+         "the .npy file has a header of 4,294,967,295 bytes, more than "
+         "limits.header_bytes='16MiB': if it is to be trusted, give "
+         "limits=dfgen.Limits(header_bytes=4294967295)"),
         (header_of("(3,)", padded=20_000) + bytes(24),
          "broken .npy header: Header info length (20001) is large and may not be safe to load "
          "securely."),

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from dfgen import __version__
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError, did_you_mean
-from dfgen.limits import DEFAULT, Limits, checked_limits
+from dfgen.limits import DEFAULT, Limits, limits_given
 from dfgen.manifest.building.categories import as_category
 from dfgen.manifest.building.recipe import absolute_recipe, portable_recipe
 from dfgen.manifest.fingerprint import fingerprint
@@ -69,7 +69,7 @@ def read_manifest(
         >>> train = df[df.split == "train"]  # doctest: +SKIP
     """
     refuse_foreign(read_manifest, unknown)
-    table, metadata = read_table(path, root, checked_limits(limits))
+    table, metadata = read_table(path, root, limits_given(limits))
     frame = to_frame(table)
     frame.attrs = {"dfgen": attributes(metadata["root"], metadata["labels"], metadata["recipe"])}
     return frame

@@ -4,6 +4,7 @@ import os
 from typing import Any
 
 from dfgen.errors import ArgumentError, WriteError
+from dfgen.manifest.paths import is_utf8
 from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix
 from dfgen.system import check_writable
 
@@ -95,7 +96,13 @@ def frame_of_file(path: str) -> str | None:
 def path_of_manifest(path: Any) -> str:
     """Return the absolute path of a manifest; refuse what is no path."""
     if isinstance(path, str | os.PathLike):
-        return os.path.abspath(path)
+        place = os.path.abspath(os.fsdecode(path))
+        if is_utf8(place):
+            return place
+        raise ArgumentError(
+            f"the path {os.fsencode(place)!r} is not UTF-8, which Parquet's readers need: rename "
+            "the file or folder"
+        )
     raise ArgumentError(
         f"the path of a manifest is text, such as 'pets.parquet', got {frame_of(path)}"
     )

@@ -17,6 +17,16 @@ _UPWARD = r"(?:^|[/\\])\.\.(?:[/\\]|$)"
 _UNTIDY = r"(?:^|/)\.{1,2}(?:/|$)|//|/$"
 
 
+def is_utf8(path: str) -> bool:
+    """Whether a manifest can hold a path; a name on Linux may be of any bytes.
+
+    Example:
+        >>> is_utf8("a.jpg"), is_utf8(os.fsdecode(bytes([255])))
+        (True, False)
+    """
+    return not any("\ud800" <= character <= "\udfff" for character in path)
+
+
 def is_url(paths: pa.ChunkedArray) -> pa.ChunkedArray:
     """Say of each path whether it is an address such as `s3://bucket/a.jpg`."""
     if not len(paths):  # of any type

@@ -88,7 +88,8 @@ def _check_classes(table: pa.Table, name: str, class_names: list[str | int] | No
     values = pc.list_flatten(table[name])
     if class_names is None or pa.types.is_null(values.type):
         return
-    strangers = rows_where(pc.invert(pc.is_in(values, value_set=pa.array(class_names))))
+    known = pa.array(class_names, None if class_names else values.type)
+    strangers = rows_where(pc.invert(pc.is_in(values, value_set=known)))
     if len(strangers):
         row = pc.list_parent_indices(table[name].combine_chunks())[strangers[0].as_py()].as_py()
         raise ManifestError(

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, DfgenError, ManifestError, legible
-from dfgen.limits import Limits, checked_limits
+from dfgen.limits import Limits, limits_given
 from dfgen.manifest.building.gather import gather_rows
 from dfgen.manifest.building.recipe import A_FRAME, Recipe
 from dfgen.manifest.building.recipe_file import resolve
@@ -107,7 +107,7 @@ def check(
     limits: Limits | None = None,
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """Do what `verify` says, and return with the findings what could not be looked for."""
-    limits = checked_limits(limits)
+    limits = limits_given(limits)
     if isinstance(manifest, str | os.PathLike):
         frame, name = read_manifest(manifest, root, limits), os.fspath(manifest)
     elif write:

@@ -21,7 +21,7 @@ from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_draws import new_weights
 from dfgen.binding.row_ids import plain_ids
 from dfgen.errors import ArgumentError
-from dfgen.limits import Limits, checked_limits
+from dfgen.limits import Limits, limits_given
 from dfgen.loading.batch_transforms import BatchTransform
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.buckets import PaddingShare
@@ -164,7 +164,7 @@ class Sequence(Passes):
         if unknown:
             known = [*inspect.signature(Sequence).parameters][:-1]
             refuse_unknown("Sequence", unknown, asked_of(Sequence, locals()), known)
-        limits = checked_limits(limits)
+        limits = limits_given(limits)
         self.seed = (
             randbits(32)
             if seed is None

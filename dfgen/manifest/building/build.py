@@ -9,7 +9,7 @@ from typing import Any, Never
 import pandas as pd
 
 from dfgen.errors import ArgumentError, brief, legible
-from dfgen.limits import Limits, checked_limits
+from dfgen.limits import Limits, limits_given
 from dfgen.manifest.building.pipeline import run_recipe
 from dfgen.manifest.building.recipe import all_arguments
 from dfgen.manifest.building.recipe_file import resolve
@@ -157,7 +157,7 @@ def build_manifest(
         for name, item in all_arguments().items()
         if name in asked
     }
-    limits = checked_limits(limits)
+    limits = limits_given(limits)
     old = None if update is None else read_old(update, limits)
     recipe = resolve(given, old.recipe if old else None, limits)
     frame, report = run_recipe(
@@ -182,7 +182,7 @@ def _plain(name: str, value: Any, argument: Argument) -> Any:
     value = _texts(value) if argument.is_path else value
     if name not in _CHECKED_ELSEWHERE:
         _check_type(name, value, argument)
-    if argument.accepts == NAMES:
+    if argument.accepts == NAMES and value is not None:
         return (value,) if isinstance(value, str) else tuple(value)
     return value
 

@@ -1,7 +1,9 @@
 """From a recipe to rows: scan the source, join the labels, settle the id."""
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,6 +15,7 @@ from dfgen.manifest.building.join import join, split_on
 from dfgen.manifest.building.label_keys import key_text
 from dfgen.manifest.building.recipe import LABEL_TABLE, Recipe
 from dfgen.manifest.facts import FACTS
+from dfgen.manifest.reading import TOLD, said
 from dfgen.manifest.schema import PARTS, Label, files_column, quote, repeated, with_column
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.label_table import read_rows, table_name
@@ -20,6 +23,8 @@ from dfgen.manifest.sources.list_columns import ANNOTATED
 from dfgen.manifest.sources.path_pattern import Pattern, parse_pattern
 from dfgen.manifest.sources.source import RowGroup
 from dfgen.samples.storage.embedded import are_files, paths_of
+
+Groups = Iterator[RowGroup]
 
 _PLAIN_INTEGER = r"\A(?:0|-?[1-9][0-9]{0,17})\z"
 
@@ -69,8 +74,19 @@ def _key(recipe: Recipe) -> str:
 
 def _read_labels(recipe: Recipe, limits: Limits) -> pa.Table:
     text = [_key(recipe), recipe.id or "id"]
-    [group] = read_rows(recipe.labels, text, limits)
+    [group] = _named_faults(recipe, LABEL_TABLE, read_rows, recipe.labels, text, limits)
     return group.rows
+
+
+def _named_faults(recipe: Recipe, kind: str, read: Any, *given: Any, **own: Any) -> Groups:
+    """Yield the groups of a source; whatever it raises is told as a fault of what it reads."""
+    try:
+        yield from read(*given, **own)
+    except (*TOLD, MemoryError):
+        raise
+    except Exception as error:  # of a reader, which may be anybody's
+        place = _name(recipe) if kind == LABEL_TABLE else recipe.own[kind]
+        raise ManifestError(f"{kind}={place} cannot be read: {said(error)}") from error
 
 
 def _check_names(recipe: Recipe, known: list[str]) -> None:
@@ -145,7 +161,8 @@ def _read_source(
         shared["pattern"] = pattern
     own = {name: recipe.own[name] for name in source.arguments}
     with tqdm(desc="Reading rows", unit=" rows", disable=None) as bar:
-        for group in source.read(recipe.own[recipe.kind], **own, **shared):
+        place = recipe.own[recipe.kind]
+        for group in _named_faults(recipe, recipe.kind, source.read, place, **own, **shared):
             if not parts:  # all have the same columns: wrong names are refused before the work
                 _check_columns(group.rows, recipe, labels)
             parts.append(group.rows)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from dfgen.errors import ArgumentError, did_you_mean
-from dfgen.manifest.paths import URL, portable_root
+from dfgen.manifest.paths import URL, is_utf8, portable_root
 from dfgen.manifest.schema import quote
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.source import NAMES, TEXT, Argument
@@ -143,6 +143,7 @@ def make_recipe(arguments: Mapping[str, Any]) -> Recipe:
                 f"Expected: {', '.join(map(quote, choices))}"
             )
     given |= {name: tuple(given[name]) for name in given if known[name].accepts == NAMES}
+    _with_paths(given, _utf8)
     kind = _kind(given)
     source = SOURCES.get(kind)
     names = [kind, *source.arguments] if source else []
@@ -155,6 +156,16 @@ def make_recipe(arguments: Mapping[str, Any]) -> Recipe:
     if source:
         source.check(own)
     return recipe
+
+
+def _utf8(path: str) -> str:
+    """Refuse a path that no manifest can hold, be it for the folder where a relative one starts."""
+    if not is_utf8(os.path.abspath(path)):
+        raise ArgumentError(
+            f"the path {os.fsencode(os.path.abspath(path))!r} is not UTF-8, and no manifest can "
+            "hold it: rename the file or folder"
+        )
+    return path
 
 
 def _kind(given: Mapping[str, Any]) -> str:

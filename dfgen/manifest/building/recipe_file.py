@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
-from dfgen.errors import ArgumentError, ManifestError, MissingFileError, WriteError, did_you_mean
+from dfgen.errors import ArgumentError, ManifestError, WriteError, did_you_mean
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.building.recipe import (
     A_FRAME,
@@ -20,6 +20,7 @@ from dfgen.manifest.building.recipe import (
     make_recipe,
     portable_recipe,
 )
+from dfgen.manifest.reading import reading
 from dfgen.manifest.schema import quote
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.capped_text import read_short
@@ -67,17 +68,12 @@ def resolve(
 
 def read_recipe(path: str, limits: Limits = DEFAULT) -> dict[str, Any]:
     """Return the arguments of a recipe file, with absolute paths."""
+    missing = f"there is no recipe {path}. Looked in {os.getcwd()}"
     try:
-        with open(path, "rb") as file:
+        with reading(path, " as TOML", missing), open(path, "rb") as file:
             arguments = tomllib.loads(read_short(file, path, limits).decode())
-    except FileNotFoundError:
-        raise MissingFileError(f"there is no recipe {path}. Looked in {os.getcwd()}") from None
-    except ManifestError:
-        raise
-    except RecursionError:
-        raise ArgumentError(f"{path} is nested too deep to be a recipe") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise ArgumentError(f"{path} cannot be read as TOML: {error}") from error
+    except ManifestError as error:
+        raise ArgumentError(str(error)) from error.__cause__
     check_recipe(arguments, path)
     return absolute_recipe(arguments, os.path.dirname(os.path.abspath(path))) or {}
 

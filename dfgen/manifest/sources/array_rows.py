@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dfgen.errors import ManifestError, MissingFileError
+from dfgen.errors import ManifestError
+from dfgen.manifest.reading import reading
 from dfgen.manifest.schema import count
 from dfgen.manifest.sources.source import ONE_OR_MORE, Argument, RowGroup, Source
-from dfgen.samples.storage.array_files import BROKEN_ROWS, HDF5, open_hdf5, open_rows
+from dfgen.samples.storage.array_files import HDF5, open_hdf5, open_rows
 
 Kind = tuple[tuple[int, ...], np.dtype[Any]]
 """Shape and dtype of a row."""
@@ -100,11 +101,15 @@ def _shown(schema: pa.Schema) -> str:
 
 def _describe(path: str) -> tuple[int, dict[str, pa.Array], Kinds]:
     """Return how many rows a file has, its label arrays, and what its other rows are."""
-    try:
+    zipped = path.endswith(".npz")
+    advice = ". Save each array of an .npz file with numpy.save" if zipped else ""
+    with reading(path, advice=advice):
+        size = os.path.getsize(path)
         with open(path, "rb") as file:
             is_hdf5 = file.read(8) == HDF5
         if not is_hdf5:
             array = open_rows(path)
+            _refuse_unwritten(len(array), size)
             return len(array), {}, {"": (array.shape[1:], array.dtype)}
         arrays = open_hdf5(path)
         rows = {len(array) for array in arrays.values()}
@@ -114,19 +119,23 @@ def _describe(path: str) -> tuple[int, dict[str, pa.Array], Kinds]:
                 f"{path} holds {shown or 'no array'}: expected arrays of one length. Write what "
                 "belongs together into a file of its own"
             )
+        _refuse_unwritten(max(rows), size)
         labels = {name: _label(array) for name, array in arrays.items() if array.ndim == 1}
         for name in labels.keys() & {"path", "index"}:
             raise ManifestError(f"{path} has a label array {name!r}, which dfgen fills. Rename it")
         kinds = {name: (a.shape[1:], a.dtype) for name, a in arrays.items() if a.ndim > 1}
         return rows.pop(), labels, kinds
-    except FileNotFoundError:
-        raise MissingFileError(f"there is no file {path}. Looked in {os.getcwd()}") from None
-    except ManifestError:
-        raise
-    except (*BROKEN_ROWS, pa.ArrowException) as error:  # DecodeError is a ValueError
-        zipped = path.endswith(".npz")
-        hint = ". Save each array of an .npz file with numpy.save" if zipped else ""
-        raise ManifestError(f"{path} cannot be read: {error}{hint}") from error
+
+
+def _refuse_unwritten(rows: int, size: int) -> None:
+    """Refuse more rows than a file can hold: a manifest has each of them.
+
+    Deflate makes 1,032 bytes one at most, https://zlib.net/zlib_tech.html.
+    """
+    if rows > 2**20 and rows > 1032 * size:
+        raise ValueError(
+            f"it promises {rows:,} rows, and has {size:,} bytes: they were never written"
+        )
 
 
 def _label(array: Any) -> pa.Array:

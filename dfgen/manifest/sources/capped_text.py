@@ -39,7 +39,7 @@ def refuse_size(path: str, limits: Limits) -> None:
         raise ManifestError(limits.refusal("file_bytes", nbytes, f"{path} has {nbytes:,} bytes"))
 
 
-def lines_of(file: IO[str], path: str, limits: Limits) -> Iterator[str]:
+def short_lines(file: IO[str], path: str, limits: Limits) -> Iterator[str]:
     """Yield the lines of a text, none longer than `limits.chunk_bytes`."""
     most, number = limits.most["chunk_bytes"], 0
     at_once = -1 if limits.chunk_bytes is None else int(most) + 1

@@ -13,6 +13,7 @@ The smallest tree that shows it:
 """
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import chain
 
@@ -136,7 +137,8 @@ def _read_split(files: list[str], limits: Limits) -> tuple[pa.Table, dict[str, N
 def _classes(categories: list[CocoCategory], path: str) -> dict[Id, str]:
     """Return category id -> name, in the order of the ids, which may have gaps."""
     for key in ("id", "name"):
-        twice = _repeated(pa.array([getattr(category, key) for category in categories]))
+        values = [getattr(category, key) for category in categories]
+        twice = next((value for value, times in Counter(values).items() if times > 1), None)
         if twice is not None:
             raise ManifestError(
                 f"{path} has two categories of the {key} {quote(twice)}. A class has one id and "

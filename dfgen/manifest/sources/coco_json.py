@@ -2,14 +2,18 @@
 
 import mmap
 import os
+from typing import Annotated
 
 import msgspec
 
-from dfgen.errors import ManifestError, MissingFileError
+from dfgen.errors import ManifestError
 from dfgen.limits import DEFAULT, Limits
+from dfgen.manifest.reading import reading
 from dfgen.manifest.sources.capped_text import refuse_size
 
 Id = int | str
+_Size = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+_Number = Annotated[float, msgspec.Meta(gt=-(2.0**31), lt=2.0**31)]
 
 
 class CocoImage(msgspec.Struct, gc=False):
@@ -17,8 +21,8 @@ class CocoImage(msgspec.Struct, gc=False):
 
     id: Id
     file_name: str
-    width: int | None = None
-    height: int | None = None
+    width: _Size | None = None
+    height: _Size | None = None
 
 
 class CocoCategory(msgspec.Struct, gc=False):
@@ -36,7 +40,7 @@ class CocoAnnotation(msgspec.Struct, gc=False):
     bbox: tuple[float, float, float, float] | None = None
     iscrowd: int | bool = 0
     caption: str | None = None
-    keypoints: list[float] | None = None
+    keypoints: list[_Number] | None = None
 
 
 class CocoFile(msgspec.Struct, gc=False):
@@ -49,29 +53,22 @@ class CocoFile(msgspec.Struct, gc=False):
 
 def read_document(path: str, limits: Limits = DEFAULT) -> CocoFile:
     """Read a JSON file."""
-    try:
+    with reading(path):
         refuse_size(path, limits)
-        with open(path, "rb") as file, _bytes(file.fileno()) as data:
-            try:
-                return msgspec.json.decode(data, type=CocoFile)
-            except msgspec.ValidationError as error:
-                raise ManifestError(
-                    f"{path} is JSON, but not as COCO has it: {error}. Expected "
-                    '{"images": [...], "annotations": [...], "categories": [...]}'
-                ) from None
-            except UnicodeDecodeError:
-                place = _place(data, "not UTF-8", _not_utf8(data))
-                raise ManifestError(f"{path}{place}") from None
-            except msgspec.DecodeError as error:
-                text, _, byte = str(error).removesuffix(")").partition(" (byte ")
-                stop = int(byte) if byte.isdigit() else len(data)
-                raise ManifestError(f"{path}{_place(data, text, stop)}") from None
-            except RecursionError:
-                raise ManifestError(f"{path} is nested too deep to be COCO's") from None
-    except FileNotFoundError:
-        raise MissingFileError(f"there is no file {path}. Looked in {os.getcwd()}") from None
-    except OSError as error:
-        raise ManifestError(f"{path} cannot be read: {error}") from error
+    with reading(path), open(path, "rb") as file, _bytes(file.fileno()) as data:
+        try:
+            return msgspec.json.decode(data, type=CocoFile)
+        except msgspec.ValidationError as error:
+            raise ManifestError(
+                f"{path} is JSON, but not as COCO has it: {error}. Expected "
+                '{"images": [...], "annotations": [...], "categories": [...]}'
+            ) from None
+        except UnicodeDecodeError:
+            raise ManifestError(f"{path}{_place(data, 'not UTF-8', _not_utf8(data))}") from None
+        except msgspec.DecodeError as error:
+            text, _, byte = str(error).removesuffix(")").partition(" (byte ")
+            stop = int(byte) if byte.isdigit() else len(data)
+            raise ManifestError(f"{path}{_place(data, text, stop)}") from None
 
 
 def _bytes(descriptor: int) -> "mmap.mmap | memoryview":

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError, MissingFileError, did_you_mean
+from dfgen.manifest.paths import is_utf8
 from dfgen.manifest.schema import EXAMPLES, quote
 from dfgen.manifest.sources.path_pattern import Pattern
 from dfgen.manifest.sources.source import TEXT, Argument, RowGroup, Source
@@ -39,14 +40,15 @@ def read_files(folder: str, pattern: Pattern | None = None) -> Iterator[RowGroup
 
     The files of a folder come first, sorted by name, then its subfolders. Links to folders are
     followed, except into a folder that they lie in. Hidden files and folders
-    (`.ipynb_checkpoints`), files of other kinds, and those that the pattern does not fit are left
-    out and named. Paths are relative to `folder` and `/`-separated; fields are text.
+    (`.ipynb_checkpoints`), files of other kinds, names that are not UTF-8, and files that the
+    pattern does not fit are left out and named. Paths are relative to `folder` and `/`-separated;
+    fields are text.
     """
     check_folder(folder, _what_file(folder))
     found = False
     misfits: list[str] = []
     for paths, skipped in _batches(folder, tuple(formats_by_suffix())):
-        files = pa.table({"path": text_column(folder, paths)})
+        files = pa.table({"path": _as_text(paths, skipped)})
         group = replace(fit(files, skipped, pattern), folder=os.path.abspath(folder))
         found |= len(group.rows) > 0
         misfits += group.skipped.get(NO_FIT, [])[: EXAMPLES - len(misfits)]
@@ -62,8 +64,7 @@ def list_files(folder: str, suffix: str) -> tuple[list[str], Skipped]:
         found += paths
         for reason in skipped:
             others[reason] += skipped[reason]
-    text_column(folder, found)
-    return found, others
+    return _as_text(found, others).to_pylist(), others
 
 
 def check_folder(folder: str, advice: str) -> None:
@@ -125,12 +126,11 @@ def _walk(top: str, suffixes: tuple[str, ...], skipped: Skipped) -> Iterator[lis
         yield [prefix + name for name in names]
         for name in sorted(others):
             suffix = os.path.splitext(name)[1].lower() or "without extension"
-            shown = os.fsencode(prefix + name).decode(errors="backslashreplace")  # can be printed
-            skipped["hidden" if name[0] == "." else suffix].append(shown)
+            skipped["hidden" if name[0] == "." else suffix].append(_printable(prefix + name))
         for name in sorted(folders, reverse=True):
             identity = _identity(os.path.join(top, prefix + name))
             if identity in above:
-                skipped["link to a folder that it lies in"].append(prefix + name)
+                skipped["link to a folder that it lies in"].append(_printable(prefix + name))
             else:
                 pending.append((prefix + name, (*above, identity)))
 
@@ -175,15 +175,18 @@ def _unreadable(folder: str, error: OSError) -> ManifestError:
     )
 
 
-def text_column(folder: str, paths: list[str]) -> pa.Array:
-    """Return paths as Arrow text, or raise with the name that is not UTF-8."""
+def _as_text(paths: list[str], skipped: Skipped) -> pa.Array:
+    """Return paths as Arrow text; those that are none, which no manifest can hold, are skipped."""
     try:
         return pa.array(paths, pa.string())
     except UnicodeEncodeError:
-        odd = next(path for path in paths if path.encode(errors="ignore") != os.fsencode(path))
-        raise ManifestError(
-            f"a file name in {quote(folder)} is not UTF-8: {os.fsencode(odd)!r}. Rename the file"
-        ) from None
+        odd = [path for path in paths if not is_utf8(path)]
+        skipped["name not UTF-8"] += map(_printable, odd)
+        return pa.array([path for path in paths if is_utf8(path)], pa.string())
+
+
+def _printable(path: str) -> str:
+    return os.fsencode(path).decode(errors="backslashreplace")
 
 
 def fit(files: pa.Table, skipped: Skipped, pattern: Pattern | None) -> RowGroup:

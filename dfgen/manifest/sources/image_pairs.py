@@ -16,6 +16,7 @@ from dfgen.manifest.sources.file_tree import Skipped, list_files, read_files
 Pair = tuple[str | None, str | None]
 """The paths of an image and of its annotation; None where there is no such file."""
 
+VANISHED = "{} vanished while the folder was read. Build again when nothing changes it"
 _SUFFIX = re.compile(r"\.[^./]*\Z")
 _CAUSES = (
     *(cause for cause in CAUSES if cause.name in ("case", "Unicode form")),
@@ -84,6 +85,16 @@ def pair(
     lonely = (without_annotation, "image", f"without {suffix} file")
     lost = (len(without_image), f"{suffix} file", "without image")
     return pairs, what_became(unmatched, lonely, lost)
+
+
+def refuse_all_broken(problems: list[str], annotations: int) -> None:
+    """Raise if every one of so many annotations has a problem: something else is wrong then.
+
+    Some that are broken keep their rows.
+    """
+    if problems and len(problems) == annotations:
+        many = f". None of the {annotations} annotations can be used" * (annotations > 1)
+        raise ManifestError(problems[0] + many)
 
 
 def without_suffix(path: str) -> str:

@@ -2,20 +2,27 @@
 
 import json
 import os
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from dfgen.errors import ManifestError, MissingFileError
+from dfgen.errors import ManifestError
 from dfgen.limits import DEFAULT, Limits
+from dfgen.manifest.reading import reading, said
 from dfgen.manifest.schema import check_names, files_column, quote
-from dfgen.manifest.sources.capped_text import lines_of, refuse_size
+from dfgen.manifest.sources.capped_text import refuse_size, short_lines
 from dfgen.manifest.sources.source import RowGroup
 from dfgen.manifest.tables import Table, arrow_table, read_parquet
 
+_ADVICE = (
+    ". Check that it is UTF-8 text separated as its extension says; in Python, give a DataFrame "
+    "that you read yourself"
+)
 _LONG = 1 << 24  # bytes of a line that are looked at
 
 
@@ -73,24 +80,20 @@ def _read(path: str, text: Sequence[str], limits: Limits) -> pa.Table:
             f"in Python, any DataFrame: labels=pandas.{reader}({quote(path)})"
         )
     try:
-        if suffix != ".parquet":  # which is read in part, and tells what it unfolds to
-            refuse_size(path, limits)
-        return _READERS[suffix](path, text, limits)
-    except ManifestError:
-        raise
-    except FileNotFoundError:
-        home = os.path.expanduser(path)
-        near = f'. "~" is not expanded: give {quote(home)}' if home != path else ""
-        raise MissingFileError(
-            f"there is no label table {path}. Looked in {os.getcwd()}{near}"
-        ) from None
-    except (pa.ArrowException, OSError, ValueError) as error:
-        if suffix != ".parquet" and not isinstance(error, OSError):
+        with reading(path, f" as {suffix}", _no_table(path), _ADVICE):
+            if suffix != ".parquet":  # which is read in part, and tells what it unfolds to
+                refuse_size(path, limits)
+            return _READERS[suffix](path, text, limits)
+    except ManifestError as error:
+        if suffix != ".parquet" and isinstance(error.__cause__, ValueError | pa.ArrowException):
             _check_utf8(path)
-        raise ManifestError(
-            f"{path} cannot be read as {suffix}: {error}. Check that it is UTF-8 text separated as "
-            "its extension says; in Python, give a DataFrame that you read yourself"
-        ) from error
+        raise
+
+
+def _no_table(path: str) -> str:
+    home = os.path.expanduser(path)
+    near = f'. "~" is not expanded: give {quote(home)}' if home != path else ""
+    return f"there is no label table {path}. Looked in {os.getcwd()}{near}"
 
 
 def _check_utf8(path: str) -> None:
@@ -137,9 +140,31 @@ def _named(names: list[str]) -> list[str]:
 def _read_json_lines(path: str, text: Sequence[str], limits: Limits) -> pa.Table:
     """Read line by line: pyarrow.json would turn text that looks like a date into a time."""
     with open(path, encoding="utf-8") as file:
-        lines = enumerate(lines_of(file, path, limits), 1)
-        rows = [_object(line, number) for number, line in lines if line.strip()]
-    return pa.Table.from_batches([pa.RecordBatch.from_struct_array(pa.array(rows))])
+        lines = enumerate(short_lines(file, path, limits), 1)
+        rows = {n: _object(line, n) for n, line in lines if line.strip()}
+    if not rows:
+        raise ValueError("it is empty")
+    values = list(rows.values())
+    try:
+        held = pa.array(values)
+    except _UNFIT as error:
+        row = bisect_left(range(len(values)), True, key=lambda end: _is_odd(values[: end + 1]))
+        odd = next((name for name, value in values[row].items() if _is_odd([value])), None)
+        column = "" if odd is None else f", {quote(odd)}"
+        raise ValueError(f"line {list(rows)[row]}{column}: {said(error)}") from error
+    return pa.Table.from_batches([pa.RecordBatch.from_struct_array(held)])
+
+
+_UNFIT = (pa.ArrowException, ValueError, OverflowError)
+
+
+def _is_odd(values: list[Any]) -> bool:
+    """Whether Arrow cannot hold values as they are."""
+    try:
+        pa.array(values)
+    except _UNFIT:
+        return True
+    return False
 
 
 def _object(line: str, number: int) -> dict[str, object]:
@@ -147,8 +172,8 @@ def _object(line: str, number: int) -> dict[str, object]:
         row = json.loads(line)
     except json.JSONDecodeError as error:
         raise ValueError(f"line {number}, column {error.colno}: {error.msg}") from None
-    except RecursionError:
-        raise ValueError(f"line {number} is nested too deep") from None
+    except (ValueError, RecursionError) as error:  # more digits than Python reads
+        raise ValueError(f"line {number}: {said(error)}") from error
     if not isinstance(row, dict):
         raise ValueError(f"line {number} is not a JSON object, and every line must hold one")
     return row

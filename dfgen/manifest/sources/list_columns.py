@@ -36,5 +36,6 @@ def nest_boxes(
 ) -> Any:
     """Return (n, k) numbers as lists of k floats, so many of them a row."""
     each = np.full(len(boxes), boxes.shape[1])
-    inner = nest(pa.array(boxes.astype(np.float32).ravel()), each)
+    with np.errstate(over="ignore"):  # infinite, which is outside of every image
+        inner = nest(pa.array(boxes.astype(np.float32).ravel()), each)
     return nest(inner, lengths, missing)

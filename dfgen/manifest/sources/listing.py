@@ -77,14 +77,14 @@ def _files(rows: pa.Table, table: str, path_column: str | None) -> pa.Table:
             "(--path-column)"
         )
     size, time = _column(rows, SIZES), _column(rows, TIMES)
-    columns = {"path": rows[path].cast(pa.string())}
     try:
+        columns = {"path": rows[path].cast(pa.string())}
         if size:
             columns["bytes"] = rows[size].cast(pa.int64())
         if time:
             columns["mtime_ns"] = _nanoseconds(rows[time])
-    except pa.ArrowInvalid as error:
-        raise ManifestError(f"{table}: sizes or times are something else: {error}") from None
+    except pa.ArrowException as error:
+        raise ManifestError(f"{table}: paths, sizes or times are something else: {error}") from None
     files = pa.table(columns)
     if files["path"].null_count:
         raise ManifestError(f"{table}: {files['path'].null_count} rows have no {path}")

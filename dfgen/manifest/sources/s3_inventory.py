@@ -5,17 +5,18 @@ import gzip
 import io
 import json
 import os
-import zlib
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote_plus
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dfgen.errors import ManifestError, MissingFileError
 from dfgen.limits import DEFAULT, Limits
+from dfgen.manifest.reading import reading
 from dfgen.manifest.sources.capped_text import read_short
 from dfgen.manifest.tables import read_parquet
 
@@ -23,26 +24,37 @@ _NEEDED = ("sourceBucket", "fileFormat", "fileSchema", "files")
 _KEPT = ("key", "size", "lastmodifieddate", "last_modified_date")
 
 
+class _Table(msgspec.Struct):
+    key: str | None = None
+
+
+class _Inventory(msgspec.Struct):
+    sourceBucket: str
+    fileFormat: str
+    fileSchema: str
+    files: list[_Table]
+
+
 def read_inventory(path: str, limits: Limits = DEFAULT) -> tuple[str, Iterator[pa.Table]]:
     """Return the bucket, and its keys with size and time, table by table.
 
     Older versions of a key and those that were deleted are left out.
     """
-    try:
-        with open(path, encoding="utf-8") as file:
+    with reading(path), open(path, encoding="utf-8") as file:
+        try:
             content = json.loads(read_short(file, path, limits))
-    except FileNotFoundError:
-        raise MissingFileError(f"there is no file {path}. Looked in {os.getcwd()}") from None
-    except json.JSONDecodeError as error:
-        raise ManifestError(f"{path}, line {error.lineno}: broken JSON, {error.msg}") from None
-    except (OSError, UnicodeDecodeError, RecursionError) as error:
-        raise ManifestError(f"{path} cannot be read: {error}") from error
+        except json.JSONDecodeError as error:
+            raise ManifestError(f"{path}, line {error.lineno}: broken JSON, {error.msg}") from None
     missing = [key for key in _NEEDED if not isinstance(content, dict) or key not in content]
     if missing:
         raise ManifestError(
             f"{path} is not the manifest.json of an S3 Inventory: it has no {', '.join(missing)}. "
             "A listing in JSON has one object a line, and is called .jsonl"
         )
+    try:
+        content = msgspec.to_builtins(msgspec.convert(content, _Inventory))
+    except msgspec.ValidationError as error:
+        raise ManifestError(f"{path} is not as S3 writes it: {error}") from None
     if content["fileFormat"] not in ("CSV", "Parquet"):
         raise ManifestError(f"{path}: {content['fileFormat']} is not read. Ask S3 for Parquet")
     keys = [entry.get("key") for entry in content["files"]]
@@ -66,17 +78,12 @@ def _near(path: str, key: str) -> str:
 
 
 def _read(path: str, content: dict[str, Any], limits: Limits) -> pa.Table:
-    try:
+    with reading(path, advice=". Fetch it again"):
         if content["fileFormat"] == "Parquet":
             table = read_parquet(pq.ParquetFile(path), path, limits)
             table = table.rename_columns([name.lower() for name in table.column_names])
         else:
             table = _read_csv(path, content["fileSchema"], limits)
-    except ManifestError:
-        raise
-    # Arrow's errors, and those of UTF-8, are ValueErrors
-    except (OSError, EOFError, ValueError, csv.Error, zlib.error) as error:
-        raise ManifestError(f"{path} cannot be read: {error}. Fetch it again") from error
     if "key" not in table.column_names:
         raise ManifestError(f"{path} has no Key. Columns: {', '.join(table.column_names)}")
     for name in table.column_names:

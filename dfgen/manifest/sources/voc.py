@@ -28,10 +28,18 @@ from defusedxml.ElementTree import fromstring
 
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError, did_you_mean
 from dfgen.limits import DEFAULT, Limits
+from dfgen.manifest.reading import problem_of, reading
 from dfgen.manifest.schema import Label, quote
 from dfgen.manifest.sources.capped_text import read_short
 from dfgen.manifest.sources.file_tree import check_folder
-from dfgen.manifest.sources.image_pairs import Pair, list_pairs, pair, without_suffix
+from dfgen.manifest.sources.image_pairs import (
+    VANISHED,
+    Pair,
+    list_pairs,
+    pair,
+    refuse_all_broken,
+    without_suffix,
+)
 from dfgen.manifest.sources.list_columns import ANNOTATED, BOXES, LABELS
 from dfgen.manifest.sources.source import (
     IMAGES,
@@ -44,6 +52,7 @@ from dfgen.manifest.sources.source import (
 )
 
 BACKGROUND = "background"
+MOST_PIXELS = 2**31
 _CORNERS = ("xmin", "ymin", "xmax", "ymax")
 
 
@@ -78,29 +87,41 @@ def read_voc(
     images, annotations = os.path.normpath(images), os.path.normpath(annotations)
     paths, found, skipped = list_pairs(images, annotations, ".xml")
     pairs, notes = pair(paths, found, (images, annotations), unmatched)
-    names, background = set[str](), False
+    names, background, problems = set[str](), False, list[str]()
     root = os.path.abspath(images)
     yield RowGroup(_table([], box_label), skipped, notes, folder=root, total=len(pairs))
     for start in range(0, len(pairs), IMAGES_A_GROUP):
         rows = []
         for both in pairs[start : start + IMAGES_A_GROUP]:
-            new = _rows(both, annotations, box_label, class_names, limits)
+            new = _rows(both, annotations, box_label, class_names, problems, limits)
             names.update(name for row in new for name in row["labels"] or ())
             background |= any(row["label"] == BACKGROUND for row in new)
             rows += new
         yield RowGroup(_table(rows, box_label), total=len(pairs))
+    refuse_all_broken(problems, len(found))
     yield RowGroup(_table([], box_label), labels=_labels(names, background, class_names, box_label))
 
 
 def _rows(
-    both: Pair, folder: str, box_label: str, class_names: Sequence[str], limits: Limits
+    both: Pair,
+    folder: str,
+    box_label: str,
+    class_names: Sequence[str],
+    problems: list[str],
+    limits: Limits,
 ) -> list[dict[str, Any]]:
-    """Return the rows of an image: one, or one a box."""
+    """Return the rows of an image: one, or one a box; add what is wrong with its annotation."""
     image, path = both
+    empty = dict.fromkeys(("label", "boxes", "labels", *ANNOTATED, "problem"))
     if path is None:
-        empty = dict.fromkeys(("label", "boxes", "labels", *ANNOTATED, "problem"))
         return [{"id": image, "path": image, **empty}]
-    size, names, boxes = read_annotation(f"{folder}/{path}", limits)
+    place = image or without_suffix(path)
+    lost = None if image else f"no image for this annotation: {folder}/{path}"
+    try:
+        size, names, boxes = read_annotation(f"{folder}/{path}", limits)
+    except (ManifestError, MissingFileError) as error:
+        problems.append(problem_of(error))
+        return [{"id": place, "path": place, **empty, "problem": lost or problems[-1]}]
     strange = [name for name in names if class_names and name not in class_names]
     if strange:
         raise ManifestError(
@@ -108,8 +129,7 @@ def _rows(
             f"class_names (--class-names).{did_you_mean(strange[0], class_names)} Classes: "
             f"{', '.join(class_names)}"
         )
-    lost = None if image else f"no image for this annotation: {folder}/{path}"
-    row: dict[str, Any] = {"path": image or without_suffix(path), "problem": lost}
+    row: dict[str, Any] = {"path": place, "problem": lost}
     row |= dict(zip(ANNOTATED, size, strict=True))
     if box_label == "each" and names:
         return [
@@ -178,28 +198,20 @@ def read_annotation(
 
 def _annotation(path: str, limits: Limits) -> Element:
     """Return the root of an XML file, which is an annotation."""
-    try:
-        with open(path, "rb") as file:
+    with reading(path, missing=VANISHED.format(path)), open(path, "rb") as file:
+        try:
             root: Element = fromstring(read_short(file, path, limits))
-    except FileNotFoundError:
-        raise MissingFileError(
-            f"{path} vanished while the folder was read. Build again when nothing changes it"
-        ) from None
-    except ParseError as error:
-        line, column = error.position
-        reason = str(error).partition(":")[0]
-        raise ManifestError(
-            f"{path}, line {line}, column {column + 1}: broken XML, {reason}. Mend or remove it"
-        ) from None
-    except DefusedXmlException as error:
-        raise ManifestError(
-            f"{path} declares entities or asks for other files: {error}. dfgen reads neither: "
-            "write its text in full"
-        ) from None
-    except ManifestError:
-        raise
-    except (OSError, ValueError, LookupError) as error:  # no permission; an unknown encoding
-        raise ManifestError(f"{path} cannot be read: {error}") from error
+        except ParseError as error:
+            line, column = error.position
+            reason = str(error).partition(":")[0]
+            raise ManifestError(
+                f"{path}, line {line}, column {column + 1}: broken XML, {reason}. Mend or remove it"
+            ) from None
+        except DefusedXmlException as error:
+            raise ManifestError(
+                f"{path} declares entities or asks for other files: {error}. dfgen reads neither: "
+                "write its text in full"
+            ) from None
     if root.tag != "annotation":
         raise ManifestError(
             f"{path} is not a Pascal VOC annotation: its root is <{root.tag}>, expected "
@@ -214,7 +226,7 @@ def _number(element: Element, name: str, where: str) -> float:
         number = float(text)
     except ValueError:
         number = math.nan
-    if not math.isfinite(number):
+    if not abs(number) < MOST_PIXELS:  # NaN too
         raise ManifestError(f"{where}: <{name}> is {quote(text)}, expected a number of pixels")
     return number
 

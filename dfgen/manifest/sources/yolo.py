@@ -18,18 +18,25 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-import yaml
 
 from dfgen.errors import ManifestError, MissingFileError
 from dfgen.limits import DEFAULT, Limits
+from dfgen.manifest.reading import problem_of, reading
 from dfgen.manifest.schema import Label, quote
-from dfgen.manifest.sources.capped_text import read_short, refuse_unfolding
+from dfgen.manifest.sources.capped_text import read_short
 from dfgen.manifest.sources.file_tree import Skipped, read_files
-from dfgen.manifest.sources.image_pairs import Pair, list_pairs, pair, without_suffix
+from dfgen.manifest.sources.image_pairs import (
+    Pair,
+    list_pairs,
+    pair,
+    refuse_all_broken,
+    without_suffix,
+)
 from dfgen.manifest.sources.list_columns import BOXES, LABELS
 from dfgen.manifest.sources.path_pattern import parse_pattern
 from dfgen.manifest.sources.source import IMAGES_A_GROUP, TEXT, Argument, RowGroup, Source
-from dfgen.manifest.sources.yolo_labels import DataSet, read_objects
+from dfgen.manifest.sources.yolo_labels import DataSet, Object, read_objects
+from dfgen.manifest.sources.yolo_yaml import load_yaml
 
 SPLITS = ("train", "val", "test")
 _SCHEMA = pa.schema(
@@ -75,11 +82,14 @@ def read_yolo(place: str, unmatched: str = "error", limits: Limits = DEFAULT) ->
             pairs += [(split, looked, both) for both in found]
             notes += said
     root = os.path.commonpath([data.root, *(image or text or "" for _, _, (image, text) in pairs)])
+    problems = list[str]()
     for start in range(0, max(len(pairs), 1), IMAGES_A_GROUP):
-        new = [_row(*both, root, data, limits) for both in pairs[start : start + IMAGES_A_GROUP]]
+        part = pairs[start : start + IMAGES_A_GROUP]
+        new = [_row(*both, root, data, problems, limits) for both in part]
         table = pa.Table.from_pylist(new, _SCHEMA)
         yield RowGroup(table, skipped, notes, labels, root, len(pairs))
         notes, skipped = (), Skipped(list)
+    refuse_all_broken(problems, sum(text is not None for _, _, (_, text) in pairs))
 
 
 def _classified(folder: str) -> Iterator[RowGroup]:
@@ -94,15 +104,8 @@ def _classified(folder: str) -> Iterator[RowGroup]:
 
 def read_data(file: str, limits: Limits = DEFAULT) -> DataSet:
     """Read a data.yaml, and find its folders of images."""
-    try:
-        with open(file, encoding="utf-8") as stream:
-            text = read_short(stream, file, limits)
-        refuse_unfolding(text, file, limits)
-        content = yaml.safe_load(text)
-    except FileNotFoundError:
-        raise MissingFileError(f"there is no file {file}. Looked in {os.getcwd()}") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ManifestError(f"{file} cannot be read as YAML: {error}") from error
+    with reading(file, " as YAML"), open(file, encoding="utf-8") as text:
+        content = load_yaml(read_short(text, file, limits), file, limits)
     if not isinstance(content, dict) or not content.get("names"):
         raise ManifestError(f"{file} has no names: the classes in the order of their numbers")
     if "kpt_shape" in content:
@@ -189,14 +192,10 @@ def _folders(place: str) -> tuple[str, str]:
 
 def _listed_images(file: str, data: DataSet) -> list[Pair]:
     """Return the images that a text file lists, with their labels where there are any."""
-    try:
-        with open(file, encoding="utf-8") as text:
-            lines = [line.strip() for line in text]
-    except (OSError, UnicodeDecodeError) as error:
-        raise ManifestError(
-            f"{file} cannot be read as a list of images, a path a line: {error}. {data.file} names "
-            "folders of images, or such lists"
-        ) from None
+    advice = f". {data.file} names folders of images, or such lists"
+    form = " as a list of images, a path a line"
+    with reading(file, form, advice=advice), open(file, encoding="utf-8") as text:
+        lines = [line.strip() for line in text]
     pairs: list[Pair] = []
     for number, path in enumerate(lines, 1):
         if not path:
@@ -214,10 +213,22 @@ def _listed_images(file: str, data: DataSet) -> list[Pair]:
 
 
 def _row(
-    split: str, looked: bool, both: Pair, root: str, data: DataSet, limits: Limits
+    split: str,
+    looked: bool,
+    both: Pair,
+    root: str,
+    data: DataSet,
+    problems: list[str],
+    limits: Limits,
 ) -> dict[str, Any]:
+    """Return the row of an image; add what is wrong with its labels to the problems."""
     image, text = both
-    objects = [] if text is None else read_objects(text, data, limits)
+    objects, problem = list[Object](), None
+    try:
+        objects = [] if text is None else read_objects(text, data, limits)
+    except (ManifestError, MissingFileError) as error:
+        looked, problem = False, problem_of(error)
+        problems.append(problem)
     corners = [list(each.corners) for each in objects]
     return {
         "path": os.path.relpath(image or without_suffix(text or ""), root).replace(os.sep, "/"),
@@ -225,7 +236,7 @@ def _row(
         "boxes": [list(each.box) for each in objects] if looked else None,
         "labels": [each.name for each in objects] if looked else None,
         "polygons": corners if any(corners) else None,
-        "problem": None if image else f"no image for these labels: {text}",
+        "problem": problem if image else f"no image for these labels: {text}",
     }
 
 

@@ -3,10 +3,12 @@
 import math
 from dataclasses import dataclass
 
-from dfgen.errors import ManifestError, MissingFileError
+from dfgen.errors import ManifestError
 from dfgen.limits import DEFAULT, Limits
+from dfgen.manifest.reading import reading
 from dfgen.manifest.schema import quote
 from dfgen.manifest.sources.capped_text import read_short
+from dfgen.manifest.sources.image_pairs import VANISHED
 
 
 @dataclass(frozen=True)
@@ -30,15 +32,8 @@ class Object:
 
 def read_objects(path: str, data: DataSet, limits: Limits = DEFAULT) -> list[Object]:
     """Read the labels of one image; a line of something else is named with its number."""
-    try:
-        with open(path, encoding="utf-8") as text:
-            lines = read_short(text, path, limits).splitlines()
-    except FileNotFoundError:
-        raise MissingFileError(
-            f"{path} vanished while the folder was read. Build again when nothing changes it"
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ManifestError(f"{path} cannot be read: {error}") from error
+    with reading(path, missing=VANISHED.format(path)), open(path, encoding="utf-8") as text:
+        lines = read_short(text, path, limits).splitlines()
     return [
         _object(line.split(), f"{path}, line {number}", data)
         for number, line in enumerate(lines, 1)

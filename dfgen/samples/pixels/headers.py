@@ -34,9 +34,14 @@ from dfgen.samples.pixels.tiff_tags import (
     PALETTE,
     PHOTOMETRIC,
     SAMPLES_PER_PIXEL,
+    STRIPS,
     SUBFILE_TYPE,
+    TILE_HEIGHT,
+    TILE_WIDTH,
+    TILES,
     WIDTH,
     XMP,
+    Directory,
     tiff_directory,
     tiff_pages,
 )
@@ -52,6 +57,8 @@ _PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}  # colour type -> channels; a pal
 _JPEG_FRAMES = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _PROGRESSIVE = {0xC2, 0xC6, 0xCA, 0xCE}
 _BARE_MARKERS = {0x01, *range(0xD0, 0xD9)}  # without a length
+_PIECE = 64  # bytes that each strip or tile of a TIFF counts for
+_STEP = 2**10  # bytes that each of many pieces counts for, as none takes no time
 _STRAY = 2**13  # bytes that are looked through at once
 
 
@@ -119,11 +126,12 @@ def check_decoded(header: Header, limits: Limits, channels: int = 1, reduced: in
 def jpeg_header(file: IO[bytes], format: str, limits: Limits) -> Header:
     """Walk the segments up to the frame (ITU-T T.81, annex B)."""
     exif = xmp = b""
-    place = file.seek(2)
+    place, steps, most = file.seek(2), 0, limits.most["header_bytes"]
     while byte := file.read(1):
-        if not limits.allows("header_bytes", place):
-            what = f"the pixels of the JPEG do not begin within its first {place:,} bytes"
-            raise DecodeError(limits.refusal("header_bytes", 2 * place, what))
+        steps += 1
+        if place + steps * _STEP > most:
+            what = f"the JPEG begins with {place:,} bytes in {steps:,} pieces before its pixels"
+            raise DecodeError(limits.refusal("header_bytes", 2 * (place + steps * _STEP), what))
         if byte != b"\xff":  # libjpeg skips stray bytes too
             place = _past_stray(file)
             continue
@@ -175,7 +183,7 @@ def png_header(file: IO[bytes], format: str, limits: Limits) -> Header:
         if file.read(8) == LAST_HEAD:  # and nothing else: most are
             return Header(format, width, height, channels, 1, bits, frames)
     exif = xmp = b""
-    for kind, length in chunks(file):
+    for kind, length in chunks(file, limits):
         if kind == b"eXIf":
             exif = file.read(min(length, LONGEST))
         elif kind == b"acTL" and length == 8:
@@ -224,11 +232,26 @@ def tiff_header(file: IO[bytes], format: str, limits: Limits) -> Header:
     width, height = (tags.number(tag, 0) for tag in (WIDTH, HEIGHT))
     if not width or not height:
         raise ValueError("it tells no width and height")
+    _check_pieces(Header(format, width, height, channels, bits=bits), tags, limits)
     if ORIENTATION in tags.entries:
         turned = known(tags.number(ORIENTATION, 1))
     else:
         turned = orientation_of(b"", tags.data(XMP))
     return Header(format, width, height, channels, turned, bits, tiff_pages(file))
+
+
+def _check_pieces(image: Header, tags: Directory, limits: Limits) -> None:
+    """Refuse tiles that are larger, or strips and tiles that are more, than any image needs."""
+    height, width = image.size
+    tile = tags.number(TILE_WIDTH, 0), tags.number(TILE_HEIGHT, 0)
+    if max(tile):  # one is decoded at a time, whole
+        check_decoded(
+            image._replace(width=max(width, tile[0]), height=max(height, tile[1])), limits
+        )
+    pieces = max(tags.values(STRIPS), tags.values(TILES))
+    if not limits.allows("header_bytes", pieces * _PIECE):
+        what = f"the TIFF is in {pieces:,} strips or tiles, of which each takes memory"
+        raise DecodeError(limits.refusal("header_bytes", pieces * _PIECE, what))
 
 
 def pillow_header(opener: Opener, file: IO[bytes], format: str, limits: Limits) -> Header:

@@ -3,7 +3,8 @@
 import errno
 import io
 import math
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Any
 
@@ -122,14 +123,41 @@ def open_hdf5(source: str | bytes) -> dict[str, ArrayRows]:
     """Return the arrays of an HDF5 file by name, `group/name` in groups.
 
     The file stays open as long as one of them is held.
+
+    Raises:
+        DecodeError: a part of it lies in another file. Such a file could name any of this machine.
     """
     import h5py  # late: 60 ms that most programs need not spend
 
     found: dict[str, ArrayRows] = {}
 
     def keep(name: str | bytes, item: object) -> None:
-        if isinstance(item, h5py.Dataset) and item.ndim > 0:
-            found[name if isinstance(name, str) else repr(name)] = item  # bytes: no UTF-8
+        if isinstance(item, h5py.Dataset):
+            _refuse_other_files(name, item)
+            if item.ndim > 0:
+                found[name if isinstance(name, str) else repr(name)] = item  # bytes: no UTF-8
 
-    h5py.File(source if isinstance(source, str) else io.BytesIO(source), "r").visititems(keep)
+    file = h5py.File(source if isinstance(source, str) else io.BytesIO(source), "r")
+    inner = (h5py.h5l.TYPE_HARD, h5py.h5l.TYPE_SOFT)
+    links = file.id.links
+    leaving = links.visit(lambda name, link: None if link.type in inner else name, info=True)
+    if leaving is not None:
+        raise _elsewhere(leaving, "an external link", links.get_val(leaving)[:1])
+    file.visititems(keep)
     return found
+
+
+def _refuse_other_files(name: str | bytes, array: Any) -> None:
+    """Refuse an array that others hold; its shape alone would have HDF5 open them."""
+    if array.is_virtual:
+        raise _elsewhere(name, "virtual", [each.file_name for each in array.virtual_sources()])
+    if array.external:
+        raise _elsewhere(name, "external storage", [each[0] for each in array.external])
+
+
+def _elsewhere(name: str | bytes, how: str, files: Sequence[str | bytes]) -> DecodeError:
+    name, *shown = (os.fsdecode(each) for each in (name, *files[:1]))
+    return DecodeError(
+        f"the HDF5 file takes {name!r} from another file, {', '.join(map(repr, shown))} ({how}), "
+        "and dfgen reads no file that another one names: copy the numbers into one file"
+    )

@@ -7,7 +7,6 @@ NumPy compiles them (`ast.literal_eval`), which in CPython 3.11 now and then fai
 import io
 import math
 import re
-import tokenize
 from typing import IO, Any
 
 import numpy as np
@@ -20,6 +19,7 @@ ArrayHeader = tuple[tuple[int, ...], bool, np.dtype[Any]]
 """Shape, Fortran order and dtype."""
 
 _LONGEST = 1000  # bytes of a plain one, far more than they have
+_LONGEST_READ = 1 << 20
 _PLAIN = re.compile(
     rb"\{'descr': '([<>|][biufc]\d+)', 'fortran_order': (False|True), "
     rb"'shape': \((|\d+,|\d+(?:, \d+)+)\), \}\s*"
@@ -36,11 +36,12 @@ def array_header(file: IO[bytes], limits: Limits = DEFAULT) -> ArrayHeader:
     try:
         version = np.lib.format.read_magic(file)
         shape, fortran, dtype = _plain(file, version, limits) or _any(file, version)
-    except DecodeError:
+    except (OSError, DecodeError):
         raise
-    except (ValueError, SyntaxError, tokenize.TokenError) as error:
+    except Exception as error:  # of Python's compiler, which NumPy asks, of any kind
         # NumPy goes on to say how to unpickle it all the same
-        raise DecodeError(f"broken .npy header: {str(error).partition(chr(10))[0]}") from error
+        said = str(error).partition("\n")[0] or type(error).__name__
+        raise DecodeError(f"broken .npy header: {said}") from error
     if dtype.hasobject:
         raise DecodeError(
             "a .npy file of Python objects: dfgen never unpickles; save plain numbers"
@@ -71,7 +72,11 @@ def _plain(file: IO[bytes], version: tuple[int, int], limits: Limits) -> ArrayHe
 
 def _any(file: IO[bytes], version: tuple[int, int]) -> ArrayHeader:
     """Have NumPy read a header; again where a thread came in between."""
-    start = file.tell()
+    start, bytes_of_length = file.tell(), 2 if version == (1, 0) else 4
+    length = int.from_bytes(file.read(bytes_of_length), "little")
+    if length > _LONGEST_READ:
+        raise ValueError(f"it promises {length:,} bytes of text")
+    file.seek(start)
     read = np.lib.format.read_array_header_2_0
     if version == (1, 0):
         read = np.lib.format.read_array_header_1_0
