@@ -13,6 +13,15 @@ def _is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
+def _check_problems(value: object) -> None:
+    is_count = isinstance(value, int) and _is_number(value) and value >= 0
+    if not (is_count or (isinstance(value, float) and 0 <= value <= 1)):
+        raise ArgumentError(
+            "problems must be a number of rows, or a share of them from 0.0 to 1.0, got "
+            f"{value!r}: write problems=100 or problems=0.05"
+        )
+
+
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _BYTES = ("file_bytes", "decoded_bytes", "header_bytes", "chunk_bytes")
 _COUNTS = ("scans", "aliases", "nesting")
@@ -34,8 +43,16 @@ class Limits:
         memory: bytes of batches ready or in the making, as a number or a text such as `"2GB"`;
             None (default) leaves it to `max_queue_size`. A decoder's own memory for the images
             that are being decoded, one a worker, comes on top.
-        read_timeout: seconds that the read of one file may take; None (default) waits for ever.
-            Needs workers. With `on_error="skip"` the row is skipped.
+        read_timeout: seconds that reading and decoding one file may take, in a worker, a `decode=`
+            of the user's included, its transform not; default 120, None waits for ever. A row that
+            takes longer is an error, with `on_error="skip"` a problem. Another worker takes the
+            place of the late one, which is left behind: at most 32 threads, then it is an error
+            in any case; `seq.metrics.abandoned` counts them. What holds the GIL all the time is
+            seen in processes alone. With `workers=0` nobody watches.
+        problems: how many rows may turn out bad while training with `on_error="skip"`, beside those
+            that the manifest knows: a count, or a share of all rows from 0.0 to 1.0; None (default)
+            is 5 % of them or 10, whichever is more. One more, and training stops with a list. With
+            `shard` each process counts its own.
         file_bytes: of a file that is read as a whole: an image, a .npy file, a sound in memory, a
             table of labels, annotations. Default `"2GB"`: a sparse file of any size costs nothing
             to make. What is read by rows or in part (HDF5, .npy with `index=`, WAV) has none.
@@ -63,7 +80,8 @@ class Limits:
     """
 
     memory: Amount = None
-    read_timeout: float | None = None
+    read_timeout: float | None = 120.0
+    problems: int | float | None = None
     file_bytes: Amount = "2GB"
     decoded_bytes: Amount = "512MiB"
     header_bytes: Amount = "16MiB"
@@ -73,6 +91,8 @@ class Limits:
     nesting: int | None = 100
 
     def __post_init__(self) -> None:
+        if self.problems is not None:
+            _check_problems(self.problems)
         seconds = self.read_timeout
         if seconds is not None and not (_is_number(seconds) and seconds > 0):
             raise ArgumentError(

@@ -93,8 +93,8 @@ def test_a_read_that_never_returns_is_an_error_that_names_the_row(stuck, use_mul
     with pytest.raises(TimeoutError) as caught:
         next(batches)
     assert str(caught.value) == (
-        f"row id=6, path={stuck.path[6]!r}: the read took longer than limits.read_timeout=0.5 "
-        "seconds"
+        f"row id=6, path={stuck.path[6]!r}: to read and decode its file took longer than "
+        "limits.read_timeout=0.5 seconds: raise the limit if it is to take so long"
     )
     assert seq[3][0][:, 0, 0, 0].tolist() == [12, 13, 14, 15]
     seq.close()

@@ -272,10 +272,7 @@ def test_an_epoch_that_was_left_is_given_back_or_was_handed_out(frame, plain):
     assert_epochs(model.seen()[before:], 48, [first, first + 1])
 
 
-def test_steps_per_epoch_short_of_the_length_goes_on_within_one_fit(frame, plain, request):
-    if keras.backend.backend() == "tensorflow" and "imports" in request.node.name:
-        reason = "seldom, on busy CPUs, what it fetched ahead is not counted, and an epoch repeats"
-        request.applymarker(pytest.mark.xfail(reason=reason))
+def test_steps_per_epoch_short_of_the_length_goes_on_within_one_fit(frame, plain):
     model, seq = watcher(), sequence(frame, 48)
     model.fit(seq, steps_per_epoch=6, epochs=4, verbose=0)
     assert_epochs(model.seen(), 48, range(2))

@@ -19,6 +19,7 @@ from dfgen.loading.order.permutation import Integers
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.row_order import Draws, RowOrder
 from dfgen.loading.pending_batch import Batch, PendingBatch
+from dfgen.loading.problems import TIMEOUT, Failure, Problems
 from dfgen.loading.receipts import DueRows
 from dfgen.loading.workers.chunks import ChunkMaker, chunk_sizes, row_bytes
 from dfgen.loading.workers.pool import Pool
@@ -30,6 +31,10 @@ _SHUFFLE = "write shuffle=True, another order of all rows each epoch, or shuffle
 _BATCH = "write batch_size=32, the rows of a batch"
 _WORKERS = "leave it out to use all CPUs, or write workers=4"
 _QUEUE = "write max_queue_size=1 for the fewest"
+_FORKED = (
+    "this batch was begun before the process was forked, by workers that only its parent has: "
+    "begin a new pass in the forked process, iter(seq), or have it make a Sequence of its own"
+)
 
 
 class Loader:
@@ -58,7 +63,7 @@ class Loader:
         workers: threads; None = the CPUs this process may use; 0 = in the calling thread.
         use_multiprocessing: a process for each worker instead of a thread.
         max_queue_size: batches ready or in the making.
-        limits: bounds on memory and on the time of a read.
+        limits: bounds on memory, on the time of a read, and on the rows that may turn out bad.
 
     Raises:
         ArgumentError: a size that cannot be.
@@ -103,16 +108,17 @@ class Loader:
         self.workers = (
             usable_cpus() if workers is None else whole("workers", workers, advice=_WORKERS)
         )
-        self.problems: dict[int, str] = dict(problems or {})
+        self._limits = limits or Limits()
+        self.problems = Problems(reader, problems or {}, self._limits.problems)
         self._known = set(self.problems)
         self._skip = on_error == "skip"
-        self._limits = limits or Limits()
         if not len(self.given):
             raise ArgumentError(
                 f"{rows:,} rows make no batch of batch_size={batch_size} with drop_remainder=True: "
                 "make the batches smaller, or keep the remainder"
             )
-        if self._limits.read_timeout is not None and not self.workers:
+        self._timeout = self._limits.read_timeout if self.workers else None
+        if not self.workers and self._limits.read_timeout not in (None, Limits.read_timeout):
             raise ArgumentError("limits.read_timeout needs workers: with workers=0 nobody watches")
         self.max_queue_size = whole("max_queue_size", max_queue_size, least=1, advice=_QUEUE)
         self.use_multiprocessing = flag("use_multiprocessing", use_multiprocessing)
@@ -188,7 +194,7 @@ class Loader:
     def metrics(self) -> Metrics:
         """What the workers have done since the loader was made, and how long it took them."""
         stopwatches = (worker.stopwatch for worker in self._maker.pool.workers)
-        return total(stopwatches, self._waited, self._handed_out)
+        return total(stopwatches, self._waited, self._handed_out, self._maker.pool.abandoned)
 
     def rows(self, epoch: int, step: int, plan: Plan | None = None) -> Integers:
         """Return the rows of one batch on this host: those at its positions of the order."""
@@ -249,25 +255,33 @@ class Loader:
     def _begin_anew_where_forked(self) -> None:
         """Start workers in a process that was forked, as torch's DataLoader does: threads stay."""
         if self._process != os.getpid():
-            self._forked = self._maker  # kept: what ends its workers would end those of the parent
             self._maker = replace(self._maker, pool=copy.copy(self._maker.pool))
             self._parked = Parked()
             self._process = os.getpid()
 
     def result(self, pending: PendingBatch) -> Batch:
         """Return a batch when it is made, or raise what its first bad row raised."""
+        if pending.process != os.getpid():
+            raise ArgumentError(_FORKED)
         began = time.perf_counter()
-        timeout = self._limits.read_timeout
-        while (row := self._maker.pool.wait(pending, timeout)) is not None:
-            where = self.reader.where(row)
-            late = f"{where}: the read took longer than limits.read_timeout={timeout} seconds"
-            if not self._skip:
-                raise ReadTimeoutError(late)
-            self._known.add(row)
-            self.problems[row] = late
+        while late := self._maker.pool.wait(pending, self._timeout):
+            for row in filter(late.__contains__, pending.rows.tolist()):
+                self._note_late(row, pending.position[0])
             pending = self.start(*pending.position, pending.plan)
-        batch, problems = pending.result()
-        self.problems.update(problems)
+        batch, faults = pending.result()
+        self.problems.add(faults, pending.position[0])
+        self.problems.check_batch(batch.rows, len(batch.skipped))
         self._waited += time.perf_counter() - began
         self._handed_out += 1
         return batch
+
+    def _note_late(self, row: int, epoch: int) -> None:
+        late = (
+            "to read and decode its file took longer than "
+            f"limits.read_timeout={self._timeout} seconds"
+        )
+        if not self._skip:
+            advice = "raise the limit if it is to take so long"
+            raise ReadTimeoutError(f"{self.reader.where(row)}: {late}: {advice}")
+        self._known.add(row)
+        self.problems.add({row: Failure(TIMEOUT, late)}, epoch)

@@ -4,8 +4,11 @@ import threading
 from collections import deque
 from typing import Any, Protocol
 
+from dfgen.errors import ArgumentError
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.pending_batch import Batch, PendingBatch, Position
+
+_CLOSED = "these batches were closed: make a new pass, iter(seq)"
 
 
 class BatchSource(Protocol):
@@ -27,7 +30,7 @@ class BatchSource(Protocol):
 class LookAhead:
     """Batches from a position on, epoch after epoch or of one, made ahead. Not for several threads.
 
-    The position is that of the next batch.
+    The position is that of the next batch. Any thread may close it.
     """
 
     def __init__(
@@ -41,15 +44,19 @@ class LookAhead:
         self.source = source
         """Missing while it is parked."""
         self._ahead: deque[PendingBatch] = deque()
+        self._closed = False
 
     def __next__(self) -> Batch:
-        self._refill()
+        self._check_open()
+        ahead = self._refill()
         try:
-            batch = self.source.result(self._ahead[0])
+            batch = self.source.result(ahead[0])
         except Exception:
-            self.close()  # whoever asks again has it made again
+            _give_up(ahead)  # whoever asks again has it made again
+            self._check_open()
             raise
-        self._ahead.popleft()
+        self._check_open()
+        ahead.popleft()
         self.position = self._after(self.position)
         if self.source.workers:
             self._refill()
@@ -57,27 +64,40 @@ class LookAhead:
 
     def close(self) -> None:
         """Give up what is being made ahead."""
-        for pending in self._ahead:
+        self._closed = True
+        ahead, self._ahead = self._ahead, deque()
+        for pending in tuple(ahead):
             pending.cancelled = True
-        self._ahead.clear()
 
-    def _refill(self) -> None:
-        if self._ahead and self._ahead[0].position != self.position:
-            self.close()  # a wrong guess
-        while self._ahead and self.source.outdated(self._ahead[-1]):
-            self._ahead.pop().cancelled = True
-        position = self._after(self._ahead[-1].position) if self._ahead else self.position
-        while len(self._ahead) < self.source.depth:
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ArgumentError(_CLOSED)
+
+    def _refill(self) -> deque[PendingBatch]:
+        ahead = self._ahead  # `close`, of another thread, takes it away
+        if ahead and ahead[0].position != self.position:
+            _give_up(ahead)  # a wrong guess
+        while ahead and self.source.outdated(ahead[-1]):
+            ahead.pop().cancelled = True
+        position = self._after(ahead[-1].position) if ahead else self.position
+        while len(ahead) < self.source.depth:
             if self._one_epoch and position[0] != self.position[0]:
                 break
-            self._ahead.append(self.source.start(*position, self.plan, spread=not self._ahead))
+            ahead.append(self.source.start(*position, self.plan, spread=not ahead))
             position = self._after(position)
+        return ahead
 
     def _after(self, position: Position) -> Position:
         epoch, step = position
         if step + 1 < len(self.plan):
             return epoch, step + 1
         return (epoch, 0) if self.repeat_epoch else (epoch + 1, 0)
+
+
+def _give_up(ahead: deque[PendingBatch]) -> None:
+    for pending in ahead:
+        pending.cancelled = True
+    ahead.clear()
 
 
 class Parked:

@@ -11,6 +11,9 @@ STAGES = ("read", "decode", "resize", "transform", "scale", "batch_transform", "
 `table` is what needs no file: columns, and the random generators of the rows.
 """
 
+OF_FILES = ("read", "decode", "resize")
+"""Those that a file takes, and its time-out covers."""
+
 IDLE = "idle"
 CPU = "cpu"
 
@@ -26,6 +29,7 @@ class Stopwatch:
         self.stage = IDLE
         self.since = time.perf_counter()
         self.row = -1
+        self._file = (-1, self.since)
         self.seconds: dict[str, float] = dict.fromkeys((IDLE, *STAGES, CPU), 0.0)
         self.counts: Counter[str] = Counter()
         self._cpu: float | None = None
@@ -34,9 +38,16 @@ class Stopwatch:
         """Begin a stage; `nbytes` is what the stage before has read."""
         now = time.perf_counter()
         self.seconds[self.stage] += now - self.since
+        if stage == "read":
+            self._file = self.row, now
         self.stage, self.since = stage, now
         if nbytes:
             self.counts["bytes"] += nbytes
+
+    def file(self) -> tuple[int, float] | None:
+        """Return the row whose file is read or decoded, and since when; None: no file is."""
+        stage, file = self.stage, self._file  # in this order: `_file` is never older than `stage`
+        return file if stage in OF_FILES else None
 
     def begin(self, stage: str) -> None:
         """Begin a stage since which time on a CPU counts: 5 microseconds with `rest`."""
@@ -70,12 +81,15 @@ class Metrics:
     samples: int  # made
     batches: int  # handed out
     bytes: int  # read from files
+    abandoned: int = 0  # workers given up since a file took longer than `limits.read_timeout`
 
 
-def total(stopwatches: Iterable[Stopwatch], consumer_wait: float, batches: int) -> Metrics:
+def total(
+    stopwatches: Iterable[Stopwatch], consumer_wait: float, batches: int, abandoned: int = 0
+) -> Metrics:
     """Return the sum of what all workers measured."""
     sums = Stopwatch()
     for stopwatch in stopwatches:
         sums.add(stopwatch.seconds, stopwatch.counts)
     seconds = {**sums.seconds, "consumer_wait": consumer_wait}
-    return Metrics(seconds, sums.counts["samples"], batches, sums.counts["bytes"])
+    return Metrics(seconds, sums.counts["samples"], batches, sums.counts["bytes"], abandoned)

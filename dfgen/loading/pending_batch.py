@@ -1,5 +1,6 @@
 """A batch, and a batch that is still being made."""
 
+import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from dfgen.loading.buffers import BatchArrays
 from dfgen.loading.order.batch_weights import Weights, batch_weights
 from dfgen.loading.order.permutation import Integers
 from dfgen.loading.order.plan import Plan
+from dfgen.loading.problems import Failure
 from dfgen.loading.workers.chunks import Chunk
 from dfgen.loading.workers.threads import Worker
 from dfgen.samples.features.spec import Present
@@ -54,7 +56,9 @@ class PendingBatch:
     transform: Callable[[BatchArrays], BatchArrays] | None = None
     drawn_by: str = ""  # what tells the order of its epoch from that by other weights
     cancelled: bool = False  # whether nobody wants it any more
-    _problems: dict[int, str] = field(default_factory=dict)
+    late: set[int] = field(default_factory=set)  # rows it was given up for: their files take long
+    process: int = field(default_factory=os.getpid)  # whose workers make it
+    _problems: dict[int, Failure] = field(default_factory=dict)
     _blanks: list[int] = field(default_factory=list)
     _errors: dict[int, BaseException] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -92,11 +96,16 @@ class PendingBatch:
             self._errors[0] = error
         self._done.set()
 
+    def give_up(self, row: int) -> None:
+        """Let the rest of it be, since the file of a row takes too long."""
+        self.late.add(row)
+        self.cancelled = True
+
     def wait(self, timeout: float | None) -> bool:
         """Wait until all chunks have run; False if the time was up before."""
         return self._done.wait(timeout)
 
-    def result(self) -> tuple[Batch, dict[int, str]]:
+    def result(self) -> tuple[Batch, dict[int, Failure]]:
         """Return a batch that is made, and row -> problem; or raise, once, what one raised."""
         if self._errors:
             try:

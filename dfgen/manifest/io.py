@@ -2,6 +2,7 @@
 
 import json
 import os
+import warnings
 from typing import Any, Never
 
 import pandas as pd
@@ -10,21 +11,31 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dfgen import __version__
-from dfgen.errors import ArgumentError, ManifestError, MissingFileError, did_you_mean
+from dfgen.errors import ArgumentError, ManifestError, MissingFileError, brief, did_you_mean, reason
 from dfgen.limits import DEFAULT, Limits, limits_given
 from dfgen.manifest.building.categories import as_category
 from dfgen.manifest.building.recipe import absolute_recipe, portable_recipe
+from dfgen.manifest.checksum import has_checksum, write_parquet
+from dfgen.manifest.dfgen_key import check_metadata, decode_metadata
 from dfgen.manifest.fingerprint import fingerprint
 from dfgen.manifest.foreign_arguments import refuse_foreign
 from dfgen.manifest.from_pandas import to_frame
 from dfgen.manifest.other_inputs import check_out, frame_of_file, path_of_manifest
-from dfgen.manifest.paths import absolute_paths, check_stored_paths, portable_root, stored_paths
+from dfgen.manifest.paths import (
+    absolute_paths,
+    all_absolute,
+    check_stored_paths,
+    portable_root,
+    refuse_outside,
+    stored_paths,
+)
+from dfgen.manifest.reach import reach_of, say_outside
+from dfgen.manifest.reading import check_file
 from dfgen.manifest.schema import (
     KEY,
     MANIFEST_FORMAT,
     Label,
     Metadata,
-    decode_metadata,
     describe_labels,
     rows_where,
     validate,
@@ -49,7 +60,8 @@ def read_manifest(
 
     Args:
         path: the Parquet file.
-        root: folder where the stored relative paths start, if not the one that the manifest names.
+        root: folder where the stored relative paths start, if not the one that the manifest names;
+            absolute ones must lie in it. None: a root far from the manifest is told in a warning.
         limits: `dfgen.Limits`: what the file may ask for.
         **unknown: none: arguments of other libraries are named with what they are called here.
 
@@ -69,46 +81,77 @@ def read_manifest(
         >>> train = df[df.split == "train"]  # doctest: +SKIP
     """
     refuse_foreign(read_manifest, unknown)
-    table, metadata = read_table(path, root, limits_given(limits))
-    frame = to_frame(table)
+    table, metadata = read_table(path, root, limits=limits_given(limits))
+    try:
+        frame = to_frame(table)
+    except Exception as error:  # of pandas' own key, which may be anything
+        raise ManifestError(f"{path} cannot be made a frame: {reason(error)}") from error
     frame.attrs = {"dfgen": attributes(metadata["root"], metadata["labels"], metadata["recipe"])}
     return frame
 
 
 def read_table(
-    path: Path, root: Path | None = None, limits: Limits = DEFAULT
+    path: Path,
+    root: Path | None = None,
+    reads_files: bool = True,
+    limits: Limits = DEFAULT,
 ) -> tuple[pa.Table, Metadata]:
     """Read a manifest as an Arrow table with absolute paths, and its metadata.
 
     For what needs no pandas objects. The arguments and errors are those of `read_manifest`. The
     `root` of the metadata is absolute, or None where the paths were stored absolute; so are the
-    paths of the recipe.
+    paths of the recipe. `reads_files=False`: the rows alone are of interest, wherever files lie.
     """
     given = str(path)
     path = path_of_manifest(path)
     try:
-        with pq.ParquetFile(path) as file:
-            metadata = decode_metadata(file.schema_arrow.metadata, path)
-            table = read_parquet(file, path, limits)
+        if not os.path.isdir(path):
+            check_file(path)
+        with pa.OSFile(path) as handle:
+            is_whole = has_checksum(handle, path)
+            with pq.ParquetFile(handle, page_checksum_verification=not is_whole) as file:
+                metadata = decode_metadata(file.schema_arrow.metadata, path)
+                table = read_parquet(file, path, limits)
+        if not is_whole:
+            table.validate(full=True)
     except FileNotFoundError:
         raise MissingFileError(_no_manifest(given, path)) from None
-    except (pa.ArrowInvalid, OSError) as error:
+    except ManifestError:
+        raise
+    except Exception as error:  # of a file that may be anything
         advice = frame_of_file(given)
         if advice is not None:
             raise ManifestError(
                 f"{path} is no manifest, which is a Parquet file of dfgen: {advice}"
             ) from None
-        raise ManifestError(f"{path} cannot be read as a Parquet file: {error}") from error
+        raise ManifestError(f"{path} cannot be read as a Parquet file: {reason(error)}") from error
     validate(table, path)
-    if root is not None:
-        metadata["root"] = os.path.abspath(root)
-    elif metadata["root"] is not None:
-        metadata["root"] = os.path.normpath(os.path.join(os.path.dirname(path), metadata["root"]))
+    metadata["root"] = _root(table, metadata["root"], path, root)
     metadata["recipe"] = absolute_recipe(metadata["recipe"], os.path.dirname(path))
     for name, label in metadata["labels"].items():
         if label["kind"] == "category" and name in table.column_names:
             table = _restore_categories(table, name, label, path)
-    return absolute_paths(table, metadata["root"], path), metadata
+    used = absolute_paths(table, metadata["root"], path)
+    if not is_whole:
+        _compare_fingerprint(table, metadata["fingerprint"], path)
+    if reads_files and root is None and "path" in table.column_names:
+        # all paths lie below the root, as was checked
+        root_alone = pa.chunked_array([[f"{metadata['root']}/"]])
+        paths = used["path"] if metadata["root"] is None else root_alone
+        say_outside(path, paths, [reach_of(path)], "root={}")
+    return used, metadata
+
+
+def _root(table: pa.Table, stored: str | None, path: str, given: Path | None) -> str | None:
+    """Return the absolute root of a manifest; None if its paths are absolute as they stand."""
+    if given is not None:
+        root = os.path.abspath(given)
+        if stored is not None or not all_absolute(table):
+            return root
+        refuse_outside(table, root, path)
+    elif stored is not None:
+        return os.path.normpath(os.path.join(os.path.dirname(path), stored))
+    return None
 
 
 def write_manifest(df: Table, path: Path, root: Path | None = None, **unknown: Never) -> None:
@@ -160,10 +203,11 @@ def write_manifest(df: Table, path: Path, root: Path | None = None, **unknown: N
         "created_by": f"dfgen {__version__}",
         "fingerprint": fingerprint(table),
     }
+    check_metadata(metadata, 'df.attrs["dfgen"] of the frame')
     text = json.dumps(metadata, ensure_ascii=False).encode()
     table = table.replace_schema_metadata({**(table.schema.metadata or {}), KEY: text})
     rows = _rows_of_group(table)
-    write_whole(path, lambda file: pq.write_table(table, file, row_group_size=rows))
+    write_whole(path, lambda file: write_parquet(table, file, rows))
 
 
 def _refuse_odd_categories(table: pa.Table) -> None:
@@ -175,6 +219,23 @@ def _refuse_odd_categories(table: pa.Table) -> None:
                 f'expected text or whole numbers: df["{field.name}"] = df["{field.name}"]'
                 ".cat.rename_categories(str)"
             )
+
+
+def _compare_fingerprint(table: pa.Table, expected: str, path: str) -> None:
+    """Warn of rows that are not those written; a file with a checksum needs no look at them."""
+    if any("[ms" in str(kind) for kind in table.schema.types):
+        return  # Parquet has no seconds: they were hashed as such, and are milliseconds now
+    try:
+        same = fingerprint(table) == expected
+    except ManifestError:  # of a type that no manifest is written with
+        same = False
+    if not same:
+        warnings.warn(
+            f"{path}: its ids, paths or labels are not those that dfgen wrote, by their "
+            "fingerprint: another program changed it, or it is damaged. Where the change is "
+            "meant, write it again: dfgen.write_manifest(dfgen.read_manifest(path), path)",
+            stacklevel=4,
+        )
 
 
 def attributes(
@@ -197,12 +258,18 @@ def _rows_of_group(table: pa.Table) -> int | None:
 def _restore_categories(table: pa.Table, name: str, label: Label, path: str) -> pa.Table:
     """Give a column exactly the class names of the metadata: Parquet keeps them only for text."""
     column = table[name]
+    kind = getattr(column.type, "value_type", column.type)
+    try:
+        names = pa.array(label["class_names"], kind)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise ManifestError(
+            f"{path}: column {name!r} has type {kind}, which cannot hold its class names "
+            f'{brief(label["class_names"])} of the "dfgen" key: {reason(error)}. Build it again'
+        ) from None
     if pa.types.is_dictionary(column.type):
-        names = pa.array(label["class_names"], column.type.value_type)
         if all(chunk.dictionary.equals(names) for chunk in column.chunks):
             return table
         column = column.cast(names.type)
-    names = pa.array(label["class_names"], column.type)
     indices = pc.index_in(column, names)
     strangers = pc.and_(pc.is_valid(column), pc.is_null(indices))
     if pc.any(strangers).as_py():

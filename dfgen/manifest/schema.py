@@ -117,37 +117,6 @@ def _describe(name: str, column: pa.ChunkedArray) -> Label:
     return {"kind": "list" if is_list(kind) else "other"}
 
 
-def decode_metadata(schema_metadata: dict[bytes, bytes] | None, path: str) -> Metadata:
-    """Return the parsed `dfgen` key of the Parquet file `path`."""
-    text = (schema_metadata or {}).get(KEY)
-    if text is None:
-        raise ManifestError(
-            f'{path} is a Parquet file but not a manifest: its schema metadata has no "dfgen" key. '
-            "Read it with pandas.read_parquet and save it with dfgen.write_manifest, or build a "
-            "manifest from it: dfgen build-manifest --labels TABLE --path-column COLUMN --out M"
-        )
-    try:
-        metadata: Metadata = json.loads(text)
-        version = metadata["format"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise ManifestError(
-            f'{path}: the "dfgen" key of the schema metadata is not a JSON object with a "format". '
-            "The file was changed by another program, or is damaged: build it again"
-        ) from None
-    if version != MANIFEST_FORMAT:
-        raise ManifestError(
-            f"{path} has manifest format {version!r}; this dfgen reads format {MANIFEST_FORMAT}. "
-            "Upgrade dfgen, or build the manifest again with this version"
-        )
-    missing = [name for name in Metadata.__annotations__ if name not in metadata]
-    if missing:
-        raise ManifestError(
-            f'{path}: the "dfgen" key of the schema metadata lacks {", ".join(missing)}. '
-            "manifests/README.md lists what it holds"
-        )
-    return metadata
-
-
 def files_column(schema: pa.Schema) -> str | None:
     """Return the column of the files whose facts a manifest has.
 

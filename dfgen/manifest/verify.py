@@ -3,6 +3,7 @@
 import os
 import warnings
 from dataclasses import fields
+from functools import partial
 from typing import Any, Never
 
 import numpy as np
@@ -35,8 +36,9 @@ from dfgen.manifest.splitting.split_arguments import Splitting
 from dfgen.manifest.tables import Table, arrow_table, data_frame
 from dfgen.samples.storage.embedded import paths_of
 from dfgen.samples.storage.stores import without_store
-from dfgen.system import whole
+from dfgen.system import only_writer, whole
 
+IN_HAND = "the frame"
 FINDINGS = ("missing", "broken", "changed", "new")
 
 
@@ -107,13 +109,27 @@ def check(
     limits: Limits | None = None,
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """Do what `verify` says, and return with the findings what could not be looked for."""
-    limits = limits_given(limits)
+    look = partial(_check, manifest, root, decode, write, workers, limits_given(limits))
+    if not (write and isinstance(manifest, str | os.PathLike) and os.path.isfile(manifest)):
+        return look()
+    with only_writer(os.path.abspath(manifest)):  # from reading it to writing it
+        return look()
+
+
+def _check(
+    manifest: Path | Table,
+    root: Path | None,
+    decode: bool,
+    write: bool,
+    workers: int | None,
+    limits: Limits,
+) -> tuple[pd.DataFrame, tuple[str, ...]]:
     if isinstance(manifest, str | os.PathLike):
         frame, name = read_manifest(manifest, root, limits), os.fspath(manifest)
     elif write:
         raise ArgumentError("write=True needs the path of a manifest; a frame was given")
     else:
-        frame, name = data_frame(manifest), "the frame"
+        frame, name = data_frame(manifest), IN_HAND
     table = arrow_table(frame, name)
     validate(table, name)
     labels = FACTS & frame.attrs.get("dfgen", {}).get("labels", {}).keys()  # of an older dfgen
@@ -137,7 +153,8 @@ def check(
     try:
         recipe = frame.attrs.get("dfgen", {}).get("recipe")
         if recipe is not None and held == "path" and _looks_for_files(recipe):
-            found = pa.concat_tables([found, _new(table, _source(recipe, root), name, limits)])
+            new = _new(table, _source(recipe, root, name), name, limits)
+            found = pa.concat_tables([found, new])
     except DfgenError as error:
         notes = (f"New files were not looked for: {error}",)
     return in_order(found, FINDINGS), notes
@@ -231,7 +248,7 @@ def _looks_for_files(recipe: dict[str, Any]) -> bool:
     return recipe.get("labels") != A_FRAME or any(name in recipe for name in SOURCES)
 
 
-def _source(recipe: dict[str, Any], root: Path | None) -> Recipe:
+def _source(recipe: dict[str, Any], root: Path | None, where: str) -> Recipe:
     """Return the recipe that finds the files of a manifest, and opens none."""
     left_out = [field.name for field in fields(Splitting)]
     if recipe.get("labels") == A_FRAME:
@@ -240,11 +257,12 @@ def _source(recipe: dict[str, Any], root: Path | None) -> Recipe:
     recipe["facts"] = "none"
     if recipe.get("unmatched", "error") == "error":
         recipe["unmatched"] = "keep"
+    given = {}
     if root is not None and "root" not in recipe:
         for name, source in SOURCES.items():
             if name in recipe and source.folder in recipe:
-                recipe[source.folder] = os.path.abspath(root)
-    return resolve({}, recipe)
+                given[source.folder] = os.path.abspath(root)
+    return resolve(given, recipe, "" if where == IN_HAND else where)
 
 
 def _rows(change: Any, ids: Any, paths: Any, details: Any) -> pa.Table:

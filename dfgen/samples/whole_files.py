@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import IO
 
-from dfgen.errors import DecodeError, reason
+from dfgen.errors import DecodeError, is_outside, reason
 from dfgen.limits import Limits
 from dfgen.samples.pixels.color_modes import CHANNELS
 from dfgen.samples.pixels.formats import FORMATS, parse_header, read_known
@@ -14,6 +14,7 @@ from dfgen.samples.sounds.sound_files import whole_sound
 from dfgen.samples.storage.array_files import check_row, open_hdf5
 from dfgen.samples.storage.capped import read_file
 from dfgen.samples.storage.embedded import Content
+from dfgen.samples.storage.hdf5_texts import read_texts
 from dfgen.samples.storage.npy import whole_array
 from dfgen.samples.storage.store import Store
 
@@ -55,11 +56,11 @@ def _image(file: IO[bytes], name: str, limits: Limits) -> Checked:
         counted = header if format.guard is None else format.guard(data, header, limits)
         check_decoded(counted, limits, CHANNELS["rgb"])
         decode(data, "rgb")
-    except MemoryError:
-        raise
     except DecodeError as error:
         return header, str(error)
     except Exception as error:
+        if is_outside(error):
+            raise
         return header, f"broken {name} file: {reason(error)}"
     return header, None
 
@@ -82,7 +83,11 @@ def _array(file: IO[bytes], name: str, limits: Limits) -> Checked:
 def _read_rows(file: IO[bytes], limits: Limits) -> None:
     """Read all arrays of an HDF5 file, from the disk where it is on one."""
     on_disk = isinstance(getattr(file, "raw", None), io.FileIO)
-    for name, rows in open_hdf5(file.name if on_disk else read_file(file, limits)).items():
+    source = file.name if on_disk else read_file(file, limits)
+    for name, rows in open_hdf5(source).items():
+        if rows.dtype.hasobject:
+            read_texts(source, [name])
+            continue
         check_row(rows, limits)
         step = max(1, _BLOCK * len(rows) // max(1, rows.nbytes))
         try:

@@ -112,6 +112,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
                 self._check(call)
             run = self._runs.get(call.iterator)
             plan = self._divided(call)[0] if run is None else run.plan
+        self._plain.begin_fetching()
         return None if self._endless else len(plan)
 
     def _check(self, call: Call) -> None:

@@ -5,11 +5,20 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from dfgen.errors import ArgumentError
+from dfgen.errors import ArgumentError, ReadTimeoutError
 from dfgen.loading.workers.chunks import ChunkMaker
 from dfgen.loading.workers.processes import ProcessWorker, pickled
-from dfgen.loading.workers.threads import Task, Threads, ThreadWorker, Worker
+from dfgen.loading.workers.threads import (
+    CLOSED,
+    MOST_STUCK,
+    Task,
+    Threads,
+    ThreadWorker,
+    Worker,
+)
 from dfgen.samples.features.spec import Spec
+
+_LOOK = 1.0  # seconds, at most, between two looks for late workers of whoever waits for a batch
 
 
 class Pool:
@@ -50,17 +59,44 @@ class Pool:
         else:
             self._threads.submit(task)
 
-    def wait(self, pending: Any, timeout: float | None) -> int | None:
-        """Wait for a `PendingBatch`; give it up and return its row whose read takes too long."""
-        while not pending.wait(None if timeout is None else timeout / 4):
-            for worker in self.workers:
-                row, since = worker.reading() or (-1, 0.0)
-                spent = time.perf_counter() - since
-                if timeout and row >= 0 and spent > timeout and worker.busy_with is pending:
-                    pending.cancelled = True
-                    self._threads.replace(worker)  # type: ignore[union-attr]
-                    return row
-        return None
+    @property
+    def abandoned(self) -> int:
+        """How many workers were late, and replaced."""
+        return 0 if self._threads is None else self._threads.replaced
+
+    def wait(self, pending: Any, timeout: float | None) -> set[int]:
+        """Wait for a `PendingBatch`; return its rows whose files took too long, if it is given up.
+
+        Late workers on other batches are replaced too: those learn it, and tell when they come.
+
+        Raises:
+            ArgumentError: it was closed meanwhile.
+            ReadTimeoutError: too many workers are stuck.
+        """
+        look = _LOOK if timeout is None else min(timeout / 4, _LOOK)
+        while not pending.late and not pending.wait(look):
+            if (pending.cancelled and not pending.late) or self._threads.closed:  # type: ignore[union-attr]
+                raise ArgumentError(CLOSED)
+            if timeout is not None:
+                self._replace_late(timeout)
+        late: set[int] = pending.late
+        return late
+
+    def _replace_late(self, timeout: float) -> None:
+        threads: Any = self._threads
+        for worker in tuple(self.workers):
+            pending, file = worker.busy_with, worker.file()
+            if worker.abandoned or file is None or time.perf_counter() - file[1] <= timeout:
+                continue
+            if worker.busy_with is not pending:
+                continue  # it has come back meanwhile
+            if threads.stuck >= MOST_STUCK:
+                raise ReadTimeoutError(
+                    f"{MOST_STUCK} files took longer than limits.read_timeout={timeout} seconds "
+                    "and have not come back, and now another: see whether their drive answers"
+                )
+            pending.give_up(file[0])
+            threads.replace(worker)
 
     def close(self) -> None:
         """End the workers."""

@@ -25,7 +25,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import ArgumentError, DfgenError, WorkerError
-from dfgen.loading.metrics import Stopwatch
+from dfgen.loading.metrics import OF_FILES, Stopwatch
+from dfgen.loading.problems import WORKER, Failure
 from dfgen.loading.workers.chunks import Blanks, Chunk, ChunkArrays, ChunkMaker
 from dfgen.loading.workers.shared_memory import (
     HEADER,
@@ -64,7 +65,7 @@ class ProcessWorker(Worker):
 
     def fill(self, chunk: Chunk, arrays: ChunkArrays, cancelled: Callable[[], bool]) -> Blanks:
         """Fill the arrays of a chunk, as `ChunkMaker.fill`."""
-        deadly: dict[int, str] = {}
+        deadly: dict[int, Failure] = {}
         while not cancelled():
             try:
                 blanks, seconds, counts, error, objects = self._ask(chunk, arrays)
@@ -86,9 +87,9 @@ class ProcessWorker(Worker):
 
     def _ask(self, chunk: Chunk, arrays: ChunkArrays) -> tuple[Any, ...]:
         child = self._child or self._start()
-        pickle.dump((chunk, _specs(arrays)), child.stdin)  # type: ignore[arg-type]
-        child.stdin.flush()  # type: ignore[union-attr]
-        reply: tuple[Any, ...] = pickle.load(child.stdout)  # type: ignore[arg-type]
+        _send((chunk, _specs(arrays)), child)
+        with open(child.stdout.fileno(), "rb", closefd=False) as replies:  # type: ignore[union-attr]
+            reply: tuple[Any, ...] = pickle.load(replies)
         return reply
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -100,16 +101,18 @@ class ProcessWorker(Worker):
         handle = self._file.fileno()
         self._child = subprocess.Popen(
             [sys.executable, "-P", "-m", "dfgen.loading.workers.processes", str(handle)],
+            bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             pass_fds=[handle, *self._payload.handles],
             env={**os.environ, "PYTHONPATH": path},
         )
-        hello = (self._payload.message, self._memory_size, os.getpid())
-        pickle.dump(hello, self._child.stdin)  # type: ignore[arg-type]
+        if self.abandoned:  # while it was started: `abandon` has not seen it
+            self._child.kill()
+        _send((self._payload.message, self._memory_size, os.getpid()), self._child)
         return self._child
 
-    def _bury(self) -> dict[int, str]:
+    def _bury(self) -> dict[int, Failure]:
         """Note which row the process died on; three times, and it is to be skipped: row -> why."""
         row, code = int(self._header[_ROW]), self._end()
         self._deaths[row] += 1
@@ -118,12 +121,10 @@ class ProcessWorker(Worker):
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         if row < 0:
             raise WorkerError(f"a worker process cannot start ({how}): see what it printed")
-        error = WorkerError(
-            f"{self._where(row)}: {_DEATHS} worker processes died on this row (the last: {how})"
-        )
+        died = f"{_DEATHS} worker processes died on this row (the last: {how})"
         if not self._skip:
-            raise error
-        return {row: str(error)}
+            raise WorkerError(f"{self._where(row)}: {died}")
+        return {row: Failure(WORKER, died)}
 
     def _end(self) -> int:
         child, self._child = self._child, None
@@ -137,11 +138,14 @@ class ProcessWorker(Worker):
         child.kill()
         return child.wait()
 
-    def reading(self) -> tuple[int, float] | None:
-        """Return the row that is being read and since when."""
-        if self._file is None or not self._header[_READING]:
+    def file(self) -> tuple[int, float] | None:
+        """Return the row whose file is read or decoded, and since when."""
+        if self._file is None:
             return None
-        return int(self._header[_ROW]), float(self._header[_SINCE])
+        seen = self._header.tolist()
+        if not seen[_READING] or seen != self._header.tolist():  # it goes on meanwhile
+            return None
+        return int(seen[_ROW]), seen[_SINCE]
 
     def abandon(self) -> None:
         """End the process, stuck as it may be; its thread then ends too."""
@@ -156,6 +160,15 @@ class ProcessWorker(Worker):
             self._file.close()
 
 
+def _send(message: object, child: subprocess.Popen[bytes]) -> None:
+    """Send a message through a buffer that is gone with it.
+
+    A process that the user forks meanwhile would write its copy of the buffer when it ends.
+    """
+    with open(child.stdin.fileno(), "wb", closefd=False) as requests:  # type: ignore[union-attr]
+        pickle.dump(message, requests)
+
+
 class _SharedStopwatch(Stopwatch):
     """A Stopwatch that the parent can look at while the process is busy."""
 
@@ -166,8 +179,8 @@ class _SharedStopwatch(Stopwatch):
     def __call__(self, stage: str, nbytes: int = 0) -> None:
         super().__call__(stage, nbytes)
         self._header[_READING] = 0
-        self._header[_ROW], self._header[_SINCE] = self.row, self.since
-        self._header[_READING] = stage == "read"
+        self._header[_ROW], self._header[_SINCE] = self.row, self._file[1]
+        self._header[_READING] = stage in OF_FILES
 
     def take(self) -> tuple[dict[str, float], Counter[str]]:
         """Return what was measured since the last time."""

@@ -1,6 +1,7 @@
 """Decode threads: OpenCV, Pillow, NumPy and file reads release the GIL."""
 
 import contextlib
+import os
 import threading
 import time
 import weakref
@@ -26,8 +27,8 @@ class Worker:
         """Fill the arrays of a chunk, as `ChunkMaker.fill`."""
         raise ArgumentError(CLOSED)
 
-    def reading(self) -> tuple[int, float] | None:
-        """Return the row that is being read and since when, by `time.perf_counter`."""
+    def file(self) -> tuple[int, float] | None:
+        """Return the row whose file is read or decoded, and since when by `time.perf_counter`."""
         return None
 
     def abandon(self) -> None:
@@ -54,15 +55,16 @@ class ThreadWorker(Worker):
             raise ArgumentError(CLOSED)
         return blanks
 
-    def reading(self) -> tuple[int, float] | None:
-        """Return the row that is being read and since when."""
-        since, row = self.stopwatch.since, self.stopwatch.row
-        return (row, since) if self.stopwatch.stage == "read" else None
+    def file(self) -> tuple[int, float] | None:
+        """Return the row whose file is read or decoded, and since when."""
+        return self.stopwatch.file()
 
 
 Task = Callable[[Worker], None]
 CLOSED = "this Sequence was closed: make a new one"
 _PATIENCE = 2.0  # seconds that closing waits for threads, one of which may be stuck in a read
+MOST_STUCK = 32
+"""Threads given up that have not come back, each with the memory of a batch: no more are."""
 
 
 class Threads:
@@ -71,23 +73,39 @@ class Threads:
     Not a `ThreadPoolExecutor`, which is joined when the interpreter exits and so would wait there
     for every batch still in the making. Threads start with the first task. They end when nobody
     holds this object any more, since they hold its queue only, and before the interpreter does: a
-    daemon thread that it stops inside of OpenCV would abort the process.
+    daemon thread that it stops inside of OpenCV would abort the process. Those that were given up
+    are not waited for. A process that was forked has none of them, and leaves them alone.
     """
 
     def __init__(self, count: int, make_worker: Callable[[], Worker]) -> None:
         self._count = count
+        self._process = os.getpid()
         self._make_worker = make_worker
         self._tasks: SimpleQueue[Task | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
         self.workers: list[Worker] = []
         """In the order in which they started; also those abandoned."""
-        self._finalizer = weakref.finalize(self, _stop, self._tasks, self.workers, self._threads)
+        self.replaced = 0
+        self._finalizer = weakref.finalize(
+            self, _stop, self._process, self._tasks, self.workers, self._threads
+        )
+
+    @property
+    def closed(self) -> bool:
+        """Whether they run no more tasks."""
+        return not self._finalizer.alive
+
+    @property
+    def stuck(self) -> int:
+        """How many abandoned ones have not come back."""
+        pairs = zip(self.workers, self._threads, strict=False)
+        return sum(worker.abandoned and thread.is_alive() for worker, thread in pairs)
 
     def submit(self, task: Task) -> None:
         """Run a task, which must not raise, as soon as a thread is free."""
         with self._lock:
-            if not self._finalizer.alive:
+            if self.closed:
                 raise ArgumentError(CLOSED)
             while len(self.workers) < self._count:
                 self._start()
@@ -97,11 +115,14 @@ class Threads:
         """Abandon a worker that is stuck, and start another."""
         with self._lock:
             if not worker.abandoned:
+                self.replaced += 1
                 worker.abandon()
                 self._start()
 
     def close(self) -> None:
         """End the threads; tasks not begun are refused, and what is being made is given up."""
+        if self._process != os.getpid():
+            return
         with self._lock:
             self._finalizer()
 
@@ -126,9 +147,17 @@ def _run(tasks: "SimpleQueue[Task | None]", worker: Worker) -> None:
 
 
 def _stop(
-    tasks: "SimpleQueue[Task | None]", workers: list[Worker], threads: list[threading.Thread]
+    process: int,
+    tasks: "SimpleQueue[Task | None]",
+    workers: list[Worker],
+    threads: list[threading.Thread],
 ) -> None:
+    if process != os.getpid():
+        return
     refusing = Worker()  # so that nobody waits for ever
+    ending = [
+        thread for worker, thread in zip(workers, threads, strict=False) if not worker.abandoned
+    ]
     for worker in workers:
         worker.abandon()
     with contextlib.suppress(Empty):
@@ -138,6 +167,6 @@ def _stop(
     for _ in threads:
         tasks.put(None)
     end = time.monotonic() + _PATIENCE
-    for thread in threads:
+    for thread in ending:
         if thread is not threading.current_thread():
             thread.join(max(0.0, end - time.monotonic()))

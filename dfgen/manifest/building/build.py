@@ -159,10 +159,9 @@ def build_manifest(
     }
     limits = limits_given(limits)
     old = None if update is None else read_old(update, limits)
-    recipe = resolve(given, old.recipe if old else None, limits)
-    frame, report = run_recipe(
-        recipe, None if out is None else os.fspath(out), workers, old, limits
-    )
+    recipe = resolve(given, old.recipe if old else None, old.name if old else "", limits)
+    target = None if out is None else os.fspath(out)
+    frame, report = run_recipe(recipe, target, workers, old, limits)
     if report.skipped:
         widen = recipe.pattern and NO_FIT in report.skipped
         advice = f"Widen the pattern {quote(recipe.pattern)}, or move" if widen else "Move"

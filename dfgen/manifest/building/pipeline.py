@@ -1,5 +1,6 @@
 """From a recipe to a manifest: source, join, facts, boxes, old rows, split, write."""
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -15,7 +16,7 @@ from dfgen.manifest.building.box_columns import place_boxes
 from dfgen.manifest.building.categories import to_categories, to_category
 from dfgen.manifest.building.gather import gather_rows
 from dfgen.manifest.building.lost_files import refuse_all_missing
-from dfgen.manifest.building.recipe import Recipe, unit_of
+from dfgen.manifest.building.recipe import LABEL_TABLE, Recipe, paths_named, unit_of
 from dfgen.manifest.building.scan import PANDAS_TYPES, read_facts, refresh_facts
 from dfgen.manifest.building.summary import BuildReport, lines_of_skipped
 from dfgen.manifest.building.update.match import rebase
@@ -26,6 +27,7 @@ from dfgen.manifest.from_pandas import to_frame
 from dfgen.manifest.io import attributes, write_manifest
 from dfgen.manifest.other_inputs import check_out
 from dfgen.manifest.paths import is_url, stored_paths, tidy
+from dfgen.manifest.reach import reach_of, say_outside
 from dfgen.manifest.schema import (
     PARTS,
     describe_labels,
@@ -39,6 +41,7 @@ from dfgen.manifest.sources.source import RowGroup
 from dfgen.manifest.splitting.absent_classes import lacking_rows
 from dfgen.samples.storage.embedded import are_files, is_file_struct, paths_of, with_paths
 from dfgen.samples.storage.stores import without_store
+from dfgen.system import only_writer
 
 ReadFacts = Callable[[pa.ChunkedArray], pa.Table]
 
@@ -53,15 +56,26 @@ def run_recipe(
     """Build the manifest of a recipe; return it with a report of what was left out or is amiss.
 
     `build_manifest` turns the warnings of the report into Python's, the command prints them. Of the
-    manifest that grows, only files that are new or changed since are opened.
+    manifest that grows, only files that are new or changed since are opened. A second run with the
+    same `out` is refused as long as the first lives.
     """
-    if out is not None:
-        check_out(out)
+    if out is None:
+        return _run(recipe, None, workers, old, limits)
+    check_out(out)
+    with only_writer(os.path.abspath(out)):
+        return _run(recipe, out, workers, old, limits)
+
+
+def _run(
+    recipe: Recipe, out: str | None, workers: int | None, old: Old | None, limits: Limits
+) -> tuple[pd.DataFrame, BuildReport]:
     if old is not None:
         _refuse_order(recipe)
     gathered = _gathered(recipe, limits)
     labels = describe_labels(gathered.rows, gathered.labels)
     _, root = stored_paths(gathered.rows, recipe.root, gathered.folder)
+    if recipe.root is None:  # else all lie in that
+        _say_outside(recipe, gathered.rows)
     warnings: tuple[str, ...] = ()
     if old is not None:
         old, warnings = _old_rows(old, recipe, gathered.rows, root)
@@ -84,6 +98,19 @@ def run_recipe(
     if out is not None:
         write_manifest(frame, out, recipe.root)
     return frame, BuildReport(gathered.skipped, gathered.notes, warnings)
+
+
+def _say_outside(recipe: Recipe, rows: pa.Table) -> None:
+    """Tell of files that lie elsewhere than what the recipe names; a frame in hand is trusted."""
+    name, named = files_column(rows.schema) or "path", paths_named(recipe.arguments())
+    files = rows[name]
+    if not named or (name != "path" and not is_file_struct(files.type)):
+        return
+    if name != "path":
+        held = pc.is_valid(pc.struct_field(files, "bytes"))
+        files = paths_of(files).filter(pc.invert(held))
+    who = recipe.labels if recipe.kind == LABEL_TABLE else recipe.own[recipe.kind]
+    say_outside(str(who), files.cast(pa.string()), map(reach_of, named), "root={} (--root)")
 
 
 def _refuse_order(recipe: Recipe) -> None:

@@ -45,7 +45,7 @@ from dfgen.samples.pixels.tiff_tags import (
     tiff_directory,
     tiff_pages,
 )
-from dfgen.samples.storage.capped import check_file
+from dfgen.samples.storage.capped import refuse_file
 from dfgen.samples.storage.npy import array_header
 
 Opener = Callable[[IO[bytes]], PIL.ImageFile.ImageFile]
@@ -256,7 +256,7 @@ def _check_pieces(image: Header, tags: Directory, limits: Limits) -> None:
 
 def pillow_header(opener: Opener, file: IO[bytes], format: str, limits: Limits) -> Header:
     """Have Pillow read a header; of some formats it reads all of the file."""
-    check_file(file, limits)
+    refuse_file(file, limits)
     file.seek(0)
     with UNWARNED:
         image = opener(file)

@@ -87,6 +87,11 @@ def open_rows(
                 raise DecodeError(
                     f"the HDF5 file has {asked}: write dataset= of {', '.join(arrays) or 'none'}"
                 )
+            if arrays[dataset].dtype.hasobject:
+                raise DecodeError(
+                    f"the HDF5 array {dataset!r} holds text or lists of changing length, expected "
+                    "numbers"
+                )
             check_row(arrays[dataset], limits)
             return arrays[dataset]
         if not head.startswith(b"\x93NUMPY"):

@@ -14,7 +14,7 @@ def refuse_bytes(nbytes: int, limits: Limits) -> None:
         raise DecodeError(limits.refusal("file_bytes", nbytes, what))
 
 
-def check_file(file: IO[bytes], limits: Limits) -> None:
+def refuse_file(file: IO[bytes], limits: Limits) -> None:
     """Refuse an open file of more than `limits.file_bytes`; it then stands at its end."""
     refuse_bytes(file.seek(0, io.SEEK_END), limits)
 
@@ -25,6 +25,6 @@ def read_file(file: IO[bytes], limits: Limits) -> bytes:
     Raises:
         DecodeError: they are more than `limits.file_bytes`.
     """
-    check_file(file, limits)
+    refuse_file(file, limits)
     file.seek(0)
     return file.read()

@@ -1,0 +1,116 @@
+"""The `dfgen` key of a Parquet file's schema metadata: what it must hold, field by field.
+
+It may have been written by anyone. Entries that are not known here are left alone.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dfgen.errors import ArgumentError, ManifestError, brief
+from dfgen.manifest.building.recipe import all_arguments
+from dfgen.manifest.building.recipe_file import check_recipe
+from dfgen.manifest.schema import KEY, MANIFEST_FORMAT, Metadata, quote
+
+KINDS = ("category", "text", "boolean", "number", "list", "other")
+"""What a label column may be."""
+BOX_FORMAT = "xyxy"
+"""How manifests hold boxes: in pixels of the upright image."""
+
+_Rules = Mapping[str, tuple[Callable[[Any], bool], str]]  # entry -> its check, what it should be
+
+
+def _are_names(names: Any) -> bool:
+    if not isinstance(names, list) or {*map(type, names)} not in (set(), {str}, {int}):
+        return False
+    return len(set(names)) == len(names)
+
+
+_OF_KEY: _Rules = {
+    "root": (
+        lambda root: root is None or (isinstance(root, str) and bool(root) and "\0" not in root),
+        "a folder as text, or null where every path is absolute",
+    ),
+    "labels": (lambda labels: isinstance(labels, dict), "an object: column -> what it is"),
+    "recipe": (
+        lambda recipe: recipe is None or isinstance(recipe, dict),
+        "an object: the arguments that built it, or null",
+    ),
+    "created_by": (lambda text: isinstance(text, str), "a text"),
+    "fingerprint": (
+        lambda text: isinstance(text, str) and re.fullmatch("[0-9a-f]{32}", text) is not None,
+        "32 hexadecimal digits",
+    ),
+}
+_OF_LABEL: _Rules = {
+    "kind": (lambda kind: kind in KINDS, f"one of {', '.join(map(quote, KINDS))}"),
+    "class_names": (_are_names, "a list of texts or of whole numbers, each once"),
+    "ordered": (lambda ordered: isinstance(ordered, bool), "true or false"),
+    "box_format": (lambda boxes: boxes == BOX_FORMAT, quote(BOX_FORMAT)),
+}
+
+
+def decode_metadata(schema_metadata: dict[bytes, bytes] | None, path: str) -> Metadata:
+    """Return the parsed `dfgen` key of the Parquet file `path`.
+
+    Raises:
+        ManifestError: there is none, of an unknown version, or an entry is not what it should be.
+    """
+    text = (schema_metadata or {}).get(KEY)
+    if text is None:
+        raise ManifestError(
+            f'{path} is a Parquet file but not a manifest: its schema metadata has no "dfgen" key. '
+            "Read it with pandas.read_parquet and save it with dfgen.write_manifest, or build a "
+            "manifest from it: dfgen build-manifest --labels TABLE --path-column COLUMN --out M"
+        )
+    try:
+        metadata: Metadata = json.loads(text)
+        version = metadata["format"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise ManifestError(
+            f'{path}: the "dfgen" key of the schema metadata is not a JSON object with a "format". '
+            "The file was changed by another program, or is damaged: build it again"
+        ) from None
+    if type(version) is not int or version != MANIFEST_FORMAT:
+        raise ManifestError(
+            f"{path} has manifest format {version!r}; this dfgen reads format {MANIFEST_FORMAT}. "
+            "Upgrade dfgen, or build the manifest again with this version"
+        )
+    missing = [name for name in Metadata.__annotations__ if name not in metadata]
+    if missing:
+        raise ManifestError(
+            f'{path}: the "dfgen" key of the schema metadata lacks {", ".join(missing)}. '
+            "manifests/README.md lists what it holds"
+        )
+    check_metadata(metadata, f'{path}, the "dfgen" key of its schema metadata')
+    return metadata
+
+
+def check_metadata(metadata: Metadata, where: str) -> None:
+    """Raise a ManifestError if an entry is not what it should be; `where` it is, for messages."""
+    _check(metadata, _OF_KEY, "", where)
+    for name, label in metadata["labels"].items():
+        place = f"labels[{quote(name)}]"
+        if not isinstance(label, dict):
+            raise _wrong(where, place, label, 'an object with a "kind"')
+        _check({"kind": None, **label}, _OF_LABEL, place, where)
+        if label["kind"] == "category" and "class_names" not in label:
+            raise _wrong(where, f'{place}["class_names"]', None, "those of the category, as a list")
+    known, recipe = all_arguments(), metadata["recipe"] or {}
+    try:
+        check_recipe({key: value for key, value in recipe.items() if key in known}, "recipe")
+    except ArgumentError as error:
+        raise ManifestError(f"{where}: {error}") from None
+
+
+def _check(entries: Mapping[str, Any], rules: _Rules, within: str, where: str) -> None:
+    for name, (fits, expected) in rules.items():
+        if name in entries and not fits(entries[name]):
+            raise _wrong(
+                where, f"{within}[{quote(name)}]" * bool(within) or name, entries[name], expected
+            )
+
+
+def _wrong(where: str, entry: str, found: Any, expected: str) -> ManifestError:
+    return ManifestError(f"{where}: {entry} is {brief(found)}, expected {expected}")

@@ -1,0 +1,319 @@
+"""Manifests with bits flipped, ends cut off, sectors zeroed, and keys of other programs."""
+
+import json
+import pickle
+import random
+import warnings
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+import dfgen
+from dfgen.binding.frame_columns import open_manifest
+from dfgen.errors import ManifestError
+from dfgen.manifest.io import read_table
+
+ROWS = 40
+RANDOM = np.random.default_rng(0)
+FRAME = pd.DataFrame(
+    {
+        "id": [f"row-{row}" for row in range(ROWS)],
+        "path": [f"/data/imgs/{row % 3}/{row}.png" for row in range(ROWS)],
+        "kind": pd.Categorical.from_codes(RANDOM.integers(-1, 3, ROWS), ["cat", "dog", "bird"]),
+        "grade": pd.Categorical.from_codes(RANDOM.integers(0, 3, ROWS), [3, 1, 2], ordered=True),
+        "age": RANDOM.random(ROWS),
+        "boxes": [[[1.0, 2.0, float(row), 4.0]] * (row % 3) for row in range(ROWS)],
+        "note": [None if row % 4 == 0 else f"note {row}" for row in range(ROWS)],
+        "split": pd.Categorical(["train", "val"] * (ROWS // 2)),
+        "bytes": RANDOM.integers(10**3, 10**6, ROWS),
+        "mtime_ns": RANDOM.integers(10**18, 2 * 10**18, ROWS),
+        "width": pd.array([None, *RANDOM.integers(100, 1000, ROWS - 1)], "Int32"),
+    }
+)
+FRAME.attrs["dfgen"] = {
+    "root": "/data/imgs",
+    "labels": {"boxes": {"box_format": "xyxy"}},
+    "recipe": {"source": "/data/imgs", "seed": 3, "split": {"train": 0.5, "val": 0.5}},
+}
+
+
+@pytest.fixture
+def manifest(tmp_path):
+    dfgen.write_manifest(FRAME, tmp_path / "m.parquet")
+    return tmp_path / "m.parquet"
+
+
+def flipped(data, place):
+    changed = bytearray(data)
+    changed[place // 8] ^= 1 << place % 8
+    return bytes(changed)
+
+
+def damaged(data, flips, cuts, sectors):
+    """Yield copies with one bit flipped, cut short, or with a sector of zeros."""
+    draw = random.Random(0)
+    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    ends = [*range(8 * (footer - 16), 8 * footer), *range(8 * (len(data) - 8), 8 * len(data))]
+    for place in [*ends, *(draw.randrange(8 * len(data)) for _ in range(flips))]:
+        yield f"bit {place}", flipped(data, place)
+    for _ in range(cuts):
+        length = draw.randrange(len(data))
+        yield f"cut to {length}", data[:length]
+    for start in [*range(footer - 512, footer, 16), *range(0, len(data), 512)]:
+        yield f"zeros from {start}", data[:start] + bytes(512) + data[start + 512 :]
+    for _ in range(sectors):
+        start = draw.randrange(len(data) - 512)
+        yield f"zeros from {start}", data[:start] + bytes(512) + data[start + 512 :]
+
+
+def unseen(path, damages):
+    """Return the damages that are neither refused by a message with the path nor without effect."""
+    whole, faults = pickle.dumps(dfgen.read_manifest(path)), []
+    for what, data in damages:
+        path.write_bytes(data)
+        try:
+            if pickle.dumps(dfgen.read_manifest(path)) != whole:
+                faults.append(f"{what}: other rows")
+        except ManifestError as error:
+            if str(path) not in str(error):
+                faults.append(f"{what}: {error}")
+        except Exception as error:
+            faults.append(f"{what}: {error!r}")
+    return faults
+
+
+def test_fault_27_a_manifest_that_was_damaged_is_refused_by_name_or_reads_the_same(manifest):
+    assert unseen(manifest, damaged(manifest.read_bytes(), 300, 60, 60)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.alarm(600)
+@pytest.mark.parametrize("rows", [1, ROWS])
+def test_fault_27_of_thousands_of_damages_of_a_manifest_none_is_unseen(manifest, rows):
+    dfgen.write_manifest(FRAME[:rows], manifest)
+    assert unseen(manifest, damaged(manifest.read_bytes(), 3_000, 1_000, 1_000)) == []
+
+
+def test_fault_27_whatever_reads_a_manifest_refuses_a_damaged_one(manifest):
+    data = manifest.read_bytes()
+    manifest.write_bytes(flipped(data, 4_000))
+    message = (
+        f"{manifest} is damaged: its bytes are not those that were written, by their checksum. "
+        "Take another copy of it, or build it again"
+    )
+    for read in (
+        dfgen.read_manifest,
+        dfgen.verify,
+        lambda path: dfgen.diff(path, FRAME),
+        lambda path: dfgen.split(path, folds=2),
+        lambda path: dfgen.build_manifest(update=path),
+        lambda path: open_manifest(path, None),
+    ):
+        with pytest.raises(ManifestError) as caught:
+            read(manifest)
+        assert str(caught.value) == message
+    assert manifest.read_bytes() == flipped(data, 4_000)
+
+
+def test_other_programs_read_a_manifest_with_its_checksum(manifest):
+    duckdb, polars = pytest.importorskip("duckdb"), pytest.importorskip("polars")
+    ids = FRAME["id"].tolist()
+    assert pq.read_table(manifest, page_checksum_verification=True)["id"].to_pylist() == ids
+    assert pd.read_parquet(manifest)["id"].tolist() == ids
+    assert polars.read_parquet(manifest)["id"].to_list() == ids
+    assert polars.scan_parquet(manifest).select("id").collect()["id"].to_list() == ids
+    rows = duckdb.execute("SELECT id FROM read_parquet(?)", [str(manifest)]).fetchall()
+    assert [row[0] for row in rows] == ids
+
+
+# -- manifests of other programs, and of before ------------------------------------------------
+
+
+def rewritten(path, change=lambda table: table, key=lambda key: key):
+    """Write a manifest as another program does, which keeps the key and has no checksum."""
+    table = pq.read_table(path)
+    entries = {**json.loads(table.schema.metadata[b"dfgen"])}
+    text = key(entries)
+    text = text if isinstance(text, bytes) else json.dumps(text).encode()
+    table = change(table)
+    pq.write_table(table.replace_schema_metadata({**table.schema.metadata, b"dfgen": text}), path)
+    return path
+
+
+def test_a_manifest_without_a_checksum_is_read_as_one_with_it(manifest):
+    whole = dfgen.read_manifest(manifest)
+    assert pickle.dumps(dfgen.read_manifest(rewritten(manifest))) == pickle.dumps(whole)
+
+
+def test_facts_and_splits_may_be_changed_by_other_programs_without_a_word(manifest):
+    rewritten(
+        manifest, lambda table: table.drop_columns(["bytes"]).append_column("fold", [[0] * ROWS])
+    )
+    assert dfgen.read_manifest(manifest)["fold"].tolist() == [0] * ROWS
+
+
+@pytest.mark.parametrize("read", [dfgen.read_manifest, lambda path: open_manifest(path, None)])
+def test_labels_changed_by_another_program_are_read_with_a_warning(manifest, read):
+    rewritten(manifest, lambda table: table.append_column("more", [list(range(ROWS))]))
+    with pytest.warns(UserWarning, match="fingerprint") as caught:
+        read(manifest)
+    assert [str(one.message) for one in caught] == [
+        f"{manifest}: its ids, paths or labels are not those that dfgen wrote, by their "
+        "fingerprint: another program changed it, or it is damaged. Where the change is meant, "
+        "write it again: dfgen.write_manifest(dfgen.read_manifest(path), path)"
+    ]
+
+
+def test_a_manifest_written_again_is_read_without_a_warning(manifest):
+    rewritten(manifest, lambda table: table.append_column("more", [list(range(ROWS))]))
+    with warnings.catch_warnings(action="ignore"):
+        frame = dfgen.read_manifest(manifest)
+    dfgen.write_manifest(frame, manifest)
+    assert dfgen.read_manifest(manifest)["more"].tolist() == list(range(ROWS))
+
+
+def test_every_type_that_a_manifest_holds_keeps_its_fingerprint_without_a_checksum(tmp_path):
+    day = pd.Timestamp("2020-01-02 03:04:05")
+    times = {f"at_{unit}": pd.Series([day, pd.NaT]).dt.as_unit(unit) for unit in ("s", "ms", "ns")}
+    frame = pd.DataFrame(
+        {
+            "id": [1, 2],
+            "path": ["/a.png", "/b.png"],
+            **times,
+            **{f"zoned_{name}": each.dt.tz_localize("UTC") for name, each in times.items()},
+            "since": pd.Series([pd.Timedelta(5), pd.NaT]),
+            "half": np.array([1.5, np.nan], "f2"),
+            "nothing": [None, None],
+            "large": np.array([2**64 - 1, 0], "u8"),
+            "ok": pd.array([True, None], "boolean"),
+            "number": pd.Categorical([7, 5]),
+            "flags": [[True], None],
+            "lists": [[[1.0]], []],
+            "file": [b"\0", None],
+        }
+    )
+    for name in frame.columns[2:]:
+        dfgen.write_manifest(frame[["id", "path", name]], tmp_path / "m.parquet")
+        rewritten(tmp_path / "m.parquet")
+        read_table(tmp_path / "m.parquet")
+
+
+# -- what the key may hold ---------------------------------------------------------------------
+
+KINDS = '"category", "text", "boolean", "number", "list", "other"'
+NAMES = "expected a list of texts or of whole numbers, each once"
+FOLDER = "expected a folder as text, or null where every path is absolute"
+WRONG_KEYS = [
+    ({"root": 7}, f"root is 7, {FOLDER}"),
+    ({"root": ""}, f"root is '', {FOLDER}"),
+    ({"root": "a\0b"}, f"root is 'a\\x00b', {FOLDER}"),
+    ({"labels": ["kind"]}, "labels is ['kind'], expected an object: column -> what it is"),
+    (
+        {"labels": {"kind": "category"}},
+        'labels["kind"] is \'category\', expected an object with a "kind"',
+    ),
+    ({"labels": {"kind": {}}}, f'labels["kind"]["kind"] is None, expected one of {KINDS}'),
+    (
+        {"labels": {"kind": {"kind": ["a"]}}},
+        f'labels["kind"]["kind"] is [\'a\'], expected one of {KINDS}',
+    ),
+    (
+        {"labels": {"kind": {"kind": "category"}}},
+        'labels["kind"]["class_names"] is None, expected those of the category, as a list',
+    ),
+    (
+        {"labels": {"kind": {"kind": "category", "class_names": [1.5]}}},
+        f'labels["kind"]["class_names"] is [1.5], {NAMES}',
+    ),
+    (
+        {"labels": {"kind": {"kind": "category", "class_names": ["a", 1]}}},
+        f'labels["kind"]["class_names"] is [\'a\', 1], {NAMES}',
+    ),
+    (
+        {"labels": {"kind": {"kind": "category", "class_names": ["a", "a"]}}},
+        f"labels[\"kind\"][\"class_names\"] is ['a', 'a'], {NAMES}",
+    ),
+    (
+        {"labels": {"kind": {"kind": "category", "class_names": "cat"}}},
+        f'labels["kind"]["class_names"] is \'cat\', {NAMES}',
+    ),
+    (
+        {"labels": {"kind": {"kind": "category", "class_names": [], "ordered": 1}}},
+        'labels["kind"]["ordered"] is 1, expected true or false',
+    ),
+    (
+        {"labels": {"boxes": {"kind": "list", "box_format": "xywh"}}},
+        'labels["boxes"]["box_format"] is \'xywh\', expected "xyxy"',
+    ),
+    (
+        {"recipe": "imgs"},
+        "recipe is 'imgs', expected an object: the arguments that built it, or null",
+    ),
+    ({"recipe": {"seed": "3"}}, "recipe: seed = '3': expected a whole number"),
+    ({"recipe": {"labels": ["a.csv"]}}, "recipe: labels = ['a.csv']: expected text"),
+    ({"created_by": None}, "created_by is None, expected a text"),
+    ({"fingerprint": 3}, "fingerprint is 3, expected 32 hexadecimal digits"),
+    ({"fingerprint": "9a0c"}, "fingerprint is '9a0c', expected 32 hexadecimal digits"),
+]
+
+
+@pytest.mark.parametrize(("entries", "said"), WRONG_KEYS, ids=[str(key) for key, _ in WRONG_KEYS])
+def test_an_entry_of_the_key_that_is_of_another_type_is_named(manifest, entries, said):
+    rewritten(manifest, key=lambda key: {**key, **entries})
+    with pytest.raises(ManifestError) as caught:
+        dfgen.read_manifest(manifest)
+    assert str(caught.value) == f'{manifest}, the "dfgen" key of its schema metadata: {said}'
+
+
+@pytest.mark.parametrize("version", [True, 1.0, "1", None, [1]])
+def test_a_format_that_is_no_whole_number_is_refused(manifest, version):
+    rewritten(manifest, key=lambda key: {**key, "format": version})
+    with pytest.raises(ManifestError) as caught:
+        dfgen.read_manifest(manifest)
+    assert str(caught.value).startswith(f"{manifest} has manifest format {version!r}; this dfgen")
+
+
+@pytest.mark.parametrize("text", [b"[" * 100_000, b'{"format": ' + b"9" * 5_000 + b"}", b"\xff"])
+def test_a_key_that_is_no_json_is_refused(manifest, text):
+    rewritten(manifest, key=lambda key: text)
+    with pytest.raises(ManifestError) as caught:
+        dfgen.read_manifest(manifest)
+    assert str(caught.value) == (
+        f'{manifest}: the "dfgen" key of the schema metadata is not a JSON object with a "format". '
+        "The file was changed by another program, or is damaged: build it again"
+    )
+
+
+def test_class_names_that_a_column_cannot_hold_are_refused(manifest):
+    of_age = {"age": {"kind": "category", "class_names": ["old"]}}
+    rewritten(manifest, key=lambda key: {**key, "labels": of_age})
+    with pytest.raises(ManifestError) as caught:
+        dfgen.read_manifest(manifest)
+    message = str(caught.value)
+    assert message.startswith(
+        f"{manifest}: column 'age' has type double, which cannot hold its class names ['old'] of "
+        'the "dfgen" key: '
+    )
+    assert message.endswith(". Build it again")
+
+
+def test_what_a_manifest_cannot_hold_is_refused_before_it_is_written(manifest, tmp_path):
+    frame = FRAME.copy()
+    frame.attrs = {"dfgen": {**FRAME.attrs["dfgen"], "labels": {"boxes": {"box_format": "xywh"}}}}
+    before = manifest.read_bytes()
+    with pytest.raises(ManifestError) as caught:
+        dfgen.write_manifest(frame, manifest)
+    assert str(caught.value) == (
+        'df.attrs["dfgen"] of the frame: labels["boxes"]["box_format"] is \'xywh\', expected "xyxy"'
+    )
+    assert manifest.read_bytes() == before
+
+
+def test_a_damaged_manifest_of_before_raises_no_foreign_error(manifest):
+    """It has no checksum: other labels are warned of by the fingerprint, other facts are not."""
+    data = rewritten(manifest).read_bytes()
+    with warnings.catch_warnings(action="ignore"):
+        faults = unseen(manifest, damaged(data, 100, 20, 20))
+    assert [fault for fault in faults if "other rows" not in fault] == []

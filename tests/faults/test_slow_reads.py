@@ -1,0 +1,234 @@
+"""Reads and decodes that never return, or late: another worker takes over, and the epoch ends."""
+
+import io
+import os
+import threading
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from PIL import Image as PillowImage
+
+import dfgen
+from dfgen.errors import ReadTimeoutError
+from dfgen.limits import Limits
+from dfgen.loading.loader import Loader
+from dfgen.loading.workers.threads import MOST_STUCK
+from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.features.array import Array
+from dfgen.samples.features.image import Image
+from dfgen.samples.reader import SampleReader
+
+KINDS = pytest.mark.parametrize("processes", [False, True], ids=["threads", "processes"])
+
+
+def loader(paths, processes=False, timeout=0.5, feature=None, **options):
+    feature = feature or Image("path", size=(4, 4))
+    reader = SampleReader(np.arange(len(paths)), (BoundFeature("x", feature, pa.array(paths)),))
+    return Loader(
+        reader,
+        **{
+            "batch_size": 4,
+            "shuffle": False,
+            "workers": 2,
+            "use_multiprocessing": processes,
+            "limits": Limits(read_timeout=timeout),
+            **options,
+        },
+    )
+
+
+def rows_of(batch):
+    return batch.arrays["x"][:, 0, 0, 0].tolist()
+
+
+def let_go(pipe):
+    """End the reads of a pipe, so that the threads that are stuck in them end."""
+    writer = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+    os.write(writer, b"x")
+    os.close(writer)
+
+
+@pytest.fixture
+def pipes(tmp_path):
+    """Return a function: paths of pipes that nobody writes to, whose reads never return."""
+    made = []
+
+    def make(count):
+        made.extend(str(tmp_path / f"{len(made) + each}.png") for each in range(count))
+        for path in made[-count:]:
+            os.mkfifo(path)
+        return made[-count:]
+
+    yield make
+    for path in made:
+        let_go(path)
+
+
+@pytest.mark.parametrize(
+    ("processes", "rows"),
+    [(False, (4, 5)), (False, (8, 12)), (True, (5, 17))],
+    ids=["one batch", "two batches", "processes"],
+)
+def test_fault_21_as_many_hung_reads_as_workers_are_skipped_and_each_other_row_comes_once(
+    files, pipes, processes, rows
+):
+    seconds = 1.5 if processes else 0.5
+    paths = files[:20]
+    for row, pipe in zip(rows, pipes(2), strict=True):
+        paths[row] = pipe
+    made = loader(paths, processes, seconds, on_error="skip")
+    for _ in range(2):
+        found = [row for batch in made.batches() for row in rows_of(batch)]
+        assert found == [0 if row in rows else row for row in range(20)]
+        assert made.problems == {
+            row: f"row id={row}, path={paths[row]!r}: to read and decode its file took longer than "
+            f"limits.read_timeout={seconds} seconds"
+            for row in rows
+        }
+    assert made.metrics.abandoned == 2
+    made.close()
+
+
+def test_fault_21_a_row_of_a_batch_that_is_not_awaited_yet_is_told_when_its_batch_comes(
+    files, pipes
+):
+    paths = files[:16]
+    paths[1], paths[11] = pipes(2)
+    made = loader(paths, on_error="skip")
+    problems = [[*made.problems] for _ in made.batches()]
+    assert problems == [[1], [1], [1, 11], [1, 11]]
+    made.close()
+
+
+def test_fault_21_hung_reads_are_errors_that_name_the_row_and_the_epoch_goes_on_from_them(
+    files, pipes
+):
+    paths = files[:12]
+    paths[5], paths[9] = pipes(2)
+    made = loader(paths)
+    stream = made.stream(0)
+    assert rows_of(next(stream)) == [0, 1, 2, 3]
+    with pytest.raises(TimeoutError) as caught:
+        next(stream)
+    assert type(caught.value) is ReadTimeoutError
+    assert str(caught.value) == (
+        f"row id=5, path={paths[5]!r}: to read and decode its file took longer than "
+        "limits.read_timeout=0.5 seconds: raise the limit if it is to take so long"
+    )
+    with pytest.raises(ReadTimeoutError, match="row id=5"):
+        made.batch(0, 1)
+    with pytest.raises(ReadTimeoutError, match="row id=9"):
+        made.batch(0, 2)
+    assert rows_of(made.batch(1, 0)) == [0, 1, 2, 3]
+    stream.close()
+    made.close()
+
+
+@KINDS
+def test_fault_21_a_hung_decode_of_the_users_is_late_too(files, pipes, processes):
+    (pipe,) = pipes(1)
+
+    def decode(data):
+        if data == third:
+            with open(pipe, "rb") as file:
+                file.read()
+        return np.full(2, len(data))
+
+    third = Path(files[3]).read_bytes()
+    feature = Array("path", (2,), decode=decode)
+    made = loader(files[:8], processes, 1.5 if processes else 0.5, feature, on_error="skip")
+    assert len(list(made.batches())) == 2
+    assert [*made.problems] == [3]
+    assert made.metrics.abandoned == 1
+    made.close()
+
+
+def many_scans(count, size):
+    """A progressive JPEG whose last scan, of a real encoder, comes many times."""
+    buffer = io.BytesIO()
+    noise = np.random.default_rng(0).integers(0, 255, (size, size, 3), np.uint8)
+    PillowImage.fromarray(noise).save(buffer, "jpeg", progressive=True, quality=20)
+    data = buffer.getvalue()
+    last = data.rindex(b"\xff\xda")
+    return data[:-2] + data[last:-2] * (count - 1) + data[-2:]
+
+
+def test_fault_21_an_image_of_thousands_of_scans_is_late_in_decoding(files, tmp_path):
+    path = tmp_path / "scans.jpg"
+    path.write_bytes(many_scans(1000, 512))
+    made = loader([*files[:5], str(path), *files[6:12]], timeout=0.3, on_error="skip")
+    assert [row for batch in made.batches() for row in rows_of(batch)] == [
+        *range(5), 0, *range(6, 12),
+    ]  # fmt: skip
+    assert [*made.problems] == [5]
+    made.close()
+
+
+def test_fault_21_more_threads_than_can_be_left_behind_end_with_an_error(pipes):
+    made = loader(pipes(MOST_STUCK + 8), timeout=0.1, on_error="skip", workers=16, batch_size=8)
+    with pytest.raises(ReadTimeoutError) as caught:
+        list(made.batches())
+    assert str(caught.value) == (
+        "32 files took longer than limits.read_timeout=0.1 seconds and have not come back, and now "
+        "another: see whether their drive answers"
+    )
+    assert made.metrics.abandoned == MOST_STUCK
+    made.close()
+
+
+def test_fault_21_without_workers_nobody_watches(files):
+    made = loader(files[:4], workers=0, timeout=Limits().read_timeout)
+    assert len(list(made.batches())) == 1
+    with pytest.raises(ValueError, match="needs workers: with workers=0 nobody"):
+        loader(files[:4], workers=0, timeout=60)
+
+
+@KINDS
+def test_fault_21_closing_tells_who_waits_for_a_hung_read(files, pipes, processes):
+    made = loader([*files[:3], *pipes(1)], processes, timeout=None)
+    told = []
+
+    def wait():
+        try:
+            made.batch(0, 0)
+        except ValueError as error:
+            told.append(str(error))
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    while not any(worker.file() for worker in made._maker.pool.workers):
+        threading.Event().wait(0.01)
+    made.close()
+    waiting.join(30)
+    assert told == ["this Sequence was closed: make a new one"]
+
+
+def test_fault_22_slow_reads_change_nothing(files, tmp_path):
+    """Every fourth file comes through a pipe, the last ones first, after all others."""
+    paths, fed = files[:24], {}
+    for row in range(0, 24, 4):
+        fed[row] = str(tmp_path / f"{row}.png")
+        os.mkfifo(fed[row])
+        paths[row] = fed[row]
+
+    def feed():
+        for row in reversed(fed):
+            with open(files[row], "rb") as source, open(fed[row], "wb") as pipe:
+                pipe.write(source.read())
+
+    feeding = threading.Thread(target=feed)
+    made = loader(paths, timeout=30, workers=len(fed))
+    feeding.start()
+    found = [rows_of(batch) for batch in made.batches()]
+    feeding.join()
+    fast = loader(files[:24])
+    assert found == [rows_of(batch) for batch in fast.batches()]
+    assert made.metrics.abandoned == 0
+    made.close()
+    fast.close()
+
+
+def test_limits_of_reads_have_a_default():
+    assert dfgen.Limits().read_timeout == 120
