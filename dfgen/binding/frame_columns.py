@@ -116,7 +116,8 @@ class Columns:
 
     def first(self, name: str) -> pa.Array:
         """Return the first row of a column; of a million paths, Arrow takes long to make all."""
-        return Columns(self.source[:1])[name]
+        rows = self.source[:1] if isinstance(self.source, pa.Table) else self.source.head(1)
+        return Columns(rows)[name]
 
     def part(self, rows: npt.NDArray[np.bool_]) -> pd.DataFrame | pa.Table:
         """Return some of the rows of the source."""
