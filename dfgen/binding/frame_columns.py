@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from dfgen.binding.near_columns import not_a_column
 from dfgen.errors import ManifestError, brief, column_list, listed
+from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.from_pandas import beyond_arrow, embedded_bytes
 from dfgen.manifest.io import read_table
 from dfgen.manifest.other_inputs import frame_of
@@ -115,7 +116,8 @@ class Columns:
 
     def first(self, name: str) -> pa.Array:
         """Return the first row of a column; of a million paths, Arrow takes long to make all."""
-        return Columns(self.source[:1])[name]
+        rows = self.source[:1] if isinstance(self.source, pa.Table) else self.source.head(1)
+        return Columns(rows)[name]
 
     def part(self, rows: npt.NDArray[np.bool_]) -> pd.DataFrame | pa.Table:
         """Return some of the rows of the source."""
@@ -301,7 +303,9 @@ def _entries(lists: Iterable[Any]) -> Iterator[Any]:
             yield entry
 
 
-def open_manifest(manifest: object, root: str | os.PathLike[str] | None) -> Columns:
+def open_manifest(
+    manifest: object, root: str | os.PathLike[str] | None, limits: Limits = DEFAULT
+) -> Columns:
     """Return the columns of a frame (copied), of another table, or of a manifest file."""
     start = os.fspath(root) if root else None
     if isinstance(manifest, pd.DataFrame):
@@ -309,7 +313,7 @@ def open_manifest(manifest: object, root: str | os.PathLike[str] | None) -> Colu
         read_by = ("dfgen.read_manifest", known.get("root"))
         return Columns(manifest.copy(), known.get("labels", {}), start, read_by=read_by)
     if isinstance(manifest, str | os.PathLike):
-        table, metadata = read_table(os.fspath(manifest), root)
+        table, metadata = read_table(os.fspath(manifest), root, limits=limits)
         read_by = ("Sequence", metadata["root"])
         file = os.fspath(manifest)
         return Columns(table, metadata["labels"], start, read_by=read_by, file=file)

@@ -2,7 +2,7 @@
 
 Text of changing length lies in heaps, where three changed bytes are enough to have libhdf5 read
 memory that is not its own, or go round for ever. It then ends this process, and no notebook.
-Numbers lie elsewhere: in 24,000 files damaged alike none ended the process that read them.
+Numbers lie elsewhere: in 44,000 files damaged alike none ended the process that read them.
 """
 
 import json
