@@ -60,7 +60,7 @@ def fill_by(what: str, function: Callable[..., Any], values: Any, out: Values) -
         array = np.asarray(returned)
     except MemoryError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise with_own_lines(DecodeError(f"{what} {raised(error)}"), error) from error
     if array.dtype.hasobject:
         raise DecodeError(f"{what} returned {type(returned).__name__}, expected numbers")
