@@ -11,6 +11,15 @@ def _is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
+def _check_problems(value: object) -> None:
+    is_count = isinstance(value, int) and _is_number(value) and value >= 0
+    if not (is_count or (isinstance(value, float) and 0 <= value <= 1)):
+        raise ArgumentError(
+            "problems must be a number of rows, or a share of them from 0.0 to 1.0, got "
+            f"{value!r}: write problems=100 or problems=0.05"
+        )
+
+
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
 
@@ -28,6 +37,10 @@ class Limits:
             place of the late one, which is left behind: at most 32 threads, then it is an error
             in any case; `seq.metrics.abandoned` counts them. What holds the GIL all the time is
             seen in processes alone. With `workers=0` nobody watches.
+        problems: how many rows may turn out bad while training with `on_error="skip"`, beside those
+            that the manifest knows: a count, or a share of all rows from 0.0 to 1.0; None (default)
+            is 5 % of them or 10, whichever is more. One more, and training stops with a list. With
+            `shard` each process counts its own.
 
     Raises:
         ArgumentError: neither a number nor a text of a size, or not above 0.
@@ -39,8 +52,11 @@ class Limits:
 
     memory: int | str | None = None
     read_timeout: float | None = 120.0
+    problems: int | float | None = None
 
     def __post_init__(self) -> None:
+        if self.problems is not None:
+            _check_problems(self.problems)
         seconds = self.read_timeout
         if seconds is not None and not (_is_number(seconds) and seconds > 0):
             raise ArgumentError(

@@ -17,6 +17,7 @@ from dfgen.errors import ManifestError, brief, column_list, listed
 from dfgen.manifest.from_pandas import beyond_arrow, embedded_bytes
 from dfgen.manifest.io import read_table
 from dfgen.manifest.other_inputs import frame_of
+from dfgen.manifest.reach import reach_of, say_outside
 from dfgen.manifest.schema import Label
 from dfgen.manifest.tables import TAKEN, arrow_table, is_table
 from dfgen.samples.arrow_types import (
@@ -49,6 +50,7 @@ class Columns:
         whole: whether these are all the rows there are, so that their classes are all of them.
         kept: columns of bytes that have become Arrow already.
         read_by: what gave the paths of a manifest their root, and that root.
+        file: the manifest that was opened, if it was not a frame in hand.
     """
 
     source: pd.DataFrame | pa.Table
@@ -57,6 +59,7 @@ class Columns:
     whole: bool = False
     kept: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     read_by: tuple[str, str | None] = ("", None)
+    file: str | None = None
 
     def __post_init__(self) -> None:
         odd = [name for name in self.names if not isinstance(name, str)]
@@ -112,7 +115,8 @@ class Columns:
 
     def first(self, name: str) -> pa.Array:
         """Return the first row of a column; of a million paths, Arrow takes long to make all."""
-        return Columns(self.source[:1])[name]
+        rows = self.source[:1] if isinstance(self.source, pa.Table) else self.source.head(1)
+        return Columns(rows)[name]
 
     def part(self, rows: npt.NDArray[np.bool_]) -> pd.DataFrame | pa.Table:
         """Return some of the rows of the source."""
@@ -132,6 +136,7 @@ class Columns:
         Or lists of them: whether each has what it should is left to `check_lists`.
         """
         values = self[name]
+        self._say_outside(name, values)
         if is_list(values.type):
             return self._lists(name, values)
         if is_file_struct(values.type):
@@ -147,6 +152,17 @@ class Columns:
                 + ids * f': where files are named by it, df["path"] = {whole}.astype(str) + ".jpg"'
             )
         return self._at_root(values)
+
+    def _say_outside(self, name: str, values: Any) -> None:
+        """Tell of files far from a manifest's file; those of `path` were told when it was read."""
+        files = flattened(values) if is_list(values.type) else values
+        known = is_text(files.type) or is_file_struct(files.type)
+        if self.file is None or name == "path" or not known:
+            return
+        paths = pa.chunked_array([paths_of(files)]).cast(pa.string())
+        folders = [reach_of(self.file), *filter(None, (self.root, self.read_by[1]))]
+        said = "to give the frame, dfgen.read_manifest(path),"
+        say_outside(f"the column {name!r} of {self.file}", paths, folders, said)
 
     def _check_structs(self, name: str, values: Any) -> None:
         """Refuse structs of `bytes` and `path` that have neither."""
@@ -296,7 +312,8 @@ def open_manifest(manifest: object, root: str | os.PathLike[str] | None) -> Colu
     if isinstance(manifest, str | os.PathLike):
         table, metadata = read_table(os.fspath(manifest), root)
         read_by = ("Sequence", metadata["root"])
-        return Columns(table, metadata["labels"], start, read_by=read_by)
+        file = os.fspath(manifest)
+        return Columns(table, metadata["labels"], start, read_by=read_by, file=file)
     if is_table(manifest):
         return Columns(arrow_table(manifest, "the manifest"), root=start)
     raise ManifestError(

@@ -37,6 +37,7 @@ from dfgen.samples.storage.embedded import paths_of
 from dfgen.samples.storage.stores import without_store
 from dfgen.system import only_writer, whole
 
+IN_HAND = "the frame"
 FINDINGS = ("missing", "broken", "changed", "new")
 
 
@@ -112,7 +113,7 @@ def _check(
     elif write:
         raise ArgumentError("write=True needs the path of a manifest; a frame was given")
     else:
-        frame, name = data_frame(manifest), "the frame"
+        frame, name = data_frame(manifest), IN_HAND
     table = arrow_table(frame, name)
     validate(table, name)
     labels = FACTS & frame.attrs.get("dfgen", {}).get("labels", {}).keys()  # of an older dfgen
@@ -136,7 +137,7 @@ def _check(
     try:
         recipe = frame.attrs.get("dfgen", {}).get("recipe")
         if recipe is not None and held == "path" and _looks_for_files(recipe):
-            found = pa.concat_tables([found, _new(table, _source(recipe, root), name)])
+            found = pa.concat_tables([found, _new(table, _source(recipe, root, name), name)])
     except DfgenError as error:
         notes = (f"New files were not looked for: {error}",)
     return in_order(found, FINDINGS), notes
@@ -230,7 +231,7 @@ def _looks_for_files(recipe: dict[str, Any]) -> bool:
     return recipe.get("labels") != A_FRAME or any(name in recipe for name in SOURCES)
 
 
-def _source(recipe: dict[str, Any], root: Path | None) -> Recipe:
+def _source(recipe: dict[str, Any], root: Path | None, where: str) -> Recipe:
     """Return the recipe that finds the files of a manifest, and opens none."""
     left_out = [field.name for field in fields(Splitting)]
     if recipe.get("labels") == A_FRAME:
@@ -239,11 +240,12 @@ def _source(recipe: dict[str, Any], root: Path | None) -> Recipe:
     recipe["facts"] = "none"
     if recipe.get("unmatched", "error") == "error":
         recipe["unmatched"] = "keep"
+    given = {}
     if root is not None and "root" not in recipe:
         for name, source in SOURCES.items():
             if name in recipe and source.folder in recipe:
-                recipe[source.folder] = os.path.abspath(root)
-    return resolve({}, recipe)
+                given[source.folder] = os.path.abspath(root)
+    return resolve(given, recipe, "" if where == IN_HAND else where)
 
 
 def _rows(change: Any, ids: Any, paths: Any, details: Any) -> pa.Table:

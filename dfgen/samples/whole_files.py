@@ -4,12 +4,13 @@ import io
 from collections.abc import Callable
 from typing import IO
 
-from dfgen.errors import DecodeError, reason
+from dfgen.errors import DecodeError, is_outside, reason
 from dfgen.samples.pixels.formats import FORMATS, parse_header, read_known
 from dfgen.samples.pixels.headers import Header
 from dfgen.samples.sounds.sound_files import whole_sound
 from dfgen.samples.storage.array_files import open_hdf5
 from dfgen.samples.storage.embedded import Content
+from dfgen.samples.storage.hdf5_texts import read_texts
 from dfgen.samples.storage.npy import whole_array
 from dfgen.samples.storage.store import Store
 
@@ -48,11 +49,11 @@ def _image(file: IO[bytes], name: str) -> Checked:
         return header, None
     try:
         decode(data, "rgb")
-    except MemoryError:
-        raise
     except DecodeError as error:
         return header, str(error)
     except Exception as error:
+        if is_outside(error):
+            raise
         return header, f"broken {name} file: {reason(error)}"
     return header, None
 
@@ -75,7 +76,11 @@ def _array(file: IO[bytes], name: str) -> Checked:
 def _read_rows(file: IO[bytes]) -> None:
     """Read all arrays of an HDF5 file, from the disk where it is on one."""
     on_disk = isinstance(getattr(file, "raw", None), io.FileIO)
-    for name, rows in open_hdf5(file.name if on_disk else file.read()).items():
+    source = file.name if on_disk else file.read()
+    for name, rows in open_hdf5(source).items():
+        if rows.dtype.hasobject:
+            read_texts(source, [name])
+            continue
         step = max(1, _BLOCK * len(rows) // max(1, rows.nbytes))
         try:
             for start in range(0, len(rows), step):

@@ -36,6 +36,7 @@ from dfgen.training.keras_private import input_of_fit
 from dfgen.training.keras_probe import falls_back
 from dfgen.training.layout import layout_of
 from dfgen.training.passes import Passes
+from dfgen.training.problems_frame import problems_frame
 from dfgen.training.progress import Progress
 from dfgen.training.sequence_repr import summary
 from dfgen.training.shards import resolve_shard
@@ -100,12 +101,13 @@ class Sequence(Passes):
         on_error: `"raise"`, or `"skip"`: a bad row keeps its place with zeros and weight 0, is
             listed in `problems`, and the real rows of its batch (with `shard`, of this process's
             part of it) weigh batch / real. Keras's `metrics=` ignore weights: use
-            `weighted_metrics=`.
+            `weighted_metrics=`. More bad rows than `limits.problems`, or a batch of them alone,
+            stop training; so does a read that fails for no fault of the file, such as of a disk.
         workers: threads; None = the CPUs this process may use; 0 = the calling thread.
         use_multiprocessing: a process for each worker, for transforms that hold the GIL, and for
             files of a few kB, of which threads make hardly more than one alone.
         max_queue_size: batches ready or in the making.
-        limits: `dfgen.Limits`: bytes of batches in flight, seconds for one read.
+        limits: `dfgen.Limits`: bytes of batches in flight, seconds for one read, bad rows.
         root: folder where relative paths of a frame begin; None = the working folder.
         shard: (index, count): this is process `index` of `count` that train together, and makes
             `batch_size / count` rows of every batch. `"auto"` asks `keras.distribution`,
@@ -231,11 +233,18 @@ class Sequence(Passes):
 
     @property
     def problems(self) -> pd.DataFrame:
-        """Rows that were skipped: `row`, `id` and `problem`."""
-        found = self._loader.problems
-        rows = sorted(found)
-        ids = [self._loader.reader.id(row) for row in rows]
-        return pd.DataFrame({"row": rows, "id": ids, "problem": [found[row] for row in rows]})
+        """The rows that are skipped, as a frame in the order of the manifest.
+
+        - `id`, and `path` of the first file that the row is read from.
+        - `stage`: what failed: `"read"`, `"decode"`, `"resize"`, `"transform"`, where a function of
+          yours makes a column, `"timeout"`, `"worker"`, whose process died of it; or `"known"`, as
+          the manifest names a problem.
+        - `reason`: in words.
+        - `epoch` in which it was first found, from 0; missing where it is known.
+
+        With `on_error="raise"` it is empty.
+        """
+        return problems_frame(self._loader.problems)
 
     def repeat(self) -> "Passes":
         """Return an endless view, for `fit(steps_per_epoch=...)`: passes follow one another.

@@ -27,6 +27,7 @@ import numpy.typing as npt
 
 from dfgen.errors import ArgumentError, DfgenError, WorkerError
 from dfgen.loading.metrics import OF_FILES, Stopwatch
+from dfgen.loading.problems import WORKER, Failure
 from dfgen.loading.workers.chunks import Blanks, Chunk, ChunkArrays, ChunkMaker
 from dfgen.loading.workers.shared_memory import (
     HEADER,
@@ -69,7 +70,7 @@ class ProcessWorker(Worker):
 
     def fill(self, chunk: Chunk, arrays: ChunkArrays, cancelled: Callable[[], bool]) -> Blanks:
         """Fill the arrays of a chunk, as `ChunkMaker.fill`."""
-        deadly: dict[int, str] = {}
+        deadly: dict[int, Failure] = {}
         while not cancelled():
             try:
                 blanks, seconds, counts, error, objects = self._ask(chunk, arrays)
@@ -126,7 +127,7 @@ class ProcessWorker(Worker):
                 process_group=0 if os.name == "posix" else None,
             )
 
-    def _bury(self) -> dict[int, str]:
+    def _bury(self) -> dict[int, Failure]:
         """Note which row the process died on; three times, and it is to be skipped: row -> why."""
         row, code = int(self._header[_ROW]), self._end()
         self._deaths[row] += 1
@@ -135,12 +136,10 @@ class ProcessWorker(Worker):
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         if row < 0:
             raise WorkerError(f"a worker process cannot start ({how}): see what it printed")
-        error = WorkerError(
-            f"{self._where(row)}: {_DEATHS} worker processes died on this row (the last: {how})"
-        )
+        died = f"{_DEATHS} worker processes died on this row (the last: {how})"
         if not self._skip:
-            raise error
-        return {row: str(error)}
+            raise WorkerError(f"{self._where(row)}: {died}")
+        return {row: Failure(WORKER, died)}
 
     def _end(self) -> int:
         child, self._child = self._child, None

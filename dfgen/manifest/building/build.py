@@ -155,7 +155,7 @@ def build_manifest(
         if name in asked
     }
     old = None if update is None else read_old(update)
-    recipe = resolve(given, old.recipe if old else None)
+    recipe = resolve(given, old.recipe if old else None, old.name if old else "")
     frame, report = run_recipe(recipe, None if out is None else os.fspath(out), workers, old)
     if report.skipped:
         widen = recipe.pattern and NO_FIT in report.skipped

@@ -15,7 +15,7 @@ from dfgen.manifest.building.box_columns import place_boxes
 from dfgen.manifest.building.categories import to_categories, to_category
 from dfgen.manifest.building.gather import gather_rows
 from dfgen.manifest.building.lost_files import refuse_all_missing
-from dfgen.manifest.building.recipe import Recipe, unit_of
+from dfgen.manifest.building.recipe import LABEL_TABLE, Recipe, paths_named, unit_of
 from dfgen.manifest.building.scan import PANDAS_TYPES, read_facts, refresh_facts
 from dfgen.manifest.building.summary import BuildReport, lines_of_skipped
 from dfgen.manifest.building.update.match import rebase
@@ -26,6 +26,7 @@ from dfgen.manifest.from_pandas import to_frame
 from dfgen.manifest.io import attributes, write_manifest
 from dfgen.manifest.other_inputs import check_out
 from dfgen.manifest.paths import is_url, stored_paths, tidy
+from dfgen.manifest.reach import reach_of, say_outside
 from dfgen.manifest.schema import (
     PARTS,
     describe_labels,
@@ -68,6 +69,8 @@ def _run(
     gathered = _gathered(recipe)
     labels = describe_labels(gathered.rows, gathered.labels)
     _, root = stored_paths(gathered.rows, recipe.root, gathered.folder)
+    if recipe.root is None:  # else all lie in that
+        _say_outside(recipe, gathered.rows)
     warnings: tuple[str, ...] = ()
     if old is not None:
         old, warnings = _old_rows(old, recipe, gathered.rows, root)
@@ -90,6 +93,19 @@ def _run(
     if out is not None:
         write_manifest(frame, out, recipe.root)
     return frame, BuildReport(gathered.skipped, gathered.notes, warnings)
+
+
+def _say_outside(recipe: Recipe, rows: pa.Table) -> None:
+    """Tell of files that lie elsewhere than what the recipe names; a frame in hand is trusted."""
+    name, named = files_column(rows.schema) or "path", paths_named(recipe.arguments())
+    files = rows[name]
+    if not named or (name != "path" and not is_file_struct(files.type)):
+        return
+    if name != "path":
+        held = pc.is_valid(pc.struct_field(files, "bytes"))
+        files = paths_of(files).filter(pc.invert(held))
+    who = recipe.labels if recipe.kind == LABEL_TABLE else recipe.own[recipe.kind]
+    say_outside(str(who), files.cast(pa.string()), map(reach_of, named), "root={} (--root)")
 
 
 def _refuse_order(recipe: Recipe) -> None:

@@ -10,6 +10,8 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
+import pyarrow as pa
+
 from dfgen.errors import ArgumentError, ManifestError, did_you_mean
 from dfgen.manifest.building.recipe import (
     A_FRAME,
@@ -17,8 +19,10 @@ from dfgen.manifest.building.recipe import (
     absolute_recipe,
     all_arguments,
     make_recipe,
+    paths_named,
     portable_recipe,
 )
+from dfgen.manifest.reach import reach_of, say_outside
 from dfgen.manifest.reading import reading
 from dfgen.manifest.schema import quote
 from dfgen.manifest.sources import SOURCES
@@ -28,7 +32,9 @@ SUFFIX = ".toml"
 _WORDS = {str: "text", int: "a whole number", list: "a list", dict: "a table"}
 
 
-def resolve(given: Mapping[str, Any], known: Mapping[str, Any] | None = None) -> Recipe:
+def resolve(
+    given: Mapping[str, Any], known: Mapping[str, Any] | None = None, where: str = ""
+) -> Recipe:
     """Return the recipe of the arguments given, completed by a recipe file or an older recipe.
 
     Args:
@@ -36,6 +42,8 @@ def resolve(given: Mapping[str, Any], known: Mapping[str, Any] | None = None) ->
             .toml is the recipe file that completes them.
         known: the recipe of the manifest that is updated; used where no recipe file is given. A
             source of another kind than its own replaces it as a whole.
+        where: the file of that manifest, if there is one: what its recipe reads far from there is
+            told in a warning.
     """
     given = {
         name: value
@@ -44,7 +52,7 @@ def resolve(given: Mapping[str, Any], known: Mapping[str, Any] | None = None) ->
     }
     file = given.get("source")
     if isinstance(file, str) and file.endswith(SUFFIX):
-        known = read_recipe(file)
+        known, where = read_recipe(file), file
         del given["source"]
     base = dict(known or {})
     if _kind(given) not in (None, _kind(base)):
@@ -59,6 +67,12 @@ def resolve(given: Mapping[str, Any], known: Mapping[str, Any] | None = None) ->
             "the recipe has a DataFrame of labels, which no file holds: give labels= again, or "
             "write the labels to a .csv or .parquet file and give that (--labels)"
         )
+    if where:
+        left = {name: value for name, value in base.items() if name not in given}
+        named = pa.chunked_array([[f"{path}/" for path in paths_named(left)]], pa.string())
+        folders = [reach_of(where), *map(reach_of, paths_named(given))]
+        said = f"the recipe of {where}" if where != file else where
+        say_outside(said, named, folders, "to give its arguments yourself, root={} among them,")
     return make_recipe({**base, **given})
 
 
@@ -68,9 +82,9 @@ def read_recipe(path: str) -> dict[str, Any]:
     try:
         with reading(path, " as TOML", missing), open(path, "rb") as file:
             arguments = tomllib.load(file)
+            check_recipe(arguments, path)
     except ManifestError as error:
         raise ArgumentError(str(error)) from error.__cause__
-    check_recipe(arguments, path)
     return absolute_recipe(arguments, os.path.dirname(os.path.abspath(path))) or {}
 
 

@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from tqdm import tqdm
 
-from dfgen.errors import ArgumentError, reason
+from dfgen.errors import ArgumentError, ManifestError, reason
 from dfgen.manifest.facts import FACTS, SCHEMA
+from dfgen.manifest.reading import is_of_machine
 from dfgen.manifest.schema import with_column
 from dfgen.samples.arrow_types import is_text
 from dfgen.samples.pixels.formats import read_header
@@ -257,4 +258,8 @@ def _read(path: Content, store: Store, decode: bool) -> _Found:
     except (ArgumentError, MemoryError):
         raise
     except Exception as error:  # of a store or a reader, which may be anybody's
+        if is_of_machine(error):
+            raise ManifestError(
+                f"{path} cannot be read, and the file is not at fault: {reason(error)}"
+            ) from error
         return head, None, str(error) or type(error).__name__

@@ -130,21 +130,26 @@ def _named(names: list[str]) -> list[str]:
 def _read_json_lines(path: str, text: Sequence[str]) -> pa.Table:
     """Read line by line: pyarrow.json would turn text that looks like a date into a time."""
     with open(path, encoding="utf-8") as file:
-        rows = {n: _object(line, n) for n, line in enumerate(file, 1) if line.strip()}
+        rows = [_object(line, number) for number, line in enumerate(file, 1) if line.strip()]
     if not rows:
         raise ValueError("it is empty")
-    values = list(rows.values())
     try:
-        held = pa.array(values)
+        held = pa.array(rows)
     except _UNFIT as error:
-        row = bisect_left(range(len(values)), True, key=lambda end: _is_odd(values[: end + 1]))
-        odd = next((name for name, value in values[row].items() if _is_odd([value])), None)
-        column = "" if odd is None else f", {quote(odd)}"
-        raise ValueError(f"line {list(rows)[row]}{column}: {said(error)}") from error
+        raise ValueError(f"{_place_of_odd(rows, path)}: {said(error)}") from error
     return pa.Table.from_batches([pa.RecordBatch.from_struct_array(held)])
 
 
 _UNFIT = (pa.ArrowException, ValueError, OverflowError)
+
+
+def _place_of_odd(rows: list[dict[str, object]], path: str) -> str:
+    """Return the line, and the column, of the first row that does not go with those before."""
+    row = bisect_left(range(len(rows)), True, key=lambda end: _is_odd(rows[: end + 1]))
+    odd = next((name for name, value in rows[row].items() if _is_odd([value])), None)
+    with open(path, "rb") as file:
+        lines = [number for number, line in enumerate(file, 1) if line.strip()]
+    return f"line {lines[row]}" + ("" if odd is None else f", {quote(odd)}")
 
 
 def _is_odd(values: list[Any]) -> bool:

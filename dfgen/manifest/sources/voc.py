@@ -27,7 +27,7 @@ from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import fromstring
 
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError, did_you_mean
-from dfgen.manifest.reading import problem_of, reading
+from dfgen.manifest.reading import TOLD, fault_of, problem_of, read_bytes
 from dfgen.manifest.schema import Label, quote
 from dfgen.manifest.sources.file_tree import check_folder
 from dfgen.manifest.sources.image_pairs import (
@@ -187,20 +187,23 @@ def read_annotation(path: str) -> tuple[list[int | None], list[str], list[list[f
 
 def _annotation(path: str) -> Element:
     """Return the root of an XML file, which is an annotation."""
-    with reading(path, missing=VANISHED.format(path)), open(path, "rb") as file:
-        try:
-            root: Element = fromstring(file.read())
-        except ParseError as error:
-            line, column = error.position
-            reason = str(error).partition(":")[0]
-            raise ManifestError(
-                f"{path}, line {line}, column {column + 1}: broken XML, {reason}. Mend or remove it"
-            ) from None
-        except DefusedXmlException as error:
-            raise ManifestError(
-                f"{path} declares entities or asks for other files: {error}. dfgen reads neither: "
-                "write its text in full"
-            ) from None
+    try:
+        root: Element = fromstring(read_bytes(path))
+    except ParseError as error:
+        line, column = error.position
+        reason = str(error).partition(":")[0]
+        raise ManifestError(
+            f"{path}, line {line}, column {column + 1}: broken XML, {reason}. Mend or remove it"
+        ) from None
+    except DefusedXmlException as error:
+        raise ManifestError(
+            f"{path} declares entities or asks for other files: {error}. dfgen reads neither: "
+            "write its text in full"
+        ) from None
+    except (*TOLD, MemoryError):
+        raise
+    except Exception as error:
+        raise fault_of(error, path, missing=VANISHED.format(path)) from error
     if root.tag != "annotation":
         raise ManifestError(
             f"{path} is not a Pascal VOC annotation: its root is <{root.tag}>, expected "

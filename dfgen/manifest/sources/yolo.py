@@ -20,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from dfgen.errors import ManifestError, MissingFileError
+from dfgen.manifest.reach import reach_of, say_outside
 from dfgen.manifest.reading import problem_of, reading
 from dfgen.manifest.schema import Label, quote
 from dfgen.manifest.sources.file_tree import Skipped, read_files
@@ -189,6 +190,7 @@ def _folders(place: str) -> tuple[str, str]:
 
 def _listed_images(file: str, data: DataSet) -> list[Pair]:
     """Return the images that a text file lists, with their labels where there are any."""
+    say_outside(data.file, pa.chunked_array([[file]]), [reach_of(data.file)], "moving it there")
     advice = f". {data.file} names folders of images, or such lists"
     form = " as a list of images, a path a line"
     with reading(file, form, advice=advice), open(file, encoding="utf-8") as text:

@@ -25,7 +25,7 @@ from PIL.SunImagePlugin import SunImageFile
 from PIL.TgaImagePlugin import TgaImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
-from dfgen.errors import DecodeError, DfgenError, reason, unreadable
+from dfgen.errors import DecodeError, DfgenError, is_outside, reason, unreadable
 from dfgen.samples.pixels.geometry import Pixels, Size
 from dfgen.samples.pixels.headers import (
     Header,
@@ -267,10 +267,12 @@ def parse_header(file: IO[bytes], name: str) -> Header:
     try:
         header = FORMATS[name].header(file, name)
         check_header(header)
-    except (DecodeError, MemoryError):
+    except DecodeError:
         raise
     except (struct.error, KeyError) as error:
         raise DecodeError(f"broken {name} header: cut short, or not {name} at all") from error
     except Exception as error:
+        if is_outside(error):
+            raise
         raise DecodeError(f"broken {name} header: {reason(error)}") from error
     return header

@@ -4,6 +4,8 @@ There it gives the pixels that Pillow gives, up to twice as fast. It gets no fil
 write complaints to stderr, as far as the file's structure tells.
 """
 
+import contextlib
+
 import cv2
 import numpy as np
 import PIL.PngImagePlugin
@@ -55,7 +57,12 @@ def decode_webp(data: bytes, color_mode: str) -> Pixels:
     """Of animations, OpenCV would not give the first image on its canvas."""
     if data[12:16] == _WEBP_EXTENDED and data[20] & _WEBP_ANIMATED:
         return with_pillow(PIL.WebPImagePlugin.WebPImageFile, data, color_mode)
-    return in_color_mode(_decoded(data), color_mode)
+    try:
+        return in_color_mode(_decoded(data), color_mode)
+    except ValueError:
+        with contextlib.suppress(OSError, ValueError):  # but MemoryError, of which OpenCV is silent
+            with_pillow(PIL.WebPImagePlugin.WebPImageFile, data, color_mode)
+        raise
 
 
 def webp_size(data: bytes) -> Size | None:

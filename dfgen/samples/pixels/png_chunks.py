@@ -9,12 +9,13 @@ from typing import IO
 from dfgen.samples.pixels.geometry import Size
 
 LAST_HEAD = b"\0\0\0\0IEND"  # length and name of the last chunk
+_LAST = LAST_HEAD + b"\xaeB`\x82"
 CHUNK = struct.Struct(">I4s")  # the bytes of its body, its name; body and checksum follow
 _CHECK = struct.Struct(">I")
 _SIZE = struct.Struct(">16xII")
 _START = struct.Struct(">12x17sII4s")  # the header, its checksum; the head of the next chunk
 _GLANCE = struct.Struct(">16xII9xI4s")  # width, height; the head of the next chunk
-_END = struct.Struct(">I4x4s4x")  # the last checksum but one, the name of the last chunk
+_END = struct.Struct(">I12s")  # the last checksum but one, the last chunk
 
 XMP_KEYWORD = b"XML:com.adobe.xmp"
 EXIF_KEYWORD = b"Raw profile type exif"  # in hexadecimal, as ImageMagick wrote it
@@ -146,7 +147,7 @@ def is_bare(data: bytes) -> bool:
     check, end = _END.unpack_from(data, place + 4 + length)
     pixels = data[place:-16] if length < _SMALL else memoryview(data)[place:-16]
     return (
-        end == b"IEND"
+        end == _LAST
         and header[12:] in _MADE_OF
         and data[8:16] == _FIRST
         and zlib.crc32(pixels) == check

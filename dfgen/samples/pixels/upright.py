@@ -9,7 +9,7 @@ from collections.abc import Callable
 import cv2
 import numpy as np
 
-from dfgen.errors import DecodeError, reason
+from dfgen.errors import DecodeError, is_outside, reason
 from dfgen.samples.pixels.depth import in_depth
 from dfgen.samples.pixels.formats import FEATURES, FORMATS, Format, parse_header, read_header, sniff
 from dfgen.samples.pixels.geometry import Pixels, Size
@@ -80,9 +80,11 @@ def decode_reduced(
         pixels = in_depth(pixels, dtype)
         if orientation > 1:
             pixels = turn(pixels, orientation)
-    except (DecodeError, MemoryError):
+    except DecodeError:
         raise
     except Exception as error:
+        if is_outside(error):
+            raise
         raise DecodeError(f"broken {name} file: {reason(error)}") from error
     return pixels, pixels.shape[:2] if reduced == 1 else size, reduced
 
@@ -111,9 +113,11 @@ def decode_values(data: bytes, in_colours: bool = False) -> Pixels:
     _, orientation, _ = _geometry(data, name, format)
     try:
         values = format.values(data)[..., None]
-    except (DecodeError, MemoryError):
+    except DecodeError:
         raise
     except Exception as error:
+        if is_outside(error):
+            raise
         raise DecodeError(f"broken {name} file: {reason(error)}") from error
     return turn(values, orientation) if orientation > 1 else values
 

@@ -83,6 +83,11 @@ def open_rows(source: str | bytes, dataset: str | None = None) -> ArrayRows:
                 raise DecodeError(
                     f"the HDF5 file has {asked}: write dataset= of {', '.join(arrays) or 'none'}"
                 )
+            if arrays[dataset].dtype.hasobject:
+                raise DecodeError(
+                    f"the HDF5 array {dataset!r} holds text or lists of changing length, expected "
+                    "numbers"
+                )
             return arrays[dataset]
         if not head.startswith(b"\x93NUMPY"):
             raise DecodeError(f"neither .npy nor HDF5: the file begins with {head!r}")

@@ -28,7 +28,7 @@ class Old:
 
 def read_old(path: Path) -> Old:
     """Read the manifest that grows; the errors are those of `read_manifest`."""
-    table, metadata = read_table(path)
+    table, metadata = read_table(path, reads_files=False)
     if "path" not in table.column_names:
         raise ManifestError(
             f"{os.fspath(path)} holds the files themselves, and update= (--update) compares files "
