@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from dfgen.binding.default_features import Options, default_y, x_feature, y_feature
 from dfgen.binding.doubtful_labels import warn_of_infinite
+from dfgen.binding.file_facts import with_known_files
 from dfgen.binding.followed_image import followed_image, warn_of_two_draws
 from dfgen.binding.frame_columns import Columns, open_manifest
 from dfgen.binding.image_depths import deep_rows, refusal_of_deep
@@ -24,6 +25,7 @@ from dfgen.binding.row_draws import row_draws
 from dfgen.binding.row_ids import ids_of, known_problems, note_id, refusal
 from dfgen.binding.row_weights import row_weights
 from dfgen.errors import ArgumentError, ManifestError, brief
+from dfgen.limits import DEFAULT, Limits
 from dfgen.loading.order.buckets import Buckets
 from dfgen.loading.order.row_order import Draws
 from dfgen.manifest.tables import Table
@@ -138,6 +140,7 @@ def bind(
     transform: Transform | None = None,
     on_error: str = "raise",
     root: str | os.PathLike[str] | None = None,
+    limits: Limits | None = None,
 ) -> Binding:
     """Bind inputs and targets to the rows of a manifest.
 
@@ -157,7 +160,8 @@ def bind(
         raise ArgumentError(f"root must be the path of a folder, got {root!r}")
     check_transform("transform", transform, "sample")
     options = options or Options()
-    columns = open_manifest(manifest, root)
+    limits = limits or DEFAULT
+    columns = open_manifest(manifest, root, limits)
     taken = {name for name in (id, sample_weight) if isinstance(name, str)}
     x, y, named = _features(columns, x, y, options, taken)
     try:
@@ -167,7 +171,7 @@ def bind(
         raise
     for bound in features[len([*leaves(x)]) :]:
         warn_of_infinite(bound)
-    features, problems = with_sizes(columns, features)
+    features, problems = with_sizes(columns, features, limits)
     files = next((b for b in features if b.files is not None and _names_rows(b)), None)
     if isinstance(transform, Augmentation):
         if any(b.feature.most_bits for b in features):  # of some, floats come as they are
@@ -179,11 +183,13 @@ def bind(
         transform = transform.of(kinds)
     column, paths = (files.feature.columns[0], paths_of(files.files)) if files else (None, None)
     ids = ids_of(columns, id, column, paths)
-    store = store_of(bound.files for bound in features if bound.files is not None)
+    store = store_of((bound.files for bound in features if bound.files is not None), limits)
     reader = SampleReader(ids, features, transform, store)
     check_lists(reader)
     problems |= known_problems(columns) if files else {}
     problems = _settled_problems(columns, reader, problems, refuse=on_error == "raise")
+    features = with_known_files(columns, features, store, problems)
+    reader = replace(reader, features=features)
     by_name = {bound.name: bound for bound in features}
     weights = row_weights(columns, map_leaves(by_name.get, y), sample_weight, class_weight)
     draws = row_draws(columns, balance, rows_per_epoch, reader)

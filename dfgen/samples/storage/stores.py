@@ -6,17 +6,21 @@ from typing import IO, Any
 
 import pyarrow.compute as pc
 
+from dfgen.limits import Limits
 from dfgen.samples.storage.array_files import ArrayRows
 from dfgen.samples.storage.embedded import Embedded, are_files, paths_of
 from dfgen.samples.storage.files import Files
+from dfgen.samples.storage.known_files import Check
 from dfgen.samples.storage.store import Head, Store
 
 STORES: dict[str, Callable[[], Store]] = {"": Files}
 """Scheme, as `s3` in `s3://bucket/a.jpg` -> what makes its store; "": all other paths."""
 
 
-def store_of(columns: Iterable[Any]) -> Store:
+def store_of(columns: Iterable[Any], limits: Limits | None = None) -> Store:
     """Return the one store that all these Arrow arrays of files, paths or bytes, are read from.
+
+    It, and each that it is made of, refuses what `limits` do; None: what they do by default.
 
     Example:
         >>> import pyarrow as pa
@@ -27,11 +31,12 @@ def store_of(columns: Iterable[Any]) -> Store:
     for paths in (paths for paths in map(paths_of, files) if paths is not None):
         for scheme in filter(None, STORES.keys() - stores):
             if pc.any(pc.starts_with(paths, f"{scheme}://")).as_py():
-                stores[scheme] = STORES[scheme]()
+                stores[scheme] = STORES[scheme]().within(limits)
         if len(without_store(paths)):
-            stores[""] = STORES[""]()
+            stores[""] = STORES[""]().within(limits)
     store = Several(stores) if len(stores) > 1 else next(iter(stores.values()), STORES[""]())
-    return Embedded(store) if any(are_files(column.type) for column in files) else store
+    found = Embedded(store) if any(are_files(column.type) for column in files) else store
+    return found.within(limits)
 
 
 def without_store(addresses: Any) -> Any:
@@ -60,6 +65,10 @@ class Several(Store):
     def read(self, path: str) -> bytes:
         """Return the bytes of one file."""
         return self._of(path).read(path)
+
+    def read_as(self, path: str, check: Check) -> bytes:
+        """Return the bytes of one file, if it is the one that is known."""
+        return self._of(path).read_as(path, check)
 
     def head(self, path: str) -> Head:
         """Return size and time of one file."""
