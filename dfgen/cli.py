@@ -6,6 +6,7 @@ Imports that cost time stand inside the functions, so that `dfgen --help` answer
 import contextlib
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from functools import partial
 from typing import Annotated, Any
@@ -22,12 +23,30 @@ COMPARING = ("diff", "verify")
 """Commands that exit with 1 where they find a difference, and with 2 where they fail, as `diff`."""
 
 
+@contextlib.contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Show warnings of what users gave, dfgen's, as messages: the line of code is of no use."""
+    with warnings.catch_warnings():
+        shown = warnings.showwarning
+        warnings.filterwarnings("always", ".* names files in ", UserWarning)
+
+        def show(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
+            if category is UserWarning:
+                print(f"dfgen: {message}", file=sys.stderr)
+            else:
+                shown(message, category, *where, **more)
+
+        warnings.showwarning = show
+        yield
+
+
 class _Commands(typer.core.TyperGroup):
-    """Prints what dfgen refuses as one message on stderr, with exit code 1."""
+    """Prints what dfgen warns of and refuses, a message each, on stderr; exit code 1 if refused."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            with _plain_warnings():
+                return super().invoke(ctx)
         except DfgenError as error:
             print(f"dfgen: {error}", file=sys.stderr)
             raise typer.Exit(2 if ctx.invoked_subcommand in COMPARING else 1) from None

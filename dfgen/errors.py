@@ -7,7 +7,9 @@ DfgenError
 ├── WriteError(OSError)                a file that cannot be written
 ├── MissingFileError(FileNotFoundError)  a file that is not there
 ├── DecodeError(ValueError)            a file or value that is not what it should be
+├── ReadError(OSError)                 a read that failed, and the file is not at fault
 ├── ReadTimeoutError(TimeoutError)     a read that took longer than the limit
+├── ProblemsError(RuntimeError)        more bad rows than the limit, or a batch of them alone
 ├── TransformError(RuntimeError)       a transform that raised, or returned something else
 └── WorkerError(RuntimeError)          a worker process that died again and again
 
@@ -15,6 +17,8 @@ Each also is the built-in that users would catch. A message says what was receiv
 expected and what to do; where a row is at fault, its id and path.
 """
 
+import errno
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from inspect import isroutine
@@ -65,8 +69,19 @@ class DecodeError(DfgenError, ValueError):
     """A file, or what a row's values make, is not what it should be."""
 
 
+class ReadError(DfgenError, OSError):
+    """A read failed for want of memory or descriptors, or of a disk, a network, a whole folder.
+
+    The file is not at fault: `on_error="skip"` does not skip its row.
+    """
+
+
 class ReadTimeoutError(DfgenError, TimeoutError):
     """A read took longer than the limit."""
+
+
+class ProblemsError(DfgenError, RuntimeError):
+    """More rows turned out bad than `limits.problems`, or all rows of a batch."""
 
 
 class TransformError(DfgenError, RuntimeError):
@@ -101,7 +116,34 @@ def unreadable(error: Exception) -> DfgenError:
     """Return what to raise for what reading a file raised; ValueError: a path with NUL."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return MissingFileError("the file does not exist")
+    if is_outside(error):
+        name = errno.errorcode.get(getattr(error, "errno", None) or 0, type(error).__name__)
+        return ReadError(f"the file cannot be read: {reason(error)} ({name})")
     return DecodeError(f"the file cannot be read: {reason(error)}")
+
+
+_OUTSIDE = frozenset(
+    getattr(errno, name)
+    for name in (
+        "EMFILE", "ENFILE", "ENOMEM", "ENOBUFS", "EAGAIN", "EBUSY", "ENOLCK", "EIO", "ESTALE",
+        "ENODEV", "ENXIO", "EREMOTEIO", "ENOLINK", "ENOTCONN", "ENETDOWN", "ENETUNREACH",
+        "EHOSTDOWN", "EHOSTUNREACH", "ESHUTDOWN", "ENOMEDIUM",
+    )
+    if hasattr(errno, name)
+)  # fmt: skip
+_NO_MEMORY = re.compile(r"insufficient memory|out of memory|failed to allocate", re.IGNORECASE)
+"""How libjpeg, libavif, Pillow and OpenCV say it."""
+
+
+def is_outside(error: BaseException) -> bool:
+    """Whether what a read has raised is no fault of the file: that of memory, disk or network."""
+    if isinstance(error, ReadError | MemoryError):
+        return True
+    if isinstance(error, DfgenError):
+        return False
+    outside = isinstance(error, OSError) and error.errno in _OUTSIDE
+    outside = outside or isinstance(error, ConnectionError | TimeoutError)
+    return outside or _NO_MEMORY.search(str(error)) is not None
 
 
 def located(error: _Error, where: str) -> _Error:

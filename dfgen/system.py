@@ -1,14 +1,22 @@
 """CPUs of this process, files written whole or not at all, and checks of arguments."""
 
 import contextlib
+import io
 import os
+import re
 import secrets
+import stat
 from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral, Real
 from types import MappingProxyType
 from typing import Any, BinaryIO
 
 from dfgen.errors import ArgumentError, WriteError, brief, did_you_mean
+from dfgen.locks import LOCK_SUFFIX, FileLock, is_at, lock
+
+_NAME = 50  # characters of a name that stand in the name of a file beside it: at most 200 bytes
+_STANDARD = {"stdout": 1, "stderr": 2}
+_DESCRIPTOR = re.compile(r"/(?:dev/(stdout|stderr)|(?:dev|proc/self)/fd/([0-9]+))")
 
 
 def whole(
@@ -100,9 +108,11 @@ def _cgroup_cpus(folder: str) -> int | None:
 
 def check_writable(path: str) -> None:
     """Raise a WriteError if the file `path` cannot be made for want of its folder."""
-    folder = os.path.dirname(os.path.abspath(path))
     if os.path.isdir(path):
         raise WriteError(f"{path} is a folder: give the name of a file, such as pets.parquet")
+    if _is_special(path):
+        return
+    folder = os.path.dirname(os.path.realpath(path))
     if not os.path.isdir(folder):
         what = "is a file" if os.path.exists(folder) else "does not exist"
         raise WriteError(
@@ -119,22 +129,112 @@ def check_writable(path: str) -> None:
 def write_whole(path: str, write: Callable[[BinaryIO], object]) -> None:
     """Have a file written beside an absolute `path`, flush it, rename it, and flush the folder.
 
-    Where it cannot be written, what was there stays.
+    Where it cannot be written, what was there stays. Of a symbolic link the file that it points to
+    is replaced. The new file has the mode of the old one, and its owner and group where the process
+    may give them. A device or a pipe, such as /dev/stdout, is written to, all at once.
+
+    What a killed process left beside `path` is removed. Whether its writer lives tells a lock;
+    where there are no locks (`dfgen.locks`), it stays.
     """
-    folder, name = os.path.split(path)
-    beside = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
+    target = path if _is_special(path) else os.path.realpath(path)
+    folder, name = os.path.split(target)
     try:
-        with open(beside, "xb") as file:
+        if _is_special(path):
+            _write_into(path, write)
+            return
+        _remove_dead(folder, name)
+        _replace(target, write, *_made_beside(folder, name))
+    except OSError as error:
+        changed = "What it had taken is there" if _is_special(path) else "Nothing was changed"
+        raise WriteError(f"{path} cannot be written: {error}. {changed}") from error
+    _flush_folder(path, folder)
+
+
+def only_writer(path: str) -> contextlib.AbstractContextManager[object]:
+    """Return a context in which no other process, nor thread, that asks for it writes to a path.
+
+    Raises:
+        WriteError: another one is in it.
+    """
+    if _is_special(path):
+        return contextlib.nullcontext()
+    folder, name = os.path.split(os.path.realpath(path))
+    advice = "wait until that has ended, or choose another place"
+    beside = os.path.join(folder, f".{name[:_NAME]}{LOCK_SUFFIX}")
+    return FileLock(beside, f"{path} is being written", advice)
+
+
+def _is_special(path: str) -> bool:
+    """Return whether a path is that of a device, a pipe or an open descriptor, and of no file."""
+    if _DESCRIPTOR.fullmatch(path):
+        return True
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def _write_into(path: str, write: Callable[[BinaryIO], object]) -> None:
+    """Write to what is no file, and may have no place to go back to, once all is made."""
+    made = io.BytesIO()
+    write(made)
+    found = _DESCRIPTOR.fullmatch(path)
+    number = found and int(found[2] or _STANDARD[found[1]])
+    with open(path if number is None else os.dup(number), "wb") as file:
+        file.write(made.getbuffer())
+
+
+def _made_beside(folder: str, name: str) -> tuple[str, BinaryIO]:
+    """Return a new file for what will be called so, locked, and its path."""
+    while True:
+        path = os.path.join(folder, f".{name[:_NAME]}.{secrets.token_hex(4)}.tmp")
+        file = open(path, "xb")  # noqa: SIM115 - whoever asked for it closes it
+        lock(file.fileno(), wait=True)
+        if is_at(file.fileno(), path):
+            return path, file
+        file.close()  # removed before it was locked, as one that nobody writes any more
+
+
+def _remove_dead(folder: str, name: str) -> None:
+    """Remove what was begun for a file of this name by processes that are no more."""
+    begun = re.compile(rf"\.{re.escape(name[:_NAME])}\.[0-9a-f]{{8}}\.tmp")
+    for found in filter(begun.fullmatch, os.listdir(folder)):
+        path = os.path.join(folder, found)
+        with contextlib.suppress(OSError), open(path, "r+b") as file:  # or another user's, or gone
+            if lock(file.fileno()):
+                os.unlink(path)
+
+
+def _replace(path: str, write: Callable[[BinaryIO], object], beside: str, file: BinaryIO) -> None:
+    """Write a new file, and give it the name and the mode of an old one."""
+    try:
+        with file:
             write(file)
             file.flush()
+            with contextlib.suppress(FileNotFoundError):
+                _make_alike(file, os.stat(path))
             os.fsync(file.fileno())
-        os.replace(beside, path)
-    except BaseException as error:
+            if os.name == "posix":  # its lock ends when it is closed
+                os.replace(beside, path)
+        if os.name != "posix":  # where an open file cannot be renamed
+            os.replace(beside, path)
+    except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(beside)
-        if isinstance(error, OSError):
-            raise WriteError(f"{path} cannot be written: {error}. Nothing was changed") from error
         raise
+
+
+def _make_alike(file: BinaryIO, known: os.stat_result) -> None:
+    """Give a file the mode of another, and its owner and group as far as that is allowed."""
+    if hasattr(os, "fchown"):
+        for owner, group in ((known.st_uid, -1), (-1, known.st_gid)):
+            with contextlib.suppress(OSError):
+                os.fchown(file.fileno(), owner, group)
+    os.chmod(file.name, stat.S_IMODE(known.st_mode))
+
+
+def _flush_folder(path: str, folder: str) -> None:
     try:
         if os.name == "posix":  # others cannot open a folder
             handle = os.open(folder, os.O_RDONLY)

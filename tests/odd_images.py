@@ -29,6 +29,7 @@ Y, X = np.mgrid[0:HEIGHT, 0:WIDTH]
 SMOOTH = np.stack([Y * 9 + 60, X * 7 + 40, Y * 4 + X * 4 + 20, 255 - X * 8], -1).astype(np.uint8)
 NOISE = np.random.default_rng(0).integers(0, 256, (HEIGHT, WIDTH, 4), dtype=np.uint8)
 DEEP = np.random.default_rng(1).integers(0, 65536, (HEIGHT, WIDTH, 4), dtype=np.uint16)
+CANNOT_TURN = ("1.19.6", "1.19.7", "1.19.8")  # versions of libheif
 ORIENTATIONS = (*range(1, 9), 0, 9, 65535)
 
 Files = Iterator[tuple[str, bytes]]
@@ -465,7 +466,9 @@ DAMAGED = (
     "jpeg-RGB-plain", "jpeg-RGB-progressive", "png-RGB-level-9", "png-palette-8-bits",
     "png-exif-before-6", "png-interlaced-3x16", "png-many-chunks", "webp-RGBA-lossless",
     "webp-exif-6", "tiff-RGB-raw", "tiff-RGB-tiff_lzw", "tiff-L-group4", "tiff-1-group4",
-    "tiff-I;16-tiff_adobe_deflate", "tifffile-u2x3-contig-<", "bmp-P", "bmp-rle8", "gif-P-0",
+    "tiff-1-group3", "tiff-RGB-jpeg", "tiff-YCbCr-tiff_adobe_deflate", "tiff-YCbCr-tiff_lzw",
+    "tiff-RGBA-packbits", "tiff-I;16-tiff_adobe_deflate", "tifffile-u2x3-contig-<", "bmp-P",
+    "bmp-rle8", "gif-P-0",
     "pnm-deep-rgb", "pnm-plain-rgb", "pcx-RGB", "sgi-RGB-1", "tga-RGB-tga_rle-1", "dds-RGB",
     "qoi-RGB", "ico-RGBA", "psd-3x8", "sun", "jpeg2000-RGB-exact", "avif-RGB",
     "heif-RGB-1",
@@ -499,6 +502,8 @@ def damaged_files() -> dict[str, dict[str, bytes]]:
 def _png_damage() -> Files:
     plain = files()["png-RGB-level-9"]
     yield "checksum", plain[:-14] + b"\0\0" + plain[-12:]
+    yield "last-length", plain[:-12] + b"\0\0\0\1" + plain[-8:]
+    yield "last-checksum", plain[:-1] + b"\0"
     yield "empty-pixels", plain[:33] + chunk(b"IDAT", b"") + plain[-12:]
     yield "no-pixels", plain[:33] + plain[-12:]
     yield "huge-chunk", png_with(plain, b"\x7f\xff\xff\xfftEXt")

@@ -1,8 +1,11 @@
 """BackupAndRestore within one process: what it restores, refuses, says, and leaves behind."""
 
 import os
+import platform
 import re
 import signal
+import subprocess
+import sys
 import threading
 from contextlib import contextmanager
 
@@ -353,7 +356,7 @@ def damage(path, how):
 @pytest.mark.parametrize("how", ["cut short", "empty", "one bit"])
 def test_the_backup_before_is_used_where_the_newest_is_damaged(whole, tmp_path, how, capsys):
     interrupted(tmp_path, ("step", 1, 5))
-    older, newest = sorted((tmp_path).iterdir())
+    older, newest = sorted(tmp_path.glob("*.dfgen"))
     damage(newest, how)
     model, *_ = fit(tmp_path)
     assert (
@@ -380,7 +383,35 @@ def test_two_generations_are_kept_and_what_a_killed_save_left_is_removed(tmp_pat
     stray.write_bytes(b"half")
     interrupted(tmp_path, ("step", 0, 5))
     names = sorted(path.name for path in tmp_path.iterdir())
-    assert names == ["backup-00000003.dfgen", "backup-00000004.dfgen"]
+    assert names == [".dfgen-lock", "backup-00000003.dfgen", "backup-00000004.dfgen"]
+
+
+HOLDER = """
+import sys
+from dfgen.training.callbacks.backup_files import Generations
+
+backups = Generations(sys.argv[1])
+backups.lock()
+print("locked", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_a_folder_in_which_another_run_saves_is_refused_until_that_has_ended(tmp_path, whole):
+    command = [sys.executable, "-c", HOLDER, str(tmp_path)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes) as other:
+        assert other.stdout.readline() == "locked\n"
+        with pytest.raises(OSError, match="is in use by process") as refused:
+            fit(tmp_path)
+        other.kill()
+    assert str(refused.value) == (
+        f"{tmp_path} is in use by process {other.pid} on {platform.node()}: two trainings in one "
+        "folder delete each other's backups. Wait until that one has ended, or give another "
+        "backup_dir"
+    )
+    assert_same_weights(fit(tmp_path)[0], whole[0])
+    assert not tmp_path.exists()
 
 
 # -- refusals ----------------------------------------------------------------------------------

@@ -331,9 +331,11 @@ def test_a_bad_file_is_skipped_with_weight_zero_and_listed(frame, tmp_path):
     assert seq[1][2].tolist() == pytest.approx([4 / 3, 0, 4 / 3, 4 / 3])
     assert seq.problems.to_dict("records") == [
         {
-            "row": 5,
             "id": 5,
-            "problem": f"row id=5, path='{tmp_path}/gone.png': the file does not exist",
+            "path": f"{tmp_path}/gone.png",
+            "stage": "read",
+            "reason": "the file does not exist",
+            "epoch": 0,
         }
     ]
 

@@ -167,7 +167,10 @@ def test_a_broken_file_is_told_with_its_row_and_path(sounds):
     assert str(error.value) == expected
     with dfgen.Sequence(sounds, Spectrogram(), "loud", shuffle=False, on_error="skip") as seq:
         x, _, weights = seq[0]
-        assert seq.problems.to_dict("list") == {"row": [4], "id": ["s4"], "problem": [expected]}
+        [problem] = seq.problems.to_dict("records")
+        assert (
+            f"row id={problem['id']!r}, path={problem['path']!r}: {problem['reason']}" == expected
+        )
     assert (x["frames"][4] == -1).all()
     assert x["length"][4] == weights[4] == 0
 

@@ -19,13 +19,23 @@ HEAVY = {"keras", "tensorflow", "jax", "torch", "matplotlib"}
 # What each room may import of dfgen. Rooms not named here sit on top and may import all.
 LAYERS = {
     "errors": set(),
-    "system": {"errors"},
+    "locks": {"errors"},
+    "system": {"errors", "locks"},
     "limits": {"errors", "system"},
-    "samples": {"errors", "system", "limits"},
-    "loading": {"errors", "system", "limits", "samples"},
-    "manifest": {"errors", "system", "limits", "samples"},
-    "binding": {"errors", "system", "limits", "samples", "loading", "manifest"},
-    "training": {"errors", "system", "limits", "samples", "loading", "manifest", "binding"},
+    "samples": {"errors", "locks", "system", "limits"},
+    "loading": {"errors", "locks", "system", "limits", "samples"},
+    "manifest": {"errors", "locks", "system", "limits", "samples"},
+    "binding": {"errors", "locks", "system", "limits", "samples", "loading", "manifest"},
+    "training": {
+        "errors",
+        "locks",
+        "system",
+        "limits",
+        "samples",
+        "loading",
+        "manifest",
+        "binding",
+    },
 }
 # The only rooms that may import a library.
 ROOMS_OF = {
@@ -35,7 +45,7 @@ ROOMS_OF = {
     "torch": {"training", "bench"},
     "matplotlib": {"explore", "bench"},
 }
-NO_PANDAS = {"errors", "system", "limits", "samples", "loading"}
+NO_PANDAS = {"errors", "locks", "system", "limits", "samples", "loading"}
 
 MODULES = {
     ".".join(["dfgen", *path.relative_to(PACKAGE).with_suffix("").parts]).removesuffix(

@@ -18,6 +18,7 @@ from dfgen.loading.buffers import Buffers
 from dfgen.loading.generators import batch_rng
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.permutation import permutation
+from dfgen.loading.problems import Problem
 from dfgen.loading.workers.chunks import chunk_sizes
 from dfgen.loading.workers.threads import Threads, ThreadWorker
 from dfgen.samples.bound_feature import BoundFeature
@@ -379,7 +380,7 @@ def test_known_problems_stay_blank_where_no_row_is_read():
     batch = found.batch(0, 0)
     assert batch.arrays["number"].tolist() == [0, 1, 0, 3]
     assert batch.skipped == (2,)
-    assert found.problems == {2: "known"}
+    assert found.problems == {2: Problem("known", "known", None)}
 
 
 def test_without_workers_only_the_batch_that_is_asked_for_is_made():

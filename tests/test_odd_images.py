@@ -16,6 +16,7 @@ import cv2
 import numpy as np
 import pytest
 from odd_images import (
+    CANNOT_TURN,
     DEEP,
     NOISE,
     SMOOTH,
@@ -25,6 +26,7 @@ from odd_images import (
     files,
     itxt,
     picture,
+    pillow_heif,
     png_with,
     raw_profile,
     saved,
@@ -161,6 +163,10 @@ def test_avif_and_heic_are_turned_once(format, orientation):
     name = f"{format}-{'turned' if format == 'avif' else 'RGB'}-{orientation}"
     if name not in files():
         pytest.skip(f"nothing here writes {format}")
+    if format == "heif" and orientation > 1 and pillow_heif.libheif_version() in CANNOT_TURN:
+        with pytest.raises(DecodeError, match="a HEIC file that is turned or mirrored"):
+            decode(files()[name])
+        return
     image = picture("RGB", SMOOTH)
     if format == "heif":
         image = image.resize((64, 48))
@@ -216,6 +222,39 @@ def test_stray_bytes_do_not_hide_that_a_jpeg_is_cut_short(place):
     np.testing.assert_array_equal(decode(stray), decode(whole))
     with pytest.raises(DecodeError, match=r"broken jpeg file: .*(truncated|Premature)"):
         decode(stray[:-60])
+
+
+def damaged_jpeg_tiff():
+    """A TIFF packed as JPEG, whose end marker stands amid its pixels."""
+    data = files()["tiff-RGB-jpeg"]
+    return data[:400] + b"\xff\xd9" + data[402:]
+
+
+def test_a_tiff_of_which_libtiff_complains_is_refused_in_its_words():
+    with pytest.raises(DecodeError) as caught:
+        decode(damaged_jpeg_tiff())
+    assert str(caught.value) == "broken tiff file: Corrupt JPEG data: premature end of data segment"
+
+
+def test_a_tiff_of_which_libtiff_complains_is_refused_in_each_of_many_threads():
+    """libtiff has one function for the warnings of all threads, which Pillow takes away."""
+    whole = files()["tiff-RGB-tiff_lzw"]
+    refused, kept = [], []
+
+    def decode_both():
+        for _ in range(50):
+            kept.append(decode(whole).tobytes())
+            with pytest.raises(DecodeError, match="Corrupt JPEG data"):
+                decode(damaged_jpeg_tiff())
+            refused.append(True)
+
+    threads = [threading.Thread(target=decode_both) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(refused) == 200
+    assert set(kept) == {decode(whole).tobytes()}
 
 
 def test_a_tiff_of_planes_that_are_no_colours_is_refused():

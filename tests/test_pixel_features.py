@@ -167,8 +167,8 @@ def test_a_row_that_is_skipped_has_no_boxes(scenes, tmp_path):
     assert of_pixels.ravel().tolist() == pytest.approx([4 / 3] * 3 + [0])
     assert not x[3].any() and not mask[3].any()
     assert (boxes["boxes"][3] == -1).all() and (boxes["labels"][3] == -1).all()
-    assert seq.problems["problem"].tolist() == [
-        f"row id=3, path={df.path[3]!r}, mask={df['mask'][3]!r}: the file does not exist"
+    assert seq.problems["reason"].tolist() == [
+        f"path={df.path[3]!r}, mask={df['mask'][3]!r}: the file does not exist"
     ]
 
 

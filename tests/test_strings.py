@@ -49,9 +49,7 @@ def test_a_row_that_is_skipped_has_empty_strings(df, processes):
         x, _, weights = seq[0]
         assert (x["text"][1], x["file"][1], x["blob"][1], weights[1]) == ("", b"", b"", 0)
         assert x["text"][2] == TEXTS[2]
-        assert seq.problems["problem"].tolist() == [
-            "row id=1, path='gone.bin', blob=(3 bytes): the file does not exist"
-        ]
+        assert seq.problems["reason"].tolist() == ["the file does not exist"]
 
 
 def upper(sample, rng):

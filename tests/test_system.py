@@ -1,13 +1,16 @@
 """Files are written whole or not at all; and what is said of them, and of arguments, is true."""
 
+import io
 import os
 import stat
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from dfgen.errors import ArgumentError, WriteError
-from dfgen.system import flag, one_of, whole, write_whole
+from dfgen.system import check_writable, flag, one_of, only_writer, whole, write_whole
 
 
 def test_a_folder_that_cannot_be_flushed_is_told_as_what_it_is(tmp_path, monkeypatch):
@@ -43,6 +46,93 @@ def test_what_interrupts_the_writer_leaves_the_old_file(tmp_path):
         write_whole(str(path), interrupted)
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["a.bin"]
+
+
+def test_a_link_stays_and_what_it_points_to_is_replaced_whole(tmp_path):
+    target, link = tmp_path / "disk" / "a.bin", tmp_path / "a.bin"
+    target.parent.mkdir()
+    link.symlink_to(target)
+    for content in (b"of a link that points nowhere yet", b"new"):
+        inode = target.exists() and target.stat().st_ino
+        write_whole(str(link), lambda file, content=content: file.write(content))
+        assert link.is_symlink()
+        assert target.read_bytes() == content
+        assert target.stat().st_ino != inode  # another file, not the old one written over
+    assert os.listdir(target.parent) == ["a.bin"]
+    link.unlink()
+    link.symlink_to(tmp_path / "no" / "a.bin")
+    with pytest.raises(WriteError) as error:
+        check_writable(str(link))
+    assert str(error.value) == (
+        f"{link} cannot be written: its folder {tmp_path}/no does not exist. Create the folder "
+        "first, or choose another place"
+    )
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
+def test_a_file_that_is_replaced_keeps_its_mode_and_owner(tmp_path):
+    path = tmp_path / "a.bin"
+    write_whole(str(path), lambda file: file.write(b"first"))
+    umask = os.umask(0)
+    os.umask(umask)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~umask
+    path.chmod(0o640)
+    owner = (1234, 5678) if os.geteuid() == 0 else (os.geteuid(), os.getegid())
+    os.chown(path, *owner)
+    write_whole(str(path), lambda file: file.write(b"second"))
+    found = path.stat()
+    assert (stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid) == (0o640, *owner)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="named pipes and terminals are of POSIX")
+def test_a_pipe_and_a_terminal_are_written_to_and_stay(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    check_writable(str(pipe))
+    write_whole(str(pipe), lambda file: file.write(b"through a pipe"))
+    assert os.read(reader, 100) == b"through a pipe"
+    os.close(reader)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    ours, theirs = os.openpty()
+    write_whole(os.ttyname(theirs), lambda file: file.write(b"to a terminal"))
+    assert os.read(ours, 100) == b"to a terminal"
+    os.close(ours)
+    os.close(theirs)
+
+
+@pytest.mark.skipif(not os.path.isdir("/dev/fd"), reason="there is no /dev/fd")
+@pytest.mark.parametrize("kind", ["file", "pipe"])
+def test_an_open_descriptor_is_written_to_where_it_stands(tmp_path, kind):
+    log = tmp_path / "log.txt"
+    reader, writer = os.pipe()
+    if kind == "file":
+        os.close(writer)
+        writer = os.open(log, os.O_WRONLY | os.O_CREAT)
+    os.write(writer, b"before ")
+    write_whole(f"/dev/fd/{writer}", lambda file: file.write(b"between"))
+    os.write(writer, b" after")
+    os.close(writer)
+    written = log.read_bytes() if kind == "file" else os.read(reader, 100)
+    os.close(reader)
+    assert written == b"before between after"
+
+
+def test_a_table_goes_to_a_pipe_whole(tmp_path):
+    """A Parquet file asks where it stands, which a pipe does not know."""
+    reader, writer = os.pipe()
+    table = pa.table({"id": [1, 2]})
+    write_whole(f"/dev/fd/{writer}", lambda file: pq.write_table(table, file))
+    os.close(writer)
+    with open(reader, "rb") as file:
+        assert pq.read_table(io.BytesIO(file.read())) == table
+
+
+def test_a_name_as_long_as_names_may_be_is_written(tmp_path):
+    path = tmp_path / ("ä" * 127)
+    with only_writer(str(path)):
+        write_whole(str(path), lambda file: file.write(b"long"))
+    assert os.listdir(tmp_path) == [path.name]
 
 
 @pytest.mark.parametrize("value", [True, np.True_, 1, np.int64(1), np.array(True)])

@@ -1,13 +1,15 @@
 """What was measured, as a table, as JSON and as a picture."""
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, BinaryIO
 
 import keras
 
@@ -17,6 +19,7 @@ from dfgen.bench.job import ChosenRows, Job
 from dfgen.bench.rates import Rates, shown
 from dfgen.bench.stages import DECODE, HAND_OVER, NUMPY, READ, RESIZE
 from dfgen.errors import ArgumentError, WriteError
+from dfgen.system import write_whole
 
 _PACKAGES = ("numpy", "opencv-python-headless", "pillow", "keras")
 _SHOWN = 5  # of the rows that were left out
@@ -158,20 +161,16 @@ def check_outputs(png: str | None, json_file: str | None) -> None:
 
 def write(report: Report, png: str | None, json_file: str | None) -> None:
     """Draw the rates, and write all figures as JSON, where files are named for them."""
-    for option, file, save in (("--png", png, _draw), ("--json", json_file, _save)):
-        try:
-            if file:
-                save(report, file)
-        except OSError as error:
-            raise WriteError(f"{option} {file} cannot be written: {error}") from error
+    for name, save in ((png, _draw), (json_file, _save)):
+        if name:
+            write_whole(os.path.abspath(name), partial(save, report))
 
 
-def _save(report: Report, file: str) -> None:
-    text = json.dumps(as_json(report), indent=2) + "\n"
-    Path(file).write_text(text, encoding="utf-8")
+def _save(report: Report, file: BinaryIO) -> None:
+    file.write(json.dumps(as_json(report), indent=2).encode() + b"\n")
 
 
-def _draw(report: Report, file: str) -> None:
+def _draw(report: Report, file: BinaryIO) -> None:
     """Draw the medians, each on a line from its slowest to its fastest round."""
     from matplotlib.figure import Figure
 

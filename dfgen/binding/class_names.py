@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 
 from dfgen.binding.doubtful_labels import check_classes
 from dfgen.binding.frame_columns import Columns
-from dfgen.binding.warn import warn
 from dfgen.errors import ArgumentError, ManifestError, listed
+from dfgen.manifest.warn import warn
 from dfgen.samples.arrow_types import are_numbers, is_list
 from dfgen.samples.features.base import Feature
 

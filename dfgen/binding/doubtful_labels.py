@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.binding.frame_columns import Columns
-from dfgen.binding.warn import warn
 from dfgen.errors import ManifestError, listed
+from dfgen.manifest.warn import warn
 from dfgen.samples.arrow_types import flattened, is_list, is_text, lengths_of, value_type
 from dfgen.samples.bound_feature import BoundFeature
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from itertools import product
 
-from dfgen.binding.warn import warn
 from dfgen.errors import ArgumentError, did_you_mean
+from dfgen.manifest.warn import warn
 from dfgen.samples.features.base import Feature
 
 

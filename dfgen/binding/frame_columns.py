@@ -14,9 +14,11 @@ import pyarrow.compute as pc
 
 from dfgen.binding.near_columns import not_a_column
 from dfgen.errors import ManifestError, brief, column_list, listed
+from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.from_pandas import beyond_arrow, embedded_bytes
 from dfgen.manifest.io import read_table
 from dfgen.manifest.other_inputs import frame_of
+from dfgen.manifest.reach import reach_of, say_outside
 from dfgen.manifest.schema import Label
 from dfgen.manifest.tables import TAKEN, arrow_table, is_table
 from dfgen.samples.arrow_types import (
@@ -49,6 +51,7 @@ class Columns:
         whole: whether these are all the rows there are, so that their classes are all of them.
         kept: columns of bytes that have become Arrow already.
         read_by: what gave the paths of a manifest their root, and that root.
+        file: the manifest that was opened, if it was not a frame in hand.
     """
 
     source: pd.DataFrame | pa.Table
@@ -57,6 +60,7 @@ class Columns:
     whole: bool = False
     kept: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     read_by: tuple[str, str | None] = ("", None)
+    file: str | None = None
 
     def __post_init__(self) -> None:
         odd = [name for name in self.names if not isinstance(name, str)]
@@ -112,7 +116,8 @@ class Columns:
 
     def first(self, name: str) -> pa.Array:
         """Return the first row of a column; of a million paths, Arrow takes long to make all."""
-        return Columns(self.source[:1])[name]
+        rows = self.source[:1] if isinstance(self.source, pa.Table) else self.source.head(1)
+        return Columns(rows)[name]
 
     def part(self, rows: npt.NDArray[np.bool_]) -> pd.DataFrame | pa.Table:
         """Return some of the rows of the source."""
@@ -132,6 +137,7 @@ class Columns:
         Or lists of them: whether each has what it should is left to `check_lists`.
         """
         values = self[name]
+        self._say_outside(name, values)
         if is_list(values.type):
             return self._lists(name, values)
         if is_file_struct(values.type):
@@ -147,6 +153,17 @@ class Columns:
                 + ids * f': where files are named by it, df["path"] = {whole}.astype(str) + ".jpg"'
             )
         return self._at_root(values)
+
+    def _say_outside(self, name: str, values: Any) -> None:
+        """Tell of files far from a manifest's file; those of `path` were told when it was read."""
+        files = flattened(values) if is_list(values.type) else values
+        known = is_text(files.type) or is_file_struct(files.type)
+        if self.file is None or name == "path" or not known:
+            return
+        paths = pa.chunked_array([paths_of(files)]).cast(pa.string())
+        folders = [reach_of(self.file), *filter(None, (self.root, self.read_by[1]))]
+        said = "to give the frame, dfgen.read_manifest(path),"
+        say_outside(f"the column {name!r} of {self.file}", paths, folders, said)
 
     def _check_structs(self, name: str, values: Any) -> None:
         """Refuse structs of `bytes` and `path` that have neither."""
@@ -286,7 +303,9 @@ def _entries(lists: Iterable[Any]) -> Iterator[Any]:
             yield entry
 
 
-def open_manifest(manifest: object, root: str | os.PathLike[str] | None) -> Columns:
+def open_manifest(
+    manifest: object, root: str | os.PathLike[str] | None, limits: Limits = DEFAULT
+) -> Columns:
     """Return the columns of a frame (copied), of another table, or of a manifest file."""
     start = os.fspath(root) if root else None
     if isinstance(manifest, pd.DataFrame):
@@ -294,9 +313,10 @@ def open_manifest(manifest: object, root: str | os.PathLike[str] | None) -> Colu
         read_by = ("dfgen.read_manifest", known.get("root"))
         return Columns(manifest.copy(), known.get("labels", {}), start, read_by=read_by)
     if isinstance(manifest, str | os.PathLike):
-        table, metadata = read_table(os.fspath(manifest), root)
+        table, metadata = read_table(os.fspath(manifest), root, limits=limits)
         read_by = ("Sequence", metadata["root"])
-        return Columns(table, metadata["labels"], start, read_by=read_by)
+        file = os.fspath(manifest)
+        return Columns(table, metadata["labels"], start, read_by=read_by, file=file)
     if is_table(manifest):
         return Columns(arrow_table(manifest, "the manifest"), root=start)
     raise ManifestError(

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from dfgen.binding.frame_columns import Columns
 from dfgen.binding.row_ids import lines_of_rows
-from dfgen.binding.warn import warn
+from dfgen.manifest.warn import warn
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.pixels.depth import too_deep
 from dfgen.samples.reader import SampleReader

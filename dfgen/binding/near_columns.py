@@ -56,7 +56,7 @@ def _meant(argument: str, name: str, names: list[str], source: Any) -> str:
         return f' With blanks there is "{name}": write df.columns = df.columns.str.strip()'
     if os.path.isdir(name):
         return f' It is a folder: where paths begin there, write root="{name}"'
-    firsts = source[:1].to_pandas() if index is None else source[:1]
+    firsts = source[:1].to_pandas() if index is None else source.head(1)
     images = [one for one in names if _names_image(firsts[one].iloc[0])] if argument == "x" else []
     if os.path.isabs(name) or os.path.exists(name) or _names_image(name):
         column = images[0] if images else "path"

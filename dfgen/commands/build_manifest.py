@@ -119,7 +119,7 @@ def _build(
 
     out = out or update or _beside(given["source"])
     old = read_old(update) if update else None
-    recipe = resolve(given, old.recipe if old else None)
+    recipe = resolve(given, old.recipe if old else None, update or "")
     frame, report = run_recipe(recipe, out, workers, old)
     changes = {"changes": tally(since(old, frame))} if old else {}
     if as_json:

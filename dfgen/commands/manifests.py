@@ -113,7 +113,7 @@ def recipe_command(
     from dfgen.manifest.building.recipe_file import to_toml, write_recipe
     from dfgen.manifest.io import read_table
 
-    arguments = read_table(manifest)[1]["recipe"]
+    arguments = read_table(manifest, reads_files=False)[1]["recipe"]
     if out is None:
         print(to_toml(arguments, os.getcwd()), end="")
     else:

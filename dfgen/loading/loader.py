@@ -20,6 +20,7 @@ from dfgen.loading.order.permutation import Integers
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.row_order import Draws, RowOrder
 from dfgen.loading.pending_batch import Batch, PendingBatch
+from dfgen.loading.problems import TIMEOUT, Failure, Problems
 from dfgen.loading.receipts import DueRows
 from dfgen.loading.workers.chunks import ChunkMaker, chunk_sizes, row_bytes
 from dfgen.loading.workers.pool import Pool
@@ -67,7 +68,7 @@ class Loader:
         workers: threads; None = the CPUs this process may use; 0 = in the calling thread.
         use_multiprocessing: a process for each worker instead of a thread.
         max_queue_size: batches ready or in the making.
-        limits: bounds on memory and on the time of a read.
+        limits: bounds on memory, on the time of a read, and on the rows that may turn out bad.
 
     Raises:
         ArgumentError: a size that cannot be.
@@ -112,10 +113,10 @@ class Loader:
         self.workers = (
             usable_cpus() if workers is None else whole("workers", workers, advice=_WORKERS)
         )
-        self.problems: dict[int, str] = dict(problems or {})
+        self._limits = limits or Limits()
+        self.problems = Problems(reader, problems or {}, self._limits.problems)
         self._known = set(self.problems)
         self._skip = on_error == "skip"
-        self._limits = limits or Limits()
         if not len(self.given):
             raise ArgumentError(
                 f"{rows:,} rows make no batch of batch_size={batch_size} with drop_remainder=True: "
@@ -280,8 +281,9 @@ class Loader:
             pending = self._made(pending)
         finally:
             self.is_waited_for = False
-        batch, problems = pending.result()
-        self.problems.update(problems)
+        batch, faults = pending.result()
+        self.problems.add(faults, pending.position[0])
+        self.problems.check_batch(batch.rows, len(batch.skipped))
         self._waited += time.perf_counter() - began
         self._handed_out += 1
         return batch
@@ -290,16 +292,17 @@ class Loader:
         """Wait until a batch is made; return it, or the one without the rows that were late."""
         while late := self._maker.pool.wait(pending, self._timeout, self._look()):
             for row in filter(late.__contains__, pending.rows.tolist()):
-                self._note_late(row)
+                self._note_late(row, pending.position[0])
             pending = self.start(*pending.position, pending.plan)
         return pending
 
-    def _note_late(self, row: int) -> None:
+    def _note_late(self, row: int, epoch: int) -> None:
         late = (
-            f"{self.reader.where(row)}: to read and decode its file took longer than "
+            "to read and decode its file took longer than "
             f"limits.read_timeout={self._timeout} seconds"
         )
         if not self._skip:
-            raise ReadTimeoutError(f"{late}: raise the limit if it is to take so long")
+            advice = "raise the limit if it is to take so long"
+            raise ReadTimeoutError(f"{self.reader.where(row)}: {late}: {advice}")
         self._known.add(row)
-        self.problems[row] = late
+        self.problems.add({row: Failure(TIMEOUT, late)}, epoch)

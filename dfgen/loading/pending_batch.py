@@ -10,6 +10,7 @@ from dfgen.loading.buffers import BatchArrays
 from dfgen.loading.order.batch_weights import Weights, batch_weights
 from dfgen.loading.order.permutation import Integers
 from dfgen.loading.order.plan import Plan
+from dfgen.loading.problems import Failure
 from dfgen.loading.workers.chunks import Chunk
 from dfgen.loading.workers.threads import Worker
 from dfgen.samples.features.spec import Present
@@ -57,7 +58,7 @@ class PendingBatch:
     cancelled: bool = False  # whether nobody wants it any more
     late: set[int] = field(default_factory=set)  # rows it was given up for: their files take long
     process: int = field(default_factory=os.getpid)  # whose workers make it
-    _problems: dict[int, str] = field(default_factory=dict)
+    _problems: dict[int, Failure] = field(default_factory=dict)
     _blanks: list[int] = field(default_factory=list)
     _errors: dict[int, BaseException] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -104,7 +105,7 @@ class PendingBatch:
         """Wait until all chunks have run; False if the time was up before."""
         return self._done.wait(timeout)
 
-    def result(self) -> tuple[Batch, dict[int, str]]:
+    def result(self) -> tuple[Batch, dict[int, Failure]]:
         """Return a batch that is made, and row -> problem; or raise, once, what one raised."""
         if self._errors:
             try:

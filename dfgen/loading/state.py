@@ -1,5 +1,6 @@
 """Where a training stands: digests of its rows and ids, and the state to go on from."""
 
+import re
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -155,12 +156,10 @@ class Identity:
         epoch = whole("epoch of the state", state["epoch"])
         step = whole("step of the state", state["step"], most=batches)
         skipped = whole("skipped of the state", state["skipped"])
-        try:
-            return Place(epoch, step, int(str(state["receipt"]), 16), skipped)
-        except ValueError as error:
-            raise ArgumentError(
-                f"receipt of the state={state['receipt']!r} is not a hexadecimal number"
-            ) from error
+        digest = state["receipt"]
+        if not isinstance(digest, str) or re.fullmatch("[0-9a-f]{1,32}", digest) is None:
+            raise ArgumentError(f"receipt of the state={digest!r} is not a hexadecimal number")
+        return Place(epoch, step, int(digest, 16), skipped)
 
     def _check_order(self, state: Mapping[str, object]) -> None:
         """Refuse the state of another order of rows."""

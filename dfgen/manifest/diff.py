@@ -108,7 +108,7 @@ def in_order(found: pa.Table, changes: tuple[str, ...]) -> pd.DataFrame:
 def _stored(manifest: Path | Table) -> LabelledTable:
     """Return a manifest with paths as stored and whole ids as int64."""
     if isinstance(manifest, str | os.PathLike):
-        table, metadata = read_table(manifest)
+        table, metadata = read_table(manifest, reads_files=False)
         return _relative(table, metadata["root"]), metadata["labels"]
     table, known = arrow_table(manifest), getattr(manifest, "attrs", {}).get("dfgen", {})
     validate(table, "the frame")

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from dfgen import __version__
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError, brief, did_you_mean, reason
+from dfgen.limits import DEFAULT, Limits, limits_given
 from dfgen.manifest.building.categories import as_category
 from dfgen.manifest.building.recipe import absolute_recipe, portable_recipe
 from dfgen.manifest.checksum import has_checksum, write_parquet
@@ -20,7 +21,16 @@ from dfgen.manifest.fingerprint import fingerprint
 from dfgen.manifest.foreign_arguments import refuse_foreign
 from dfgen.manifest.from_pandas import to_frame
 from dfgen.manifest.other_inputs import check_out, frame_of_file, path_of_manifest
-from dfgen.manifest.paths import absolute_paths, check_stored_paths, portable_root, stored_paths
+from dfgen.manifest.paths import (
+    absolute_paths,
+    all_absolute,
+    check_stored_paths,
+    portable_root,
+    refuse_outside,
+    stored_paths,
+)
+from dfgen.manifest.reach import reach_of, say_outside
+from dfgen.manifest.reading import check_file
 from dfgen.manifest.schema import (
     KEY,
     MANIFEST_FORMAT,
@@ -40,7 +50,9 @@ Path = str | os.PathLike[str]
 _GROUP = 1 << 27  # bytes of a row group that holds files
 
 
-def read_manifest(path: Path, root: Path | None = None, **unknown: Never) -> pd.DataFrame:
+def read_manifest(
+    path: Path, root: Path | None = None, limits: Limits | None = None, **unknown: Never
+) -> pd.DataFrame:
     """Read a manifest as an ordinary DataFrame with absolute paths.
 
     Filter, sort and join it with pandas, and give it to `dfgen.Sequence`. No file of the data set
@@ -48,7 +60,9 @@ def read_manifest(path: Path, root: Path | None = None, **unknown: Never) -> pd.
 
     Args:
         path: the Parquet file.
-        root: folder where the stored relative paths start, if not the one that the manifest names.
+        root: folder where the stored relative paths start, if not the one that the manifest names;
+            absolute ones must lie in it. None: a root far from the manifest is told in a warning.
+        limits: `dfgen.Limits`: what the file may ask for.
         **unknown: none: arguments of other libraries are named with what they are called here.
 
     Returns:
@@ -67,7 +81,7 @@ def read_manifest(path: Path, root: Path | None = None, **unknown: Never) -> pd.
         >>> train = df[df.split == "train"]  # doctest: +SKIP
     """
     refuse_foreign(read_manifest, unknown)
-    table, metadata = read_table(path, root)
+    table, metadata = read_table(path, root, limits=limits_given(limits))
     try:
         frame = to_frame(table)
     except Exception as error:  # of pandas' own key, which may be anything
@@ -76,21 +90,28 @@ def read_manifest(path: Path, root: Path | None = None, **unknown: Never) -> pd.
     return frame
 
 
-def read_table(path: Path, root: Path | None = None) -> tuple[pa.Table, Metadata]:
+def read_table(
+    path: Path,
+    root: Path | None = None,
+    reads_files: bool = True,
+    limits: Limits = DEFAULT,
+) -> tuple[pa.Table, Metadata]:
     """Read a manifest as an Arrow table with absolute paths, and its metadata.
 
     For what needs no pandas objects. The arguments and errors are those of `read_manifest`. The
     `root` of the metadata is absolute, or None where the paths were stored absolute; so are the
-    paths of the recipe.
+    paths of the recipe. `reads_files=False`: the rows alone are of interest, wherever files lie.
     """
     given = str(path)
     path = path_of_manifest(path)
     try:
+        if not os.path.isdir(path):
+            check_file(path)
         with pa.OSFile(path) as handle:
             is_whole = has_checksum(handle, path)
             with pq.ParquetFile(handle, page_checksum_verification=not is_whole) as file:
                 metadata = decode_metadata(file.schema_arrow.metadata, path)
-                table = read_parquet(file)
+                table = read_parquet(file, path, limits)
         if not is_whole:
             table.validate(full=True)
     except FileNotFoundError:
@@ -105,10 +126,7 @@ def read_table(path: Path, root: Path | None = None) -> tuple[pa.Table, Metadata
             ) from None
         raise ManifestError(f"{path} cannot be read as a Parquet file: {reason(error)}") from error
     validate(table, path)
-    if root is not None:
-        metadata["root"] = os.path.abspath(root)
-    elif metadata["root"] is not None:
-        metadata["root"] = os.path.normpath(os.path.join(os.path.dirname(path), metadata["root"]))
+    metadata["root"] = _root(table, metadata["root"], path, root)
     metadata["recipe"] = absolute_recipe(metadata["recipe"], os.path.dirname(path))
     for name, label in metadata["labels"].items():
         if label["kind"] == "category" and name in table.column_names:
@@ -116,7 +134,24 @@ def read_table(path: Path, root: Path | None = None) -> tuple[pa.Table, Metadata
     used = absolute_paths(table, metadata["root"], path)
     if not is_whole:
         _compare_fingerprint(table, metadata["fingerprint"], path)
+    if reads_files and root is None and "path" in table.column_names:
+        # all paths lie below the root, as was checked
+        root_alone = pa.chunked_array([[f"{metadata['root']}/"]])
+        paths = used["path"] if metadata["root"] is None else root_alone
+        say_outside(path, paths, [reach_of(path)], "root={}")
     return used, metadata
+
+
+def _root(table: pa.Table, stored: str | None, path: str, given: Path | None) -> str | None:
+    """Return the absolute root of a manifest; None if its paths are absolute as they stand."""
+    if given is not None:
+        root = os.path.abspath(given)
+        if stored is not None or not all_absolute(table):
+            return root
+        refuse_outside(table, root, path)
+    elif stored is not None:
+        return os.path.normpath(os.path.join(os.path.dirname(path), stored))
+    return None
 
 
 def write_manifest(df: Table, path: Path, root: Path | None = None, **unknown: Never) -> None:

@@ -34,6 +34,16 @@ def is_url(paths: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.match_substring_regex(paths, URL)
 
 
+def is_absolute(paths: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Say of each path whether it starts at the top of a file system, or is an address."""
+    return pc.match_substring_regex(paths, _ABSOLUTE)
+
+
+def is_upward(paths: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Say of each path whether it goes up by `..`."""
+    return pc.match_substring_regex(paths, _UPWARD)
+
+
 def absolute_paths(table: pa.Table, root: str | None, where: str) -> pa.Table:
     """Return `table` with the stored paths made absolute, after a check of them.
 
@@ -59,6 +69,23 @@ def check_stored_paths(table: pa.Table, root: str | None, where: str) -> None:
         faults |= {'leaves its root by ".."': _UPWARD, "is absolute, but has a root": _ABSOLUTE}
     for fault, pattern in faults.items():
         _refuse(table, pc.match_substring_regex(paths, pattern), where, fault)
+
+
+def all_absolute(table: pa.Table) -> bool:
+    """Whether no path of a table is relative."""
+    if "path" not in table.column_names or not len(table):
+        return True
+    return bool(pc.all(is_absolute(table["path"])).as_py())
+
+
+def refuse_outside(table: pa.Table, root: str, where: str) -> None:
+    """Raise if an absolute path does not lie in the root that the caller gave."""
+    if "path" not in table.column_names or not len(table):
+        return
+    outside = pc.invert(pc.starts_with(table["path"], _posix(root).rstrip("/") + "/"))
+    _refuse(
+        table, pc.or_(outside, is_upward(table["path"])), where, f"is not in root={quote(root)}"
+    )
 
 
 def _refuse(table: pa.Table, bad: pa.ChunkedArray, where: str, fault: str) -> None:
@@ -107,7 +134,7 @@ def stored_paths(
             return with_column(table, "path", _below(paths, folder)), folder or "/"
         if root is not None:
             _refuse(table, outside, "the frame", f"is not in root={quote(folder)}")
-    folder = _common_folder(paths)
+    folder = common_folder(paths)
     return with_column(table, "path", _below(paths, folder) if folder else paths), folder or None
 
 
@@ -126,7 +153,7 @@ def tidy(paths: pa.ChunkedArray, base: str) -> pa.ChunkedArray:
     )
 
 
-def _common_folder(paths: pa.ChunkedArray) -> str:
+def common_folder(paths: pa.ChunkedArray) -> str:
     """Return the deepest folder of all paths; "" if that is the top of the file system.
 
     What the first and the last in alphabetical order share, all share.

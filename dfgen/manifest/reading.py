@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterator
 
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError
+from dfgen.limits import DEFAULT, Limits
 
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
@@ -16,6 +17,7 @@ _KINDS = (
 )
 TOLD = (ArgumentError, ManifestError, MissingFileError)
 """What names the file already."""
+_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _OF_MACHINE = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE}
 
 
@@ -40,19 +42,66 @@ def reading(path: str, form: str = "", missing: str = "", advice: str = "") -> I
         ...     yaml.safe_load(Path("data.yaml").read_bytes())
     """
     try:
-        _refuse_no_file(path)
+        check_file(path)
         yield
     except (*TOLD, MemoryError):
         raise
-    except (FileNotFoundError, NotADirectoryError):
-        missing = missing or f"there is no file {path}. Looked in {os.getcwd()}"
-        raise MissingFileError(missing) from None
     except Exception as error:
-        raise ManifestError(f"{path} cannot be read{form}: {said(error)}{advice}") from error
+        raise fault_of(error, path, form, missing, advice) from error
 
 
-def _refuse_no_file(path: str) -> None:
-    mode = os.stat(path).st_mode
+def fault_of(
+    error: Exception, path: str, form: str = "", missing: str = "", advice: str = ""
+) -> ManifestError | MissingFileError:
+    """Return what to raise for what a reader of one file has raised; see `reading`.
+
+    Example:
+        >>> fault_of(KeyError("a"), "data.yaml", " as YAML")
+        ManifestError("data.yaml cannot be read as YAML: KeyError: 'a'")
+    """
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return MissingFileError(missing or f"there is no file {path}. Looked in {os.getcwd()}")
+    return ManifestError(f"{path} cannot be read{form}: {said(error)}{advice}")
+
+
+def read_bytes(path: str, limits: Limits = DEFAULT) -> bytes:
+    """Return the bytes of a small file, of which there are many; waits for no pipe.
+
+    Raises:
+        OSError: it cannot be read.
+        ManifestError: it is no file, or has more than `limits.header_bytes`.
+    """
+    try:
+        descriptor = os.open(path, _FLAGS)
+    except OSError:
+        check_file(path)  # no socket can be opened
+        raise
+    try:
+        status = os.fstat(descriptor)
+        _refuse_other(path, status.st_mode)
+        if not limits.allows("header_bytes", status.st_size):
+            what = f"{path} has {status.st_size:,} bytes"
+            raise ManifestError(limits.refusal("header_bytes", status.st_size, what))
+        parts = []
+        while part := os.read(descriptor, status.st_size + 4096):
+            parts.append(part)
+        return b"".join(parts)
+    finally:
+        os.close(descriptor)
+
+
+def check_file(path: str) -> None:
+    """Raise if a path is no file: opening a pipe waits for ever, and reading a device never ends.
+
+    Example:
+        >>> check_file(os.devnull)
+        Traceback (most recent call last):
+        dfgen.errors.ManifestError: /dev/null is a device, expected a file
+    """
+    _refuse_other(path, os.stat(path).st_mode)
+
+
+def _refuse_other(path: str, mode: int) -> None:
     if not stat.S_ISREG(mode):
         kind = next((kind for is_kind, kind in _KINDS if is_kind(mode)), "something else")
         raise ManifestError(f"{path} is {kind}, expected a file")
@@ -73,6 +122,17 @@ def said(error: Exception) -> str:
 
 def problem_of(error: ManifestError | MissingFileError) -> str:
     """Return the problem of the one row that a file is of; raise what is no fault of the file."""
-    if isinstance(error.__cause__, OSError) and error.__cause__.errno in _OF_MACHINE:
+    if is_of_machine(error):
         raise error
     return str(error)
+
+
+def is_of_machine(error: Exception) -> bool:
+    """Whether a read failed for want of descriptors, memory, disk or network: no file is at fault.
+
+    Example:
+        >>> is_of_machine(OSError(errno.EMFILE, "Too many open files"))
+        True
+    """
+    cause = error.__cause__ or error
+    return isinstance(cause, OSError) and cause.errno in _OF_MACHINE

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dfgen.errors import DecodeError, MissingFileError, TransformError, located
+from dfgen.errors import DecodeError, MissingFileError, ReadError, TransformError, located
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.spec import Present, Spec, Values, Watch, each, empty, filled, unwatched
@@ -178,7 +178,7 @@ class SampleReader:
                     sample[name] = empty(spec, out[name].shape)
                 given = told.get(step.told_by)
                 told[step.name] = step.read(row, sample, self.store, watch, given)
-        except (DecodeError, MissingFileError) as error:
+        except (DecodeError, MissingFileError, ReadError) as error:
             raise located(error, self.where(row)) from error
         except Exception as error:  # of nothing that a file or a function of the user's may raise
             error.add_note(f"while reading {self.where(row)}")

@@ -20,8 +20,8 @@ from dfgen.binding.nested import Tree
 from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_draws import new_weights
 from dfgen.binding.row_ids import plain_ids
-from dfgen.errors import ArgumentError, brief
-from dfgen.limits import Limits
+from dfgen.errors import ArgumentError
+from dfgen.limits import Limits, limits_given
 from dfgen.loading.batch_transforms import BatchTransform
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.buckets import PaddingShare
@@ -36,6 +36,7 @@ from dfgen.training.keras_private import input_of_fit
 from dfgen.training.keras_probe import falls_back
 from dfgen.training.layout import layout_of
 from dfgen.training.passes import Passes
+from dfgen.training.problems_frame import problems_frame
 from dfgen.training.progress import Progress
 from dfgen.training.sequence_repr import summary
 from dfgen.training.shards import resolve_shard
@@ -100,12 +101,14 @@ class Sequence(Passes):
         on_error: `"raise"`, or `"skip"`: a bad row keeps its place with zeros and weight 0, is
             listed in `problems`, and the real rows of its batch (with `shard`, of this process's
             part of it) weigh batch / real. Keras's `metrics=` ignore weights: use
-            `weighted_metrics=`.
+            `weighted_metrics=`. More bad rows than `limits.problems`, or a batch of them alone,
+            stop training; so does a read that fails for no fault of the file, such as of a disk.
         workers: threads; None = the CPUs this process may use; 0 = the calling thread.
         use_multiprocessing: a process for each worker, for transforms that hold the GIL, and for
             files of a few kB, of which threads make hardly more than one alone.
         max_queue_size: batches ready or in the making.
-        limits: `dfgen.Limits`: bytes of batches in flight, seconds for one read.
+        limits: `dfgen.Limits`: bytes of batches in flight, seconds for one read, bad rows, what one
+            file may ask for.
         root: folder where relative paths of a frame begin; None = the working folder.
         shard: (index, count): this is process `index` of `count` that train together, and makes
             `batch_size / count` rows of every batch. `"auto"` asks `keras.distribution`,
@@ -163,12 +166,7 @@ class Sequence(Passes):
         if unknown:
             known = [*inspect.signature(Sequence).parameters][:-1]
             refuse_unknown("Sequence", unknown, asked_of(Sequence, locals()), known)
-        if limits is not None and not isinstance(limits, Limits):
-            size = f"{limits:.0f}" if isinstance(limits, int | float) else '"2GB"'
-            raise ArgumentError(
-                f'limits must be dfgen.Limits(memory="2GB", ...), got {brief(limits)}: write '
-                f"limits=dfgen.Limits(memory={size})"
-            )
+        limits = limits_given(limits)
         self.seed = (
             randbits(32)
             if seed is None
@@ -190,6 +188,7 @@ class Sequence(Passes):
             transform=transform,
             on_error=on_error,
             root=root,
+            limits=limits,
         )
         look_for_files(bound.columns, bound.reader, bound.problems, skips=on_error == "skip")
         loader = Loader(
@@ -231,11 +230,18 @@ class Sequence(Passes):
 
     @property
     def problems(self) -> pd.DataFrame:
-        """Rows that were skipped: `row`, `id` and `problem`."""
-        found = self._loader.problems
-        rows = sorted(found)
-        ids = [self._loader.reader.id(row) for row in rows]
-        return pd.DataFrame({"row": rows, "id": ids, "problem": [found[row] for row in rows]})
+        """The rows that are skipped, as a frame in the order of the manifest.
+
+        - `id`, and `path` of the first file that the row is read from.
+        - `stage`: what failed: `"read"`, `"decode"`, `"resize"`, `"transform"`, where a function of
+          yours makes a column, `"timeout"`, `"worker"`, whose process died of it; or `"known"`, as
+          the manifest names a problem.
+        - `reason`: in words.
+        - `epoch` in which it was first found, from 0; missing where it is known.
+
+        With `on_error="raise"` it is empty.
+        """
+        return problems_frame(self._loader.problems)
 
     def repeat(self) -> "Passes":
         """Return an endless view, for `fit(steps_per_epoch=...)`: passes follow one another.

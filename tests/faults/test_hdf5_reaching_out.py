@@ -9,6 +9,7 @@ import pytest
 
 import dfgen
 from dfgen.errors import DecodeError
+from dfgen.samples.storage import hdf5_texts
 from dfgen.samples.storage.array_files import open_hdf5, open_rows
 
 SECRET = b"root:x:0:0:top secret"
@@ -86,3 +87,52 @@ def test_soft_links_within_an_hdf5_file_do_no_harm(tmp_path):
         file["again"] = h5py.SoftLink("/group/x")
         file["nowhere"] = h5py.SoftLink("/not/there")
     assert sorted(open_hdf5(path)) == ["good", "group/x"]
+
+
+@pytest.fixture
+def texts(tmp_path):
+    """Return a function that writes eight texts, and one byte of that file anew."""
+
+    def write(byte, value):
+        with h5py.File(tmp_path / "texts.h5", "w") as file:
+            file["y"] = np.array([f"name {row}" for row in range(8)], h5py.string_dtype())
+        with open(tmp_path / "texts.h5", "r+b") as file:
+            place = byte(file.read())
+            file.seek(place)
+            file.write(bytes([value]))
+        return str(tmp_path / "texts.h5")
+
+    return write
+
+
+def test_damaged_text_that_crashes_libhdf5_is_the_problem_of_the_file(texts):
+    path = texts(lambda data: 857, 255)  # the type: a list, and no text
+    frame = pd.DataFrame({"id": [7], "path": [path]})
+    try:
+        dfgen.build_manifest(arrays=path, facts="none")
+    except dfgen.DfgenError as error:  # of the libhdf5 that crashes
+        assert str(error) == (
+            f"{path} cannot be read: damaged: reading its text ends a process by SIGSEGV"
+        )
+        [told] = dfgen.verify(frame, decode=True)["detail"]
+        assert told == "cannot be decoded: damaged: reading its text ends a process by SIGSEGV"
+
+
+def test_damaged_text_that_libhdf5_reads_for_ever_is_the_problem_of_the_file(texts, monkeypatch):
+    monkeypatch.setattr(hdf5_texts, "_LONGEST", 3)
+    path = texts(lambda data: data.index(b"GCOL") + 24, 255)  # the length of the first text
+    with pytest.raises(dfgen.DfgenError) as caught:
+        dfgen.build_manifest(arrays=path, facts="none")
+    assert str(caught.value) == (
+        f"{path} cannot be read: its text was not read in 3 s: the file is damaged"
+    )
+
+
+def test_text_of_hdf5_is_no_row_of_numbers(texts):
+    path = texts(lambda data: 0, 0x89)
+    assert dfgen.build_manifest(arrays=path)["y"].tolist() == [f"name {row}" for row in range(8)]
+    with pytest.raises(DecodeError) as caught:
+        open_rows(path)
+    assert str(caught.value) == (
+        "the HDF5 array 'y' holds text or lists of changing length, expected numbers"
+    )

@@ -6,6 +6,8 @@ import json
 import os
 import socket
 import struct
+import subprocess
+import sys
 import threading
 import warnings
 from pathlib import Path
@@ -193,6 +195,8 @@ FILES = {
     "jsonl empty": ("labels", "l.jsonl", "\n", "l.jsonl cannot be read as .jsonl: it is empty"),
     "toml digits": ("source", "r.toml", f"seed = {'9' * 5_000}",
                     "r.toml cannot be read as TOML: Exceeds the limit (4300 digits) "),
+    "jsonl split": ("labels", "l.jsonl", '{"path": "a.png", "split": 5}',
+                    'the column "split" has type int64, expected the name of the split of each '),
     "toml deep": ("source", "r.toml", f"x = {'[' * 100_000}",
                   "r.toml cannot be read as TOML: it is nested too deep"),
     "yaml date": ("yolo", "d.yaml", "names: [a]\ntrain: 2020-99-99",
@@ -203,7 +207,7 @@ FILES = {
     "yaml bool": ("yolo", "d.yaml", "names: [a]\ntrain: !!bool x",
                   "d.yaml cannot be read as YAML: ConstructorError: bool that cannot be: 'x'"),
     "yaml deep": ("yolo", "d.yaml", "[" * 2_000,
-                  "d.yaml cannot be read as YAML: it is nested too deep"),
+                  "d.yaml has lists or mappings in each other 101 times or more, more than"),
     "yaml nul": ("yolo", "d.yaml", "names: [a]\ntrain: \0",
                  "d.yaml cannot be read as YAML: ReaderError: unacceptable character"),
     "inventory files": ("listing", "m.json", '{"sourceBucket": "b", "fileFormat": "CSV", '
@@ -258,6 +262,20 @@ def test_a_source_that_is_no_file_is_refused_and_not_waited_for(data, source, pa
     assert refused(DfgenError, **{source: path}, **more) == f"{path} is a {kind}, expected a file"
 
 
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+@pytest.mark.parametrize("command", ["verify", "split", "recipe", "diff", "build-manifest"])
+def test_a_manifest_that_is_no_file_is_refused_and_not_waited_for(data, kind, command):
+    os.mkfifo("m.parquet") if kind == "pipe" else os.symlink("/dev/zero", "m.parquet")
+    more = {
+        "split": ["m.parquet", "--split", "a=1"],
+        "diff": ["m.parquet", "m.parquet"],
+        "build-manifest": ["imgs", "--update", "m.parquet"],
+    }
+    ended = run(command, *more.get(command, ["m.parquet"]))
+    assert ended.returncode == 1 + (command in ("verify", "diff"))
+    assert ended.stderr == f"dfgen: {data}/m.parquet is a {kind}, expected a file\n"
+
+
 def test_an_hdf5_file_that_promises_rows_it_has_not_is_refused(data):
     with h5py.File("x.h5", "w") as file:
         file.create_dataset("x", (10**12, 3), "f4", chunks=(1024, 3))
@@ -308,6 +326,37 @@ def test_a_source_from_anybody_that_raises_anything_is_named(data, monkeypatch):
     assert refused(metadata="imgs") == (
         "metadata=imgs cannot be read: ZeroDivisionError: by nothing"
     )
+
+
+FULL = """
+import errno, os, sys
+import dfgen
+dfgen.build_manifest("imgs")  # what is imported late
+taken = []
+try:
+    while True:
+        taken.append(os.dup(0))
+except OSError as error:
+    assert error.errno == errno.EMFILE
+try:
+    dfgen.build_manifest({}, workers=1)
+except dfgen.DfgenError as error:
+    os.write(1, str(error).encode())
+"""
+
+
+@linux
+@pytest.mark.parametrize(
+    "source", ['labels="l.csv", path_column="path"', 'voc="xml", images="imgs"']
+)
+def test_want_of_descriptors_is_the_problem_of_no_file(data, source):
+    write("l.csv", "path\nimgs/a.png\n")
+    code = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n{FULL}"
+    code = code.replace("{}", source)
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=True
+    )
+    assert "Too many open files" in ended.stdout
 
 
 class Payload:

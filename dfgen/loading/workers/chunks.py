@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -12,7 +13,9 @@ from dfgen.errors import DecodeError, MissingFileError
 from dfgen.loading.generators import sample_rng
 from dfgen.loading.metrics import Stopwatch
 from dfgen.loading.order.permutation import Integers
-from dfgen.samples.features.spec import Spec
+from dfgen.loading.problems import Failure
+from dfgen.loading.workers.retries import read_again
+from dfgen.samples.features.spec import Spec, Watch
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.storage.near_paths import near_missing
 
@@ -20,7 +23,7 @@ _CHUNKS_PER_WORKER = 2  # of what is in the making, so that all workers have som
 _CHUNK = 1 << 22  # bytes of a chunk made by a process, about: it has memory of its own for one
 
 ChunkArrays = Mapping[str, npt.NDArray[Any]]
-Blanks = dict[int, str | None]
+Blanks = dict[int, Failure | None]
 """Place in a chunk -> what is wrong with its row, None for known ones; zeros are there."""
 
 
@@ -79,12 +82,26 @@ class ChunkMaker:
             stopwatch.row = row
             out = {name: array[place, ...] for name, array in arrays.items()}
             try:
-                self.reader.read(row, out, rng, stopwatch)
+                try:
+                    self.reader.read(row, out, rng, stopwatch)
+                except Exception as error:
+                    again = partial(self._again, chunk, place, out, stopwatch)
+                    read_again(again, error, self.reader, row, stopwatch, cancelled)
             except (DecodeError, MissingFileError) as error:
                 if not self.skip:
                     raise _with_near(error, self.reader, row) from error.__cause__
-                blanks[place] = str(error)  # anything else is a mistake in a program
+                # anything else is a mistake in a program, or no fault of the file
+                blanks[place] = self._fault(stopwatch.stage, error, row)
         return blanks, len(rows)
+
+    def _again(self, chunk: Chunk, place: int, out: ChunkArrays, watch: Watch) -> None:
+        self.reader.read(int(chunk.rows[place]), out, self._rng(chunk, place), watch)
+
+    def _fault(self, stage: str, error: Exception, row: int) -> Failure:
+        told = str(error).removeprefix(f"row id={self.reader.id(row)!r}, ")
+        if len([*self.reader.paths(row)]) == 1:  # else the message is to tell of which files it is
+            told = str(error).removeprefix(f"{self.reader.where(row)}: ")
+        return Failure(stage, told)
 
     def _rng(self, chunk: Chunk, place: int) -> np.random.Generator | None:
         if not self.reader.is_random:

@@ -35,6 +35,11 @@ def to_categories(
                     f'category="{name}": the column has type {column.type}. Text and booleans are '
                     "categories by themselves, whole numbers on request; others are not classes"
                 )
+            elif name == "split" and not pa.types.is_dictionary(column.type):
+                raise ManifestError(
+                    f'the column "split" has type {column.type}, expected the name of the split of '
+                    'each row, such as "train": make text of it, or rename it'
+                )
             table = with_column(table, name, column)
     return table
 

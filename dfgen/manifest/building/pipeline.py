@@ -1,5 +1,6 @@
 """From a recipe to a manifest: source, join, facts, boxes, old rows, split, write."""
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -10,11 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError
+from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.building.box_columns import place_boxes
 from dfgen.manifest.building.categories import to_categories, to_category
 from dfgen.manifest.building.gather import gather_rows
 from dfgen.manifest.building.lost_files import refuse_all_missing
-from dfgen.manifest.building.recipe import Recipe, unit_of
+from dfgen.manifest.building.recipe import LABEL_TABLE, Recipe, paths_named, unit_of
 from dfgen.manifest.building.scan import PANDAS_TYPES, read_facts, refresh_facts
 from dfgen.manifest.building.summary import BuildReport, lines_of_skipped
 from dfgen.manifest.building.update.match import rebase
@@ -25,6 +27,7 @@ from dfgen.manifest.from_pandas import to_frame
 from dfgen.manifest.io import attributes, write_manifest
 from dfgen.manifest.other_inputs import check_out
 from dfgen.manifest.paths import is_url, stored_paths, tidy
+from dfgen.manifest.reach import reach_of, say_outside
 from dfgen.manifest.schema import (
     PARTS,
     describe_labels,
@@ -38,29 +41,45 @@ from dfgen.manifest.sources.source import RowGroup
 from dfgen.manifest.splitting.absent_classes import lacking_rows
 from dfgen.samples.storage.embedded import are_files, is_file_struct, paths_of, with_paths
 from dfgen.samples.storage.stores import without_store
+from dfgen.system import only_writer
 
 ReadFacts = Callable[[pa.ChunkedArray], pa.Table]
 
 
 def run_recipe(
-    recipe: Recipe, out: str | None = None, workers: int | None = None, old: Old | None = None
+    recipe: Recipe,
+    out: str | None = None,
+    workers: int | None = None,
+    old: Old | None = None,
+    limits: Limits = DEFAULT,
 ) -> tuple[pd.DataFrame, BuildReport]:
     """Build the manifest of a recipe; return it with a report of what was left out or is amiss.
 
     `build_manifest` turns the warnings of the report into Python's, the command prints them. Of the
-    manifest that grows, only files that are new or changed since are opened.
+    manifest that grows, only files that are new or changed since are opened. A second run with the
+    same `out` is refused as long as the first lives.
     """
-    if out is not None:
-        check_out(out)
+    if out is None:
+        return _run(recipe, None, workers, old, limits)
+    check_out(out)
+    with only_writer(os.path.abspath(out)):
+        return _run(recipe, out, workers, old, limits)
+
+
+def _run(
+    recipe: Recipe, out: str | None, workers: int | None, old: Old | None, limits: Limits
+) -> tuple[pd.DataFrame, BuildReport]:
     if old is not None:
         _refuse_order(recipe)
-    gathered = _gathered(recipe)
+    gathered = _gathered(recipe, limits)
     labels = describe_labels(gathered.rows, gathered.labels)
     _, root = stored_paths(gathered.rows, recipe.root, gathered.folder)
+    if recipe.root is None:  # else all lie in that
+        _say_outside(recipe, gathered.rows)
     warnings: tuple[str, ...] = ()
     if old is not None:
         old, warnings = _old_rows(old, recipe, gathered.rows, root)
-    read = None if recipe.facts == "none" else partial(_read_facts, old=old, workers=workers)
+    read = _reader(recipe, old, workers, limits)
     grown = Growth(_settle(gathered, read, recipe), labels, {})
     if old is not None:
         grown = grow(grown.table, labels, old, read, {"split", recipe.splitting.column})
@@ -79,6 +98,19 @@ def run_recipe(
     if out is not None:
         write_manifest(frame, out, recipe.root)
     return frame, BuildReport(gathered.skipped, gathered.notes, warnings)
+
+
+def _say_outside(recipe: Recipe, rows: pa.Table) -> None:
+    """Tell of files that lie elsewhere than what the recipe names; a frame in hand is trusted."""
+    name, named = files_column(rows.schema) or "path", paths_named(recipe.arguments())
+    files = rows[name]
+    if not named or (name != "path" and not is_file_struct(files.type)):
+        return
+    if name != "path":
+        held = pc.is_valid(pc.struct_field(files, "bytes"))
+        files = paths_of(files).filter(pc.invert(held))
+    who = recipe.labels if recipe.kind == LABEL_TABLE else recipe.own[recipe.kind]
+    say_outside(str(who), files.cast(pa.string()), map(reach_of, named), "root={} (--root)")
 
 
 def _refuse_order(recipe: Recipe) -> None:
@@ -104,9 +136,9 @@ def _old_rows(
     return old, changed_recipe(old, recipe) + moved
 
 
-def _gathered(recipe: Recipe) -> RowGroup:
+def _gathered(recipe: Recipe, limits: Limits) -> RowGroup:
     """Return the rows of the source with absolute paths and labels as categories."""
-    gathered = gather_rows(recipe)
+    gathered = gather_rows(recipe, limits)
     if _box_format(gathered.labels) == "rel_xyxy" and recipe.facts == "none":
         raise ArgumentError(
             "the source's boxes are shares of the image: its size is needed to make pixels of "
@@ -139,9 +171,20 @@ def _with_whole_paths(table: pa.Table, name: str, folder: str) -> pa.Table:
     return with_column(table, name, with_paths(files, pc.if_else(pc.is_null(data), joined, paths)))
 
 
-def _read_facts(paths: pa.ChunkedArray, old: Old | None, workers: int | None) -> pa.Table:
+def _reader(
+    recipe: Recipe, old: Old | None, workers: int | None, limits: Limits
+) -> ReadFacts | None:
+    """Return what reads the facts of files, None where none are asked for."""
+    if recipe.facts == "none":
+        return None
+    return partial(_read_facts, old=old, workers=workers, limits=limits)
+
+
+def _read_facts(
+    paths: pa.ChunkedArray, old: Old | None, workers: int | None, limits: Limits
+) -> pa.Table:
     if are_files(paths.type):
-        facts = read_facts(paths, workers)
+        facts = read_facts(paths, workers, limits=limits)
         return with_column(facts, "format", to_category(facts["format"]))
     addresses = without_store(paths.filter(is_url(paths)))
     if len(addresses):
@@ -150,7 +193,7 @@ def _read_facts(paths: pa.ChunkedArray, old: Old | None, workers: int | None) ->
             'facts="none" (--facts none), or with root= (--root) the folder where the files are '
             "mounted"
         )
-    facts = refresh_facts(paths, old.table if old else None, workers)
+    facts = refresh_facts(paths, old.table if old else None, workers, limits=limits)
     return with_column(facts, "format", to_category(facts["format"]))
 
 

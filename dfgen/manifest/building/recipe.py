@@ -242,6 +242,23 @@ def portable_recipe(recipe: dict[str, Any] | None, folder: str) -> dict[str, Any
     return _with_paths(recipe, lambda path: portable_root(os.path.abspath(path), folder) or path)
 
 
+def paths_named(arguments: Mapping[str, Any]) -> list[str]:
+    """Return the files and folders that arguments name, absolute; no addresses.
+
+    Example:
+        >>> paths_named({"source": "/data/imgs", "labels": "/data/labels.csv", "seed": 3})
+        ['/data/imgs', '/data/labels.csv']
+    """
+    found: list[str] = []
+
+    def note(path: str) -> str:
+        found.append(os.path.abspath(path))
+        return path
+
+    _with_paths(dict(arguments), note)
+    return found
+
+
 def _with_paths(
     recipe: dict[str, Any] | None, change: Callable[[str], str]
 ) -> dict[str, Any] | None:

@@ -10,24 +10,36 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
-from dfgen.errors import ArgumentError, ManifestError, WriteError, did_you_mean
+import pyarrow as pa
+
+from dfgen.errors import ArgumentError, ManifestError, did_you_mean
+from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.building.recipe import (
     A_FRAME,
     Recipe,
     absolute_recipe,
     all_arguments,
     make_recipe,
+    paths_named,
     portable_recipe,
 )
+from dfgen.manifest.reach import reach_of, say_outside
 from dfgen.manifest.reading import reading
 from dfgen.manifest.schema import quote
 from dfgen.manifest.sources import SOURCES
+from dfgen.manifest.sources.capped_text import read_short
+from dfgen.system import check_writable, write_whole
 
 SUFFIX = ".toml"
 _WORDS = {str: "text", int: "a whole number", list: "a list", dict: "a table"}
 
 
-def resolve(given: Mapping[str, Any], known: Mapping[str, Any] | None = None) -> Recipe:
+def resolve(
+    given: Mapping[str, Any],
+    known: Mapping[str, Any] | None = None,
+    where: str = "",
+    limits: Limits = DEFAULT,
+) -> Recipe:
     """Return the recipe of the arguments given, completed by a recipe file or an older recipe.
 
     Args:
@@ -35,6 +47,9 @@ def resolve(given: Mapping[str, Any], known: Mapping[str, Any] | None = None) ->
             .toml is the recipe file that completes them.
         known: the recipe of the manifest that is updated; used where no recipe file is given. A
             source of another kind than its own replaces it as a whole.
+        where: the file of that manifest, if there is one: what its recipe reads far from there is
+            told in a warning.
+        limits: what a recipe file may ask for.
     """
     given = {
         name: value
@@ -43,7 +58,7 @@ def resolve(given: Mapping[str, Any], known: Mapping[str, Any] | None = None) ->
     }
     file = given.get("source")
     if isinstance(file, str) and file.endswith(SUFFIX):
-        known = read_recipe(file)
+        known, where = read_recipe(file, limits), file
         del given["source"]
     base = dict(known or {})
     if _kind(given) not in (None, _kind(base)):
@@ -58,18 +73,24 @@ def resolve(given: Mapping[str, Any], known: Mapping[str, Any] | None = None) ->
             "the recipe has a DataFrame of labels, which no file holds: give labels= again, or "
             "write the labels to a .csv or .parquet file and give that (--labels)"
         )
+    if where:
+        left = {name: value for name, value in base.items() if name not in given}
+        named = pa.chunked_array([[f"{path}/" for path in paths_named(left)]], pa.string())
+        folders = [reach_of(where), *map(reach_of, paths_named(given))]
+        said = f"the recipe of {where}" if where != file else where
+        say_outside(said, named, folders, "to give its arguments yourself, root={} among them,")
     return make_recipe({**base, **given})
 
 
-def read_recipe(path: str) -> dict[str, Any]:
+def read_recipe(path: str, limits: Limits = DEFAULT) -> dict[str, Any]:
     """Return the arguments of a recipe file, with absolute paths."""
     missing = f"there is no recipe {path}. Looked in {os.getcwd()}"
     try:
         with reading(path, " as TOML", missing), open(path, "rb") as file:
-            arguments = tomllib.load(file)
+            arguments = tomllib.loads(read_short(file, path, limits).decode())
+            check_recipe(arguments, path)
     except ManifestError as error:
         raise ArgumentError(str(error)) from error.__cause__
-    check_recipe(arguments, path)
     return absolute_recipe(arguments, os.path.dirname(os.path.abspath(path))) or {}
 
 
@@ -97,12 +118,10 @@ def check_recipe(arguments: Mapping[str, Any], where: str) -> None:
 
 def write_recipe(arguments: Mapping[str, Any] | None, path: str) -> None:
     """Write the recipe of a manifest, `df.attrs["dfgen"]["recipe"]`, as a file that rebuilds it."""
-    text = to_toml(arguments, os.path.dirname(os.path.abspath(path)))
-    try:
-        with open(path, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-    except OSError as error:
-        raise WriteError(f"{path} cannot be written: {error}") from error
+    path = os.path.abspath(path)
+    text = to_toml(arguments, os.path.dirname(path))
+    check_writable(path)
+    write_whole(path, lambda file: file.write(text.encode()))
 
 
 def to_toml(arguments: Mapping[str, Any] | None, folder: str) -> str:

@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dfgen.errors import ManifestError
+from dfgen.errors import DecodeError, ManifestError
 from dfgen.manifest.reading import reading
 from dfgen.manifest.schema import count
 from dfgen.manifest.sources.source import ONE_OR_MORE, Argument, RowGroup, Source
 from dfgen.samples.storage.array_files import HDF5, open_hdf5, open_rows
+from dfgen.samples.storage.hdf5_texts import read_texts
 
 Kind = tuple[tuple[int, ...], np.dtype[Any]]
 """Shape and dtype of a row."""
@@ -120,7 +121,13 @@ def _describe(path: str) -> tuple[int, dict[str, pa.Array], Kinds]:
                 "belongs together into a file of its own"
             )
         _refuse_unwritten(max(rows), size)
-        labels = {name: _label(array) for name, array in arrays.items() if array.ndim == 1}
+        flat = {name: array for name, array in arrays.items() if array.ndim == 1}
+        texts = [name for name, array in flat.items() if array.dtype.hasobject]
+        known = read_texts(path, texts) if texts else {}
+        labels = {
+            name: _texts(name, known[name]) if name in known else _label(array)
+            for name, array in flat.items()
+        }
         for name in labels.keys() & {"path", "index"}:
             raise ManifestError(f"{path} has a label array {name!r}, which dfgen fills. Rename it")
         kinds = {name: (a.shape[1:], a.dtype) for name, a in arrays.items() if a.ndim > 1}
@@ -141,9 +148,15 @@ def _refuse_unwritten(rows: int, size: int) -> None:
 def _label(array: Any) -> pa.Array:
     """Return a label array; HDF5 holds text as bytes."""
     values = array[:]
-    if values.dtype.kind in "OS":
+    if values.dtype.kind == "S":
         return pa.array([value.decode() for value in values.tolist()], pa.string())
     return pa.array(values.astype(values.dtype.newbyteorder("=")))
+
+
+def _texts(name: str, texts: list[str] | None) -> pa.Array:
+    if texts is None:
+        raise DecodeError(f"the array {name} holds neither numbers nor text")
+    return pa.array(texts, pa.string())
 
 
 ARRAYS = Source(

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError, MissingFileError, did_you_mean
+from dfgen.locks import LOCK_SUFFIX
 from dfgen.manifest.paths import is_utf8
 from dfgen.manifest.schema import EXAMPLES, quote
 from dfgen.manifest.sources.path_pattern import Pattern
@@ -147,7 +148,8 @@ def _list(folder: str, suffixes: tuple[str, ...]) -> tuple[list[str], list[str],
                 except OSError:  # a link to itself: a row, whose problem facts will name
                     is_folder = False
                 if name[0] == ".":
-                    others.append(name)
+                    if not name.endswith(LOCK_SUFFIX):  # such as that of this build
+                        others.append(name)
                 elif is_folder:
                     folders.append(name)
                 elif name.endswith(suffixes):

@@ -4,7 +4,8 @@ import math
 from dataclasses import dataclass
 
 from dfgen.errors import ManifestError
-from dfgen.manifest.reading import reading
+from dfgen.limits import DEFAULT, Limits
+from dfgen.manifest.reading import TOLD, fault_of, read_bytes
 from dfgen.manifest.schema import quote
 from dfgen.manifest.sources.image_pairs import VANISHED
 
@@ -28,10 +29,14 @@ class Object:
     corners: tuple[float, ...] = ()
 
 
-def read_objects(path: str, data: DataSet) -> list[Object]:
+def read_objects(path: str, data: DataSet, limits: Limits = DEFAULT) -> list[Object]:
     """Read the labels of one image; a line of something else is named with its number."""
-    with reading(path, missing=VANISHED.format(path)), open(path, encoding="utf-8") as text:
-        lines = text.read().splitlines()
+    try:
+        lines = read_bytes(path, limits).decode().splitlines()
+    except (*TOLD, MemoryError):
+        raise
+    except Exception as error:
+        raise fault_of(error, path, missing=VANISHED.format(path)) from error
     return [
         _object(line.split(), f"{path}, line {number}", data)
         for number, line in enumerate(lines, 1)

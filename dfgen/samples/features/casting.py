@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from dfgen.errors import DecodeError
+from dfgen.errors import DecodeError, is_outside
 from dfgen.samples.features.spec import Values
 from dfgen.samples.user_functions import raised, with_own_lines
 
@@ -58,9 +58,9 @@ def fill_by(what: str, function: Callable[..., Any], values: Any, out: Values) -
     try:
         returned = function(*values)
         array = np.asarray(returned)
-    except MemoryError:
-        raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        if is_outside(error):
+            raise
         raise with_own_lines(DecodeError(f"{what} {raised(error)}"), error) from error
     if array.dtype.hasobject:
         raise DecodeError(f"{what} returned {type(returned).__name__}, expected numbers")

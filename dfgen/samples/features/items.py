@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dfgen.errors import ArgumentError, DecodeError, MissingFileError, TransformError
+from dfgen.errors import ArgumentError, DecodeError, MissingFileError, ReadError, TransformError
 from dfgen.samples.arrow_types import is_list, lengths_of
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.spec import OwnDtype, Spec, Values, Watch, alone, each
@@ -88,7 +88,7 @@ class Items(Feature):
             one = given[place] if self.follows else given
             try:
                 told.append(self.item.read(path, _part(out, place), store, watch, one))
-            except (DecodeError, MissingFileError) as error:
+            except (DecodeError, MissingFileError, ReadError) as error:
                 what = f"{content_shown(path)}, item {place} of its list"
                 raise type(error)(f"{what}: {error}") from error
         return told

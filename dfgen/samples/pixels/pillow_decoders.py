@@ -11,6 +11,7 @@ from PIL.PpmImagePlugin import PpmImageFile
 from PIL.SgiImagePlugin import SgiImageFile
 
 from dfgen.errors import DecodeError
+from dfgen.limits import Limits
 from dfgen.samples.pixels.color_modes import in_color_mode, with_channels
 from dfgen.samples.pixels.depth import as_stored
 from dfgen.samples.pixels.geometry import Pixels
@@ -19,6 +20,8 @@ from dfgen.samples.pixels.pillow_warnings import UNWARNED
 
 _MODES = {"grayscale": "L", "rgb": "RGB", "rgba": "RGBA"}
 _STRAIGHT = {"La": "LA", "RGBa": "RGBA"}  # colours multiplied by their alpha -> as they were
+_CANNOT_TURN = ("1.19.6", "1.19.7", "1.19.8")
+"""Versions of libheif that leave two columns of a turned image as the memory was."""
 _SIZ = b"\xff\x4f\xff\x51"  # how the codestream of JPEG 2000 begins (ITU-T T.800, A.5.1)
 
 
@@ -65,9 +68,9 @@ def values_of(image: PIL.Image.Image) -> Pixels:
     return np.array(image, np.uint8) if image.mode == "1" else np.asarray(image)
 
 
-def pnm_header(file: IO[bytes], format: str) -> Header:
+def pnm_header(file: IO[bytes], format: str, limits: Limits) -> Header:
     """Have Pillow read a header, but for the bits of colours, which it would cut to 8."""
-    header = pillow_header(PpmImageFile, file, format)
+    header = pillow_header(PpmImageFile, file, format, limits)
     file.seek(0)
     with UNWARNED:
         deep = _most(PpmImageFile(file)) > 255
@@ -95,9 +98,9 @@ def decode_pnm(data: bytes, color_mode: str) -> Pixels:
     return in_color_mode(deep[..., ::-1], color_mode)
 
 
-def jpeg2000_header(file: IO[bytes], format: str) -> Header:
+def jpeg2000_header(file: IO[bytes], format: str, limits: Limits) -> Header:
     """Have Pillow read a header, but for the bits, which it keeps to itself (T.800, A.5.1)."""
-    header = pillow_header(Jpeg2KImageFile, file, format)
+    header = pillow_header(Jpeg2KImageFile, file, format, limits)
     file.seek(0)
     head = file.read(2**16)
     at = head.find(_SIZ)
@@ -147,6 +150,15 @@ def _check_boxes(file: IO[bytes]) -> None:
     file.seek(0)
 
 
+def _check_turned(head: bytes, version: str) -> None:
+    """Refuse a file that this version of libheif would turn, or mirror, in part."""
+    if version in _CANNOT_TURN and (b"irot" in head or b"imir" in head):
+        raise DecodeError(
+            f"a HEIC file that is turned or mirrored, of which libheif {version} leaves a part "
+            "undecoded: pip install -U pillow-heif"
+        )
+
+
 def heif(file: IO[bytes]) -> ImageFile:
     """Open HEIC and what is kept as it is; the decoder turns it already."""
     size = int.from_bytes(file.read(4), "big")
@@ -156,11 +168,13 @@ def heif(file: IO[bytes]) -> ImageFile:
         return avif(file)
     _check_boxes(file)
     try:
-        from pillow_heif import HeifImageFile
+        from pillow_heif import HeifImageFile, libheif_version
     except ImportError:
         raise DecodeError(
             'a HEIC file, which needs pillow-heif: pip install "keras-dfgen[heif]"'
         ) from None
+    _check_turned(file.read(2**16), libheif_version())
+    file.seek(0)
     image: ImageFile = HeifImageFile(file)  # type: ignore[no-untyped-call]
     for name in ("exif", "xmp"):
         image.info.pop(name, None)

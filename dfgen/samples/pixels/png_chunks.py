@@ -6,15 +6,18 @@ import zlib
 from collections.abc import Iterator
 from typing import IO
 
+from dfgen.errors import DecodeError
+from dfgen.limits import DEFAULT, Limits
 from dfgen.samples.pixels.geometry import Size
 
 LAST_HEAD = b"\0\0\0\0IEND"  # length and name of the last chunk
+_LAST = LAST_HEAD + b"\xaeB`\x82"
 CHUNK = struct.Struct(">I4s")  # the bytes of its body, its name; body and checksum follow
 _CHECK = struct.Struct(">I")
 _SIZE = struct.Struct(">16xII")
 _START = struct.Struct(">12x17sII4s")  # the header, its checksum; the head of the next chunk
 _GLANCE = struct.Struct(">16xII9xI4s")  # width, height; the head of the next chunk
-_END = struct.Struct(">I4x4s4x")  # the last checksum but one, the name of the last chunk
+_END = struct.Struct(">I12s")  # the last checksum but one, the last chunk
 
 XMP_KEYWORD = b"XML:com.adobe.xmp"
 EXIF_KEYWORD = b"Raw profile type exif"  # in hexadecimal, as ImageMagick wrote it
@@ -34,6 +37,8 @@ _LEFT_OUT = _METADATA | {
 }  # fmt: skip
 _SMALL = 2**16  # bytes that are sooner copied than looked at
 
+_STEP = 2**10  # bytes that each of many chunks counts for, as none takes no time
+_MOST_CHUNKS = 2**18  # that are looked through
 _TAIL = 2**14  # bytes at the end of a file in which the last chunk of pixels is looked for
 _LARGEST = 10**6  # pixels in a row or column that libpng takes
 _TEXT = 2**24  # bytes of a compressed text that are looked at
@@ -51,7 +56,7 @@ _MADE_OF = {
 }
 
 
-def chunks(file: IO[bytes]) -> Iterator[tuple[bytes, int]]:
+def chunks(file: IO[bytes], limits: Limits = DEFAULT) -> Iterator[tuple[bytes, int]]:
     """Yield name and length of each chunk but the first, at whose body the file stands.
 
     The chunks of pixels are told once. Those after them are looked for from the end of the file:
@@ -60,10 +65,17 @@ def chunks(file: IO[bytes]) -> Iterator[tuple[bytes, int]]:
     Raises:
         struct.error: the file ends before its pixels begin.
     """
-    place = 33
+    place, steps = 33, 0
     while True:
         file.seek(place)
         length, name = CHUNK.unpack(file.read(8))
+        steps += 1
+        if not limits.allows("header_bytes", place + steps * _STEP):
+            what = f"the PNG has {place:,} bytes in {steps:,} chunks before its pixels"
+            raise DecodeError(limits.refusal("header_bytes", 2 * (place + steps * _STEP), what))
+        if name != b"IDAT" and not limits.allows("chunk_bytes", length):
+            what = f"a chunk {name!r} of the PNG has {length:,} bytes"
+            raise DecodeError(limits.refusal("chunk_bytes", length, what))
         yield name, length
         if name == b"IEND":
             return
@@ -104,7 +116,7 @@ def _after_pixels(file: IO[bytes], place: int, step: int) -> list[tuple[bytes, i
 def _walk(file: IO[bytes], place: int, size: int) -> list[tuple[bytes, int, int]] | None:
     """Return the chunks from there on, but those of pixels; None where they do not end well."""
     found: list[tuple[bytes, int, int]] = []
-    while place + 12 <= size:
+    while place + 12 <= size and len(found) <= _MOST_CHUNKS:
         file.seek(place)
         length, name = CHUNK.unpack(file.read(8))
         if name == b"IEND":
@@ -146,7 +158,7 @@ def is_bare(data: bytes) -> bool:
     check, end = _END.unpack_from(data, place + 4 + length)
     pixels = data[place:-16] if length < _SMALL else memoryview(data)[place:-16]
     return (
-        end == b"IEND"
+        end == _LAST
         and header[12:] in _MADE_OF
         and data[8:16] == _FIRST
         and zlib.crc32(pixels) == check
@@ -159,7 +171,9 @@ def upright_size(data: bytes) -> Size | None:
     try:
         width, height, length, name = _GLANCE.unpack_from(data)
         place, last = 45 + length, len(data) - 12
-        while name not in _METADATA or not data.startswith(_TURNING, place - length - 8):
+        for _ in range(_MOST_CHUNKS):
+            if name in _METADATA and data.startswith(_TURNING, place - length - 8):
+                return None
             if place >= last:
                 return height, width
             length, name = CHUNK.unpack_from(data, place)

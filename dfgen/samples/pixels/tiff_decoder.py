@@ -1,21 +1,19 @@
 """Pixels of TIFF files, by Pillow, as deep as they are."""
 
-import ctypes
 import io
 import logging
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from PIL import _imaging
 from PIL.TiffImagePlugin import TiffImageFile
 
 from dfgen.errors import DecodeError
 from dfgen.samples.pixels.color_modes import in_color_mode
 from dfgen.samples.pixels.depth import as_stored
 from dfgen.samples.pixels.geometry import Pixels
+from dfgen.samples.pixels.libtiff_messages import without_complaint
 from dfgen.samples.pixels.pillow_decoders import pixels_of, values_of
 from dfgen.samples.pixels.pillow_warnings import UNWARNED
 from dfgen.samples.pixels.tiff_tags import (
@@ -27,10 +25,7 @@ from dfgen.samples.pixels.tiff_tags import (
     tiff_directory,
 )
 
-# libtiff writes what it thinks of a file to stderr; where it is within Pillow itself, it stays so
-with suppress(OSError, AttributeError):
-    ctypes.CDLL(_imaging.__file__).TIFFSetErrorHandler(None)
-# and Pillow writes to its log, which Python shows there as long as nothing else handles it
+# Pillow writes to its log, which Python shows on stderr as long as nothing else handles it
 logging.getLogger("PIL.TiffImagePlugin").addHandler(logging.NullHandler())
 
 _KINDS = {1: "uint", 2: "int", 3: "float"}  # sample format -> name
@@ -46,6 +41,11 @@ _OTHER = {"L": "B", "B": "L", "N": "B" if sys.byteorder == "little" else "L"}
 
 class StoredTiff(TiffImageFile):
     """As it is stored: Pillow would turn it, each version by rules of its own."""
+
+    def load(self) -> Any:
+        """Refuse pixels that libtiff complains of: of those it does not decode, none are set."""
+        packed = self.tile and self.use_load_libtiff
+        return without_complaint(super().load) if packed else super().load()
 
     def load_end(self) -> None:
         """Leave the pixels, and the rest of the file, alone."""

@@ -47,6 +47,10 @@ class BackupAndRestore(keras.callbacks.Callback):
     it saved, so they must see the same folder. Its receipts stay exact; on the others that of the
     epoch in which training goes on has the digest of the first one's rows until there.
 
+    Nobody else may save in the folder meanwhile: a second run that would is refused as long as the
+    first one lives. A run that was killed keeps nobody out, nor does, in the same process, a `fit`
+    that failed. Where the file system has no locks a warning says so; on Windows nothing does.
+
     Args:
         backup_dir: a folder for these backups alone; made if it is not there.
         sequence: the `dfgen.Sequence` that `fit` trains on, itself or as `repeat()`.
@@ -61,7 +65,7 @@ class BackupAndRestore(keras.callbacks.Callback):
     Raises:
         ArgumentError: `fit` is given something else than `sequence`, or a backup is of another
             model, another Sequence or a newer dfgen.
-        WriteError: a backup cannot be written; those before stay.
+        WriteError: a backup cannot be written; those before stay. Or another run saves there.
 
     Example:
         >>> backup = dfgen.BackupAndRestore("backup", seq, save_freq=100)  # doctest: +SKIP
@@ -115,6 +119,8 @@ class BackupAndRestore(keras.callbacks.Callback):
         self._due = self._in_step = False
         self._metrics: NamedArrays | None = None
         self._progress.count_taken()
+        if self._saves:
+            self._backups.lock()
         if (backup := self._backups.load()) is not None:
             try:
                 self._go_on(*backup)
@@ -178,7 +184,8 @@ class BackupAndRestore(keras.callbacks.Callback):
             self._save()
         elif not self._delete:
             self._save(ended=True)
-        elif self._sequence.shard[0] == 0:  # of the processes that train together
+            self._backups.unlock()
+        elif self._saves:
             self._backups.delete()
 
     def _leave(self) -> None:
@@ -189,6 +196,11 @@ class BackupAndRestore(keras.callbacks.Callback):
             self._save()
         print("\ndfgen: SIGTERM in the middle of a step; not saved anew", flush=True)
         self._sigterm.end()
+
+    @property
+    def _saves(self) -> bool:
+        """Whether this process saves, of those that train together."""
+        return self._sequence.shard[0] == 0
 
     def _save(self, ended: bool = False) -> None:
         facts = {
@@ -201,11 +213,12 @@ class BackupAndRestore(keras.callbacks.Callback):
         arrays = snapshot(self.model)
         draws = self._progress.weights_of(self._progress.ledger.place)
         arrays |= {f"{_DRAWS}{place}": each.weights for place, each in enumerate(draws)}
-        if self._sequence.shard[0] == 0:
+        if self._saves:
             self._backups.save(facts, arrays)
         self._due, self._unsaved = False, 0
         if self._sigterm.noticed:
             folder = self._backups.folder
+            self._backups.unlock()
             print(f"\ndfgen: SIGTERM; saved to {folder}, to go on from there", flush=True)
             self._sigterm.end()
 

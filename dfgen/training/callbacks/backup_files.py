@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import ArgumentError, WriteError
+from dfgen.locks import LOCK_SUFFIX, FileLock
 from dfgen.system import write_whole
 
 NamedArrays = dict[str, npt.NDArray[Any]]
@@ -28,19 +29,38 @@ class Generations:
     """The backups in a folder: `backup-00000017.dfgen` and the one before.
 
     A file is a line of JSON, the arrays that it names as `np.save` writes them, and the BLAKE2b-128
-    of all that. It appears whole or not at all. The folder is made when the first is saved; nobody
-    else may use it.
+    of all that. It appears whole or not at all. The folder is made when it is locked or the first
+    is saved; nobody else may use it.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = os.path.abspath(folder)
+        self._lock = FileLock(
+            os.path.join(self.folder, LOCK_SUFFIX),
+            f"{self.folder} is in use",
+            "two trainings in one folder delete each other's backups. Wait until that one has "
+            "ended, or give another backup_dir",
+            of_process=True,
+        )
 
-    def save(self, facts: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> str:
-        """Write one more backup, then delete all but the newest two; return its path."""
+    def lock(self) -> None:
+        """Keep other processes out, until `unlock`, `delete` or the end of this one."""
+        self._make_folder()
+        self._lock.acquire()
+
+    def unlock(self) -> None:
+        """Let other processes in."""
+        self._lock.release()
+
+    def _make_folder(self) -> None:
         try:
             os.makedirs(self.folder, exist_ok=True)
         except OSError as error:
             raise WriteError(f"{self.folder} cannot be made a folder of backups: {error}") from None
+
+    def save(self, facts: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> str:
+        """Write one more backup, then delete all but the newest two; return its path."""
+        self._make_folder()
         known = self._numbers()
         number = max(known, default=-1) + 1
 
@@ -89,6 +109,7 @@ class Generations:
     def delete(self) -> None:
         """Delete all backups, the newest last, and the folder if nothing else is in it."""
         self._delete(self._numbers())
+        self.unlock()
         with suppress(OSError):
             os.rmdir(self.folder)
 

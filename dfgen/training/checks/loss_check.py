@@ -12,9 +12,9 @@ import keras
 import numpy as np
 
 from dfgen.binding.nested import leaves
-from dfgen.binding.warn import warn
 from dfgen.errors import ArgumentError, DecodeError, MissingFileError
 from dfgen.loading.loader import Loader
+from dfgen.manifest.warn import warn
 from dfgen.samples.albumentations import Augmentation
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.training.checks.known_losses import KnownLoss, known_loss

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from dfgen.binding.nested import leaves
-from dfgen.binding.warn import warn
 from dfgen.loading.loader import Loader
+from dfgen.manifest.warn import warn
 from dfgen.training.keras_private import unweighted_metrics
 
 

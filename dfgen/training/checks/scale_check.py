@@ -6,8 +6,8 @@ from typing import Any
 import keras
 
 from dfgen.binding.nested import leaves
-from dfgen.binding.warn import warn
 from dfgen.loading.loader import Loader
+from dfgen.manifest.warn import warn
 
 _SMALL = ("0..1", "-1..1", "tf", "torch", "standardize")
 

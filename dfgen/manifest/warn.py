@@ -1,4 +1,4 @@
-"""Warnings about a frame, x and y."""
+"""Warnings about a manifest, a frame, x and y."""
 
 import sys
 import warnings

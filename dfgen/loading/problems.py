@@ -1,0 +1,107 @@
+"""Rows that cannot be read: in which stage, why, since which epoch, and how many may be."""
+
+import math
+from collections.abc import Collection, Iterator, Mapping
+from typing import NamedTuple
+
+from dfgen.errors import ProblemsError
+from dfgen.samples.reader import SampleReader
+
+KNOWN, TIMEOUT, WORKER = "known", "timeout", "worker"
+"""Stages of what no read of a file has found; others are those of `Stopwatch`."""
+
+_SHOWN = 5  # problems that an error lists
+_SHARE, _LEAST = 0.05, 10  # of limits.problems=None
+
+
+class Failure(NamedTuple):
+    """What a worker says of a row that it could not make."""
+
+    stage: str  # that failed: "read", "decode", ..., or "worker", whose process died of it
+    reason: str
+
+
+class Problem(NamedTuple):
+    """What is wrong with a row."""
+
+    stage: str
+    reason: str
+    epoch: int | None  # in which it was found; None: before training
+
+
+class Problems(Mapping[int, Problem]):
+    """Row -> what is wrong with it; those found in training are bounded.
+
+    Args:
+        reader: of the rows.
+        known: row -> why it is not to be read at all.
+        limit: `Limits.problems`.
+    """
+
+    def __init__(
+        self, reader: SampleReader, known: Mapping[int, str], limit: int | float | None
+    ) -> None:
+        self._reader = reader
+        self._found = {row: Problem(KNOWN, why, None) for row, why in known.items()}
+        self._before = len(self._found)
+        self._limit, self._most = limit, most_problems(limit, len(reader))
+
+    def __getitem__(self, row: int) -> Problem:
+        return self._found[row]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def add(self, faults: Mapping[int, Failure], epoch: int) -> None:
+        """Note what was found in an epoch; of a row that is there already, nothing.
+
+        Raises:
+            ProblemsError: these are more than may be; it lists the first of them.
+        """
+        for row, fault in faults.items():
+            self._found.setdefault(row, Problem(*fault, epoch))
+        found = [*self._found][self._before :] if faults else []
+        if len(found) > self._most:
+            limit = "" if self._limit is None else f"={self._limit!r}"
+            raise ProblemsError(
+                f"{len(found):,} of {len(self._reader):,} rows turned out bad, more than "
+                f"limits.problems{limit} allows ({self._most:,}):{self._lines(found)}\nMend or "
+                "leave out these rows, or allow more: limits=dfgen.Limits(problems=0.5)"
+            )
+
+    def check_batch(self, rows: Collection[int], blank: int) -> None:
+        """Refuse a batch of several rows that are all blank: a model would be trained on nothing.
+
+        Raises:
+            ProblemsError: it is such a batch.
+        """
+        if blank == len(rows) > 1:
+            raise ProblemsError(
+                f"none of the {blank:,} rows of a batch can be read, and nothing is trained on "
+                f"that:{self._lines(rows)}\nMend these rows, or leave them out"
+            )
+
+    def where(self, row: int) -> tuple[object, str | None]:
+        """Return the id of a row and the path of its first file."""
+        return self._reader.id(row), next((path for _, path in self._reader.paths(row)), None)
+
+    def _lines(self, rows: Collection[int]) -> str:
+        where = self._reader.where
+        lines = [f"\n  {where(row)}: {self[row].reason}" for row in [*map(int, rows)][:_SHOWN]]
+        more = f"\n  ... and {len(rows) - _SHOWN:,} more" if len(rows) > _SHOWN else ""
+        return "".join(lines) + more
+
+
+def most_problems(limit: int | float | None, rows: int) -> int:
+    """Return how many rows may turn out bad: a count as it is, a share of the rows rounded down.
+
+    Example:
+        >>> most_problems(None, 40), most_problems(None, 10_000), most_problems(0.5, 40)
+        (10, 500, 20)
+    """
+    if limit is None:
+        return max(_LEAST, math.floor(_SHARE * rows))
+    return limit if isinstance(limit, int) else math.floor(limit * rows)

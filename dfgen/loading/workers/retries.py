@@ -1,0 +1,124 @@
+"""Reads that failed for no fault of their file: tried again after a while, then raised."""
+
+import errno
+import os
+import time
+from collections.abc import Callable
+
+from dfgen.errors import MissingFileError, ReadError, is_outside, reason
+from dfgen.loading.metrics import IDLE
+from dfgen.samples.features.spec import Watch
+from dfgen.samples.reader import SampleReader
+from dfgen.samples.storage.near_paths import near_missing
+from dfgen.samples.storage.stores import STORES
+
+WAITS = (0.1, 0.4, 1.2, 2.4)
+"""Seconds before each further try: about those that a network drive takes to come back."""
+
+_SLICE = 0.05  # seconds after which a worker that waits looks whether anybody wants its row
+
+_DESCRIPTORS = "have more files open, ulimit -n 65536, or fewer workers"
+_MEMORY = "give the process more memory, or make workers, max_queue_size or batch_size smaller"
+_DISK = "look after the disk or the network (dmesg tells more), then train on from the last backup"
+_FOLDER = "mount or restore the folder, then train on from the last backup, or correct the paths"
+_ADVICE = {
+    errno.EMFILE: _DESCRIPTORS,
+    errno.ENFILE: _DESCRIPTORS,
+    errno.ENOMEM: _MEMORY,
+}
+
+
+def read_again(
+    read: Callable[[], None],
+    error: Exception,
+    reader: SampleReader,
+    row: int,
+    watch: Watch,
+    cancelled: Callable[[], bool],
+) -> None:
+    """Try the read of a row again after each of `WAITS`, where its file is not at fault.
+
+    That is memory, descriptors, the disk and the network; and a file that is not there, nor is the
+    folder that it was in, so that others are gone with it, or that is there again by now.
+
+    Args:
+        read: the row, from its beginning.
+        error: what the first try raised.
+        reader: knows the paths of the row.
+        row: which.
+        watch: is told that nothing is done while it waits.
+        cancelled: whether nobody wants the row any more; then what the last try raised is raised.
+
+    Raises:
+        ReadError: no try has helped. It names what failed, how often, and what to do.
+        Exception: what is the fault of the file or of a program, as it was.
+    """
+    began = time.monotonic()
+    for wait in WAITS:
+        if not _is_worth_it(error, reader, row):
+            raise error
+        watch(IDLE)
+        if not _waited(wait, cancelled):
+            raise error
+        try:
+            return read()
+        except Exception as again:
+            error = again
+    if not _is_worth_it(error, reader, row):
+        raise error
+    spent = time.monotonic() - began
+    raise ReadError(
+        f"{_told(error, reader, row)}; tried {len(WAITS) + 1} times in {spent:.1f} seconds. That "
+        f'is no fault of the row, which on_error="skip" would skip: {_advice(error, reader, row)}'
+    ) from error
+
+
+def _is_worth_it(error: Exception, reader: SampleReader, row: int) -> bool:
+    if not isinstance(error, MissingFileError):
+        return is_outside(error)
+    return _gone_folder(reader, row) is not None or all(map(os.path.exists, _loose(reader, row)))
+
+
+def _waited(seconds: float, cancelled: Callable[[], bool]) -> bool:
+    """Wait; False where nobody wants to wait any more."""
+    end = time.monotonic() + seconds
+    while not cancelled():
+        left = end - time.monotonic()
+        if left <= 0:
+            return True
+        time.sleep(min(left, _SLICE))
+    return False
+
+
+def _gone_folder(reader: SampleReader, row: int) -> str | None:
+    """Return the first folder of the row's files that is not there, None where all are."""
+    folders = (os.path.dirname(path) or "." for path in _loose(reader, row))
+    return next((folder for folder in folders if not os.path.isdir(folder)), None)
+
+
+def _loose(reader: SampleReader, row: int) -> list[str]:
+    """Return the paths of a row's files, but for those that a store reads by an address."""
+    paths = [path for _, path in reader.paths(row)]
+    return [path for path in paths if "://" not in path or path.partition("://")[0] not in STORES]
+
+
+def _told(error: Exception, reader: SampleReader, row: int) -> str:
+    """Return what failed, with the row."""
+    if isinstance(error, MissingFileError):
+        folder = _gone_folder(reader, row)
+        return f"{error}, nor does its folder {folder!r}" if folder else str(error)
+    if isinstance(error, ReadError):
+        return str(error)
+    return f"{reader.where(row)}: out of memory: {reason(error)}"
+
+
+def _advice(error: Exception, reader: SampleReader, row: int) -> str:
+    if isinstance(error, MissingFileError):
+        near = near_missing(reader.paths(row))
+        return f"{_FOLDER}. {near}" if near else _FOLDER
+    if not isinstance(error, ReadError):
+        return _MEMORY
+    cause: BaseException = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    return _ADVICE.get(getattr(cause, "errno", None) or 0, _DISK)

@@ -1,0 +1,205 @@
+"""Files cut short, empty, flipped in a bit, or not what their names say: a problem of their row."""
+
+import contextlib
+import io
+import os
+import pickle
+import subprocess
+import sys
+import wave
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pyarrow as pa
+import pytest
+from odd_images import damaged_files, files
+
+from dfgen.errors import DecodeError, DfgenError, ManifestError
+from dfgen.loading.loader import Loader
+from dfgen.manifest.io import read_manifest
+from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.features.array import Array
+from dfgen.samples.features.audio import Audio
+from dfgen.samples.features.image import Image
+from dfgen.samples.pixels.upright import decode
+from dfgen.samples.reader import SampleReader
+
+ROWS, BAD, SIZE = 6, 3, (17, 24)
+IMAGES = ("jpg", "png", "webp", "gif", "tif", "bmp")
+
+
+def made(kind, number):
+    """The bytes of a file that shows the number of its row."""
+    if kind == "npy":
+        file = io.BytesIO()
+        np.save(file, np.full(50, number, np.float32))
+        return file.getvalue()
+    if kind in ("wav", "flac", "ogg", "mp3"):
+        sound = np.sin(np.arange(4000) / (4 + number)).astype(np.float32) / 2
+        if kind == "wav":
+            file = io.BytesIO()
+            with wave.open(file, "wb") as written:
+                written.setparams((1, 2, 8000, 0, "NONE", ""))
+                written.writeframes((sound * 32767).astype("<i2").tobytes())
+            return file.getvalue()
+        file = io.BytesIO()
+        pytest.importorskip("soundfile").write(file, sound, 8000, format=kind.upper())
+        return file.getvalue()
+    noise = np.random.default_rng(number).integers(0, 256, (*SIZE, 3), dtype=np.uint8)
+    return cv2.imencode(f".{kind}", noise)[1].tobytes()
+
+
+def feature(kind):
+    if kind == "npy":
+        return Array("path", (50,))
+    if kind in ("wav", "flac", "ogg", "mp3"):
+        return Audio("path", sample_rate=8000, seconds=0.5)
+    return Image("path", size=SIZE)
+
+
+def loader(folder, kind, bad, **options):
+    """Rows of files, one of which holds what `bad` makes of its bytes."""
+    paths = [str(folder / f"{number}.{kind}") for number in range(ROWS)]
+    for number, path in enumerate(paths):
+        content = made(kind, number)
+        Path(path).write_bytes(bad(content) if number == BAD else content)
+    part = BoundFeature("x", feature(kind), pa.array(paths))
+    ids = np.arange(ROWS) + 100
+    return Loader(SampleReader(ids, (part,)), batch_size=2, workers=2, **options), paths[BAD]
+
+
+def held(folder, kind, bad):
+    """Check that the row is named, and that every other one is seen in each epoch, as it is."""
+    found, path = loader(folder, kind, bad)
+    with contextlib.closing(found), pytest.raises(DfgenError) as caught:
+        list(found.batches())
+    assert type(caught.value) is DecodeError
+    assert f"id={100 + BAD}" in str(caught.value) and repr(path) in str(caught.value)
+    whole, _ = loader(folder / "..", kind, lambda content: content, shuffle=False)
+    with contextlib.closing(whole):
+        right = {
+            row: batch.arrays["x"][place].copy()
+            for batch in whole.batches()
+            for place, row in enumerate(batch.rows.tolist())
+        }
+    found, _ = loader(folder, kind, bad, on_error="skip")
+    with contextlib.closing(found):
+        for epoch in range(2):
+            seen = []
+            for step in range(len(found)):
+                batch = found.batch(epoch, step)
+                for place, row in enumerate(batch.rows.tolist()):
+                    seen.append(row)
+                    expected = right[row] * (row != BAD)
+                    np.testing.assert_array_equal(batch.arrays["x"][place], expected)
+            assert sorted(seen) == list(range(ROWS))
+        assert list(found.problems) == [BAD]
+    return str(caught.value)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "in").mkdir()
+    return tmp_path / "in"
+
+
+@pytest.mark.parametrize("kind", [*IMAGES, "npy", "wav", "flac", "ogg", "mp3"])
+def test_fault_25_a_file_cut_short_is_a_problem_of_its_row(folder, kind):
+    held(folder, kind, lambda content: content[: len(content) * 6 // 10])
+
+
+@pytest.mark.parametrize("kind", [*IMAGES, "npy", "wav", "flac", "ogg", "mp3"])
+def test_fault_25_a_file_without_its_last_byte_is_no_other(folder, kind):
+    """GIF and PNG end with what says so; of others it may be a byte that nothing needs."""
+    content = made(kind, 1)
+    right = feature(kind)({"path": content})
+    with contextlib.suppress(DecodeError):
+        np.testing.assert_array_equal(feature(kind)({"path": content[:-1]}), right)
+
+
+@pytest.mark.parametrize("keep", [0, 3, 0.3, 0.9, -1])
+def test_fault_25_a_parquet_manifest_cut_short_is_refused_by_name(tmp_path, keep):
+    path = tmp_path / "manifest.parquet"
+    whole = (Path(__file__).parents[1] / "data" / "manifest_v1.parquet").read_bytes()
+    path.write_bytes(whole[: int(len(whole) * keep) if isinstance(keep, float) else keep])
+    with pytest.raises(ManifestError) as caught:
+        read_manifest(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [*IMAGES, "npy", "wav", "flac", "ogg", "mp3"])
+def test_fault_26_an_empty_file_is_a_problem_of_its_row(folder, kind):
+    assert "(0 bytes)" in held(folder, kind, lambda content: b"")
+
+
+@pytest.mark.parametrize("kind", ["png", "flac", "ogg"])
+def test_fault_27_a_flipped_bit_is_found_by_checksums(kind):
+    """Or it changes nothing: it stands in what no number is made of."""
+    content, changed = made(kind, 1), []
+    right = feature(kind)({"path": content})
+    for bit in np.random.default_rng(0).integers(8 * len(content), size=300).tolist():
+        flipped = bytearray(content)
+        flipped[bit // 8] ^= 1 << bit % 8
+        with contextlib.suppress(DecodeError):
+            if not np.array_equal(feature(kind)({"path": bytes(flipped)}), right):
+                changed.append(bit // 8)
+    assert changed == []
+
+
+GARBAGE = {
+    "random": (np.random.default_rng(0).bytes(500), "not an image, array or sound"),
+    "zeros": (bytes(500), "not an image, array or sound"),
+    "page": (b"<!DOCTYPE html><html></html>", "a page of HTML: the image was not what was"),
+    "array": (made("npy", 1), "this is a .npy array, not an image: use dfgen.Array"),
+    "head": (b"\xff\xd8\xff\xe0" + bytes(500), "broken jpeg header: it ends before the image"),
+}
+
+
+@pytest.mark.parametrize("what", GARBAGE)
+def test_fault_28_garbage_under_the_name_of_an_image_is_a_problem_of_its_row(folder, what):
+    content, said = GARBAGE[what]
+    assert said in held(folder, "jpg", lambda _: content)
+
+
+def test_fault_28_a_wrong_suffix_does_not_matter(tmp_path):
+    for kind in IMAGES:
+        path = tmp_path / "image.jpg"
+        path.write_bytes(made(kind, 1))
+        image = Image("path", size=SIZE)({"path": str(path)})
+        np.testing.assert_array_equal(image, decode(made(kind, 1)))
+
+
+DIGESTS = """
+import hashlib, pickle, sys
+from dfgen.errors import DecodeError
+from dfgen.samples.pixels.upright import decode
+found = {}
+for name, data in pickle.load(sys.stdin.buffer).items():
+    try:
+        found[name] = hashlib.md5(decode(data).tobytes()).hexdigest()
+    except DecodeError as error:
+        found[name] = str(error)
+sys.stdout.buffer.write(pickle.dumps(found))
+"""
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="freed memory is filled by glibc")
+def test_pixels_are_never_what_the_memory_held_before():
+    """Each of two processes has its memory filled with something else."""
+    corpus = {
+        f"{name}-{way}": data
+        for name, ways in damaged_files().items()
+        for way, data in ways.items()
+    }
+    corpus.update((name, data) for name, data in files().items() if name.startswith("heif"))
+    runs = []
+    for filled in ("1", "165"):
+        env = {**os.environ, "MALLOC_PERTURB_": filled, "MALLOC_MMAP_THRESHOLD_": "1000000000"}
+        command = [sys.executable, "-c", DIGESTS]
+        run = subprocess.run(
+            command, env=env, input=pickle.dumps(corpus), stdout=subprocess.PIPE, check=True
+        )
+        runs.append(pickle.loads(run.stdout))
+    assert len(runs[0]) == len(corpus) > 400
+    assert {name for name in corpus if runs[0][name] != runs[1][name]} == set()

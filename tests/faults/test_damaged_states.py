@@ -1,0 +1,93 @@
+"""States and backups of a training: cut short, with bits flipped, or of another training."""
+
+import json
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dfgen.errors import ArgumentError
+from dfgen.loading.state import Identity, Place, ids_digest
+from dfgen.training.callbacks.backup_files import Generations
+
+NOW = Identity(seed=3, batch_size=4, rows=10, ids=ids_digest(range(10)), labels="l")
+STATE = NOW.state(Place(2, 1, 42, 0))
+OTHERS = {
+    "manifest": replace(NOW, ids=ids_digest(range(1, 11))),
+    "order of rows": replace(NOW, ids=ids_digest(range(10)[::-1])),
+    "number of rows": replace(NOW, rows=9),
+    "seed": replace(NOW, seed=4),
+    "batch size": replace(NOW, batch_size=5),
+    "shuffling": replace(NOW, shuffle=False),
+    "balance": replace(NOW, balance="b"),
+}
+
+
+def test_fault_46_a_state_goes_through_json_at_every_step():
+    for step in range(4):
+        place = Place(2, step, 2**128 - 1, 5)
+        assert NOW.place(json.loads(json.dumps(NOW.state(place)))) == place
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_fault_46_the_state_of_another_training_is_refused(other):
+    with pytest.raises(ArgumentError, match="rows would be repeated and missed"):
+        OTHERS[other].place(STATE)
+
+
+@pytest.mark.parametrize("version", [{"version": 2}, {"order": "dfgen/perm/2"}])
+def test_fault_46_the_state_of_another_version_is_refused(version):
+    ((name, value),) = version.items()
+    with pytest.raises(ArgumentError) as caught:
+        NOW.place(STATE | version)
+    assert str(caught.value).startswith(f"the state has {name}={value!r}; this dfgen reads {name}=")
+
+
+@pytest.mark.parametrize("entry", STATE)
+@pytest.mark.parametrize("value", [None, "x", -1, 1.5, [], {}, "-2a", "f" * 33], ids=repr)
+def test_fault_46_an_entry_of_a_state_that_it_cannot_have_is_refused(entry, value):
+    if entry == "labels":  # which may change
+        with pytest.warns(UserWarning, match="was saved with other labels"):
+            assert NOW.place({**STATE, entry: value}) == (2, 1, 42, 0)
+        return
+    if STATE[entry] is None:  # value says that nothing is balanced, or gathered
+        value = value or "other"
+    with pytest.raises(ArgumentError) as caught:
+        NOW.place({**STATE, entry: value})
+    assert entry in str(caught.value)
+
+
+def test_fault_46_a_state_without_an_entry_is_refused():
+    for entry in STATE:
+        with pytest.raises(ArgumentError) as caught:
+            NOW.place({name: value for name, value in STATE.items() if name != entry})
+        assert str(caught.value) == (
+            f"the state lacks {entry}: it was cut short, or is no state of dfgen. Use the one "
+            "saved before it"
+        )
+
+
+def test_fault_46_of_a_damaged_backup_the_one_before_is_used(tmp_path, capsys):
+    backups = Generations(tmp_path)
+    arrays = {"0": np.arange(12, dtype="float32").reshape(3, 4), "1": np.array(7)}
+    older = backups.save({"state": NOW.state(Place(0, 1))}, arrays)
+    newest = backups.save({"state": STATE}, arrays)
+    with open(newest, "rb") as file:
+        data = file.read()
+    draw = random.Random(0)
+    copies = [data[:length] for length in range(0, len(data), 7)]
+    for place in (draw.randrange(8 * len(data)) for _ in range(300)):
+        flipped = bytearray(data)
+        flipped[place // 8] ^= 1 << place % 8
+        copies.append(bytes(flipped))
+    copies += [data[:at] + bytes(len(data[at : at + 512])) + data[at + 512 :] for at in (0, 300)]
+    for copy in copies:
+        with open(newest, "wb") as file:
+            file.write(copy)
+        path, facts, found = backups.load()
+        assert (path, facts["state"]["step"], list(found)) == (older, 1, ["0", "1"])
+        np.testing.assert_array_equal(found["0"], arrays["0"])
+        assert capsys.readouterr().out == (
+            f"dfgen: {newest} is damaged (its checksum is wrong): trying the one before\n"
+        )

@@ -1,0 +1,280 @@
+"""Reads that fail for no fault of the file are tried again, then raised, and never skipped."""
+
+import errno
+import os
+import subprocess
+import sys
+import threading
+
+import cv2
+import numpy as np
+import pandas as pd
+import pytest
+
+from dfgen.binding.bind import bind
+from dfgen.binding.default_features import Options
+from dfgen.errors import DecodeError, ReadError, is_outside
+from dfgen.loading.loader import Loader
+from dfgen.loading.workers import retries
+from dfgen.samples.storage.files import Files
+
+OPTIONS = Options(image_size=(4, 4), label_mode=None)
+ADVICE = "look after the disk or the network (dmesg tells more), then train on from the last backup"
+NO_FAULT = '. That is no fault of the row, which on_error="skip" would skip: '
+
+SHIM = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Reads of a file whose path ends in FAULTY fail with ERRNO, the first TIMES of them. */
+static int times = -1;
+ssize_t read(int fd, void *buffer, size_t size) {
+    static ssize_t (*real)(int, void *, size_t);
+    if (!real) real = dlsym(RTLD_NEXT, "read");
+    const char *faulty = getenv("FAULTY");
+    if (faulty) {
+        char link[64], path[4096];
+        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+        ssize_t length = readlink(link, path, sizeof path);
+        size_t wanted = strlen(faulty);
+        if (times < 0) times = atoi(getenv("TIMES"));
+        if (length >= (ssize_t)wanted && !strncmp(path + length - wanted, faulty, wanted)
+            && times-- > 0) {
+            errno = atoi(getenv("ERRNO"));
+            return -1;
+        }
+        if (times < 0) times = 0;
+    }
+    return real(fd, buffer, size);
+}
+"""
+
+IN_A_PROCESS = """
+import sys, pandas as pd
+from dfgen.binding.bind import bind
+from dfgen.binding.default_features import Options
+from dfgen.loading.loader import Loader
+from dfgen.loading.workers import retries
+retries.WAITS = (0.01,) * 4
+df = pd.DataFrame({"id": range(8), "path": [f"{sys.argv[1]}/{row}.png" for row in range(8)]})
+bound = bind(df, options=Options(image_size=(4, 4), label_mode=None), on_error="skip")
+loader = Loader(bound.reader, batch_size=4, shuffle=False, on_error="skip", workers=2)
+"""
+
+
+@pytest.fixture(autouse=True)
+def hurried(monkeypatch):
+    """As many tries as ever, in little time."""
+    monkeypatch.setattr(retries, "WAITS", (0.01, 0.02, 0.05, 0.1))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "imgs").mkdir()
+    for row in range(8):
+        cv2.imwrite(f"{tmp_path}/imgs/{row}.png", np.full((4, 4, 3), row, np.uint8))
+    return tmp_path / "imgs"
+
+
+def loader_of(folder, **options):
+    df = pd.DataFrame({"id": range(8), "path": [f"{folder}/{row}.png" for row in range(8)]})
+    bound = bind(df, options=OPTIONS, on_error="skip")
+    options = {"batch_size": 4, "shuffle": False, "on_error": "skip", "workers": 2, **options}
+    return Loader(bound.reader, **options)
+
+
+def rows_of(batch):
+    return batch.arrays["image"][:, 0, 0, 0].tolist()
+
+
+@pytest.mark.parametrize(
+    ("on_error", "processes"),
+    [("skip", False), ("raise", False), pytest.param("skip", True, marks=pytest.mark.slow)],
+)
+def test_fault_23_a_folder_that_is_renamed_for_good_stops_training(folder, on_error, processes):
+    loader = loader_of(folder, on_error=on_error, workers=1, use_multiprocessing=processes)
+    assert rows_of(loader.batch(0, 0)) == [0, 1, 2, 3]
+    folder.rename(folder.parent / "elsewhere")
+    with pytest.raises(ReadError) as caught:
+        loader.batch(0, 1)
+    text = str(caught.value)
+    begin = (
+        f"row id=4, path='{folder}/4.png': the file does not exist, nor does its folder "
+        f"'{folder}'; tried 5 times in "
+    )
+    end = (
+        " seconds" + NO_FAULT + "mount or restore the folder, then train on from the last backup, "
+        "or correct the paths"
+    )
+    assert text.startswith(begin) and end in text
+    assert not loader.problems
+    loader.close()
+
+
+def test_fault_23_a_folder_that_comes_back_costs_no_row(folder, monkeypatch):
+    away = folder.parent / "elsewhere"
+    tried = threading.Event()
+
+    def waited(seconds, cancelled):
+        tried.set()
+        return back.wait(20)
+
+    back = threading.Event()
+    monkeypatch.setattr(retries, "_waited", waited)
+    loader = loader_of(folder)
+    folder.rename(away)
+    pending = loader.start(0, 0)
+    assert tried.wait(20)
+    away.rename(folder)
+    back.set()
+    assert rows_of(loader.result(pending)) == [0, 1, 2, 3]
+    assert rows_of(loader.batch(0, 1)) == [4, 5, 6, 7]
+    assert not loader.problems
+    loader.close()
+
+
+def test_a_file_that_is_missing_alone_is_the_problem_of_its_row_at_once(folder, monkeypatch):
+    monkeypatch.setattr(retries, "WAITS", (1000.0,))
+    (folder / "1.png").unlink()
+    loader = loader_of(folder)
+    assert rows_of(loader.batch(0, 0)) == [0, 0, 2, 3]
+    assert loader.problems == {1: ("read", "the file does not exist", 0)}
+    loader.close()
+
+
+@pytest.fixture(scope="module")
+def shim(tmp_path_factory):
+    path = tmp_path_factory.mktemp("shim")
+    (path / "shim.c").write_text(SHIM)
+    made = path / "shim.so"
+    command = ["cc", "-shared", "-fPIC", "-O1", "-o", made, path / "shim.c", "-ldl"]
+    try:
+        subprocess.run(command, check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("no C compiler: reads that fail are made by a library that one compiles")
+    return made
+
+
+def in_a_process(folder, code, **environment):
+    command = [sys.executable, "-c", IN_A_PROCESS + code, str(folder)]
+    return subprocess.run(
+        command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=50
+    )
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="LD_PRELOAD and /proc")
+@pytest.mark.parametrize(("name", "times"), [("EIO", 5), ("ESTALE", 4)])
+def test_fault_23_a_disk_that_fails_is_tried_again_then_raised(folder, shim, name, times):
+    code = "print([loader.batch(0, s).arrays['image'][:, 0, 0, 0].tolist() for s in (0, 1)])"
+    code += "\nassert not loader.problems"
+    number = str(getattr(errno, name))
+    given = {"LD_PRELOAD": str(shim), "FAULTY": "/imgs/2.png", "ERRNO": number}
+    found = in_a_process(folder, code, TIMES=str(times), **given)
+    if times == 4:
+        assert found.stdout == "[[0, 1, 2, 3], [4, 5, 6, 7]]\n", found.stderr
+        return
+    said = f"{os.strerror(int(number))} ({name}); tried 5 times in "
+    assert f"row id=2, path='{folder}/2.png': the file cannot be read: {said}" in found.stderr
+    assert f" seconds{NO_FAULT}{ADVICE}" in found.stderr
+    assert "dfgen.errors.ReadError" in found.stderr and found.returncode == 1
+
+
+def test_fault_32_without_descriptors_no_row_is_skipped(folder):
+    """Every row was booked as a broken file."""
+    code = """
+import os, resource
+from dfgen.errors import DecodeError, ReadError, is_outside
+loader.batch(0, 0)  # all that is imported late
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+held = []
+try:
+    while True:
+        held.append(os.open("/dev/null", os.O_RDONLY))
+except OSError:
+    pass
+try:
+    loader.batch(0, 1)
+except ReadError as error:
+    print(error)
+assert not loader.problems
+os.close(held.pop()); os.close(held.pop())
+print(loader.batch(0, 1).arrays["image"][:, 0, 0, 0].tolist())
+"""
+    found = in_a_process(folder, code)
+    said, rows = found.stdout.splitlines()
+    begin = (
+        f"row id=4, path='{folder}/4.png': the file cannot be read: Too many open files (EMFILE); "
+        "tried 5 times in "
+    )
+    end = f" seconds{NO_FAULT}have more files open, ulimit -n 65536, or fewer workers"
+    assert said.startswith(begin) and said.endswith(end), found.stderr
+    assert rows == "[4, 5, 6, 7]"
+
+
+@pytest.mark.parametrize("suffix", ["png", "webp"])
+def test_without_memory_no_row_is_skipped(folder, suffix):
+    """OpenCV does not say MemoryError, and of WebP it says nothing at all."""
+    noise = np.random.default_rng(0).integers(0, 255, (200, 200, 3), np.uint8)
+    image = cv2.resize(noise, (2600, 2600))
+    options = [cv2.IMWRITE_WEBP_QUALITY, 10] if suffix == "webp" else []
+    (folder / "4.png").write_bytes(cv2.imencode(f".{suffix}", image, options)[1].tobytes())
+    code = """
+import resource
+from dfgen.errors import DecodeError, ReadError, is_outside
+loader.batch(0, 0)
+pages = int(open("/proc/self/statm").read().split()[0])
+resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 2**22, -1))
+try:
+    loader.batch(0, 1)
+except ReadError as error:
+    print(error)
+assert not loader.problems
+resource.setrlimit(resource.RLIMIT_AS, (-1, -1))
+assert loader.batch(0, 1).arrays["image"][1:, 0, 0, 0].tolist() == [5, 6, 7]
+"""
+    found = in_a_process(folder, code, MALLOC_ARENA_MAX="1")
+    said = found.stdout.strip()
+    end = "give the process more memory, or make workers, max_queue_size or batch_size smaller"
+    assert said.startswith(f"row id=4, path='{folder}/4.png': out of memory: "), found.stderr
+    assert said.endswith(f" seconds{NO_FAULT}{end}")
+
+
+def test_a_worker_that_waits_for_a_disk_ends_when_its_loader_does(folder, monkeypatch):
+    monkeypatch.setattr(retries, "WAITS", (1000.0,))
+    loader = loader_of(folder)
+    folder.rename(folder.parent / "elsewhere")
+    loader.start(0, 0)
+    loader.close()
+
+
+def test_a_read_of_the_system_that_fails_names_its_errno():
+    """No process has a page at 0."""
+    with pytest.raises(ReadError) as caught:
+        Files().read("/proc/self/mem")
+    assert str(caught.value) == "the file cannot be read: Input/output error (EIO)"
+    assert isinstance(caught.value, OSError)
+
+
+@pytest.mark.parametrize(
+    ("error", "outside"),
+    [
+        (ValueError("Insufficient memory (case 4)"), True),  # of libjpeg
+        (RuntimeError("Pixel allocation failed: Out of memory"), True),  # of libavif
+        (OSError(errno.ENOTCONN, "Transport endpoint is not connected"), True),
+        (ConnectionResetError(), True),
+        (OSError(errno.EACCES, "Permission denied"), False),
+        (OSError("image file is truncated"), False),
+        (FileNotFoundError(errno.ENOENT, "No such file"), False),
+        (ReadError("the disk"), True),
+        (DecodeError("the file says: out of memory"), False),
+    ],
+)
+def test_what_is_no_fault_of_a_file(error, outside):
+    assert is_outside(error) is outside

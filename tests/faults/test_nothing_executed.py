@@ -1,0 +1,91 @@
+"""Nothing of somebody else's files is unpickled, imported or executed."""
+
+import json
+import pickle
+from hashlib import blake2b
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dfgen
+from dfgen.errors import ArgumentError, DecodeError, ManifestError
+from dfgen.samples.features.feature_json import feature_of
+from dfgen.samples.storage.files import Files
+from dfgen.samples.storage.npy import decode_array
+from dfgen.training.callbacks.backup_files import Generations
+
+
+class Bomb:
+    """What would touch a file if it were unpickled."""
+
+    def __init__(self, mark):
+        self.mark = mark
+
+    def __reduce__(self):
+        return open, (self.mark, "w")
+
+
+@pytest.fixture
+def mark(tmp_path):
+    """Return a path that is not there afterwards."""
+    yield str(tmp_path / "executed")
+    assert not (tmp_path / "executed").exists()
+
+
+def test_object_arrays_of_npy_files_stay_pickled(tmp_path, mark):
+    np.save(tmp_path / "x.npy", np.array([Bomb(mark)] * 3, object), allow_pickle=True)
+    path, told = str(tmp_path / "x.npy"), "dfgen never unpickles; save plain numbers"
+    for read in (
+        lambda: decode_array((tmp_path / "x.npy").read_bytes()),
+        lambda: Files().row(path, 0),
+    ):
+        with pytest.raises(DecodeError) as caught:
+            read()
+        assert str(caught.value) == f"a .npy file of Python objects: {told}"
+    with pytest.raises(ManifestError, match="dfgen never unpickles"):
+        dfgen.build_manifest(arrays=path)
+    frame = pd.DataFrame({"id": [1], "path": [path]})
+    assert "dfgen never unpickles" in dfgen.verify(frame, decode=True)["detail"].item()
+
+
+def test_pickles_in_columns_and_metadata_of_a_manifest_stay_bytes(tmp_path, mark):
+    bomb = pickle.dumps(Bomb(mark))
+    frame = pd.DataFrame({"id": [1], "path": [str(tmp_path / "a.png")], "label": [bomb]})
+    dfgen.write_manifest(frame, tmp_path / "m.parquet")
+    table = pq.read_table(tmp_path / "m.parquet")
+    schema = table.schema.metadata
+    pickled = pa.field("label", pa.binary(), metadata={b"ARROW:extension:name": b"pickle"})
+    table = table.cast(pa.schema([table.schema.field(0), table.schema.field(1), pickled]))
+    pq.write_table(table.replace_schema_metadata({**schema, b"x": bomb}), tmp_path / "m.parquet")
+    assert dfgen.read_manifest(tmp_path / "m.parquet")["label"].tolist() == [bomb]
+
+
+def test_tags_of_yaml_make_no_objects(tmp_path, mark):
+    text = f"names: !!python/object/apply:builtins.open [{mark}, w]\ntrain: images\n"
+    (tmp_path / "data.yaml").write_text(text)
+    with pytest.raises(ManifestError, match="could not determine a constructor for the tag"):
+        dfgen.build_manifest(yolo=tmp_path / "data.yaml")
+
+
+def test_object_arrays_of_backups_stay_pickled(tmp_path, mark, capsys):
+    line = json.dumps({"format": 1, "arrays": ["x"]}).encode() + b"\n"
+    np.save(tmp_path / "x.npy", np.array([Bomb(mark)], object), allow_pickle=True)
+    data = line + (tmp_path / "x.npy").read_bytes()
+    digest = blake2b(data, digest_size=16).hexdigest().encode()
+    (tmp_path / "backup-00000000.dfgen").write_bytes(data + digest)
+    with pytest.raises(ArgumentError, match="can be read"):
+        Generations(tmp_path).load()
+    assert "Object arrays cannot be loaded when allow_pickle=False" in capsys.readouterr().out
+
+
+def test_features_that_name_code_are_not_imported(tmp_path, mark):
+    for name in ("builtins:open", "os:system", "antigravity:x"):
+        with pytest.raises(ArgumentError) as caught:
+            feature_of({"feature": name, "fields": {"column": mark}}, allow_functions=False)
+        assert str(caught.value) == (
+            f"{name!r} would be imported, which runs its code: if you trust the file, say "
+            "allow_functions=True"
+        )

@@ -1,0 +1,158 @@
+"""Frames with faults, odd ones that are none, and frames that their owner changes later."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dfgen.binding.bind import bind
+from dfgen.binding.default_features import Options
+from dfgen.errors import DfgenError, ManifestError
+from dfgen.loading.loader import Loader
+
+ROWS = 6
+KINDS = ["a", "b"] * (ROWS // 2)
+
+
+@pytest.fixture
+def plain(files):
+    kinds = pd.Categorical(KINDS)
+    return pd.DataFrame({"id": [*"uvwxyz"], "path": files[:ROWS], "kind": kinds})
+
+
+def bound(frame, **options):
+    return bind(frame, y="kind", options=Options(image_size=(4, 4), **options))
+
+
+def rows_seen(frame, batch_size=4, **options):
+    """Train two epochs: return (epoch, id, number in the image, class) of what was seen, sorted."""
+    loader = Loader(bound(frame, **options).reader, batch_size=batch_size, workers=2)
+    seen = []
+    for epoch in range(2):
+        for batch in loader.batches(epoch):
+            red, labels = batch.arrays["image"][:, 0, 0, 0], batch.arrays["label"]
+            seen += zip([epoch] * len(red), batch.ids, map(int, red), map(int, labels), strict=True)
+    loader.close()
+    return sorted(seen)
+
+
+def due(ids, numbers, labels):
+    return sorted((e, *row) for e in range(2) for row in zip(ids, numbers, labels, strict=True))
+
+
+ALL = (list("uvwxyz"), range(ROWS), [0, 1] * 3)
+
+REFUSED = {
+    "duplicate ids": (
+        lambda df: df.assign(id=[*"uvwwyz"]),
+        'the manifest has ids that stand on several rows (1): "w" (rows 2, 3). An id is the name',
+    ),
+    "null ids": (
+        lambda df: df.assign(id=["u", None, *"wxyz"]),
+        '1 of 6 rows of the manifest have no id: row 1 (path "{path}"). Fill them, or drop them: ',
+    ),
+    "ids with NaN": (
+        lambda df: df.assign(id=[0, np.nan, 2, 3, 4, 5]),
+        'column "id" of the manifest has type double. An id is a whole number or text: drop rows',
+    ),
+    "null paths": (
+        lambda df: df.assign(path=[None, *df["path"][1:]]),
+        "column 'path' has no path in 1 rows, the first is row 0: drop them, df = df[df['path'].",
+    ),
+    "null labels": (
+        lambda df: df.assign(kind=pd.Categorical([None, *KINDS[1:]])),
+        "column 'kind' has 1 rows without a class; drop them: df = df[df['kind'].notna()], or, ",
+    ),
+    "NaN": (
+        lambda df: df.assign(kind=[np.nan, 1.0, 2.0, 3.0, 4.0, 5.0]),
+        "column 'kind' has 1 missing values, the first in row 0; drop or fill them: df = df[df[",
+    ),
+    "mixed labels": (
+        lambda df: df.assign(kind=["a", 1, "b", "a", "b", "a"]),
+        "column 'kind' mixes int, str: give it one type, as with df['kind'] = df['kind'].astype(",
+    ),
+    "mixed ids": (
+        lambda df: df.assign(id=["u", 1, *"wxyz"]),
+        "column 'id' mixes int, str: give it one type, as with df['id'] = df['id'].astype(str)",
+    ),
+    "no rows": (lambda df: df[:0], "the manifest has no rows (columns: id, path, kind): was it "),
+    "a column twice": (
+        lambda df: pd.concat([df, df[["kind"]]], axis=1),
+        "the manifest has a column named 'kind' several times: rename it",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", REFUSED)
+def test_fault_39_a_fault_of_a_frame_is_refused_by_column_and_row(plain, fault):
+    spoil, message = REFUSED[fault]
+    with pytest.raises(ManifestError) as caught:
+        bound(spoil(plain))
+    assert str(caught.value).startswith(message.format(path=plain["path"][1]))
+
+
+def test_fault_39_a_class_that_is_not_among_the_names_is_never_a_new_one(plain):
+    with pytest.raises(DfgenError) as caught:
+        bound(plain, class_names=["a"])
+    assert "'b'" in str(caught.value)
+    assert "kind" in str(caught.value)
+    unused = plain.assign(kind=pd.Categorical(KINDS, ["b", "c", "a"]))
+    assert rows_seen(unused) == due(*ALL[:2], [2, 0] * 3)
+
+
+@pytest.mark.parametrize(
+    "index",
+    [[*"aabbcc"], [5, 4, 3, 2, 1, 0], [None, 1.5, 1.5, -1, 7, 0], pd.date_range("2020", periods=6)],
+)
+def test_fault_39_an_index_of_any_kind_has_no_part_in_what_is_seen(plain, index):
+    assert rows_seen(plain.set_axis(index)) == due(*ALL)
+    assert rows_seen(plain.set_axis(index)[::-1].iloc[::2]) == due("zxv", [5, 3, 1], [1, 1, 1])
+    assert rows_seen(plain.set_index([plain["kind"], plain["id"]])) == due(*ALL)
+
+
+@pytest.mark.parametrize("batch_size", [1, 5, 6, 7, 1000])
+def test_fault_39_one_row_and_fewer_rows_than_a_batch_are_all_seen(plain, batch_size):
+    assert rows_seen(plain, batch_size) == due(*ALL)
+    assert rows_seen(plain[3:4], batch_size) == due("x", [3], [1])
+
+
+def test_fault_39_columns_called_as_those_of_dfgen_are_those_of_the_user(plain):
+    named = {"width": "wide", "bytes": None, "fold": "x", "split": 1, "index": 3, "image": 0}
+    named |= {"label": 7, "weight": -1, "row": "r", "epoch": 9, "sample_weight": 5, "mtime_ns": "?"}
+    assert rows_seen(plain.assign(**named)) == due(*ALL)
+
+
+def test_fault_40_what_the_owner_does_to_a_frame_later_changes_nothing(plain):
+    loader = Loader(bound(plain).reader, batch_size=2, workers=2)
+    batches = loader.batches()
+    first = next(batches)
+    plain["kind"] = plain["kind"].cat.rename_categories(["z", "a"])
+    plain.loc[:, "path"] = "/gone.png"
+    plain.loc[:, "id"] = "same"
+    plain.pop("path")
+    seen = [first, *batches, *loader.batches(1)]
+    loader.close()
+    found = [
+        (epoch, id, int(red), int(label))
+        for epoch, batch in zip([0] * 3 + [1] * 3, seen, strict=True)
+        for id, red, label in zip(
+            batch.ids, batch.arrays["image"][:, 0, 0, 0], batch.arrays["label"], strict=True
+        )
+    ]
+    assert sorted(found) == due(*ALL)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "uint8", "float64", "float32", "bool"])
+def test_fault_40_arrays_that_a_frame_was_made_of_may_be_written_over(dtype):
+    ids, values = np.arange(ROWS), np.array([1, 0] * 3, dtype)
+    frame = pd.DataFrame({"id": ids, "x": values}, copy=False)
+    reader = bind(frame, x="x").reader
+    before = _read(reader)
+    ids[:], values[:] = 7, 1
+    assert _read(reader) == before
+
+
+def _read(reader):
+    loader = Loader(reader, batch_size=ROWS, shuffle=False, workers=0)
+    (batch,) = loader.batches()
+    loader.close()
+    return batch.ids, {name: array.tolist() for name, array in batch.arrays.items()}

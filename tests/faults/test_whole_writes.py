@@ -1,0 +1,389 @@
+"""What is written is there whole or as it was, whoever dies, and one process at a time writes it.
+
+A manifest of three rows, a recipe of one argument, a backup of two arrays: each holds a word.
+"""
+
+import copy
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import dfgen
+from dfgen.errors import WriteError
+from dfgen.manifest.building.recipe_file import write_recipe
+from dfgen.system import only_writer, write_whole
+from dfgen.training.callbacks.backup_files import Generations
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no flock, no signals, no forks")
+
+BACKUPS = """
+import os, signal, sys
+import numpy as np
+import dfgen
+from dfgen.training.callbacks.backup_files import Generations
+"""
+WRITERS = f"""{BACKUPS}
+import pandas as pd
+from dfgen.manifest.building.recipe_file import read_recipe, write_recipe
+"""
+WRITERS += """
+def manifest(folder, word):
+    frame = pd.DataFrame({"id": range(3), "path": ["a.png", "b.png", "c.png"], "word": word})
+    dfgen.write_manifest(frame, f"{folder}/m.parquet", root=folder)
+
+def recipe(folder, word):
+    write_recipe({"source": f"{folder}/{word}"}, f"{folder}/r.toml")
+
+def backup(folder, word):
+    arrays = {"a": np.full(9, ord(word[0])), "b": np.zeros((2, 2))}
+    Generations(f"{folder}/backup").save({"word": word}, arrays)
+
+def word_of(kind, folder):
+    if kind == "manifest":
+        return dfgen.read_manifest(f"{folder}/m.parquet")["word"].unique().tolist()[0]
+    if kind == "recipe":
+        return os.path.basename(read_recipe(f"{folder}/r.toml")["source"])
+    return Generations(f"{folder}/backup").load()[1]["word"]
+
+def names():
+    return sorted(name for _, _, names in os.walk(folder) for name in names)
+
+KINDS = {"manifest": manifest, "recipe": recipe, "backup": backup}
+folder = sys.argv[1]
+"""
+
+
+def python(code, *arguments, of=WRITERS, under=()):
+    command = [*under, sys.executable, "-c", of + code, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=50)
+
+
+def started(code, *arguments, of=WRITERS):
+    """A process that has said a line, and waits for one."""
+    command = [sys.executable, "-c", of + code, *map(str, arguments)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(command, text=True, **pipes)
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def ended(process, by=None):
+    if by is not None:
+        process.send_signal(by)
+    process.communicate(timeout=50)
+    return process.returncode
+
+
+def names_below(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+# -- a disk that is full -------------------------------------------------------------------------
+
+LIMITED = """
+import resource
+for kind, write in KINDS.items():
+    write(folder, "old")
+whole = {"manifest": "m.parquet", "recipe": "r.toml", "backup": "backup/backup-00000000.dfgen"}
+for kind, write in KINDS.items():
+    nbytes = os.path.getsize(f"{folder}/{whole[kind]}")
+    for size in sorted({0, 1, 10, nbytes // 2, nbytes - 1}):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+        try:
+            write(folder, "new")
+            print("written")
+        except dfgen.DfgenError as error:
+            print(kind, size, type(error).__name__, error)
+    print(kind, word_of(kind, folder))
+print(*names())
+"""
+
+
+def test_fault_29_a_file_that_may_not_grow_leaves_the_old_one_and_nothing_beside(tmp_path):
+    run = python(LIMITED, tmp_path)
+    assert run.returncode == 0, run.stderr
+    *lines, left = run.stdout.splitlines()
+    assert left == "backup-00000000.dfgen m.parquet r.toml"
+    assert [line for line in lines if line.endswith("old")] == [
+        "manifest old", "recipe old", "backup old"
+    ]  # fmt: skip
+    refused = [line for line in lines if not line.endswith("old")]
+    assert len(refused) == 15
+    for line in refused:
+        assert f" WriteError {tmp_path}/" in line
+        assert line.endswith("cannot be written: [Errno 27] File too large. Nothing was changed")
+
+
+FULL = """
+import subprocess
+if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", folder]).returncode:
+    sys.exit("mount")
+for kind, write in KINDS.items():
+    write(folder, "old")
+with open(f"{folder}/fill", "wb", buffering=0) as file:
+    try:
+        while True:
+            file.write(bytes(4096))
+    except OSError:
+        pass
+for kind, write in KINDS.items():
+    try:
+        write(folder, "new")
+    except dfgen.DfgenError as error:
+        print(kind, word_of(kind, folder), type(error).__name__, error)
+print(*names())
+os.unlink(f"{folder}/fill")
+for kind, write in KINDS.items():
+    write(folder, "new")
+    print(kind, word_of(kind, folder))
+"""
+
+
+def test_fault_29_a_full_disk_leaves_the_old_files_and_nothing_beside(tmp_path):
+    """A disk of 64 kB, where a user may mount one."""
+    if not shutil.which("unshare"):
+        pytest.skip("there is no unshare")
+    run = python(FULL, tmp_path, under=["unshare", "-rm"])
+    if "mount" in run.stderr or "unshare" in run.stderr:
+        pytest.skip(f"no disk can be mounted: {run.stderr}")
+    assert run.returncode == 0, run.stderr
+    *refused, left = run.stdout.splitlines()[:4]
+    for line, kind in zip(refused, ["manifest", "recipe", "backup"], strict=True):
+        assert line.startswith(f"{kind} old WriteError {tmp_path}/")
+        assert line.endswith(
+            "cannot be written: [Errno 28] No space left on device. Nothing was changed"
+        )
+    assert left == "backup-00000000.dfgen fill m.parquet r.toml"
+    assert run.stdout.splitlines()[4:] == ["manifest new", "recipe new", "backup new"]
+
+
+def test_fault_29_a_device_that_is_full_is_told_and_stays_what_it_is(tmp_path):
+    link = tmp_path / "full.toml"
+    link.symlink_to("/dev/full")
+    with pytest.raises(WriteError) as error:
+        write_recipe({"source": "imgs"}, str(link))
+    assert str(error.value) == (
+        f"{link} cannot be written: [Errno 28] No space left on device. What it had taken is there"
+    )
+    assert link.is_symlink() and Path("/dev/full").is_char_device()
+
+
+# -- kills at every point of a write -------------------------------------------------------------
+
+KILLED = """
+def killed_at(point, write):
+    left = point
+    watched = ("dfgen.system", "dfgen.locks", "dfgen.training.callbacks.backup_files")
+
+    def count(frame, event, function):
+        nonlocal left
+        if event == "c_call" and frame.f_globals.get("__name__") in watched:
+            left -= 1
+            if not left:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    if not (child := os.fork()):
+        sys.setprofile(count)
+        write(folder, "new")
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+stride, above = int(sys.argv[2]), folder
+for kind, write in KINDS.items():
+    status, point = -signal.SIGKILL, 1
+    while status == -signal.SIGKILL:
+        folder = f"{above}/{kind}{point}"
+        os.mkdir(folder)
+        write(folder, "old")
+        status = killed_at(point, write)
+        found = word_of(kind, folder)
+        write(folder, "newer")
+        print(kind, status, found, *names())
+        point += stride
+"""
+
+
+@pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.slow)])
+def test_fault_30_killed_at_any_point_of_a_write_the_old_or_the_new_file_is_there(tmp_path, stride):
+    """Before each call that the writing makes; the next write removes what a killed one began."""
+    run = python(KILLED, tmp_path, stride)
+    assert run.returncode == 0, run.stderr
+    for kind in ("manifest", "recipe", "backup"):
+        lines = [line.split() for line in run.stdout.splitlines() if line.startswith(kind)]
+        points = [(status, word) for _, status, word, *_ in lines]
+        assert len(points) > 30 // stride
+        assert [status for status, _ in points] == ["-9"] * (len(points) - 1) + ["0"]
+        words = [word for _, word in points]
+        assert {*words} == {"old", "new"}
+        assert words == sorted(words, reverse=True)  # once it is the new one it stays so
+        assert not [name for _, _, _, *names in lines for name in names if name[0] == "."]
+
+
+def test_fault_30_what_a_live_process_writes_is_not_removed_as_a_dead_ones_is(tmp_path):
+    path = tmp_path / "m.parquet"
+    dead = tmp_path / ".m.parquet.01234567.tmp"
+    dead.write_bytes(b"half")
+    other = tmp_path / ".m.parquet.backup.tmp"
+    other.write_bytes(b"not ours")
+
+    def write(file):
+        assert not dead.exists()
+        file.write(b"first")
+        write_whole(str(path), lambda second: second.write(b"second"))
+        assert path.read_bytes() == b"second"
+
+    write_whole(str(path), write)
+    assert path.read_bytes() == b"first"
+    assert names_below(tmp_path) == [other.name, "m.parquet"]
+
+
+# -- two at once ---------------------------------------------------------------------------------
+
+BUILDING = """
+from dfgen.manifest.building import pipeline
+def wait(*given):
+    print("ready", flush=True)
+    sys.stdin.readline()
+pipeline._settle = wait
+dfgen.build_manifest(folder, facts="none", out=f"{folder}/m.parquet")
+"""
+
+
+@pytest.fixture
+def images(tmp_path):
+    (tmp_path / "0.png").write_bytes(b"")
+    return tmp_path
+
+
+def test_fault_31_a_second_build_is_refused_as_long_as_the_first_lives(images):
+    first = started(BUILDING, images)
+    out = images / "m.parquet"
+    for _ in range(2):
+        with pytest.raises(WriteError) as error:
+            dfgen.build_manifest(images, facts="none", out=out)
+        assert str(error.value) == (
+            f"{out} is being written by process {first.pid} on {os.uname().nodename}: wait until "
+            "that has ended, or choose another place"
+        )
+    assert ended(first, signal.SIGKILL) == -signal.SIGKILL
+    assert not out.exists()
+    dfgen.build_manifest(images, facts="none", out=out)
+    assert names_below(images) == ["0.png", "m.parquet"]
+
+
+def test_fault_31_so_is_one_in_another_thread_and_a_check_that_writes(images):
+    out = images / "m.parquet"
+    dfgen.build_manifest(images, facts="none", out=out)
+    found = []
+
+    def build():
+        try:
+            dfgen.build_manifest(images, facts="none", out=out)
+        except WriteError as error:
+            found.append(str(error))
+
+    with only_writer(str(out)):
+        thread = threading.Thread(target=build)
+        thread.start()
+        thread.join()
+        with pytest.raises(WriteError, match="is being written by process"):
+            dfgen.verify(out, write=True)
+        dfgen.verify(out)
+    assert found == [
+        f"{out} is being written by process {os.getpid()} on {os.uname().nodename}: wait until "
+        "that has ended, or choose another place"
+    ]
+
+
+HOLDING = """
+backups = Generations(sys.argv[1])
+backups.lock()
+backups.save({"word": "old"}, {"a": np.full(9, ord("o"))})
+if sys.argv[2:]:  # a child that lives on, as that of a DataLoader
+    if not os.fork():
+        print(os.getpid(), file=sys.stderr, flush=True)
+        signal.pause()
+print("ready", flush=True)
+sys.stdin.readline()
+"""
+
+
+def refusal(folder, pid):
+    return (
+        f"{folder} is in use by process {pid} on {os.uname().nodename}: two trainings in one "
+        "folder delete each other's backups. Wait until that one has ended, or give another "
+        "backup_dir"
+    )
+
+
+@pytest.mark.parametrize("by", [None, signal.SIGKILL])
+def test_fault_31_a_folder_of_backups_is_for_one_process_that_lives(tmp_path, by):
+    first = started(HOLDING, tmp_path, of=BACKUPS)
+    backups = Generations(tmp_path)
+    with pytest.raises(WriteError) as error:
+        backups.lock()
+    assert str(error.value) == refusal(tmp_path, first.pid)
+    assert backups.load()[1]["word"] == "old"  # who only reads may
+    assert ended(first, by) == (0 if by is None else -by)
+    backups.lock()
+    backups.delete()
+    assert not tmp_path.exists()
+
+
+def test_fault_31_a_forked_child_does_not_keep_the_folder_of_its_dead_parent(tmp_path):
+    parent = started(HOLDING, tmp_path, "fork", of=BACKUPS)
+    child = int(parent.stderr.readline())
+    parent.kill()
+    parent.wait(50)
+    backups = Generations(tmp_path)
+    try:
+        os.kill(child, 0)  # it lives
+        backups.lock()
+    finally:
+        os.kill(child, signal.SIGKILL)
+        parent.communicate(timeout=50)
+    backups.unlock()
+
+
+def test_fault_31_in_one_process_a_folder_may_be_taken_again(tmp_path):
+    """Of a fit that failed nobody lets go: its callback lives on in a traceback."""
+    failed, again = Generations(tmp_path), Generations(tmp_path)
+    failed.lock()
+    again.lock()
+    again.lock()
+    copied = copy.deepcopy(again)
+    copied.lock()
+    del failed
+    code = "try:\n    Generations(sys.argv[1]).lock()\nexcept dfgen.DfgenError as e:\n    print(e)"
+    assert python(code, tmp_path, of=BACKUPS).stdout == refusal(tmp_path, os.getpid()) + "\n"
+    copied.unlock()
+    again.unlock()
+    assert names_below(tmp_path) == []
+
+
+def test_fault_31_where_nothing_can_be_locked_a_warning_says_so(tmp_path, monkeypatch):
+    """As on a network drive that is mounted without locks; none such can be had here."""
+
+    def none(*_):
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    backups = Generations(tmp_path)
+    with pytest.warns(UserWarning) as warned:
+        backups.lock()
+    assert str(warned[0].message) == (
+        f"{tmp_path}/.dfgen-lock cannot be locked, for its file system has no locks: see to it "
+        "that no other process writes there at the same time"
+    )
+    half = tmp_path / ".m.01234567.tmp"
+    half.write_bytes(b"of nobody knows whom")
+    write_whole(str(tmp_path / "m"), lambda file: file.write(b"whole"))
+    assert half.exists()
+    backups.unlock()
