@@ -27,6 +27,9 @@ import dfgen
 
 ROWS, BATCH, EPOCHS = 600, 8, 4
 TIMEOUT = 2.0
+STARTING = 5  # seconds that a worker process takes at most until it works
+ABORTS = keras.backend.backend() == "tensorflow"
+"""Whether the backend itself ends the process where it can open no file."""
 
 
 def tell(**what: Any) -> None:
@@ -86,11 +89,12 @@ class Faults(threading.Thread):
         self.ended, self.lock = threading.Event(), threading.Lock()
         self.pipes: dict[Path, threading.Event] = {}
         self.kinds: list[Callable[[], None]] = [
-            self.slow_read, self.hung_read, self.replaced_file, self.no_descriptors,
-            self.renamed_folder,
+            self.slow_read, self.hung_read, self.replaced_file, self.renamed_folder,
         ]  # fmt: skip
         if processes:
             self.kinds += [self.killed_worker, self.killed_worker, self.no_memory]
+        if processes or not ABORTS:
+            self.kinds += [self.no_descriptors]
 
     def run(self) -> None:
         """Have things happen until `ended`."""
@@ -143,13 +147,12 @@ class Faults(threading.Thread):
 
     def killed_worker(self) -> None:
         """A worker process is killed."""
-        children = psutil.Process().children()
-        if children:
+        if children := psutil.Process().children():
             os.kill(self.chance.choice(children).pid, signal.SIGKILL)
 
     def no_memory(self) -> None:
         """A worker process gets no more memory, for a moment."""
-        for child in psutil.Process().children():
+        for child in workers():
             try:
                 size = child.memory_info().vms
                 resource.prlimit(child.pid, resource.RLIMIT_AS, (size + 4096, -1))
@@ -160,9 +163,8 @@ class Faults(threading.Thread):
 
     def no_descriptors(self) -> None:
         """This process and its workers can open no file, for a moment."""
-        own = psutil.Process()
         old = resource.getrlimit(resource.RLIMIT_NOFILE)
-        pids = [own.pid, *(child.pid for child in own.children())]
+        pids = [*([] if ABORTS else [os.getpid()]), *(worker.pid for worker in workers())]
         for limit in ((3, old[1]), old):
             for pid in pids:
                 try:
@@ -177,6 +179,12 @@ class Faults(threading.Thread):
         os.rename(self.folder / "imgs", self.folder / "gone")
         self.ended.wait(self.chance.uniform(0.05, 0.5))
         os.rename(self.folder / "gone", self.folder / "imgs")
+
+
+def workers() -> list[psutil.Process]:
+    """Return the worker processes that have started."""
+    children = psutil.Process().children()
+    return [child for child in children if time.time() - child.create_time() > STARTING]
 
 
 def replace_by(path: Path, make: Callable[[str], object]) -> None:
