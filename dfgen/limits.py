@@ -1,10 +1,12 @@
-"""Limits: how much memory batches may take, and how long a read."""
+"""Limits: how much memory batches may take, how long a read, and what one file may ask for."""
 
+import math
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from numbers import Real
 
-from dfgen.errors import ArgumentError
+from dfgen.errors import ArgumentError, brief
 
 
 def _is_number(value: object) -> bool:
@@ -21,11 +23,21 @@ def _check_problems(value: object) -> None:
 
 
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+_BYTES = ("file_bytes", "decoded_bytes", "header_bytes", "chunk_bytes")
+_COUNTS = ("scans", "aliases", "nesting")
+
+Amount = int | str | None
+"""Bytes as a number or a text such as "2GB"; None: any number of them."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds on what a Sequence takes.
+    """Bounds on what a Sequence takes, and on what one file may ask for.
+
+    A file of 84 bytes can ask a decoder for 4 GB. The fields from `file_bytes` on are compared with
+    what a file says of itself before anything of that size is made; beyond one of them the file
+    cannot be decoded, and its error names the field. Each may be None: no bound. Decoders of
+    several workers work at the same time, so the worst case is `workers` times that of one.
 
     Args:
         memory: bytes of batches ready or in the making, as a number or a text such as `"2GB"`;
@@ -41,6 +53,23 @@ class Limits:
             that the manifest knows: a count, or a share of all rows from 0.0 to 1.0; None (default)
             is 5 % of them or 10, whichever is more. One more, and training stops with a list. With
             `shard` each process counts its own.
+        file_bytes: of a file that is read as a whole: an image, a .npy file, a sound in memory, a
+            table of labels, annotations. Default `"2GB"`: a sparse file of any size costs nothing
+            to make. What is read by rows or in part (HDF5, .npy with `index=`, WAV) has none.
+        decoded_bytes: of the pixels of an image, width x height x channels x depth; of one row of
+            an array file, and of the chunk of HDF5 that holds it; of a table that was packed.
+            Default `"512MiB"`: RGB of 178.9 million pixels, where Pillow too refuses. A JPEG that
+            is decoded at 1/2, 1/4 or 1/8 counts as that, a progressive one with two bytes for each
+            value of all its pixels, which libjpeg holds. Decoders take a few times as much.
+        header_bytes: of what stands before the pixels of a JPEG, of a .npy header, of what the
+            tags of a TIFF say beyond the length of the file. Default `"16MiB"`, which EXIF, XMP and
+            colour profiles of cameras stay far below.
+        chunk_bytes: of a piece that is read at once and says its own length: a chunk of a PNG
+            other than those of pixels, a line of a .jsonl table. Default `"64MiB"`.
+        scans: of a progressive JPEG: each takes as long as a decode. Default 100; encoders make
+            about 10.
+        aliases: in a YAML file, of which a few unfold to billions of values. Default 10.
+        nesting: how deep lists and objects of YAML and JSON stand in each other. Default 100.
 
     Raises:
         ArgumentError: neither a number nor a text of a size, or not above 0.
@@ -50,9 +79,16 @@ class Limits:
         2000000000
     """
 
-    memory: int | str | None = None
+    memory: Amount = None
     read_timeout: float | None = 120.0
     problems: int | float | None = None
+    file_bytes: Amount = "2GB"
+    decoded_bytes: Amount = "512MiB"
+    header_bytes: Amount = "16MiB"
+    chunk_bytes: Amount = "64MiB"
+    scans: int | None = 100
+    aliases: int | None = 10
+    nesting: int | None = 100
 
     def __post_init__(self) -> None:
         if self.problems is not None:
@@ -62,22 +98,52 @@ class Limits:
             raise ArgumentError(
                 f"read_timeout must be seconds above 0, got {seconds!r}: write read_timeout=60"
             )
-        if self.nbytes is not None and self.nbytes < 1:
-            raise ArgumentError(f"memory must be above 0, got {self.memory!r}")
+        for name in ("memory", *_BYTES):
+            nbytes = self._bytes(name)
+            if nbytes is not None and nbytes < 1:
+                raise ArgumentError(f"{name} must be above 0, got {getattr(self, name)!r}")
+        for name in _COUNTS:
+            count = getattr(self, name)
+            if count is not None and not (_is_number(count) and count == int(count) >= 0):
+                raise ArgumentError(
+                    f"{name} must be a whole number from 0 on, or None for any, got {count!r}"
+                )
 
     @property
     def nbytes(self) -> int | None:
         """The bound on memory in bytes, or None."""
-        if self.memory is None or (isinstance(self.memory, int) and _is_number(self.memory)):
-            return self.memory
-        found = isinstance(self.memory, str | Real) and re.fullmatch(
-            r"\s*([0-9.]+)\s*([A-Za-z]*)\s*", str(self.memory)
+        return self._bytes("memory")
+
+    def _bytes(self, name: str) -> int | None:
+        given = getattr(self, name)
+        if given is None or (isinstance(given, int) and _is_number(given)):
+            return given
+        found = isinstance(given, str | Real) and re.fullmatch(
+            r"\s*([0-9.]+)\s*([A-Za-z]*)\s*", str(given)
         )
         if not found or found[2].upper() not in _UNITS or found[1].count(".") > 1:
             raise ArgumentError(
-                f'memory must be bytes or a text such as "2GB" or "512MiB", got {self.memory!r}'
+                f'{name} must be bytes or a text such as "2GB" or "512MiB", got {given!r}'
             )
         return int(float(found[1]) * _UNITS[found[2].upper()])
+
+    @cached_property
+    def most(self) -> dict[str, float]:
+        """Field -> the most of it that a file may ask for; kept, as every decode asks."""
+        found = {name: self._bytes(name) for name in _BYTES}
+        found |= {name: getattr(self, name) for name in _COUNTS}
+        return {name: math.inf if most is None else most for name, most in found.items()}
+
+    def allows(self, name: str, asked: int) -> bool:
+        """Whether a file may ask for so much of what a field bounds."""
+        return asked <= self.most[name]
+
+    def refusal(self, name: str, asked: int, what: str) -> str:
+        """Return what to tell where `what`, a sentence, asks for more than a field allows."""
+        return (
+            f"{what}, more than limits.{name}={getattr(self, name)!r}: if it is to be trusted, "
+            f"give limits=dfgen.Limits({name}={asked})"
+        )
 
     def depth(self, batch: int, most: int) -> int:
         """Return how many batches of `batch` bytes may be ready or in the making, or refuse one."""
@@ -89,3 +155,18 @@ class Limits:
                 "the batches smaller, or the limit larger"
             )
         return min(most, self.nbytes // batch)
+
+
+DEFAULT = Limits()
+"""What holds where nobody says otherwise."""
+
+
+def limits_given(given: Limits | None) -> Limits:
+    """Return the limits given, those by default for None, or refuse something else."""
+    if given is None or isinstance(given, Limits):
+        return given or DEFAULT
+    size = f"{given:.0f}" if isinstance(given, int | float) else '"2GB"'
+    raise ArgumentError(
+        f'limits must be dfgen.Limits(memory="2GB", ...), got {brief(given)}: write '
+        f"limits=dfgen.Limits(memory={size})"
+    )

@@ -24,6 +24,7 @@ from dfgen.binding.row_draws import row_draws
 from dfgen.binding.row_ids import ids_of, known_problems, note_id, refusal
 from dfgen.binding.row_weights import row_weights
 from dfgen.errors import ArgumentError, ManifestError, brief
+from dfgen.limits import DEFAULT, Limits
 from dfgen.loading.order.buckets import Buckets
 from dfgen.loading.order.row_order import Draws
 from dfgen.manifest.tables import Table
@@ -138,6 +139,7 @@ def bind(
     transform: Transform | None = None,
     on_error: str = "raise",
     root: str | os.PathLike[str] | None = None,
+    limits: Limits | None = None,
 ) -> Binding:
     """Bind inputs and targets to the rows of a manifest.
 
@@ -157,7 +159,8 @@ def bind(
         raise ArgumentError(f"root must be the path of a folder, got {root!r}")
     check_transform("transform", transform, "sample")
     options = options or Options()
-    columns = open_manifest(manifest, root)
+    limits = limits or DEFAULT
+    columns = open_manifest(manifest, root, limits)
     taken = {name for name in (id, sample_weight) if isinstance(name, str)}
     x, y, named = _features(columns, x, y, options, taken)
     try:
@@ -167,7 +170,7 @@ def bind(
         raise
     for bound in features[len([*leaves(x)]) :]:
         warn_of_infinite(bound)
-    features, problems = with_sizes(columns, features)
+    features, problems = with_sizes(columns, features, limits)
     files = next((b for b in features if b.files is not None and _names_rows(b)), None)
     if isinstance(transform, Augmentation):
         if any(b.feature.most_bits for b in features):  # of some, floats come as they are
@@ -179,7 +182,7 @@ def bind(
         transform = transform.of(kinds)
     column, paths = (files.feature.columns[0], paths_of(files.files)) if files else (None, None)
     ids = ids_of(columns, id, column, paths)
-    store = store_of(bound.files for bound in features if bound.files is not None)
+    store = store_of((bound.files for bound in features if bound.files is not None), limits)
     reader = SampleReader(ids, features, transform, store)
     check_lists(reader)
     problems |= known_problems(columns) if files else {}

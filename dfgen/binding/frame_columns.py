@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from dfgen.binding.near_columns import not_a_column
 from dfgen.errors import ManifestError, brief, column_list, listed
+from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.from_pandas import beyond_arrow, embedded_bytes
 from dfgen.manifest.io import read_table
 from dfgen.manifest.other_inputs import frame_of
@@ -302,7 +303,9 @@ def _entries(lists: Iterable[Any]) -> Iterator[Any]:
             yield entry
 
 
-def open_manifest(manifest: object, root: str | os.PathLike[str] | None) -> Columns:
+def open_manifest(
+    manifest: object, root: str | os.PathLike[str] | None, limits: Limits = DEFAULT
+) -> Columns:
     """Return the columns of a frame (copied), of another table, or of a manifest file."""
     start = os.fspath(root) if root else None
     if isinstance(manifest, pd.DataFrame):
@@ -310,7 +313,7 @@ def open_manifest(manifest: object, root: str | os.PathLike[str] | None) -> Colu
         read_by = ("dfgen.read_manifest", known.get("root"))
         return Columns(manifest.copy(), known.get("labels", {}), start, read_by=read_by)
     if isinstance(manifest, str | os.PathLike):
-        table, metadata = read_table(os.fspath(manifest), root)
+        table, metadata = read_table(os.fspath(manifest), root, limits=limits)
         read_by = ("Sequence", metadata["root"])
         file = os.fspath(manifest)
         return Columns(table, metadata["labels"], start, read_by=read_by, file=file)

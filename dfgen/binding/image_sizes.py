@@ -11,12 +11,12 @@ import pyarrow.compute as pc
 
 from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ArgumentError
+from dfgen.limits import DEFAULT, Limits
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.buckets import Buckets, PaddingShare, padding_share
 from dfgen.manifest.building.scan import read_facts
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.values_elsewhere import ELSEWHERE
-from dfgen.samples.pixels.headers import MAX_PIXELS
 from dfgen.system import one_of, whole
 
 _FACTS = ("height", "width", "orientation")
@@ -25,7 +25,7 @@ _MANY = 65_536  # rows of which the padding is told
 
 
 def with_sizes(
-    columns: Columns, features: Iterable[BoundFeature]
+    columns: Columns, features: Iterable[BoundFeature], limits: Limits = DEFAULT
 ) -> tuple[tuple[BoundFeature, ...], dict[int, str]]:
     """Return features with the sizes of images of `size=None`, and row -> why one has none.
 
@@ -36,15 +36,16 @@ def with_sizes(
     for bound in features:
         if bound.feature.keeps_sizes and not bound.feature.follows:
             facts = _known(columns) if bound.feature.column == columns.of_facts else None
-            sizes, unread = _sizes(facts, bound.files)
+            sizes, unread = _sizes(facts, bound.files, limits)
             bound = replace(bound, sizes=sizes)
             problems |= unread
         found.append(bound)
     sizes_of = {"": None} | {bound.name: bound.sizes for bound in found}
-    return tuple(_with_sizes_of(sizes_of[bound.like or ""], bound) for bound in found), problems
+    placed = (_with_sizes_of(sizes_of[bound.like or ""], bound, limits) for bound in found)
+    return tuple(placed), problems
 
 
-def _with_sizes_of(followed: Sizes | None, bound: BoundFeature) -> BoundFeature:
+def _with_sizes_of(followed: Sizes | None, bound: BoundFeature, limits: Limits) -> BoundFeature:
     """Return an image that follows another of its own size with sizes: a whole number of times.
 
     The first files tell the number: all are as many times as large, or an error when read.
@@ -53,7 +54,7 @@ def _with_sizes_of(followed: Sizes | None, bound: BoundFeature) -> BoundFeature:
         return bound
     known = followed.all(axis=1)
     rows = np.flatnonzero(known if bound.present is None else known & bound.present)[:_FIRST]
-    own = _upright(read_facts(bound.files.take(pa.array(rows))))
+    own = _upright(read_facts(bound.files.take(pa.array(rows)), limits=limits), limits)
     times = np.maximum(1, own // followed[rows])
     whole = (own == times * followed[rows]).all(axis=1) & (times[:, 0] == times[:, 1])
     first = times[whole][:1, 0]
@@ -100,22 +101,24 @@ def _known(columns: Columns) -> pa.Table | None:
     return facts if all(map(pa.types.is_integer, facts.schema.types)) else None
 
 
-def _sizes(known: pa.Table | None, files: Any) -> tuple[Sizes, dict[int, str]]:
-    sizes = np.zeros((len(files), 2), np.int32) if known is None else _upright(known)
+def _sizes(known: pa.Table | None, files: Any, limits: Limits) -> tuple[Sizes, dict[int, str]]:
+    sizes = np.zeros((len(files), 2), np.int32) if known is None else _upright(known, limits)
     missing = np.flatnonzero(~sizes.all(axis=1))
     if not missing.size:
         return sizes, {}
-    facts = read_facts(files if len(missing) == len(files) else files.take(pa.array(missing)))
-    sizes[missing] = _upright(facts)
+    unknown = files if len(missing) == len(files) else files.take(pa.array(missing))
+    facts = read_facts(unknown, limits=limits)
+    sizes[missing] = _upright(facts, limits)
     broken = pc.indices_nonzero(pc.is_valid(facts["problem"])).to_pylist()
     return sizes, {int(missing[place]): facts["problem"][place].as_py() for place in broken}
 
 
-def _upright(facts: pa.Table) -> Sizes:
+def _upright(facts: pa.Table, limits: Limits) -> Sizes:
     """Return (height, width) when turned upright, 0 where a fact is missing, or no image has it."""
     height, width, orientation = (
         pc.fill_null(facts[name], 0).to_numpy().astype(np.float64) for name in _FACTS
     )
     sizes = np.where(orientation >= 5, (width, height), (height, width)).T
     known = (orientation >= 1) & (orientation <= 8) & (sizes >= 1).all(axis=1)
-    return np.where((known & (height * width <= MAX_PIXELS))[:, None], sizes, 0).astype(np.int32)
+    known &= height * width <= limits.most["decoded_bytes"]
+    return np.where(known[:, None], sizes, 0).astype(np.int32)

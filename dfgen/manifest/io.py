@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from dfgen import __version__
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError, brief, did_you_mean, reason
+from dfgen.limits import DEFAULT, Limits, limits_given
 from dfgen.manifest.building.categories import as_category
 from dfgen.manifest.building.recipe import absolute_recipe, portable_recipe
 from dfgen.manifest.checksum import has_checksum, write_parquet
@@ -49,7 +50,9 @@ Path = str | os.PathLike[str]
 _GROUP = 1 << 27  # bytes of a row group that holds files
 
 
-def read_manifest(path: Path, root: Path | None = None, **unknown: Never) -> pd.DataFrame:
+def read_manifest(
+    path: Path, root: Path | None = None, limits: Limits | None = None, **unknown: Never
+) -> pd.DataFrame:
     """Read a manifest as an ordinary DataFrame with absolute paths.
 
     Filter, sort and join it with pandas, and give it to `dfgen.Sequence`. No file of the data set
@@ -59,6 +62,7 @@ def read_manifest(path: Path, root: Path | None = None, **unknown: Never) -> pd.
         path: the Parquet file.
         root: folder where the stored relative paths start, if not the one that the manifest names;
             absolute ones must lie in it. None: a root far from the manifest is told in a warning.
+        limits: `dfgen.Limits`: what the file may ask for.
         **unknown: none: arguments of other libraries are named with what they are called here.
 
     Returns:
@@ -77,7 +81,7 @@ def read_manifest(path: Path, root: Path | None = None, **unknown: Never) -> pd.
         >>> train = df[df.split == "train"]  # doctest: +SKIP
     """
     refuse_foreign(read_manifest, unknown)
-    table, metadata = read_table(path, root)
+    table, metadata = read_table(path, root, limits=limits_given(limits))
     try:
         frame = to_frame(table)
     except Exception as error:  # of pandas' own key, which may be anything
@@ -87,7 +91,10 @@ def read_manifest(path: Path, root: Path | None = None, **unknown: Never) -> pd.
 
 
 def read_table(
-    path: Path, root: Path | None = None, reads_files: bool = True
+    path: Path,
+    root: Path | None = None,
+    reads_files: bool = True,
+    limits: Limits = DEFAULT,
 ) -> tuple[pa.Table, Metadata]:
     """Read a manifest as an Arrow table with absolute paths, and its metadata.
 
@@ -104,7 +111,7 @@ def read_table(
             is_whole = has_checksum(handle, path)
             with pq.ParquetFile(handle, page_checksum_verification=not is_whole) as file:
                 metadata = decode_metadata(file.schema_arrow.metadata, path)
-                table = read_parquet(file)
+                table = read_parquet(file, path, limits)
         if not is_whole:
             table.validate(full=True)
     except FileNotFoundError:

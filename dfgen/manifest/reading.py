@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterator
 
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError
+from dfgen.limits import DEFAULT, Limits
 
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
@@ -63,12 +64,12 @@ def fault_of(
     return ManifestError(f"{path} cannot be read{form}: {said(error)}{advice}")
 
 
-def read_bytes(path: str) -> bytes:
+def read_bytes(path: str, limits: Limits = DEFAULT) -> bytes:
     """Return the bytes of a small file, of which there are many; waits for no pipe.
 
     Raises:
         OSError: it cannot be read.
-        ManifestError: it is no file.
+        ManifestError: it is no file, or has more than `limits.header_bytes`.
     """
     try:
         descriptor = os.open(path, _FLAGS)
@@ -78,6 +79,9 @@ def read_bytes(path: str) -> bytes:
     try:
         status = os.fstat(descriptor)
         _refuse_other(path, status.st_mode)
+        if not limits.allows("header_bytes", status.st_size):
+            what = f"{path} has {status.st_size:,} bytes"
+            raise ManifestError(limits.refusal("header_bytes", status.st_size, what))
         parts = []
         while part := os.read(descriptor, status.st_size + 4096):
             parts.append(part)

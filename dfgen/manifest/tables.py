@@ -3,6 +3,7 @@
 Source: https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html.
 """
 
+import os
 from typing import Any
 
 import pandas as pd
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dfgen.errors import ManifestError
+from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.from_pandas import to_frame, to_table
 from dfgen.manifest.other_inputs import frame_of
 from dfgen.samples.arrow_types import storable
@@ -110,12 +112,32 @@ def data_frame(given: Table) -> pd.DataFrame:
     return to_frame(arrow_table(given))
 
 
-def read_parquet(file: pq.ParquetFile) -> pa.Table:
-    """Read a Parquet file; one that holds files by its row groups, as Arrow wants of structs."""
+def read_parquet(file: pq.ParquetFile, path: str, limits: Limits = DEFAULT) -> pa.Table:
+    """Read a Parquet file; one that holds files by its row groups, as Arrow wants of structs.
+
+    Raises:
+        ManifestError: a small one says that it unfolds to more than `limits.decoded_bytes`.
+    """
+    _refuse_unfolding(file.metadata, path, limits)
     if not any(map(are_files, file.schema_arrow.types)):
         return file.read()
     table = pa.concat_tables(map(file.read_row_group, range(file.num_row_groups)))
     return with_large_bytes(table)
+
+
+_WIDTHS = {"BOOLEAN": 1 / 8, "INT32": 4, "FLOAT": 4, "INT96": 12, "BYTE_ARRAY": 4}
+_PACKED = 100  # times as many bytes as a file has: no table with ids is so well packed
+
+
+def _refuse_unfolding(metadata: Any, path: str, limits: Limits) -> None:
+    """Refuse a table of few bytes that stand, by run lengths and dictionaries, for very many."""
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    columns = [group.column(place) for group in groups for place in range(group.num_columns)]
+    nbytes = int(sum(c.num_values * _WIDTHS.get(c.physical_type, 8) for c in columns))
+    there = os.path.getsize(path)
+    if nbytes > _PACKED * there and not limits.allows("decoded_bytes", nbytes):
+        what = f"{path} has {there:,} bytes, and says that it unfolds to {nbytes:,} or more"
+        raise ManifestError(limits.refusal("decoded_bytes", nbytes, what))
 
 
 def with_large_bytes(table: pa.Table) -> pa.Table:

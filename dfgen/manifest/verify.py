@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, DfgenError, ManifestError, legible
+from dfgen.limits import Limits, limits_given
 from dfgen.manifest.building.gather import gather_rows
 from dfgen.manifest.building.recipe import A_FRAME, Recipe
 from dfgen.manifest.building.recipe_file import resolve
@@ -48,6 +49,7 @@ def verify(
     decode: bool = False,
     write: bool = False,
     workers: int | None = None,
+    limits: Limits | None = None,
     **unknown: Never,
 ) -> pd.DataFrame:
     """Compare a manifest with the disk, and name every file that cannot be used.
@@ -66,6 +68,7 @@ def verify(
         write: also write the facts and problems as they are now into the file. No row is dropped
             or added; `build_manifest(update=...)` adds those that are new.
         workers: threads that read, and decode; None: as many as this process may use CPUs.
+        limits: `dfgen.Limits`: what one file may ask for, as of the Sequence that will read them.
         **unknown: none: arguments of other libraries are named with what they are called here.
 
     Returns:
@@ -88,17 +91,25 @@ def verify(
     refuse_foreign(verify, unknown)
     if workers is not None:
         whole("workers", workers)
-    found, notes = check(manifest, root=root, decode=decode, write=write, workers=workers)
+    found, notes = check(
+        manifest, root=root, decode=decode, write=write, workers=workers, limits=limits
+    )
     for note in notes:
         warnings.warn(legible(note, 1_000), stacklevel=2)
     return found
 
 
 def check(
-    manifest: Path | Table, *, root: Path | None, decode: bool, write: bool, workers: int | None
+    manifest: Path | Table,
+    *,
+    root: Path | None,
+    decode: bool,
+    write: bool,
+    workers: int | None,
+    limits: Limits | None = None,
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """Do what `verify` says, and return with the findings what could not be looked for."""
-    look = partial(_check, manifest, root, decode, write, workers)
+    look = partial(_check, manifest, root, decode, write, workers, limits_given(limits))
     if not (write and isinstance(manifest, str | os.PathLike) and os.path.isfile(manifest)):
         return look()
     with only_writer(os.path.abspath(manifest)):  # from reading it to writing it
@@ -106,10 +117,15 @@ def check(
 
 
 def _check(
-    manifest: Path | Table, root: Path | None, decode: bool, write: bool, workers: int | None
+    manifest: Path | Table,
+    root: Path | None,
+    decode: bool,
+    write: bool,
+    workers: int | None,
+    limits: Limits,
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
     if isinstance(manifest, str | os.PathLike):
-        frame, name = read_manifest(manifest, root), os.fspath(manifest)
+        frame, name = read_manifest(manifest, root, limits), os.fspath(manifest)
     elif write:
         raise ArgumentError("write=True needs the path of a manifest; a frame was given")
     else:
@@ -121,9 +137,9 @@ def _check(
     held = files_column(table.schema) or "path"
     if held == "path":
         _refuse_addresses(table["path"], name)
-        facts = refresh_facts(table["path"].cast(pa.string()), table, workers, decode)
+        facts = refresh_facts(table["path"].cast(pa.string()), table, workers, decode, limits)
     else:
-        facts, paths = read_facts(table[held], workers, decode), paths_of(table[held])
+        facts, paths = read_facts(table[held], workers, decode, limits), paths_of(table[held])
         facts = facts if decode else _with_known_faults(facts, table)
         table = with_column(table, "path", pa.nulls(len(table)) if paths is None else paths)
     facts = facts.drop_columns([*labels])
@@ -137,7 +153,8 @@ def _check(
     try:
         recipe = frame.attrs.get("dfgen", {}).get("recipe")
         if recipe is not None and held == "path" and _looks_for_files(recipe):
-            found = pa.concat_tables([found, _new(table, _source(recipe, root, name), name)])
+            new = _new(table, _source(recipe, root, name), name, limits)
+            found = pa.concat_tables([found, new])
     except DfgenError as error:
         notes = (f"New files were not looked for: {error}",)
     return in_order(found, FINDINGS), notes
@@ -212,9 +229,9 @@ def _detail(name: str, known: Any, now: Any, odd: npt.NDArray[np.bool_]) -> pa.A
     return pc.if_else(pa.array(odd), text, "")
 
 
-def _new(table: pa.Table, recipe: Recipe, name: str) -> pa.Table:
+def _new(table: pa.Table, recipe: Recipe, name: str, limits: Limits) -> pa.Table:
     """Return what the source has and the manifest lacks."""
-    gathered = gather_rows(recipe)
+    gathered = gather_rows(recipe, limits)
     fresh = gathered.rows
     if "problem" in fresh.column_names:  # labels without a file
         fresh = fresh.filter(pc.is_null(fresh["problem"]))

@@ -2,13 +2,17 @@
 
 import io
 from collections.abc import Callable
+from functools import partial
 from typing import IO
 
 from dfgen.errors import DecodeError, is_outside, reason
+from dfgen.limits import Limits
+from dfgen.samples.pixels.color_modes import CHANNELS
 from dfgen.samples.pixels.formats import FORMATS, parse_header, read_known
-from dfgen.samples.pixels.headers import Header
+from dfgen.samples.pixels.headers import Header, check_decoded
 from dfgen.samples.sounds.sound_files import whole_sound
-from dfgen.samples.storage.array_files import open_hdf5
+from dfgen.samples.storage.array_files import check_row, open_hdf5
+from dfgen.samples.storage.capped import read_file
 from dfgen.samples.storage.embedded import Content
 from dfgen.samples.storage.hdf5_texts import read_texts
 from dfgen.samples.storage.npy import whole_array
@@ -34,20 +38,23 @@ def decode_whole(content: Content, store: Store) -> Checked:
         DecodeError: it is empty, of no known format, or its header is broken.
         ArgumentError: it is a sound, and the package that reads sounds is missing.
     """
-    return read_known(content, store, _checked)
+    return read_known(content, store, partial(_checked, limits=store.limits))
 
 
-def _checked(file: IO[bytes], name: str) -> Checked:
+def _checked(file: IO[bytes], name: str, limits: Limits) -> Checked:
     file.seek(0)
-    return _READERS[FORMATS[name].holds](file, name)
+    return _READERS[FORMATS[name].holds](file, name, limits)
 
 
-def _image(file: IO[bytes], name: str) -> Checked:
-    data = file.read()
-    header, decode = parse_header(io.BytesIO(data), name), FORMATS[name].decode
+def _image(file: IO[bytes], name: str, limits: Limits) -> Checked:
+    data = read_file(file, limits)
+    header, format = parse_header(io.BytesIO(data), name, limits), FORMATS[name]
+    decode = format.decode
     if decode is None:
         return header, None
     try:
+        counted = header if format.guard is None else format.guard(data, header, limits)
+        check_decoded(counted, limits, CHANNELS["rgb"])
         decode(data, "rgb")
     except DecodeError as error:
         return header, str(error)
@@ -58,14 +65,14 @@ def _image(file: IO[bytes], name: str) -> Checked:
     return header, None
 
 
-def _array(file: IO[bytes], name: str) -> Checked:
-    header = parse_header(file, name)
+def _array(file: IO[bytes], name: str, limits: Limits) -> Checked:
+    header = parse_header(file, name, limits)
     file.seek(0)
     try:
         if name == "hdf5":
-            _read_rows(file)
+            _read_rows(file, limits)
         else:
-            whole_array(file)
+            whole_array(file, limits)
     except MemoryError:
         raise
     except Exception as error:
@@ -73,14 +80,15 @@ def _array(file: IO[bytes], name: str) -> Checked:
     return header, None
 
 
-def _read_rows(file: IO[bytes]) -> None:
+def _read_rows(file: IO[bytes], limits: Limits) -> None:
     """Read all arrays of an HDF5 file, from the disk where it is on one."""
     on_disk = isinstance(getattr(file, "raw", None), io.FileIO)
-    source = file.name if on_disk else file.read()
+    source = file.name if on_disk else read_file(file, limits)
     for name, rows in open_hdf5(source).items():
         if rows.dtype.hasobject:
             read_texts(source, [name])
             continue
+        check_row(rows, limits)
         step = max(1, _BLOCK * len(rows) // max(1, rows.nbytes))
         try:
             for start in range(0, len(rows), step):
@@ -89,7 +97,7 @@ def _read_rows(file: IO[bytes]) -> None:
             raise DecodeError(f"the array {name} is damaged: {reason(error)}") from error
 
 
-_READERS: dict[str, Callable[[IO[bytes], str], Checked]] = {
+_READERS: dict[str, Callable[[IO[bytes], str, Limits], Checked]] = {
     "image": _image,
     "array": _array,
     "sound": whole_sound,

@@ -20,8 +20,8 @@ from dfgen.binding.nested import Tree
 from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_draws import new_weights
 from dfgen.binding.row_ids import plain_ids
-from dfgen.errors import ArgumentError, brief
-from dfgen.limits import Limits
+from dfgen.errors import ArgumentError
+from dfgen.limits import Limits, limits_given
 from dfgen.loading.batch_transforms import BatchTransform
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.buckets import PaddingShare
@@ -107,7 +107,8 @@ class Sequence(Passes):
         use_multiprocessing: a process for each worker, for transforms that hold the GIL, and for
             files of a few kB, of which threads make hardly more than one alone.
         max_queue_size: batches ready or in the making.
-        limits: `dfgen.Limits`: bytes of batches in flight, seconds for one read, bad rows.
+        limits: `dfgen.Limits`: bytes of batches in flight, seconds for one read, bad rows, what one
+            file may ask for.
         root: folder where relative paths of a frame begin; None = the working folder.
         shard: (index, count): this is process `index` of `count` that train together, and makes
             `batch_size / count` rows of every batch. `"auto"` asks `keras.distribution`,
@@ -165,12 +166,7 @@ class Sequence(Passes):
         if unknown:
             known = [*inspect.signature(Sequence).parameters][:-1]
             refuse_unknown("Sequence", unknown, asked_of(Sequence, locals()), known)
-        if limits is not None and not isinstance(limits, Limits):
-            size = f"{limits:.0f}" if isinstance(limits, int | float) else '"2GB"'
-            raise ArgumentError(
-                f'limits must be dfgen.Limits(memory="2GB", ...), got {brief(limits)}: write '
-                f"limits=dfgen.Limits(memory={size})"
-            )
+        limits = limits_given(limits)
         self.seed = (
             randbits(32)
             if seed is None
@@ -192,6 +188,7 @@ class Sequence(Passes):
             transform=transform,
             on_error=on_error,
             root=root,
+            limits=limits,
         )
         look_for_files(bound.columns, bound.reader, bound.problems, skips=on_error == "skip")
         loader = Loader(

@@ -20,7 +20,7 @@ RANDOM = np.random.default_rng(0)
 FRAME = pd.DataFrame(
     {
         "id": [f"row-{row}" for row in range(ROWS)],
-        "path": [f"/data/imgs/{row % 3}/{row}.png" for row in range(ROWS)],
+        "path": [f"imgs/{row % 3}/{row}.png" for row in range(ROWS)],
         "kind": pd.Categorical.from_codes(RANDOM.integers(-1, 3, ROWS), ["cat", "dog", "bird"]),
         "grade": pd.Categorical.from_codes(RANDOM.integers(0, 3, ROWS), [3, 1, 2], ordered=True),
         "age": RANDOM.random(ROWS),
@@ -33,14 +33,14 @@ FRAME = pd.DataFrame(
     }
 )
 FRAME.attrs["dfgen"] = {
-    "root": "/data/imgs",
     "labels": {"boxes": {"box_format": "xyxy"}},
-    "recipe": {"source": "/data/imgs", "seed": 3, "split": {"train": 0.5, "val": 0.5}},
+    "recipe": {"source": "imgs", "seed": 3, "split": {"train": 0.5, "val": 0.5}},
 }
 
 
 @pytest.fixture
-def manifest(tmp_path):
+def manifest(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     dfgen.write_manifest(FRAME, tmp_path / "m.parquet")
     return tmp_path / "m.parquet"
 
@@ -174,13 +174,16 @@ def test_a_manifest_written_again_is_read_without_a_warning(manifest):
     assert dfgen.read_manifest(manifest)["more"].tolist() == list(range(ROWS))
 
 
-def test_every_type_that_a_manifest_holds_keeps_its_fingerprint_without_a_checksum(tmp_path):
+def test_every_type_that_a_manifest_holds_keeps_its_fingerprint_without_a_checksum(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
     day = pd.Timestamp("2020-01-02 03:04:05")
     times = {f"at_{unit}": pd.Series([day, pd.NaT]).dt.as_unit(unit) for unit in ("s", "ms", "ns")}
     frame = pd.DataFrame(
         {
             "id": [1, 2],
-            "path": ["/a.png", "/b.png"],
+            "path": ["a.png", "b.png"],
             **times,
             **{f"zoned_{name}": each.dt.tz_localize("UTC") for name, each in times.items()},
             "since": pd.Series([pd.Timedelta(5), pd.NaT]),

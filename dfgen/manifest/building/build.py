@@ -9,6 +9,7 @@ from typing import Any, Never
 import pandas as pd
 
 from dfgen.errors import ArgumentError, brief, legible
+from dfgen.limits import Limits, limits_given
 from dfgen.manifest.building.pipeline import run_recipe
 from dfgen.manifest.building.recipe import all_arguments
 from dfgen.manifest.building.recipe_file import resolve
@@ -70,6 +71,7 @@ def build_manifest(
     update: Path | None = None,
     out: Path | None = None,
     workers: int | None = None,
+    limits: Limits | None = None,
     **unknown: Never,
 ) -> pd.DataFrame:
     """Build a manifest from a folder of files, a table of labels, or annotations.
@@ -128,6 +130,7 @@ def build_manifest(
             recipe, unless the source is of another kind.
         out: also write the manifest to this file.
         workers: threads that read headers; None: as many as this process may use CPUs.
+        limits: `dfgen.Limits`: what one file may ask for, of tables and annotations too.
         **unknown: none: arguments of other libraries are named with what they are called here.
 
     Returns:
@@ -154,9 +157,11 @@ def build_manifest(
         for name, item in all_arguments().items()
         if name in asked
     }
-    old = None if update is None else read_old(update)
-    recipe = resolve(given, old.recipe if old else None, old.name if old else "")
-    frame, report = run_recipe(recipe, None if out is None else os.fspath(out), workers, old)
+    limits = limits_given(limits)
+    old = None if update is None else read_old(update, limits)
+    recipe = resolve(given, old.recipe if old else None, old.name if old else "", limits)
+    target = None if out is None else os.fspath(out)
+    frame, report = run_recipe(recipe, target, workers, old, limits)
     if report.skipped:
         widen = recipe.pattern and NO_FIT in report.skipped
         advice = f"Widen the pattern {quote(recipe.pattern)}, or move" if widen else "Move"

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from tqdm import tqdm
 
 from dfgen.errors import ArgumentError, ManifestError, did_you_mean
+from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.building.join import join, split_on
 from dfgen.manifest.building.label_keys import key_text
 from dfgen.manifest.building.recipe import LABEL_TABLE, Recipe
@@ -28,10 +29,10 @@ Groups = Iterator[RowGroup]
 _PLAIN_INTEGER = r"\A(?:0|-?[1-9][0-9]{0,17})\z"
 
 
-def gather_rows(recipe: Recipe) -> RowGroup:
+def gather_rows(recipe: Recipe, limits: Limits = DEFAULT) -> RowGroup:
     """Return the rows that a recipe describes, with paths as the source gives them."""
     pattern = parse_pattern(recipe.pattern) if recipe.pattern is not None else None
-    labels = pa.table({}) if recipe.labels is None else _read_labels(recipe)
+    labels = pa.table({}) if recipe.labels is None else _read_labels(recipe, limits)
     wanted = _wanted(labels, recipe)
     if recipe.labels is not None:
         _refuse_facts(wanted, recipe, _name(recipe))
@@ -39,7 +40,7 @@ def gather_rows(recipe: Recipe) -> RowGroup:
         _check_names(recipe, labels.column_names)
         gathered = RowGroup(_with_paths_of_table(wanted, recipe), folder=recipe.folder)
     else:
-        gathered = _read_source(recipe, pattern, labels.column_names)
+        gathered = _read_source(recipe, pattern, labels.column_names, limits)
     if recipe.on is not None:
         joined = join(
             gathered.rows,
@@ -71,9 +72,9 @@ def _key(recipe: Recipe) -> str:
     return split_on(recipe.on)[1] if recipe.on is not None else recipe.path_column or ""
 
 
-def _read_labels(recipe: Recipe) -> pa.Table:
+def _read_labels(recipe: Recipe, limits: Limits) -> pa.Table:
     text = [_key(recipe), recipe.id or "id"]
-    [group] = _named_faults(recipe, LABEL_TABLE, read_rows, recipe.labels, text)
+    [group] = _named_faults(recipe, LABEL_TABLE, read_rows, recipe.labels, text, limits)
     return group.rows
 
 
@@ -146,12 +147,16 @@ def _with_paths_of_table(labels: pa.Table, recipe: Recipe) -> pa.Table:
     return labels.append_column("path", paths)
 
 
-def _read_source(recipe: Recipe, pattern: Pattern | None, labels: list[str]) -> RowGroup:
+def _read_source(
+    recipe: Recipe, pattern: Pattern | None, labels: list[str], limits: Limits
+) -> RowGroup:
     """Gather the row groups of the source, telling how far it is."""
     parts, skipped, notes = list[pa.Table](), defaultdict[str, list[str]](list), tuple[str, ...]()
     known, folder = dict[str, Label](), recipe.folder
     source = SOURCES[recipe.kind]
-    shared = {name: getattr(recipe, name) for name in source.shared}
+    shared = {name: getattr(recipe, name) for name in source.shared if name != "limits"}
+    if "limits" in source.shared:
+        shared["limits"] = limits
     if "pattern" in shared:
         shared["pattern"] = pattern
     own = {name: recipe.own[name] for name in source.arguments}

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError
+from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.building.box_columns import place_boxes
 from dfgen.manifest.building.categories import to_categories, to_category
 from dfgen.manifest.building.gather import gather_rows
@@ -46,7 +47,11 @@ ReadFacts = Callable[[pa.ChunkedArray], pa.Table]
 
 
 def run_recipe(
-    recipe: Recipe, out: str | None = None, workers: int | None = None, old: Old | None = None
+    recipe: Recipe,
+    out: str | None = None,
+    workers: int | None = None,
+    old: Old | None = None,
+    limits: Limits = DEFAULT,
 ) -> tuple[pd.DataFrame, BuildReport]:
     """Build the manifest of a recipe; return it with a report of what was left out or is amiss.
 
@@ -55,18 +60,18 @@ def run_recipe(
     same `out` is refused as long as the first lives.
     """
     if out is None:
-        return _run(recipe, None, workers, old)
+        return _run(recipe, None, workers, old, limits)
     check_out(out)
     with only_writer(os.path.abspath(out)):
-        return _run(recipe, out, workers, old)
+        return _run(recipe, out, workers, old, limits)
 
 
 def _run(
-    recipe: Recipe, out: str | None, workers: int | None, old: Old | None
+    recipe: Recipe, out: str | None, workers: int | None, old: Old | None, limits: Limits
 ) -> tuple[pd.DataFrame, BuildReport]:
     if old is not None:
         _refuse_order(recipe)
-    gathered = _gathered(recipe)
+    gathered = _gathered(recipe, limits)
     labels = describe_labels(gathered.rows, gathered.labels)
     _, root = stored_paths(gathered.rows, recipe.root, gathered.folder)
     if recipe.root is None:  # else all lie in that
@@ -74,7 +79,7 @@ def _run(
     warnings: tuple[str, ...] = ()
     if old is not None:
         old, warnings = _old_rows(old, recipe, gathered.rows, root)
-    read = None if recipe.facts == "none" else partial(_read_facts, old=old, workers=workers)
+    read = _reader(recipe, old, workers, limits)
     grown = Growth(_settle(gathered, read, recipe), labels, {})
     if old is not None:
         grown = grow(grown.table, labels, old, read, {"split", recipe.splitting.column})
@@ -131,9 +136,9 @@ def _old_rows(
     return old, changed_recipe(old, recipe) + moved
 
 
-def _gathered(recipe: Recipe) -> RowGroup:
+def _gathered(recipe: Recipe, limits: Limits) -> RowGroup:
     """Return the rows of the source with absolute paths and labels as categories."""
-    gathered = gather_rows(recipe)
+    gathered = gather_rows(recipe, limits)
     if _box_format(gathered.labels) == "rel_xyxy" and recipe.facts == "none":
         raise ArgumentError(
             "the source's boxes are shares of the image: its size is needed to make pixels of "
@@ -166,9 +171,20 @@ def _with_whole_paths(table: pa.Table, name: str, folder: str) -> pa.Table:
     return with_column(table, name, with_paths(files, pc.if_else(pc.is_null(data), joined, paths)))
 
 
-def _read_facts(paths: pa.ChunkedArray, old: Old | None, workers: int | None) -> pa.Table:
+def _reader(
+    recipe: Recipe, old: Old | None, workers: int | None, limits: Limits
+) -> ReadFacts | None:
+    """Return what reads the facts of files, None where none are asked for."""
+    if recipe.facts == "none":
+        return None
+    return partial(_read_facts, old=old, workers=workers, limits=limits)
+
+
+def _read_facts(
+    paths: pa.ChunkedArray, old: Old | None, workers: int | None, limits: Limits
+) -> pa.Table:
     if are_files(paths.type):
-        facts = read_facts(paths, workers)
+        facts = read_facts(paths, workers, limits=limits)
         return with_column(facts, "format", to_category(facts["format"]))
     addresses = without_store(paths.filter(is_url(paths)))
     if len(addresses):
@@ -177,7 +193,7 @@ def _read_facts(paths: pa.ChunkedArray, old: Old | None, workers: int | None) ->
             'facts="none" (--facts none), or with root= (--root) the folder where the files are '
             "mounted"
         )
-    facts = refresh_facts(paths, old.table if old else None, workers)
+    facts = refresh_facts(paths, old.table if old else None, workers, limits=limits)
     return with_column(facts, "format", to_category(facts["format"]))
 
 

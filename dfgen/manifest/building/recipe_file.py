@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from dfgen.errors import ArgumentError, ManifestError, did_you_mean
+from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.building.recipe import (
     A_FRAME,
     Recipe,
@@ -26,6 +27,7 @@ from dfgen.manifest.reach import reach_of, say_outside
 from dfgen.manifest.reading import reading
 from dfgen.manifest.schema import quote
 from dfgen.manifest.sources import SOURCES
+from dfgen.manifest.sources.capped_text import read_short
 from dfgen.system import check_writable, write_whole
 
 SUFFIX = ".toml"
@@ -33,7 +35,10 @@ _WORDS = {str: "text", int: "a whole number", list: "a list", dict: "a table"}
 
 
 def resolve(
-    given: Mapping[str, Any], known: Mapping[str, Any] | None = None, where: str = ""
+    given: Mapping[str, Any],
+    known: Mapping[str, Any] | None = None,
+    where: str = "",
+    limits: Limits = DEFAULT,
 ) -> Recipe:
     """Return the recipe of the arguments given, completed by a recipe file or an older recipe.
 
@@ -44,6 +49,7 @@ def resolve(
             source of another kind than its own replaces it as a whole.
         where: the file of that manifest, if there is one: what its recipe reads far from there is
             told in a warning.
+        limits: what a recipe file may ask for.
     """
     given = {
         name: value
@@ -52,7 +58,7 @@ def resolve(
     }
     file = given.get("source")
     if isinstance(file, str) and file.endswith(SUFFIX):
-        known, where = read_recipe(file), file
+        known, where = read_recipe(file, limits), file
         del given["source"]
     base = dict(known or {})
     if _kind(given) not in (None, _kind(base)):
@@ -76,12 +82,12 @@ def resolve(
     return make_recipe({**base, **given})
 
 
-def read_recipe(path: str) -> dict[str, Any]:
+def read_recipe(path: str, limits: Limits = DEFAULT) -> dict[str, Any]:
     """Return the arguments of a recipe file, with absolute paths."""
     missing = f"there is no recipe {path}. Looked in {os.getcwd()}"
     try:
         with reading(path, " as TOML", missing), open(path, "rb") as file:
-            arguments = tomllib.load(file)
+            arguments = tomllib.loads(read_short(file, path, limits).decode())
             check_recipe(arguments, path)
     except ManifestError as error:
         raise ArgumentError(str(error)) from error.__cause__

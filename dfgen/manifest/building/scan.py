@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from tqdm import tqdm
 
 from dfgen.errors import ArgumentError, ManifestError, reason
+from dfgen.limits import Limits
 from dfgen.manifest.facts import FACTS, SCHEMA
 from dfgen.manifest.reading import is_of_machine
 from dfgen.manifest.schema import with_column
@@ -58,7 +59,12 @@ def facts_schema() -> pa.Schema:
     return pa.schema({name: fact.type for name, fact in SCHEMA.items()})
 
 
-def read_facts(files: Any, workers: int | None = None, decode: bool = False) -> pa.Table:
+def read_facts(
+    files: Any,
+    workers: int | None = None,
+    decode: bool = False,
+    limits: Limits | None = None,
+) -> pa.Table:
     """Read size, time and header of each file, in threads; with `decode` all of it.
 
     The files are a list of paths, or a column of Arrow that may hold their bytes, of which one at
@@ -79,7 +85,7 @@ def read_facts(files: Any, workers: int | None = None, decode: bool = False) -> 
         ThreadPoolExecutor(workers or usable_cpus()) as pool,
         tqdm(total=len(files), desc=what, unit=" files", disable=None) as bar,
     ):
-        read_many = partial(_read_many, store=store_of([files]), decode=decode)
+        read_many = partial(_read_many, store=store_of([files], limits), decode=decode)
         for facts in pool.map(read_many, tasks):
             parts += facts
             bar.update(sum(map(len, facts)))
@@ -91,6 +97,7 @@ def refresh_facts(
     known: pa.Table | None = None,
     workers: int | None = None,
     decode: bool = False,
+    limits: Limits | None = None,
 ) -> pa.Table:
     """Read the facts of files, opening only those that are new or changed since they were `known`.
 
@@ -102,8 +109,8 @@ def refresh_facts(
     paths = paths.combine_chunks().dictionary_encode()  # several rows may share a file
     names, codes = pa.chunked_array([paths.dictionary]), paths.indices
     if known is None or not set(known.column_names) >= _COMPARED:
-        return read_facts(names.to_pylist(), workers, decode).take(codes)
-    facts = _refreshed(names, known, workers, decode)
+        return read_facts(names.to_pylist(), workers, decode, limits).take(codes)
+    facts = _refreshed(names, known, workers, decode, limits)
     return facts if len(names) == len(paths) else facts.take(codes)
 
 
@@ -125,20 +132,25 @@ def is_undecodable(problems: Any) -> Any:
 
 
 def _refreshed(
-    paths: pa.ChunkedArray, known: pa.Table, workers: int | None, decode: bool
+    paths: pa.ChunkedArray,
+    known: pa.Table,
+    workers: int | None,
+    decode: bool,
+    limits: Limits | None,
 ) -> pa.Table:
     """Return the facts of different paths, opening only files that are not as `known`, or all."""
     known = _of_readable(known, decode)
     places = pc.index_in(paths, value_set=known["path"].cast(paths.type))
     known = known.select(list(FACTS)).cast(facts_schema()).take(places)
     if decode:
-        read = read_facts(paths.to_pylist(), workers, decode)
+        read = read_facts(paths.to_pylist(), workers, decode, limits)
         same = pc.and_(_same(known, read["bytes"], read["mtime_ns"]), pc.is_null(read["problem"]))
         changed = pc.invert(same).to_numpy()
         read = read.filter(pa.array(changed))
     else:
         changed = pc.invert(_same(known, *stat_files(paths.to_pylist(), workers))).to_numpy()
-        read = read_facts(paths.filter(pa.array(changed)).to_pylist(), workers)
+        opened = paths.filter(pa.array(changed)).to_pylist()
+        read = read_facts(opened, workers, limits=limits)
     order = np.argsort(changed, kind="stable")  # the unchanged first
     places = np.empty_like(order)
     places[order] = np.arange(len(order))

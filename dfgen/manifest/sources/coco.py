@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError
+from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.paths import check_stored_paths, tidy
 from dfgen.manifest.schema import Label, quote, repeated, with_column
 from dfgen.manifest.sources.coco_json import (
@@ -36,13 +37,16 @@ from dfgen.manifest.sources.list_columns import ANNOTATED, ListLengths, nest, ne
 from dfgen.manifest.sources.source import IMAGES, OF_SPLITS, Argument, Paths, RowGroup, Source
 
 
-def read_coco(files: Paths, images: str | Mapping[str, str] | None = None) -> Iterator[RowGroup]:
+def read_coco(
+    files: Paths, images: str | Mapping[str, str] | None = None, limits: Limits = DEFAULT
+) -> Iterator[RowGroup]:
     """Yield the images of COCO's JSON files, in one group.
 
     Args:
         files: a JSON file. Several in a list are of the same images, as instances and captions are.
             Those of each split as `{"train": ..., "val": ...}`.
         images: the folder of the images, or that of each split. Default: the JSON file's folder.
+        limits: what one file may ask for.
 
     Yields:
         Row groups with `path`; `id`, COCO's where it differs for all images; `split` if there are
@@ -61,7 +65,7 @@ def read_coco(files: Paths, images: str | Mapping[str, str] | None = None) -> It
     root = os.path.commonpath(list(folders.values()))
     parts, class_names = [], dict[str, None]()
     for split, given in splits.items():
-        rows, names = _read_split(given)
+        rows, names = _read_split(given, limits)
         class_names |= names
         prefix = os.path.relpath(folders[split], root).replace(os.sep, "/")
         if prefix != ".":
@@ -104,11 +108,11 @@ def _folders(
     }
 
 
-def _read_split(files: list[str]) -> tuple[pa.Table, dict[str, None]]:
+def _read_split(files: list[str], limits: Limits) -> tuple[pa.Table, dict[str, None]]:
     """Read files of the same images, each adds its columns; return rows and class names."""
     table, names = pa.table({}), dict[str, None]()
     for path in files:
-        document = read_document(path)
+        document = read_document(path, limits)
         classes = _classes(document.categories, path)
         names |= dict.fromkeys(classes.values())
         rows = _images(document.images, path)
@@ -260,4 +264,5 @@ COCO = Source(
     read_coco,
     Argument(OF_SPLITS, "JSON file of COCO. Repeatable.", "[SPLIT=]FILE.json", is_path=True),
     {"images": IMAGES},
+    shared=("limits",),
 )

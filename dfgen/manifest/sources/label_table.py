@@ -12,8 +12,10 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from dfgen.errors import ManifestError
+from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.reading import reading, said
 from dfgen.manifest.schema import check_names, files_column, quote
+from dfgen.manifest.sources.capped_text import refuse_size, short_lines
 from dfgen.manifest.sources.source import RowGroup
 from dfgen.manifest.tables import Table, arrow_table, read_parquet
 
@@ -21,9 +23,12 @@ _ADVICE = (
     ". Check that it is UTF-8 text separated as its extension says; in Python, give a DataFrame "
     "that you read yourself"
 )
+_LONG = 1 << 24  # bytes of a line that are looked at
 
 
-def read_rows(table: str | Table, text: Sequence[str] = ()) -> Iterator[RowGroup]:
+def read_rows(
+    table: str | Table, text: Sequence[str] = (), limits: Limits = DEFAULT
+) -> Iterator[RowGroup]:
     """Yield the rows of a table in one group.
 
     Args:
@@ -31,6 +36,7 @@ def read_rows(table: str | Table, text: Sequence[str] = ()) -> Iterator[RowGroup
             (commas), .tsv (tabs), .jsonl or .ndjson (one JSON object a line), .parquet. In CSV and
             TSV an empty cell is a missing value; `NA` and `null` are text like any other.
         text: columns of CSV and TSV files to read as text, so that 007 stays 007.
+        limits: what one file may ask for.
 
     Example:
         >>> [group] = read_rows(pd.DataFrame({"object_id": ["007"], "kind": ["cat"]}))
@@ -38,7 +44,7 @@ def read_rows(table: str | Table, text: Sequence[str] = ()) -> Iterator[RowGroup
         ['object_id', 'kind']
     """
     if isinstance(table, str):
-        rows = _read(table, text)
+        rows = _read(table, text, limits)
     else:
         table = _with_index(table) if isinstance(table, pd.DataFrame) else table
         rows = arrow_table(table, "the label table")
@@ -65,7 +71,7 @@ def _with_index(table: pd.DataFrame) -> pd.DataFrame:
     return table.reset_index(names) if names else table
 
 
-def _read(path: str, text: Sequence[str]) -> pa.Table:
+def _read(path: str, text: Sequence[str], limits: Limits) -> pa.Table:
     suffix = os.path.splitext(path)[1].lower()
     if suffix not in _READERS:
         reader = "read_excel" if suffix.startswith(".xls") else "read_csv"
@@ -75,7 +81,9 @@ def _read(path: str, text: Sequence[str]) -> pa.Table:
         )
     try:
         with reading(path, f" as {suffix}", _no_table(path), _ADVICE):
-            return _READERS[suffix](path, text)
+            if suffix != ".parquet":  # which is read in part, and tells what it unfolds to
+                refuse_size(path, limits)
+            return _READERS[suffix](path, text, limits)
     except ManifestError as error:
         if suffix != ".parquet" and isinstance(error.__cause__, ValueError | pa.ArrowException):
             _check_utf8(path)
@@ -91,10 +99,12 @@ def _no_table(path: str) -> str:
 def _check_utf8(path: str) -> None:
     """Raise if a file that could not be read is text of another encoding."""
     with open(path, "rb") as file:
-        for number, line in enumerate(file, 1):
+        for number, line in enumerate(iter(lambda: file.readline(_LONG), b""), 1):
             try:
                 line.decode()
             except UnicodeDecodeError as error:
+                if len(line) == _LONG:  # cut, and perhaps within a character
+                    return
                 part = line[max(0, error.start - 20) : error.start + 20]
                 raise ManifestError(
                     f"{path} is not UTF-8 text: line {number} has {part!r}. Save it as UTF-8; in "
@@ -127,10 +137,11 @@ def _named(names: list[str]) -> list[str]:
     ]
 
 
-def _read_json_lines(path: str, text: Sequence[str]) -> pa.Table:
+def _read_json_lines(path: str, text: Sequence[str], limits: Limits) -> pa.Table:
     """Read line by line: pyarrow.json would turn text that looks like a date into a time."""
     with open(path, encoding="utf-8") as file:
-        rows = [_object(line, number) for number, line in enumerate(file, 1) if line.strip()]
+        lines = enumerate(short_lines(file, path, limits), 1)
+        rows = [_object(line, number) for number, line in lines if line.strip()]
     if not rows:
         raise ValueError("it is empty")
     try:
@@ -173,10 +184,10 @@ def _object(line: str, number: int) -> dict[str, object]:
     return row
 
 
-_READERS: dict[str, Callable[[str, Sequence[str]], pa.Table]] = {
-    ".csv": lambda path, text: _read_separated(path, text, ","),
-    ".tsv": lambda path, text: _read_separated(path, text, "\t"),
+_READERS: dict[str, Callable[[str, Sequence[str], Limits], pa.Table]] = {
+    ".csv": lambda path, text, limits: _read_separated(path, text, ","),
+    ".tsv": lambda path, text, limits: _read_separated(path, text, "\t"),
     ".jsonl": _read_json_lines,
     ".ndjson": _read_json_lines,
-    ".parquet": lambda path, text: read_parquet(pq.ParquetFile(path)),
+    ".parquet": lambda path, text, limits: read_parquet(pq.ParquetFile(path), path, limits),
 }

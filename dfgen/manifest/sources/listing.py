@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from dfgen.errors import ManifestError, did_you_mean
+from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.paths import check_stored_paths, is_url
 from dfgen.manifest.sources.file_tree import Skipped, fit
 from dfgen.manifest.sources.label_table import read_rows
@@ -38,6 +39,7 @@ def read_listing(
     path_column: str | None = None,
     root: str | None = None,
     pattern: Pattern | None = None,
+    limits: Limits = DEFAULT,
 ) -> Iterator[RowGroup]:
     """Yield the files of a listing, one group a table; no folder is read.
 
@@ -47,6 +49,7 @@ def read_listing(
         root: the folder where relative paths start. Default for an inventory `s3://BUCKET`, for a
             table its folder.
         pattern: what paths look like; files that it does not fit are left out and named.
+        limits: what one file may ask for.
 
     Yields:
         Row groups with `path`, the fields of the pattern, and `bytes` and `mtime_ns` where the
@@ -54,11 +57,11 @@ def read_listing(
         left out.
     """
     if table.endswith(".json"):
-        bucket, tables = read_inventory(table)
+        bucket, tables = read_inventory(table, limits)
         folder = os.path.abspath(root) if root else f"s3://{bucket}"
     else:
         folder = os.path.abspath(root or os.path.dirname(os.path.abspath(table)))
-        tables = (group.rows for group in read_rows(table, [path_column or "path"]))
+        tables = (group.rows for group in read_rows(table, [path_column or "path"], limits))
     for rows in tables:
         files, skipped = _opened(_files(rows, table, path_column))
         yield replace(fit(files, skipped, pattern), folder=folder)
@@ -123,6 +126,6 @@ def _opened(files: pa.Table) -> tuple[pa.Table, Skipped]:
 LISTING = Source(
     read_listing,
     Argument(TEXT, "Table of paths and sizes, or an S3 Inventory's manifest.json.", is_path=True),
-    shared=("path_column", "root", "pattern"),
+    shared=("path_column", "root", "pattern", "limits"),
     gives_facts=True,
 )

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError, MissingFileError, did_you_mean
+from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.paths import check_stored_paths
 from dfgen.manifest.schema import Label, with_column
 from dfgen.manifest.sources.label_table import read_rows
@@ -26,7 +27,7 @@ _BOXES = pa.list_(pa.list_(pa.float64()))
 TABLE_NAMES = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 
 
-def read_metadata(place: str) -> Iterator[RowGroup]:
+def read_metadata(place: str, limits: Limits = DEFAULT) -> Iterator[RowGroup]:
     """Yield the rows of metadata tables: the files that they name, with the other columns.
 
     Files that no table names are not looked for; to be told of them, join the table with the
@@ -34,6 +35,7 @@ def read_metadata(place: str) -> Iterator[RowGroup]:
 
     Args:
         place: the table, the folder that has it, or the folder of a folder for each split.
+        limits: what one file may ask for.
 
     Yields:
         One group with `path`, `split` if there are such folders, and the columns of the tables.
@@ -44,7 +46,7 @@ def read_metadata(place: str) -> Iterator[RowGroup]:
     root = os.path.dirname(os.path.abspath(place)) if os.path.isfile(place) else place
     parts, boxed = [], False
     for split, path in tables.items():
-        rows = _read(path)
+        rows = _read(path, limits)
         if "objects" in rows.column_names and pa.types.is_struct(rows["objects"].type):
             rows, boxed = _with_boxes(rows, path), True
         if split:
@@ -83,8 +85,8 @@ def _tables(place: str) -> dict[str, str]:
     return {folder: paths[0] for folder, paths in found.items()}
 
 
-def _read(path: str) -> pa.Table:
-    [group] = read_rows(path, ["file_name", "id"])
+def _read(path: str, limits: Limits) -> pa.Table:
+    [group] = read_rows(path, ["file_name", "id"], limits)
     table = group.rows
     if "file_name" not in table.column_names:
         raise ManifestError(
@@ -146,5 +148,7 @@ def _objects(objects: pa.Array, path: str) -> tuple[pa.Array, pa.Array]:
 
 
 METADATA = Source(
-    read_metadata, Argument(TEXT, "Hugging Face's metadata file, or its folder.", is_path=True)
+    read_metadata,
+    Argument(TEXT, "Hugging Face's metadata file, or its folder.", is_path=True),
+    shared=("limits",),
 )

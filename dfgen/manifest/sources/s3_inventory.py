@@ -15,7 +15,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dfgen.errors import ManifestError, MissingFileError
+from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.reading import reading
+from dfgen.manifest.sources.capped_text import read_short
+from dfgen.manifest.tables import read_parquet
 
 _NEEDED = ("sourceBucket", "fileFormat", "fileSchema", "files")
 _KEPT = ("key", "size", "lastmodifieddate", "last_modified_date")
@@ -32,14 +35,14 @@ class _Inventory(msgspec.Struct):
     files: list[_Table]
 
 
-def read_inventory(path: str) -> tuple[str, Iterator[pa.Table]]:
+def read_inventory(path: str, limits: Limits = DEFAULT) -> tuple[str, Iterator[pa.Table]]:
     """Return the bucket, and its keys with size and time, table by table.
 
     Older versions of a key and those that were deleted are left out.
     """
     with reading(path), open(path, encoding="utf-8") as file:
         try:
-            content = json.load(file)
+            content = json.loads(read_short(file, path, limits))
         except json.JSONDecodeError as error:
             raise ManifestError(f"{path}, line {error.lineno}: broken JSON, {error.msg}") from None
     missing = [key for key in _NEEDED if not isinstance(content, dict) or key not in content]
@@ -57,7 +60,7 @@ def read_inventory(path: str) -> tuple[str, Iterator[pa.Table]]:
     keys = [entry.get("key") for entry in content["files"]]
     if not keys or None in keys:
         raise ManifestError(f"{path} names no tables of keys: files is empty, or has no key")
-    tables = (_read(_near(path, key), content) for key in keys)
+    tables = (_read(_near(path, key), content, limits) for key in keys)
     return content["sourceBucket"], tables
 
 
@@ -74,13 +77,13 @@ def _near(path: str, key: str) -> str:
     )
 
 
-def _read(path: str, content: dict[str, Any]) -> pa.Table:
+def _read(path: str, content: dict[str, Any], limits: Limits) -> pa.Table:
     with reading(path, advice=". Fetch it again"):
         if content["fileFormat"] == "Parquet":
-            table = pq.ParquetFile(path).read()
+            table = read_parquet(pq.ParquetFile(path), path, limits)
             table = table.rename_columns([name.lower() for name in table.column_names])
         else:
-            table = _read_csv(path, content["fileSchema"])
+            table = _read_csv(path, content["fileSchema"], limits)
     if "key" not in table.column_names:
         raise ManifestError(f"{path} has no Key. Columns: {', '.join(table.column_names)}")
     for name in table.column_names:
@@ -91,9 +94,26 @@ def _read(path: str, content: dict[str, Any]) -> pa.Table:
     return table.select([name for name in table.column_names if name in _KEPT])
 
 
-def _read_csv(path: str, schema: str) -> pa.Table:
+class _Unpacked(gzip.GzipFile):
+    """A packed table, that is refused once it has unfolded to more than the limits allow."""
+
+    def __init__(self, path: str, limits: Limits) -> None:
+        super().__init__(path)
+        self._limits, self._unpacked = limits, 0
+
+    def read1(self, size: int = -1) -> bytes:
+        """Return some of what is unpacked."""
+        data = super().read1(size)
+        self._unpacked += len(data)
+        if not self._limits.allows("decoded_bytes", self._unpacked):
+            what = f"{self.name} unpacks to {self._unpacked:,} bytes and more"
+            raise ManifestError(self._limits.refusal("decoded_bytes", 10 * self._unpacked, what))
+        return data
+
+
+def _read_csv(path: str, schema: str, limits: Limits) -> pa.Table:
     names = [name.strip().lower() for name in schema.split(",")]
-    with gzip.open(path) as file:
+    with _Unpacked(path, limits) as file:
         rows = list(csv.reader(io.TextIOWrapper(file, "utf-8", newline="")))
     for number, row in enumerate(rows, 1):
         if len(row) != len(names):

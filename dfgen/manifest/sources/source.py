@@ -78,7 +78,7 @@ class Source:
         place: the argument of the source's own name
         arguments: the other arguments that are of such sources alone, by name
         shared: names of the arguments of any build that `read` takes too: `pattern` (parsed),
-            `path_column`, `root`, `unmatched`
+            `path_column`, `root`, `unmatched`; or `limits`
         check: raises ArgumentError where the arguments of its own, defaults included, clash
         rows_share_images: says by the arguments whether several rows are of one image; a split
             keeps them together, as they are not independent samples

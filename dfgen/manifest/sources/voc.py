@@ -27,6 +27,7 @@ from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import fromstring
 
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError, did_you_mean
+from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.reading import TOLD, fault_of, problem_of, read_bytes
 from dfgen.manifest.schema import Label, quote
 from dfgen.manifest.sources.file_tree import check_folder
@@ -60,6 +61,7 @@ def read_voc(
     box_label: str = "largest",
     class_names: Sequence[str] = (),
     unmatched: str = "error",
+    limits: Limits = DEFAULT,
 ) -> Iterator[RowGroup]:
     """Yield images with the boxes of their XML files, some thousand at a time.
 
@@ -74,6 +76,7 @@ def read_voc(
         class_names: the classes in the order of their numbers, without `background`. Default: the
             names in the files, sorted.
         unmatched: images without an XML file and the reverse: `"error"`, `"keep"` or `"drop"`.
+        limits: what one file may ask for.
 
     Yields:
         Row groups with `path`, `label`, `boxes` (xyxy in pixels, as the XML has them), `labels`
@@ -89,7 +92,7 @@ def read_voc(
     for start in range(0, len(pairs), IMAGES_A_GROUP):
         rows = []
         for both in pairs[start : start + IMAGES_A_GROUP]:
-            new = _rows(both, annotations, box_label, class_names, problems)
+            new = _rows(both, annotations, box_label, class_names, problems, limits)
             names.update(name for row in new for name in row["labels"] or ())
             background |= any(row["label"] == BACKGROUND for row in new)
             rows += new
@@ -99,7 +102,12 @@ def read_voc(
 
 
 def _rows(
-    both: Pair, folder: str, box_label: str, class_names: Sequence[str], problems: list[str]
+    both: Pair,
+    folder: str,
+    box_label: str,
+    class_names: Sequence[str],
+    problems: list[str],
+    limits: Limits,
 ) -> list[dict[str, Any]]:
     """Return the rows of an image: one, or one a box; add what is wrong with its annotation."""
     image, path = both
@@ -109,7 +117,7 @@ def _rows(
     place = image or without_suffix(path)
     lost = None if image else f"no image for this annotation: {folder}/{path}"
     try:
-        size, names, boxes = read_annotation(f"{folder}/{path}")
+        size, names, boxes = read_annotation(f"{folder}/{path}", limits)
     except (ManifestError, MissingFileError) as error:
         problems.append(problem_of(error))
         return [{"id": place, "path": place, **empty, "problem": lost or problems[-1]}]
@@ -170,9 +178,11 @@ def _labels(
     }
 
 
-def read_annotation(path: str) -> tuple[list[int | None], list[str], list[list[float]]]:
+def read_annotation(
+    path: str, limits: Limits = DEFAULT
+) -> tuple[list[int | None], list[str], list[list[float]]]:
     """Return the size of the image of an XML file, and class and corners of each box."""
-    root = _annotation(path)
+    root = _annotation(path, limits)
     size = [
         None if root.find(name) is None else round(_number(root, name, path))
         for name in ("size/width", "size/height")
@@ -185,10 +195,10 @@ def read_annotation(path: str) -> tuple[list[int | None], list[str], list[list[f
     return size, names, boxes
 
 
-def _annotation(path: str) -> Element:
+def _annotation(path: str, limits: Limits) -> Element:
     """Return the root of an XML file, which is an annotation."""
     try:
-        root: Element = fromstring(read_bytes(path))
+        root: Element = fromstring(read_bytes(path, limits))
     except ParseError as error:
         line, column = error.position
         reason = str(error).partition(":")[0]
@@ -260,7 +270,7 @@ VOC = Source(
             NAMES, "Text file of the classes, one a line.", default=(), from_file=True
         ),
     },
-    shared=("unmatched",),
+    shared=("unmatched", "limits"),
     check=_check_arguments,
     folder="images",
     rows_share_images=lambda arguments: arguments.get("box_label") == "each",

@@ -20,9 +20,11 @@ from typing import Any
 import pyarrow as pa
 
 from dfgen.errors import ManifestError, MissingFileError
+from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.reach import reach_of, say_outside
 from dfgen.manifest.reading import problem_of, reading
 from dfgen.manifest.schema import Label, quote
+from dfgen.manifest.sources.capped_text import read_short
 from dfgen.manifest.sources.file_tree import Skipped, read_files
 from dfgen.manifest.sources.image_pairs import (
     Pair,
@@ -50,13 +52,14 @@ _SCHEMA = pa.schema(
 )
 
 
-def read_yolo(place: str, unmatched: str = "error") -> Iterator[RowGroup]:
+def read_yolo(place: str, unmatched: str = "error", limits: Limits = DEFAULT) -> Iterator[RowGroup]:
     """Yield images with the boxes of their text files, some thousand at a time.
 
     Args:
         place: the data.yaml, or the folder of a classification set.
         unmatched: text files without an image: `"error"`, `"keep"` or `"drop"`. An image without a
             text file has no boxes, as YOLO has it; null where test has no text files at all.
+        limits: what one file may ask for.
 
     Yields:
         Row groups with `path`, `split`, and `boxes` (rel_xyxy) and `labels` (their classes);
@@ -66,7 +69,7 @@ def read_yolo(place: str, unmatched: str = "error") -> Iterator[RowGroup]:
     if os.path.isdir(place):
         yield from _classified(place)
         return
-    data = read_data(place)
+    data = read_data(place, limits)
     labels: dict[str, Label] = {
         "split": {"class_names": [*data.places]},
         "boxes": {"box_format": "rel_xyxy"},
@@ -83,7 +86,7 @@ def read_yolo(place: str, unmatched: str = "error") -> Iterator[RowGroup]:
     problems = list[str]()
     for start in range(0, max(len(pairs), 1), IMAGES_A_GROUP):
         part = pairs[start : start + IMAGES_A_GROUP]
-        new = [_row(*both, root, data, problems) for both in part]
+        new = [_row(*both, root, data, problems, limits) for both in part]
         table = pa.Table.from_pylist(new, _SCHEMA)
         yield RowGroup(table, skipped, notes, labels, root, len(pairs))
         notes, skipped = (), Skipped(list)
@@ -100,10 +103,10 @@ def _classified(folder: str) -> Iterator[RowGroup]:
         yield replace(group, rows=group.rows.drop_columns(["name"]))
 
 
-def read_data(file: str) -> DataSet:
+def read_data(file: str, limits: Limits = DEFAULT) -> DataSet:
     """Read a data.yaml, and find its folders of images."""
     with reading(file, " as YAML"), open(file, encoding="utf-8") as text:
-        content = load_yaml(text)
+        content = load_yaml(read_short(text, file, limits), file, limits)
     if not isinstance(content, dict) or not content.get("names"):
         raise ManifestError(f"{file} has no names: the classes in the order of their numbers")
     if "kpt_shape" in content:
@@ -212,13 +215,19 @@ def _listed_images(file: str, data: DataSet) -> list[Pair]:
 
 
 def _row(
-    split: str, looked: bool, both: Pair, root: str, data: DataSet, problems: list[str]
+    split: str,
+    looked: bool,
+    both: Pair,
+    root: str,
+    data: DataSet,
+    problems: list[str],
+    limits: Limits,
 ) -> dict[str, Any]:
     """Return the row of an image; add what is wrong with its labels to the problems."""
     image, text = both
     objects, problem = list[Object](), None
     try:
-        objects = [] if text is None else read_objects(text, data)
+        objects = [] if text is None else read_objects(text, data, limits)
     except (ManifestError, MissingFileError) as error:
         looked, problem = False, problem_of(error)
         problems.append(problem)
@@ -236,5 +245,5 @@ def _row(
 YOLO = Source(
     read_yolo,
     Argument(TEXT, "YOLO's data.yaml, or folder to classify.", is_path=True),
-    shared=("unmatched",),
+    shared=("unmatched", "limits"),
 )

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 from dfgen.errors import ManifestError
+from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.reading import TOLD, fault_of, read_bytes
 from dfgen.manifest.schema import quote
 from dfgen.manifest.sources.image_pairs import VANISHED
@@ -28,10 +29,10 @@ class Object:
     corners: tuple[float, ...] = ()
 
 
-def read_objects(path: str, data: DataSet) -> list[Object]:
+def read_objects(path: str, data: DataSet, limits: Limits = DEFAULT) -> list[Object]:
     """Read the labels of one image; a line of something else is named with its number."""
     try:
-        lines = read_bytes(path).decode().splitlines()
+        lines = read_bytes(path, limits).decode().splitlines()
     except (*TOLD, MemoryError):
         raise
     except Exception as error:

@@ -1,8 +1,12 @@
 """YAML of which nothing is run, and whose faults have a line."""
 
-from typing import IO, Any
+import io
+from typing import Any
 
 import yaml
+
+from dfgen.limits import Limits
+from dfgen.manifest.sources.capped_text import refuse_unfolding
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]
@@ -19,11 +23,15 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
             raise yaml.constructor.ConstructorError(None, None, what, node.start_mark) from error
 
 
-def load_yaml(text: IO[str]) -> Any:
+def load_yaml(text: str, path: str, limits: Limits) -> Any:
     """Return what YAML says, in Python's plain types.
 
     Raises:
+        ManifestError: it has more aliases, or is nested deeper, than the limits allow.
         yaml.YAMLError: it is no YAML, or asks for more than plain types.
         RecursionError: it is nested too deep.
     """
-    return yaml.load(text, _Loader)
+    refuse_unfolding(text, path, limits)
+    stream = io.StringIO(text)
+    stream.name = path  # which errors tell
+    return yaml.load(stream, _Loader)

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from dfgen.errors import ArgumentError, DecodeError
+from dfgen.limits import Limits
 from dfgen.samples.features.arguments import (
     check_column,
     checked_missing,
@@ -134,15 +135,15 @@ class Array(Feature):
             watch("decode", len(data))
             if self.decode is not None:
                 return fill_by(f"Array({self.column!r})", self.decode, [data], out)
-            array = self._numbers(data)
+            array = self._numbers(data, store.limits)
         else:
             array = store.row(value["path"], value["index"], self.dataset)
             watch("decode", array.nbytes)
         fill("the array", array, out)
 
-    def _numbers(self, data: bytes) -> Values:
+    def _numbers(self, data: bytes, limits: Limits) -> Values:
         try:
-            return decode_array(data)
+            return decode_array(data, limits)
         except DecodeError:
             if not holds_image(data):
                 raise

@@ -101,7 +101,7 @@ class Audio(Feature):
                     f"this is a .{name} {FORMATS[name].holds}, not a sound: use "
                     f"dfgen.{FEATURES[FORMATS[name].holds]} for this column"
                 )
-            source = sound_source(file, name, _SMALL)
+            source = sound_source(file, name, _SMALL, store.limits)
             if not isinstance(source, str):
                 watch("decode", source.getbuffer().nbytes)
             with open_sound(source, name) as sound:

@@ -295,6 +295,7 @@ class Image(Feature):
                 self.place(image, size, given), self.interpolation, self.antialias
             ),
             self.dtype,
+            store.limits,
         )
         geometry = self.place(image, size, given)
         if self.size is None and image != size:

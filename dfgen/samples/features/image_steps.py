@@ -34,6 +34,7 @@ def load(
         image.color_mode,
         lambda size: reduction(_whole(image, size), image.interpolation, image.antialias),
         image.dtype,
+        store.limits,
     )
     watch("resize")
     geometry = _whole(image, size)

@@ -9,6 +9,7 @@ import cv2
 import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError, listed
+from dfgen.limits import DEFAULT, Limits
 from dfgen.samples.features.arguments import check_column, checked_missing
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image import Image
@@ -102,7 +103,7 @@ class Mask(Feature):
         watch("read")
         data = store.read(value)
         watch("decode", len(data))
-        pixels = self._decode(data)
+        pixels = self._decode(data, store.limits)
         watch("resize")
         _check_size(pixels.shape, given.image)
         if self.palette is None:
@@ -135,10 +136,10 @@ class Mask(Feature):
         """Return the bytes of a PNG file of classes, or colours."""
         return png_of(array)
 
-    def _decode(self, data: bytes) -> Values:
+    def _decode(self, data: bytes, limits: Limits = DEFAULT) -> Values:
         """Return classes, or the codes of what stands for them, (height, width, 1), upright."""
         in_colours = self.palette is not None and isinstance(self.palette[0][0], tuple)
-        values = decode_values(data, in_colours=in_colours)
+        values = decode_values(data, in_colours, limits)
         if values.dtype.kind == "f" and self.dtype != "float32":
             raise DecodeError(
                 f"the mask holds {values.dtype} numbers, which are no classes: write "

@@ -26,24 +26,27 @@ from PIL.TgaImagePlugin import TgaImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
 from dfgen.errors import DecodeError, DfgenError, is_outside, reason, unreadable
-from dfgen.samples.pixels.geometry import Pixels, Size
+from dfgen.limits import DEFAULT, Limits
+from dfgen.samples.pixels.geometry import Pixels
 from dfgen.samples.pixels.headers import (
     Header,
     Opener,
+    check_decoded,
     check_header,
     gif_header,
     jpeg_header,
     npy_header,
     pillow_header,
+    png_glance,
     png_header,
     tiff_header,
 )
-from dfgen.samples.pixels.jpeg_decoder import decode_jpeg
+from dfgen.samples.pixels.jpeg_decoder import check_scans, decode_jpeg
 from dfgen.samples.pixels.opencv_decoders import (
     decode_png,
     decode_webp,
     png_values,
-    webp_size,
+    webp_glance,
 )
 from dfgen.samples.pixels.pillow_decoders import (
     avif,
@@ -55,7 +58,6 @@ from dfgen.samples.pixels.pillow_decoders import (
     sgi,
     with_pillow,
 )
-from dfgen.samples.pixels.png_chunks import upright_size
 from dfgen.samples.pixels.refused_formats import why_refused
 from dfgen.samples.pixels.tiff_decoder import decode_tiff, tiff_values
 from dfgen.samples.sounds.sound_files import sound_header
@@ -83,23 +85,27 @@ class Format:
     Args:
         suffixes: that promise it, in lower case.
         begins: a regular expression that the first 16 bytes of such a file match, and of no other.
-        header: `header(file, name)` reads what the file says of itself, wherever it was read to.
+        header: `header(file, name, limits)` reads what the file says of itself, wherever it was
+            read to, and refuses what `limits` do.
         decode: `decode(data, color_mode)` returns pixels as deep as the file has them: uint8,
             uint16 or float32; None: it is no image.
         values: `values(data)` returns gray levels or indices of colours, for masks; None: the
             format does not keep them.
-        glance: `glance(data)` returns the upright (height, width) of most files quicker than
-            `header`, or None; (0, 0) where nothing needs it.
+        glance: `glance(data)` returns the header of most files that nothing turns quicker than
+            `header`, or None.
+        guard: `guard(data, header, limits)` refuses what the header does not tell, and returns the
+            header that then counts.
         reduces: whether `decode(data, color_mode, reduced)` also makes 1/2, 1/4 and 1/8.
         holds: `"image"`, `"array"` or `"sound"`.
     """
 
     suffixes: tuple[str, ...]
     begins: bytes
-    header: Callable[[IO[bytes], str], Header]
+    header: Callable[[IO[bytes], str, Limits], Header]
     decode: Callable[..., Pixels] | None = None
     values: Callable[[bytes], Pixels] | None = None
-    glance: Callable[[bytes], Size | None] | None = None
+    glance: Callable[[bytes], Header | None] | None = None
+    guard: Callable[[bytes, Header, Limits], Header] | None = None
     reduces: bool = False
     holds: str = "image"
     matches: Callable[[bytes], object] = field(init=False, repr=False, compare=False)
@@ -128,15 +134,16 @@ FORMATS: dict[str, Format] = {
         rb"\xff\xd8\xff",
         jpeg_header,
         decode_jpeg,
+        guard=check_scans,
         reduces=True,
     ),
     "png": Format(
-        (".png", ".apng"), rb"\x89PNG\r\n\x1a\n", png_header, decode_png, png_values, upright_size
+        (".png", ".apng"), rb"\x89PNG\r\n\x1a\n", png_header, decode_png, png_values, png_glance
     ),
     "webp": replace(
         pillow_format((".webp",), rb"RIFF....WEBP", WebPImageFile),
         decode=decode_webp,
-        glance=webp_size,
+        glance=webp_glance,
     ),
     "bmp": pillow_format((".bmp", ".dib"), rb"BM", BmpImageFile),
     "gif": replace(pillow_format((".gif",), rb"GIF8[79]a", GifImageFile), header=gif_header),
@@ -182,7 +189,9 @@ FORMATS: dict[str, Format] = {
     "qoi": pillow_format((".qoi",), rb"qoif", QoiImageFile),
     "npy": Format((".npy",), rb"\x93NUMPY", npy_header, holds="array"),
     # many samples, of which it tells only where it is opened as a whole: no file of a folder
-    "hdf5": Format((), rb"\x89HDF\r\n\x1a\n", lambda file, name: Header(name), holds="array"),
+    "hdf5": Format(
+        (), rb"\x89HDF\r\n\x1a\n", lambda file, name, limits: Header(name), holds="array"
+    ),
     "wav": Format((".wav",), rb"(RIFF|RIFX|RF64)....WAVE", sound_header, holds="sound"),
     "flac": Format((".flac",), rb"fLaC", sound_header, holds="sound"),
     "ogg": Format((".ogg", ".oga", ".opus"), rb"OggS", sound_header, holds="sound"),
@@ -236,7 +245,7 @@ def read_header(path: Content, store: Store = _DISK) -> Header:
         MissingFileError: there is no such file.
         DecodeError: it is empty, of no known format, or its header is broken.
     """
-    return read_known(path, store, parse_header)
+    return read_known(path, store, partial(parse_header, limits=store.limits))
 
 
 def read_known(path: Content, store: Store, read: Callable[[IO[bytes], str], Read]) -> Read:
@@ -258,15 +267,18 @@ def read_known(path: Content, store: Store, read: Callable[[IO[bytes], str], Rea
         raise unreadable(error) from error
 
 
-def parse_header(file: IO[bytes], name: str) -> Header:
+def parse_header(file: IO[bytes], name: str, limits: Limits = DEFAULT) -> Header:
     """Read the header of an open file of this format, and check that it can be true.
+
+    And that its pixels, made as few as can be, are no more than `limits` allow.
 
     Raises:
         DecodeError: it cannot, or its reader has raised whatever there is but MemoryError.
     """
     try:
-        header = FORMATS[name].header(file, name)
+        header = FORMATS[name].header(file, name, limits)
         check_header(header)
+        check_decoded(header, limits, reduced=8 if FORMATS[name].reduces else 1)
     except DecodeError:
         raise
     except (struct.error, KeyError) as error:

@@ -14,10 +14,18 @@ import PIL.Image
 import PIL.ImageFile
 
 from dfgen.errors import DecodeError
+from dfgen.limits import Limits
 from dfgen.samples.pixels.gif_blocks import gif_frames
 from dfgen.samples.pixels.orientation import known, orientation_of
 from dfgen.samples.pixels.pillow_warnings import UNWARNED
-from dfgen.samples.pixels.png_chunks import EXIF_KEYWORD, LAST_HEAD, XMP_KEYWORD, chunks, text_of
+from dfgen.samples.pixels.png_chunks import (
+    EXIF_KEYWORD,
+    LAST_HEAD,
+    XMP_KEYWORD,
+    chunks,
+    text_of,
+    upright_size,
+)
 from dfgen.samples.pixels.tiff_tags import (
     BITS_PER_SAMPLE,
     HEIGHT,
@@ -26,16 +34,19 @@ from dfgen.samples.pixels.tiff_tags import (
     PALETTE,
     PHOTOMETRIC,
     SAMPLES_PER_PIXEL,
+    STRIPS,
     SUBFILE_TYPE,
+    TILE_HEIGHT,
+    TILE_WIDTH,
+    TILES,
     WIDTH,
     XMP,
+    Directory,
     tiff_directory,
     tiff_pages,
 )
+from dfgen.samples.storage.capped import refuse_file
 from dfgen.samples.storage.npy import array_header
-
-MAX_PIXELS = 2**28
-"""The largest image that is decoded, 16384 x 16384: 0.8 GB as RGB. A tiny file can claim it."""
 
 Opener = Callable[[IO[bytes]], PIL.ImageFile.ImageFile]
 """A reader of Pillow. `PIL.Image.open` would try all of them, and warns of large images."""
@@ -44,6 +55,11 @@ _XMP_IN_JPEG = b"http://ns.adobe.com/xap/1.0/\0"
 _PNG_START = struct.Struct(">IIBB3x4xI4s")  # and length and name of the chunk after the first
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}  # colour type -> channels; a palette is RGB
 _JPEG_FRAMES = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_PROGRESSIVE = {0xC2, 0xC6, 0xCA, 0xCE}
+_BARE_MARKERS = {0x01, *range(0xD0, 0xD9)}  # without a length
+_PIECE = 64  # bytes that each strip or tile of a TIFF counts for
+_STEP = 2**10  # bytes that each of many pieces counts for, as none takes no time
+_STRAY = 2**13  # bytes that are looked through at once
 
 
 class Header(NamedTuple):
@@ -52,7 +68,7 @@ class Header(NamedTuple):
     Width, height and channels are as stored; `orientation` (EXIF, 1..8) tells how to turn them.
     `bits` are those of a channel; of indexed colours, those of the colours. `frames` are the images
     in it, None where they would have to be looked for. Arrays have none of these; sounds have
-    channels, `frames` and `sample_rate`, frames a second.
+    channels, `frames` and `sample_rate`, frames a second. `progressive` is a JPEG of many scans.
     """
 
     format: str
@@ -63,6 +79,7 @@ class Header(NamedTuple):
     bits: int | None = None
     frames: int | None = None
     sample_rate: int | None = None
+    progressive: bool = False
 
     @property
     def size(self) -> tuple[int, int]:
@@ -73,51 +90,89 @@ class Header(NamedTuple):
 
 def check_header(header: Header) -> None:
     """Refuse a header that no image has; those of arrays tell no size."""
-    if header.width is not None and header.height is not None:
-        check_size(header.width, header.height)
+    width, height = header.width, header.height
+    if width is not None and height is not None and (width < 1 or height < 1):
+        raise DecodeError(f"the image is {width} x {height}: it has no pixels")
     if not 1 <= header.orientation <= 8:
         raise DecodeError(f"the header has orientation {header.orientation}, expected 1 to 8")
 
 
-def check_size(width: int, height: int) -> None:
-    """Refuse an image of no pixels, or of more than MAX_PIXELS."""
-    if width < 1 or height < 1:
-        raise DecodeError(f"the image is {width} x {height}: it has no pixels")
-    if width * height > MAX_PIXELS:
-        raise DecodeError(
-            f"the image is {width} x {height}: more than {MAX_PIXELS:,} pixels are not decoded. "
-            "Cut it into tiles first, or drop this row"
+def check_decoded(header: Header, limits: Limits, channels: int = 1, reduced: int = 1) -> None:
+    """Refuse an image whose pixels take more than `limits.decoded_bytes`.
+
+    Args:
+        header: of the file.
+        limits: what one file may ask for.
+        channels: that are made of it, at least.
+        reduced: by how much fewer rows and columns are decoded; never of progressive JPEG, whose
+            decoder holds two bytes for every value of all pixels.
+    """
+    width, height = header.width or 0, header.height or 0
+    channels, bits = max(header.channels or 1, channels), header.bits or 8
+    depth = 1 if bits <= 8 else (bits + 7) // 8
+    if header.progressive:
+        depth = 2
+    elif reduced > 1:
+        width, height = -(-width // reduced), -(-height // reduced)
+    nbytes = width * height * channels * depth
+    if not limits.allows("decoded_bytes", nbytes):
+        what = (
+            f"the image is {header.width} x {header.height}, {nbytes:,} bytes decoded (width x "
+            "height x channels x depth)"
         )
+        raise DecodeError(limits.refusal("decoded_bytes", nbytes, what))
 
 
-def jpeg_header(file: IO[bytes], format: str) -> Header:
+def jpeg_header(file: IO[bytes], format: str, limits: Limits) -> Header:
     """Walk the segments up to the frame (ITU-T T.81, annex B)."""
     exif = xmp = b""
-    file.seek(2)
+    place, steps, most = file.seek(2), 0, limits.most["header_bytes"]
     while byte := file.read(1):
-        if byte != b"\xff":
-            continue  # libjpeg skips stray bytes too
+        steps += 1
+        if place + steps * _STEP > most:
+            what = f"the JPEG begins with {place:,} bytes in {steps:,} pieces before its pixels"
+            raise DecodeError(limits.refusal("header_bytes", 2 * (place + steps * _STEP), what))
+        if byte != b"\xff":  # libjpeg skips stray bytes too
+            place = _past_stray(file)
+            continue
         marker = file.read(1)
         if marker == b"\xff":  # a fill byte: the marker is still to come
-            file.seek(-1, io.SEEK_CUR)
-        if marker in (b"", b"\0", b"\xff"):
+            place = _to_last_fill(file)
+            continue
+        if marker in (b"", b"\0") or marker[0] in _BARE_MARKERS:
+            place += 2
             continue
         length = max(0, int.from_bytes(file.read(2), "big") - 2)
         if marker[0] in _JPEG_FRAMES:
             bits, height, width, channels = struct.unpack(">BHHB", file.read(6))
-            return Header(format, width, height, channels, orientation_of(exif, xmp), bits, 1)
+            turned, progressive = orientation_of(exif, xmp), marker[0] in _PROGRESSIVE
+            return Header(format, width, height, channels, turned, bits, 1, progressive=progressive)
         if marker == b"\xe1":
             block = file.read(length)
             if not exif and block.startswith(b"Exif\0\0"):
                 exif = block[6:]
             elif block.startswith(_XMP_IN_JPEG):
                 xmp = block
+            place += 4 + length
         else:
-            file.seek(length, io.SEEK_CUR)
+            place = file.seek(length, io.SEEK_CUR)
     raise ValueError("it ends before the image begins")
 
 
-def png_header(file: IO[bytes], format: str) -> Header:
+def _past_stray(file: IO[bytes]) -> int:
+    """Go on to the next byte that may begin a marker, or past some that do not; return where."""
+    at = (block := file.read(_STRAY)).find(b"\xff")
+    return file.seek(at - len(block) if at >= 0 else 0, io.SEEK_CUR)
+
+
+def _to_last_fill(file: IO[bytes]) -> int:
+    """Go on to the last of several bytes of fill; return where."""
+    block = file.read(_STRAY)
+    more = len(block) - len(block.lstrip(b"\xff"))
+    return file.seek(more - 1 - len(block), io.SEEK_CUR)
+
+
+def png_header(file: IO[bytes], format: str, limits: Limits) -> Header:
     """Walk the chunks; what turns the image may stand after its pixels."""
     file.seek(16)
     width, height, bits, color, length, name = _PNG_START.unpack(file.read(25))
@@ -128,7 +183,7 @@ def png_header(file: IO[bytes], format: str) -> Header:
         if file.read(8) == LAST_HEAD:  # and nothing else: most are
             return Header(format, width, height, channels, 1, bits, frames)
     exif = xmp = b""
-    for kind, length in chunks(file):
+    for kind, length in chunks(file, limits):
         if kind == b"eXIf":
             exif = file.read(min(length, LONGEST))
         elif kind == b"acTL" and length == 8:
@@ -145,6 +200,15 @@ def png_header(file: IO[bytes], format: str) -> Header:
     return Header(format, width, height, channels, orientation_of(exif, xmp), bits, frames)
 
 
+def png_glance(data: bytes) -> Header | None:
+    """Return the header of a PNG where no chunk could turn the image, which is soon seen."""
+    size = upright_size(data)
+    if size is None:
+        return None
+    channels = 4 if data[25] == 3 else _PNG_CHANNELS.get(data[25], 0)
+    return Header("png", size[1], size[0], channels, 1, data[24])
+
+
 def _from_hexadecimal(text: bytes) -> bytes:
     """Return a profile whose name and length stand in the lines before its digits."""
     try:
@@ -153,7 +217,7 @@ def _from_hexadecimal(text: bytes) -> bytes:
         return b""
 
 
-def tiff_header(file: IO[bytes], format: str) -> Header:
+def tiff_header(file: IO[bytes], format: str, limits: Limits) -> Header:
     """Read the first directory."""
     tags = tiff_directory(file)
     if tags.number(SUBFILE_TYPE, 0) & 1:
@@ -168,6 +232,7 @@ def tiff_header(file: IO[bytes], format: str) -> Header:
     width, height = (tags.number(tag, 0) for tag in (WIDTH, HEIGHT))
     if not width or not height:
         raise ValueError("it tells no width and height")
+    _check_pieces(Header(format, width, height, channels, bits=bits), tags, limits)
     if ORIENTATION in tags.entries:
         turned = known(tags.number(ORIENTATION, 1))
     else:
@@ -175,8 +240,23 @@ def tiff_header(file: IO[bytes], format: str) -> Header:
     return Header(format, width, height, channels, turned, bits, tiff_pages(file))
 
 
-def pillow_header(opener: Opener, file: IO[bytes], format: str) -> Header:
-    """Have Pillow read a header."""
+def _check_pieces(image: Header, tags: Directory, limits: Limits) -> None:
+    """Refuse tiles that are larger, or strips and tiles that are more, than any image needs."""
+    height, width = image.size
+    tile = tags.number(TILE_WIDTH, 0), tags.number(TILE_HEIGHT, 0)
+    if max(tile):  # one is decoded at a time, whole
+        check_decoded(
+            image._replace(width=max(width, tile[0]), height=max(height, tile[1])), limits
+        )
+    pieces = max(tags.values(STRIPS), tags.values(TILES))
+    if not limits.allows("header_bytes", pieces * _PIECE):
+        what = f"the TIFF is in {pieces:,} strips or tiles, of which each takes memory"
+        raise DecodeError(limits.refusal("header_bytes", pieces * _PIECE, what))
+
+
+def pillow_header(opener: Opener, file: IO[bytes], format: str, limits: Limits) -> Header:
+    """Have Pillow read a header; of some formats it reads all of the file."""
+    refuse_file(file, limits)
     file.seek(0)
     with UNWARNED:
         image = opener(file)
@@ -187,16 +267,16 @@ def pillow_header(opener: Opener, file: IO[bytes], format: str) -> Header:
     return Header(format, *image.size, _channels(image), turned, _bits(image), frames)
 
 
-def gif_header(file: IO[bytes], format: str) -> Header:
+def gif_header(file: IO[bytes], format: str, limits: Limits) -> Header:
     """Have Pillow read a header, and count the frames."""
-    header = pillow_header(PIL.GifImagePlugin.GifImageFile, file, format)
+    header = pillow_header(PIL.GifImagePlugin.GifImageFile, file, format, limits)
     return header._replace(frames=gif_frames(file))
 
 
-def npy_header(file: IO[bytes], format: str) -> Header:
+def npy_header(file: IO[bytes], format: str, limits: Limits) -> Header:
     """Check that the header of an array can be read."""
     file.seek(0)
-    array_header(file)
+    array_header(file, limits)
     return Header(format)
 
 

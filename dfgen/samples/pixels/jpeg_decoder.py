@@ -12,7 +12,10 @@ import simplejpeg
 from PIL.ImageFile import ImageFile
 from PIL.JpegImagePlugin import JpegImageFile
 
+from dfgen.errors import DecodeError
+from dfgen.limits import Limits
 from dfgen.samples.pixels.geometry import Pixels
+from dfgen.samples.pixels.headers import Header
 from dfgen.samples.pixels.pillow_decoders import with_pillow
 
 _SPACES = {"grayscale": "GRAY", "rgb": "RGB", "rgba": "RGBA"}
@@ -47,6 +50,26 @@ def decode_jpeg(data: bytes, color_mode: str, reduced: int = 1) -> Pixels:
         if not _FOR_PILLOW.search(str(error)):
             raise
     return with_pillow(partial(_smaller, reduced), data, color_mode)
+
+
+_SCAN = b"\xff\xda"
+
+
+def check_scans(data: bytes, header: Header, limits: Limits) -> Header:
+    """Refuse a progressive JPEG of more than `limits.scans`; each takes as long as a decode.
+
+    Returns:
+        The header; as that of a progressive one where the first scan is not of all channels: its
+        decoder holds all pixels too.
+    """
+    if header.progressive:
+        scans = data.count(_SCAN)
+        if not limits.allows("scans", scans):
+            what = f"the progressive JPEG has {scans:,} scans"
+            raise DecodeError(limits.refusal("scans", scans, what))
+        return header
+    at = data.find(_SCAN) + 4
+    return header._replace(progressive=data[at : at + 1] != bytes([header.channels or 0]))
 
 
 def _smaller(reduced: int, file: IO[bytes]) -> ImageFile:

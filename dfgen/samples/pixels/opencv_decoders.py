@@ -12,7 +12,8 @@ import PIL.PngImagePlugin
 import PIL.WebPImagePlugin
 
 from dfgen.samples.pixels.color_modes import in_color_mode
-from dfgen.samples.pixels.geometry import Pixels, Size
+from dfgen.samples.pixels.geometry import Pixels
+from dfgen.samples.pixels.headers import Header
 from dfgen.samples.pixels.pillow_decoders import pillow_values, with_pillow
 from dfgen.samples.pixels.png_chunks import essential, is_bare, suits_libpng
 
@@ -68,7 +69,16 @@ def decode_webp(data: bytes, color_mode: str) -> Pixels:
         raise
 
 
-def webp_size(data: bytes) -> Size | None:
-    """Spare the header, 5 % of the time: no WebP is too large, and few have EXIF or XMP."""
-    extended = data[12:16] == _WEBP_EXTENDED
-    return None if extended and data[20] & _WEBP_METADATA else (0, 0)
+def webp_glance(data: bytes) -> Header | None:
+    """Read the size alone (RFC 9649), a tenth of the time; None where EXIF or XMP may turn it."""
+    kind = data[12:16]
+    if len(data) < 30 or (kind == _WEBP_EXTENDED and data[20] & _WEBP_METADATA):
+        return None
+    if kind == _WEBP_EXTENDED:
+        width, height = (1 + int.from_bytes(data[at : at + 3], "little") for at in (24, 27))
+    elif kind == b"VP8L":
+        sizes = int.from_bytes(data[21:25], "little")
+        width, height = 1 + (sizes & 0x3FFF), 1 + (sizes >> 14 & 0x3FFF)
+    else:
+        width, height = (int.from_bytes(data[at : at + 2], "little") & 0x3FFF for at in (26, 28))
+    return Header("webp", width, height, 3 if kind == b"VP8 " else 4, 1, 8)

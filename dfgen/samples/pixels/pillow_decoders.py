@@ -11,6 +11,7 @@ from PIL.PpmImagePlugin import PpmImageFile
 from PIL.SgiImagePlugin import SgiImageFile
 
 from dfgen.errors import DecodeError
+from dfgen.limits import Limits
 from dfgen.samples.pixels.color_modes import in_color_mode, with_channels
 from dfgen.samples.pixels.depth import as_stored
 from dfgen.samples.pixels.geometry import Pixels
@@ -67,9 +68,9 @@ def values_of(image: PIL.Image.Image) -> Pixels:
     return np.array(image, np.uint8) if image.mode == "1" else np.asarray(image)
 
 
-def pnm_header(file: IO[bytes], format: str) -> Header:
+def pnm_header(file: IO[bytes], format: str, limits: Limits) -> Header:
     """Have Pillow read a header, but for the bits of colours, which it would cut to 8."""
-    header = pillow_header(PpmImageFile, file, format)
+    header = pillow_header(PpmImageFile, file, format, limits)
     file.seek(0)
     with UNWARNED:
         deep = _most(PpmImageFile(file)) > 255
@@ -97,9 +98,9 @@ def decode_pnm(data: bytes, color_mode: str) -> Pixels:
     return in_color_mode(deep[..., ::-1], color_mode)
 
 
-def jpeg2000_header(file: IO[bytes], format: str) -> Header:
+def jpeg2000_header(file: IO[bytes], format: str, limits: Limits) -> Header:
     """Have Pillow read a header, but for the bits, which it keeps to itself (T.800, A.5.1)."""
-    header = pillow_header(Jpeg2KImageFile, file, format)
+    header = pillow_header(Jpeg2KImageFile, file, format, limits)
     file.seek(0)
     head = file.read(2**16)
     at = head.find(_SIZ)

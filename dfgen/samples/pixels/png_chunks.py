@@ -6,6 +6,8 @@ import zlib
 from collections.abc import Iterator
 from typing import IO
 
+from dfgen.errors import DecodeError
+from dfgen.limits import DEFAULT, Limits
 from dfgen.samples.pixels.geometry import Size
 
 LAST_HEAD = b"\0\0\0\0IEND"  # length and name of the last chunk
@@ -35,6 +37,8 @@ _LEFT_OUT = _METADATA | {
 }  # fmt: skip
 _SMALL = 2**16  # bytes that are sooner copied than looked at
 
+_STEP = 2**10  # bytes that each of many chunks counts for, as none takes no time
+_MOST_CHUNKS = 2**18  # that are looked through
 _TAIL = 2**14  # bytes at the end of a file in which the last chunk of pixels is looked for
 _LARGEST = 10**6  # pixels in a row or column that libpng takes
 _TEXT = 2**24  # bytes of a compressed text that are looked at
@@ -52,7 +56,7 @@ _MADE_OF = {
 }
 
 
-def chunks(file: IO[bytes]) -> Iterator[tuple[bytes, int]]:
+def chunks(file: IO[bytes], limits: Limits = DEFAULT) -> Iterator[tuple[bytes, int]]:
     """Yield name and length of each chunk but the first, at whose body the file stands.
 
     The chunks of pixels are told once. Those after them are looked for from the end of the file:
@@ -61,10 +65,17 @@ def chunks(file: IO[bytes]) -> Iterator[tuple[bytes, int]]:
     Raises:
         struct.error: the file ends before its pixels begin.
     """
-    place = 33
+    place, steps = 33, 0
     while True:
         file.seek(place)
         length, name = CHUNK.unpack(file.read(8))
+        steps += 1
+        if not limits.allows("header_bytes", place + steps * _STEP):
+            what = f"the PNG has {place:,} bytes in {steps:,} chunks before its pixels"
+            raise DecodeError(limits.refusal("header_bytes", 2 * (place + steps * _STEP), what))
+        if name != b"IDAT" and not limits.allows("chunk_bytes", length):
+            what = f"a chunk {name!r} of the PNG has {length:,} bytes"
+            raise DecodeError(limits.refusal("chunk_bytes", length, what))
         yield name, length
         if name == b"IEND":
             return
@@ -105,7 +116,7 @@ def _after_pixels(file: IO[bytes], place: int, step: int) -> list[tuple[bytes, i
 def _walk(file: IO[bytes], place: int, size: int) -> list[tuple[bytes, int, int]] | None:
     """Return the chunks from there on, but those of pixels; None where they do not end well."""
     found: list[tuple[bytes, int, int]] = []
-    while place + 12 <= size:
+    while place + 12 <= size and len(found) <= _MOST_CHUNKS:
         file.seek(place)
         length, name = CHUNK.unpack(file.read(8))
         if name == b"IEND":
@@ -160,7 +171,9 @@ def upright_size(data: bytes) -> Size | None:
     try:
         width, height, length, name = _GLANCE.unpack_from(data)
         place, last = 45 + length, len(data) - 12
-        while name not in _METADATA or not data.startswith(_TURNING, place - length - 8):
+        for _ in range(_MOST_CHUNKS):
+            if name in _METADATA and data.startswith(_TURNING, place - length - 8):
+                return None
             if place >= last:
                 return height, width
             length, name = CHUNK.unpack_from(data, place)

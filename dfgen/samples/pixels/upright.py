@@ -10,10 +10,12 @@ import cv2
 import numpy as np
 
 from dfgen.errors import DecodeError, is_outside, reason
+from dfgen.limits import DEFAULT, Limits
+from dfgen.samples.pixels.color_modes import CHANNELS
 from dfgen.samples.pixels.depth import in_depth
 from dfgen.samples.pixels.formats import FEATURES, FORMATS, Format, parse_header, read_header, sniff
 from dfgen.samples.pixels.geometry import Pixels, Size
-from dfgen.samples.pixels.headers import check_size
+from dfgen.samples.pixels.headers import Header, check_decoded, check_header
 from dfgen.samples.storage.embedded import Content
 from dfgen.samples.storage.store import Store
 
@@ -47,7 +49,11 @@ def decode(data: bytes, color_mode: str = "rgb") -> Pixels:
 
 
 def decode_reduced(
-    data: bytes, color_mode: str, reduction: Callable[[Size], int], dtype: str | None = None
+    data: bytes,
+    color_mode: str,
+    reduction: Callable[[Size], int],
+    dtype: str | None = None,
+    limits: Limits = DEFAULT,
 ) -> tuple[Pixels, Size, int]:
     """Decode one image as `decode`, a JPEG at 1/2, 1/4 or 1/8 of its size where that will do.
 
@@ -56,6 +62,7 @@ def decode_reduced(
         color_mode: as of `decode`.
         reduction: told a JPEG's (height, width), returns 1, 2, 4 or 8.
         dtype: of `dfgen.Image`: what `in_depth` makes of files of more than 8 bits.
+        limits: what one file may ask for.
 
     Returns:
         The pixels, the image's upright (height, width), and by how much the pixels are fewer: 375
@@ -65,8 +72,12 @@ def decode_reduced(
     format = FORMATS[name]
     if format.decode is None:
         raise DecodeError(_no_image(name))
-    size, orientation, bits = _geometry(data, name, format)
+    header = _header(data, name, format, limits)
+    size, orientation, bits = header.size, header.orientation, header.bits or 0
     reduced = reduction(size) if format.reduces else 1
+    if format.guard is not None:
+        header = format.guard(data, header, limits)
+    check_decoded(header, limits, CHANNELS[color_mode], reduced)
     try:
         if reduced > 1:
             pixels = format.decode(data, color_mode, reduced)
@@ -89,7 +100,7 @@ def decode_reduced(
     return pixels, pixels.shape[:2] if reduced == 1 else size, reduced
 
 
-def decode_values(data: bytes, in_colours: bool = False) -> Pixels:
+def decode_values(data: bytes, in_colours: bool = False, limits: Limits = DEFAULT) -> Pixels:
     """Decode a mask, whose pixels are values that stand for something.
 
     Returns:
@@ -109,8 +120,8 @@ def decode_values(data: bytes, in_colours: bool = False) -> Pixels:
             "as PNG"
         )
     if in_colours:
-        return decode(data)
-    _, orientation, _ = _geometry(data, name, format)
+        return decode_reduced(data, "rgb", lambda size: 1, "uint8", limits)[0]
+    orientation = _header(data, name, format, limits).orientation
     try:
         values = format.values(data)[..., None]
     except DecodeError:
@@ -140,18 +151,14 @@ def _no_image(name: str) -> str:
     return f"this is a .{name} {holds}, not an image: use dfgen.{FEATURES[holds]} for this column"
 
 
-def _geometry(data: bytes, name: str, format: Format) -> tuple[Size, int, int]:
-    """Return (height, width), where a decoder asks for it, orientation still to apply, and bits.
-
-    Refuses images too large to decode. Formats that are glanced at keep their bits when decoded.
-    """
-    size = format.glance(data) if format.glance is not None else None
-    if size is not None:
-        if size[0] or size[1]:
-            check_size(size[1], size[0])
-        return size, 1, 0
-    header = parse_header(io.BytesIO(data), name)
-    return header.size, header.orientation, header.bits or 0
+def _header(data: bytes, name: str, format: Format, limits: Limits) -> Header:
+    """Return the header of an image, read as quickly as can be; refuse one too large to decode."""
+    header = format.glance(data) if format.glance is not None else None
+    if header is None:
+        return parse_header(io.BytesIO(data), name, limits)
+    check_header(header)
+    check_decoded(header, limits)
+    return header
 
 
 def turn(pixels: Pixels, orientation: int) -> Pixels:

@@ -13,8 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import ArgumentError, DecodeError
+from dfgen.limits import DEFAULT, Limits
 from dfgen.samples.pixels.headers import Header
 from dfgen.samples.sounds.mpeg_frames import whole_mpeg
+from dfgen.samples.storage.capped import read_file
 
 Samples = npt.NDArray[np.float32]
 
@@ -40,17 +42,17 @@ def load_soundfile() -> Any:
     return soundfile
 
 
-def sound_header(file: IO[bytes], format: str) -> Header:
+def sound_header(file: IO[bytes], format: str, limits: Limits) -> Header:
     """Read channels, sample rate and frames; nothing of that without `soundfile`."""
     try:
         load_soundfile()
     except ArgumentError:
         return Header(format)
-    with open_sound(sound_source(file, format), format) as sound:
+    with open_sound(sound_source(file, format, limits=limits), format) as sound:
         return _told(sound, format)
 
 
-def whole_sound(file: IO[bytes], format: str) -> tuple[Header, str | None]:
+def whole_sound(file: IO[bytes], format: str, limits: Limits) -> tuple[Header, str | None]:
     """Decode all frames of a sound; return its header, and what is wrong with them, or None.
 
     Raises:
@@ -60,7 +62,7 @@ def whole_sound(file: IO[bytes], format: str) -> tuple[Header, str | None]:
     load_soundfile()
     header = None
     try:
-        with open_sound(sound_source(file, format), format) as sound:
+        with open_sound(sound_source(file, format, limits=limits), format) as sound:
             header = _told(sound, format)
             _read_to_end(sound)
     except DecodeError as error:
@@ -87,7 +89,7 @@ def _read_to_end(sound: Any) -> None:
         raise DecodeError(f"truncated: {sound.frames:,} frames are promised, {there:,} are there")
 
 
-def sound_source(file: IO[bytes], format: str, most: int = 0) -> Any:
+def sound_source(file: IO[bytes], format: str, most: int = 0, limits: Limits = DEFAULT) -> Any:
     """Return what libsndfile reads a file from, its path or its bytes, if all of it is there.
 
     An MP3 is read as a whole, and so is what is on no disk.
@@ -96,21 +98,20 @@ def sound_source(file: IO[bytes], format: str, most: int = 0) -> Any:
         file: of one of the formats of sounds.
         format: which of them.
         most: bytes of a file of a disk that is read as a whole too.
+        limits: what one file may ask for, where it is read as a whole.
 
     Raises:
         DecodeError: some of it is missing.
     """
     if format == "mp3":  # of others than its frames libmpg123 would write to stderr
-        file.seek(0)
-        return _Held(whole_mpeg(file.read()))
+        return _Held(whole_mpeg(read_file(file, limits)))
     size = file.seek(0, io.SEEK_END)
     check = _CHECKS.get(format)
     if check is not None:
         check(file, size)
     if size > most and isinstance(file, io.BufferedReader) and isinstance(file.raw, io.FileIO):
         return file.name  # so that none but the wanted bytes are read
-    file.seek(0)
-    return _Held(file.read())
+    return _Held(read_file(file, limits))
 
 
 _PLAIN = {
@@ -188,7 +189,8 @@ def _go_to(start: int, sound: Any) -> None:
         return
     _keep_in_place(sound)
     for done in range(0, start, _BLOCK):
-        sound.read(min(start - done, _BLOCK), dtype="float32")
+        if not len(sound.read(min(start - done, _BLOCK), dtype="float32")):
+            return  # fewer than the header says
 
 
 def _keep_in_place(sound: Any) -> None:

@@ -2,6 +2,7 @@
 
 import errno
 import io
+import math
 import os
 from collections.abc import Callable, Sequence
 from threading import Lock
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dfgen.errors import DecodeError
+from dfgen.limits import DEFAULT, Limits
 from dfgen.samples.storage.npy import decode_array, whole_array
 
 HDF5 = b"\x89HDF\r\n\x1a\n"
@@ -66,7 +68,9 @@ class OpenArrays:
         return OpenArrays, ()
 
 
-def open_rows(source: str | bytes, dataset: str | None = None) -> ArrayRows:
+def open_rows(
+    source: str | bytes, dataset: str | None = None, limits: Limits = DEFAULT
+) -> ArrayRows:
     """Open an array file by its path, when only the header is read, or the bytes of one elsewhere.
 
     Raises:
@@ -88,20 +92,36 @@ def open_rows(source: str | bytes, dataset: str | None = None) -> ArrayRows:
                     f"the HDF5 array {dataset!r} holds text or lists of changing length, expected "
                     "numbers"
                 )
+            check_row(arrays[dataset], limits)
             return arrays[dataset]
         if not head.startswith(b"\x93NUMPY"):
             raise DecodeError(f"neither .npy nor HDF5: the file begins with {head!r}")
         if dataset is not None:
             raise DecodeError(f"dataset={dataset!r} is for HDF5 files, this is a .npy file")
         file.seek(0)
-        shape, fortran, dtype = whole_array(file)  # refuses what is not all there
+        shape, fortran, dtype = whole_array(file, limits)  # refuses what is not all there
         if not shape:
             raise DecodeError("the array is a single number: it has no rows")
         if isinstance(source, bytes):
-            return decode_array(source)
+            return decode_array(source, limits)
         order = "F" if fortran else "C"
         rows = np.memmap(source, dtype, "r", file.tell(), shape, order)  # type: ignore[call-overload]
-        return np.asarray(rows)  # a plain array gives a row in a tenth of the time
+        rows = np.asarray(rows)  # a plain array gives a row in a tenth of the time
+        check_row(rows, limits)
+        return rows
+
+
+def check_row(rows: ArrayRows, limits: Limits) -> None:
+    """Refuse an array of which one row, or the chunk that it is unpacked from, takes too much.
+
+    The whole may have any size.
+    """
+    chunk = getattr(rows, "chunks", None) or (1, *rows.shape[1:])
+    for what, shape in (("a row", rows.shape[1:]), ("a chunk", chunk)):
+        nbytes = math.prod(shape) * rows.dtype.itemsize
+        if not limits.allows("decoded_bytes", nbytes):
+            what = f"{what} of the array, {rows.dtype} of shape {shape}, has {nbytes:,} bytes"
+            raise DecodeError(limits.refusal("decoded_bytes", nbytes, what))
 
 
 def open_hdf5(source: str | bytes) -> dict[str, ArrayRows]:

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import IO
 
 from dfgen.errors import DecodeError, unreadable
+from dfgen.limits import Limits
 from dfgen.samples.storage.array_files import ArrayRows, open_rows
+from dfgen.samples.storage.capped import refuse_bytes
 from dfgen.samples.storage.store import Head, Store
 
 _FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # which Windows alone has
@@ -29,7 +31,7 @@ class Files(Store):
             data = os.read(descriptor, _FIRST)
             if not data:
                 raise DecodeError("the file is empty (0 bytes)")
-            return data if len(data) < _FIRST else data + _rest(descriptor)
+            return data if len(data) < _FIRST else data + _rest(descriptor, self.limits)
         finally:
             os.close(descriptor)
 
@@ -50,13 +52,16 @@ class Files(Store):
 
     def open_rows(self, path: str, dataset: str | None = None) -> ArrayRows:
         """Open an array file, of which nothing is read but the header."""
-        return open_rows(path, dataset)
+        return open_rows(path, dataset, self.limits)
 
 
-def _rest(descriptor: int) -> bytes:
+def _rest(descriptor: int, limits: Limits) -> bytes:
     parts = []
-    missing = os.fstat(descriptor).st_size - _FIRST
-    while part := os.read(descriptor, max(missing, 1)):
+    size, there = os.fstat(descriptor).st_size, _FIRST
+    refuse_bytes(size, limits)
+    # a device and the files of /proc have no size
+    while part := os.read(descriptor, max(size - there, 1 if size else _FIRST)):
         parts.append(part)
-        missing -= len(part)
+        there += len(part)
+        refuse_bytes(there, limits)
     return b"".join(parts)

@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import DecodeError
+from dfgen.limits import DEFAULT, Limits
 
 ArrayHeader = tuple[tuple[int, ...], bool, np.dtype[Any]]
 """Shape, Fortran order and dtype."""
 
 _LONGEST = 1000  # bytes of a plain one, far more than they have
-_LONGEST_READ = 1 << 20
 _PLAIN = re.compile(
     rb"\{'descr': '([<>|][biufc]\d+)', 'fortran_order': (False|True), "
     rb"'shape': \((|\d+,|\d+(?:, \d+)+)\), \}\s*"
@@ -26,7 +26,7 @@ _PLAIN = re.compile(
 """What `numpy.save` writes of plain numbers."""
 
 
-def array_header(file: IO[bytes]) -> ArrayHeader:
+def array_header(file: IO[bytes], limits: Limits = DEFAULT) -> ArrayHeader:
     """Read shape, Fortran order and dtype of a .npy file.
 
     Raises:
@@ -34,7 +34,7 @@ def array_header(file: IO[bytes]) -> ArrayHeader:
     """
     try:
         version = np.lib.format.read_magic(file)
-        shape, fortran, dtype = _plain(file, version) or _any(file, version)
+        shape, fortran, dtype = _plain(file, version, limits) or _any(file, version)
     except (OSError, DecodeError):
         raise
     except Exception as error:  # of Python's compiler, which NumPy asks, of any kind
@@ -50,10 +50,13 @@ def array_header(file: IO[bytes]) -> ArrayHeader:
     return shape, fortran, dtype
 
 
-def _plain(file: IO[bytes], version: tuple[int, int]) -> ArrayHeader | None:
+def _plain(file: IO[bytes], version: tuple[int, int], limits: Limits) -> ArrayHeader | None:
     """Read a header of plain numbers; leave the file where it was if it is another."""
     start, bytes_of_length = file.tell(), 2 if version == (1, 0) else 4
     length = int.from_bytes(file.read(bytes_of_length), "little")
+    if not limits.allows("header_bytes", length):
+        what = f"the .npy file has a header of {length:,} bytes"
+        raise DecodeError(limits.refusal("header_bytes", length, what))
     found = _PLAIN.fullmatch(file.read(length)) if length <= _LONGEST else None
     try:
         if found is not None:
@@ -68,11 +71,7 @@ def _plain(file: IO[bytes], version: tuple[int, int]) -> ArrayHeader | None:
 
 def _any(file: IO[bytes], version: tuple[int, int]) -> ArrayHeader:
     """Have NumPy read a header; again where a thread came in between."""
-    start, bytes_of_length = file.tell(), 2 if version == (1, 0) else 4
-    length = int.from_bytes(file.read(bytes_of_length), "little")
-    if length > _LONGEST_READ:
-        raise ValueError(f"it promises {length:,} bytes of text")
-    file.seek(start)
+    start = file.tell()
     read = np.lib.format.read_array_header_2_0
     if version == (1, 0):
         read = np.lib.format.read_array_header_1_0
@@ -84,9 +83,9 @@ def _any(file: IO[bytes], version: tuple[int, int]) -> ArrayHeader:
     return read(file)
 
 
-def whole_array(file: IO[bytes]) -> ArrayHeader:
+def whole_array(file: IO[bytes], limits: Limits = DEFAULT) -> ArrayHeader:
     """Read the header of a .npy file that holds all it promises; leave it where numbers begin."""
-    shape, fortran, dtype = array_header(file)
+    shape, fortran, dtype = array_header(file, limits)
     start, wanted = file.tell(), math.prod(shape) * dtype.itemsize
     there = file.seek(0, io.SEEK_END) - start
     file.seek(start)
@@ -98,7 +97,7 @@ def whole_array(file: IO[bytes]) -> ArrayHeader:
     return shape, fortran, dtype
 
 
-def decode_array(data: bytes) -> npt.NDArray[Any]:
+def decode_array(data: bytes, limits: Limits = DEFAULT) -> npt.NDArray[Any]:
     """Decode a .npy file; pickled objects are refused, never loaded."""
     if data.startswith(b"\x89HDF"):
         raise DecodeError('an HDF5 file is read by rows: name their column, as in index="index"')
@@ -108,6 +107,6 @@ def decode_array(data: bytes) -> npt.NDArray[Any]:
             "files: dfgen.Array(..., decode=function)"
         )
     file = io.BytesIO(data)
-    shape, fortran, dtype = whole_array(file)
+    shape, fortran, dtype = whole_array(file, limits)
     array = np.frombuffer(data, dtype, math.prod(shape), file.tell())
     return array.reshape(shape, order="F" if fortran else "C")

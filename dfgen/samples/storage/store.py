@@ -1,16 +1,19 @@
 """What a store answers: the bytes of a file, what is known of it, and rows of array files."""
 
+import copy
 import io
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import DecodeError, DfgenError, unreadable
+from dfgen.limits import DEFAULT, Limits
 from dfgen.samples.storage.array_files import ArrayRows, OpenArrays, open_rows
+from dfgen.samples.storage.capped import refuse_bytes
 
 
 class Head(NamedTuple):
@@ -35,7 +38,9 @@ def _told(read: Callable[[Any, str], bytes]) -> Callable[[Any, str], bytes]:
     @wraps(read)
     def told(self: Any, path: str) -> bytes:
         try:
-            return read(self, path)
+            data = read(self, path)
+            refuse_bytes(len(data), self.limits)
+            return data
         except (DfgenError, MemoryError):
             raise
         except Exception as error:
@@ -49,9 +54,13 @@ class Store:
     """Where bytes are. A new one has `read` and `head`, and of the others what it does better.
 
     It travels to worker processes with all that it knows, but for the files that it has open.
+
+    `limits` say what one file may ask for; whoever decodes what a store has read asks it for them.
+    A store that knows how long a file is refuses one of more than `limits.file_bytes` unread.
     """
 
     arrays: OpenArrays = field(default_factory=OpenArrays, repr=False, compare=False, kw_only=True)
+    limits: Limits = field(default=DEFAULT, repr=False, compare=False, kw_only=True)
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -82,7 +91,7 @@ class Store:
 
     def open_rows(self, path: str, dataset: str | None = None) -> ArrayRows:
         """Open an array file; `row` keeps it open."""
-        return open_rows(self.read(path), dataset)
+        return open_rows(self.read(path), dataset, self.limits)
 
     def row(self, path: str, index: int, dataset: str | None = None) -> npt.NDArray[Any]:
         """Return one row of a .npy or HDF5 file; one that has changed since is opened anew.
@@ -105,6 +114,14 @@ class Store:
             raise
         except Exception as error:
             raise unreadable(error) from error
+
+    def within(self, limits: Limits | None) -> Self:
+        """Return the store with other limits; None: those that it has."""
+        if limits is None:
+            return self
+        limited = copy.copy(self)
+        object.__setattr__(limited, "limits", limits)
+        return limited
 
     def close(self) -> None:
         """Close what is open; it is opened again where it is asked for."""

@@ -6,6 +6,7 @@ from typing import IO, Any
 
 import pyarrow.compute as pc
 
+from dfgen.limits import Limits
 from dfgen.samples.storage.array_files import ArrayRows
 from dfgen.samples.storage.embedded import Embedded, are_files, paths_of
 from dfgen.samples.storage.files import Files
@@ -15,8 +16,10 @@ STORES: dict[str, Callable[[], Store]] = {"": Files}
 """Scheme, as `s3` in `s3://bucket/a.jpg` -> what makes its store; "": all other paths."""
 
 
-def store_of(columns: Iterable[Any]) -> Store:
+def store_of(columns: Iterable[Any], limits: Limits | None = None) -> Store:
     """Return the one store that all these Arrow arrays of files, paths or bytes, are read from.
+
+    It, and each that it is made of, refuses what `limits` do; None: what they do by default.
 
     Example:
         >>> import pyarrow as pa
@@ -27,11 +30,12 @@ def store_of(columns: Iterable[Any]) -> Store:
     for paths in (paths for paths in map(paths_of, files) if paths is not None):
         for scheme in filter(None, STORES.keys() - stores):
             if pc.any(pc.starts_with(paths, f"{scheme}://")).as_py():
-                stores[scheme] = STORES[scheme]()
+                stores[scheme] = STORES[scheme]().within(limits)
         if len(without_store(paths)):
-            stores[""] = STORES[""]()
+            stores[""] = STORES[""]().within(limits)
     store = Several(stores) if len(stores) > 1 else next(iter(stores.values()), STORES[""]())
-    return Embedded(store) if any(are_files(column.type) for column in files) else store
+    found = Embedded(store) if any(are_files(column.type) for column in files) else store
+    return found.within(limits)
 
 
 def without_store(addresses: Any) -> Any:

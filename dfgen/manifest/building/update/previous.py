@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from dfgen.errors import ManifestError
+from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.building.recipe import Recipe, absolute_recipe
 from dfgen.manifest.io import Path, read_table
 from dfgen.manifest.schema import Metadata, quote, with_column
@@ -26,9 +27,9 @@ class Old:
         return self.metadata["recipe"] or {}
 
 
-def read_old(path: Path) -> Old:
+def read_old(path: Path, limits: Limits = DEFAULT) -> Old:
     """Read the manifest that grows; the errors are those of `read_manifest`."""
-    table, metadata = read_table(path, reads_files=False)
+    table, metadata = read_table(path, reads_files=False, limits=limits)
     if "path" not in table.column_names:
         raise ManifestError(
             f"{os.fspath(path)} holds the files themselves, and update= (--update) compares files "

@@ -1,0 +1,425 @@
+"""Bombs: small files that ask for gigabytes, or for hours, are refused by what they say."""
+
+import io
+import json
+import os
+import struct
+import subprocess
+import sys
+import zlib
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+import dfgen
+from dfgen.errors import DecodeError, DfgenError, ManifestError
+from dfgen.limits import Limits
+from dfgen.samples.pixels.formats import read_header
+from dfgen.samples.pixels.upright import decode, decode_values
+from dfgen.samples.storage.array_files import open_rows
+from dfgen.samples.storage.files import Files
+from dfgen.samples.storage.npy import decode_array
+
+MOST = 1_000  # MB that any of them may take
+PNG = b"\x89PNG\r\n\x1a\n"
+TRUST = "if it is to be trusted, give limits=dfgen.Limits"
+
+
+pyarrow.csv.read_csv(io.BytesIO(b"a\n1\n"))  # Arrow keeps a pipe for signals from then on
+
+
+def chunk(name, body, length=None):
+    length = len(body) if length is None else length
+    return struct.pack(">I4s", length, name) + body + struct.pack(">I", zlib.crc32(name + body))
+
+
+def png(width, height, bits=8, color=2, *more):
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, bits, color, 0, 0, 0))
+    pixels = chunk(b"IDAT", zlib.compress(bytes(1 << 20)))
+    return b"".join([PNG, header, *more, pixels, chunk(b"IEND", b"")])
+
+
+def zeros(megabytes):
+    """Return so many MB of zeros, deflated: a thousandth. Each MB is packed by itself."""
+    packer = zlib.compressobj(9)
+    begin = packer.compress(bytes(1 << 20)) + packer.flush(zlib.Z_FULL_FLUSH)
+    block = packer.compress(bytes(1 << 20)) + packer.flush(zlib.Z_FULL_FLUSH)
+    return begin + block * (megabytes - 1) + packer.flush()
+
+
+def encoded(format, size=(8, 8), mode="RGB", **options):
+    file = io.BytesIO()
+    Image.new(mode, size).save(file, format, **options)
+    return file.getvalue()
+
+
+def with_frame(data, width, height):
+    """Return a JPEG that says it has another size."""
+    at = next(at for mark in (b"\xff\xc0", b"\xff\xc2") if (at := data.find(mark)) > 0) + 5
+    return data[:at] + struct.pack(">HH", height, width) + data[at + 4 :]
+
+
+def tiff(**tags):
+    """Return a TIFF of these entries alone: name -> (number, type, count, value)."""
+    entries = b"".join(struct.pack("<HHII", *entry) for entry in tags.values())
+    return b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries + bytes(2000)
+
+
+TAGS = {
+    "width": (256, 3, 1, 4), "height": (257, 3, 1, 4), "bits": (258, 3, 1, 8),
+    "packed": (259, 3, 1, 8), "meaning": (262, 3, 1, 1), "samples": (277, 3, 1, 1),
+}  # fmt: skip
+TILES = {"tile width": (322, 4, 1, 32768), "tile height": (323, 4, 1, 32752),
+         "tiles": (324, 4, 1, 8), "tile bytes": (325, 4, 1, 9)}  # fmt: skip
+
+
+def gif_canvas():
+    return b"GIF89a" + struct.pack("<HH", 60_000, 60_000) + encoded("GIF")[10:]
+
+
+def webp_canvas():
+    frames = [Image.new("RGBA", (8, 8), (level, 0, 0, 255)) for level in (0, 99)]
+    file = io.BytesIO()
+    frames[0].save(file, "WEBP", save_all=True, append_images=frames[1:])
+    data = bytearray(file.getvalue())
+    data[24:30] = 2 * (16_383).to_bytes(3, "little")
+    return bytes(data)
+
+
+def ico():
+    inner = png(16384, 16384, 16, 6)
+    return struct.pack("<HHHBBBBHHII", 0, 1, 1, 16, 16, 0, 0, 1, 32, len(inner), 22) + inner
+
+
+def scans():
+    """Return a progressive JPEG with its last scan two hundred times."""
+    data = encoded("JPEG", (64, 64), progressive=True)
+    last = data[data.rfind(b"\xff\xda") : -2]
+    return data[:-2] + 200 * last + data[-2:]
+
+
+XMP = b"XML:com.adobe.xmp\0\1\0\0\0"
+BEGIN = b"\xff\xd8\xff\xe0\0\2"
+LIE = 0xFFFFFFF0
+PIXELS = "(width x height x channels x depth), more than limits.decoded_bytes='512MiB'"
+
+IMAGES = {
+    "png of 4 GB": (lambda: png(16384, 16384, 16, 6),
+                    f"the image is 16384 x 16384, 2,147,483,648 bytes decoded {PIXELS}: "
+                    f"{TRUST}(decoded_bytes=2147483648)"),
+    "float64 tiff": (lambda: tiff(**TAGS | {"width": (256, 4, 1, 16384), "bits": (258, 3, 1, 64),
+                                            "height": (257, 4, 1, 8192)}),
+                     f"the image is 16384 x 8192, 1,073,741,824 bytes decoded {PIXELS}"),
+    "tiff tile": (lambda: tiff(**TAGS, **TILES),
+                  f"the image is 32768 x 32752, 1,073,217,536 bytes decoded {PIXELS}"),
+    "tiff strips": (lambda: tiff(**TAGS, strips=(273, 4, 4_000_000, 99)),
+                    "the TIFF is in 4,000,000 strips or tiles, of which each takes memory, more "
+                    "than limits.header_bytes='16MiB'"),
+    "gif canvas": (gif_canvas,
+                   f"the image is 60000 x 60000, 10,800,000,000 bytes decoded {PIXELS}"),
+    "webp canvas": (webp_canvas,
+                    f"the image is 16384 x 16384, 1,073,741,824 bytes decoded {PIXELS}"),
+    "jpeg": (lambda: with_frame(encoded("JPEG"), 65_000, 65_000),
+             f"the image is 65000 x 65000, 12,675,000,000 bytes decoded {PIXELS}"),
+    "progressive": (lambda: with_frame(encoded("JPEG", progressive=True), 12_000, 12_000),
+                    f"the image is 12000 x 12000, 864,000,000 bytes decoded {PIXELS}"),
+    "scans": (scans, "the progressive JPEG has 210 scans, more than limits.scans=100: "
+              f"{TRUST}(scans=210)"),
+    "stray bytes": (lambda: BEGIN + bytes(20 << 20), "the JPEG begins with 14,"),
+    "fill bytes": (lambda: BEGIN + b"\xff" * (20 << 20), "the JPEG begins with 14,"),
+    "bare markers": (lambda: BEGIN + b"\xff\xd0" * (10 << 20), "the JPEG begins with 32,"),
+    "segments": (lambda: BEGIN + b"\xff\xe0\0\2" * (5 << 20), "the JPEG begins with 65,"),
+    "empty chunks": (lambda: png(4, 4, 8, 2, b"\0\0\0\0abCd\0\0\0\0" * 10**6), None),
+    "png text": (lambda: png(4, 4, 8, 2, chunk(b"zTXt", b"Comment\0\0" + zeros(1200))), None),
+    "png xmp": (lambda: png(4, 4, 8, 2, chunk(b"iTXt", XMP + zeros(1200))),
+                None),
+    "png profile": (lambda: png(4, 4, 8, 2, chunk(b"iCCP", b"icc\0\0" + zeros(1200))), None),
+    "ico": (ico, None),
+    "many icons": (lambda: struct.pack("<HHH", 0, 1, 65535)
+                   + 65535 * struct.pack("<BBBBHHII", 16, 16, 0, 0, 1, 32, 9, 22), None),
+    "looping tiff": (lambda: tiff(**TAGS)[:82] + struct.pack("<I", 8) + bytes(999), None),
+    **{f"chunk {name.decode()}": (lambda name=name: png(4, 4, 8, 2, chunk(name, b"", LIE)), None)
+       for name in (b"IDAT", b"PLTE", b"tRNS", b"eXIf", b"iTXt", b"iCCP", b"acTL", b"abCd")},
+}  # fmt: skip
+"""Name -> what makes the file, and how the error begins; None: however it ends."""
+
+SPARSE = {
+    "jpg": b"\xff\xd8\xff\xe0", "png": PNG, "gif": b"GIF89a", "tif": b"II*\0\xff\xff\xff\x7f",
+    "webp": b"RIFF\xff\xff\xff\x7fWEBPVP8 ", "avif": b"\0\0\0\x1cftypavif", "qoi": b"qoif",
+    "psd": b"8BPS\0\1", "icns": b"icns\x7f\xff\xff\xff", "npy": b"\x93NUMPY\2\0\xf0\xff\xff\xff",
+    "jp2": b"\0\0\0\x0cjP  \r\n\x87\n",
+}  # fmt: skip
+
+MEASURED = """
+import sys
+from dfgen.errors import DfgenError
+from dfgen.samples.pixels.formats import read_header
+from dfgen.samples.pixels.upright import decode, decode_values
+from dfgen.samples.storage.files import Files
+from dfgen.samples.whole_files import decode_whole
+
+def peak():
+    lines = open("/proc/self/status").read().splitlines()
+    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) // 1000
+
+for path in sys.argv[1:]:
+    for read in (
+        lambda: read_header(path), lambda: decode(Files().read(path)),
+        lambda: decode_values(Files().read(path)), lambda: decode_whole(path, Files()),
+    ):
+        open("/proc/self/clear_refs", "w").write("5")
+        try:
+            said = str(read())[:50]
+        except DfgenError as error:
+            said = str(error)
+        print(peak(), path, said.replace(chr(10), " "), sep="\\t", flush=True)
+"""
+
+
+def peaks(paths):
+    """Return path -> the most MB that reading it took, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED, *map(str, paths)],
+        capture_output=True, text=True, check=False, timeout=50,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    lines = [line.split("\t") for line in done.stdout.splitlines()]
+    assert len(lines) == 4 * len(paths)
+    found = {}
+    for most, path, _ in lines:
+        found[path] = max(found.get(path, 0), int(most))
+    return found
+
+
+@pytest.fixture(scope="module")
+def bombs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bombs")
+    for name, (make, _) in IMAGES.items():
+        (folder / name).write_bytes(make())
+    return folder
+
+
+def sparse(path, head=b"", nbytes=6 << 30):
+    """Write a file that takes no room on the disk."""
+    with open(path, "wb") as file:
+        file.write(head)
+        file.truncate(nbytes)
+    return str(path)
+
+
+@pytest.mark.alarm(120)
+@pytest.mark.skipif(not os.path.exists("/proc/self/clear_refs"), reason="Linux tells the peak")
+def test_fault_36_no_bomb_takes_a_gigabyte(bombs, tmp_path):
+    files = [sparse(tmp_path / f"sparse.{name}", head) for name, head in SPARSE.items()]
+    found = peaks([*bombs.iterdir(), *files])
+    assert {path: most for path, most in found.items() if most > MOST} == {}
+
+
+@pytest.mark.parametrize("name", [name for name, (_, said) in IMAGES.items() if said])
+def test_fault_36_a_bomb_is_refused_by_the_field_that_bounds_it(bombs, name):
+    said = IMAGES[name][1]
+    with pytest.raises(DecodeError) as caught:
+        decode((bombs / name).read_bytes())
+    assert str(caught.value).startswith(said)
+    assert f"{TRUST}(" in str(caught.value)
+
+
+@pytest.mark.parametrize("processes", [False, True])
+def test_fault_36_a_sequence_names_row_and_path_and_its_limits_reach_the_workers(
+    tmp_path, processes
+):
+    path = tmp_path / "a.jpg"
+    path.write_bytes(encoded("JPEG", (64, 64), progressive=True))
+    frame = pd.DataFrame({"id": [7], "path": [str(path)]})
+    options = {"batch_size": 1, "image_size": (4, 4), "label_mode": None, "workers": 1}
+    for limits, said in (
+        (Limits(), None),
+        (Limits(scans=9), f"the progressive JPEG has 10 scans, more than limits.scans=9: {TRUST}("
+         "scans=10)"),
+        (Limits(decoded_bytes=20_000), "the image is 64 x 64, 24,576 bytes decoded (width x height "
+         "x channels x depth), more than limits.decoded_bytes=20000: "
+         f"{TRUST}(decoded_bytes=24576)"),
+        (Limits(file_bytes=99), f"the file has {path.stat().st_size} bytes, more than "
+         f"limits.file_bytes=99: {TRUST}(file_bytes={path.stat().st_size})"),
+    ):  # fmt: skip
+        with dfgen.Sequence(frame, **options, use_multiprocessing=processes, limits=limits) as seq:
+            if said is None:
+                assert np.asarray(seq[0][0]).shape == (1, 4, 4, 3)
+                continue
+            with pytest.raises(DecodeError) as caught:
+                seq[0]
+            assert str(caught.value) == f"row id=7, path='{path}': {said}"
+
+
+def test_fault_36_a_build_keeps_the_row_and_limits_may_be_raised(bombs, tmp_path):
+    folder = tmp_path / "imgs"
+    folder.mkdir()
+    (folder / "a.png").write_bytes(encoded("PNG"))
+    (folder / "b.png").write_bytes(IMAGES["png of 4 GB"][0]())
+    with pytest.warns(UserWarning, match="1 problem"):
+        frame = dfgen.build_manifest(folder)
+    assert frame["problem"].tolist()[1] == IMAGES["png of 4 GB"][1]
+    raised = dfgen.build_manifest(folder, limits=Limits(decoded_bytes=2147483648))
+    assert raised["problem"].isna().all()
+    assert dfgen.verify(raised).empty
+    [found] = dfgen.verify(raised, decode=True)["detail"]
+    assert found == IMAGES["png of 4 GB"][1]
+
+
+def test_fault_36_files_read_as_a_whole_are_bounded_and_those_read_by_rows_not(tmp_path):
+    path = sparse(tmp_path / "a.jpg", b"\xff\xd8\xff\xe0")
+    with pytest.raises(DecodeError) as caught:
+        Files().read(path)
+    assert str(caught.value) == (
+        "the file has 6,442,450,944 bytes, more than limits.file_bytes='2GB': "
+        f"{TRUST}(file_bytes=6442450944)"
+    )
+    with open("/dev/zero", "rb"), pytest.raises(DecodeError, match=r"more than limits.file_bytes"):
+        Files().within(Limits(file_bytes="1MB")).read("/dev/zero")
+    np.save(tmp_path / "x.npy", np.zeros((0, 1000), "float32"))
+    head = (tmp_path / "x.npy").read_bytes().replace(b"(0, 1000)", b"(9000000, 1000)")
+    head = head[:8] + struct.pack("<H", len(head) - 10) + head[10:]
+    rows = sparse(tmp_path / "rows.npy", head, len(head) + 36 * 10**9)
+    assert Files().row(rows, 8_999_999).shape == (1000,)
+    with pytest.raises(DecodeError) as caught:
+        Files().within(Limits(decoded_bytes=3999)).row(rows, 0)
+    assert str(caught.value) == (
+        "a row of the array, float32 of shape (1000,), has 4,000 bytes, more than "
+        f"limits.decoded_bytes=3999: {TRUST}(decoded_bytes=4000)"
+    )
+
+
+def test_fault_36_a_chunk_of_hdf5_that_unfolds_to_gigabytes_is_not_read(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    path = str(tmp_path / "x.h5")
+    with h5py.File(path, "w") as file:
+        shape = (4, 2**14, 2**14)
+        file.create_dataset("x", shape, "float32", chunks=(1, 2**14, 2**14), compression="gzip")
+    with pytest.raises(DecodeError) as caught:
+        open_rows(path)
+    assert str(caught.value).startswith(
+        "a row of the array, float32 of shape (16384, 16384), has 1,073,741,824 bytes, more than "
+        "limits.decoded_bytes='512MiB'"
+    )
+
+
+def test_fault_36_a_header_of_an_array_is_bounded():
+    with pytest.raises(DecodeError) as caught:
+        decode_array(b"\x93NUMPY\2\0\xff\xff\xff\x7f" + bytes(100))
+    assert str(caught.value) == (
+        "the .npy file has a header of 2,147,483,647 bytes, more than limits.header_bytes='16MiB': "
+        f"{TRUST}(header_bytes=2147483647)"
+    )
+
+
+def test_fault_36_aliases_and_nesting_of_yaml_end(tmp_path):
+    lines = ["a0: &a0 [cat, cat]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
+    (tmp_path / "data.yaml").write_text("\n".join([*lines, "names: *a11", "train: x"]))
+    with pytest.raises(ManifestError) as caught:
+        dfgen.build_manifest(yolo=tmp_path / "data.yaml")
+    assert str(caught.value) == (
+        f"{tmp_path}/data.yaml refers to parts of itself 11 times or more, more than "
+        f"limits.aliases=10: {TRUST}(aliases=110)"
+    )
+    (tmp_path / "data.yaml").write_text("names: " + "[" * 5000)
+    with pytest.raises(ManifestError, match=r"in each other 101 times or more, .*limits.nesting"):
+        dfgen.build_manifest(yolo=tmp_path / "data.yaml")
+
+
+def annotations(tmp_path, name):
+    """Return what builds from a file of 6 GB, or of a document that is far too long."""
+    path = tmp_path / name
+    if name == "a.xml":
+        (tmp_path / "a.jpg").write_bytes(encoded("JPEG"))
+        sparse(path, b"<annotation>", 1 << 30)
+        return {"voc": tmp_path, "images": tmp_path}
+    sparse(path)
+    suffix = path.suffix
+    if suffix in (".csv", ".jsonl"):
+        return {"labels": path, "path_column": "path"}
+    return {{".json": "coco", ".yaml": "yolo", ".toml": "source"}[suffix]: path}
+
+
+@pytest.mark.filterwarnings("ignore:[0-9]+ problem")
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [("t.csv", "file_bytes='2GB'"), ("t.jsonl", "file_bytes='2GB'"), ("c.json", "file_bytes='2GB'"),
+     ("d.yaml", "header_bytes='16MiB'"), ("r.toml", "header_bytes='16MiB'"),
+     ("a.xml", "header_bytes='16MiB'")],
+)  # fmt: skip
+def test_fault_36_tables_and_annotations_of_gigabytes_are_not_read(tmp_path, name, field):
+    with pytest.raises(DfgenError) as caught:
+        dfgen.build_manifest(**annotations(tmp_path, name))
+    assert f"{tmp_path}/{name} has" in str(caught.value)
+    assert f"more than limits.{field}" in str(caught.value)
+
+
+def test_fault_36_a_line_without_an_end_is_not_read(tmp_path):
+    path = sparse(tmp_path / "t.jsonl", b'{"path": "a.png"}\n', 1 << 30)
+    with pytest.raises(ManifestError) as caught:
+        dfgen.build_manifest(labels=path, path_column="path")
+    assert str(caught.value) == (
+        f"{path}, line 2 is longer than 67,108,864 characters, more than "
+        f"limits.chunk_bytes='64MiB': {TRUST}(chunk_bytes=134217728)"
+    )
+    path = sparse(tmp_path / "t.csv", b"path\n", 1 << 30)
+    with pytest.raises(ManifestError, match=r"cannot be read as .csv"):
+        dfgen.build_manifest(labels=path, path_column="path")
+
+
+def test_fault_36_a_packed_inventory_is_not_unfolded_without_end(tmp_path):
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    line = b'"bucket","a.png"\n' * 2**16
+    data = b"".join(packer.compress(line) for _ in range(20)) + packer.flush()
+    (tmp_path / "t.csv.gz").write_bytes(data)
+    content = {"sourceBucket": "b", "fileFormat": "CSV", "fileSchema": "Bucket, Key",
+               "files": [{"key": "t.csv.gz"}]}  # fmt: skip
+    (tmp_path / "manifest.json").write_text(json.dumps(content))
+    limits = Limits(decoded_bytes="10MB")
+    with pytest.raises(ManifestError) as caught:
+        dfgen.build_manifest(listing=tmp_path / "manifest.json", facts="none", limits=limits)
+    assert f"{tmp_path}/t.csv.gz unpacks to 10," in str(caught.value)
+    assert "more than limits.decoded_bytes='10MB'" in str(caught.value)
+
+
+def test_fault_36_a_parquet_file_of_a_billion_equal_values_is_not_unfolded(tmp_path):
+    path = tmp_path / "m.parquet"
+    dfgen.write_manifest(pd.DataFrame({"id": [1], "path": ["a.png"]}), path)
+    schema = pq.read_schema(path)
+    with pq.ParquetWriter(path, schema.remove(1).append(pa.field("path", pa.string()))) as writer:
+        zero = pa.array(np.zeros(2**22, np.int64))
+        same = pa.DictionaryArray.from_arrays(pa.array(np.zeros(2**22, np.int32)), ["a.png"])
+        table = pa.table([zero, same.cast(pa.string())], schema=writer.schema)
+        writer.write_table(table)
+    with pytest.raises(ManifestError) as caught:
+        dfgen.read_manifest(path, limits=Limits(decoded_bytes="10MB"))
+    said = "says that it unfolds to 50,331,648 or more, more than limits.decoded_bytes='10MB'"
+    assert said in str(caught.value)
+
+
+def test_fault_36_entities_of_xml_are_refused(tmp_path):
+    (tmp_path / "a.jpg").write_bytes(encoded("JPEG"))
+    (tmp_path / "b.jpg").write_bytes(encoded("JPEG"))
+    entities = "".join(f'<!ENTITY e{n} "{f"&e{n - 1};" * 10}">' for n in range(1, 10))
+    text = f'<!DOCTYPE x [<!ENTITY e0 "cat">{entities}]><annotation>&e9;</annotation>'
+    (tmp_path / "a.xml").write_text(text)
+    (tmp_path / "b.xml").write_text("<annotation></annotation>")
+    with pytest.warns(UserWarning, match="1 problem"):
+        frame = dfgen.build_manifest(voc=tmp_path, images=tmp_path)
+    assert "declares entities" in frame["problem"].tolist()[0]
+
+
+def test_large_and_honest_files_are_read(tmp_path):
+    photograph = tmp_path / "photograph.jpg"
+    Image.new("L", (26_752, 6_688)).save(photograph, quality=30)  # 178.9 million pixels
+    assert read_header(str(photograph)).width == 26_752
+    assert dfgen.Image("path", size=(8, 8))({"path": str(photograph)}).shape == (8, 8, 3)
+    text = png(4, 4, 8, 0, chunk(b"tEXt", b"Comment\0" + bytes(9 << 20)))
+    assert decode(text).shape == (4, 4, 3)
+    assert decode_values(text).shape == (4, 4, 1)
