@@ -24,6 +24,7 @@ from damage import KINDS, case, seeds
 
 import dfgen
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, MissingFileError
+from dfgen.limits import Limits
 from dfgen.manifest.building.scan import read_facts
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.array import Array
@@ -31,6 +32,7 @@ from dfgen.samples.features.image import Image
 from dfgen.samples.features.mask import Mask
 from dfgen.samples.features.spec import empty
 from dfgen.samples.reader import SampleReader
+from dfgen.samples.storage.files import Files
 
 ALARM = 60
 """Seconds that a case may take, however busy the machine."""
@@ -45,6 +47,8 @@ OF_LIBPNG = (
 )
 """OpenCV's libpng complains of pixels that do not unpack, in a chunk whose checksum is right: to
 know that before, each PNG would have to be unpacked twice."""
+LIMITS = Limits(decoded_bytes="128MiB")
+"""Colours, floats and resizing make a few times as much of it."""
 OPTIONS = (
     Image("path", size=(24, 32)),
     Image("path", size=(24, 32), color_mode="rgba", dtype="float32"),
@@ -122,7 +126,8 @@ NAMES = {
 
 def sample(feature, values, path, row=0):
     """Read a row, of which the error says id and path."""
-    reader = SampleReader(np.array([700, 701]), (BoundFeature("x", feature, values),))
+    part = BoundFeature("x", feature, values)
+    reader = SampleReader(np.array([700, 701]), (part,), store=Files(limits=LIMITS))
     out = {name: empty(spec, ()) for name, spec in reader.specs.items()}
     try:
         reader.read(row, out, None)
@@ -171,15 +176,15 @@ class Watch:
     """What a process printed and took, between one look and the next."""
 
     def __init__(self, printed):
-        self.printed = open(printed, "wb+")
+        self.printed = os.open(printed, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         for number in (1, 2):
-            os.dup2(self.printed.fileno(), number)
+            os.dup2(self.printed, number)
         self.seen, self.base = 0, self.resident()
 
     def output(self):
         """Return what was printed since."""
-        size = os.fstat(self.printed.fileno()).st_size
-        text = os.pread(self.printed.fileno(), size - self.seen, self.seen)
+        size = os.fstat(self.printed).st_size
+        text = os.pread(self.printed, size - self.seen, self.seen)
         self.seen = size
         return text.decode(errors="replace")
 
@@ -197,10 +202,18 @@ class Watch:
     def held(self):
         gc.collect()
         return {
-            "descriptors": len(os.listdir("/proc/self/fd")),
+            "descriptors": sorted(map(target, os.listdir("/proc/self/fd"))),
             "threads": len(os.listdir("/proc/self/task")),
             "bytes": self.resident(),
         }
+
+
+def target(number):
+    """Return what a descriptor is of; of one that is gone, as that of the listing, nothing."""
+    try:
+        return os.readlink(f"/proc/self/fd/{number}")
+    except FileNotFoundError:
+        return ""
 
 
 def run(log, first, last):
