@@ -9,7 +9,6 @@ import sys
 import textwrap
 import threading
 import warnings
-from importlib import import_module
 
 import numpy as np
 import pyarrow as pa
@@ -165,32 +164,10 @@ def test_an_error_in_a_transform_names_the_row_and_holds_the_traceback(frame):
     assert "in fail" in caught.value.__notes__[0]
 
 
-def test_a_process_that_cannot_start_says_how_it_ended(frame, tmp_path, monkeypatch):
-    helper = tmp_path / "helper_that_ends.py"
-    helper.write_text("import sys\ndef same(sample, rng): return sample\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    transform = import_module("helper_that_ends").same
-    helper.write_text("import sys\nsys.exit(7)\n")
-    with (
-        sequence(frame(8), workers=1, transform=transform) as seq,
-        pytest.raises(RuntimeError) as caught,
-    ):
-        seq[0]
-    assert str(caught.value) == ("a worker process cannot start (exit code 7): see what it printed")
-
-
 def test_a_missing_file_is_the_same_error_as_in_a_thread(frame):
     df = frame(8)
     df.loc[3, "path"] = "gone.png"
     with sequence(df) as seq, pytest.raises(FileNotFoundError, match=r"row id=3, path='gone\.png'"):
-        seq[0]
-
-
-def test_sys_exit_in_a_transform_ends_no_process_and_is_told(frame):
-    def leave(sample, rng):
-        sys.exit(123)
-
-    with sequence(frame(8), transform=leave) as seq, pytest.raises(SystemExit):
         seq[0]
 
 

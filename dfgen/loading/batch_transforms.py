@@ -98,7 +98,7 @@ def _common(ones: tuple[int, ...], others: tuple[int, ...]) -> tuple[int | None,
 def _run(function: BatchTransform, arrays: BatchArrays, rng: Any, where: str) -> BatchArrays:
     try:
         result = function(dict(arrays), rng)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         wrong = TransformError(f"{where}: the batch_transform {raised(error)}")
         raise with_own_lines(wrong, error) from error
     check_keys(f"{where}: the batch_transform", "batch", result, arrays)

@@ -32,7 +32,7 @@ def transformed(
     }
     try:
         result = transform(dict(sample), rng)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise with_own_lines(TransformError(f"the transform {raised(error)}"), error) from error
     check_keys("the transform", "sample", result, expected)
     try:

@@ -89,7 +89,7 @@ def check_call(name: str, function: Callable[..., Any], count: int, call: str, a
         ) from None
 
 
-def with_own_lines(error: DfgenError, cause: Exception) -> DfgenError:
+def with_own_lines(error: DfgenError, cause: BaseException) -> DfgenError:
     """Return an error with the traceback of its cause in the user's function as a note.
 
     Its chain of exceptions does not reach the user: Keras cuts it, and so do other processes.
@@ -103,7 +103,7 @@ def with_own_lines(error: DfgenError, cause: Exception) -> DfgenError:
     return error
 
 
-def raised(error: Exception) -> str:
+def raised(error: BaseException) -> str:
     """Return what a function of the user's raised, in one line."""
     return f"raised {type(error).__name__}: {' '.join(str(error).split())}"
 

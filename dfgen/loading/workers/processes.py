@@ -8,6 +8,7 @@ its output, which the thread sees at once; what was lost is made again by anothe
 
 import contextlib
 import ctypes
+import errno
 import mmap
 import os
 import pickle
@@ -17,7 +18,7 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import IO, Any
 
@@ -43,6 +44,10 @@ from dfgen.samples.pixels.upright import prepare_worker
 _DEATHS = 3  # on one row: then it is the row
 _FAREWELL = 1.0  # seconds that a process gets to end once nobody speaks to it
 _READING, _ROW, _SINCE = 0, 1, 2
+_MORE_FILES = (
+    ". Each takes three open files, and more while it starts: raise their limit before Python "
+    "starts, as by ulimit -n 4096, or give fewer workers="
+)
 
 
 class ProcessWorker(Worker):
@@ -93,24 +98,34 @@ class ProcessWorker(Worker):
         return reply
 
     def _start(self) -> subprocess.Popen[bytes]:
+        try:
+            self._child = self._spawned()
+        except OSError as error:  # of this process, not of the one that there is not yet
+            advice = _MORE_FILES if error.errno in (errno.EMFILE, errno.ENFILE) else ""
+            raise WorkerError(f"a worker process cannot start: {error}{advice}") from error
+        if self.abandoned:  # while it was started: `abandon` has not seen it
+            self._child.kill()
+        _send((self._payload.message, self._memory_size, os.getpid()), self._child)
+        return self._child
+
+    def _spawned(self) -> subprocess.Popen[bytes]:
+        """Start a process, in a group of its own: Ctrl-C and Ctrl-Z are the parent's."""
         if self._file is None:
             self._file, self._memory = shared_memory(self._memory_size)
             self._header = np.frombuffer(self._memory, np.float64, 3)
         self._header[_ROW] = -1
         path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
         handle = self._file.fileno()
-        self._child = subprocess.Popen(
-            [sys.executable, "-P", "-m", "dfgen.loading.workers.processes", str(handle)],
-            bufsize=0,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            pass_fds=[handle, *self._payload.handles],
-            env={**os.environ, "PYTHONPATH": path},
-        )
-        if self.abandoned:  # while it was started: `abandon` has not seen it
-            self._child.kill()
-        _send((self._payload.message, self._memory_size, os.getpid()), self._child)
-        return self._child
+        with _interrupts_blocked():
+            return subprocess.Popen(
+                [sys.executable, "-P", "-m", "dfgen.loading.workers.processes", str(handle)],
+                bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                pass_fds=[handle, *self._payload.handles],
+                env={**os.environ, "PYTHONPATH": path},
+                process_group=0 if os.name == "posix" else None,
+            )
 
     def _bury(self) -> dict[int, Failure]:
         """Note which row the process died on; three times, and it is to be skipped: row -> why."""
@@ -210,23 +225,33 @@ def pickled(maker: ChunkMaker) -> SharedPickle:
     return SharedPickle(maker)
 
 
+@contextlib.contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Block SIGINT in this thread, and so in a process that it starts, which then ignores it."""
+    if os.name != "posix":
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def serve() -> None:
     """Serve chunks until the parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
     requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)  # what a transform prints must not come between replies
-    message, memory_size, parent = pickle.load(requests)
+    message, memory_size, parent = _received(requests)
     _die_with(parent)
     memory = mmap.mmap(int(sys.argv[1]), memory_size)
     stopwatch = _SharedStopwatch(np.frombuffer(memory, np.float64, 3))
     maker: ChunkMaker = shared_object(message)
     prepare_worker()
     while True:
-        try:
-            chunk, specs = pickle.load(requests)
-        except EOFError:
-            return
+        chunk, specs = _received(requests)
         blanks, error, objects = {}, None, {}
         try:
             stopwatch("idle")
@@ -235,8 +260,20 @@ def serve() -> None:
             objects = {name: array for name, array in arrays.items() if array.dtype.hasobject}
         except BaseException as raised:
             error = _portable(raised)
-        pickle.dump((blanks, *stopwatch.take(), error, objects), replies)
-        replies.flush()
+        try:
+            pickle.dump((blanks, *stopwatch.take(), error, objects), replies)
+            replies.flush()
+        except BrokenPipeError:  # nobody waits for it any more
+            os._exit(0)
+
+
+def _received(requests: IO[bytes]) -> tuple[Any, ...]:
+    """Return what the parent sent; leave where it sends nothing more, or was cut off in it."""
+    try:
+        sent: tuple[Any, ...] = pickle.load(requests)
+    except (EOFError, pickle.UnpicklingError):
+        sys.exit()
+    return sent
 
 
 def _portable(error: BaseException) -> BaseException:

@@ -17,6 +17,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
+from dfgen.errors import WorkerError
 from dfgen.samples.features.spec import Spec
 
 HEADER = 64
@@ -96,8 +97,17 @@ def shared_memory(size: int) -> tuple[IO[bytes], mmap.mmap]:
                 f"use a temporary file in {tempfile.gettempdir()}",
                 stacklevel=2,
             )
-    file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - as long as the process
-    file.truncate(size)
+    file, left = tempfile.TemporaryFile(buffering=0), size  # noqa: SIM115 - as long as the process
+    try:
+        while left:
+            left -= file.write(bytes(min(left, 1 << 20)))
+        file.seek(0)
+    except OSError as error:
+        file.close()
+        raise WorkerError(
+            f"{size:,} bytes that workers share have no room in {tempfile.gettempdir()}: {error}. "
+            "Set TMPDIR to a folder with room, make the batches smaller, or use threads"
+        ) from error
     return file, mmap.mmap(file.fileno(), size)
 
 

@@ -58,7 +58,7 @@ def fill_by(what: str, function: Callable[..., Any], values: Any, out: Values) -
     try:
         returned = function(*values)
         array = np.asarray(returned)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if is_outside(error):
             raise
         raise with_own_lines(DecodeError(f"{what} {raised(error)}"), error) from error

@@ -1,0 +1,333 @@
+"""Exits, interrupts, and deaths of workers that start: bounded, named, without their tracebacks."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from importlib import import_module
+
+import numpy as np
+import psutil
+import pyarrow as pa
+import pytest
+
+from dfgen.errors import DecodeError, TransformError, WorkerError
+from dfgen.loading.loader import Loader
+from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.features.array import Array
+from dfgen.samples.features.number import Number
+from dfgen.samples.reader import SampleReader
+
+WORKERS = {
+    "caller": {"workers": 0},
+    "threads": {"workers": 2},
+    "processes": {"workers": 2, "use_multiprocessing": True},
+}
+ways = pytest.mark.parametrize("way", list(WORKERS))
+
+
+def loader(way, parts=(), transform=None, **options):
+    numbers = BoundFeature("number", Number("number"), np.arange(24, dtype=np.int32))
+    reader = SampleReader(np.arange(24), (numbers, *parts), transform)
+    return Loader(reader, batch_size=4, shuffle=False, **WORKERS[way], **options)
+
+
+def numbers_of(made):
+    return [int(number) for batch in made.batches() for number in batch.arrays["number"]]
+
+
+def leave(*_):
+    sys.exit(123)
+
+
+@ways
+def test_fault_05_an_exit_in_a_transform_names_its_row(way):
+    made = loader(way, transform=leave)
+    with pytest.raises(TransformError) as caught:
+        made.batch(0, 1)
+    assert str(caught.value) == "row id=4: the transform raised SystemExit: 123"
+    assert "in leave" in caught.value.__notes__[0]
+    made.close()
+
+
+@ways
+def test_fault_05_an_exit_in_a_decoder_names_its_row_or_skips_it(tmp_path, way):
+    def decode(data):
+        return sys.exit(123) if data == b"leave" else np.frombuffer(data, np.uint8)
+
+    paths = [str(tmp_path / f"{row}.bin") for row in range(24)]
+    for row, path in enumerate(paths):
+        with open(path, "wb") as file:
+            file.write(b"leave" if row == 13 else b"stays")
+    parts = (BoundFeature("x", Array("path", (5,), "uint8", decode=decode), pa.array(paths)),)
+    told = f"row id=13, path={paths[13]!r}: "
+    made = loader(way, parts)
+    with pytest.raises(DecodeError) as caught:
+        numbers_of(made)
+    assert str(caught.value).startswith(told)
+    assert str(caught.value).endswith("decode raised SystemExit: 123")
+    made.close()
+    made = loader(way, parts, on_error="skip")
+    assert numbers_of(made) == [0 if row == 13 else row for row in range(24)]
+    assert list(made.problems) == [13]
+    made.close()
+
+
+@ways
+def test_fault_05_an_exit_in_a_batch_transform_names_its_batch(way):
+    def leave_one(batch, rng):
+        return sys.exit(123) if batch["number"][0] == 4 else batch
+
+    made = loader(way, batch_transform=leave_one)
+    with pytest.raises(TransformError) as caught:
+        made.batch(0, 1)
+    told = "batch 1 of epoch 0: the batch_transform raised SystemExit: 123"
+    assert str(caught.value) == told
+    made.close()
+
+
+def transform_of(folder, monkeypatch, name, code):
+    """A transform of a module that becomes `code` before workers import it."""
+    module = folder / f"{name}.py"
+    module.write_text("def same(sample, rng): return sample\n")
+    monkeypatch.syspath_prepend(folder)
+    transform = import_module(name).same
+    module.write_text(f"{code}\ndef same(sample, rng): return sample\n")
+    return transform
+
+
+def test_fault_06_a_process_that_ends_in_an_import_says_how(tmp_path, monkeypatch):
+    code = "import sys\nsys.exit(7)"
+    transform = transform_of(tmp_path, monkeypatch, "helper_that_ends", code)
+    made = loader("processes", transform=transform)
+    with pytest.raises(WorkerError) as caught:
+        made.batch(0, 0)
+    assert str(caught.value) == "a worker process cannot start (exit code 7): see what it printed"
+    made.close()
+
+
+def test_fault_06_a_process_killed_in_an_import_is_replaced(tmp_path, monkeypatch):
+    flag = tmp_path / "died"
+    code = f"import os, signal\nif not os.path.exists({str(flag)!r}):\n"
+    code += f"    open({str(flag)!r}, 'w').close()\n    os.kill(os.getpid(), signal.SIGKILL)"
+    transform = transform_of(tmp_path, monkeypatch, "helper_that_dies", code)
+    made = loader("processes", transform=transform)
+    assert numbers_of(made) == [*range(24)]
+    assert flag.exists()
+    made.close()
+
+
+# -- signals, as a terminal sends them -----------------------------------------------------------
+
+TRAINING = """
+import sys
+import cloudpickle
+import numpy as np
+from dfgen.loading.loader import Loader
+from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.features.number import Number
+from dfgen.samples.reader import SampleReader
+
+def same(sample, rng):
+    return sample
+
+print("ready", flush=True)
+numbers = BoundFeature("number", Number("number"), np.arange(24, dtype=np.int32))
+reader = SampleReader(np.arange(24), (numbers,), same)
+loader = Loader(reader, batch_size=4, workers=2, use_multiprocessing=True)
+for epoch in range(1_000_000):
+    list(loader.batches(epoch))
+"""
+
+
+@pytest.fixture
+def training():
+    """A training in a process group of its own, as a shell starts one."""
+    command = [sys.executable, "-c", TRAINING]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, process_group=0, **pipes) as process:
+        assert process.stdout.readline() == "ready\n"
+        yield process
+        process.kill()
+
+
+def workers_of(process, count=2):
+    """Its workers, once there are so many."""
+    parent = psutil.Process(process.pid)
+    while len(found := parent.children()) < count:
+        assert process.poll() is None
+    return found
+
+
+def spent(processes):
+    """Seconds of CPU time."""
+    return sum(sum(process.cpu_times()[:2]) for process in processes)
+
+
+MOMENTS = [0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6]
+few = [
+    pytest.param(each, marks=() if each in (0.02, 0.2) else pytest.mark.slow) for each in MOMENTS
+]
+
+
+@pytest.mark.parametrize("moment", few)
+def test_fault_10_an_interrupt_of_the_whole_group_is_one_keyboard_interrupt(training, moment):
+    """After so many seconds of CPU time of its workers, which are about to start, or at work."""
+    workers = workers_of(training, 0 if not moment else 1)
+    while moment and spent(workers) < moment:
+        workers = workers_of(training, 1)
+    os.killpg(training.pid, signal.SIGINT)
+    told = training.communicate(timeout=50)[1]
+    assert training.returncode == -signal.SIGINT
+    assert told.count("Traceback") == 1, told
+    assert told.endswith("\nKeyboardInterrupt\n"), told
+    assert "dfgen.loading.workers.processes" not in told
+    assert psutil.wait_procs(workers, timeout=30)[1] == []
+
+
+def test_fault_10_workers_ignore_an_interrupt_of_their_own_from_their_first_moment(training):
+    """As of schedulers that send a signal to every process of a job."""
+    workers = workers_of(training)
+    for worker in workers:
+        worker.send_signal(signal.SIGINT)
+    while spent(workers) < 0.6:
+        for worker in workers:
+            worker.send_signal(signal.SIGINT)
+    assert workers_of(training) == workers
+    training.kill()
+    assert training.communicate(timeout=50)[1] == ""
+    assert psutil.wait_procs(workers, timeout=30)[1] == []
+
+
+@pytest.mark.parametrize("end", [signal.SIGHUP, signal.SIGKILL])
+def test_fault_09_workers_have_a_group_of_their_own_and_stop_and_end_with_their_parent(
+    training, end
+):
+    """Ctrl-Z, `fg`, and a terminal that is closed."""
+    parent, workers = psutil.Process(training.pid), workers_of(training)
+    assert {os.getpgid(worker.pid) for worker in workers} == {worker.pid for worker in workers}
+    os.killpg(training.pid, signal.SIGTSTP)
+    while parent.status() != psutil.STATUS_STOPPED:
+        pass
+    while {worker.status() for worker in workers} != {psutil.STATUS_SLEEPING}:
+        pass  # they have nothing more to do
+    os.killpg(training.pid, signal.SIGCONT)
+    before = spent([parent])
+    while spent([parent]) <= before:
+        assert training.poll() is None
+    os.killpg(training.pid, end)
+    assert training.communicate(timeout=50)[1] == ""
+    assert training.returncode == -end
+    assert psutil.wait_procs(workers, timeout=30)[1] == []
+
+
+# -- descriptors and memory that are not there ---------------------------------------------------
+
+
+def test_fault_32_processes_that_find_no_descriptor_say_so_and_what_to_do():
+    code = (
+        TRAINING.partition("print(")[0]
+        + """
+import os, resource
+from dfgen.errors import WorkerError
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+numbers = BoundFeature("number", Number("number"), np.arange(24, dtype=np.int32))
+loader = Loader(SampleReader(np.arange(24), (numbers,), same), batch_size=4, workers=1,
+                use_multiprocessing=True)
+held = []
+try:
+    while True:
+        held.append(os.open(os.devnull, os.O_RDONLY))
+except OSError:
+    pass
+for _ in range(4):
+    os.close(held.pop())
+try:
+    loader.batch(0, 0)
+except WorkerError as error:
+    print(error)
+while held:
+    os.close(held.pop())
+print(sorted(int(n) for batch in loader.batches() for n in batch.arrays["number"]) == [*range(24)])
+loader.close()
+"""
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
+    assert run.stdout == (
+        "a worker process cannot start: [Errno 24] Too many open files. Each takes three open "
+        "files, and more while it starts: raise their limit before Python starts, as by ulimit "
+        "-n 4096, or give fewer workers=\nTrue\n"
+    ), run.stderr
+
+
+SMALL = """
+import os, subprocess, sys
+os.mkdir(f"{sys.argv[1]}/tmp")
+for folder in ("/dev/shm", f"{sys.argv[1]}/tmp"):
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", folder]).returncode:
+        sys.exit("mount")
+os.environ["TMPDIR"] = f"{sys.argv[1]}/tmp"
+import numpy as np
+from dfgen.errors import WorkerError
+from dfgen.loading.loader import Loader
+from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.features.array import Array
+from dfgen.samples.reader import SampleReader
+import pyarrow as pa
+
+paths = [f"{sys.argv[1]}/{row}.npy" for row in range(8)]
+part = BoundFeature("x", Array("path", (1 << 17,), "float64"), pa.array(paths))
+loader = Loader(SampleReader(np.arange(8), (part,)), batch_size=8, workers=1, shuffle=False,
+                use_multiprocessing=True)
+[batch] = loader.batches()
+loader.close()
+print((batch.arrays["x"] == np.arange(8.0)[:, None]).all(), os.listdir("/dev/shm"))
+del os.memfd_create  # as on macOS
+from dfgen.loading.workers.shared_memory import shared_memory
+try:
+    shared_memory(4 << 20)
+except WorkerError as error:
+    print(error)
+file, memory = shared_memory(1 << 19)
+memory[:] = b"x" * (1 << 19)
+print("written")
+"""
+
+
+def test_fault_33_shared_memory_does_not_need_dev_shm_and_never_ends_in_a_bus_error(tmp_path):
+    """/dev/shm and the temporary folder have 1 MiB each, where a user may mount that."""
+    if not shutil.which("unshare"):
+        pytest.skip("there is no unshare")
+    for row in range(8):
+        np.save(tmp_path / f"{row}.npy", np.full(1 << 17, row, np.float64))
+    command = ["unshare", "-rm", sys.executable, "-c", SMALL, str(tmp_path)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=50)
+    if "mount" in run.stderr or "unshare" in run.stderr:
+        pytest.skip(f"no memory can be mounted: {run.stderr}")
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.splitlines() == [
+        "True []",
+        f"4,194,304 bytes that workers share have no room in {tmp_path}/tmp: [Errno 28] No space "
+        "left on device. Set TMPDIR to a folder with room, make the batches smaller, or use "
+        "threads",
+        "written",
+    ]
+
+
+def test_fault_34_a_dead_run_leaves_no_name_of_shared_memory(training):
+    """It has none: its memory is known by descriptors alone, and is gone with the last of them."""
+    before = os.listdir("/dev/shm")
+    workers = workers_of(training)
+    while spent(workers) < 0.3:
+        pass
+    links = [
+        os.readlink(f"/proc/{training.pid}/fd/{fd}")
+        for fd in os.listdir(f"/proc/{training.pid}/fd")
+    ]
+    assert [link for link in links if "memfd:dfgen" in link]
+    assert not [link for link in links if link.startswith("/dev/shm")]
+    for process in (psutil.Process(training.pid), *workers):
+        process.kill()
+    assert psutil.wait_procs(workers, timeout=30)[1] == []
+    assert os.listdir("/dev/shm") == before
