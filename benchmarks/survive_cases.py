@@ -338,10 +338,11 @@ def under_fit(open_: Open, folder: Path) -> Outcome:
     class Looks(keras.Model):
         def __init__(self) -> None:
             super().__init__()
-            self.layer = keras.layers.GlobalAveragePooling2D()
+            self.pool = keras.layers.GlobalAveragePooling2D()
+            self.dense = keras.layers.Dense(1)
 
         def call(self, images: Any) -> Any:
-            return self.layer(images)
+            return self.dense(self.pool(images))
 
         def train_step(self, data: Any) -> dict[str, float]:
             steps.append([int(row) for row in data[1]])

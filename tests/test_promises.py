@@ -1,4 +1,4 @@
-"""Each test that docs/promises.md names is there, and its table is what the program prints."""
+"""Each test that docs/promises.md names is there."""
 
 import ast
 import re
@@ -26,4 +26,5 @@ def test_each_promise_names_a_test_that_is_there():
     promises = PAGE.read_text("utf-8").split("## Who survives what")[0].split("\n- ")[1:]
     for promise in promises:
         named = re.findall(r"`([\w.]+(?:::\w+)+)`", promise)
-        assert named and set(named) <= there, promise
+        assert named, promise
+        assert [name for name in named if name not in there] == []
