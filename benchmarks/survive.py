@@ -29,7 +29,7 @@ from survive_cases import CASES, Outcome, write_files
 from survive_loaders import LOADERS, Job
 
 LIMIT = 90  # seconds for a turn; the longest that ends takes a third of them on an idle machine
-FAREWELL = 5  # seconds until what a program started must be gone after it
+FAREWELL = 15  # seconds until what a program started must be gone after it
 MARK = "SURVIVE_TURN"  # in the environment of all processes of a turn
 
 
