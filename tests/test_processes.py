@@ -3,7 +3,6 @@
 import gc
 import io
 import os
-import signal
 import subprocess
 import sys
 import textwrap
@@ -87,68 +86,6 @@ def test_a_script_without_a_main_guard_works_and_its_processes_load_no_keras(fra
     )
     assert (found.returncode, found.stdout) == (0, "[0, 1]\n"), found.stderr
     assert "printed by a transform" in found.stderr
-
-
-def test_a_process_that_is_killed_is_replaced_and_its_batch_made_again(frame, tmp_path):
-    flags = tmp_path
-
-    def die_twice(sample, rng):
-        died = len(list(flags.iterdir()))
-        if sample["image"][0, 0, 0] == 21 and died < 2:
-            (flags / str(died)).touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return sample
-
-    with sequence(frame(40), transform=die_twice, workers=1, shuffle=False) as seq:
-        rows = [int(v) for x, _ in seq for v in x[:, 0, 0, 0]]
-    assert rows == [*range(40)]
-    assert len(list(flags.iterdir())) == 2
-
-
-def test_killing_all_processes_between_batches_loses_nothing(frame):
-    with sequence(frame(80), shuffle=False, max_queue_size=2) as seq:
-        rows = []
-        for step, (x, _) in enumerate(seq):
-            rows += x[:, 0, 0, 0].tolist()
-            if step % 3 == 0:
-                for worker in seq._loader._maker.pool.workers:
-                    if worker._child is not None:
-                        worker._child.send_signal(signal.SIGKILL)
-    assert rows == [*range(80)]
-
-
-def test_a_row_that_kills_three_processes_is_named(frame, tmp_path):
-    deaths = tmp_path / "deaths"
-
-    def die(sample, rng):
-        if sample["image"][0, 0, 0] == 21:
-            with deaths.open("a") as file:
-                file.write("died\n")
-            os.kill(os.getpid(), signal.SIGSEGV)
-        return sample
-
-    df = frame(40)
-    options = {"workers": 1, "max_queue_size": 1, "shuffle": False}
-    with sequence(df, transform=die, **options) as seq, pytest.raises(RuntimeError) as caught:
-        list(seq)
-    assert str(caught.value) == (
-        f"row id=21, path={df.path[21]!r}: 3 worker processes died on this row (the last: killed "
-        "by SIGSEGV)"
-    )
-    assert deaths.read_text() == "died\n" * 3
-
-
-def test_a_row_that_kills_three_processes_is_skipped_where_rows_are(frame):
-    def die(sample, rng):
-        if sample["image"][0, 0, 0] == 21:
-            os._exit(5)
-        return sample
-
-    with sequence(frame(40), transform=die, shuffle=False, on_error="skip") as seq:
-        batches = list(seq)
-        assert seq.problems["id"].tolist() == [21]
-    assert batches[2][2].tolist() == pytest.approx([8 / 7] * 5 + [0] + [8 / 7] * 2)
-    assert batches[2][0][:, 0, 0, 0].tolist() == [16, 17, 18, 19, 20, 0, 22, 23]
 
 
 def test_an_error_in_a_transform_names_the_row_and_holds_the_traceback(frame):

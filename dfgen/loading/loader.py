@@ -19,7 +19,7 @@ from dfgen.loading.order.permutation import Integers
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.row_order import Draws, RowOrder
 from dfgen.loading.pending_batch import Batch, PendingBatch
-from dfgen.loading.problems import TIMEOUT, Failure, Problems
+from dfgen.loading.problems import TIMEOUT, WORKER, Failure, Problems
 from dfgen.loading.receipts import DueRows
 from dfgen.loading.workers.chunks import ChunkMaker, chunk_sizes, row_bytes
 from dfgen.loading.workers.pool import Pool
@@ -269,6 +269,7 @@ class Loader:
                 self._note_late(row, pending.position[0])
             pending = self.start(*pending.position, pending.plan)
         batch, faults = pending.result()
+        self._known.update(row for row, fault in faults.items() if fault.stage == WORKER)
         self.problems.add(faults, pending.position[0])
         self.problems.check_batch(batch.rows, len(batch.skipped))
         self._waited += time.perf_counter() - began

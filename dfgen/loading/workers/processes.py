@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import ArgumentError, DfgenError, WorkerError
-from dfgen.loading.metrics import OF_FILES, Stopwatch
+from dfgen.loading.metrics import IDLE, OF_FILES, Stopwatch
 from dfgen.loading.problems import WORKER, Failure
 from dfgen.loading.workers.chunks import Blanks, Chunk, ChunkArrays, ChunkMaker
 from dfgen.loading.workers.shared_memory import (
@@ -42,11 +42,17 @@ from dfgen.samples.features.spec import Spec
 from dfgen.samples.pixels.upright import prepare_worker
 
 _DEATHS = 3  # on one row: then it is the row
+_MOST_DEATHS = 6  # while one chunk is made, on other rows each time: then it is something else
 _FAREWELL = 1.0  # seconds that a process gets to end once nobody speaks to it
 _READING, _ROW, _SINCE = 0, 1, 2
+_STARTING, _NO_ROW = -1, -2  # instead of the row that a process has in hand
 _MORE_FILES = (
     ". Each takes three open files, and more while it starts: raise their limit before Python "
     "starts, as by ulimit -n 4096, or give fewer workers="
+)
+_OTHER_CAUSES = (
+    "something else ends them, as the system does where memory is short: see its log (dmesg), and "
+    "give more memory, or fewer workers="
 )
 
 
@@ -64,20 +70,20 @@ class ProcessWorker(Worker):
         self._where = maker.reader.where
         self._skip = maker.skip
         self._memory_size = HEADER + room(specs, size)
-        self._deaths: Counter[int] = Counter()
         self._child: subprocess.Popen[bytes] | None = None
         self._file: IO[bytes] | None = None
 
     def fill(self, chunk: Chunk, arrays: ChunkArrays, cancelled: Callable[[], bool]) -> Blanks:
         """Fill the arrays of a chunk, as `ChunkMaker.fill`."""
         deadly: dict[int, Failure] = {}
+        deaths: Counter[int] = Counter()
         while not cancelled():
             try:
                 blanks, seconds, counts, error, objects = self._ask(chunk, arrays)
             except (EOFError, OSError, pickle.UnpicklingError):
                 if self.abandoned:
                     raise ArgumentError(CLOSED) from None
-                deadly |= self._bury()
+                deadly |= self._bury(chunk, deaths)
                 chunk = replace(chunk, known={*chunk.known, *deadly})
                 continue
             self.stopwatch.add(seconds, counts)
@@ -91,7 +97,10 @@ class ProcessWorker(Worker):
         return {}
 
     def _ask(self, chunk: Chunk, arrays: ChunkArrays) -> tuple[Any, ...]:
-        child = self._child or self._start()
+        if (child := self._child) is None:
+            child = self._start()
+        else:
+            self._header[_ROW] = _NO_ROW  # it may have died since its last one
         _send((chunk, _specs(arrays)), child)
         with open(child.stdout.fileno(), "rb", closefd=False) as replies:  # type: ignore[union-attr]
             reply: tuple[Any, ...] = pickle.load(replies)
@@ -113,7 +122,7 @@ class ProcessWorker(Worker):
         if self._file is None:
             self._file, self._memory = shared_memory(self._memory_size)
             self._header = np.frombuffer(self._memory, np.float64, 3)
-        self._header[_ROW] = -1
+        self._header[_ROW] = _STARTING
         path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
         handle = self._file.fileno()
         with _interrupts_blocked():
@@ -127,19 +136,29 @@ class ProcessWorker(Worker):
                 process_group=0 if os.name == "posix" else None,
             )
 
-    def _bury(self) -> dict[int, Failure]:
+    def _bury(self, chunk: Chunk, deaths: Counter[int]) -> dict[int, Failure]:
         """Note which row the process died on; three times, and it is to be skipped: row -> why."""
         row, code = int(self._header[_ROW]), self._end()
-        self._deaths[row] += 1
-        if self._deaths[row] < _DEATHS:
-            return {}
+        deaths[row] += 1
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        if row < 0:
-            raise WorkerError(f"a worker process cannot start ({how}): see what it printed")
-        died = f"{_DEATHS} worker processes died on this row (the last: {how})"
-        if not self._skip:
-            raise WorkerError(f"{self._where(row)}: {died}")
-        return {row: Failure(WORKER, died)}
+        first, others = self._where(int(chunk.rows[0])), len(chunk.rows) - 1
+        made = f"{first} and {others} more" if others else first
+        if deaths[_STARTING] == _DEATHS:
+            raise WorkerError(
+                f"a worker process cannot start ({how}): see what it printed. It was to make {made}"
+            )
+        if deaths[row] == _DEATHS and row >= 0:
+            died = f"{_DEATHS} worker processes died on this row (the last: {how})"
+            if not self._skip:
+                raise WorkerError(f"{self._where(row)}: {died}")
+            del deaths[row]
+            return {row: Failure(WORKER, died)}
+        if deaths.total() == _MOST_DEATHS:
+            raise WorkerError(
+                f"{_MOST_DEATHS} worker processes died while they made {made} (the last: {how}), "
+                f"less than {_DEATHS} times on any row: {_OTHER_CAUSES}"
+            )
+        return {}
 
     def _end(self) -> int:
         child, self._child = self._child, None
@@ -196,6 +215,11 @@ class _SharedStopwatch(Stopwatch):
         self._header[_READING] = 0
         self._header[_ROW], self._header[_SINCE] = self.row, self._file[1]
         self._header[_READING] = stage in OF_FILES
+
+    def leave_row(self) -> None:
+        """Say that what comes is no row's doing."""
+        self.row = _NO_ROW
+        self(IDLE)
 
     def take(self) -> tuple[dict[str, float], Counter[str]]:
         """Return what was measured since the last time."""
@@ -254,12 +278,13 @@ def serve() -> None:
         chunk, specs = _received(requests)
         blanks, error, objects = {}, None, {}
         try:
-            stopwatch("idle")
+            stopwatch.leave_row()
             arrays = shared_arrays(memory, specs)
             blanks = maker.fill(chunk, arrays, stopwatch, lambda: False)
             objects = {name: array for name, array in arrays.items() if array.dtype.hasobject}
         except BaseException as raised:
             error = _portable(raised)
+        stopwatch.leave_row()
         try:
             pickle.dump((blanks, *stopwatch.take(), error, objects), replies)
             replies.flush()
