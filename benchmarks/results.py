@@ -16,6 +16,8 @@ PACKAGES = (
 )  # fmt: skip
 OURS, OTHERS = "#d1495b", "#8d99ae"
 
+_SOAK = "## A soak"
+
 Found = Mapping[str, tuple[Findings, str]]
 """Name of a benchmark -> what it found, and what it printed."""
 
@@ -64,7 +66,26 @@ def write(folder: Path, found: Found) -> None:
         "## All figures",
         *(f"### {name}\n\n{_tables(printed)}" for name, (_, printed) in found.items()),
     ]
-    (folder / "RESULTS.md").write_text("\n\n".join(text) + "\n")
+    _save(folder, "\n\n".join(text), _parts(folder)[1])
+
+
+def write_soak(folder: Path, text: str) -> None:
+    """Write what the soak has found into RESULTS.md, and leave the rest of it."""
+    picture = "![What each turn held](plots/soak.png)"
+    written = "Written by `python benchmarks/soak.py --results`."
+    _save(folder, _parts(folder)[0], "\n\n".join([written, *machine().split("\n"), text, picture]))
+
+
+def _parts(folder: Path) -> tuple[str, str]:
+    """Return the two parts of RESULTS.md: of the benchmarks, and of the soak."""
+    file = folder / "RESULTS.md"
+    benchmarks, _, soak = (file.read_text() if file.exists() else "").partition(_SOAK)
+    return benchmarks, soak
+
+
+def _save(folder: Path, benchmarks: str, soak: str) -> None:
+    end = f"{_SOAK}\n\n{soak.strip()}\n" if soak else ""
+    (folder / "RESULTS.md").write_text(f"{benchmarks.strip()}\n\n{end}".strip() + "\n")
 
 
 def _row(verdict: Verdict) -> str:

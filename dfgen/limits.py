@@ -57,19 +57,22 @@ class Limits:
             table of labels, annotations. Default `"2GB"`: a sparse file of any size costs nothing
             to make. What is read by rows or in part (HDF5, .npy with `index=`, WAV) has none.
         decoded_bytes: of the pixels of an image, width x height x channels x depth; of one row of
-            an array file, and of the chunk of HDF5 that holds it; of a table that was packed.
+            an array file, and of the chunk of HDF5 that holds it; of a table that was packed
+            (gzip; Parquet of over 100 times its size).
             Default `"512MiB"`: RGB of 178.9 million pixels, where Pillow too refuses. A JPEG that
             is decoded at 1/2, 1/4 or 1/8 counts as that, a progressive one with two bytes for each
             value of all its pixels, which libjpeg holds. Decoders take a few times as much.
-        header_bytes: of what stands before the pixels of a JPEG, of a .npy header, of what the
-            tags of a TIFF say beyond the length of the file. Default `"16MiB"`, which EXIF, XMP and
-            colour profiles of cameras stay far below.
-        chunk_bytes: of a piece that is read at once and says its own length: a chunk of a PNG
-            other than those of pixels, a line of a .jsonl table. Default `"64MiB"`.
-        scans: of a progressive JPEG: each takes as long as a decode. Default 100; encoders make
-            about 10.
+        header_bytes: of what stands before the pixels of a JPEG or PNG, of a .npy header, of an
+            annotation of one image (XML, YOLO), data.yaml, a recipe. Default `"16MiB"`, which EXIF,
+            XMP and colour profiles of cameras stay far below. Each piece of a JPEG or PNG counts
+            for 1 KiB more, each strip or tile of a TIFF for 64 bytes: many small ones take time.
+        chunk_bytes: of a piece that is read at once: a chunk of a PNG other than those of pixels, a
+            line of a .jsonl table. Default `"64MiB"`.
+        scans: of a progressive JPEG, each of which takes as long as a decode. Default 100; encoders
+            make about 10.
         aliases: in a YAML file, of which a few unfold to billions of values. Default 10.
-        nesting: how deep lists and objects of YAML and JSON stand in each other. Default 100.
+        nesting: how deep lists and mappings of YAML stand in each other. Default 100. Of JSON and
+            TOML Python's own bound holds, about 1,000.
 
     Raises:
         ArgumentError: neither a number nor a text of a size, or not above 0.

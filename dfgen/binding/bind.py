@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from dfgen.binding.default_features import Options, default_y, x_feature, y_feature
 from dfgen.binding.doubtful_labels import warn_of_infinite
+from dfgen.binding.file_facts import with_known_files
 from dfgen.binding.followed_image import followed_image, warn_of_two_draws
 from dfgen.binding.frame_columns import Columns, open_manifest
 from dfgen.binding.image_depths import deep_rows, refusal_of_deep
@@ -187,6 +188,8 @@ def bind(
     check_lists(reader)
     problems |= known_problems(columns) if files else {}
     problems = _settled_problems(columns, reader, problems, refuse=on_error == "raise")
+    features = with_known_files(columns, features, store, problems)
+    reader = replace(reader, features=features)
     by_name = {bound.name: bound for bound in features}
     weights = row_weights(columns, map_leaves(by_name.get, y), sample_weight, class_weight)
     draws = row_draws(columns, balance, rows_per_epoch, reader)

@@ -3,7 +3,8 @@
 import copy
 import os
 import time
-from collections.abc import Iterator, Mapping
+import weakref
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -35,6 +36,10 @@ _FORKED = (
     "this batch was begun before the process was forked, by workers that only its parent has: "
     "begin a new pass in the forked process, iter(seq), or have it make a Sequence of its own"
 )
+
+
+def _nothing() -> None:
+    return None
 
 
 class Loader:
@@ -124,8 +129,11 @@ class Loader:
         self.use_multiprocessing = flag("use_multiprocessing", use_multiprocessing)
         self._maker = self._batch_maker(order, seed, weights, batch_transform)
         self._parked = Parked()
+        self._look: Callable[[], Callable[[], Any] | None] = _nothing
         self._process = os.getpid()
         self._closed = False
+        self.is_waited_for = False
+        """Whether somebody waits for a batch just now."""
         self._waited = 0.0
         self._handed_out = 0
 
@@ -153,7 +161,7 @@ class Loader:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what travels; the copy measures anew."""
-        return {**vars(self), "_waited": 0.0, "_handed_out": 0}
+        return {**vars(self), "_waited": 0.0, "_handed_out": 0, "_look": _nothing}
 
     @property
     def transforms_batches(self) -> bool:
@@ -252,6 +260,10 @@ class Loader:
         plan = self.plan if plan is None else plan
         return self._maker.start(epoch, step, plan, spread, self._known)
 
+    def look_while_waiting(self, look: Callable[[], Any]) -> None:
+        """Have a method, held weakly, called every second that a batch is waited for."""
+        self._look = weakref.WeakMethod(look)
+
     def _begin_anew_where_forked(self) -> None:
         """Start workers in a process that was forked, as torch's DataLoader does: threads stay."""
         if self._process != os.getpid():
@@ -264,10 +276,11 @@ class Loader:
         if pending.process != os.getpid():
             raise ArgumentError(_FORKED)
         began = time.perf_counter()
-        while late := self._maker.pool.wait(pending, self._timeout):
-            for row in filter(late.__contains__, pending.rows.tolist()):
-                self._note_late(row, pending.position[0])
-            pending = self.start(*pending.position, pending.plan)
+        self.is_waited_for = True
+        try:
+            pending = self._made(pending)
+        finally:
+            self.is_waited_for = False
         batch, faults = pending.result()
         self._known.update(row for row, fault in faults.items() if fault.stage == WORKER)
         self.problems.add(faults, pending.position[0])
@@ -275,6 +288,14 @@ class Loader:
         self._waited += time.perf_counter() - began
         self._handed_out += 1
         return batch
+
+    def _made(self, pending: PendingBatch) -> PendingBatch:
+        """Wait until a batch is made; return it, or the one without the rows that were late."""
+        while late := self._maker.pool.wait(pending, self._timeout, self._look()):
+            for row in filter(late.__contains__, pending.rows.tolist()):
+                self._note_late(row, pending.position[0])
+            pending = self.start(*pending.position, pending.plan)
+        return pending
 
     def _note_late(self, row: int, epoch: int) -> None:
         late = (

@@ -4,6 +4,8 @@ Source: https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.h
 """
 
 import os
+from collections.abc import Iterator
+from operator import mul
 from typing import Any
 
 import pandas as pd
@@ -112,13 +114,26 @@ def data_frame(given: Table) -> pd.DataFrame:
     return to_frame(arrow_table(given))
 
 
+def read_foreign_parquet(path: str, limits: Limits = DEFAULT) -> pa.Table:
+    """Read a Parquet file of any writer, and look at all of it: text may be no UTF-8.
+
+    Raises:
+        ManifestError: it says that it unfolds to more than `limits.decoded_bytes`.
+        Exception: whatever Arrow raises over a damaged one.
+    """
+    with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        table = read_parquet(file, path, limits)
+    table.validate(full=True)
+    return table
+
+
 def read_parquet(file: pq.ParquetFile, path: str, limits: Limits = DEFAULT) -> pa.Table:
     """Read a Parquet file; one that holds files by its row groups, as Arrow wants of structs.
 
     Raises:
         ManifestError: a small one says that it unfolds to more than `limits.decoded_bytes`.
     """
-    _refuse_unfolding(file.metadata, path, limits)
+    _refuse_unfolding(file, path, limits)
     if not any(map(are_files, file.schema_arrow.types)):
         return file.read()
     table = pa.concat_tables(map(file.read_row_group, range(file.num_row_groups)))
@@ -129,15 +144,31 @@ _WIDTHS = {"BOOLEAN": 1 / 8, "INT32": 4, "FLOAT": 4, "INT96": 12, "BYTE_ARRAY": 
 _PACKED = 100  # times as many bytes as a file has: no table with ids is so well packed
 
 
-def _refuse_unfolding(metadata: Any, path: str, limits: Limits) -> None:
+def _refuse_unfolding(file: pq.ParquetFile, path: str, limits: Limits) -> None:
     """Refuse a table of few bytes that stand, by run lengths and dictionaries, for very many."""
-    groups = map(metadata.row_group, range(metadata.num_row_groups))
-    columns = [group.column(place) for group in groups for place in range(group.num_columns)]
-    nbytes = int(sum(c.num_values * _WIDTHS.get(c.physical_type, 8) for c in columns))
-    there = os.path.getsize(path)
+    nbytes, there = int(sum(_least(file))), os.path.getsize(path)
     if nbytes > _PACKED * there and not limits.allows("decoded_bytes", nbytes):
         what = f"{path} has {there:,} bytes, and says that it unfolds to {nbytes:,} or more"
         raise ManifestError(limits.refusal("decoded_bytes", nbytes, what))
+
+
+def _least(file: pq.ParquetFile) -> Iterator[float]:
+    """Yield what the columns of each row group take at least, by what the file says.
+
+    Lists tell of their values in what a group says of a column. Of one that is damaged PyArrow ends
+    the process when asked for it, and raises when it reads a row.
+    """
+    columns = [file.schema.column(place) for place in range(len(file.schema))]
+    widths = [_WIDTHS.get(column.physical_type, 8) for column in columns]
+    has_lists = any(column.max_repetition_level for column in columns)
+    for place in range(file.num_row_groups):
+        group = file.metadata.row_group(place)
+        if has_lists:
+            next(file.iter_batches(1, [place], use_threads=False), None)
+            counts = (group.column(column).num_values for column in range(group.num_columns))
+            yield from map(mul, counts, widths)
+        else:
+            yield group.num_rows * sum(widths)
 
 
 def with_large_bytes(table: pa.Table) -> pa.Table:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from dfgen.samples.arrow_types import flattened, is_list
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.spec import Indices, Present, Spec, Values, each
+from dfgen.samples.storage.known_files import KnownFiles
 
 Sizes = npt.NDArray[np.int32]
 """(height, width) of the upright image of every row, shape (rows, 2)."""
@@ -27,6 +28,7 @@ class BoundFeature:
         like: the name of the image that it follows.
         sizes: of every row's image, where it keeps them.
         present: which rows have it; None: all. What `values` holds of others is for nobody.
+        known: what the manifest knows of its files; None: nothing is compared.
     """
 
     name: str
@@ -35,6 +37,7 @@ class BoundFeature:
     like: str | None = None
     sizes: Sizes | None = None
     present: Present | None = None
+    known: KnownFiles | None = None
 
     @cached_property
     def arrays(self) -> dict[str, str]:

@@ -17,6 +17,7 @@ from dfgen.samples.features.spec import Present, Spec, Values, Watch, each, empt
 from dfgen.samples.padding import Padding, padding_of
 from dfgen.samples.storage.embedded import content_parts, content_shown
 from dfgen.samples.storage.files import Files
+from dfgen.samples.storage.known_files import KnownFiles
 from dfgen.samples.storage.store import Store
 from dfgen.samples.transforms import Sample, Transform, transformed
 
@@ -109,6 +110,7 @@ class SampleReader:
                 bound.feature, bound.values, bound.name, bound.like or bound.name,
                 bound.read_names, itemgetter(*bound.read_names), between,
                 [name for name, spec in between.items() if spec.dtype is None], bound.present,
+                bound.known,
             )
             for bound in self._in_order
             if bound.feature.by_row
@@ -255,12 +257,14 @@ class _Step(NamedTuple):
     between: dict[str, Spec]  # of those, what comes before the batch
     own: list[str]  # of these, whose dtype their file tells
     present: Present | None  # which rows have it
+    known: KnownFiles | None  # what its files should be
 
     def read(self, row: int, sample: Sample, store: Store, watch: Watch, given: Any) -> Any:
         """Fill its arrays of a sample, if a row has them; return what is told those that follow."""
         told = None
         if self.present is None or self.present[row]:
             value = self.feature.at(self.values, row)
+            store = store if self.known is None else self.known.of(row, store)
             told = self.feature.read(value, self.of(sample), store, watch, given)
         else:
             for name in self.own:

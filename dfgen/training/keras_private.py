@@ -138,6 +138,12 @@ def input_of_fit(frame: FrameType | None = None) -> Any:
     return None if found is None else found.f_locals["epoch_iterator"].data_adapter
 
 
+def validation_of_fit() -> Any:
+    """Return the validation data of the `fit` that called the caller."""
+    found = _running(sys._getframe(1), "fit")
+    return None if found is None else found.f_locals.get("validation_data")
+
+
 def put_variables_back() -> None:
     """Give the model of the loop that asks for a batch its variables back, where it has none.
 

@@ -6,7 +6,7 @@ says that its steps are done, and a pass learns which epoch it is when its first
 """
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from dfgen.errors import brief
+from dfgen.loading.interruption import Interruption
 from dfgen.loading.loader import Loader
 from dfgen.loading.metrics import Metrics
 from dfgen.loading.order.permutation import Integers
@@ -134,6 +135,10 @@ class Passes(keras.utils.PyDataset, DataAdapter):
             check_loss(validated, other._loader, other._layout, "validation_data: ")
         if call.purpose == "fit":
             warn_of_scaling_twice(call.model, self._loader, self._layout.x)
+
+    def look_while_waiting(self, look: Callable[[], Any]) -> None:
+        """Have a method, held weakly, called every second that a batch is waited for."""
+        self._loader.look_while_waiting(look)
 
     def _side(self) -> Side:
         return Side(self._loader, self._layout, self._endless)
@@ -318,6 +323,8 @@ class Passes(keras.utils.PyDataset, DataAdapter):
             if call.driver == "fit":
                 self.progress.begin_fit(self._endless)
         elif failure is not None:
+            if isinstance(failure, Interruption):
+                failure.leave()
             raise failure
         elif ended == "fit":
             self.progress.end_epoch(self._endless)

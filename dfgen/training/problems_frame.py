@@ -8,7 +8,12 @@ from dfgen.loading.problems import Problems
 def problems_frame(problems: Problems) -> pd.DataFrame:
     """Return id, path, stage, reason and epoch of rows that are skipped, in the order of rows."""
     rows = sorted(problems)
-    ids, paths = zip(*map(problems.where, rows), strict=True) if rows else ((), ())
-    stages, reasons, epochs = zip(*map(problems.get, rows), strict=True) if rows else ((), (), ())
-    columns = {"id": ids, "path": paths, "stage": stages, "reason": reasons}
-    return pd.DataFrame(columns).assign(epoch=pd.array(list(epochs), dtype="Int64"))
+    where, found = [problems.where(row) for row in rows], [problems[row] for row in rows]
+    columns = {
+        "id": [id for id, _ in where],
+        "path": [path for _, path in where],
+        "stage": [one.stage for one in found],
+        "reason": [one.reason for one in found],
+        "epoch": pd.array([one.epoch for one in found], dtype="Int64"),
+    }
+    return pd.DataFrame(columns)

@@ -2,6 +2,7 @@
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -38,13 +39,16 @@ class Progress:
         self._steps = self._counted = 0
         self._begun = -1  # the last epoch of which a batch was made for a pass that counts
         self._redrawing = threading.Lock()
+        self._handed_out = threading.Event()
+        self._fetches_ahead = True
         self.fit = self.ledger = self._new_ledger()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_redrawing": None}
+        return {**vars(self), "_redrawing": None, "_handed_out": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _redrawing=threading.Lock())
+        locks = {"_redrawing": threading.Lock(), "_handed_out": threading.Event()}
+        self.__dict__.update({**state, **locks})
 
     def _new_ledger(self, place: Place | None = None) -> Ledger:
         return Ledger(self._loader.order, self.place if place is None else place, HANDED_OUT)
@@ -128,8 +132,21 @@ class Progress:
         """Note a batch that leaves."""
         if ledger.counted == TAKEN:
             ledger.waiting.append(handed)
+            self._handed_out.set()
         else:
             self._note(ledger.take(handed))
+
+    def wait_for_batch(self, stop: Callable[[], bool]) -> bool:
+        """Return whether a batch was handed out to `fit` that is not taken yet.
+
+        Where another thread fetches the next one ahead, as on TensorFlow after the first step of an
+        epoch, wait too, or until `stop()`: so a step does not begin that may never get its batch.
+        """
+        while self._counted and self._fetches_ahead and not (self.fit.waiting or stop()):
+            self._handed_out.clear()
+            if not (self.fit.waiting or self._handed_out.wait(0.5) or self._loader.is_waited_for):
+                self._fetches_ahead = False  # nobody asks: not to be waited for a second time
+        return bool(self.fit.waiting)
 
     def taken(self, batch: int) -> list[Handed]:
         """Return the batches of the execution that ended with this step of the epoch of `fit`.

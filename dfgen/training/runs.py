@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dfgen.errors import ArgumentError
+from dfgen.loading.interruption import Interruption
 from dfgen.loading.loader import Loader
 from dfgen.loading.lookahead import LookAhead
 from dfgen.loading.order.plan import Plan
@@ -89,9 +90,14 @@ class Pass:
         """Return the next batch; where there is none, the model stays whole."""
         try:
             return next(self._stream)  # type: ignore[arg-type]
-        except BaseException:
+        except BaseException as error:
             if self._driver in ("fit", "evaluate", "predict"):
                 put_variables_back()
+            if (
+                isinstance(error, Interruption)
+                and threading.current_thread() is threading.main_thread()
+            ):
+                error.leave()
             raise
 
     def _begin(self) -> None:

@@ -218,7 +218,7 @@ print(loader.batch(0, 1).arrays["image"][:, 0, 0, 0].tolist())
     assert rows == "[4, 5, 6, 7]"
 
 
-@pytest.mark.parametrize("suffix", ["png", "webp"])
+@pytest.mark.parametrize("suffix", ["png", pytest.param("webp", marks=pytest.mark.slow)])
 def test_without_memory_no_row_is_skipped(folder, suffix):
     """OpenCV does not say MemoryError, and of WebP it says nothing at all."""
     noise = np.random.default_rng(0).integers(0, 255, (200, 200, 3), np.uint8)

@@ -1,7 +1,7 @@
 """The workers of a Loader: threads, processes, or the calling thread alone."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -64,17 +64,22 @@ class Pool:
         """How many workers were late, and replaced."""
         return 0 if self._threads is None else self._threads.replaced
 
-    def wait(self, pending: Any, timeout: float | None) -> set[int]:
+    def wait(
+        self, pending: Any, timeout: float | None, look: Callable[[], Any] | None = None
+    ) -> set[int]:
         """Wait for a `PendingBatch`; return its rows whose files took too long, if it is given up.
 
         Late workers on other batches are replaced too: those learn it, and tell when they come.
+        `look` is called now and then, and ends the wait by what it raises.
 
         Raises:
             ArgumentError: it was closed meanwhile.
             ReadTimeoutError: too many workers are stuck.
         """
-        look = _LOOK if timeout is None else min(timeout / 4, _LOOK)
-        while not pending.late and not pending.wait(look):
+        seconds = _LOOK if timeout is None else min(timeout / 4, _LOOK)
+        while not pending.late and not pending.wait(seconds):
+            if look is not None:
+                look()
             if (pending.cancelled and not pending.late) or self._threads.closed:  # type: ignore[union-attr]
                 raise ArgumentError(CLOSED)
             if timeout is not None:

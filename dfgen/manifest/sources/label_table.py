@@ -9,7 +9,6 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet as pq
 
 from dfgen.errors import ManifestError
 from dfgen.limits import DEFAULT, Limits
@@ -17,7 +16,7 @@ from dfgen.manifest.reading import reading, said
 from dfgen.manifest.schema import check_names, files_column, quote
 from dfgen.manifest.sources.capped_text import refuse_size, short_lines
 from dfgen.manifest.sources.source import RowGroup
-from dfgen.manifest.tables import Table, arrow_table, read_parquet
+from dfgen.manifest.tables import Table, arrow_table, read_foreign_parquet
 
 _ADVICE = (
     ". Check that it is UTF-8 text separated as its extension says; in Python, give a DataFrame "
@@ -189,5 +188,5 @@ _READERS: dict[str, Callable[[str, Sequence[str], Limits], pa.Table]] = {
     ".tsv": lambda path, text, limits: _read_separated(path, text, "\t"),
     ".jsonl": _read_json_lines,
     ".ndjson": _read_json_lines,
-    ".parquet": lambda path, text, limits: read_parquet(pq.ParquetFile(path), path, limits),
+    ".parquet": lambda path, text, limits: read_foreign_parquet(path, limits),
 }

@@ -12,13 +12,12 @@ from urllib.parse import unquote_plus
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from dfgen.errors import ManifestError, MissingFileError
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.reading import reading
 from dfgen.manifest.sources.capped_text import read_short
-from dfgen.manifest.tables import read_parquet
+from dfgen.manifest.tables import read_foreign_parquet
 
 _NEEDED = ("sourceBucket", "fileFormat", "fileSchema", "files")
 _KEPT = ("key", "size", "lastmodifieddate", "last_modified_date")
@@ -80,7 +79,7 @@ def _near(path: str, key: str) -> str:
 def _read(path: str, content: dict[str, Any], limits: Limits) -> pa.Table:
     with reading(path, advice=". Fetch it again"):
         if content["fileFormat"] == "Parquet":
-            table = read_parquet(pq.ParquetFile(path), path, limits)
+            table = read_foreign_parquet(path, limits)
             table = table.rename_columns([name.lower() for name in table.column_names])
         else:
             table = _read_csv(path, content["fileSchema"], limits)

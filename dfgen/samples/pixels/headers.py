@@ -97,7 +97,9 @@ def check_header(header: Header) -> None:
         raise DecodeError(f"the header has orientation {header.orientation}, expected 1 to 8")
 
 
-def check_decoded(header: Header, limits: Limits, channels: int = 1, reduced: int = 1) -> None:
+def check_decoded(
+    header: Header, limits: Limits, channels: int = 1, reduced: int = 1, what: str = "the image"
+) -> None:
     """Refuse an image whose pixels take more than `limits.decoded_bytes`.
 
     Args:
@@ -106,6 +108,7 @@ def check_decoded(header: Header, limits: Limits, channels: int = 1, reduced: in
         channels: that are made of it, at least.
         reduced: by how much fewer rows and columns are decoded; never of progressive JPEG, whose
             decoder holds two bytes for every value of all pixels.
+        what: it is, for the message.
     """
     width, height = header.width or 0, header.height or 0
     channels, bits = max(header.channels or 1, channels), header.bits or 8
@@ -117,7 +120,7 @@ def check_decoded(header: Header, limits: Limits, channels: int = 1, reduced: in
     nbytes = width * height * channels * depth
     if not limits.allows("decoded_bytes", nbytes):
         what = (
-            f"the image is {header.width} x {header.height}, {nbytes:,} bytes decoded (width x "
+            f"{what} is {header.width} x {header.height}, {nbytes:,} bytes decoded (width x "
             "height x channels x depth)"
         )
         raise DecodeError(limits.refusal("decoded_bytes", nbytes, what))
@@ -245,9 +248,8 @@ def _check_pieces(image: Header, tags: Directory, limits: Limits) -> None:
     height, width = image.size
     tile = tags.number(TILE_WIDTH, 0), tags.number(TILE_HEIGHT, 0)
     if max(tile):  # one is decoded at a time, whole
-        check_decoded(
-            image._replace(width=max(width, tile[0]), height=max(height, tile[1])), limits
-        )
+        largest = image._replace(width=max(width, tile[0]), height=max(height, tile[1]))
+        check_decoded(largest, limits, what="a tile of the TIFF")
     pieces = max(tags.values(STRIPS), tags.values(TILES))
     if not limits.allows("header_bytes", pieces * _PIECE):
         what = f"the TIFF is in {pieces:,} strips or tiles, of which each takes memory"

@@ -21,6 +21,7 @@ _BYTES = np.dtype(np.uint8)
 _AS_RGB = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
 
 _GRAY_OF_8_BITS = (b"\1\0", b"\2\0", b"\4\0", b"\x08\0")  # bits, colour type
+_WEBP_HEAD = 32  # bytes without which OpenCV complains
 _WEBP_EXTENDED, _WEBP_ANIMATED, _WEBP_METADATA = b"VP8X", 0x02, 0x0C
 
 
@@ -56,6 +57,8 @@ def png_values(data: bytes) -> Pixels:
 
 def decode_webp(data: bytes, color_mode: str) -> Pixels:
     """Of animations, OpenCV would not give the first image on its canvas."""
+    if len(data) < _WEBP_HEAD:
+        raise ValueError("truncated or damaged")
     if data[12:16] == _WEBP_EXTENDED and data[20] & _WEBP_ANIMATED:
         return with_pillow(PIL.WebPImagePlugin.WebPImageFile, data, color_mode)
     try:

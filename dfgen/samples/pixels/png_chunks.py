@@ -206,6 +206,7 @@ def essential(data: bytes) -> tuple[bytes, bool]:
                 (check,) = _CHECK.unpack_from(data, end - 4)
                 sound &= zlib.crc32(view[place + 4 : end - 4]) == check
                 sound &= name != b"tRNS" or _is_in_range(view[place + 8 : end - 4], data)
+                sound &= name != b"IEND" or length == 0
                 if length:
                     found.add(name)
             elif name in _LEFT_OUT or _is_unknown(data, name, place, end):

@@ -17,6 +17,7 @@ from dfgen.errors import DecodeError
 from dfgen.samples.arrow_types import in_one, is_binary
 from dfgen.samples.storage.array_files import ArrayRows
 from dfgen.samples.storage.files import Files
+from dfgen.samples.storage.known_files import Check
 from dfgen.samples.storage.store import Head, Store
 
 FILE = pa.struct({"bytes": pa.large_binary(), "path": pa.large_string()})
@@ -116,6 +117,11 @@ class Embedded(Store):
         if not data:
             raise DecodeError("the file is empty (0 bytes)")
         return data
+
+    def read_as(self, path: Content, check: Check) -> bytes:
+        """Return the bytes of one file; those in a row are what they are."""
+        data, place = content_parts(path)
+        return self.read(path) if data is not None else self.files.read_as(place, check)
 
     def head(self, path: Content) -> Head:
         """Return size and time of one file; bytes in a row have no time."""

@@ -14,6 +14,7 @@ from dfgen.errors import DecodeError, DfgenError, unreadable
 from dfgen.limits import DEFAULT, Limits
 from dfgen.samples.storage.array_files import ArrayRows, OpenArrays, open_rows
 from dfgen.samples.storage.capped import refuse_bytes
+from dfgen.samples.storage.known_files import Check
 
 
 class Head(NamedTuple):
@@ -32,13 +33,13 @@ class Head(NamedTuple):
     problem: str | None = None
 
 
-def _told(read: Callable[[Any, str], bytes]) -> Callable[[Any, str], bytes]:
+def _told(read: Callable[..., bytes]) -> Callable[..., bytes]:
     """Return a `read` of a store that tells whatever it raises as a file that cannot be read."""
 
     @wraps(read)
-    def told(self: Any, path: str) -> bytes:
+    def told(self: Any, *arguments: Any) -> bytes:
         try:
-            data = read(self, path)
+            data = read(self, *arguments)
             refuse_bytes(len(data), self.limits)
             return data
         except (DfgenError, MemoryError):
@@ -65,7 +66,9 @@ class Store:
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "read" in vars(cls):
-            cls.read = _told(cls.read)  # type: ignore[assignment, method-assign]
+            cls.read = _told(cls.read)  # type: ignore[method-assign]
+            own = vars(cls).get("read_as")
+            cls.read_as = Store.read_as if own is None else _told(own)  # type: ignore[method-assign]
 
     def read(self, path: str) -> bytes:
         """Return the bytes of one file.
@@ -75,6 +78,17 @@ class Store:
             DecodeError: the file is empty, or cannot be read, for whatever is raised.
         """
         raise NotImplementedError
+
+    def read_as(self, path: str, check: Check) -> bytes:
+        """Return the bytes of one file, as `read`, if it is the one that is known.
+
+        Args:
+            path: of the file.
+            check: is told its size, and its time where that costs little, and raises DecodeError.
+        """
+        data = self.read(path)
+        check(len(data), None)
+        return data
 
     def head(self, path: str) -> Head:
         """Return size and time of one file, without reading it.
@@ -93,20 +107,26 @@ class Store:
         """Open an array file; `row` keeps it open."""
         return open_rows(self.read(path), dataset, self.limits)
 
-    def row(self, path: str, index: int, dataset: str | None = None) -> npt.NDArray[Any]:
+    def row(
+        self, path: str, index: int, dataset: str | None = None, check: Check | None = None
+    ) -> npt.NDArray[Any]:
         """Return one row of a .npy or HDF5 file; one that has changed since is opened anew.
 
         Args:
             path: of the file.
             index: of the row, along the first axis.
             dataset: the name of the array in an HDF5 file; None: its only one.
+            check: as of `read_as`; None: any file will do.
 
         Raises:
             MissingFileError: there is no such file.
             DecodeError: it is no such file, has no such array, or not so many rows.
         """
         try:
-            rows = self.arrays.get(path, dataset, self.head(path), self.open_rows)
+            head = self.head(path)
+            if check is not None:
+                check(head.size, head.mtime_ns)
+            rows = self.arrays.get(path, dataset, head, self.open_rows)
             if not 0 <= index < len(rows):
                 raise DecodeError(f"the array has {len(rows):,} rows, there is no row {index}")
             return np.asarray(rows[index])

@@ -10,6 +10,7 @@ from dfgen.limits import Limits
 from dfgen.samples.storage.array_files import ArrayRows
 from dfgen.samples.storage.embedded import Embedded, are_files, paths_of
 from dfgen.samples.storage.files import Files
+from dfgen.samples.storage.known_files import Check
 from dfgen.samples.storage.store import Head, Store
 
 STORES: dict[str, Callable[[], Store]] = {"": Files}
@@ -64,6 +65,10 @@ class Several(Store):
     def read(self, path: str) -> bytes:
         """Return the bytes of one file."""
         return self._of(path).read(path)
+
+    def read_as(self, path: str, check: Check) -> bytes:
+        """Return the bytes of one file, if it is the one that is known."""
+        return self._of(path).read_as(path, check)
 
     def head(self, path: str) -> Head:
         """Return size and time of one file."""

@@ -17,7 +17,7 @@ from dfgen.training.callbacks.model_state import (
     snapshot,
 )
 from dfgen.training.callbacks.sigterm import Sigterm
-from dfgen.training.keras_private import begin_at, input_of_fit
+from dfgen.training.keras_private import begin_at, input_of_fit, validation_of_fit
 from dfgen.training.keras_probe import refuse_if_plain
 from dfgen.training.passes import Passes
 from dfgen.training.progress import Progress
@@ -58,7 +58,8 @@ class BackupAndRestore(keras.callbacks.Callback):
             after so many steps, and where an epoch's last step is due, with the end of the epoch.
         on_sigterm: on SIGTERM, with which schedulers announce the end of a job, save after the step
             that is running, and leave the program by `SystemExit(143)`; a handler that the program
-            has set is called before. Needs `fit` to run in the main thread.
+            has set is called before. A step whose batch does not come in 3 seconds is not waited
+            for. A second one ends the process at once. Needs `fit` to run in the main thread.
         delete_checkpoint: False keeps the last backup of a run that has ended; it is not resumed.
 
     Raises:
@@ -115,7 +116,7 @@ class BackupAndRestore(keras.callbacks.Callback):
                 f"({found!r})"
             )
         self._epoch = self._step = self._unsaved = 0
-        self._due = False
+        self._due = self._in_step = False
         self._metrics: NamedArrays | None = None
         self._progress.count_taken()
         if self._saves:
@@ -128,7 +129,10 @@ class BackupAndRestore(keras.callbacks.Callback):
                     f"{error}. That is {backup[0]}. {self._backups.way_out}"
                 ) from error
         if self._on_sigterm:
-            self._sigterm.watch()
+            self._sigterm.watch(self._leave)
+            for data in (self._sequence, validation_of_fit()):
+                if isinstance(data, Passes):
+                    data.look_while_waiting(self._sigterm.look)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Save what is due since the epoch before: now all callbacks have ended that."""
@@ -143,9 +147,18 @@ class BackupAndRestore(keras.callbacks.Callback):
         if self._due:
             self._save()
 
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Wait for the batch where TensorFlow would in the middle of a step, which it has begun."""
+        if keras.backend.backend() == "tensorflow":
+            is_there = self._progress.wait_for_batch(lambda: self._sigterm.noticed)
+            if self._sigterm.noticed and not is_there:
+                self._leave()
+        self._in_step = True
+
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Save if it is time."""
         self._progress.taken(batch)
+        self._in_step = False
         step = min(self._before + batch + 1, self.params["steps"])
         self._unsaved += step - self._step
         self._step = step
@@ -174,6 +187,15 @@ class BackupAndRestore(keras.callbacks.Callback):
             self._backups.unlock()
         elif self._saves:
             self._backups.delete()
+
+    def _leave(self) -> None:
+        """Save and leave the program where a batch does not come, after the last whole step."""
+        self._sigterm.noticed = True
+        only_waits = keras.backend.backend() != "tensorflow" and not self._progress.fit.waiting
+        if only_waits or not self._in_step:
+            self._save()
+        print("\ndfgen: SIGTERM in the middle of a step; not saved anew", flush=True)
+        self._sigterm.end()
 
     @property
     def _saves(self) -> bool:

@@ -1,0 +1,102 @@
+"""What a frame knows of the size and time of its files, for reads to compare with."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dfgen.binding.frame_columns import Columns
+from dfgen.manifest.warn import warn
+from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.storage.known_files import UNKNOWN, KnownFiles, is_same_time
+from dfgen.samples.storage.store import Head, Store
+from dfgen.samples.storage.stores import STORES
+
+_PATH = "path"  # the column of files that `bytes` and `mtime_ns` are of
+_ROWS = 6  # that are looked at, as in `looked_for`
+
+
+def with_known_files(
+    columns: Columns,
+    features: tuple[BoundFeature, ...],
+    store: Store,
+    bad: Collection[int],
+) -> tuple[BoundFeature, ...]:
+    """Return features with what the frame knows of the files in its column `path`.
+
+    That are whole numbers in its columns `bytes` and `mtime_ns`; lists of files have none. Files
+    that were copied as a whole have all the known sizes and other times: of six rows all do. Then
+    it warns, and knows the sizes alone.
+
+    Args:
+        columns: of the frame.
+        features: bound to its rows.
+        store: where their files are.
+        bad: rows that are known to be bad.
+    """
+    of_path = [one for one in features if _is_of_path(one)]
+    known = KnownFiles(_numbers(columns, "bytes"), _numbers(columns, "mtime_ns"))
+    if not of_path or (known.sizes is None and known.times is None):
+        return features
+    if _were_copied(known, of_path[0], store, bad):
+        warn(
+            "the files have the sizes that the manifest knows but other times, as after cp -r or "
+            "git clone: reads compare sizes alone. dfgen.verify(..., write=True) takes the times "
+            "as they are now; without the column mtime_ns no time is compared"
+        )
+        known = replace(known, times=None)
+    return tuple(replace(one, known=known) if one in of_path else one for one in features)
+
+
+def _is_of_path(bound: BoundFeature) -> bool:
+    return bound.files is not None and bound.feature.columns[0] == _PATH and not bound.has_lists
+
+
+def _numbers(columns: Columns, name: str) -> npt.NDArray[np.int64] | None:
+    """Return a column of whole numbers, UNKNOWN where it has none; None where it is none."""
+    if name not in columns.names:
+        return None
+    values = columns[name]
+    if pa.types.is_floating(values.type):  # of pandas, where some are missing
+        values = pc.if_else(pc.is_finite(values), values, None)
+    elif not pa.types.is_integer(values.type):
+        return None
+    try:
+        whole = pc.fill_null(values.cast(pa.int64()), UNKNOWN)
+    except pa.ArrowInvalid:  # of the user's own
+        return None
+    return np.asarray(whole.to_numpy(zero_copy_only=False))
+
+
+def _were_copied(
+    known: KnownFiles, bound: BoundFeature, store: Store, bad: Collection[int]
+) -> bool:
+    """Whether of a few files all have their size, and none has its time."""
+    seen = list[bool]()
+    for row, head in _heads(bound, store, bad):
+        time = UNKNOWN if known.times is None else int(known.times[row])
+        if time == UNKNOWN or head.mtime_ns is None:
+            continue
+        if known.sizes is not None and known.sizes[row] not in (head.size, UNKNOWN):
+            return False
+        seen.append(is_same_time(head.mtime_ns, time))
+    return bool(seen) and not any(seen)
+
+
+def _heads(bound: BoundFeature, store: Store, bad: Collection[int]) -> Iterator[tuple[int, Head]]:
+    """Yield size and time of the files of a few rows; what cannot be read is told later."""
+    files: Any = bound.files
+    count = len(files)
+    for row in sorted({int(row) for row in np.linspace(0, count - 1, _ROWS)} - set(bad)):
+        content = files[row].as_py() if bound.has(row) else None
+        if isinstance(content, str) and content.partition("://")[0] in STORES:
+            continue
+        try:
+            if content is not None:
+                yield row, store.head(content)
+        except Exception:  # of a store, which may be anybody's
+            continue

@@ -1,0 +1,95 @@
+"""What a manifest knows of files, compared with what they are when they are read."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dfgen.errors import DecodeError
+
+UNKNOWN = -1
+"""Stands for a size or a time that is not known."""
+
+_SECOND, _MILLISECOND = 10**9, 10**6  # nanoseconds
+
+Check = Callable[[int, int | None], None]
+"""Is told size and time of a file that is read, and raises DecodeError if they are others."""
+
+
+@dataclass(frozen=True)
+class KnownFiles:
+    """Sizes and times of the files of all rows, as the manifest has them.
+
+    Args:
+        sizes: in bytes, of shape (rows,), UNKNOWN where it knows none; None: of no row.
+        times: of the last change, in nanoseconds since 1970; likewise.
+    """
+
+    sizes: npt.NDArray[np.int64] | None
+    times: npt.NDArray[np.int64] | None
+
+    def of(self, row: int, store: Any) -> Any:
+        """Return a store that reads the file of one row, if it is the one that is known."""
+        size = UNKNOWN if self.sizes is None else self.sizes.item(row)
+        time = UNKNOWN if self.times is None else self.times.item(row)
+        return store if size == time == UNKNOWN else _StoreOfRow(store, size, time)
+
+
+class _StoreOfRow:
+    """A store for one row: cheap to make, as each row has its own."""
+
+    __slots__ = ("_size", "_store", "_time")
+
+    def __init__(self, store: Any, size: int, time: int) -> None:
+        self._store, self._size, self._time = store, size, time
+
+    def read(self, path: Any) -> bytes:
+        data: bytes = self._store.read_as(path, self._check)
+        return data
+
+    def row(self, path: str, index: int, dataset: str | None = None) -> npt.NDArray[Any]:
+        found: npt.NDArray[Any] = self._store.row(path, index, dataset, self._check)
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def _check(self, size: int, time: int | None) -> None:
+        same = size == self._size or self._size == UNKNOWN
+        if same and (time == self._time or is_same_time(time, self._time)):
+            return
+        knows_time = time is not None and self._time != UNKNOWN
+        now = _shown(size, time if knows_time else None)
+        known = _shown(self._size, self._time if knows_time else None)
+        raise DecodeError(
+            f"the file has changed since the manifest was made: it was {known}, and is {now}. "
+            "build_manifest(update=...) or verify(..., write=True) takes files as they are now; "
+            "without the columns bytes and mtime_ns nothing is compared"
+        )
+
+
+def is_same_time(time: int | None, known: int) -> bool:
+    """Whether two times of a file may be the same one, in nanoseconds; so may one not known.
+
+    Copies and archives cut times to milliseconds, whole seconds, or 2 of them.
+    """
+    if time is None or known == UNKNOWN:
+        return True
+    apart = abs(time - known)
+    cut = time % _SECOND == 0 or known % _SECOND == 0
+    return apart < _MILLISECOND or (cut and apart <= 2 * _SECOND)
+
+
+def _shown(size: int, time: int | None) -> str:
+    """Return size and time as messages have them."""
+    nbytes = f"{size:,} bytes" if size != UNKNOWN else "of another size"
+    if time is None:
+        return nbytes
+    try:
+        when = datetime.fromtimestamp(time / _SECOND, UTC).isoformat(" ", "milliseconds")
+    except (OverflowError, OSError, ValueError):  # no year has it
+        when = f"{time} ns"
+    return f"{nbytes} of {when}"
