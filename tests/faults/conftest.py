@@ -24,12 +24,21 @@ def held():
             number: what for number, what in _descriptors() if "anon_inode" not in what
         },
         "threads": {thread for thread in threading.enumerate() if thread.name.startswith("dfgen")},
-        "shared memory": set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set(),
+        "shared memory": {*filter(_may_be_ours, _listed("/dev/shm"))},
     }
 
 
+def _listed(folder):
+    return os.listdir(folder) if os.path.isdir(folder) else []
+
+
+def _may_be_ours(name):
+    """Other programs come and go: these are names of `multiprocessing` and torch."""
+    return not name.startswith(("sem.", "psm_", "torch_"))
+
+
 def _descriptors():
-    for number in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else []:
+    for number in _listed("/proc/self/fd"):
         try:
             yield number, os.readlink(f"/proc/self/fd/{number}")
         except OSError:  # that of the listing itself
