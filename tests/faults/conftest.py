@@ -24,21 +24,17 @@ def held():
             number: what for number, what in _descriptors() if "anon_inode" not in what
         },
         "threads": {thread for thread in threading.enumerate() if thread.name.startswith("dfgen")},
-        "shared memory": {*filter(_may_be_ours, _listed("/dev/shm"))},
+        "shared memory": {name for name in _shared_memory() if "dfgen" in name},
     }
 
 
-def _listed(folder):
-    return os.listdir(folder) if os.path.isdir(folder) else []
-
-
-def _may_be_ours(name):
-    """Other programs come and go: these are names of `multiprocessing` and torch."""
-    return not name.startswith(("sem.", "psm_", "torch_"))
+def _shared_memory():
+    """Names in /dev/shm, of other programs too."""
+    return os.listdir("/dev/shm") if os.path.isdir("/dev/shm") else []
 
 
 def _descriptors():
-    for number in _listed("/proc/self/fd"):
+    for number in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else []:
         try:
             yield number, os.readlink(f"/proc/self/fd/{number}")
         except OSError:  # that of the listing itself
