@@ -9,7 +9,7 @@ from collections.abc import Callable
 import cv2
 import numpy as np
 
-from dfgen.errors import DecodeError, is_outside, reason
+from dfgen.errors import DecodeError, raise_broken
 from dfgen.limits import DEFAULT, Limits
 from dfgen.samples.pixels.color_modes import CHANNELS
 from dfgen.samples.pixels.depth import in_depth
@@ -91,12 +91,8 @@ def decode_reduced(
         pixels = in_depth(pixels, dtype)
         if orientation > 1:
             pixels = turn(pixels, orientation)
-    except DecodeError:
-        raise
     except Exception as error:
-        if is_outside(error):
-            raise
-        raise DecodeError(f"broken {name} file: {reason(error)}") from error
+        raise_broken(f"{name} file", error)
     return pixels, pixels.shape[:2] if reduced == 1 else size, reduced
 
 
@@ -124,12 +120,8 @@ def decode_values(data: bytes, in_colours: bool = False, limits: Limits = DEFAUL
     orientation = _header(data, name, format, limits).orientation
     try:
         values = format.values(data)[..., None]
-    except DecodeError:
-        raise
     except Exception as error:
-        if is_outside(error):
-            raise
-        raise DecodeError(f"broken {name} file: {reason(error)}") from error
+        raise_broken(f"{name} file", error)
     return turn(values, orientation) if orientation > 1 else values
 
 
