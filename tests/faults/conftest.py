@@ -1,5 +1,6 @@
 """Each case ends in bounded time, and leaves no child, descriptor, thread or shared memory."""
 
+import contextlib
 import faulthandler
 import gc
 import os
@@ -38,11 +39,23 @@ def _descriptors():
 
 def new(before, after):
     """What is held after and was not before."""
-    return {
-        kind: found
-        for kind in after
-        if (found := [item for item in after[kind] if item not in before[kind]])
-    }
+    left = {kind: [item for item in after[kind] if item not in before[kind]] for kind in after}
+    if left["shared memory"]:
+        others = _mapped_by_others()
+        left["shared memory"] = [name for name in left["shared memory"] if name not in others]
+    return {kind: found for kind, found in left.items() if found}
+
+
+def _mapped_by_others():
+    """Names in /dev/shm that processes have mapped which are neither this one nor of it."""
+    ours = {os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))}
+    found = set()
+    for pid in set(psutil.pids()) - ours:
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/maps") as maps:
+            found |= {
+                line.partition("/dev/shm/")[2].strip() for line in maps if "/dev/shm/" in line
+            }
+    return found
 
 
 @pytest.fixture(autouse=True)
