@@ -1,6 +1,5 @@
 """Each case ends in bounded time, and leaves no child, descriptor, thread or shared memory."""
 
-import contextlib
 import faulthandler
 import gc
 import os
@@ -15,6 +14,10 @@ ALARM = 60
 """Seconds that a case may take, however busy the machine; `@pytest.mark.alarm(120)`: more."""
 
 
+OF_OTHERS = ("sem.", "psm_", "joblib_", "torch_")
+"""Names in /dev/shm of multiprocessing, joblib and torch, which dfgen does not use."""
+
+
 def held():
     """What this process holds: children, descriptors, threads and names in /dev/shm."""
     gc.collect()
@@ -25,8 +28,14 @@ def held():
             number: what for number, what in _descriptors() if "anon_inode" not in what
         },
         "threads": {thread for thread in threading.enumerate() if thread.name.startswith("dfgen")},
-        "shared memory": set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set(),
+        "shared memory": named_memory(),
     }
+
+
+def named_memory():
+    """Names in /dev/shm; not those of libraries that others use on the same machine."""
+    names = os.listdir("/dev/shm") if os.path.isdir("/dev/shm") else []
+    return {name for name in names if not name.startswith(OF_OTHERS)}
 
 
 def _descriptors():
@@ -39,23 +48,11 @@ def _descriptors():
 
 def new(before, after):
     """What is held after and was not before."""
-    left = {kind: [item for item in after[kind] if item not in before[kind]] for kind in after}
-    if left["shared memory"]:
-        others = _mapped_by_others()
-        left["shared memory"] = [name for name in left["shared memory"] if name not in others]
-    return {kind: found for kind, found in left.items() if found}
-
-
-def _mapped_by_others():
-    """Names in /dev/shm that processes have mapped which are neither this one nor of it."""
-    ours = {os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))}
-    found = set()
-    for pid in set(psutil.pids()) - ours:
-        with contextlib.suppress(OSError), open(f"/proc/{pid}/maps") as maps:
-            found |= {
-                line.partition("/dev/shm/")[2].strip() for line in maps if "/dev/shm/" in line
-            }
-    return found
+    return {
+        kind: found
+        for kind in after
+        if (found := [item for item in after[kind] if item not in before[kind]])
+    }
 
 
 @pytest.fixture(autouse=True)
