@@ -14,10 +14,6 @@ ALARM = 60
 """Seconds that a case may take, however busy the machine; `@pytest.mark.alarm(120)`: more."""
 
 
-OF_OTHERS = ("sem.", "psm_", "joblib_", "torch_")
-"""Names in /dev/shm of multiprocessing, joblib and torch, which dfgen does not use."""
-
-
 def held():
     """What this process holds: children, descriptors, threads and names in /dev/shm."""
     gc.collect()
@@ -28,14 +24,13 @@ def held():
             number: what for number, what in _descriptors() if "anon_inode" not in what
         },
         "threads": {thread for thread in threading.enumerate() if thread.name.startswith("dfgen")},
-        "shared memory": named_memory(),
+        "shared memory": {name for name in _shared_memory() if "dfgen" in name},
     }
 
 
-def named_memory():
-    """Names in /dev/shm; not those of libraries that others use on the same machine."""
-    names = os.listdir("/dev/shm") if os.path.isdir("/dev/shm") else []
-    return {name for name in names if not name.startswith(OF_OTHERS)}
+def _shared_memory():
+    """Names in /dev/shm, of other programs too."""
+    return os.listdir("/dev/shm") if os.path.isdir("/dev/shm") else []
 
 
 def _descriptors():
