@@ -37,7 +37,7 @@ from dfgen.loading.workers.shared_memory import (
     shared_memory,
     shared_object,
 )
-from dfgen.loading.workers.threads import CLOSED, Worker
+from dfgen.loading.workers.threads import Worker
 from dfgen.samples.features.spec import Spec
 from dfgen.samples.pixels.upright import prepare_worker
 
@@ -73,6 +73,8 @@ class ProcessWorker(Worker):
         self._memory_size = HEADER + room(specs, size)
         self._child: subprocess.Popen[bytes] | None = None
         self._file: IO[bytes] | None = None
+        self._memory: Any = None
+        self._header: Any = None
 
     def fill(self, chunk: Chunk, arrays: ChunkArrays, cancelled: Callable[[], bool]) -> Blanks:
         """Fill the arrays of a chunk, as `ChunkMaker.fill`."""
@@ -83,7 +85,7 @@ class ProcessWorker(Worker):
                 blanks, seconds, counts, error, objects = self._ask(chunk, arrays)
             except (EOFError, OSError, pickle.UnpicklingError):
                 if self.abandoned:
-                    raise ArgumentError(CLOSED) from None
+                    break
                 deadly |= self._bury(chunk, deaths)
                 chunk = replace(chunk, known={*chunk.known, *deadly})
                 continue
@@ -175,10 +177,11 @@ class ProcessWorker(Worker):
 
     def file(self) -> tuple[int, float] | None:
         """Return the row whose file is read or decoded, and since when."""
-        if self._file is None:
+        header = self._header
+        if header is None:
             return None
-        seen = self._header.tolist()
-        if not seen[_READING] or seen != self._header.tolist():  # it goes on meanwhile
+        seen = header.tolist()
+        if not seen[_READING] or seen != header.tolist():  # it goes on meanwhile
             return None
         return int(seen[_ROW]), seen[_SINCE]
 
@@ -193,6 +196,7 @@ class ProcessWorker(Worker):
         self._end()
         if self._file is not None:
             self._file.close()
+            self._file = self._header = self._memory = None
 
 
 def _send(message: object, child: subprocess.Popen[bytes]) -> None:
