@@ -9,13 +9,13 @@ from numbers import Integral, Real
 from dfgen.errors import ArgumentError, brief
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
+def _is_number(value: object, kind: type = Real) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 def _check_problems(value: object) -> None:
-    is_number = isinstance(value, Real) and not isinstance(value, bool)
-    if not (is_number and 0 <= value <= (math.inf if isinstance(value, Integral) else 1)):  # type: ignore[operator]
+    is_number = _is_number(value) and value >= 0  # type: ignore[operator]
+    if not (is_number and (isinstance(value, Integral) or value <= 1)):  # type: ignore[operator]
         raise ArgumentError(
             "problems must be a number of rows, or a share of them from 0.0 to 1.0, got "
             f"{value!r}: write problems=100 or problems=0.05"
@@ -107,7 +107,7 @@ class Limits:
                 raise ArgumentError(f"{name} must be above 0, got {getattr(self, name)!r}")
         for name in _COUNTS:
             count = getattr(self, name)
-            if count is not None and not (_is_number(count) and count == count // 1 >= 0):
+            if count is not None and not (_is_number(count, Integral) and count >= 0):
                 raise ArgumentError(
                     f"{name} must be a whole number from 0 on, or None for any, got {count!r}"
                 )

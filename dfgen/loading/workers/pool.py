@@ -67,8 +67,8 @@ class Pool:
 
     def wait(
         self, pending: Any, timeout: float | None, look: Callable[[], Any] | None = None
-    ) -> set[int]:
-        """Wait for a `PendingBatch`; return its rows whose files took too long, if it is given up.
+    ) -> set[int | None]:
+        """Wait for a `PendingBatch`; return what it was given up for: rows that are late, mostly.
 
         Late workers on other batches are replaced too: those learn it, and tell when they come.
         `look` is called now and then, and ends the wait by what it raises.
@@ -90,7 +90,7 @@ class Pool:
             if timeout is not None:
                 self._replace_late(timeout)
             looked = time.perf_counter()
-        late: set[int] = pending.late
+        late: set[int | None] = pending.late
         return late
 
     def _replace_late(self, timeout: float) -> None:
