@@ -117,12 +117,13 @@ def decode_values(data: bytes, in_colours: bool = False, limits: Limits = DEFAUL
         )
     if in_colours:
         return decode_reduced(data, "rgb", lambda size: 1, "uint8", limits)[0]
-    orientation = _header(data, name, format, limits).orientation
+    header = _header(data, name, format, limits)
+    check_decoded(header, limits)
     try:
         values = format.values(data)[..., None]
     except Exception as error:
         raise_broken(f"{name} file", error)
-    return turn(values, orientation) if orientation > 1 else values
+    return turn(values, header.orientation) if header.orientation > 1 else values
 
 
 def size_of_image(content: Content, store: Store) -> Size:
@@ -144,12 +145,11 @@ def _no_image(name: str) -> str:
 
 
 def _header(data: bytes, name: str, format: Format, limits: Limits) -> Header:
-    """Return the header of an image, read as quickly as can be; refuse one too large to decode."""
+    """Return the header of an image, read as quickly as can be, its size not checked."""
     header = format.glance(data) if format.glance is not None else None
     if header is None:
         return parse_header(io.BytesIO(data), name, limits)
     check_header(header)
-    check_decoded(header, limits)
     return header
 
 
