@@ -28,7 +28,6 @@ from results import machine
 from survive_cases import CASES, Outcome, write_files
 from survive_loaders import LOADERS, Job
 
-LIMIT = 90  # seconds for a turn; the longest that ends takes a third of them on an idle machine
 FAREWELL = 15  # seconds until what a program started must be gone after it
 MARK = "SURVIVE_TURN"  # in the environment of all processes of a turn
 
@@ -41,7 +40,7 @@ def turn(case: str, loader: str, folder: Path) -> None:
     (folder / "outcome.json").write_text(json.dumps(asdict(outcome)))
 
 
-def watch(case: str, loader: str, limit: float = LIMIT) -> Outcome:
+def watch(case: str, loader: str, limit: float | None = None) -> Outcome:
     """Run a turn in a process of its own, and judge it from outside."""
     if CASES[case].needs == "processes" and loader == "dfgen, threads":
         return Outcome(True, "has none")
@@ -61,7 +60,7 @@ def watch(case: str, loader: str, limit: float = LIMIT) -> Outcome:
             )
         try:
             try:
-                code: int | None = child.wait(limit)
+                code: int | None = child.wait(limit or CASES[case].limit)
             except subprocess.TimeoutExpired:
                 code = None
             return judge(case, code, out, mark)

@@ -45,6 +45,7 @@ class Case:
 
     title: str
     run: Callable[[Open, Path], Outcome]
+    limit: float = 90  # seconds, of which the longest that ends takes a third on an idle machine
     needs: str = ""  # "processes": of its own; "fit": a backend that trains; "mount": a small disk
 
 
@@ -356,8 +357,8 @@ def under_fit(open_: Open, folder: Path) -> Outcome:
 
 
 CASES = {
-    "kill_one": Case("a worker process is killed", kill_one, "processes"),
-    "kill_all": Case("all of them are killed, ten times", kill_all, "processes"),
+    "kill_one": Case("a worker process is killed", kill_one, needs="processes"),
+    "kill_all": Case("all of them are killed, ten times", kill_all, needs="processes"),
     "segfault": Case("a function of yours crashes on a row", user_function(
         lambda: ctypes.string_at(0))),
     "sys_exit": Case("it calls `sys.exit`", user_function(lambda: sys.exit(123))),
@@ -369,13 +370,13 @@ CASES = {
     "hangs": Case("a read never returns; 5 s allowed where that can be said", bad_file(_pipe)),
     "bomb": Case("an image of 400 million pixels in 400 kB", bad_file(_bomb)),
     "no_descriptors": Case("no file can be opened for half a second", no_descriptors),
-    "small_memory": Case("/dev/shm has 1 MiB", small_memory, "mount"),
+    "small_memory": Case("/dev/shm has 1 MiB", small_memory, needs="mount"),
     "parent": Case("the program is killed", parent_killed),
     "ctrl_c": Case("Ctrl-C", interrupted),
-    "break": Case(f"{BREAKS} loops are left by `break`", broken_off),
+    "break": Case(f"{BREAKS} loops are left by `break`", broken_off, 300),
     "no_guard": Case("a script without `__main__` guard", no_guard),
     "resume": Case("going on in mid-epoch, in another process", resumed),
     "order": Case("the order with 1, 2 and 3 workers", same_order),
     "draws": Case("random numbers of a row with 1, 2 and 3 workers", same_draws),
-    "fit": Case("two epochs under Keras's `fit`, defaults otherwise", under_fit, "fit"),
+    "fit": Case("two epochs under Keras's `fit`, defaults otherwise", under_fit, needs="fit"),
 }  # fmt: skip

@@ -3,6 +3,9 @@
 import gc
 import io
 import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -13,7 +16,7 @@ import pytest
 from PIL import Image as PillowImage
 
 import dfgen
-from dfgen.errors import ReadTimeoutError
+from dfgen.errors import ReadTimeoutError, WorkerError
 from dfgen.limits import Limits
 from dfgen.loading.loader import Loader
 from dfgen.loading.workers.threads import MOST_STUCK
@@ -246,6 +249,17 @@ def test_fault_21_a_process_that_was_given_up_leaves_no_memory_behind(files, pip
     made.close()
 
 
+def test_fault_21_a_process_that_died_in_a_read_is_not_late(files):
+    def decode(data):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    made = loader(files[:4], True, None, Array("path", (2,), decode=decode), workers=1)
+    with pytest.raises(WorkerError, match="3 worker processes died on this row"):
+        made.batch(0, 0)
+    assert [worker.file() for worker in made._maker.pool.workers] == [None]
+    made.close()
+
+
 def test_fault_21_what_a_worker_makes_as_it_is_given_up_is_made_by_another(files):
     """Its read came back just then, and it went on to the next chunk."""
     given_up = []
@@ -278,3 +292,39 @@ def test_a_thread_that_cannot_start_is_started_again(files):
 
 def test_limits_of_reads_have_a_default():
     assert dfgen.Limits().read_timeout == 120
+
+
+STOPPED = """
+import os, signal, subprocess, sys, time
+import numpy as np, pyarrow as pa
+from dfgen.limits import Limits
+from dfgen.loading.loader import Loader
+from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.features.array import Array
+from dfgen.samples.reader import SampleReader
+
+def decode(data):
+    for _ in range(3):  # each ends at once where the process was stopped meanwhile, all do not
+        time.sleep(0.1)
+    return np.frombuffer(data, np.uint8)[:2]
+
+x = BoundFeature("x", Array("path", (2,), "uint8", decode=decode), pa.array([sys.argv[1]] * 24))
+loader = Loader(
+    SampleReader(np.arange(24), (x,)), batch_size=4, workers=2, limits=Limits(read_timeout=1)
+)
+rows = [row for batch in loader.batches(0) for row in [print(flush=True), *batch.rows][1:]]
+loader.close()
+assert sorted(rows) == [*range(24)]
+"""
+
+
+def test_a_process_that_was_stopped_does_not_count_that_as_time_of_its_reads(tmp_path):
+    (tmp_path / "two").write_bytes(b"ab")
+    command = [sys.executable, "-c", STOPPED, str(tmp_path / "two")]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    child.stdout.readline()
+    os.kill(child.pid, signal.SIGSTOP)
+    threading.Event().wait(2.5)  # that is the case: longer than a read may take
+    os.kill(child.pid, signal.SIGCONT)
+    said = child.communicate()[1]
+    assert (child.returncode, said) == (0, "")

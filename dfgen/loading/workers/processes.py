@@ -40,10 +40,12 @@ from dfgen.loading.workers.shared_memory import (
 from dfgen.loading.workers.threads import Worker
 from dfgen.samples.features.spec import Spec
 from dfgen.samples.pixels.upright import prepare_worker
+from dfgen.system import python_command
 
 _DEATHS = 3  # on one row: then it is the row
 _MOST_DEATHS = 6  # while one chunk is made, on other rows each time: then it is something else
 _FAREWELL = 1.0  # seconds that a process gets to end once nobody speaks to it
+_LAST = 10.0  # and one that ends by itself, which then tells how: its output is closed before
 _READING, _ROW, _SINCE = 0, 1, 2
 _STARTING, _NO_ROW = -1, -2  # instead of the row that a process has in hand
 _MORE_FILES = (
@@ -125,22 +127,22 @@ class ProcessWorker(Worker):
             self._file, self._memory = shared_memory(self._memory_size)
             self._header = np.frombuffer(self._memory, np.float64, 3)
         self._header[_ROW] = _STARTING
-        path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
         handle = self._file.fileno()
+        command, environment = python_command("dfgen.loading.workers.processes", str(handle))
         with _interrupts_blocked():
             return subprocess.Popen(
-                [sys.executable, "-P", "-m", "dfgen.loading.workers.processes", str(handle)],
+                command,
                 bufsize=0,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 pass_fds=[handle, *self._payload.handles],
-                env={**os.environ, "PYTHONPATH": path},
+                env=environment,
                 process_group=0 if os.name == "posix" else None,
             )
 
     def _bury(self, chunk: Chunk, deaths: Counter[int]) -> dict[int, Failure]:
         """Note which row the process died on; three times, and it is to be skipped: row -> why."""
-        row, code = int(self._header[_ROW]), self._end()
+        row, code = int(self._header[_ROW]), self._end(_LAST)
         deaths[row] += 1
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         first, others = self._where(int(chunk.rows[0])), len(chunk.rows) - 1
@@ -162,15 +164,16 @@ class ProcessWorker(Worker):
             )
         return {}
 
-    def _end(self) -> int:
+    def _end(self, patience: float = _FAREWELL) -> int:
         child, self._child = self._child, None
         if child is None:
             return 0
+        self._header[_READING] = 0
         for pipe in (child.stdin, child.stdout):
             with contextlib.suppress(OSError):  # what was not sent yet cannot be
                 pipe.close()  # type: ignore[union-attr]
         with contextlib.suppress(subprocess.TimeoutExpired):
-            return child.wait(_FAREWELL)  # it may have ended by itself, and then knows why
+            return child.wait(patience)  # it may have ended by itself, and then knows why
         child.kill()
         return child.wait()
 
