@@ -357,6 +357,7 @@ def test_want_of_descriptors_is_the_problem_of_no_file(data, source):
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=True
     )
     assert "Too many open files" in ended.stdout
+    assert "cannot be read, and the file is not at fault: [Errno 24] " in ended.stdout
 
 
 class Payload:
