@@ -15,7 +15,7 @@ ALARM = 60
 
 
 def held():
-    """What this process holds: children, descriptors, threads and memory of a name in /dev/shm."""
+    """What this process holds: children, descriptors, threads and names in /dev/shm."""
     process = psutil.Process()
     return {
         "children": {child.pid for child in process.children(recursive=True)},
