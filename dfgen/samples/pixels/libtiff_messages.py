@@ -21,6 +21,12 @@ Loaded = TypeVar("Loaded")
 _OF_TAGS = re.compile(rb"_?TIFF(Fetch|Read(Dir|Custom)|V?SetField)|OJPEGSubsamplingCorrect")
 """Functions of libtiff that read what stands beside the pixels; unknown tags are no damage."""
 
+_OF_HABITS = re.compile(
+    rb"Old-style LZW codes|Deprecated and troublesome|Auto-corrected former|progressive mode|"
+    rb"not terminated with EOI code"
+)
+"""What it says of files written in an old or odd way, of which it then decodes every pixel."""
+
 _LONGEST = 200  # bytes of what it says
 
 
@@ -53,7 +59,7 @@ def without_complaint(read: Callable[[], Loaded]) -> Loaded:
 
 def _hear(function: bytes | None, form: bytes, values: int) -> None:
     heard = _THREAD.heard
-    if heard is None or heard or _OF_TAGS.match(function or b""):
+    if heard is None or heard or _OF_TAGS.match(function or b"") or _OF_HABITS.search(form):
         return
     text = ctypes.create_string_buffer(_LONGEST)
     ctypes.CDLL(None).vsnprintf(text, _LONGEST, form, ctypes.c_void_p(values))
