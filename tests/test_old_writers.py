@@ -7,7 +7,7 @@ import zlib
 import numpy as np
 import pytest
 from odd_images import chunk
-from PIL import Image
+from PIL import Image, ImageOps
 
 from dfgen.errors import DecodeError
 from dfgen.samples.pixels.upright import decode, decode_values
@@ -116,3 +116,12 @@ def test_a_png_with_another_checksum_of_its_pixels_is_refused(capfd):
             read(data)
         assert str(caught.value) == "broken png file: truncated or damaged"
     capfd.readouterr()
+
+
+@pytest.mark.parametrize("kind", [6, 8, 9])
+def test_an_orientation_with_a_sign_turns_as_elsewhere(kind):
+    exif = struct.pack("<2sHIHHHII", b"II", 42, 8, 1, 274, kind, 1, 6) + bytes(4)
+    data = jpeg(exif=b"Exif\0\0" + exif)
+    turned = ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
+    np.testing.assert_array_equal(decode(data), np.asarray(turned))
+    assert decode(data).shape == (WIDTH, HEIGHT, 3)
