@@ -147,8 +147,8 @@ class Faults(threading.Thread):
 
     def killed_worker(self) -> None:
         """A worker process is killed."""
-        if children := psutil.Process().children():
-            os.kill(self.chance.choice(children).pid, signal.SIGKILL)
+        if found := workers():
+            os.kill(self.chance.choice(found).pid, signal.SIGKILL)
 
     def no_memory(self) -> None:
         """A worker process gets no more memory, for a moment."""

@@ -4,18 +4,18 @@ import math
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Real
+from numbers import Integral, Real
 
 from dfgen.errors import ArgumentError, brief
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
+def _is_number(value: object, kind: type = Real) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 def _check_problems(value: object) -> None:
-    is_count = isinstance(value, int) and _is_number(value) and value >= 0
-    if not (is_count or (isinstance(value, float) and 0 <= value <= 1)):
+    is_number = _is_number(value) and value >= 0  # type: ignore[operator]
+    if not (is_number and (isinstance(value, Integral) or value <= 1)):  # type: ignore[operator]
         raise ArgumentError(
             "problems must be a number of rows, or a share of them from 0.0 to 1.0, got "
             f"{value!r}: write problems=100 or problems=0.05"
@@ -107,7 +107,7 @@ class Limits:
                 raise ArgumentError(f"{name} must be above 0, got {getattr(self, name)!r}")
         for name in _COUNTS:
             count = getattr(self, name)
-            if count is not None and not (_is_number(count) and count == int(count) >= 0):
+            if count is not None and not (_is_number(count, Integral) and count >= 0):
                 raise ArgumentError(
                     f"{name} must be a whole number from 0 on, or None for any, got {count!r}"
                 )
@@ -119,12 +119,12 @@ class Limits:
 
     def _bytes(self, name: str) -> int | None:
         given = getattr(self, name)
-        if given is None or (isinstance(given, int) and _is_number(given)):
-            return given
-        found = isinstance(given, str | Real) and re.fullmatch(
-            r"\s*([0-9.]+)\s*([A-Za-z]*)\s*", str(given)
+        if given is None or (_is_number(given) and abs(given) < math.inf):
+            return given and int(given)
+        found = isinstance(given, str) and re.fullmatch(
+            r"\s*([0-9]*\.?[0-9]+)\s*([A-Za-z]*)\s*", given
         )
-        if not found or found[2].upper() not in _UNITS or found[1].count(".") > 1:
+        if not found or found[2].upper() not in _UNITS:
             raise ArgumentError(
                 f'{name} must be bytes or a text such as "2GB" or "512MiB", got {given!r}'
             )

@@ -3,8 +3,10 @@
 `damage.py` makes the files, `fuzzing.py` reads them in a process of its own.
 """
 
+import contextlib
 import json
 import os
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -133,8 +135,27 @@ def test_a_webp_of_less_than_a_header_prints_nothing(capfd, length):
     assert capfd.readouterr() == ("", "")
 
 
-def test_an_end_of_png_that_has_a_body_prints_nothing(capfd):
+def wide_png(width):
+    """Return a PNG whose header says a width that it has no pixels for."""
+    data = odd_images.files()["png-RGB-level-9"]
+    head = odd_images.chunk(b"IHDR", struct.pack(">I", width) + data[20:29])
+    return data[:8] + head + data[33:]
+
+
+def test_chunks_of_png_that_libpng_would_complain_of_print_nothing(capfd):
     data = odd_images.files()["png-RGB-level-9"]
     longer = data[:-12] + odd_images.chunk(b"IEND", b"more")
     assert np.array_equal(decode(longer), decode(data))
+    with pytest.raises(DecodeError):
+        decode(wide_png(2**20))
+    data = odd_images.files()["png-palette-8-bits"]
+    palette = data[41 : data.index(b"IDAT") - 8]
+    start, rest = data[:33], data[33:]
+    for changed in (start + start[8:] + rest, start + rest[:-12] + data[33:]):
+        with contextlib.suppress(DecodeError):
+            decode(changed)
+    for colours in (palette * 200, palette[:-1]):
+        changed = data[:33] + odd_images.chunk(b"PLTE", colours) + data[data.index(b"IDAT") - 4 :]
+        with contextlib.suppress(DecodeError):
+            decode(changed)
     assert capfd.readouterr() == ("", "")

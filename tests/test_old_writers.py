@@ -125,3 +125,9 @@ def test_an_orientation_with_a_sign_turns_as_elsewhere(kind):
     turned = ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
     np.testing.assert_array_equal(decode(data), np.asarray(turned))
     assert decode(data).shape == (WIDTH, HEIGHT, 3)
+
+
+def test_metadata_that_look_like_scans_are_none():
+    data = jpeg(progressive=True)
+    notes = b"\xff\xec" + struct.pack(">H", 2 + 600) + b"\xff\xda\x00" * 200
+    np.testing.assert_array_equal(decode(data[:2] + notes + data[2:]), decode(data))

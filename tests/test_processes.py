@@ -2,11 +2,6 @@
 
 import gc
 import io
-import os
-import subprocess
-import sys
-import textwrap
-import threading
 import warnings
 
 import numpy as np
@@ -51,43 +46,6 @@ def test_batches_that_are_kept_stay_as_they_were(frame):
     assert all((x == copy).all() for x, copy in kept)
 
 
-def test_a_script_without_a_main_guard_works_and_its_processes_load_no_keras(frame, tmp_path):
-    frame(40).to_pickle(tmp_path / "frame.pkl")
-    script = tmp_path / "train.py"
-    script.write_text(
-        textwrap.dedent("""
-        import keras
-        import numpy as np
-        import pandas as pd
-        import dfgen
-
-        loaded = []
-
-        def spy(sample, rng):
-            import sys
-            heavy = {"keras", "tensorflow", "jax", "torch", "pandas"} & set(sys.modules)
-            sample["label"] = sample["label"] + np.int32(100 * len(heavy))
-            print("printed by a transform")
-            return sample
-
-        df = pd.read_pickle("frame.pkl")
-        with dfgen.Sequence(df, batch_size=8, image_size=(4, 4), workers=2,
-                            use_multiprocessing=True, transform=spy) as seq:
-            print(sorted({int(v) for _, y in seq for v in y}), flush=True)
-        """)
-    )
-    found = subprocess.run(
-        [sys.executable, str(script)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    assert (found.returncode, found.stdout) == (0, "[0, 1]\n"), found.stderr
-    assert "printed by a transform" in found.stderr
-
-
 def test_an_error_in_a_transform_names_the_row_and_holds_the_traceback(frame):
     def fail(sample, rng):
         raise KeyError("nothing here")
@@ -106,19 +64,6 @@ def test_a_missing_file_is_the_same_error_as_in_a_thread(frame):
     df.loc[3, "path"] = "gone.png"
     with sequence(df) as seq, pytest.raises(FileNotFoundError, match=r"row id=3, path='gone\.png'"):
         seq[0]
-
-
-def test_a_transform_that_cannot_be_pickled_is_named_at_construction(frame):
-    lock = threading.Lock()
-
-    def locked(sample, rng):
-        with lock:
-            return sample
-
-    with pytest.raises(ValueError) as caught:
-        sequence(frame(8), transform=locked)
-    assert str(caught.value).startswith(f"transform={locked!r} cannot be sent to a worker process")
-    assert "Make what it holds inside of it, or use threads" in str(caught.value)
 
 
 def test_processes_need_workers(frame):
@@ -141,39 +86,6 @@ def test_no_process_is_left_after_close_or_after_the_sequence_is_gone(frame):
     assert first and second
     for child in first + second:
         child.wait(timeout=60)  # raises if it is still there
-
-
-def test_processes_end_when_their_parent_is_killed(frame, tmp_path):
-    frame(40).to_pickle(tmp_path / "frame.pkl")
-    os.mkfifo(tmp_path / "pids")
-    script = tmp_path / "parent.py"
-    script.write_text(
-        textwrap.dedent("""
-        import pandas as pd
-        import dfgen
-
-        def stay(sample, rng):
-            import os, threading
-            with open("pids", "w") as pids:
-                print(os.getpid(), file=pids, flush=True)
-                threading.Event().wait()
-
-        seq = dfgen.Sequence(pd.read_pickle("frame.pkl"), batch_size=8, image_size=(4, 4),
-                             workers=2, use_multiprocessing=True, transform=stay)
-        seq[0]
-        """)
-    )
-    parent = subprocess.Popen(
-        [sys.executable, str(script)],
-        cwd=tmp_path,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    with open(tmp_path / "pids") as pids:
-        assert len({pids.readline(), pids.readline()}) == 2
-        parent.kill()
-        parent.wait(timeout=30)
-        assert pids.read() == ""  # it ends when the last process that holds it has ended
 
 
 def test_without_shared_memory_workers_use_a_temporary_file_and_say_so(frame, monkeypatch):

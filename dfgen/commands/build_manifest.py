@@ -9,6 +9,7 @@ import typer.core
 
 from dfgen.commands.options import (
     Json,
+    beside,
     by_split,
     counted,
     lines_of,
@@ -122,13 +123,14 @@ def _build(
     recipe = resolve(given, old.recipe if old else None, update or "")
     frame, report = run_recipe(recipe, out, workers, old)
     changes = {"changes": tally(since(old, frame))} if old else {}
+    file = beside(out)
     if as_json:
-        print_json({"out": out, **figures(frame, report), **changes})
+        print_json({"out": out, **figures(frame, report), **changes}, file)
         return
-    print(summarize(frame, report))
+    print(summarize(frame, report), file=file)
     if changes:
-        print(f"Since {update}: {counted(changes['changes'])}")
-    print(f"Wrote {out}")
+        print(f"Since {update}: {counted(changes['changes'])}", file=file)
+    print(f"Wrote {out}", file=file)
 
 
 def _beside(recipe: str | None) -> str:

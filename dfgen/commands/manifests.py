@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dfgen.commands.options import Json, counted, print_json, shares_of
+from dfgen.commands.options import Json, beside, counted, print_json, shares_of
 
 SHOWN = 20
 WIDE = 60
@@ -95,11 +95,12 @@ def split_command(
     how = Splitting(shares_of("--split", shares), folds, stratify, group, order, seed)
     frame, warnings = make_split(manifest, how, out)
     report = BuildReport(warnings=warnings)
+    file = beside(out)
     if as_json:
-        print_json({"out": out, **figures(frame, report)})
+        print_json({"out": out, **figures(frame, report)}, file)
         return
-    print(summarize(frame, report))
-    print(f"Wrote {out}")
+    print(summarize(frame, report), file=file)
+    print(f"Wrote {out}", file=file)
 
 
 def recipe_command(
@@ -118,7 +119,7 @@ def recipe_command(
         print(to_toml(arguments, os.getcwd()), end="")
     else:
         write_recipe(arguments, out)
-        print(f"Wrote {out}")
+        print(f"Wrote {out}", file=beside(out))
 
 
 def _show(found: Any, as_json: bool, notes: tuple[str, ...] = ()) -> None:

@@ -1,9 +1,11 @@
 """What commands share: options, how their texts are read, and how results are printed."""
 
+import contextlib
 import json
 import os
+import sys
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 
@@ -61,6 +63,14 @@ def lines_of(option: str, path: str | None) -> tuple[str, ...]:
         raise ArgumentError(f"{option} {path} cannot be read: {error}") from None
 
 
-def print_json(result: Mapping[str, Any]) -> None:
+def print_json(result: Mapping[str, Any], file: TextIO | None = None) -> None:
     """Print one JSON object on one line."""
-    print(json.dumps(result, ensure_ascii=False))
+    print(json.dumps(result, ensure_ascii=False), file=file)
+
+
+def beside(out: str) -> TextIO:
+    """Return where to tell of a file that is written: not into it, if it is the standard output."""
+    with contextlib.suppress(OSError):
+        if os.path.samestat(os.stat(out), os.fstat(1)):
+            return sys.stderr
+    return sys.stdout

@@ -56,7 +56,7 @@ class PendingBatch:
     transform: Callable[[BatchArrays], BatchArrays] | None = None
     drawn_by: str = ""  # what tells the order of its epoch from that by other weights
     cancelled: bool = False  # whether nobody wants it any more
-    late: set[int] = field(default_factory=set)  # rows it was given up for: their files take long
+    late: set[int | None] = field(default_factory=set)  # rows it was given up for, or its worker
     process: int = field(default_factory=os.getpid)  # whose workers make it
     _problems: dict[int, Failure] = field(default_factory=dict)
     _blanks: list[int] = field(default_factory=list)
@@ -78,6 +78,8 @@ class PendingBatch:
                             self._problems[int(chunk.rows[place])] = problem
         except BaseException as error:
             self._errors[part.start] = error
+        if worker.abandoned:
+            self.give_up(None)
         worker.busy_with = None
         with self._lock:
             self.left -= 1
@@ -96,8 +98,8 @@ class PendingBatch:
             self._errors[0] = error
         self._done.set()
 
-    def give_up(self, row: int) -> None:
-        """Let the rest of it be, since the file of a row takes too long."""
+    def give_up(self, row: int | None) -> None:
+        """Let the rest of it be, since the file of a row takes too long; None: a worker is gone."""
         self.late.add(row)
         self.cancelled = True
 

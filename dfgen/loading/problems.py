@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Collection, Iterator, Mapping
+from numbers import Integral
 from typing import NamedTuple
 
 from dfgen.errors import ProblemsError
@@ -66,10 +67,11 @@ class Problems(Mapping[int, Problem]):
         found = [*self._found][self._before :] if faults else []
         if len(found) > self._most:
             limit = "" if self._limit is None else f"={self._limit!r}"
+            more = 0.5 if self._most < len(self._reader) // 2 else 1.0
             raise ProblemsError(
                 f"{len(found):,} of {len(self._reader):,} rows turned out bad, more than "
                 f"limits.problems{limit} allows ({self._most:,}):{self._lines(found)}\nMend or "
-                "leave out these rows, or allow more: limits=dfgen.Limits(problems=0.5)"
+                f"leave out these rows, or allow more: limits=dfgen.Limits(problems={more})"
             )
 
     def check_batch(self, rows: Collection[int], blank: int) -> None:
@@ -104,4 +106,4 @@ def most_problems(limit: int | float | None, rows: int) -> int:
     """
     if limit is None:
         return max(_LEAST, math.floor(_SHARE * rows))
-    return limit if isinstance(limit, int) else math.floor(limit * rows)
+    return int(limit) if isinstance(limit, Integral) else math.floor(limit * rows)

@@ -73,9 +73,9 @@ def _array(file: IO[bytes], name: str, limits: Limits) -> Checked:
             _read_rows(file, limits)
         else:
             whole_array(file, limits)
-    except MemoryError:
-        raise
     except Exception as error:
+        if is_outside(error):
+            raise
         return header, reason(error)
     return header, None
 

@@ -24,8 +24,13 @@ def held():
             number: what for number, what in _descriptors() if "anon_inode" not in what
         },
         "threads": {thread for thread in threading.enumerate() if thread.name.startswith("dfgen")},
-        "shared memory": set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set(),
+        "shared memory": {name for name in _shared_memory() if "dfgen" in name},
     }
+
+
+def _shared_memory():
+    """Names in /dev/shm, of other programs too."""
+    return os.listdir("/dev/shm") if os.path.isdir("/dev/shm") else []
 
 
 def _descriptors():

@@ -7,16 +7,23 @@ import sys
 import threading
 
 import cv2
+import h5py
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
-from dfgen.errors import DecodeError, ReadError, is_outside
+from dfgen.errors import DecodeError, MissingFileError, ReadError, is_outside
 from dfgen.loading.loader import Loader
 from dfgen.loading.workers import retries
+from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.features.image import Image
+from dfgen.samples.reader import SampleReader
 from dfgen.samples.storage.files import Files
+from dfgen.samples.storage.store import Store
+from dfgen.samples.storage.stores import STORES
 
 OPTIONS = Options(image_size=(4, 4), label_mode=None)
 ADVICE = "look after the disk or the network (dmesg tells more), then train on from the last backup"
@@ -278,3 +285,41 @@ def test_a_read_of_the_system_that_fails_names_its_errno():
 )
 def test_what_is_no_fault_of_a_file(error, outside):
     assert is_outside(error) is outside
+
+
+def test_a_file_that_a_store_of_the_users_has_not_is_a_problem_at_once(monkeypatch):
+    class Remote(Store):
+        def read(self, path):
+            asked.append(path)
+            raise MissingFileError("the file does not exist")
+
+    asked = []
+    monkeypatch.setitem(STORES, "far", Remote)
+    feature = BoundFeature("x", Image("path", size=(4, 4)), pa.array(["far://a.png"]))
+    reader = SampleReader(np.arange(1), (feature,), store=Remote())
+    loader = Loader(reader, batch_size=1, on_error="skip", workers=0)
+    assert loader.batch(0, 0).skipped == (0,)
+    assert asked == ["far://a.png"]
+    assert loader.problems[0].reason == "the file does not exist"
+
+
+def test_fault_32_a_check_of_all_numbers_without_descriptors_does_not_call_a_file_broken(tmp_path):
+    """Those of HDF5 are opened anew, by their path."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["a"] = np.arange(4)
+    code = """if True:
+        import os, resource, sys, h5py
+        from dfgen.errors import ReadError
+        from dfgen.samples.storage.files import Files
+        from dfgen.samples.whole_files import decode_whole
+        assert decode_whole(sys.argv[1], Files())[1] is None
+        last = os.dup(0)
+        os.close(last)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (last + 1, last + 1))
+        try:
+            print(decode_whole(sys.argv[1], Files()))
+        except ReadError as error:
+            print(error)
+    """
+    told = subprocess.run([sys.executable, "-c", code, tmp_path / "a.h5"], capture_output=True)
+    assert (told.stderr, told.stdout.decode().endswith("(EMFILE)\n")) == (b"", True), told.stdout

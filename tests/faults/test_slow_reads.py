@@ -1,8 +1,13 @@
 """Reads and decodes that never return, or late: another worker takes over, and the epoch ends."""
 
+import gc
 import io
 import os
+import signal
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -231,5 +236,84 @@ def test_fault_22_slow_reads_change_nothing(files, tmp_path):
     fast.close()
 
 
+def test_fault_21_a_process_that_was_given_up_leaves_no_memory_behind(files, pipes):
+    paths = files[:8]
+    paths[2], paths[6] = pipes(2)
+    made = loader(paths, True, 1.5, on_error="skip", workers=1)
+    assert len(list(made.batches())) == 2
+    assert made.metrics.abandoned == 2
+    deadline = time.monotonic() + 20
+    while (shared := Path("/proc/self/maps").read_text().count("memfd:dfgen")) > 1:
+        assert time.monotonic() < deadline, shared
+        gc.collect()
+    made.close()
+
+
+def test_fault_21_what_a_worker_makes_as_it_is_given_up_is_made_by_another(files):
+    """Its read came back just then, and it went on to the next chunk."""
+    given_up = []
+
+    def decode(data):
+        if data == first and not given_up:
+            given_up.extend(made._maker.pool.workers)
+            made._maker.pool._threads.replace(given_up[0])
+        return np.full(2, len(data))
+
+    first = Path(files[0]).read_bytes()
+    made = loader(files[:8], feature=Array("path", (2,), decode=decode), workers=1)
+    sizes = [batch.arrays["x"][:, 0].tolist() for batch in made.batches()]
+    assert sizes == [[os.path.getsize(path) for path in files[at : at + 4]] for at in (0, 4)]
+    assert given_up and made.metrics.abandoned == 1
+    made.close()
+
+
+def test_a_thread_that_cannot_start_is_started_again(files):
+    made = loader(files[:4], workers=1)
+    before = threading.stack_size(1 << 46)
+    try:
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            made.batch(0, 0)
+    finally:
+        threading.stack_size(before)
+    assert rows_of(made.batch(0, 0)) == [0, 1, 2, 3]
+    made.close()
+
+
 def test_limits_of_reads_have_a_default():
     assert dfgen.Limits().read_timeout == 120
+
+
+STOPPED = """
+import os, signal, subprocess, sys, time
+import numpy as np, pyarrow as pa
+from dfgen.limits import Limits
+from dfgen.loading.loader import Loader
+from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.features.array import Array
+from dfgen.samples.reader import SampleReader
+
+def decode(data):
+    for _ in range(3):  # each ends at once where the process was stopped meanwhile, all do not
+        time.sleep(0.1)
+    return np.frombuffer(data, np.uint8)[:2]
+
+x = BoundFeature("x", Array("path", (2,), "uint8", decode=decode), pa.array([sys.argv[1]] * 24))
+loader = Loader(
+    SampleReader(np.arange(24), (x,)), batch_size=4, workers=2, limits=Limits(read_timeout=1)
+)
+rows = [row for batch in loader.batches(0) for row in [print(flush=True), *batch.rows][1:]]
+loader.close()
+assert sorted(rows) == [*range(24)]
+"""
+
+
+def test_a_process_that_was_stopped_does_not_count_that_as_time_of_its_reads(tmp_path):
+    (tmp_path / "two").write_bytes(b"ab")
+    command = [sys.executable, "-c", STOPPED, str(tmp_path / "two")]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    child.stdout.readline()
+    os.kill(child.pid, signal.SIGSTOP)
+    threading.Event().wait(2.5)  # that is the case: longer than a read may take
+    os.kill(child.pid, signal.SIGCONT)
+    said = child.communicate()[1]
+    assert (child.returncode, said) == (0, "")

@@ -387,3 +387,21 @@ def test_fault_31_where_nothing_can_be_locked_a_warning_says_so(tmp_path, monkey
     write_whole(str(tmp_path / "m"), lambda file: file.write(b"whole"))
     assert half.exists()
     backups.unlock()
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]], ids=["words", "json"])
+def test_what_is_told_of_a_manifest_does_not_come_between_its_bytes(tmp_path, flags):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "1.bmp").write_bytes(b"")
+    command = ["build-manifest", "a", "--pattern", "{id:int}.bmp", "--facts", "none"]
+    with open(tmp_path / "m.parquet", "wb") as file:
+        ended = subprocess.run(
+            [sys.executable, "-m", "dfgen", *command, "--out", "/dev/stdout", *flags],
+            stdout=file,
+            stderr=subprocess.PIPE,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+    assert ended.returncode == 0
+    assert b"/dev/stdout" in ended.stderr
+    assert dfgen.read_manifest(tmp_path / "m.parquet", root=tmp_path / "a")["id"].tolist() == [1]

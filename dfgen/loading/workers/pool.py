@@ -38,6 +38,7 @@ class Pool:
         if processes:
             make = partial(ProcessWorker, maker, pickled(maker), specs, size)
         self._threads = Threads(workers, make) if workers else None
+        self._stood_still = 0.0  # until when this process was stopped, as by Ctrl-Z
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Pool, self._arguments
@@ -66,8 +67,8 @@ class Pool:
 
     def wait(
         self, pending: Any, timeout: float | None, look: Callable[[], Any] | None = None
-    ) -> set[int]:
-        """Wait for a `PendingBatch`; return its rows whose files took too long, if it is given up.
+    ) -> set[int | None]:
+        """Wait for a `PendingBatch`; return what it was given up for: rows that are late, mostly.
 
         Late workers on other batches are replaced too: those learn it, and tell when they come.
         `look` is called now and then, and ends the wait by what it raises.
@@ -77,21 +78,28 @@ class Pool:
             ReadTimeoutError: too many workers are stuck.
         """
         seconds = _LOOK if timeout is None else min(timeout / 4, _LOOK)
+        looked = time.perf_counter()
         while not pending.late and not pending.wait(seconds):
+            now = time.perf_counter()
+            if timeout is not None and now - looked > seconds + max(timeout / 4, _LOOK):
+                self._stood_still = now
             if look is not None:
                 look()
             if (pending.cancelled and not pending.late) or self._threads.closed:  # type: ignore[union-attr]
                 raise ArgumentError(CLOSED)
             if timeout is not None:
                 self._replace_late(timeout)
-        late: set[int] = pending.late
+            looked = time.perf_counter()
+        late: set[int | None] = pending.late
         return late
 
     def _replace_late(self, timeout: float) -> None:
         threads: Any = self._threads
         for worker in tuple(self.workers):
             pending, file = worker.busy_with, worker.file()
-            if worker.abandoned or file is None or time.perf_counter() - file[1] <= timeout:
+            if worker.abandoned or file is None:
+                continue
+            if time.perf_counter() - max(file[1], self._stood_still) <= timeout:
                 continue
             if worker.busy_with is not pending:
                 continue  # it has come back meanwhile

@@ -37,13 +37,14 @@ from dfgen.loading.workers.shared_memory import (
     shared_memory,
     shared_object,
 )
-from dfgen.loading.workers.threads import CLOSED, Worker
+from dfgen.loading.workers.threads import Worker
 from dfgen.samples.features.spec import Spec
 from dfgen.samples.pixels.upright import prepare_worker
 
 _DEATHS = 3  # on one row: then it is the row
 _MOST_DEATHS = 6  # while one chunk is made, on other rows each time: then it is something else
 _FAREWELL = 1.0  # seconds that a process gets to end once nobody speaks to it
+_LAST = 10.0  # and one that ends by itself, which then tells how: its output is closed before
 _READING, _ROW, _SINCE = 0, 1, 2
 _STARTING, _NO_ROW = -1, -2  # instead of the row that a process has in hand
 _MORE_FILES = (
@@ -72,6 +73,8 @@ class ProcessWorker(Worker):
         self._memory_size = HEADER + room(specs, size)
         self._child: subprocess.Popen[bytes] | None = None
         self._file: IO[bytes] | None = None
+        self._memory: Any = None
+        self._header: Any = None
 
     def fill(self, chunk: Chunk, arrays: ChunkArrays, cancelled: Callable[[], bool]) -> Blanks:
         """Fill the arrays of a chunk, as `ChunkMaker.fill`."""
@@ -82,7 +85,7 @@ class ProcessWorker(Worker):
                 blanks, seconds, counts, error, objects = self._ask(chunk, arrays)
             except (EOFError, OSError, pickle.UnpicklingError):
                 if self.abandoned:
-                    raise ArgumentError(CLOSED) from None
+                    break
                 deadly |= self._bury(chunk, deaths)
                 chunk = replace(chunk, known={*chunk.known, *deadly})
                 continue
@@ -138,7 +141,7 @@ class ProcessWorker(Worker):
 
     def _bury(self, chunk: Chunk, deaths: Counter[int]) -> dict[int, Failure]:
         """Note which row the process died on; three times, and it is to be skipped: row -> why."""
-        row, code = int(self._header[_ROW]), self._end()
+        row, code = int(self._header[_ROW]), self._end(_LAST)
         deaths[row] += 1
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         first, others = self._where(int(chunk.rows[0])), len(chunk.rows) - 1
@@ -160,7 +163,7 @@ class ProcessWorker(Worker):
             )
         return {}
 
-    def _end(self) -> int:
+    def _end(self, patience: float = _FAREWELL) -> int:
         child, self._child = self._child, None
         if child is None:
             return 0
@@ -168,16 +171,17 @@ class ProcessWorker(Worker):
             with contextlib.suppress(OSError):  # what was not sent yet cannot be
                 pipe.close()  # type: ignore[union-attr]
         with contextlib.suppress(subprocess.TimeoutExpired):
-            return child.wait(_FAREWELL)  # it may have ended by itself, and then knows why
+            return child.wait(patience)  # it may have ended by itself, and then knows why
         child.kill()
         return child.wait()
 
     def file(self) -> tuple[int, float] | None:
         """Return the row whose file is read or decoded, and since when."""
-        if self._file is None:
+        header = self._header
+        if header is None:
             return None
-        seen = self._header.tolist()
-        if not seen[_READING] or seen != self._header.tolist():  # it goes on meanwhile
+        seen = header.tolist()
+        if not seen[_READING] or seen != header.tolist():  # it goes on meanwhile
             return None
         return int(seen[_ROW]), seen[_SINCE]
 
@@ -192,6 +196,7 @@ class ProcessWorker(Worker):
         self._end()
         if self._file is not None:
             self._file.close()
+            self._file = self._header = self._memory = None
 
 
 def _send(message: object, child: subprocess.Popen[bytes]) -> None:

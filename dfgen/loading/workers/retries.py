@@ -76,7 +76,8 @@ def read_again(
 def _is_worth_it(error: Exception, reader: SampleReader, row: int) -> bool:
     if not isinstance(error, MissingFileError):
         return is_outside(error)
-    return _gone_folder(reader, row) is not None or all(map(os.path.exists, _loose(reader, row)))
+    is_back = all(os.path.exists(path) for _, path in reader.paths(row))
+    return is_back or _gone_folder(reader, row) is not None
 
 
 def _waited(seconds: float, cancelled: Callable[[], bool]) -> bool:

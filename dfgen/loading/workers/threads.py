@@ -16,7 +16,10 @@ from dfgen.samples.pixels.upright import prepare_worker
 
 
 class Worker:
-    """Makes chunks for one thread, which owns it; of this class itself, it refuses."""
+    """Makes chunks for one thread, which owns it; of this class itself, it makes none.
+
+    What it makes once it is abandoned, or has in hand then, may not be whole: it is made anew.
+    """
 
     def __init__(self) -> None:
         self.stopwatch = Stopwatch()
@@ -25,7 +28,7 @@ class Worker:
 
     def fill(self, chunk: Chunk, arrays: ChunkArrays, cancelled: Callable[[], bool]) -> Blanks:
         """Fill the arrays of a chunk, as `ChunkMaker.fill`."""
-        raise ArgumentError(CLOSED)
+        return {}
 
     def file(self) -> tuple[int, float] | None:
         """Return the row whose file is read or decoded, and since when by `time.perf_counter`."""
@@ -48,12 +51,9 @@ class ThreadWorker(Worker):
 
     def fill(self, chunk: Chunk, arrays: ChunkArrays, cancelled: Callable[[], bool]) -> Blanks:
         """Fill the arrays of a chunk, as `ChunkMaker.fill`."""
-        blanks = self._maker.fill(
+        return self._maker.fill(
             chunk, arrays, self.stopwatch, lambda: cancelled() or self.abandoned
         )
-        if self.abandoned:
-            raise ArgumentError(CLOSED)
-        return blanks
 
     def file(self) -> tuple[int, float] | None:
         """Return the row whose file is read or decoded, and since when."""
@@ -128,12 +128,12 @@ class Threads:
 
     def _start(self) -> None:
         worker = self._make_worker()
-        name = f"dfgen-{len(self.workers)}"
-        self.workers.append(worker)
         arguments: Any = (self._tasks, worker)
+        name = f"dfgen-{len(self.workers)}"
         thread = threading.Thread(target=_run, args=arguments, name=name, daemon=True)
+        thread.start()  # first: one that cannot start is none of them
+        self.workers.append(worker)
         self._threads.append(thread)
-        thread.start()
 
 
 def _run(tasks: "SimpleQueue[Task | None]", worker: Worker) -> None:
@@ -155,6 +155,7 @@ def _stop(
     if process != os.getpid():
         return
     refusing = Worker()  # so that nobody waits for ever
+    refusing.abandon()
     ending = [
         thread for worker, thread in zip(workers, threads, strict=False) if not worker.abandoned
     ]

@@ -1,15 +1,17 @@
 """What libtiff says of pixels that Pillow has it decode; Pillow itself looks away, and goes on.
 
 libtiff keeps one function for errors and one for warnings, of all threads, by default those that
-write to stderr. Here both ask which thread it is. Where libtiff is a part of Pillow that cannot be
-reached (Windows), it stays as it is.
+write to stderr. Here both ask which thread it is. As Pillow takes that for warnings away whenever
+it begins to decode a file, what libtiff but warns of is decoded by one thread at a time. Where
+libtiff is a part of Pillow that cannot be reached (Windows), it stays as it is.
 """
 
 import ctypes
+import os
 import re
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from PIL import _imaging
@@ -22,10 +24,12 @@ _OF_TAGS = re.compile(rb"_?TIFF(Fetch|Read(Dir|Custom)|V?SetField)|OJPEGSubsampl
 """Functions of libtiff that read what stands beside the pixels; unknown tags are no damage."""
 
 _OF_HABITS = re.compile(
-    rb"Old-style LZW codes|Deprecated and troublesome|Auto-corrected former|progressive mode|"
-    rb"not terminated with EOI code"
+    rb"Old-style LZW|Deprecated and troublesome|Auto-corrected former|progressive mode"
 )
 """What it says of files written in an old or odd way, of which it then decodes every pixel."""
+
+_ERRORS_ONLY = {"tiff_lzw", "tiff_deflate", "tiff_adobe_deflate", "zstd", "webp", "lzma"}
+"""Pillow's names of compressions whose damage libtiff calls an error."""
 
 _LONGEST = 200  # bytes of what it says
 
@@ -37,15 +41,48 @@ class _Listening(threading.local):
 _THREAD = _Listening()
 
 
-def without_complaint(read: Callable[[], Loaded]) -> Loaded:
-    """Return what `read()` does.
+class _Turns:
+    """Has one thread decode alone, or several together."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._together = 0
+        self._alone = False
+
+    @contextmanager
+    def take(self, alone: bool) -> Iterator[None]:
+        """Wait until it is this thread's turn."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._alone)
+            self._alone = alone
+            self._together += not alone
+        try:
+            if alone:
+                with self._changed:
+                    self._changed.wait_for(lambda: not self._together)
+            yield
+        finally:
+            with self._changed:
+                self._alone = self._alone and not alone
+                self._together -= not alone
+                self._changed.notify_all()
+
+
+_TURNS = _Turns()
+if hasattr(os, "register_at_fork"):  # a thread that a forked child lacks may have had its turn
+    os.register_at_fork(after_in_child=_TURNS.__init__)  # type: ignore[misc]
+
+
+def without_complaint(read: Callable[[], Loaded], compression: str) -> Loaded:
+    """Return what `read()` does, of a TIFF of a compression as Pillow calls it.
 
     Raises:
         DecodeError: libtiff has said in this thread that pixels are damaged.
     """
     heard = _THREAD.heard = list[str]()
     try:
-        found = read()
+        with _TURNS.take(alone=compression not in _ERRORS_ONLY):
+            found = read()
     except (OSError, ValueError) as error:  # of Pillow, which has but a number for it
         if not heard:
             raise

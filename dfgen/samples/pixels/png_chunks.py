@@ -46,6 +46,7 @@ _TEXT = 2**24  # bytes of a compressed text that are looked at
 # bits, colour type, compression, filter, whether interlaced -> the chunks that make the pixels
 _DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}
 _FIRST = b"\0\0\0\x0dIHDR"
+_ORDER = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
 _ALWAYS = {b"IHDR", b"IDAT", b"IEND"}
 _BESIDE = {0: {b"tRNS"}, 2: {b"tRNS"}, 3: {b"PLTE", b"tRNS"}}
 _MADE_OF = {
@@ -148,7 +149,7 @@ def is_bare(data: bytes) -> bool:
     place = 37  # of the name of a chunk
     if header[13] == _INDEXED:
         place += 12 + length
-        if name != b"PLTE" or not length or place + 20 > len(data):
+        if name != b"PLTE" or not _is_palette(length) or place + 20 > len(data):
             return False
         if zlib.crc32(data[37 : place - 8]) != _CHECK.unpack_from(data, place - 8)[0]:
             return False
@@ -163,6 +164,7 @@ def is_bare(data: bytes) -> bool:
         and data[8:16] == _FIRST
         and zlib.crc32(pixels) == check
         and zlib.crc32(header) == header_check
+        and suits_libpng(data)
     )
 
 
@@ -196,7 +198,7 @@ def essential(data: bytes) -> tuple[bytes, bool]:
     made_of = _MADE_OF.get(data[24:29])
     if made_of is None or data[8:16] != _FIRST:
         raise ValueError(f"no PNG has bits, colour type and storage {[*data[24:29]]}")
-    view, place, name, sound = memoryview(data), 8, b"", True
+    view, place, name, sound, last = memoryview(data), 8, b"", True, -1
     parts, left_out_to, found = list[memoryview](), 0, set[bytes]()
     try:
         while name != b"IEND":
@@ -205,8 +207,10 @@ def essential(data: bytes) -> tuple[bytes, bool]:
             if name in made_of and (name != b"tRNS" or _is_clear(length, data[25])):
                 (check,) = _CHECK.unpack_from(data, end - 4)
                 sound &= zlib.crc32(view[place + 4 : end - 4]) == check
-                sound &= name != b"tRNS" or _is_in_range(view[place + 8 : end - 4], data)
-                sound &= name != b"IEND" or length == 0
+                sound &= _suits(name, view[place + 8 : end - 4], data)
+                rank = _ORDER.index(name)
+                sound &= rank > last or name == b"IDAT" == _ORDER[last]
+                last = rank
                 if length:
                     found.add(name)
             elif name in _LEFT_OUT or _is_unknown(data, name, place, end):
@@ -233,6 +237,18 @@ def _is_unknown(data: bytes, name: bytes, place: int, end: int) -> bool:
 def _is_clear(length: int, color: int) -> bool:
     """Whether a chunk that tells what is transparent is as long as its colour type asks."""
     return length == {0: 2, 2: 6}.get(color, length) and length <= 256
+
+
+def _is_palette(length: int) -> bool:
+    """Whether a palette has from 1 to 256 colours of three bytes."""
+    return 0 < length <= 768 and length % 3 == 0
+
+
+def _suits(name: bytes, body: memoryview, data: bytes) -> bool:
+    """Whether libpng takes the body of a chunk, rather than complaining of it."""
+    if name == b"PLTE":
+        return _is_palette(len(body))
+    return _is_in_range(body, data) if name == b"tRNS" else name != b"IEND" or not body
 
 
 def _is_in_range(clear: memoryview, data: bytes) -> bool:

@@ -45,7 +45,9 @@ class StoredTiff(TiffImageFile):
     def load(self) -> Any:
         """Refuse pixels that libtiff complains of: of those it does not decode, none are set."""
         packed = self.tile and self.use_load_libtiff
-        return without_complaint(super().load) if packed else super().load()
+        return (
+            without_complaint(super().load, self.info["compression"]) if packed else super().load()
+        )
 
     def load_end(self) -> None:
         """Leave the pixels, and the rest of the file, alone."""

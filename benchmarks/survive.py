@@ -1,0 +1,167 @@
+"""Who survives what? Faults done to dfgen, torch DataLoader, Keras's PyDataset pool and Grain.
+
+    python benchmarks/survive.py [--cases kill_one,hangs] [--loaders dfgen,Grain] [--jobs 3]
+
+Each case runs with each loader in a process of its own, under a time limit, and is judged by what
+is seen of it. Prints a table as Markdown: what is set in bold is not what a user needs.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+from itertools import product
+from pathlib import Path
+
+import psutil
+from results import machine
+from survive_cases import CASES, Outcome, write_files
+from survive_loaders import LOADERS, Job
+
+FAREWELL = 15  # seconds until what a program started must be gone after it
+MARK = "SURVIVE_TURN"  # in the environment of all processes of a turn
+
+
+def turn(case: str, loader: str, folder: Path) -> None:
+    """Do a case to a loader, in this process, and write down what came of it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job of a shell may ignore it
+    paths = write_files(folder / "files")
+    outcome = CASES[case].run(lambda **job: LOADERS[loader][1](Job(paths, **job)), folder)
+    (folder / "outcome.json").write_text(json.dumps(asdict(outcome)))
+
+
+def watch(case: str, loader: str, limit: float | None = None) -> Outcome:
+    """Run a turn in a process of its own, and judge it from outside."""
+    if CASES[case].needs == "processes" and loader == "dfgen, threads":
+        return Outcome(True, "has none")
+    with tempfile.TemporaryDirectory() as folder:
+        mark, out = uuid.uuid4().hex, Path(folder)
+        command = [sys.executable, __file__, "--turn", case, loader, folder]
+        if CASES[case].needs == "mount":
+            script = 'mount -t tmpfs -o size=1m none /dev/shm && exec "$@"'
+            command = ["unshare", "-m", "sh", "-c", script, "sh", *command]
+            if not _may_mount():
+                return Outcome(True, "not run: needs root")
+        backend = "torch" if CASES[case].needs == "fit" else "numpy"  # that which starts soonest
+        environment = {**os.environ, MARK: mark, "SURVIVE_LOADER": loader, "KERAS_BACKEND": backend}
+        with open(out / "said", "w") as said:
+            child = subprocess.Popen(
+                command, env=environment, stdout=said, stderr=said, start_new_session=True
+            )
+        try:
+            try:
+                code: int | None = child.wait(limit or CASES[case].limit)
+            except subprocess.TimeoutExpired:
+                code = None
+            return judge(case, code, out, mark)
+        finally:
+            for process in _marked(mark):
+                process.kill()
+            child.wait()
+
+
+def judge(case: str, code: int | None, folder: Path, mark: str) -> Outcome:
+    """Say what came of a turn by its exit code, what it wrote down and what it left running."""
+    written = folder / "outcome.json"
+    found = Outcome(**json.loads(written.read_text())) if written.exists() else None
+    if code is None:
+        return Outcome(False, "hangs" if found is None else f"{found.what}, then hangs")
+    if (folder / "killed").exists():
+        found = Outcome(True, "nothing left")
+    said = (folder / "said").read_text(errors="replace")
+    if found is None:
+        names = re.findall(r"^(\w*(?:Error|Interrupt))\b", said, re.MULTILINE)
+        error = f"error: {names[-1]}" if names else f"exit code {code}"  # out of what was no try
+        found = Outcome(False, f"dies of {signal.Signals(-code).name}" if code < 0 else error)
+    if case == "ctrl_c" and "Traceback" in said:
+        found = Outcome(False, f"{found.what}, tracebacks of workers")
+    left = _left(mark)
+    return Outcome(False, f"{found.what}, {left} processes left") if left else found
+
+
+def _left(mark: str) -> int:
+    deadline = time.monotonic() + FAREWELL
+    while (left := len(_marked(mark))) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return left
+
+
+def _marked(mark: str) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(MARK) == mark and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except (psutil.Error, OSError):
+            continue
+    return found
+
+
+def _may_mount() -> bool:
+    if not shutil.which("unshare"):
+        return False
+    tried = ["unshare", "-m", "mount", "-t", "tmpfs", "none", "/dev/shm"]
+    return not subprocess.run(tried, capture_output=True).returncode
+
+
+def installed(names: list[str]) -> list[str]:
+    """Return the loaders whose package is there, and print the others."""
+    there = []
+    for name in names:
+        package = LOADERS[name][0]
+        try:
+            version(package)
+        except PackageNotFoundError:
+            print(f"left out: {name} (to have it: pip install {package})")
+        else:
+            there.append(name)
+    return there
+
+
+def table(found: dict[tuple[str, str], Outcome], cases: list[str], loaders: list[str]) -> str:
+    """Return the outcomes as Markdown, a case a line, and how many are good."""
+    lines = [["", *loaders], ["---"] * (len(loaders) + 1)]
+    for case in cases:
+        cells = [found[case, loader] for loader in loaders]
+        lines.append([CASES[case].title, *(c.what if c.good else f"**{c.what}**" for c in cells)])
+    good = [str(sum(found[case, loader].good for case in cases)) for loader in loaders]
+    lines.append([f"as needed, of {len(cases)}", *good])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--turn", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--cases", default=",".join(CASES))
+    parser.add_argument("--loaders", default="", help="beginnings of their names")
+    parser.add_argument("--jobs", type=int, default=3, help="turns at a time")
+    given = parser.parse_args()
+    if given.turn:
+        case, loader, folder = given.turn
+        return turn(case, loader, Path(folder))
+    cases, beginnings = given.cases.split(","), tuple(given.loaders.split(","))
+    loaders = installed([name for name in LOADERS if name.startswith(beginnings)])
+    pairs = list(product(cases, loaders))
+    with ThreadPoolExecutor(given.jobs) as pool:
+        found = dict(zip(pairs, pool.map(_watched, pairs), strict=True))
+    print(machine(), table(found, cases, loaders), sep="\n\n")
+
+
+def _watched(pair: tuple[str, str]) -> Outcome:
+    outcome = watch(*pair)
+    print(*pair, outcome.what, sep=": ", file=sys.stderr, flush=True)
+    return outcome
+
+
+if __name__ == "__main__":
+    main()

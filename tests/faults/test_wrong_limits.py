@@ -1,0 +1,40 @@
+"""Limits that are none are refused by their field, and every kind of number is one."""
+
+import math
+
+import numpy as np
+import pytest
+
+import dfgen
+from dfgen.loading.problems import most_problems
+
+
+@pytest.mark.parametrize(
+    ("field", "given", "message"),
+    [
+        ("memory", ".", 'memory must be bytes or a text such as "2GB" or "512MiB", got \'.\''),
+        ("memory", math.inf, 'memory must be bytes or a text such as "2GB" or "512MiB", got inf'),
+        ("scans", math.inf, "scans must be a whole number from 0 on, or None for any, got inf"),
+        ("aliases", math.nan, "aliases must be a whole number from 0 on, or None for any, got nan"),
+        (
+            "problems",
+            np.float32(1.5),
+            "problems must be a number of rows, or a share of them from 0.0 to 1.0, got "
+            f"{np.float32(1.5)!r}: write problems=100 or problems=0.05",
+        ),
+    ],
+)
+def test_what_is_no_limit_is_refused_by_its_field(field, given, message):
+    with pytest.raises(dfgen.errors.ArgumentError) as caught:
+        dfgen.Limits(**{field: given})
+    assert str(caught.value) == message
+
+
+def test_limits_take_the_numbers_of_numpy_as_those_of_python():
+    limits = dfgen.Limits(memory=np.float64(3e16), problems=np.int64(3), scans=np.int8(5))
+    assert (limits.nbytes, limits.allows("scans", 5), limits.allows("scans", 6)) == (
+        30_000_000_000_000_000,
+        True,
+        False,
+    )
+    assert [most_problems(many, 1000) for many in (np.int64(3), np.float32(0.5))] == [3, 500]
