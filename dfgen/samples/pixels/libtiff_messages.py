@@ -24,7 +24,8 @@ _OF_TAGS = re.compile(rb"_?TIFF(Fetch|Read(Dir|Custom)|V?SetField)|OJPEGSubsampl
 """Functions of libtiff that read what stands beside the pixels; unknown tags are no damage."""
 
 _OF_HABITS = re.compile(
-    rb"Old-style LZW|Deprecated and troublesome|Auto-corrected former|progressive mode"
+    rb"Old-style LZW|Deprecated and troublesome|Auto-corrected former|progressive mode|"
+    rb"not terminated with EOI code"
 )
 """What it says of files written in an old or odd way, of which it then decodes every pixel."""
 
