@@ -22,7 +22,7 @@ import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from inspect import isroutine
-from typing import Any, TypeVar
+from typing import Any, Never, TypeVar
 
 
 class DfgenError(Exception):
@@ -144,6 +144,13 @@ def is_outside(error: BaseException) -> bool:
     outside = isinstance(error, OSError) and error.errno in _OUTSIDE
     outside = outside or isinstance(error, ConnectionError | TimeoutError)
     return outside or _NO_MEMORY.search(str(error)) is not None
+
+
+def raise_broken(what: str, error: Exception) -> Never:
+    """Raise what a decoder has raised, as the fault of its file if it is that."""
+    if isinstance(error, DecodeError) or is_outside(error):
+        raise error
+    raise DecodeError(f"broken {what}: {reason(error)}") from error
 
 
 def located(error: _Error, where: str) -> _Error:

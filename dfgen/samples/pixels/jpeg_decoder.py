@@ -74,6 +74,9 @@ def check_scans(data: bytes, header: Header, limits: Limits) -> Header:
             what = f"the progressive JPEG has {scans:,} scans"
             raise DecodeError(limits.refusal("scans", scans, what))
         return header
+    values = (header.width or 0) * (header.height or 0) * max(4, header.channels or 0)
+    if 2 * values <= limits.most["decoded_bytes"]:
+        return header  # small enough in any case
     at = data.find(_SCAN) + 4
     return header._replace(progressive=data[at : at + 1] != bytes([header.channels or 0]))
 
