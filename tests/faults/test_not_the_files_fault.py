@@ -159,6 +159,53 @@ def test_a_file_that_is_missing_alone_is_the_problem_of_its_row_at_once(folder, 
     loader.close()
 
 
+@pytest.fixture
+def folders(folder):
+    """Return a folder that holds one of its own for each of eight files."""
+    for row in range(8):
+        (folder / str(row)).mkdir()
+        (folder / f"{row}.png").rename(folder / str(row) / "0.png")
+    return folder
+
+
+def loader_of_folders(folders):
+    df = pd.DataFrame({"id": range(8), "path": [f"{folders}/{row}/0.png" for row in range(8)]})
+    bound = bind(df, options=OPTIONS, on_error="skip")
+    return Loader(bound.reader, batch_size=4, shuffle=False, on_error="skip", workers=1)
+
+
+def test_a_file_that_is_missing_with_a_folder_of_its_own_is_the_problem_of_its_row(
+    folders, monkeypatch
+):
+    monkeypatch.setattr(retries, "WAITS", (1000.0,))
+    (folders / "1" / "0.png").unlink()
+    (folders / "2" / "0.png").unlink()
+    (folders / "2").rmdir()
+    loader = loader_of_folders(folders)
+    assert rows_of(loader.batch(0, 0)) == [0, 0, 0, 3]
+    assert loader.problems == dict.fromkeys((1, 2), ("read", "the file does not exist", 0))
+    loader.close()
+
+
+@pytest.mark.parametrize("below", [True, False], ids=["of folders", "of files"])
+def test_a_drive_that_is_mounted_no_more_stops_training(request, monkeypatch, below):
+    monkeypatch.setattr(retries, "WAITS", (0.0,))
+    root = request.getfixturevalue("folders" if below else "folder")
+    loader = loader_of_folders(root) if below else loader_of(root, workers=1)
+    assert rows_of(loader.batch(0, 0)) == [0, 1, 2, 3]
+    root.rename(root.parent / "elsewhere")
+    root.mkdir()
+    gone = f", nor does its folder '{root}/4'" if below else f", and its folder '{root}' is empty"
+    with pytest.raises(ReadError) as caught:
+        loader.batch(0, 1)
+    assert str(caught.value).startswith(
+        f"row id=4, path='{root}/4{'/0' if below else ''}.png': the file does not exist{gone}; "
+        "tried 2 times in 0.0 seconds"
+    )
+    assert not loader.problems
+    loader.close()
+
+
 @pytest.fixture(scope="module")
 def shim(tmp_path_factory):
     path = tmp_path_factory.mktemp("shim")

@@ -5,6 +5,8 @@ import os
 import time
 from collections.abc import Callable
 
+import numpy as np
+
 from dfgen.errors import MissingFileError, ReadError, is_outside, reason
 from dfgen.loading.metrics import IDLE
 from dfgen.samples.features.spec import Watch
@@ -16,6 +18,8 @@ WAITS = (0.1, 0.4, 1.2, 2.4)
 """Seconds before each further try: about those that a network drive takes to come back."""
 
 _SLICE = 0.05  # seconds after which a worker that waits looks whether anybody wants its row
+
+_NEAR, _SPREAD = 4, 60  # other rows that are looked at: on each side of one, and among all
 
 _DESCRIPTORS = "have more files open, ulimit -n 65536, or fewer workers"
 _MEMORY = "give the process more memory, or make workers, max_queue_size or batch_size smaller"
@@ -39,7 +43,8 @@ def read_again(
     """Try the read of a row again after each of `WAITS`, where its file is not at fault.
 
     That is memory, descriptors, the disk and the network; and a file that is not there, nor is the
-    folder that it was in, so that others are gone with it, or that is there again by now.
+    folder that it was in, or what else it held, so that others are gone with it, or that is there
+    again by now. A folder of one row alone is gone with that, and its row is a bad one.
 
     Args:
         read: the row, from its beginning.
@@ -92,9 +97,32 @@ def _waited(seconds: float, cancelled: Callable[[], bool]) -> bool:
 
 
 def _gone_folder(reader: SampleReader, row: int) -> str | None:
-    """Return the first folder of the row's files that is not there, None where all are."""
+    """Return the first folder of the row's files that is gone or empty, and not for it alone."""
     folders = (os.path.dirname(path) or "." for path in _loose(reader, row))
-    return next((folder for folder in folders if not os.path.isdir(folder)), None)
+    gone = (folder for folder in folders if not _holds_something(folder))
+    return next((folder for folder in gone if _others_are_gone(reader, row, folder)), None)
+
+
+def _holds_something(folder: str) -> bool:
+    """Whether a folder is there and not empty, as one is where a drive was mounted."""
+    try:
+        with os.scandir(folder) as entries:
+            return next(entries, None) is not None
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+
+
+def _others_are_gone(reader: SampleReader, row: int, folder: str) -> bool:
+    """Whether of a handful of other rows a file was there too, or none of their files is there."""
+    while not os.path.lexists(above := os.path.dirname(folder) or "."):
+        folder = above
+    near = range(max(0, row - _NEAR), min(len(reader), row + _NEAR + 1))
+    others = {*near, *np.linspace(0, len(reader) - 1, _SPREAD, dtype=int).tolist()} - {row}
+    paths = [path for other in sorted(others) for path in _loose(reader, other)]
+    below = os.path.join(folder, "")
+    return any(path.startswith(below) for path in paths) or not any(map(os.path.exists, paths))
 
 
 def _loose(reader: SampleReader, row: int) -> list[str]:
@@ -107,6 +135,8 @@ def _told(error: Exception, reader: SampleReader, row: int) -> str:
     """Return what failed, with the row."""
     if isinstance(error, MissingFileError):
         folder = _gone_folder(reader, row)
+        if folder and os.path.isdir(folder):
+            return f"{error}, and its folder {folder!r} is empty"
         return f"{error}, nor does its folder {folder!r}" if folder else str(error)
     if isinstance(error, ReadError):
         return str(error)
