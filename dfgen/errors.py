@@ -22,7 +22,7 @@ import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from inspect import isroutine
-from typing import Any, TypeVar
+from typing import Any, Never, TypeVar
 
 
 class DfgenError(Exception):
@@ -146,6 +146,13 @@ def is_outside(error: BaseException) -> bool:
     return outside or _NO_MEMORY.search(str(error)) is not None
 
 
+def raise_broken(what: str, error: Exception) -> Never:
+    """Raise what a decoder has raised, as the fault of its file if it is that."""
+    if isinstance(error, DecodeError) or is_outside(error):
+        raise error
+    raise DecodeError(f"broken {what}: {reason(error)}") from error
+
+
 def located(error: _Error, where: str) -> _Error:
     """Return an error again with what it is about in front, and its notes."""
     found = type(error)(f"{where}: {error}")
@@ -158,6 +165,8 @@ def reason(error: Exception) -> str:
     """Return what an exception of another library says; its name, where it says nothing."""
     of_system, of_opencv = getattr(error, "strerror", None), getattr(error, "err", None)
     said = of_system or of_opencv or error
+    if isinstance(error, KeyError) or (error.args and isinstance(error.args[0], KeyError)):
+        said = f"there is no {error}"  # Pillow passes those of its tables on
     return " ".join(str(said).split()) or type(error).__name__
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import secrets
 import stat
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral, Real
 from types import MappingProxyType
@@ -79,6 +80,12 @@ def one_of(
     near = did_you_mean(word, [one for one in allowed if isinstance(one, str)])
     advice = advice or (near and f".{near}")
     raise ArgumentError(f"{name} must be one of {allowed}, got {brief(value)}{advice}")
+
+
+def python_command(module: str, *arguments: str) -> tuple[list[str], dict[str, str]]:
+    """Return command and environment of a process that runs a module found as in this one."""
+    path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+    return [sys.executable, "-P", "-m", module, *arguments], {**os.environ, "PYTHONPATH": path}
 
 
 def usable_cpus() -> int:

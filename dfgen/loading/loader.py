@@ -122,7 +122,6 @@ class Loader:
                 f"{rows:,} rows make no batch of batch_size={batch_size} with drop_remainder=True: "
                 "make the batches smaller, or keep the remainder"
             )
-        self._timeout = self._limits.read_timeout if self.workers else None
         if not self.workers and self._limits.read_timeout not in (None, Limits.read_timeout):
             raise ArgumentError("limits.read_timeout needs workers: with workers=0 nobody watches")
         self.max_queue_size = whole("max_queue_size", max_queue_size, least=1, advice=_QUEUE)
@@ -291,7 +290,7 @@ class Loader:
 
     def _made(self, pending: PendingBatch) -> PendingBatch:
         """Wait until a batch is made; return it, or the one without the rows that were late."""
-        while late := self._maker.pool.wait(pending, self._timeout, self._look()):
+        while late := self._maker.pool.wait(pending, self._limits.read_timeout, self._look()):
             for row in filter(late.__contains__, pending.rows.tolist()):
                 self._note_late(row, pending.position[0])
             pending = self.start(*pending.position, pending.plan)
@@ -300,7 +299,7 @@ class Loader:
     def _note_late(self, row: int, epoch: int) -> None:
         late = (
             "to read and decode its file took longer than "
-            f"limits.read_timeout={self._timeout} seconds"
+            f"limits.read_timeout={self._limits.read_timeout} seconds"
         )
         if not self._skip:
             advice = "raise the limit if it is to take so long"

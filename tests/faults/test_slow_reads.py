@@ -16,7 +16,7 @@ import pytest
 from PIL import Image as PillowImage
 
 import dfgen
-from dfgen.errors import ReadTimeoutError
+from dfgen.errors import ReadTimeoutError, WorkerError
 from dfgen.limits import Limits
 from dfgen.loading.loader import Loader
 from dfgen.loading.workers.threads import MOST_STUCK
@@ -246,6 +246,17 @@ def test_fault_21_a_process_that_was_given_up_leaves_no_memory_behind(files, pip
     while (shared := Path("/proc/self/maps").read_text().count("memfd:dfgen")) > 1:
         assert time.monotonic() < deadline, shared
         gc.collect()
+    made.close()
+
+
+def test_fault_21_a_process_that_died_in_a_read_is_not_late(files):
+    def decode(data):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    made = loader(files[:4], True, None, Array("path", (2,), decode=decode), workers=1)
+    with pytest.raises(WorkerError, match="3 worker processes died on this row"):
+        made.batch(0, 0)
+    assert [worker.file() for worker in made._maker.pool.workers] == [None]
     made.close()
 
 

@@ -40,6 +40,7 @@ from dfgen.loading.workers.shared_memory import (
 from dfgen.loading.workers.threads import Worker
 from dfgen.samples.features.spec import Spec
 from dfgen.samples.pixels.upright import prepare_worker
+from dfgen.system import python_command
 
 _DEATHS = 3  # on one row: then it is the row
 _MOST_DEATHS = 6  # while one chunk is made, on other rows each time: then it is something else
@@ -126,16 +127,16 @@ class ProcessWorker(Worker):
             self._file, self._memory = shared_memory(self._memory_size)
             self._header = np.frombuffer(self._memory, np.float64, 3)
         self._header[_ROW] = _STARTING
-        path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
         handle = self._file.fileno()
+        command, environment = python_command("dfgen.loading.workers.processes", str(handle))
         with _interrupts_blocked():
             return subprocess.Popen(
-                [sys.executable, "-P", "-m", "dfgen.loading.workers.processes", str(handle)],
+                command,
                 bufsize=0,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 pass_fds=[handle, *self._payload.handles],
-                env={**os.environ, "PYTHONPATH": path},
+                env=environment,
                 process_group=0 if os.name == "posix" else None,
             )
 
@@ -167,6 +168,7 @@ class ProcessWorker(Worker):
         child, self._child = self._child, None
         if child is None:
             return 0
+        self._header[_READING] = 0
         for pipe in (child.stdin, child.stdout):
             with contextlib.suppress(OSError):  # what was not sent yet cannot be
                 pipe.close()  # type: ignore[union-attr]

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from tqdm import tqdm
 
-from dfgen.errors import ArgumentError, ManifestError, reason
+from dfgen.errors import ArgumentError, is_outside, reason
 from dfgen.limits import Limits
 from dfgen.manifest.facts import FACTS, SCHEMA
-from dfgen.manifest.reading import is_of_machine
+from dfgen.manifest.reading import fault_of
 from dfgen.manifest.schema import with_column
 from dfgen.samples.arrow_types import is_text
 from dfgen.samples.pixels.formats import read_header
@@ -272,8 +272,6 @@ def _read(path: Content, store: Store, decode: bool) -> _Found:
     except (ArgumentError, MemoryError):
         raise
     except Exception as error:  # of a store or a reader, which may be anybody's
-        if is_of_machine(error):
-            raise ManifestError(
-                f"{path} cannot be read, and the file is not at fault: {reason(error)}"
-            ) from error
+        if is_outside(error):
+            raise fault_of(error, str(path)) from error
         return head, None, str(error) or type(error).__name__

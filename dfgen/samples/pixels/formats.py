@@ -25,7 +25,7 @@ from PIL.SunImagePlugin import SunImageFile
 from PIL.TgaImagePlugin import TgaImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
-from dfgen.errors import DecodeError, DfgenError, is_outside, reason, unreadable
+from dfgen.errors import DecodeError, DfgenError, raise_broken, unreadable
 from dfgen.limits import DEFAULT, Limits
 from dfgen.samples.pixels.geometry import Pixels
 from dfgen.samples.pixels.headers import (
@@ -279,12 +279,8 @@ def parse_header(file: IO[bytes], name: str, limits: Limits = DEFAULT) -> Header
         header = FORMATS[name].header(file, name, limits)
         check_header(header)
         check_decoded(header, limits, reduced=8 if FORMATS[name].reduces else 1)
-    except DecodeError:
-        raise
     except (struct.error, KeyError) as error:
         raise DecodeError(f"broken {name} header: cut short, or not {name} at all") from error
     except Exception as error:
-        if is_outside(error):
-            raise
-        raise DecodeError(f"broken {name} header: {reason(error)}") from error
+        raise_broken(f"{name} header", error)
     return header

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import cv2
 import numpy as np
 
-from dfgen.errors import DecodeError, is_outside, reason
+from dfgen.errors import DecodeError, raise_broken
 from dfgen.limits import DEFAULT, Limits
 from dfgen.samples.pixels.color_modes import CHANNELS
 from dfgen.samples.pixels.depth import in_depth
@@ -91,12 +91,8 @@ def decode_reduced(
         pixels = in_depth(pixels, dtype)
         if orientation > 1:
             pixels = turn(pixels, orientation)
-    except DecodeError:
-        raise
     except Exception as error:
-        if is_outside(error):
-            raise
-        raise DecodeError(f"broken {name} file: {reason(error)}") from error
+        raise_broken(f"{name} file", error)
     return pixels, pixels.shape[:2] if reduced == 1 else size, reduced
 
 
@@ -121,16 +117,13 @@ def decode_values(data: bytes, in_colours: bool = False, limits: Limits = DEFAUL
         )
     if in_colours:
         return decode_reduced(data, "rgb", lambda size: 1, "uint8", limits)[0]
-    orientation = _header(data, name, format, limits).orientation
+    header = _header(data, name, format, limits)
+    check_decoded(header, limits)
     try:
         values = format.values(data)[..., None]
-    except DecodeError:
-        raise
     except Exception as error:
-        if is_outside(error):
-            raise
-        raise DecodeError(f"broken {name} file: {reason(error)}") from error
-    return turn(values, orientation) if orientation > 1 else values
+        raise_broken(f"{name} file", error)
+    return turn(values, header.orientation) if header.orientation > 1 else values
 
 
 def size_of_image(content: Content, store: Store) -> Size:
@@ -152,12 +145,11 @@ def _no_image(name: str) -> str:
 
 
 def _header(data: bytes, name: str, format: Format, limits: Limits) -> Header:
-    """Return the header of an image, read as quickly as can be; refuse one too large to decode."""
+    """Return the header of an image, read as quickly as can be, its size not checked."""
     header = format.glance(data) if format.glance is not None else None
     if header is None:
         return parse_header(io.BytesIO(data), name, limits)
     check_header(header)
-    check_decoded(header, limits)
     return header
 
 

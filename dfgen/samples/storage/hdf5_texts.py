@@ -6,7 +6,6 @@ Numbers lie elsewhere: in 44,000 files damaged alike none ended the process that
 """
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -14,9 +13,9 @@ from collections.abc import Sequence
 
 from dfgen.errors import DecodeError
 from dfgen.samples.storage.array_files import open_hdf5
+from dfgen.system import python_command
 
-_LONGEST = 120
-"""What the texts of one file may take."""
+_LONGEST = 120  # seconds that the texts of one file may take
 
 Texts = dict[str, list[str] | None]
 
@@ -28,14 +27,10 @@ def read_texts(source: str | bytes, names: Sequence[str]) -> Texts:
         DecodeError: they cannot be read, or the process that did ended or went on for too long.
     """
     place, data = (source, b"") if isinstance(source, str) else ("-", source)
-    path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+    command, environment = python_command(__name__, place, *names)
     try:
         done = subprocess.run(
-            [sys.executable, "-P", "-m", __name__, place, *names],
-            input=data,
-            capture_output=True,
-            timeout=_LONGEST,
-            env={**os.environ, "PYTHONPATH": path},
+            command, input=data, capture_output=True, timeout=_LONGEST, env=environment
         )
     except subprocess.TimeoutExpired:
         raise DecodeError(f"its text was not read in {_LONGEST} s: the file is damaged") from None
