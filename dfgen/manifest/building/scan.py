@@ -25,6 +25,7 @@ from dfgen.samples.arrow_types import is_text
 from dfgen.samples.pixels.formats import read_header
 from dfgen.samples.pixels.headers import Header
 from dfgen.samples.storage.embedded import Content
+from dfgen.samples.storage.known_files import are_same_times
 from dfgen.samples.storage.store import Head, Store
 from dfgen.samples.storage.stores import store_of
 from dfgen.samples.whole_files import decode_whole
@@ -174,7 +175,8 @@ def _of_readable(known: pa.Table, decode: bool) -> pa.Table:
 
 def _same(known: pa.Table, sizes: Any, times: Any) -> pa.ChunkedArray:
     """Say of each file whether its size and time are those known."""
-    same = pc.and_(pc.equal(known["bytes"], sizes), pc.equal(known["mtime_ns"], times))
+    now, then = (pc.fill_null(each, -1).to_numpy() for each in (times, known["mtime_ns"]))
+    same = pc.and_(pc.equal(known["bytes"], sizes), pa.array(are_same_times(now, then)))
     return pc.fill_null(same, False)
 
 
