@@ -165,6 +165,8 @@ def reason(error: Exception) -> str:
     """Return what an exception of another library says; its name, where it says nothing."""
     of_system, of_opencv = getattr(error, "strerror", None), getattr(error, "err", None)
     said = of_system or of_opencv or error
+    if isinstance(error, KeyError) or (error.args and isinstance(error.args[0], KeyError)):
+        said = f"there is no {error}"  # Pillow passes those of its tables on
     return " ".join(str(said).split()) or type(error).__name__
 
 

@@ -267,8 +267,9 @@ def test_a_plain_parquet_file_is_no_manifest(tmp_path):
     plain().to_parquet(path)
     assert refuses(path) == (
         f'{path} is a Parquet file but not a manifest: its schema metadata has no "dfgen" key. '
-        "Read it with pandas.read_parquet and save it with dfgen.write_manifest, or build a "
-        "manifest from it: dfgen build-manifest --labels TABLE --path-column COLUMN --out M"
+        "Read it with pandas.read_parquet and save it with dfgen.write_manifest, root= the "
+        "folder where its paths begin, or build a manifest from it: dfgen build-manifest "
+        "--labels TABLE --path-column COLUMN --out M"
     )
 
 

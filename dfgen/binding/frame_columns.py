@@ -161,7 +161,8 @@ class Columns:
         if self.file is None or name == "path" or not known:
             return
         paths = pa.chunked_array([paths_of(files)]).cast(pa.string())
-        folders = [reach_of(self.file), *filter(None, (self.root, self.read_by[1]))]
+        roots = filter(None, (self.root, self.read_by[1]))
+        folders = [reach_of(self.file), *map(os.path.abspath, roots)]
         said = "to give the frame, dfgen.read_manifest(path),"
         say_outside(f"the column {name!r} of {self.file}", paths, folders, said)
 

@@ -61,8 +61,9 @@ def decode_metadata(schema_metadata: dict[bytes, bytes] | None, path: str) -> Me
     if text is None:
         raise ManifestError(
             f'{path} is a Parquet file but not a manifest: its schema metadata has no "dfgen" key. '
-            "Read it with pandas.read_parquet and save it with dfgen.write_manifest, or build a "
-            "manifest from it: dfgen build-manifest --labels TABLE --path-column COLUMN --out M"
+            "Read it with pandas.read_parquet and save it with dfgen.write_manifest, root= the "
+            "folder where its paths begin, or build a manifest from it: dfgen build-manifest "
+            "--labels TABLE --path-column COLUMN --out M"
         )
     try:
         metadata: Metadata = json.loads(text)

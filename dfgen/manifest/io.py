@@ -2,7 +2,6 @@
 
 import json
 import os
-import warnings
 from typing import Any, Never
 
 import pandas as pd
@@ -42,6 +41,7 @@ from dfgen.manifest.schema import (
     with_column,
 )
 from dfgen.manifest.tables import Table, arrow_table, read_parquet
+from dfgen.manifest.warn import warn
 from dfgen.samples.storage.embedded import are_files
 from dfgen.system import write_whole
 
@@ -230,11 +230,10 @@ def _compare_fingerprint(table: pa.Table, expected: str, path: str) -> None:
     except ManifestError:  # of a type that no manifest is written with
         same = False
     if not same:
-        warnings.warn(
+        warn(
             f"{path}: its ids, paths or labels are not those that dfgen wrote, by their "
             "fingerprint: another program changed it, or it is damaged. Where the change is "
-            "meant, write it again: dfgen.write_manifest(dfgen.read_manifest(path), path)",
-            stacklevel=4,
+            "meant, write it again: dfgen.write_manifest(dfgen.read_manifest(path), path)"
         )
 
 

@@ -2,8 +2,8 @@
 
 import os
 import warnings
+from contextlib import nullcontext
 from dataclasses import fields
-from functools import partial
 from typing import Any, Never
 
 import numpy as np
@@ -109,11 +109,10 @@ def check(
     limits: Limits | None = None,
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """Do what `verify` says, and return with the findings what could not be looked for."""
-    look = partial(_check, manifest, root, decode, write, workers, limits_given(limits))
-    if not (write and isinstance(manifest, str | os.PathLike) and os.path.isfile(manifest)):
-        return look()
-    with only_writer(os.path.abspath(manifest)):  # from reading it to writing it
-        return look()
+    held = write and isinstance(manifest, str | os.PathLike) and os.path.isfile(manifest)
+    # from reading it to writing it
+    with only_writer(os.path.abspath(manifest)) if held else nullcontext():
+        return _check(manifest, root, decode, write, workers, limits_given(limits))
 
 
 def _check(

@@ -297,6 +297,8 @@ def test_fault_36_files_read_as_a_whole_are_bounded_and_those_read_by_rows_not(t
         "a row of the array, float32 of shape (1000,), has 4,000 bytes, more than "
         f"limits.decoded_bytes=3999: {TRUST}(decoded_bytes=4000)"
     )
+    with pytest.raises(ManifestError, match=r"has 4,000 bytes, more than limits.decoded_bytes"):
+        dfgen.build_manifest(arrays=tmp_path / "x.npy", limits=Limits(decoded_bytes=3999))
 
 
 def test_fault_36_a_chunk_of_hdf5_that_unfolds_to_gigabytes_is_not_read(tmp_path):

@@ -169,3 +169,15 @@ def test_an_array_file_that_was_replaced_is_the_problem_of_its_rows(tmp_path):
 )  # fmt: skip
 def test_a_time_that_a_copy_has_cut_is_the_same(now, same):
     assert is_same_time(now, TIME) is same
+
+
+@pytest.mark.parametrize(("cut", "changed"), [(10**6, 0), (10**9, 0), (60 * 10**9, 3)])
+def test_verify_takes_times_that_a_copy_has_cut_for_the_same(tmp_path, cut, changed):
+    for row in range(3):
+        path = tmp_path / f"{row}.png"
+        cv2.imwrite(str(path), np.full((2, 2, 3), row, np.uint8))
+        os.utime(path, ns=(1_700_000_000_123_456_789 + row,) * 2)
+    dfgen.build_manifest(tmp_path, pattern="{id:int}.png", out=tmp_path / "m.parquet")
+    for path in tmp_path.glob("*.png"):
+        os.utime(path, ns=(path.stat().st_mtime_ns // cut * cut,) * 2)
+    assert len(dfgen.verify(tmp_path / "m.parquet")) == changed

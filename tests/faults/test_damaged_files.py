@@ -15,9 +15,8 @@ import pyarrow as pa
 import pytest
 from odd_images import damaged_files, files
 
-from dfgen.errors import DecodeError, DfgenError, ManifestError
+from dfgen.errors import DecodeError, DfgenError
 from dfgen.loading.loader import Loader
-from dfgen.manifest.io import read_manifest
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.array import Array
 from dfgen.samples.features.audio import Audio
@@ -116,16 +115,6 @@ def test_fault_25_a_file_without_its_last_byte_is_no_other(folder, kind):
     right = feature(kind)({"path": content})
     with contextlib.suppress(DecodeError):
         np.testing.assert_array_equal(feature(kind)({"path": content[:-1]}), right)
-
-
-@pytest.mark.parametrize("keep", [0, 3, 0.3, 0.9, -1])
-def test_fault_25_a_parquet_manifest_cut_short_is_refused_by_name(tmp_path, keep):
-    path = tmp_path / "manifest.parquet"
-    whole = (Path(__file__).parents[1] / "data" / "manifest_v1.parquet").read_bytes()
-    path.write_bytes(whole[: int(len(whole) * keep) if isinstance(keep, float) else keep])
-    with pytest.raises(ManifestError) as caught:
-        read_manifest(path)
-    assert str(path) in str(caught.value)
 
 
 @pytest.mark.parametrize("kind", [*IMAGES, "npy", "wav", "flac", "ogg", "mp3"])

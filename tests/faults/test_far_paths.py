@@ -173,6 +173,8 @@ def test_other_columns_of_files_of_a_manifest_are_told(manifest, far):
         who = f"the column {column!r} of {manifest}"
         assert [str(each.message) for each in caught] == [told(who, folder, give)]
         open_manifest(dfgen.read_manifest(manifest), None).files(column)
+    dfgen.write_manifest(frame.drop(columns="other").assign(path=f"{far}/a.png"), manifest)
+    open_manifest(manifest, os.path.relpath(far)).files("mask")
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "listing"])

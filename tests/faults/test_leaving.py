@@ -170,9 +170,7 @@ def spent(processes):
 
 
 MOMENTS = [0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6]
-few = [
-    pytest.param(each, marks=() if each in (0.02, 0.2) else pytest.mark.slow) for each in MOMENTS
-]
+few = [pytest.param(each, marks=() if each == 0.2 else pytest.mark.slow) for each in MOMENTS]
 
 
 @pytest.mark.parametrize("moment", few)
@@ -204,7 +202,9 @@ def test_fault_10_workers_ignore_an_interrupt_of_their_own_from_their_first_mome
     assert psutil.wait_procs(workers, timeout=30)[1] == []
 
 
-@pytest.mark.parametrize("end", [signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "end", [pytest.param(signal.SIGHUP, marks=pytest.mark.slow), signal.SIGKILL]
+)
 def test_fault_09_workers_have_a_group_of_their_own_and_stop_and_end_with_their_parent(
     training, end
 ):

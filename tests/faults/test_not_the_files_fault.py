@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 
 import cv2
 import h5py
@@ -13,6 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+import dfgen
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
 from dfgen.errors import DecodeError, MissingFileError, ReadError, is_outside
@@ -20,6 +22,7 @@ from dfgen.loading.loader import Loader
 from dfgen.loading.workers import retries
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.image import Image
+from dfgen.samples.pixels.formats import FORMATS
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.storage.files import Files
 from dfgen.samples.storage.store import Store
@@ -244,7 +247,7 @@ def test_fault_32_without_descriptors_no_row_is_skipped(folder):
     """Every row was booked as a broken file."""
     code = """
 import os, resource
-from dfgen.errors import DecodeError, ReadError, is_outside
+from dfgen.errors import ReadError
 loader.batch(0, 0)  # all that is imported late
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 held = []
@@ -281,7 +284,7 @@ def test_without_memory_no_row_is_skipped(folder, suffix):
     (folder / "4.png").write_bytes(cv2.imencode(f".{suffix}", image, options)[1].tobytes())
     code = """
 import resource
-from dfgen.errors import DecodeError, ReadError, is_outside
+from dfgen.errors import ReadError
 loader.batch(0, 0)
 pages = int(open("/proc/self/statm").read().split()[0])
 resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 2**22, -1))
@@ -298,6 +301,19 @@ assert loader.batch(0, 1).arrays["image"][1:, 0, 0, 0].tolist() == [5, 6, 7]
     end = "give the process more memory, or make workers, max_queue_size or batch_size smaller"
     assert said.startswith(f"row id=4, path='{folder}/4.png': out of memory: "), found.stderr
     assert said.endswith(f" seconds{NO_FAULT}{end}")
+
+
+def test_without_memory_no_file_is_booked_as_broken(folder, monkeypatch):
+    def decode(data, color_mode):
+        raise RuntimeError("Insufficient memory")  # as OpenCV says it
+
+    monkeypatch.setitem(FORMATS, "png", replace(FORMATS["png"], decode=decode))
+    frame = pd.DataFrame({"id": [7], "path": [f"{folder}/4.png"]})
+    with pytest.raises(ReadError) as caught:
+        dfgen.verify(frame, decode=True)
+    assert str(caught.value) == (
+        f"{folder}/4.png cannot be read, and the file is not at fault: Insufficient memory"
+    )
 
 
 def test_a_worker_that_waits_for_a_disk_ends_when_its_loader_does(folder, monkeypatch):

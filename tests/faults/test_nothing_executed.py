@@ -11,7 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import dfgen
-from dfgen.errors import ArgumentError, DecodeError, ManifestError
+from dfgen.binding.bind import bind
+from dfgen.errors import ArgumentError, DecodeError, DfgenError, ManifestError
+from dfgen.samples.features.array import Array
 from dfgen.samples.features.feature_json import feature_of
 from dfgen.samples.storage.files import Files
 from dfgen.samples.storage.npy import decode_array
@@ -35,7 +37,7 @@ def mark(tmp_path):
     assert not (tmp_path / "executed").exists()
 
 
-def test_object_arrays_of_npy_files_stay_pickled(tmp_path, mark):
+def test_fault_37_object_arrays_of_npy_files_stay_pickled(tmp_path, mark):
     np.save(tmp_path / "x.npy", np.array([Bomb(mark)] * 3, object), allow_pickle=True)
     path, told = str(tmp_path / "x.npy"), "dfgen never unpickles; save plain numbers"
     for read in (
@@ -49,6 +51,22 @@ def test_object_arrays_of_npy_files_stay_pickled(tmp_path, mark):
         dfgen.build_manifest(arrays=path)
     frame = pd.DataFrame({"id": [1], "path": [path]})
     assert "dfgen never unpickles" in dfgen.verify(frame, decode=True)["detail"].item()
+    with pytest.warns(UserWarning, match="1 problem"):
+        [problem] = dfgen.build_manifest(tmp_path)["problem"]
+    assert problem == f"a .npy file of Python objects: {told}"
+    reader = bind(frame, x=Array("path", (2,)), y=None).reader
+    with pytest.raises(DecodeError) as caught:
+        reader.read(0, {"array": np.empty(2, np.float32)}, None)
+    assert str(caught.value) == f"row id=1, path={path!r}: {problem}"
+
+
+def test_fault_37_tables_of_objects_are_refused(tmp_path, mark):
+    held = pd.DataFrame({"path": ["a.png"], "kind": [Bomb(mark)]})
+    with pytest.raises(ManifestError, match="Conversion failed for column kind with type "):
+        dfgen.build_manifest(labels=held, path_column="path")
+    held.to_pickle(tmp_path / "l.pkl")
+    with pytest.raises(DfgenError, match=r'l.pkl has the extension ".pkl". Label tables are .csv'):
+        dfgen.build_manifest(labels=tmp_path / "l.pkl", path_column="path")
 
 
 def test_pickles_in_columns_and_metadata_of_a_manifest_stay_bytes(tmp_path, mark):

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from itertools import product
 
 import numpy as np
 import pytest
@@ -102,10 +103,17 @@ def test_fault_49_another_number_of_hosts_gives_the_same_global_batches():
         assert globally(1, step) == globally(2, step) == globally(4, step)
 
 
+QUICK = [(True, 0, None), (True, 3, 6), (False, 0, 6), (False, 3, None)]
+
+
 @pytest.mark.backend
-@pytest.mark.parametrize("built", [True, False], ids=["built", "unbuilt"])
-@pytest.mark.parametrize("workers", [0, 1, 3])
-@pytest.mark.parametrize("steps", [None, 6])
+@pytest.mark.parametrize(
+    ("built", "workers", "steps"),
+    [
+        pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow)
+        for case in product((True, False), (0, 1, 3), (None, 6))
+    ],
+)
 def test_fault_50_the_model_sees_each_row_once_an_epoch(frame, built, workers, steps):
     model = trained_watcher() if built else watcher()
     with sequence(frame, 48, workers=workers) as seq:

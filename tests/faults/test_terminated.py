@@ -71,10 +71,9 @@ def hang(folder, stuck, steps):
 
 
 @pytest.mark.backend
+@pytest.mark.slow  # three trainings; tests/test_backup.py has the signal without a hung read
 @pytest.mark.alarm(170)
-@pytest.mark.parametrize(
-    ("stuck", "steps"), [("train", 3), pytest.param("validation", 6, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("stuck", "steps"), [("train", 3), ("validation", 6)])
 def test_fault_11_sigterm_while_a_read_hangs_saves_and_leaves_and_training_goes_on_exactly(
     tmp_path, stuck, steps
 ):

@@ -15,7 +15,7 @@ from dfgen.manifest.building.join import join, split_on
 from dfgen.manifest.building.label_keys import key_text
 from dfgen.manifest.building.recipe import LABEL_TABLE, Recipe
 from dfgen.manifest.facts import FACTS
-from dfgen.manifest.reading import TOLD, said
+from dfgen.manifest.reading import TOLD, fault_of
 from dfgen.manifest.schema import PARTS, Label, files_column, quote, repeated, with_column
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.label_table import read_rows, table_name
@@ -82,11 +82,11 @@ def _named_faults(recipe: Recipe, kind: str, read: Any, *given: Any, **own: Any)
     """Yield the groups of a source; whatever it raises is told as a fault of what it reads."""
     try:
         yield from read(*given, **own)
-    except (*TOLD, MemoryError):
+    except TOLD:
         raise
     except Exception as error:  # of a reader, which may be anybody's
         place = _name(recipe) if kind == LABEL_TABLE else recipe.own[kind]
-        raise ManifestError(f"{kind}={place} cannot be read: {said(error)}") from error
+        raise fault_of(error, f"{kind}={place}") from error
 
 
 def _check_names(recipe: Recipe, known: list[str]) -> None:
@@ -154,11 +154,8 @@ def _read_source(
     parts, skipped, notes = list[pa.Table](), defaultdict[str, list[str]](list), tuple[str, ...]()
     known, folder = dict[str, Label](), recipe.folder
     source = SOURCES[recipe.kind]
-    shared = {name: getattr(recipe, name) for name in source.shared if name != "limits"}
-    if "limits" in source.shared:
-        shared["limits"] = limits
-    if "pattern" in shared:
-        shared["pattern"] = pattern
+    given = vars(recipe) | {"pattern": pattern, "limits": limits}
+    shared = {name: given[name] for name in source.shared}
     own = {name: recipe.own[name] for name in source.arguments}
     with tqdm(desc="Reading rows", unit=" rows", disable=None) as bar:
         place = recipe.own[recipe.kind]

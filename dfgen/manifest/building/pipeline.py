@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -59,10 +60,9 @@ def run_recipe(
     manifest that grows, only files that are new or changed since are opened. A second run with the
     same `out` is refused as long as the first lives.
     """
-    if out is None:
-        return _run(recipe, None, workers, old, limits)
-    check_out(out)
-    with only_writer(os.path.abspath(out)):
+    if out is not None:
+        check_out(out)
+    with nullcontext() if out is None else only_writer(os.path.abspath(out)):
         return _run(recipe, out, workers, old, limits)
 
 

@@ -27,7 +27,6 @@ from dfgen.manifest.reach import reach_of, say_outside
 from dfgen.manifest.reading import reading
 from dfgen.manifest.schema import quote
 from dfgen.manifest.sources import SOURCES
-from dfgen.manifest.sources.capped_text import read_short
 from dfgen.system import check_writable, write_whole
 
 SUFFIX = ".toml"
@@ -86,8 +85,9 @@ def read_recipe(path: str, limits: Limits = DEFAULT) -> dict[str, Any]:
     """Return the arguments of a recipe file, with absolute paths."""
     missing = f"there is no recipe {path}. Looked in {os.getcwd()}"
     try:
-        with reading(path, " as TOML", missing), open(path, "rb") as file:
-            arguments = tomllib.loads(read_short(file, path, limits).decode())
+        bounded = reading(path, " as TOML", missing, limits=limits, bound="header_bytes")
+        with bounded, open(path, "rb") as file:
+            arguments = tomllib.load(file)
             check_recipe(arguments, path)
     except ManifestError as error:
         raise ArgumentError(str(error)) from error.__cause__

@@ -16,15 +16,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from tqdm import tqdm
 
-from dfgen.errors import ArgumentError, ManifestError, reason
+from dfgen.errors import ArgumentError, is_outside, reason
 from dfgen.limits import Limits
 from dfgen.manifest.facts import FACTS, SCHEMA
-from dfgen.manifest.reading import is_of_machine
+from dfgen.manifest.reading import fault_of
 from dfgen.manifest.schema import with_column
 from dfgen.samples.arrow_types import is_text
 from dfgen.samples.pixels.formats import read_header
 from dfgen.samples.pixels.headers import Header
 from dfgen.samples.storage.embedded import Content
+from dfgen.samples.storage.known_files import are_same_times
 from dfgen.samples.storage.store import Head, Store
 from dfgen.samples.storage.stores import store_of
 from dfgen.samples.whole_files import decode_whole
@@ -174,7 +175,8 @@ def _of_readable(known: pa.Table, decode: bool) -> pa.Table:
 
 def _same(known: pa.Table, sizes: Any, times: Any) -> pa.ChunkedArray:
     """Say of each file whether its size and time are those known."""
-    same = pc.and_(pc.equal(known["bytes"], sizes), pc.equal(known["mtime_ns"], times))
+    now, then = (pc.fill_null(each, -1).to_numpy() for each in (times, known["mtime_ns"]))
+    same = pc.and_(pc.equal(known["bytes"], sizes), pa.array(are_same_times(now, then)))
     return pc.fill_null(same, False)
 
 
@@ -270,8 +272,6 @@ def _read(path: Content, store: Store, decode: bool) -> _Found:
     except (ArgumentError, MemoryError):
         raise
     except Exception as error:  # of a store or a reader, which may be anybody's
-        if is_of_machine(error):
-            raise ManifestError(
-                f"{path} cannot be read, and the file is not at fault: {reason(error)}"
-            ) from error
+        if is_outside(error):
+            raise fault_of(error, str(path)) from error
         return head, None, str(error) or type(error).__name__

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from dfgen.errors import DecodeError, ManifestError
+from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.reading import reading
 from dfgen.manifest.schema import count
 from dfgen.manifest.sources.source import ONE_OR_MORE, Argument, RowGroup, Source
@@ -28,8 +29,12 @@ Kinds = dict[str, Kind]
 """Name of an array, "" in .npy -> what its rows are."""
 
 
-def read_arrays(files: str | Sequence[str]) -> Iterator[RowGroup]:
+def read_arrays(files: str | Sequence[str], limits: Limits = DEFAULT) -> Iterator[RowGroup]:
     """Yield the rows of a .npy or HDF5 file, or of several; of the arrays, headers alone are read.
+
+    Args:
+        files: their paths.
+        limits: what one row may ask for.
 
     Yields:
         A row group a file with `id` (the index, or the name of the file and `#index` of several),
@@ -43,7 +48,7 @@ def read_arrays(files: str | Sequence[str]) -> Iterator[RowGroup]:
     schema, first = None, None
     for path, given in zip(paths, files, strict=True):
         name = os.path.relpath(path, folder).replace(os.sep, "/")
-        rows, labels, kinds = _describe(given)
+        rows, labels, kinds = _describe(given, limits)
         first = first or _Shard(given, rows, kinds)
         _refuse_unlike(first, _Shard(given, rows, kinds))
         index = pa.array(np.arange(rows))
@@ -100,48 +105,51 @@ def _shown(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name} ({field.type})" for field in list(schema)[3:]) or "none"
 
 
-def _describe(path: str) -> tuple[int, dict[str, pa.Array], Kinds]:
+def _describe(path: str, limits: Limits) -> tuple[int, dict[str, pa.Array], Kinds]:
     """Return how many rows a file has, its label arrays, and what its other rows are."""
     zipped = path.endswith(".npz")
     advice = ". Save each array of an .npz file with numpy.save" if zipped else ""
-    with reading(path, advice=advice):
-        size = os.path.getsize(path)
+    with reading(path, advice=advice) as nbytes:
         with open(path, "rb") as file:
             is_hdf5 = file.read(8) == HDF5
-        if not is_hdf5:
-            array = open_rows(path)
-            _refuse_unwritten(len(array), size)
-            return len(array), {}, {"": (array.shape[1:], array.dtype)}
-        arrays = open_hdf5(path)
-        rows = {len(array) for array in arrays.values()}
-        if len(rows) != 1:
-            shown = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
-            raise ManifestError(
-                f"{path} holds {shown or 'no array'}: expected arrays of one length. Write what "
-                "belongs together into a file of its own"
-            )
-        _refuse_unwritten(max(rows), size)
-        flat = {name: array for name, array in arrays.items() if array.ndim == 1}
-        texts = [name for name, array in flat.items() if array.dtype.hasobject]
-        known = read_texts(path, texts) if texts else {}
-        labels = {
-            name: _texts(name, known[name]) if name in known else _label(array)
-            for name, array in flat.items()
-        }
-        for name in labels.keys() & {"path", "index"}:
-            raise ManifestError(f"{path} has a label array {name!r}, which dfgen fills. Rename it")
-        kinds = {name: (a.shape[1:], a.dtype) for name, a in arrays.items() if a.ndim > 1}
-        return rows.pop(), labels, kinds
+        if is_hdf5:
+            return _describe_hdf5(path, nbytes)
+        array = open_rows(path, limits=limits)
+        _refuse_unwritten(len(array), nbytes)
+        return len(array), {}, {"": (array.shape[1:], array.dtype)}
 
 
-def _refuse_unwritten(rows: int, size: int) -> None:
+def _describe_hdf5(path: str, nbytes: int) -> tuple[int, dict[str, pa.Array], Kinds]:
+    arrays = open_hdf5(path)
+    rows = {len(array) for array in arrays.values()}
+    if len(rows) != 1:
+        shown = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
+        raise ManifestError(
+            f"{path} holds {shown or 'no array'}: expected arrays of one length. Write what "
+            "belongs together into a file of its own"
+        )
+    _refuse_unwritten(max(rows), nbytes)
+    flat = {name: array for name, array in arrays.items() if array.ndim == 1}
+    texts = [name for name, array in flat.items() if array.dtype.hasobject]
+    known = read_texts(path, texts) if texts else {}
+    labels = {
+        name: _texts(name, known[name]) if name in known else _label(array)
+        for name, array in flat.items()
+    }
+    for name in labels.keys() & {"path", "index"}:
+        raise ManifestError(f"{path} has a label array {name!r}, which dfgen fills. Rename it")
+    kinds = {name: (a.shape[1:], a.dtype) for name, a in arrays.items() if a.ndim > 1}
+    return rows.pop(), labels, kinds
+
+
+def _refuse_unwritten(rows: int, nbytes: int) -> None:
     """Refuse more rows than a file can hold: a manifest has each of them.
 
     Deflate makes 1,032 bytes one at most, https://zlib.net/zlib_tech.html.
     """
-    if rows > 2**20 and rows > 1032 * size:
+    if rows > 2**20 and rows > 1032 * nbytes:
         raise ValueError(
-            f"it promises {rows:,} rows, and has {size:,} bytes: they were never written"
+            f"it promises {rows:,} rows, and has {nbytes:,} bytes: they were never written"
         )
 
 
@@ -160,5 +168,7 @@ def _texts(name: str, texts: list[str] | None) -> pa.Array:
 
 
 ARRAYS = Source(
-    read_arrays, Argument(ONE_OR_MORE, "File of arrays, .npy or HDF5. Repeatable.", is_path=True)
+    read_arrays,
+    Argument(ONE_OR_MORE, "File of arrays, .npy or HDF5. Repeatable.", is_path=True),
+    shared=("limits",),
 )

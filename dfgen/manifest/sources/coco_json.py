@@ -9,7 +9,6 @@ import msgspec
 from dfgen.errors import ManifestError
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.reading import reading
-from dfgen.manifest.sources.capped_text import refuse_size
 
 Id = int | str
 _Size = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
@@ -53,9 +52,8 @@ class CocoFile(msgspec.Struct, gc=False):
 
 def read_document(path: str, limits: Limits = DEFAULT) -> CocoFile:
     """Read a JSON file."""
-    with reading(path):
-        refuse_size(path, limits)
-    with reading(path), open(path, "rb") as file, _bytes(file.fileno()) as data:
+    bounded = reading(path, limits=limits, bound="file_bytes")
+    with bounded, open(path, "rb") as file, _bytes(file.fileno()) as data:
         try:
             return msgspec.json.decode(data, type=CocoFile)
         except msgspec.ValidationError as error:

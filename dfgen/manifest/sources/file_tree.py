@@ -8,9 +8,10 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import ManifestError, MissingFileError, did_you_mean
+from dfgen.errors import DfgenError, ManifestError, MissingFileError, did_you_mean, is_outside
 from dfgen.locks import LOCK_SUFFIX
 from dfgen.manifest.paths import is_utf8
+from dfgen.manifest.reading import fault_of
 from dfgen.manifest.schema import EXAMPLES, quote
 from dfgen.manifest.sources.path_pattern import Pattern
 from dfgen.manifest.sources.source import TEXT, Argument, RowGroup, Source
@@ -170,10 +171,13 @@ def _identity(folder: str) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _unreadable(folder: str, error: OSError) -> ManifestError:
+def _unreadable(folder: str, error: OSError) -> DfgenError:
+    name = f"the folder {quote(folder)}"
+    if is_outside(error):
+        return fault_of(error, name)
     return ManifestError(
-        f"the folder {quote(folder)} cannot be read: {error}. Nothing is left out in silence: "
-        "mend it, or move it elsewhere"
+        f"{name} cannot be read: {error}. Nothing is left out in silence: mend it, or move it "
+        "elsewhere"
     )
 
 

@@ -4,7 +4,7 @@ import json
 import os
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import IO, Any
 
 import pandas as pd
 import pyarrow as pa
@@ -14,7 +14,6 @@ from dfgen.errors import ManifestError
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.reading import reading, said
 from dfgen.manifest.schema import check_names, files_column, quote
-from dfgen.manifest.sources.capped_text import refuse_size, short_lines
 from dfgen.manifest.sources.source import RowGroup
 from dfgen.manifest.tables import Table, arrow_table, read_foreign_parquet
 
@@ -79,9 +78,9 @@ def _read(path: str, text: Sequence[str], limits: Limits) -> pa.Table:
             f"in Python, any DataFrame: labels=pandas.{reader}({quote(path)})"
         )
     try:
-        with reading(path, f" as {suffix}", _no_table(path), _ADVICE):
-            if suffix != ".parquet":  # which is read in part, and tells what it unfolds to
-                refuse_size(path, limits)
+        # Parquet is read in part, and tells what it unfolds to
+        bound = None if suffix == ".parquet" else "file_bytes"
+        with reading(path, f" as {suffix}", _no_table(path), _ADVICE, limits, bound):
             return _READERS[suffix](path, text, limits)
     except ManifestError as error:
         if suffix != ".parquet" and isinstance(error.__cause__, ValueError | pa.ArrowException):
@@ -139,7 +138,7 @@ def _named(names: list[str]) -> list[str]:
 def _read_json_lines(path: str, text: Sequence[str], limits: Limits) -> pa.Table:
     """Read line by line: pyarrow.json would turn text that looks like a date into a time."""
     with open(path, encoding="utf-8") as file:
-        lines = enumerate(short_lines(file, path, limits), 1)
+        lines = enumerate(_short_lines(file, path, limits), 1)
         rows = [_object(line, number) for number, line in lines if line.strip()]
     if not rows:
         raise ValueError("it is empty")
@@ -148,6 +147,18 @@ def _read_json_lines(path: str, text: Sequence[str], limits: Limits) -> pa.Table
     except _UNFIT as error:
         raise ValueError(f"{_place_of_odd(rows, path)}: {said(error)}") from error
     return pa.Table.from_batches([pa.RecordBatch.from_struct_array(held)])
+
+
+def _short_lines(file: IO[str], path: str, limits: Limits) -> Iterator[str]:
+    """Yield the lines of a text, none longer than `limits.chunk_bytes`."""
+    most, number = limits.most["chunk_bytes"], 0
+    at_once = -1 if limits.chunk_bytes is None else int(most) + 1
+    while line := file.readline(at_once):
+        number += 1
+        if len(line) > most:
+            what = f"{path}, line {number} is longer than {int(most):,} characters"
+            raise ManifestError(limits.refusal("chunk_bytes", 2 * int(most), what))
+        yield line
 
 
 _UNFIT = (pa.ArrowException, ValueError, OverflowError)

@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from dfgen.errors import ManifestError, MissingFileError
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.reading import reading
-from dfgen.manifest.sources.capped_text import read_short
 from dfgen.manifest.tables import read_foreign_parquet
 
 _NEEDED = ("sourceBucket", "fileFormat", "fileSchema", "files")
@@ -39,9 +38,10 @@ def read_inventory(path: str, limits: Limits = DEFAULT) -> tuple[str, Iterator[p
 
     Older versions of a key and those that were deleted are left out.
     """
-    with reading(path), open(path, encoding="utf-8") as file:
+    bounded = reading(path, limits=limits, bound="header_bytes")
+    with bounded, open(path, encoding="utf-8") as file:
         try:
-            content = json.loads(read_short(file, path, limits))
+            content = json.load(file)
         except json.JSONDecodeError as error:
             raise ManifestError(f"{path}, line {error.lineno}: broken JSON, {error.msg}") from None
     missing = [key for key in _NEEDED if not isinstance(content, dict) or key not in content]

@@ -28,7 +28,7 @@ from defusedxml.ElementTree import fromstring
 
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError, did_you_mean
 from dfgen.limits import DEFAULT, Limits
-from dfgen.manifest.reading import TOLD, fault_of, problem_of, read_bytes
+from dfgen.manifest.reading import read_bytes, reading
 from dfgen.manifest.schema import Label, quote
 from dfgen.manifest.sources.file_tree import check_folder
 from dfgen.manifest.sources.image_pairs import (
@@ -119,7 +119,7 @@ def _rows(
     try:
         size, names, boxes = read_annotation(f"{folder}/{path}", limits)
     except (ManifestError, MissingFileError) as error:
-        problems.append(problem_of(error))
+        problems.append(str(error))
         return [{"id": place, "path": place, **empty, "problem": lost or problems[-1]}]
     strange = [name for name in names if class_names and name not in class_names]
     if strange:
@@ -197,23 +197,21 @@ def read_annotation(
 
 def _annotation(path: str, limits: Limits) -> Element:
     """Return the root of an XML file, which is an annotation."""
-    try:
-        root: Element = fromstring(read_bytes(path, limits))
-    except ParseError as error:
-        line, column = error.position
-        reason = str(error).partition(":")[0]
-        raise ManifestError(
-            f"{path}, line {line}, column {column + 1}: broken XML, {reason}. Mend or remove it"
-        ) from None
-    except DefusedXmlException as error:
-        raise ManifestError(
-            f"{path} declares entities or asks for other files: {error}. dfgen reads neither: "
-            "write its text in full"
-        ) from None
-    except (*TOLD, MemoryError):
-        raise
-    except Exception as error:
-        raise fault_of(error, path, missing=VANISHED.format(path)) from error
+    bounded = reading(path, missing=VANISHED.format(path), limits=limits, bound="header_bytes")
+    with bounded as nbytes:
+        try:
+            root: Element = fromstring(read_bytes(path, nbytes))
+        except ParseError as error:
+            line, column = error.position
+            reason = str(error).partition(":")[0]
+            raise ManifestError(
+                f"{path}, line {line}, column {column + 1}: broken XML, {reason}. Mend or remove it"
+            ) from None
+        except DefusedXmlException as error:
+            raise ManifestError(
+                f"{path} declares entities or asks for other files: {error}. dfgen reads neither: "
+                "write its text in full"
+            ) from None
     if root.tag != "annotation":
         raise ManifestError(
             f"{path} is not a Pascal VOC annotation: its root is <{root.tag}>, expected "

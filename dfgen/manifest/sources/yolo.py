@@ -22,9 +22,8 @@ import pyarrow as pa
 from dfgen.errors import ManifestError, MissingFileError
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.reach import reach_of, say_outside
-from dfgen.manifest.reading import problem_of, reading
+from dfgen.manifest.reading import reading
 from dfgen.manifest.schema import Label, quote
-from dfgen.manifest.sources.capped_text import read_short
 from dfgen.manifest.sources.file_tree import Skipped, read_files
 from dfgen.manifest.sources.image_pairs import (
     Pair,
@@ -105,8 +104,9 @@ def _classified(folder: str) -> Iterator[RowGroup]:
 
 def read_data(file: str, limits: Limits = DEFAULT) -> DataSet:
     """Read a data.yaml, and find its folders of images."""
-    with reading(file, " as YAML"), open(file, encoding="utf-8") as text:
-        content = load_yaml(read_short(text, file, limits), file, limits)
+    bounded = reading(file, " as YAML", limits=limits, bound="header_bytes")
+    with bounded, open(file, encoding="utf-8") as text:
+        content = load_yaml(text.read(), file, limits)
     if not isinstance(content, dict) or not content.get("names"):
         raise ManifestError(f"{file} has no names: the classes in the order of their numbers")
     if "kpt_shape" in content:
@@ -229,7 +229,7 @@ def _row(
     try:
         objects = [] if text is None else read_objects(text, data, limits)
     except (ManifestError, MissingFileError) as error:
-        looked, problem = False, problem_of(error)
+        looked, problem = False, str(error)
         problems.append(problem)
     corners = [list(each.corners) for each in objects]
     return {

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from dfgen.errors import ManifestError
 from dfgen.limits import DEFAULT, Limits
-from dfgen.manifest.reading import TOLD, fault_of, read_bytes
+from dfgen.manifest.reading import read_bytes, reading
 from dfgen.manifest.schema import quote
 from dfgen.manifest.sources.image_pairs import VANISHED
 
@@ -31,12 +31,9 @@ class Object:
 
 def read_objects(path: str, data: DataSet, limits: Limits = DEFAULT) -> list[Object]:
     """Read the labels of one image; a line of something else is named with its number."""
-    try:
-        lines = read_bytes(path, limits).decode().splitlines()
-    except (*TOLD, MemoryError):
-        raise
-    except Exception as error:
-        raise fault_of(error, path, missing=VANISHED.format(path)) from error
+    bounded = reading(path, missing=VANISHED.format(path), limits=limits, bound="header_bytes")
+    with bounded as nbytes:
+        lines = read_bytes(path, nbytes).decode().splitlines()
     return [
         _object(line.split(), f"{path}, line {number}", data)
         for number, line in enumerate(lines, 1)

@@ -5,8 +5,11 @@ from typing import Any
 
 import yaml
 
+from dfgen.errors import ManifestError
 from dfgen.limits import Limits
-from dfgen.manifest.sources.capped_text import refuse_unfolding
+
+_OPENS = (yaml.SequenceStartEvent, yaml.MappingStartEvent)
+_CLOSES = (yaml.SequenceEndEvent, yaml.MappingEndEvent)
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]
@@ -31,7 +34,22 @@ def load_yaml(text: str, path: str, limits: Limits) -> Any:
         yaml.YAMLError: it is no YAML, or asks for more than plain types.
         RecursionError: it is nested too deep.
     """
-    refuse_unfolding(text, path, limits)
+    _refuse_unfolding(text, path, limits)
     stream = io.StringIO(text)
     stream.name = path  # which errors tell
     return yaml.load(stream, _Loader)
+
+
+def _refuse_unfolding(text: str, path: str, limits: Limits) -> None:
+    """Refuse aliases that may unfold without end, and what is nested too deep."""
+    aliases = depth = 0
+    for event in yaml.parse(text, yaml.SafeLoader):
+        aliases += isinstance(event, yaml.AliasEvent)
+        depth += isinstance(event, _OPENS) - isinstance(event, _CLOSES)
+        for name, found, what in (
+            ("aliases", aliases, "refers to parts of itself"),
+            ("nesting", depth, "has lists or mappings in each other"),
+        ):
+            if not limits.allows(name, found):
+                told = f"{path} {what} {found:,} times or more"
+                raise ManifestError(limits.refusal(name, 10 * found, told))

@@ -4,6 +4,7 @@ Where OpenCV's libjpeg writes to stderr that data are corrupt, this one says so 
 benchmarks/bench_decode.py measures it beside OpenCV.
 """
 
+import io
 import re
 from functools import partial
 from typing import IO
@@ -15,7 +16,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 from dfgen.errors import DecodeError
 from dfgen.limits import Limits
 from dfgen.samples.pixels.geometry import Pixels
-from dfgen.samples.pixels.headers import Header
+from dfgen.samples.pixels.headers import Header, jpeg_header
 from dfgen.samples.pixels.pillow_decoders import with_pillow
 
 _SPACES = {"grayscale": "GRAY", "rgb": "RGB", "rgba": "RGBA"}
@@ -64,6 +65,11 @@ def check_scans(data: bytes, header: Header, limits: Limits) -> Header:
     """
     if header.progressive:
         scans = data.count(_SCAN)
+        if not limits.allows(
+            "scans", scans
+        ):  # as those bytes also stand in metadata, from there on
+            jpeg_header(file := io.BytesIO(data), header.format, limits)
+            scans = data.count(_SCAN, file.tell())
         if not limits.allows("scans", scans):
             what = f"the progressive JPEG has {scans:,} scans"
             raise DecodeError(limits.refusal("scans", scans, what))

@@ -23,6 +23,12 @@ Loaded = TypeVar("Loaded")
 _OF_TAGS = re.compile(rb"_?TIFF(Fetch|Read(Dir|Custom)|V?SetField)|OJPEGSubsamplingCorrect")
 """Functions of libtiff that read what stands beside the pixels; unknown tags are no damage."""
 
+_OF_HABITS = re.compile(
+    rb"Old-style LZW|Deprecated and troublesome|Auto-corrected former|progressive mode|"
+    rb"not terminated with EOI code"
+)
+"""What it says of files written in an old or odd way, of which it then decodes every pixel."""
+
 _ERRORS_ONLY = {"tiff_lzw", "tiff_deflate", "tiff_adobe_deflate", "zstd", "webp", "lzma"}
 """Pillow's names of compressions whose damage libtiff calls an error."""
 
@@ -91,7 +97,7 @@ def without_complaint(read: Callable[[], Loaded], compression: str) -> Loaded:
 
 def _hear(function: bytes | None, form: bytes, values: int) -> None:
     heard = _THREAD.heard
-    if heard is None or heard or _OF_TAGS.match(function or b""):
+    if heard is None or heard or _OF_TAGS.match(function or b"") or _OF_HABITS.search(form):
         return
     text = ctypes.create_string_buffer(_LONGEST)
     ctypes.CDLL(None).vsnprintf(text, _LONGEST, form, ctypes.c_void_p(values))

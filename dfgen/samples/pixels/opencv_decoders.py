@@ -33,15 +33,24 @@ def _decoded(data: bytes, flags: int = cv2.IMREAD_UNCHANGED) -> Pixels:
 
 
 def decode_png(data: bytes, color_mode: str) -> Pixels:
-    """Bit depth stands at byte 24; OpenCV would cut 16 bits, and rounds gray in its own way."""
+    """Bit depth stands at byte 24; OpenCV would cut 16 bits, and rounds gray in its own way.
+
+    It refuses pixels that refer farther back than they announce, as old encoders made them. Pillow
+    reads these, up to their checksum.
+    """
     if not is_bare(data):
         data, sound = essential(data)
         gray_clear = color_mode == "rgba" and data[24:26] in _GRAY_OF_8_BITS and b"tRNS" in data
         if gray_clear or not sound or not suits_libpng(data):
             return with_pillow(PIL.PngImagePlugin.PngImageFile, data, color_mode)
-    if color_mode == "rgb" and data[24] <= 8:
-        return _decoded(data, _AS_RGB)
-    return in_color_mode(_decoded(data), color_mode)
+    try:
+        if color_mode == "rgb" and data[24] <= 8:
+            return _decoded(data, _AS_RGB)
+        return in_color_mode(_decoded(data), color_mode)
+    except ValueError:
+        with contextlib.suppress(OSError, ValueError):
+            return with_pillow(PIL.PngImagePlugin.PngImageFile, data, color_mode)
+        raise
 
 
 def png_values(data: bytes) -> Pixels:
@@ -51,7 +60,12 @@ def png_values(data: bytes) -> Pixels:
         data, sound = essential(data)
     if kind != 0 or not sound or not suits_libpng(data):
         return pillow_values(PIL.PngImagePlugin.PngImageFile, data)
-    levels = _decoded(data)
+    try:
+        levels = _decoded(data)
+    except ValueError:
+        with contextlib.suppress(OSError, ValueError):
+            return pillow_values(PIL.PngImagePlugin.PngImageFile, data)
+        raise
     return levels if bits >= 8 else levels // (255 // (2**bits - 1))
 
 

@@ -5,6 +5,7 @@ import struct
 
 from dfgen.samples.pixels.tiff_tags import NUMBERS, ORIENTATION
 
+_WHOLE = {**NUMBERS, 6: "b", 8: "h", 9: "i"}  # with a sign: no camera, but some editors
 _IN_XMP = re.compile(rb"tiff:Orientation\s*(?:=\s*[\"']|>)\s*([0-9]+)").search
 
 
@@ -37,7 +38,7 @@ def _of_exif(exif: bytes) -> int | None:
         for at in range(place + 2, place + 2 + 12 * count, 12):
             tag, kind = struct.unpack_from(order + "HH", exif, at)
             if tag == ORIENTATION:
-                code = NUMBERS.get(kind)
+                code = _WHOLE.get(kind)
                 return None if code is None else struct.unpack_from(order + code, exif, at + 8)[0]
     except struct.error:
         pass  # a broken block, or what is left of one

@@ -83,6 +83,16 @@ def is_same_time(time: int | None, known: int) -> bool:
     return apart < _MILLISECOND or (cut and apart <= 2 * _SECOND)
 
 
+def are_same_times(
+    times: npt.NDArray[np.int64], known: npt.NDArray[np.int64]
+) -> npt.NDArray[np.bool_]:
+    """Say for each pair of known times what `is_same_time` says of one."""
+    apart = np.abs(times - known)
+    cut = (times % _SECOND == 0) | (known % _SECOND == 0)
+    same: npt.NDArray[np.bool_] = (apart < _MILLISECOND) | (cut & (apart <= 2 * _SECOND))
+    return same
+
+
 def _shown(size: int, time: int | None) -> str:
     """Return size and time as messages have them."""
     nbytes = f"{size:,} bytes" if size != UNKNOWN else "of another size"
