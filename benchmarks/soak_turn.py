@@ -276,7 +276,7 @@ def main() -> None:
                 seed=seed,
                 workers=3,
                 use_multiprocessing=processes,
-                limits=dfgen.Limits(read_timeout=TIMEOUT),
+                limits=dfgen.Limits(read_timeout=TIMEOUT, problems=0.5),
             )
         with seq:
             model.fit(seq, epochs=EPOCHS, verbose=0, callbacks=[Exact(seq, faults)])

@@ -226,6 +226,7 @@ def test_the_same_for_any_workers_threads_or_processes(frame, options):
 
 def test_rows_left_out_and_skipped_are_told(frame, tmp_path):
     df = frame(46)
+    (tmp_path / "another.png").touch()  # or the folder were that of a drive that is gone
     df.loc[[7, 30], "path"] = str(tmp_path / "gone.png")
     found = loop(sequence(df, on_error="skip"))
     assert (found.rows, found.skipped, found.missing, found.left_out) == (44, 2, 0, 0)

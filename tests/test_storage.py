@@ -143,7 +143,7 @@ def test_its_files_have_facts_and_are_verified(listed, memory, tmp_path):
     assert frame["bytes"].tolist() == [len(data) for data, _ in memory.values()]
     assert dfgen.verify(tmp_path / "m.parquet").empty
     del memory["memory://imgs/3.png"]
-    memory["memory://imgs/4.png"] = png(4, size=(7, 8)), 10**18
+    memory["memory://imgs/4.png"] = png(4, size=(7, 8)), 2 * 10**18
     memory["memory://imgs/5.png"] = b"text", 10**18
     found = dfgen.verify(tmp_path / "m.parquet").set_index("id")
     assert found["change"].astype(str).to_dict() == {3: "missing", 5: "broken", 4: "changed"}
@@ -152,7 +152,7 @@ def test_its_files_have_facts_and_are_verified(listed, memory, tmp_path):
 
 def test_an_update_opens_only_what_changed_in_it(listed, memory, tmp_path, monkeypatch):
     build(listed, out=tmp_path / "m.parquet")
-    memory["memory://imgs/7.png"] = png(7, size=(9, 9)), 10**18
+    memory["memory://imgs/7.png"] = png(7, size=(9, 9)), 2 * 10**18
     opened, read = [], Memory.read
     monkeypatch.setattr(Memory, "read", lambda self, path: opened.append(path) or read(self, path))
     frame = dfgen.build_manifest(update=tmp_path / "m.parquet")

@@ -137,7 +137,7 @@ def test_fault_23_a_folder_that_comes_back_costs_no_row(folder, monkeypatch):
         return back.wait(20)
 
     back = threading.Event()
-    monkeypatch.setattr(retries, "_waited", waited)
+    monkeypatch.setattr(retries, "waited", waited)
     loader = loader_of(folder)
     folder.rename(away)
     pending = loader.start(0, 0)

@@ -25,10 +25,11 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.errors import ArgumentError, DfgenError, WorkerError
+from dfgen.errors import ArgumentError, DfgenError, WorkerError, is_outside
 from dfgen.loading.metrics import IDLE, OF_FILES, Stopwatch
 from dfgen.loading.problems import WORKER, Failure
 from dfgen.loading.workers.chunks import Blanks, Chunk, ChunkArrays, ChunkMaker
+from dfgen.loading.workers.retries import WAITS, waited
 from dfgen.loading.workers.shared_memory import (
     HEADER,
     SharedPickle,
@@ -111,15 +112,23 @@ class ProcessWorker(Worker):
         return reply
 
     def _start(self) -> subprocess.Popen[bytes]:
-        try:
-            self._child = self._spawned()
-        except OSError as error:  # of this process, not of the one that there is not yet
-            advice = _MORE_FILES if error.errno in (errno.EMFILE, errno.ENFILE) else ""
-            raise WorkerError(f"a worker process cannot start: {error}{advice}") from error
+        child = self._child = self._spawned_at_last()
         if self.abandoned:  # while it was started: `abandon` has not seen it
-            self._child.kill()
-        _send((self._payload.message, self._memory_size, os.getpid()), self._child)
-        return self._child
+            child.kill()
+        _send((self._payload.message, self._memory_size, os.getpid()), child)
+        return child
+
+    def _spawned_at_last(self) -> subprocess.Popen[bytes]:
+        """Start a process, again after a while where descriptors or memory are short."""
+        waits = iter(WAITS)
+        while True:
+            try:
+                return self._spawned()
+            except OSError as error:  # of this process, not of the one that there is not yet
+                wait = next(waits, None) if is_outside(error) else None
+                if wait is None or not waited(wait, lambda: self.abandoned):
+                    advice = _MORE_FILES if error.errno in (errno.EMFILE, errno.ENFILE) else ""
+                    raise WorkerError(f"a worker process cannot start: {error}{advice}") from error
 
     def _spawned(self) -> subprocess.Popen[bytes]:
         """Start a process, in a group of its own: Ctrl-C and Ctrl-Z are the parent's."""

@@ -59,23 +59,27 @@ def read_again(
         Exception: what is the fault of the file or of a program, as it was.
     """
     began = time.monotonic()
-    for wait in WAITS:
+    try:
+        for wait in WAITS:
+            if not _is_worth_it(error, reader, row):
+                raise error
+            watch(IDLE)
+            if not waited(wait, cancelled):
+                raise error
+            try:
+                return read()
+            except Exception as again:
+                error = again
         if not _is_worth_it(error, reader, row):
             raise error
-        watch(IDLE)
-        if not _waited(wait, cancelled):
-            raise error
-        try:
-            return read()
-        except Exception as again:
-            error = again
-    if not _is_worth_it(error, reader, row):
-        raise error
-    spent = time.monotonic() - began
-    raise ReadError(
-        f"{_told(error, reader, row)}; tried {len(WAITS) + 1} times in {spent:.1f} seconds. That "
-        f'is no fault of the row, which on_error="skip" would skip: {_advice(error, reader, row)}'
-    ) from error
+        spent = time.monotonic() - began
+        raise ReadError(
+            f"{_told(error, reader, row)}; tried {len(WAITS) + 1} times in {spent:.1f} seconds. "
+            'That is no fault of the row, which on_error="skip" would skip: '
+            f"{_advice(error, reader, row)}"
+        ) from error
+    finally:
+        del error  # its traceback knows this frame: a circle, otherwise
 
 
 def _is_worth_it(error: Exception, reader: SampleReader, row: int) -> bool:
@@ -85,7 +89,7 @@ def _is_worth_it(error: Exception, reader: SampleReader, row: int) -> bool:
     return is_back or _gone_folder(reader, row) is not None
 
 
-def _waited(seconds: float, cancelled: Callable[[], bool]) -> bool:
+def waited(seconds: float, cancelled: Callable[[], bool]) -> bool:
     """Wait; False where nobody wants to wait any more."""
     end = time.monotonic() + seconds
     while not cancelled():
