@@ -54,12 +54,15 @@ class Turn:
         return Counter(line["fault"] for line in self.lines if "fault" in line)
 
     @property
-    def wrong(self) -> list[str]:
-        """What was not as it should be."""
-        found = [f"epoch {line['epoch']}: {line['wrong']}" for line in self.epochs if line["wrong"]]
-        if self.code or not self.epochs:
-            found.append(f"exit code {self.code} after {len(self.epochs)} epochs")
-        return found
+    def inexact(self) -> list[str]:
+        """Epochs that were not as they should be."""
+        return [f"epoch {line['epoch']}: {line['wrong']}" for line in self.epochs if line["wrong"]]
+
+    @property
+    def ended(self) -> list[str]:
+        """That it ended by an error, if it did."""
+        code, epochs = self.code, len(self.epochs)
+        return [f"exit code {code} after {epochs} epochs"] if code or not epochs else []
 
 
 def main() -> int:
@@ -85,7 +88,7 @@ def main() -> int:
     if options.results:
         plot(HERE / "plots" / "soak.png", turns)
         results.write_soak(HERE, text)
-    return 1 if any(turn.wrong for turn in turns) else 0
+    return 1 if any(turn.inexact or turn.ended for turn in turns) else 0
 
 
 def in_turn(names: list[str]) -> Iterator[tuple[str, bool]]:
@@ -147,7 +150,7 @@ def line_of(turn: Turn) -> str:
     skipped = sum(line["skipped"] for line in turn.epochs)
     found = f"{name:21} {len(turn.epochs):5} epochs, {rows:8,} rows, {skipped:5,} skipped"
     faults = ", ".join(f"{count} {what}" for what, count in sorted(turn.faults.items()))
-    return "\n".join([f"{found}; {faults}", *(f"  WRONG: {each}" for each in turn.wrong)])
+    return "\n".join([f"{found}; {faults}", *(f"  WRONG: {each}" for each in turn.inexact + turn.ended)])
 
 
 def summary(turns: list[Turn]) -> str:
@@ -157,7 +160,6 @@ def summary(turns: list[Turn]) -> str:
         own = [t for t in turns if (t.backend, t.processes) == (backend, processes)]
         epochs = [line for turn in own for line in turn.epochs]
         faults = sum((turn.faults for turn in own), Counter[str]())
-        wrong = sum(len(turn.wrong) for turn in own)
         cells = (
             f"{backend}, {'processes' if processes else 'threads'}",
             f"{sum(turn.held[-1][0] - turn.began for turn in own if turn.held) / 60:.1f}",
@@ -165,14 +167,15 @@ def summary(turns: list[Turn]) -> str:
             f"{sum(line['rows'] for line in epochs):,}",
             f"{sum(line['skipped'] for line in epochs):,}",
             f"{sum(faults.values()):,}",
-            str(wrong),
+            str(sum(len(turn.inexact) for turn in own)),
+            str(sum(len(turn.ended) for turn in own)),
         )
         rows.append("| " + " | ".join(cells) + " |")
     faults = sum((turn.faults for turn in turns), Counter[str]())
     happened = ", ".join(f"{what} {count:,}" for what, count in sorted(faults.items()))
-    head = "| | minutes | epochs | rows taken | rows skipped | faults | not exact |"
+    head = "| | minutes | epochs | rows taken | rows skipped | faults | not exact | ended early |"
     return "\n".join(
-        [head, "|---|---|---|---|---|---|---|", *rows, "", f"What happened: {happened}."]
+        [head, "|---|---|---|---|---|---|---|---|", *rows, "", f"What happened: {happened}."]
     )
 
 
