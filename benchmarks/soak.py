@@ -150,7 +150,9 @@ def line_of(turn: Turn) -> str:
     skipped = sum(line["skipped"] for line in turn.epochs)
     found = f"{name:21} {len(turn.epochs):5} epochs, {rows:8,} rows, {skipped:5,} skipped"
     faults = ", ".join(f"{count} {what}" for what, count in sorted(turn.faults.items()))
-    return "\n".join([f"{found}; {faults}", *(f"  WRONG: {each}" for each in turn.inexact + turn.ended)])
+    return "\n".join(
+        [f"{found}; {faults}", *(f"  WRONG: {each}" for each in turn.inexact + turn.ended)]
+    )
 
 
 def summary(turns: list[Turn]) -> str:

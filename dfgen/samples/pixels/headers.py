@@ -58,7 +58,7 @@ _JPEG_FRAMES = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _PROGRESSIVE = {0xC2, 0xC6, 0xCA, 0xCE}
 _BARE_MARKERS = {b"", b"\0", b"\1", *(bytes([code]) for code in range(0xD0, 0xD9))}
 """Those without a length, and what is none."""
-_ANY_PIXEL = 64  # bytes that no pixel of 8 channels exceeds
+_ANY_PIXEL = 64  # bytes that no pixel of 8 channels of 64 bits exceeds
 _PIECE = 64  # bytes that each strip or tile of a TIFF counts for
 _STEP = 2**10  # bytes that each of many pieces counts for, as none takes no time
 _STRAY = 2**13  # bytes that are looked through at once
@@ -112,10 +112,11 @@ def check_decoded(
             decoder holds two bytes for every value of all pixels.
         what: it is, for the message.
     """
-    width, height = header.width or 0, header.height or 0
-    if width * height * _ANY_PIXEL <= limits.most["decoded_bytes"] and (header.channels or 1) <= 8:
-        return  # as nearly all: a small image takes twice this time to decode
-    channels, bits = max(header.channels or 1, channels), header.bits or 8
+    width, height, own = header.width or 0, header.height or 0, header.channels or 1
+    bits = header.bits or 8
+    if own <= 8 and bits <= 64 and width * height * _ANY_PIXEL <= limits.most["decoded_bytes"]:
+        return  # nearly all: of small images this is a twentieth of the time
+    channels = max(own, channels)
     depth = 1 if bits <= 8 else (bits + 7) // 8
     if header.progressive:
         depth = 2
