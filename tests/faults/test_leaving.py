@@ -235,6 +235,8 @@ def test_fault_32_processes_that_find_no_descriptor_say_so_and_what_to_do():
         + """
 import os, resource
 from dfgen.errors import WorkerError
+from dfgen.loading.workers import processes
+processes.WAITS = (0.01, 0.01)  # or it would try for 4 seconds
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 numbers = BoundFeature("number", Number("number"), np.arange(24, dtype=np.int32))
 loader = Loader(SampleReader(np.arange(24), (numbers,), same), batch_size=4, workers=1,

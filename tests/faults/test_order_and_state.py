@@ -135,16 +135,19 @@ def test_fault_51_what_keras_tries_out_before_the_first_epoch_moves_nothing(fram
 
 
 MEMORY = """
-import gc, os, sys
-import numpy as np, pandas as pd, psutil
-import dfgen
+import sys
+import numpy as np, psutil
+from dfgen.loading.loader import Loader
+from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.features.number import Number
+from dfgen.samples.reader import SampleReader
 
 rows, epochs = 100_000, int(sys.argv[1])
-frame = pd.DataFrame({"id": range(rows), "number": np.arange(rows) / rows, "label": 1.0})
-seq = dfgen.Sequence(frame, x="number", y="label", batch_size=5_000, workers=2)
+numbers = BoundFeature("number", Number("number"), np.arange(rows) / rows)
+loader = Loader(SampleReader(np.arange(rows), (numbers,)), batch_size=5_000, workers=2)
 sizes = []
 for epoch in range(epochs):
-    seen = sum(len(x) for x, _ in seq)
+    seen = sum(len(batch.rows) for batch in loader.batches(epoch))
     assert seen == rows, seen
     if epoch >= epochs // 5:
         sizes.append(psutil.Process().memory_info().rss / 1e6)

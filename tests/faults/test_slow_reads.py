@@ -318,6 +318,7 @@ assert sorted(rows) == [*range(24)]
 """
 
 
+@pytest.mark.slow
 def test_a_process_that_was_stopped_does_not_count_that_as_time_of_its_reads(tmp_path):
     (tmp_path / "two").write_bytes(b"ab")
     command = [sys.executable, "-c", STOPPED, str(tmp_path / "two")]
