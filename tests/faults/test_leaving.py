@@ -125,6 +125,7 @@ def test_fault_06_a_process_killed_in_an_import_is_replaced(tmp_path, monkeypatc
 # -- signals, as a terminal sends them -----------------------------------------------------------
 
 TRAINING = """
+import signal
 import sys
 import cloudpickle
 import numpy as np
@@ -136,6 +137,7 @@ from dfgen.samples.reader import SampleReader
 def same(sample, rng):
     return sample
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a program in the background ignores it
 print("ready", flush=True)
 numbers = BoundFeature("number", Number("number"), np.arange(24, dtype=np.int32))
 reader = SampleReader(np.arange(24), (numbers,), same)
