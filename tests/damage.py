@@ -17,6 +17,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import odd_images
+import PIL.Image
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -179,7 +180,8 @@ MAKERS = {
     "manifest": manifest_files,
     "parquet": parquet_files,
 }
-KINDS = ("jpeg", "png", "webp", "gif", "tiff", "bmp", "avif", *MAKERS, *TEXTS)
+AVIF = ("avif",) if ".avif" in PIL.Image.registered_extensions() else ()  # older Pillow writes none
+KINDS = ("jpeg", "png", "webp", "gif", "tiff", "bmp", *AVIF, *MAKERS, *TEXTS)
 
 
 # -- what befalls them ---------------------------------------------------------------------------

@@ -69,7 +69,7 @@ print("the script runs", flush=True)
 
 def double(sample, rng):
     print("printed by a transform")
-    return {**sample, "label": sample["label"] * 2}
+    return {**sample, "label": (sample["label"] * 2).astype("int32")}
 
 df = pd.read_pickle("frame.pkl")
 with dfgen.Sequence(df, batch_size=8, image_size=(4, 4), workers=2, use_multiprocessing=True,
