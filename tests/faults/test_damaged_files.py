@@ -178,6 +178,10 @@ sys.stdout.buffer.write(pickle.dumps(found))
 """
 
 
+SLOW_DDS = PIL.__version__.startswith("10.")
+"""Its decoder is in Python, and takes minutes where a damaged file says that it is large."""
+
+
 @pytest.mark.alarm(170)
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="freed memory is filled by glibc")
 def test_pixels_are_never_what_the_memory_held_before():
@@ -186,6 +190,7 @@ def test_pixels_are_never_what_the_memory_held_before():
         f"{name}-{way}": data
         for name, ways in damaged_files().items()
         for way, data in ways.items()
+        if not (name.startswith("dds") and SLOW_DDS)
     }
     corpus.update((name, data) for name, data in files().items() if name.startswith("heif"))
     runs = []
