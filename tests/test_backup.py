@@ -33,6 +33,9 @@ class Stopper(Killer):
         super().__init__(sequence, place)
         self.act = act
 
+    def on_train_batch_begin(self, batch, logs=None):
+        self.pass_by("step begin", self.epoch, batch)
+
     def pass_by(self, when, epoch, step):
         if (when, epoch, step) == self.place:
             if self.act is None:
@@ -259,16 +262,26 @@ def terminate():
     signal.raise_signal(signal.SIGTERM)
 
 
-@pytest.mark.parametrize("place", [("step", 0, 1), ("step", 1, 7), ("step", 1, 11)])
-def test_sigterm_saves_after_the_step_and_leaves_the_program(whole, tmp_path, place, capsys):
+@pytest.mark.parametrize(
+    ("when", "epoch", "step", "saved"),
+    [
+        ("step", 0, 1, 1),
+        ("step", 1, 7, 7),
+        ("step", 1, 11, 11),
+        ("step begin", 0, 1, 2),
+        ("step begin", 1, 11, 12),
+    ],
+)
+def test_sigterm_saves_after_the_step_that_runs_and_leaves_the_program(
+    whole, tmp_path, when, epoch, step, saved, capsys
+):
     with handler_of_sigterm(signal.SIG_DFL):
         with pytest.raises(SystemExit) as left:
-            fit(tmp_path, place, terminate, backup={"save_freq": "epoch"})
+            fit(tmp_path, (when, epoch, step), terminate, backup={"save_freq": "epoch"})
         assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     assert left.value.code == 128 + signal.SIGTERM
-    _, epoch, step = place
-    saved = Generations(tmp_path).load()
-    assert (saved[1]["epoch"], saved[1]["step"]) == (epoch, step + 1)
+    _, facts, _ = Generations(tmp_path).load()
+    assert (facts["epoch"], facts["step"]) == (epoch, saved)
     assert f"dfgen: SIGTERM; saved to {tmp_path}, to go on from there\n" in (
         capsys.readouterr().out
     )

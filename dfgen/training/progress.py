@@ -136,17 +136,16 @@ class Progress:
         else:
             self._note(ledger.take(handed))
 
-    def wait_for_batch(self, stop: Callable[[], bool]) -> bool:
-        """Return whether a batch was handed out to `fit` that is not taken yet.
+    def wait_for_batch(self, stop: Callable[[], bool]) -> None:
+        """Wait until a batch was handed out to `fit` that is not taken yet, or until `stop()`.
 
-        Where another thread fetches the next one ahead, as on TensorFlow after the first step of an
-        epoch, wait too, or until `stop()`: so a step does not begin that may never get its batch.
+        Only where another thread fetches the next one ahead, as on TensorFlow after the first step
+        of an epoch: so a step does not begin that may never get its batch.
         """
         while self._counted and self._fetches_ahead and not (self.fit.waiting or stop()):
             self._handed_out.clear()
             if not (self.fit.waiting or self._handed_out.wait(0.5) or self._loader.is_waited_for):
                 self._fetches_ahead = False  # nobody asks: not to be waited for a second time
-        return bool(self.fit.waiting)
 
     def taken(self, batch: int) -> list[Handed]:
         """Return the batches of the execution that ended with this step of the epoch of `fit`.

@@ -37,6 +37,9 @@ class Tell(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         print("step", batch, flush=True)
 
+    def on_test_batch_end(self, batch, logs=None):
+        print("validation", batch, flush=True)
+
 keras.utils.set_random_seed(1)
 model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(1)])
 model.compile("adam", "mse")
@@ -65,8 +68,10 @@ def hang(folder, stuck, steps):
             break
         except OSError:  # no worker has opened it yet
             threading.Event().wait(0.05)
-    for _ in range(steps):
-        assert process.stdout.readline().startswith("step")
+    lines = [f"step {step}\n" for step in range(steps)]
+    if stuck == "validation":
+        lines.append("validation 0\n")
+    assert [process.stdout.readline() for _ in lines] == lines
     return process, writer
 
 

@@ -148,11 +148,11 @@ class BackupAndRestore(keras.callbacks.Callback):
             self._save()
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        """Wait for the batch where TensorFlow would in the middle of a step, which it has begun."""
+        """Wait for the batch where TensorFlow would in the middle of a step; save if it is time."""
         if keras.backend.backend() == "tensorflow":
-            is_there = self._progress.wait_for_batch(lambda: self._sigterm.noticed)
-            if self._sigterm.noticed and not is_there:
-                self._leave()
+            self._progress.wait_for_batch(lambda: self._sigterm.noticed)
+        if self._sigterm.noticed:
+            self._save()
         self._in_step = True
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
