@@ -40,8 +40,7 @@ def _told(read: Callable[..., bytes]) -> Callable[..., bytes]:
     def told(self: Any, *arguments: Any) -> bytes:
         try:
             data = read(self, *arguments)
-            if len(data) > self.limits.most["file_bytes"]:  # quicker than to call
-                refuse_bytes(len(data), self.limits)
+            refuse_bytes(len(data), self.limits)
             return data
         except (DfgenError, MemoryError):
             raise
@@ -64,9 +63,13 @@ class Store:
     arrays: OpenArrays = field(default_factory=OpenArrays, repr=False, compare=False, kw_only=True)
     limits: Limits = field(default=DEFAULT, repr=False, compare=False, kw_only=True)
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, tells: bool = False) -> None:
+        """Have it tell what its `read` raises as errors of this package, unless it does (`tells`).
+
+        A class that does also compares what it has read with the limits: a call less for each file.
+        """
         super().__init_subclass__()
-        if "read" in vars(cls):
+        if "read" in vars(cls) and not tells:
             cls.read = _told(cls.read)  # type: ignore[method-assign]
             own = vars(cls).get("read_as")
             cls.read_as = Store.read_as if own is None else _told(own)  # type: ignore[method-assign]
