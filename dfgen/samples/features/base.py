@@ -310,6 +310,23 @@ class Feature:
         """
         raise NotImplementedError
 
+    def keeps(self, spec: Spec) -> bool:
+        """Whether it makes pixels of a Spec that are decoded already into just what they are."""
+        return False
+
+    def fill(self, pixels: Values, out: Any, watch: Watch, given: Any, placed: Any) -> Any:
+        """Fill its array with pixels that are decoded already, in the place of `read`.
+
+        Args:
+            pixels: (height, width, channels), upright.
+            out: as of `read`.
+            watch: is told each stage as it begins.
+            given: as of `read`.
+            placed: the Geometry that they were made of the upright image by; None: they are all of
+                it.
+        """
+        raise NotImplementedError
+
     def seen(self, sample: Any) -> Any:
         """Return what a transform gets of what `read` has filled."""
         return sample
