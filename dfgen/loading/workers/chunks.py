@@ -91,6 +91,7 @@ class ChunkMaker:
         rngs = [self._rng(chunk, place) for place in left]
         for place, rng in zip(left, rngs, strict=True):
             row = rows[place]
+            read = partial(self.reader.read, taken=True) if done[place] else self.reader.read
             if cancelled():
                 return blanks, place
             if row in chunk.known:
@@ -100,7 +101,7 @@ class ChunkMaker:
             out = {name: array[place, ...] for name, array in arrays.items()}
             try:
                 try:
-                    self.reader.read(row, out, rng, stopwatch, done[place])
+                    read(row, out, rng, stopwatch)
                 except Exception as error:
                     again = partial(self._again, chunk, place, out, stopwatch)
                     read_again(again, error, self.reader, row, stopwatch, cancelled)
