@@ -119,9 +119,9 @@ class DueRows:
 
     def ids_at(self, rows: Integers) -> list[object]:
         """Return the ids of rows."""
-        if isinstance(self.ids, pa.Array):
-            return list(self.ids.take(pa.array(rows)).to_pylist())
-        return list(self.ids[rows].tolist())
+        if isinstance(self.ids, np.ndarray):
+            return list(self.ids[rows].tolist())
+        return list(self.ids.take(pa.array(rows)).to_pylist())
 
 
 class Ledger:

@@ -12,6 +12,7 @@ from dfgen.samples.arrow_types import flattened, is_list
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.spec import Indices, Present, Spec, Values, each
 from dfgen.samples.storage.known_files import KnownFiles
+from dfgen.samples.storage.pack_rows import PackRows
 from dfgen.samples.stored_pixels import StoredPixels
 
 Sizes = npt.NDArray[np.int32]
@@ -31,6 +32,7 @@ class BoundFeature:
         present: which rows have it; None: all. What `values` holds of others is for nobody.
         known: what the manifest knows of its files; None: nothing is compared.
         pixels: of an image, what is decoded already; what is not there is read from its file.
+        packed: where its rows lie in packs; None: in none.
     """
 
     name: str
@@ -41,6 +43,7 @@ class BoundFeature:
     present: Present | None = None
     known: KnownFiles | None = None
     pixels: StoredPixels | None = None
+    packed: PackRows | None = None
 
     @cached_property
     def arrays(self) -> dict[str, str]:

@@ -25,6 +25,7 @@ from dfgen.samples.features.spec import (
     unwatched,
 )
 from dfgen.samples.padding import Padding, padding_of
+from dfgen.samples.pixels.geometry import after
 from dfgen.samples.storage.embedded import content_parts, content_shown
 from dfgen.samples.storage.files import Files
 from dfgen.samples.storage.known_files import KnownFiles
@@ -283,9 +284,11 @@ class SampleReader:
         return transformed(self.transform, sample, rng, self._changed)  # type: ignore[arg-type]
 
     def paths(self, row: int) -> Iterator[tuple[str, str]]:
-        """Yield the column and the path of every file that a row is read from, but bytes in it."""
+        """Yield column and path of every file that a row is read from, none for bytes and packs."""
         for bound in self._in_order:
             if bound.files is None or not bound.has(row):
+                continue
+            if bound.packed is not None and bound.packed.holds(row):
                 continue
             value = bound.feature.at(bound.values, row)
             for content in value if bound.has_lists else [value]:
@@ -329,6 +332,8 @@ class _Step(NamedTuple):
                 value = self.feature.at(self.values, row)
                 store = store if self.known is None else self.known.of(row, store)
                 told = self.feature.read(value, self.of(sample), store, watch, given)
+                if self.pixels is not None and (placed := self.pixels.placed(row)) is not None:
+                    told = after(placed, told)
             else:
                 placed = self.pixels.placed(row)
                 told = self.feature.fill(stored, self.of(sample), watch, given, placed)
