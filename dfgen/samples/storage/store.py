@@ -100,6 +100,11 @@ class Store:
         """
         raise NotImplementedError
 
+    @property
+    def far(self) -> bool:
+        """Whether a read waits for a network most of the time: many at once cost little more."""
+        return False
+
     def open(self, path: str) -> IO[bytes]:
         """Open a file of which the header alone will be read."""
         return io.BytesIO(self.read(path))
@@ -135,6 +140,10 @@ class Store:
             raise
         except Exception as error:
             raise unreadable(error) from error
+
+    def of(self, path: str) -> "Store":
+        """Return the store that reads one path: itself, or one of those that it is made of."""
+        return self
 
     def within(self, limits: Limits | None) -> Self:
         """Return the store with other limits; None: those that it has."""

@@ -58,26 +58,32 @@ class Several(Store):
 
     stores: Mapping[str, Store] = field(default_factory=dict)
 
-    def _of(self, path: str) -> Store:
+    @property
+    def far(self) -> bool:
+        """Whether one of them is."""
+        return any(store.far for store in self.stores.values())
+
+    def of(self, path: str) -> Store:
+        """Return the store that reads one path."""
         scheme, mark, _ = path.partition("://")
         return self.stores[scheme if mark and scheme in self.stores else ""]
 
     def read(self, path: str) -> bytes:
         """Return the bytes of one file."""
-        return self._of(path).read(path)
+        return self.of(path).read(path)
 
     def read_as(self, path: str, check: Check) -> bytes:
         """Return the bytes of one file, if it is the one that is known."""
-        return self._of(path).read_as(path, check)
+        return self.of(path).read_as(path, check)
 
     def head(self, path: str) -> Head:
         """Return size and time of one file."""
-        return self._of(path).head(path)
+        return self.of(path).head(path)
 
     def open(self, path: str) -> IO[bytes]:
         """Open a file of which the header alone will be read."""
-        return self._of(path).open(path)
+        return self.of(path).open(path)
 
     def open_rows(self, path: str, dataset: str | None = None) -> ArrayRows:
         """Open an array file."""
-        return self._of(path).open_rows(path, dataset)
+        return self.of(path).open_rows(path, dataset)
