@@ -143,30 +143,25 @@ class Several(Store):
         """Return the bytes of one file, if it is the one that is known."""
         return self.of(path).read_as(path, check)
 
-    @property
-    def far(self) -> bool:
-        """Whether one of them is."""
-        return any(store.far for store in self.stores.values())
-
     def head(self, path: str) -> Head:
         """Return size and time of one file."""
         return self.of(path).head(path)
 
     def look(self, path: str) -> Store:
         """Return a store that tells head and header of one file by one request."""
-        return self._of(path).look(path)
+        return self.of(path).look(path)
 
     def range(self, path: str, start: int, stop: int) -> bytes:
         """Return some of the bytes of one file."""
-        return self._of(path).range(path, start, stop)
+        return self.of(path).range(path, start, stop)
 
     def list(self, prefix: str) -> Iterator[tuple[str, Head]]:
         """Yield path and head of all files below a folder."""
-        return self._of(prefix).list(prefix)
+        return self.of(prefix).list(prefix)
 
     def write(self, path: str, data: bytes) -> None:
         """Make a file, or replace it."""
-        self._of(path).write(path, data)
+        self.of(path).write(path, data)
 
     def open(self, path: str) -> IO[bytes]:
         """Open a file of which the header alone will be read."""
