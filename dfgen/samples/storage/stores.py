@@ -7,13 +7,15 @@ from typing import IO, Any
 import pyarrow.compute as pc
 
 from dfgen.limits import Limits
+from dfgen.samples.storage.archive_paths import ARCHIVES
+from dfgen.samples.storage.archives import Archives
 from dfgen.samples.storage.array_files import ArrayRows
 from dfgen.samples.storage.embedded import Embedded, are_files, paths_of
 from dfgen.samples.storage.files import Files
 from dfgen.samples.storage.known_files import Check
 from dfgen.samples.storage.store import Head, Store
 
-STORES: dict[str, Callable[[], Store]] = {"": Files}
+STORES: dict[str, Callable[[], Store]] = {"": Files, **dict.fromkeys(ARCHIVES, Archives)}
 """Scheme, as `s3` in `s3://bucket/a.jpg` -> what makes its store; "": all other paths."""
 
 
