@@ -14,9 +14,10 @@ python = $(or $(shell for python in $(PYTHON); do \
 	2> /dev/null && echo "$$python" && break; done),$(error dfgen needs Python 3.11, 3.12 or \
 	3.13, with venv. Found none as: $(PYTHON). Install one, or say make PYTHON=/path/to/python3))
 INSTALL := -m pip install --quiet --disable-pip-version-check
-# Each process takes 2 GB. Tests of a file share what is costly to make: they stay together, until
-# one process has nothing left to do and takes some of another's.
-export PARALLEL := -n auto --maxprocesses 4 --dist worksteal
+# Each process takes 2 GB, and waits a third of its time for others. Tests of a file share what is
+# costly to make: they stay together, until one process has nothing left to do and takes some of
+# another's.
+export PARALLEL := -n 3 --dist worksteal
 PYTEST := .venv/bin/python -m pytest $(PARALLEL)
 
 demo: .venv/with-core               ## trains models on scanned digits

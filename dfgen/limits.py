@@ -30,6 +30,23 @@ Amount = int | str | None
 """Bytes as a number or a text such as "2GB"; None: any number of them."""
 
 
+def bytes_given(name: str, given: object) -> int:
+    """Return the bytes that an argument asks for, as a number or a text such as "2GB".
+
+    Example:
+        >>> bytes_given("window", "64MiB")
+        67108864
+    """
+    if _is_number(given) and abs(given) < math.inf:  # type: ignore[arg-type]
+        return int(given)  # type: ignore[call-overload,no-any-return]
+    found = isinstance(given, str) and re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([A-Za-z]*)\s*", given)
+    if not found or found[2].upper() not in _UNITS:
+        raise ArgumentError(
+            f'{name} must be bytes or a text such as "2GB" or "512MiB", got {given!r}'
+        )
+    return int(float(found[1]) * _UNITS[found[2].upper()])
+
+
 @dataclass(frozen=True)
 class Limits:
     """Bounds on what a Sequence takes, and on what one file may ask for.
@@ -119,16 +136,7 @@ class Limits:
 
     def _bytes(self, name: str) -> int | None:
         given = getattr(self, name)
-        if given is None or (_is_number(given) and abs(given) < math.inf):
-            return given and int(given)
-        found = isinstance(given, str) and re.fullmatch(
-            r"\s*([0-9]*\.?[0-9]+)\s*([A-Za-z]*)\s*", given
-        )
-        if not found or found[2].upper() not in _UNITS:
-            raise ArgumentError(
-                f'{name} must be bytes or a text such as "2GB" or "512MiB", got {given!r}'
-            )
-        return int(float(found[1]) * _UNITS[found[2].upper()])
+        return None if given is None else bytes_given(name, given)
 
     @cached_property
     def most(self) -> dict[str, float]:

@@ -19,6 +19,7 @@ import dfgen
 from dfgen.training.callbacks.backup_files import Generations
 
 pytestmark = pytest.mark.backend
+SLOW = pytest.mark.slow
 EAGERLY = False  # its tracing takes longer than all steps of a test
 
 
@@ -102,7 +103,9 @@ def test_a_resumed_epoch_has_the_logs_weights_and_receipt_of_an_uninterrupted_on
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize("save_freq", ["epoch", 5, 12, 100])
+@pytest.mark.parametrize(
+    "save_freq", [5, *(pytest.param(n, marks=SLOW) for n in ("epoch", 12, 100))]
+)
 def test_steps_since_the_last_save_are_made_again(whole, tmp_path, save_freq):
     interrupted(tmp_path, ("step", 1, 7), backup={"save_freq": save_freq})
     model, *_ = fit(tmp_path, backup={"save_freq": save_freq})
@@ -131,6 +134,7 @@ def test_repeat_with_steps_per_epoch_goes_on_over_the_end_of_an_epoch(tmp_path):
     assert sequence.state_dict() == whole_sequence.state_dict()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("places", [[("step", 0, 2)], [("step", 0, 2), ("step", 1, 8)]], ids=len)
 def test_steps_per_epoch_short_of_the_length_goes_on(tmp_path, places):
     def run(folder, place=None):
@@ -146,7 +150,7 @@ def test_steps_per_epoch_short_of_the_length_goes_on(tmp_path, places):
 
 
 @SEVERAL_STEPS
-@pytest.mark.parametrize("endless", [False, True])
+@pytest.mark.parametrize("endless", [pytest.param(False, marks=SLOW), True])
 def test_several_steps_per_execution(tmp_path, endless):
     def run(folder, place=None):
         sequence = make_sequence()
@@ -171,6 +175,7 @@ def test_an_end_between_two_epochs_of_keras_begins_the_next_one(whole, tmp_path,
     assert_same_weights(model, whole[0])
 
 
+@pytest.mark.slow
 def test_a_sequence_that_drew_its_seed_goes_on_with_it(tmp_path):
     first = make_sequence(seed=None)
     interrupted(tmp_path, ("step", 1, 2), sequence=first)
@@ -181,6 +186,7 @@ def test_a_sequence_that_drew_its_seed_goes_on_with_it(tmp_path):
     assert_same_weights(model, fit(tmp_path, sequence=make_sequence(seed=first.seed))[0])
 
 
+@pytest.mark.slow
 def test_numbers_drawn_without_a_seed_go_on_where_they_were(tmp_path):
     class Shake(keras.callbacks.Callback):
         """Draws from Keras's own generator, and on torch from torch's."""
@@ -266,10 +272,10 @@ def terminate():
     ("when", "epoch", "step", "saved"),
     [
         ("step", 0, 1, 1),
-        ("step", 1, 7, 7),
-        ("step", 1, 11, 11),
+        pytest.param("step", 1, 7, 7, marks=SLOW),
+        pytest.param("step", 1, 11, 11, marks=SLOW),
         ("step begin", 0, 1, 2),
-        ("step begin", 1, 11, 12),
+        pytest.param("step begin", 1, 11, 12, marks=SLOW),
     ],
 )
 def test_sigterm_saves_after_the_step_that_runs_and_leaves_the_program(
@@ -288,6 +294,7 @@ def test_sigterm_saves_after_the_step_that_runs_and_leaves_the_program(
     assert_same_weights(fit(tmp_path)[0], whole[0])
 
 
+@pytest.mark.slow
 def test_sigterm_in_a_validation_does_not_wait_for_its_end(tmp_path, capsys):
     val = make_sequence(40, transform=None, shuffle=False)
     whole, whole_sequence, _ = fit(tmp_path / "a", validation_data=val)
@@ -366,7 +373,9 @@ def damage(path, how):
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize("how", ["cut short", "empty", "one bit"])
+@pytest.mark.parametrize(
+    "how", ["cut short", *(pytest.param(how, marks=SLOW) for how in ("empty", "one bit"))]
+)
 def test_the_backup_before_is_used_where_the_newest_is_damaged(whole, tmp_path, how, capsys):
     interrupted(tmp_path, ("step", 1, 5))
     older, newest = sorted(tmp_path.glob("*.dfgen"))

@@ -137,6 +137,7 @@ KINDS = [("torch", 2), ("jax", 2), ("tensorflow", 2)]
 DEVICES = [("jax-devices", 1), ("tensorflow-devices", 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "count"), KINDS)
 class TestProcesses:
     def test_each_row_once_in_one_of_them_less_those_counted_as_left_out(
@@ -163,6 +164,7 @@ class TestProcesses:
             same(process["weights"][0], single["weights"][0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "count"), [("torch", 2), ("jax", 2), *DEVICES])
 class TestEvaluation:
     def test_gives_what_one_process_with_a_short_last_batch_gives(
@@ -232,6 +234,7 @@ def test_predict_in_several_processes_is_refused(together, kind):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "count"), DEVICES)
 class TestDevices:
     def test_fit_leaves_out_the_short_last_batch_and_counts_it(self, together, kind, count):

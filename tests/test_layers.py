@@ -26,6 +26,7 @@ LAYERS = {
     "loading": {"errors", "locks", "system", "limits", "samples"},
     "manifest": {"errors", "locks", "system", "limits", "samples"},
     "binding": {"errors", "locks", "system", "limits", "samples", "loading", "manifest"},
+    "packing": {"errors", "locks", "system", "limits", "samples", "loading", "manifest", "binding"},
     "training": {
         "errors",
         "locks",
@@ -140,6 +141,6 @@ def test_workers_load_neither_pandas_nor_a_framework() -> None:
 
 
 def test_manifests_and_binding_need_no_framework() -> None:
-    rooms = {"manifest", "binding"}
+    rooms = {"manifest", "binding", "packing"}
     code = "\n".join(f"import {name}" for name in MODULES if room(name) in rooms)
     assert loaded_by(code) & HEAVY == set()

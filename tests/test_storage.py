@@ -238,6 +238,7 @@ def test_array_files_that_are_open_are_few_and_closed_in_the_end(tmp_path, suffi
     assert descriptors() == before
 
 
+@pytest.mark.slow
 def test_thousands_of_array_files_train_where_few_may_be_open(tmp_path):
     code = f"""
 import resource

@@ -94,6 +94,7 @@ SAID = {
 
 
 @pytest.mark.backend
+@pytest.mark.slow
 def test_python_shows_the_users_own_lines_of_an_error_under_fit(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)

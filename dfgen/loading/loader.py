@@ -19,6 +19,7 @@ from dfgen.loading.order.buckets import Buckets
 from dfgen.loading.order.permutation import Integers
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.row_order import Draws, RowOrder
+from dfgen.loading.order.windows import Windows
 from dfgen.loading.pending_batch import Batch, PendingBatch
 from dfgen.loading.problems import TIMEOUT, WORKER, Failure, Problems
 from dfgen.loading.receipts import DueRows
@@ -56,6 +57,7 @@ class Loader:
         balance: draws each class equally often, or rows in proportion to weights, or None; needs
             `shuffle`.
         buckets: gathers rows of similar shapes, or None; needs `shuffle`.
+        windows: shuffles rows of large files a few blocks at a time, or None; without these.
         drop_remainder: leave out a short last batch.
         shard: (index, count) of this host, which makes `batch_size / count` rows of each batch.
             With several, `plan` leaves out a short last batch.
@@ -83,6 +85,7 @@ class Loader:
         seed: int = 0,
         balance: Draws | None = None,
         buckets: Buckets | None = None,
+        windows: Windows | None = None,
         drop_remainder: bool = False,
         shard: tuple[int, int] = (0, 1),
         weights: Weights | None = None,
@@ -97,7 +100,7 @@ class Loader:
         self.reader = reader
         shuffle = flag("shuffle", shuffle, _SHUFFLE)
         drop_remainder = flag("drop_remainder", drop_remainder)
-        order = RowOrder(len(reader), seed if shuffle else None, balance, buckets)
+        order = RowOrder(len(reader), seed if shuffle else None, balance, buckets, windows)
         rows = order.places
         tail = "drop" if drop_remainder else "short"
         self.given = Plan(

@@ -30,25 +30,32 @@ def write_parquet(table: pa.Table, file: Any, row_group_size: int | None = None)
         file: where to, a file opened for writing binary.
         row_group_size: rows of a row group; None: the default of Arrow, 2^20.
     """
-    sink = _Summed(file)
+    sink = Summed(file)
     with pq.ParquetWriter(sink, table.schema, write_page_checksum=True) as writer:
         writer.write_table(table, row_group_size)
         sink.hold()
     sink.finish()
 
 
-class _Summed(io.RawIOBase):
-    """A file that sums up what is written, and holds back its end, the footer."""
+class Summed(io.RawIOBase):
+    """A file that sums up what is written, by CRC-32, and holds back its end, the footer."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
         self._sum = 0
         self._held: bytearray | None = None
 
+    @property
+    def checksum(self) -> str:
+        """The CRC-32 of what was written, 8 hexadecimal digits."""
+        return f"{self._sum:08x}"
+
     def writable(self) -> bool:
+        """Return True, as PyArrow asks."""
         return True
 
     def write(self, data: Any) -> int:
+        """Write bytes, or hold them."""
         if self._held is None:
             self._sum = crc32(data, self._sum)
             self._file.write(data)
@@ -57,6 +64,7 @@ class _Summed(io.RawIOBase):
         return len(data)
 
     def hold(self) -> None:
+        """Hold from now on what is written."""
         self._held = bytearray()
 
     def finish(self) -> None:
@@ -94,6 +102,15 @@ def has_checksum(file: pa.NativeFile, path: str) -> bool:
             "Take another copy of it, or build it again"
         )
     return True
+
+
+def checksum_of(path: str) -> str:
+    """Return the CRC-32 of all bytes of a file, 8 hexadecimal digits, as `Summed` has it."""
+    value = 0
+    with open(path, "rb", 0) as file:
+        while block := file.read(_BLOCK):
+            value = crc32(block, value)
+    return f"{value:08x}"
 
 
 def _length_of_footer(end: bytes) -> int:

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Mapping
 from typing import Any, Never
 
 import pandas as pd
@@ -188,26 +189,44 @@ def write_manifest(df: Table, path: Path, root: Path | None = None, **unknown: N
     path = path_of_manifest(path)
     check_out(path)
     table = arrow_table(df)
+    known = getattr(df, "attrs", {}).get("dfgen", {})
+    table, _ = as_written(table, known, os.path.dirname(path), root)
+    rows = _rows_of_group(table)
+    write_whole(path, lambda file: write_parquet(table, file, rows))
+
+
+def as_written(
+    table: pa.Table, known: Mapping[str, Any], folder: str, root: Path | None = None
+) -> tuple[pa.Table, Metadata]:
+    """Return a table as it stands in a manifest file of a folder, with its metadata in the schema.
+
+    Args:
+        table: one row a file.
+        known: its `df.attrs["dfgen"]`, or what a manifest file says of itself.
+        folder: where the file will be.
+        root: as of `write_manifest`.
+
+    Raises:
+        ManifestError: the table is not a manifest; the message names the rows.
+    """
     validate(table, "the frame")
     _refuse_odd_categories(table)
-    known = getattr(df, "attrs", {}).get("dfgen", {})
     table, absolute_root = stored_paths(
         table, None if root is None else str(root), known.get("root")
     )
     check_stored_paths(table, absolute_root, "the frame")
     metadata: Metadata = {
         "format": MANIFEST_FORMAT,
-        "root": portable_root(absolute_root, os.path.dirname(path)),
+        "root": portable_root(absolute_root, folder),
         "labels": describe_labels(table, known.get("labels")),
-        "recipe": portable_recipe(known.get("recipe"), os.path.dirname(path)),
+        "recipe": portable_recipe(known.get("recipe"), folder),
         "created_by": f"dfgen {__version__}",
         "fingerprint": fingerprint(table),
     }
     check_metadata(metadata, 'df.attrs["dfgen"] of the frame')
     text = json.dumps(metadata, ensure_ascii=False).encode()
     table = table.replace_schema_metadata({**(table.schema.metadata or {}), KEY: text})
-    rows = _rows_of_group(table)
-    write_whole(path, lambda file: write_parquet(table, file, rows))
+    return table, metadata
 
 
 def _refuse_odd_categories(table: pa.Table) -> None:

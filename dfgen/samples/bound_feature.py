@@ -12,6 +12,7 @@ from dfgen.samples.arrow_types import flattened, is_list
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.spec import Indices, Present, Spec, Values, each
 from dfgen.samples.storage.known_files import KnownFiles
+from dfgen.samples.stored_pixels import StoredPixels
 
 Sizes = npt.NDArray[np.int32]
 """(height, width) of the upright image of every row, shape (rows, 2)."""
@@ -29,6 +30,7 @@ class BoundFeature:
         sizes: of every row's image, where it keeps them.
         present: which rows have it; None: all. What `values` holds of others is for nobody.
         known: what the manifest knows of its files; None: nothing is compared.
+        pixels: of an image, what is decoded already; what is not there is read from its file.
     """
 
     name: str
@@ -38,6 +40,7 @@ class BoundFeature:
     sizes: Sizes | None = None
     present: Present | None = None
     known: KnownFiles | None = None
+    pixels: StoredPixels | None = None
 
     @cached_property
     def arrays(self) -> dict[str, str]:
@@ -80,6 +83,11 @@ class BoundFeature:
         """How many items each row has, shape (rows, 1), where rows differ in that."""
         found: npt.NDArray[np.int32] | None = self.feature.counts(self.values)
         return found
+
+    @cached_property
+    def array_rows(self) -> pa.StructArray | None:
+        """The `path` of the array file and the `index` in it of every row, where it reads such."""
+        return self.feature.array_rows(self.values)
 
     @cached_property
     def has_lists(self) -> bool:

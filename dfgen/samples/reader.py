@@ -13,12 +13,23 @@ import pyarrow as pa
 from dfgen.errors import DecodeError, MissingFileError, ReadError, TransformError, located
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature
-from dfgen.samples.features.spec import Present, Spec, Values, Watch, each, empty, filled, unwatched
+from dfgen.samples.features.spec import (
+    Indices,
+    Present,
+    Spec,
+    Values,
+    Watch,
+    each,
+    empty,
+    filled,
+    unwatched,
+)
 from dfgen.samples.padding import Padding, padding_of
 from dfgen.samples.storage.embedded import content_parts, content_shown
 from dfgen.samples.storage.files import Files
 from dfgen.samples.storage.known_files import KnownFiles
 from dfgen.samples.storage.store import Store
+from dfgen.samples.stored_pixels import StoredPixels
 from dfgen.samples.transforms import Sample, Transform, transformed
 
 
@@ -74,6 +85,34 @@ class SampleReader:
         return bool(self._steps) or self.transform is not None
 
     @cached_property
+    def takes_rows(self) -> bool:
+        """Whether some images of all rows are stored just as the batch wants them."""
+        return bool(self._taken)
+
+    @cached_property
+    def reads_others(self) -> bool:
+        """Whether there is anything left to do row by row when those are taken."""
+        return bool(self._others) or self.transform is not None
+
+    @cached_property
+    def _taken(self) -> dict[str, StoredPixels]:
+        """Array -> pixels that are stored as they go into the batch, and that nothing follows."""
+        if self.transform is not None:
+            return {}
+        followed = {bound.like for bound in self.features}
+        return {
+            bound.name: bound.pixels
+            for bound in self.features
+            if bound.pixels is not None and bound.present is None and bound.name not in followed
+            if bound.feature.keeps(bound.pixels.spec) and not self._between(bound)
+        }
+
+    @cached_property
+    def _others(self) -> "list[_Step]":
+        """What is made row by row of rows that are taken."""
+        return [step for step in self._steps if step.name not in self._taken]
+
+    @cached_property
     def is_random(self) -> bool:
         """Whether samples need a random generator."""
         return bool(self._random) or self.transform is not None
@@ -110,7 +149,7 @@ class SampleReader:
                 bound.feature, bound.values, bound.name, bound.like or bound.name,
                 bound.read_names, itemgetter(*bound.read_names), between,
                 [name for name, spec in between.items() if spec.dtype is None], bound.present,
-                bound.known,
+                bound.known, bound.pixels,
             )
             for bound in self._in_order
             if bound.feature.by_row
@@ -155,7 +194,27 @@ class SampleReader:
             out[bound.name][...] = bound.gather(rows)
         self.padding.gather(rows, out)
 
-    def read(self, row: int, out: Mapping[str, Values], rng: Any, watch: Watch = unwatched) -> None:
+    def take(self, rows: Indices, out: Mapping[str, Values]) -> Present:
+        """Fill what is stored just as the batch wants it, for all rows of a chunk at once.
+
+        Returns:
+            Which rows it was there for; `read` makes all of the others.
+        """
+        taken = np.ones(len(rows), np.bool_)
+        for name, pixels in self._taken.items():
+            there = pixels.take(rows, out[name])
+            if there is not None:
+                taken &= there
+        return taken
+
+    def read(
+        self,
+        row: int,
+        out: Mapping[str, Values],
+        rng: Any,
+        watch: Watch = unwatched,
+        taken: bool = False,
+    ) -> None:
         """Fill what a row's files hold and its functions return, then transform the sample.
 
         Args:
@@ -164,6 +223,7 @@ class SampleReader:
             rng: the sample's random generator, where `is_random`: for random crops and flips, in
                 the order of the parts, then for the transform. None: no chance.
             watch: is told each stage as it begins.
+            taken: whether `take` has filled what it can.
 
         Raises:
             DfgenError: of the kind that fits, naming the row's id and path.
@@ -175,7 +235,7 @@ class SampleReader:
         out = self.padding.own(row, out) if self.padding.sizes else out
         sample: Any = out if self._is_straight else dict(out)
         try:
-            for step in self._steps:
+            for step in self._others if taken else self._steps:
                 for name, spec in step.between.items():
                     sample[name] = empty(spec, out[name].shape)
                 given = told.get(step.told_by)
@@ -258,14 +318,20 @@ class _Step(NamedTuple):
     own: list[str]  # of these, whose dtype their file tells
     present: Present | None  # which rows have it
     known: KnownFiles | None  # what its files should be
+    pixels: StoredPixels | None  # what is decoded already
 
     def read(self, row: int, sample: Sample, store: Store, watch: Watch, given: Any) -> Any:
         """Fill its arrays of a sample, if a row has them; return what is told those that follow."""
         told = None
         if self.present is None or self.present[row]:
-            value = self.feature.at(self.values, row)
-            store = store if self.known is None else self.known.of(row, store)
-            told = self.feature.read(value, self.of(sample), store, watch, given)
+            stored = None if self.pixels is None else self.pixels.at(row)
+            if self.pixels is None or stored is None:
+                value = self.feature.at(self.values, row)
+                store = store if self.known is None else self.known.of(row, store)
+                told = self.feature.read(value, self.of(sample), store, watch, given)
+            else:
+                placed = self.pixels.placed(row)
+                told = self.feature.fill(stored, self.of(sample), watch, given, placed)
         else:
             for name in self.own:
                 sample[name].of(np.uint8)  # type: ignore[attr-defined]

@@ -1,6 +1,6 @@
 """Chunks of a batch: what a worker makes in one go, in whichever thread or process."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -15,7 +15,7 @@ from dfgen.loading.metrics import Stopwatch
 from dfgen.loading.order.permutation import Integers
 from dfgen.loading.problems import Failure
 from dfgen.loading.workers.retries import read_again
-from dfgen.samples.features.spec import Spec, Watch
+from dfgen.samples.features.spec import Present, Spec, Watch
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.storage.near_paths import near_missing
 
@@ -56,8 +56,9 @@ class ChunkMaker:
         begin("table")
         try:
             self.reader.gather(chunk.rows, arrays)
+            taken = self._take(chunk, arrays, stopwatch) if self.reader.takes_rows else None
             if one_by_one:
-                blanks, made = self._read_rows(chunk, arrays, stopwatch, cancelled)
+                blanks, made = self._read_rows(chunk, arrays, stopwatch, cancelled, taken)
         finally:
             stopwatch.rest()
         if blanks:
@@ -66,14 +67,31 @@ class ChunkMaker:
         stopwatch.counts["samples"] += made - len(blanks)
         return blanks
 
+    def _take(self, chunk: Chunk, arrays: ChunkArrays, stopwatch: Stopwatch) -> Present:
+        """Fill what is stored just as the batch wants it; return the rows that it was there for."""
+        stopwatch.row = int(chunk.rows[0])
+        stopwatch("read")
+        taken = self.reader.take(chunk.rows, arrays)
+        stopwatch("table")
+        return taken
+
     def _read_rows(
-        self, chunk: Chunk, arrays: ChunkArrays, stopwatch: Stopwatch, cancelled: Callable[[], bool]
+        self,
+        chunk: Chunk,
+        arrays: ChunkArrays,
+        stopwatch: Stopwatch,
+        cancelled: Callable[[], bool],
+        taken: Present | None,
     ) -> tuple[Blanks, int]:
         """Fill what needs files or the transform; return what stays blank, and the rows done."""
         rows, blanks = chunk.rows.tolist(), Blanks()
+        done = [False] * len(rows) if taken is None else taken.tolist()
+        left = self._left(chunk, done)
         # made together: between two decodes, out of the caches, each would take five times as long
-        rngs = [self._rng(chunk, place) for place in range(len(rows))]
-        for place, (row, rng) in enumerate(zip(rows, rngs, strict=True)):
+        rngs = [self._rng(chunk, place) for place in left]
+        for place, rng in zip(left, rngs, strict=True):
+            row = rows[place]
+            read = partial(self.reader.read, taken=True) if done[place] else self.reader.read
             if cancelled():
                 return blanks, place
             if row in chunk.known:
@@ -83,7 +101,7 @@ class ChunkMaker:
             out = {name: array[place, ...] for name, array in arrays.items()}
             try:
                 try:
-                    self.reader.read(row, out, rng, stopwatch)
+                    read(row, out, rng, stopwatch)
                 except Exception as error:
                     again = partial(self._again, chunk, place, out, stopwatch)
                     read_again(again, error, self.reader, row, stopwatch, cancelled)
@@ -93,6 +111,13 @@ class ChunkMaker:
                 # anything else is a mistake in a program, or no fault of the file
                 blanks[place] = self._fault(stopwatch.stage, error, row)
         return blanks, len(rows)
+
+    def _left(self, chunk: Chunk, done: list[bool]) -> Sequence[int]:
+        """Return the places of a chunk where something is left to do row by row."""
+        if self.reader.reads_others or not any(done):
+            return range(len(done))
+        rows = enumerate(chunk.rows.tolist())
+        return [place for place, row in rows if not done[place] or row in chunk.known]
 
     def _again(self, chunk: Chunk, place: int, out: ChunkArrays, watch: Watch) -> None:
         self.reader.read(int(chunk.rows[place]), out, self._rng(chunk, place), watch)

@@ -174,6 +174,17 @@ class Feature:
             return None
         return values if len(self.columns) == 1 else values.field(0)
 
+    dataset: Any = None
+    """The name of the array in HDF5 files that hold several."""
+
+    def array_rows(self, values: Any) -> pa.StructArray | None:
+        """Return the `path` of the array file and the `index` in it of each row, or None.
+
+        Args:
+            values: what `bind` has returned.
+        """
+        return None
+
     def counts(self, values: Any) -> Any:
         """Return how many items each row has, (rows, 1), where rows differ in that, else None."""
         return None
@@ -296,6 +307,23 @@ class Feature:
         Raises:
             DecodeError: what one row holds is broken.
             MissingFileError: a file is not there.
+        """
+        raise NotImplementedError
+
+    def keeps(self, spec: Spec) -> bool:
+        """Whether it makes pixels of a Spec that are decoded already into just what they are."""
+        return False
+
+    def fill(self, pixels: Values, out: Any, watch: Watch, given: Any, placed: Any) -> Any:
+        """Fill its array with pixels that are decoded already, in the place of `read`.
+
+        Args:
+            pixels: (height, width, channels), upright.
+            out: as of `read`.
+            watch: is told each stage as it begins.
+            given: as of `read`.
+            placed: the Geometry that they were made of the upright image by; None: they are all of
+                it.
         """
         raise NotImplementedError
 

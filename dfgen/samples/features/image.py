@@ -22,7 +22,7 @@ from dfgen.samples.features.spec import OwnDtype, Spec, Values, Watch, unwatched
 from dfgen.samples.features.values_elsewhere import ELSEWHERE
 from dfgen.samples.pixels.color_modes import CHANNELS
 from dfgen.samples.pixels.depth import DEPTHS, check_scaled
-from dfgen.samples.pixels.geometry import RESIZE, STILL, Draw, Geometry, Size, place
+from dfgen.samples.pixels.geometry import RESIZE, STILL, Box, Draw, Geometry, Size, after, place
 from dfgen.samples.pixels.png_encoder import png_of
 from dfgen.samples.pixels.random_resized import AREA, RATIO, drawn_crops, place_resized
 from dfgen.samples.pixels.resizing import INTERPOLATIONS, reduction, resize
@@ -310,6 +310,42 @@ class Image(Feature):
         watch("resize")
         resize(pixels, geometry, out, self.interpolation, self.antialias, reduced=reduced)
         return geometry
+
+    def fill(
+        self,
+        pixels: Values,
+        out: Any,
+        watch: Watch = unwatched,
+        given: Any = None,
+        placed: Geometry | None = None,
+    ) -> Geometry:
+        """Fill `out`, as `read` does, with pixels that are decoded already.
+
+        Args:
+            pixels: (height, width, channels), upright.
+            out: `sample_spec` or `made_spec`.
+            watch: is told that they are resized.
+            given: what it drew.
+            placed: how they were made of the upright image; None: they are all of it.
+
+        Returns:
+            The geometry from the upright image into `out`.
+        """
+        watch("resize")
+        geometry = self.place(pixels.shape[:2], out.shape[:2], given)
+        if isinstance(out, OwnDtype):
+            check_scaled(pixels, self.scale, self.dtype)
+            out = out.of(pixels.dtype)
+        resize(pixels, geometry, out, self.interpolation, self.antialias)
+        return geometry if placed is None else after(placed, geometry)
+
+    def keeps(self, spec: Spec) -> bool:
+        """Whether it makes pixels of a Spec that are decoded already into just what they are."""
+        if self.is_random or self.follows or spec != self.spec or None in spec.shape:
+            return False
+        size = spec.shape[:2]
+        whole_image = Box(0, 0, *size)
+        return self.place(size, size) == Geometry(size, whole_image, whole_image, size, flip=False)
 
     def savings(self, surplus: float) -> dict[str, dict[str, float]]:
         """Return what would make it sooner: smaller files, no filter, or scaling in the model."""

@@ -62,6 +62,8 @@ class Geometry(NamedTuple):
         size: (height, width) of the array; zeros where `target` leaves some of it free.
         flip: whether left and right of the array are exchanged in the end.
         flip_vertical: whether top and bottom of the array are.
+        steps: two geometries that did it one after the other, as of pixels that were stored; None:
+            it was done in one.
     """
 
     image: Size
@@ -70,6 +72,7 @@ class Geometry(NamedTuple):
     size: Size
     flip: bool
     flip_vertical: bool = False
+    steps: tuple[Any, Any] | None = None
 
 
 @lru_cache(maxsize=4096)  # 3 microseconds, which counts for images of 32x32
@@ -121,6 +124,23 @@ def before_resizing(cropped: Geometry, image: Size) -> Geometry:
     return cropped._replace(image=image, source=Box(0, 0, *image), target=target)
 
 
+def after(first: Geometry, second: Geometry) -> Geometry:
+    """Return the geometry of an image that `first` has made another one of, and `second` an array.
+
+    Its `target` is rounded to whole pixels where the second scales too; boxes move by the `steps`.
+    """
+    seen, source, target = first.target, second.source, second.target
+    down, across = target.height / source.height, target.width / source.width
+    top, left = (seen.top - source.top) * down, (seen.left - source.left) * across
+    landed = top + target.top, left + target.left, seen.height * down, seen.width * across
+    return second._replace(
+        image=first.image,
+        source=first.source,
+        target=Box(*map(round, landed)),
+        steps=(first, second),
+    )
+
+
 def enlarged(geometry: Geometry, times: int) -> Geometry:
     """Return the geometry of a file with so many times as many rows and columns of the same view.
 
@@ -134,6 +154,7 @@ def enlarged(geometry: Geometry, times: int) -> Geometry:
         source=Box(*(times * length for length in geometry.source)),
         target=Box(*(times * length for length in geometry.target)),
         size=(size[0] * times, size[1] * times),
+        steps=None,
     )
 
 
@@ -146,6 +167,9 @@ def move(boxes: Corners, geometry: Geometry) -> tuple[Corners, npt.NDArray[np.bo
         boxes: in pixels of the upright image.
         geometry: of the image.
     """
+    if geometry.steps is not None:
+        first, geometry = geometry.steps
+        boxes = move(boxes, first)[0]
     source, target, size = geometry.source, geometry.target, geometry.size
     scale = np.array([target.width / source.width, target.height / source.height] * 2)
     from_source, to_target = [source.left, source.top] * 2, [target.left, target.top] * 2

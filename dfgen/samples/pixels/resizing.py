@@ -64,7 +64,7 @@ def resize(
             pixels, the last row or column stands out of the image.
         fill_value: what stands where the image leaves some of `out` free.
     """
-    _, source, target, size, horizontal, vertical = geometry
+    _, source, target, size, horizontal, vertical, _ = geometry
     flip = _FLIPS[horizontal, vertical] if horizontal or vertical else None
     if source == target and pixels.shape == out.shape:  # then all of the image is all of `out`
         out[...] = pixels if flip is None else cv2.flip(pixels, flip).reshape(out.shape)

@@ -108,6 +108,13 @@ class Store:
         """Open an array file; `row` keeps it open."""
         return open_rows(self.read(path), dataset, self.limits)
 
+    def array(self, path: str, dataset: str | None = None, check: Check | None = None) -> ArrayRows:
+        """Return all rows of a .npy or HDF5 file, unread, kept open; the arguments are of `row`."""
+        head = self.head(path)
+        if check is not None:
+            check(head.size, head.mtime_ns)
+        return self.arrays.get(path, dataset, head, self.open_rows)
+
     def row(
         self, path: str, index: int, dataset: str | None = None, check: Check | None = None
     ) -> npt.NDArray[Any]:
@@ -124,10 +131,7 @@ class Store:
             DecodeError: it is no such file, has no such array, or not so many rows.
         """
         try:
-            head = self.head(path)
-            if check is not None:
-                check(head.size, head.mtime_ns)
-            rows = self.arrays.get(path, dataset, head, self.open_rows)
+            rows = self.array(path, dataset, check)
             if not 0 <= index < len(rows):
                 raise DecodeError(f"the array has {len(rows):,} rows, there is no row {index}")
             return np.asarray(rows[index])
