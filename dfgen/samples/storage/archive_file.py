@@ -6,7 +6,7 @@ from collections.abc import Callable
 from threading import Lock
 from typing import IO, Any
 
-Version = tuple[int, int, int]
+ArchiveVersion = tuple[int, int, int]
 """Size, time of the last change, and number of a file: what tells that it is another."""
 
 
@@ -57,7 +57,7 @@ class ArchiveFile:
                 return os.read(self.descriptor, nbytes)
 
 
-def version_of(status: os.stat_result) -> Version:
+def version_of(status: os.stat_result) -> ArchiveVersion:
     """Return the version of a file by its status."""
     return status.st_size, status.st_mtime_ns, status.st_ino
 

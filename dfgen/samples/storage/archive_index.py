@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import DecodeError
-from dfgen.samples.storage.archive_file import Version
+from dfgen.samples.storage.archive_file import ArchiveVersion
 
-Numbers = npt.NDArray[Any]
+WholeNumbers = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,12 @@ class Contents:
     """
 
     names: list[str]
-    starts: Numbers
-    packed: Numbers
-    sizes: Numbers
-    times: Numbers
-    checks: Numbers | None = None
-    methods: Numbers | None = None
+    starts: WholeNumbers
+    packed: WholeNumbers
+    sizes: WholeNumbers
+    times: WholeNumbers
+    checks: WholeNumbers | None = None
+    methods: WholeNumbers | None = None
     problems: Mapping[int, str] = field(default_factory=dict)
 
 
@@ -53,9 +53,9 @@ class Index:
         fault: why the archive cannot be read, if so.
     """
 
-    version: Version
-    hashes: Numbers = field(default_factory=lambda: np.empty(0, np.int64))
-    columns: tuple[Numbers, ...] = ()
+    version: ArchiveVersion
+    hashes: WholeNumbers = field(default_factory=lambda: np.empty(0, np.int64))
+    columns: tuple[WholeNumbers, ...] = ()
     problems: Mapping[int, str] = field(default_factory=dict)
     fault: str = ""
 
@@ -67,7 +67,7 @@ class Index:
         return place if there else None
 
 
-def make_index(contents: Contents, version: Version) -> Index:
+def make_index(contents: Contents, version: ArchiveVersion) -> Index:
     """Return the index of what an archive holds."""
     hashes = np.fromiter(map(hash, contents.names), np.int64, len(contents.names))
     order = np.argsort(hashes, kind="stable")
@@ -83,7 +83,7 @@ def make_index(contents: Contents, version: Version) -> Index:
     return Index(version, hashes[order], tuple(_small(each[order]) for each in columns), problems)
 
 
-def _small(numbers: Numbers) -> Numbers:
+def _small(numbers: WholeNumbers) -> WholeNumbers:
     """Return whole numbers in the type that takes the least memory."""
     ends = numbers.min(initial=0), numbers.max(initial=0)
     return numbers.astype(np.promote_types(*map(np.min_scalar_type, ends)))

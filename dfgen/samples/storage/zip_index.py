@@ -13,7 +13,7 @@ import numpy as np
 
 from dfgen.errors import DecodeError
 from dfgen.samples.storage.archive_file import ArchiveFile
-from dfgen.samples.storage.archive_index import Contents, Numbers, damaged
+from dfgen.samples.storage.archive_index import Contents, WholeNumbers, damaged
 
 STORED, DEFLATED = 0, 8
 _METHODS = {1: "shrink", 6: "implode", 9: "deflate64", 12: "bzip2", 14: "lzma", 93: "zstd",
@@ -105,7 +105,7 @@ def _end_64(file: ArchiveFile, place: int, end: int) -> tuple[int, tuple[int, in
     raise damaged("the end that large archives have is missing")
 
 
-def _begins(data: bytes, count: int) -> Numbers:
+def _begins(data: bytes, count: int) -> WholeNumbers:
     """Return where each record of the directory begins, from one to the next."""
     begins, at, lengths = list[int](), 0, struct.Struct("<3H")
     while at < len(data) and data.startswith(b"PK\1\2", at) and at + 46 <= len(data):
@@ -117,7 +117,7 @@ def _begins(data: bytes, count: int) -> Numbers:
     return np.array(begins, np.int64)
 
 
-def _names(data: bytes, begins: Numbers, records: Numbers) -> Iterator[str]:
+def _names(data: bytes, begins: WholeNumbers, records: WholeNumbers) -> Iterator[str]:
     starts = (begins + _RECORD.itemsize).tolist()
     utf8 = (records["flags"] & _IS_UTF8 != 0).tolist()
     for start, length, is_utf8 in zip(starts, records["name"].tolist(), utf8, strict=True):
@@ -128,19 +128,19 @@ def _names(data: bytes, begins: Numbers, records: Numbers) -> Iterator[str]:
             yield name.decode("utf-8", "surrogateescape") if is_utf8 else name.decode("cp437")
 
 
-def _times(records: Numbers) -> Numbers:
+def _times(records: WholeNumbers) -> WholeNumbers:
     """Return the times of MS-DOS, to 2 seconds, in nanoseconds since 1970."""
     date, time = (records[name].astype(np.int64) for name in ("date", "time"))
     months = (date >> 9) * 12 + (date >> 5 & 15) - 1 + 10 * 12  # from 1980
     days = months.astype("M8[M]").astype("M8[D]").astype(np.int64) + (date & 31) - 1
     seconds = (time >> 11) * 3600 + (time >> 5 & 63) * 60 + (time & 31) * 2
-    times: Numbers = (days * 86_400 + seconds) * 10**9
+    times: WholeNumbers = (days * 86_400 + seconds) * 10**9
     return times
 
 
 def _read_extra(
-    data: bytes, begin: int, record: Numbers, place: int, columns: dict[str, Numbers],
-    times: Numbers,
+    data: bytes, begin: int, record: WholeNumbers, place: int, columns: dict[str, WholeNumbers],
+    times: WholeNumbers,
 ) -> None:  # fmt: skip
     """Take the sizes of large members, and the time, from the extra field of one."""
     at = begin + _RECORD.itemsize + int(record["name"])
@@ -160,7 +160,7 @@ def _read_extra(
         at += nbytes
 
 
-def _problems(records: Numbers) -> dict[int, str]:
+def _problems(records: WholeNumbers) -> dict[int, str]:
     """Return why some members cannot be read."""
     flags, methods, problems = records["flags"], records["method"], dict[int, str]()
     readable = np.isin(methods, (STORED, DEFLATED)) & (flags & (_ENCRYPTED | _PATCHED) == 0)
