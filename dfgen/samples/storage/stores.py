@@ -11,6 +11,8 @@ import pyarrow.compute as pc
 
 from dfgen.limits import Limits
 from dfgen.samples.arrow_types import flattened, is_list
+from dfgen.samples.storage.archive_paths import ARCHIVES
+from dfgen.samples.storage.archives import Archives
 from dfgen.samples.storage.array_files import ArrayRows
 from dfgen.samples.storage.embedded import Embedded, are_files, paths_of
 from dfgen.samples.storage.files import Files
@@ -22,6 +24,7 @@ from dfgen.samples.storage.store_options import StorageOptions
 STORES: dict[str, Callable[[], Store]] = {
     "": Files,
     **dict.fromkeys(("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "http", "https"), Objects),
+    **dict.fromkeys(ARCHIVES, Archives),
 }
 """Scheme, as `s3` in `s3://bucket/a.jpg` -> what makes its store; "": all other paths."""
 
