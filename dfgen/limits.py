@@ -30,6 +30,23 @@ Amount = int | str | None
 """Bytes as a number or a text such as "2GB"; None: any number of them."""
 
 
+def bytes_given(name: str, given: object) -> int:
+    """Return the bytes that an argument asks for, as a number or a text such as "2GB".
+
+    Example:
+        >>> bytes_given("window", "64MiB")
+        67108864
+    """
+    if _is_number(given) and abs(given) < math.inf:  # type: ignore[arg-type]
+        return int(given)  # type: ignore[call-overload,no-any-return]
+    found = isinstance(given, str) and re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([A-Za-z]*)\s*", given)
+    if not found or found[2].upper() not in _UNITS:
+        raise ArgumentError(
+            f'{name} must be bytes or a text such as "2GB" or "512MiB", got {given!r}'
+        )
+    return int(float(found[1]) * _UNITS[found[2].upper()])
+
+
 @dataclass(frozen=True)
 class Limits:
     """Bounds on what a Sequence takes, and on what one file may ask for.
@@ -53,6 +70,9 @@ class Limits:
             that the manifest knows: a count, or a share of all rows from 0.0 to 1.0; None (default)
             is 5 % of them or 10, whichever is more. One more, and training stops with a list. With
             `shard` each process counts its own.
+        read_ahead: bytes of files that are far (in a bucket, behind HTTP) and were read before
+            their rows are decoded, or are being read; about, as their sizes are guessed from those
+            before. Beside `memory`. Default `"256MB"`; 0 reads nothing ahead.
         file_bytes: of a file that is read as a whole: an image, a .npy file, a sound in memory, a
             table of labels, annotations. Default `"2GB"`: a sparse file of any size costs nothing
             to make. What is read by rows or in part (HDF5, .npy with `index=`, WAV) has none.
@@ -85,6 +105,7 @@ class Limits:
     memory: Amount = None
     read_timeout: float | None = 120.0
     problems: int | float | None = None
+    read_ahead: int | str = "256MB"
     file_bytes: Amount = "2GB"
     decoded_bytes: Amount = "512MiB"
     header_bytes: Amount = "16MiB"
@@ -105,6 +126,11 @@ class Limits:
             nbytes = self._bytes(name)
             if nbytes is not None and nbytes < 1:
                 raise ArgumentError(f"{name} must be above 0, got {getattr(self, name)!r}")
+        if self._bytes("read_ahead") is None or self.read_ahead_bytes < 0:
+            raise ArgumentError(
+                f'read_ahead must be bytes or a text such as "256MB", 0 for none, got '
+                f"{self.read_ahead!r}"
+            )
         for name in _COUNTS:
             count = getattr(self, name)
             if count is not None and not (_is_number(count, Integral) and count >= 0):
@@ -117,18 +143,14 @@ class Limits:
         """The bound on memory in bytes, or None."""
         return self._bytes("memory")
 
+    @property
+    def read_ahead_bytes(self) -> int:
+        """The bound on what is read ahead, in bytes."""
+        return self._bytes("read_ahead") or 0
+
     def _bytes(self, name: str) -> int | None:
         given = getattr(self, name)
-        if given is None or (_is_number(given) and abs(given) < math.inf):
-            return given and int(given)
-        found = isinstance(given, str) and re.fullmatch(
-            r"\s*([0-9]*\.?[0-9]+)\s*([A-Za-z]*)\s*", given
-        )
-        if not found or found[2].upper() not in _UNITS:
-            raise ArgumentError(
-                f'{name} must be bytes or a text such as "2GB" or "512MiB", got {given!r}'
-            )
-        return int(float(found[1]) * _UNITS[found[2].upper()])
+        return None if given is None else bytes_given(name, given)
 
     @cached_property
     def most(self) -> dict[str, float]:

@@ -227,8 +227,8 @@ def test_one_fold_is_for_validation(split):
             "train={'image_size': (2, 2)} has 'image_size': expected a dict of arguments that may "
             "differ from split to split, sample_weight, class_weight, balance, rows_per_epoch, "
             "bucket_by, batch_size, seed, drop_remainder, transform, batch_transform, on_error, "
-            "workers, use_multiprocessing, max_queue_size, limits, shard. Give others to sequences "
-            "itself, for all splits",
+            "workers, use_multiprocessing, max_queue_size, limits, shard, window. Give others to "
+            "sequences itself, for all splits",
         ),
     ],
 )  # fmt: skip

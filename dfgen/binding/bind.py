@@ -24,10 +24,12 @@ from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_draws import row_draws
 from dfgen.binding.row_ids import ids_of, known_problems, note_id, refusal
 from dfgen.binding.row_weights import row_weights
+from dfgen.binding.row_windows import windowed
 from dfgen.errors import ArgumentError, ManifestError, brief
-from dfgen.limits import DEFAULT, Limits
+from dfgen.limits import DEFAULT, Amount, Limits
 from dfgen.loading.order.buckets import Buckets
 from dfgen.loading.order.row_order import Draws
+from dfgen.loading.order.windows import Windows
 from dfgen.manifest.tables import Table
 from dfgen.samples.albumentations import Augmentation, check_pixels
 from dfgen.samples.bound_feature import BoundFeature
@@ -52,6 +54,7 @@ class Binding:
         weights: what each row counts in the loss.
         balance: draws some rows more often than others; its digest tells its classes from others.
         buckets: gathers rows of similar shapes; its digest tells its shapes from others.
+        windows: shuffles rows of large files; its digest tells its blocks from others.
         problems: row -> why it cannot be read.
     """
 
@@ -64,6 +67,8 @@ class Binding:
     balance_digest: str | None
     buckets: Buckets | None
     buckets_digest: str | None
+    windows: Windows | None
+    windows_digest: str | None
     problems: Mapping[int, str]
 
     def __getitem__(self, name: str) -> BoundFeature:
@@ -137,6 +142,7 @@ def bind(
     rows_per_epoch: int | None = None,
     bucket_by: str | None = None,
     batch_size: int = 32,
+    window: Amount = None,
     transform: Transform | None = None,
     on_error: str = "raise",
     root: str | os.PathLike[str] | None = None,
@@ -194,7 +200,8 @@ def bind(
     weights = row_weights(columns, map_leaves(by_name.get, y), sample_weight, class_weight)
     draws = row_draws(columns, balance, rows_per_epoch, reader)
     buckets = bucketed(features, bucket_by, batch_size)
-    return Binding(columns, x, y, reader, weights, *draws, *buckets, problems)
+    windows = windowed(features, window, store, bool(draws[0] or buckets[0]))
+    return Binding(columns, x, y, reader, weights, *draws, *buckets, *windows, problems)
 
 
 def chosen_features(

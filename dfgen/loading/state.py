@@ -30,7 +30,7 @@ class Place(NamedTuple):
 
 _VERSION = 1
 _IDS = 65_536  # hashed at once
-_OPTIONAL = ("rows_per_epoch", "weights")  # which a state has where they are not None
+_OPTIONAL = ("rows_per_epoch", "weights", "window")  # which a state has where they are not None
 
 
 def receipt(epoch: int, positions: npt.ArrayLike, ids: Iterable[object]) -> int:
@@ -88,6 +88,7 @@ class Identity:
         bucket_by: by which shapes batches are gathered, None where they are not.
         rows_per_epoch: rows drawn in an epoch, None where they are as many as there are.
         weights: a digest of those that rows are drawn by, None where they are not.
+        window: bytes of a window and a digest of its blocks, None where rows are not shuffled so.
 
     Raises:
         ArgumentError: a number that cannot be.
@@ -108,6 +109,7 @@ class Identity:
     bucket_by: str | None = None
     rows_per_epoch: int | None = None
     weights: str | None = None
+    window: str | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("seed", 0), ("batch_size", 1), ("rows", 0)):

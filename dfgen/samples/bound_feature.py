@@ -85,6 +85,11 @@ class BoundFeature:
         return found
 
     @cached_property
+    def array_rows(self) -> pa.StructArray | None:
+        """The `path` of the array file and the `index` in it of every row, where it reads such."""
+        return self.feature.array_rows(self.values)
+
+    @cached_property
     def has_lists(self) -> bool:
         """Whether it is read from several files in each row."""
         files = self.feature.files(self.values)

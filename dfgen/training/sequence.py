@@ -21,7 +21,7 @@ from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_draws import new_weights
 from dfgen.binding.row_ids import plain_ids
 from dfgen.errors import ArgumentError
-from dfgen.limits import Limits, limits_given
+from dfgen.limits import Amount, Limits, limits_given
 from dfgen.loading.batch_transforms import BatchTransform
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.buckets import PaddingShare
@@ -116,6 +116,13 @@ class Sequence(Passes):
             that processes or devices share are always full and weighted: `fit` leaves out the
             last rows of an epoch that fill none (`left_out`), `evaluate` fills up with rows of
             weight 0, which Keras's `metrics=` would count: use `weighted_metrics=`.
+        window: bytes of rows that are shuffled together where they lie in large files (rows of
+            .npy and HDF5), as a number or a text such as `"4GB"`: each epoch takes blocks of
+            consecutive rows, at least two of them and mostly 64 a window, in another order, and
+            shuffles the rows of one window after the other. So files are read in large pieces, and
+            memory holds two windows, whatever the size of the data. Rows that lie sorted by their
+            class mix the better, the larger it is. None: `"1GB"` of such rows; of others, and with
+            `balance` or `bucket_by`, all rows are drawn from. Without `shuffle` it has no part.
 
     Raises:
         ManifestError: the manifest cannot be used: a column, an id, a path, a label.
@@ -161,6 +168,7 @@ class Sequence(Passes):
         limits: Limits | None = None,
         root: str | os.PathLike[str] | None = None,
         shard: tuple[int, int] | str | None = None,
+        window: Amount = None,
         **unknown: Never,
     ) -> None:
         if unknown:
@@ -185,6 +193,7 @@ class Sequence(Passes):
             rows_per_epoch=rows_per_epoch,
             bucket_by=bucket_by,
             batch_size=batch_size,
+            window=window,
             transform=transform,
             on_error=on_error,
             root=root,
@@ -198,6 +207,7 @@ class Sequence(Passes):
             seed=self.seed,
             balance=bound.balance,
             buckets=bound.buckets,
+            windows=bound.windows,
             drop_remainder=drop_remainder,
             shard=resolve_shard(shard),
             weights=bound.weights,
@@ -369,6 +379,7 @@ class Sequence(Passes):
             balance=self._binding.balance_digest,
             rows_per_epoch=None if places == rows else places,
             bucket_by=self._binding.buckets_digest,
+            window=self._binding.windows_digest if self._shuffle else None,
         )
 
     def close(self) -> None:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, TypedDict
 
-from dfgen.limits import Limits
+from dfgen.limits import Amount, Limits
 from dfgen.loading.batch_transforms import BatchTransform
 from dfgen.samples.pixels.scaling import Scale
 from dfgen.samples.transforms import Transform
@@ -29,6 +29,7 @@ class TrainArguments(TypedDict, total=False):
     max_queue_size: int
     limits: Limits | None
     shard: tuple[int, int] | str | None
+    window: Amount
 
 
 class SequenceArguments(TrainArguments, total=False):

@@ -1,4 +1,4 @@
-"""Which row stands at each position of an epoch: shuffled, balanced, gathered by shape, or not."""
+"""Which row stands at each position of an epoch: shuffled, wholly or not, balanced, by shape."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,6 +13,7 @@ from dfgen.loading.order.buckets import Buckets
 from dfgen.loading.order.permutation import Integers, permutation
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.proportions import Proportions
+from dfgen.loading.order.windows import Windows
 
 Draws = Balance | Proportions
 """Which row stands at each place of an epoch where some come more often than others."""
@@ -29,6 +30,7 @@ class RowOrder:
     seed: int | None  # None where rows come in their own order
     balance: Draws | None = None  # needs a seed
     buckets: Buckets | None = None  # likewise
+    windows: Windows | None = None  # neither of these beside it; without a seed it has no part
     _window: Callable[[int, int], Integers] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -38,11 +40,16 @@ class RowOrder:
                     f"{argument} takes rows by chance, which shuffle=False does not allow: leave "
                     "out one of them"
                 )
+            if given is not None and self.windows is not None:
+                raise ArgumentError(
+                    f"window= shuffles the rows of a few blocks at a time, {argument}= takes them "
+                    "from all: leave out one of them"
+                )
         window = partial(_arranged, self.places, self.seed, self.balance, self.buckets)
         object.__setattr__(self, "_window", lru_cache(maxsize=2)(window))  # no circle through self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return RowOrder, (self.rows, self.seed, self.balance, self.buckets)
+        return RowOrder, (self.rows, self.seed, self.balance, self.buckets, self.windows)
 
     @property
     def places(self) -> int:
@@ -65,6 +72,9 @@ class RowOrder:
 
     def at(self, epoch: int, positions: Integers) -> Integers:
         """Return int64 of shape (2, positions): the rows, and how often each came before."""
+        if self.windows is not None and self.seed is not None:
+            found = self.windows.at(positions, seed=self.seed, epoch=epoch)
+            return np.stack([found, np.zeros_like(found)])
         if self.buckets is None:
             return _drawn(self.places, self.seed, self.balance, epoch, positions)
         windows, places = np.divmod(positions, self.buckets.rows)

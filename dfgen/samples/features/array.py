@@ -121,6 +121,10 @@ class Array(Feature):
         rows = columns.whole_numbers(self.index)
         return pa.StructArray.from_arrays([paths, rows], ["path", "index"])
 
+    def array_rows(self, values: Any) -> Any:
+        """Return where each row is, if it is one of an array file."""
+        return None if self.index is None else values
+
     def file_of(self, array: Values) -> bytes:
         """Return the bytes of a .npy file."""
         file = io.BytesIO()

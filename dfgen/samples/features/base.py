@@ -174,6 +174,17 @@ class Feature:
             return None
         return values if len(self.columns) == 1 else values.field(0)
 
+    dataset: Any = None
+    """The name of the array in HDF5 files that hold several."""
+
+    def array_rows(self, values: Any) -> pa.StructArray | None:
+        """Return the `path` of the array file and the `index` in it of each row, or None.
+
+        Args:
+            values: what `bind` has returned.
+        """
+        return None
+
     def counts(self, values: Any) -> Any:
         """Return how many items each row has, (rows, 1), where rows differ in that, else None."""
         return None

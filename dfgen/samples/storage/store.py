@@ -2,7 +2,7 @@
 
 import copy
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import IO, Any, NamedTuple, Self
@@ -10,11 +10,12 @@ from typing import IO, Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.errors import DecodeError, DfgenError, unreadable
+from dfgen.errors import ArgumentError, DecodeError, DfgenError, unreadable
 from dfgen.limits import DEFAULT, Limits
 from dfgen.samples.storage.array_files import ArrayRows, OpenArrays, open_rows
 from dfgen.samples.storage.capped import refuse_bytes
 from dfgen.samples.storage.known_files import Check
+from dfgen.samples.storage.store_options import StorageOptions
 
 
 class Head(NamedTuple):
@@ -40,8 +41,7 @@ def _told(read: Callable[..., bytes]) -> Callable[..., bytes]:
     def told(self: Any, *arguments: Any) -> bytes:
         try:
             data = read(self, *arguments)
-            if len(data) > self.limits.most["file_bytes"]:  # quicker than to call
-                refuse_bytes(len(data), self.limits)
+            refuse_bytes(len(data), self.limits)
             return data
         except (DfgenError, MemoryError):
             raise
@@ -59,14 +59,20 @@ class Store:
 
     `limits` say what one file may ask for; whoever decodes what a store has read asks it for them.
     A store that knows how long a file is refuses one of more than `limits.file_bytes` unread.
+    `options` open it where it is far away.
     """
 
     arrays: OpenArrays = field(default_factory=OpenArrays, repr=False, compare=False, kw_only=True)
     limits: Limits = field(default=DEFAULT, repr=False, compare=False, kw_only=True)
+    options: StorageOptions = field(default_factory=StorageOptions, repr=False, kw_only=True)
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, tells: bool = False) -> None:
+        """Have it tell what its `read` raises as errors of this package, unless it does (`tells`).
+
+        A class that does also compares what it has read with the limits: a call less for each file.
+        """
         super().__init_subclass__()
-        if "read" in vars(cls):
+        if "read" in vars(cls) and not tells:
             cls.read = _told(cls.read)  # type: ignore[method-assign]
             own = vars(cls).get("read_as")
             cls.read_as = Store.read_as if own is None else _told(own)  # type: ignore[method-assign]
@@ -100,13 +106,47 @@ class Store:
         """
         raise NotImplementedError
 
+    @property
+    def far(self) -> bool:
+        """Whether a read waits for a network most of the time: many at once cost little more."""
+        return False
+
     def open(self, path: str) -> IO[bytes]:
         """Open a file of which the header alone will be read."""
         return io.BytesIO(self.read(path))
 
+    def look(self, path: str) -> "Store":
+        """Return a store that tells `head` and header of one file by one request; itself if near.
+
+        Raises:
+            MissingFileError: there is no such file.
+        """
+        return self
+
+    def range(self, path: str, start: int, stop: int) -> bytes:
+        """Return the bytes of one file from `start` to before `stop`, fewer where it ends."""
+        with self.open(path) as file:
+            file.seek(start)
+            return file.read(max(0, stop - start))
+
+    def list(self, prefix: str) -> Iterator[tuple[str, Head]]:
+        """Yield path and head of all files below a folder, in any depth, in no promised order."""
+        raise ArgumentError(f"{prefix}: nothing can be listed there")
+
+    def write(self, path: str, data: bytes) -> None:
+        """Make a file, or replace it; it is there as a whole or not at all."""
+        raise ArgumentError(f"{path}: nothing can be written there")
+
     def open_rows(self, path: str, dataset: str | None = None) -> ArrayRows:
         """Open an array file; `row` keeps it open."""
         return open_rows(self.read(path), dataset, self.limits)
+
+    def array(self, path: str, dataset: str | None = None, check: Check | None = None) -> ArrayRows:
+        """Return all rows of a .npy or HDF5 file, unread, kept open; the arguments are of `row`."""
+        head = self.head(path)
+        if check is not None:
+            check(head.size, head.mtime_ns)
+        return self.arrays.get(path, dataset, head, self.open_rows)
 
     def row(
         self, path: str, index: int, dataset: str | None = None, check: Check | None = None
@@ -124,10 +164,7 @@ class Store:
             DecodeError: it is no such file, has no such array, or not so many rows.
         """
         try:
-            head = self.head(path)
-            if check is not None:
-                check(head.size, head.mtime_ns)
-            rows = self.arrays.get(path, dataset, head, self.open_rows)
+            rows = self.array(path, dataset, check)
             if not 0 <= index < len(rows):
                 raise DecodeError(f"the array has {len(rows):,} rows, there is no row {index}")
             return np.asarray(rows[index])
@@ -136,13 +173,20 @@ class Store:
         except Exception as error:
             raise unreadable(error) from error
 
-    def within(self, limits: Limits | None) -> Self:
-        """Return the store with other limits; None: those that it has."""
-        if limits is None:
+    def of(self, path: str) -> "Store":
+        """Return the store that reads one path: itself, or one of those that it is made of."""
+        return self
+
+    def within(self, limits: Limits | None, options: StorageOptions | None = None) -> Self:
+        """Return the store with other limits and options; None: those that it has."""
+        given = {"limits": limits, "options": options}
+        if not any(value is not None for value in given.values()):
             return self
-        limited = copy.copy(self)
-        object.__setattr__(limited, "limits", limits)
-        return limited
+        other = copy.copy(self)
+        for name, value in given.items():
+            if value is not None:
+                object.__setattr__(other, name, value)
+        return other
 
     def close(self) -> None:
         """Close what is open; it is opened again where it is asked for."""
