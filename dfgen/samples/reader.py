@@ -215,6 +215,7 @@ class SampleReader:
         rng: Any,
         watch: Watch = unwatched,
         taken: bool = False,
+        store: Store | None = None,
     ) -> None:
         """Fill what a row's files hold and its functions return, then transform the sample.
 
@@ -225,10 +226,12 @@ class SampleReader:
                 the order of the parts, then for the transform. None: no chance.
             watch: is told each stage as it begins.
             taken: whether `take` has filled what it can.
+            store: which reads the files instead of its own, as one that has read ahead.
 
         Raises:
             DfgenError: of the kind that fits, naming the row's id and path.
         """
+        store = self.store if store is None else store
         told: dict[str, Any] = {}
         if rng is not None:
             for name, feature in self._random.items():
@@ -240,7 +243,7 @@ class SampleReader:
                 for name, spec in step.between.items():
                     sample[name] = empty(spec, out[name].shape)
                 given = told.get(step.told_by)
-                told[step.name] = step.read(row, sample, self.store, watch, given)
+                told[step.name] = step.read(row, sample, store, watch, given)
         except (DecodeError, MissingFileError, ReadError) as error:
             raise located(error, self.where(row)) from error
         except Exception as error:  # of nothing that a file or a function of the user's may raise
@@ -286,17 +289,20 @@ class SampleReader:
     def paths(self, row: int) -> Iterator[tuple[str, str]]:
         """Yield column and path of every file that a row is read from, none for bytes and packs."""
         for bound in self._in_order:
-            if bound.files is None or not bound.has(row):
-                continue
-            if bound.packed is not None and bound.packed.holds(row):
-                continue
-            value = bound.feature.at(bound.values, row)
-            for content in value if bound.has_lists else [value]:
-                if len(bound.feature.columns) > 1:  # a row of an array file
-                    content = next(iter(content.values()))
-                data, path = content_parts(content)
-                if data is None and path is not None:
-                    yield bound.feature.columns[0], path
+            for path in _paths(bound, row):
+                yield bound.feature.columns[0], path
+
+    def far_paths(self, row: int) -> list[str]:
+        """Return the paths of a row's files that are far, and read as a whole, as they are read."""
+        whole = (
+            bound
+            for bound in self._in_order
+            if len(bound.feature.columns) == 1
+            and (bound.packed is None or not bound.packed.holds(row))
+            and (bound.pixels is None or bound.pixels.at(row) is None)
+        )
+        found = (path for bound in whole for path in _paths(bound, row))
+        return [path for path in found if self.store.of(path).far]
 
     def where(self, row: int) -> str:
         """Return the id and paths of a row, for messages."""
@@ -306,6 +312,20 @@ class SampleReader:
             if bound.files is not None and bound.has(row)
         )
         return ", ".join([f"row id={self.id(row)!r}", *paths])
+
+
+def _paths(bound: BoundFeature, row: int) -> Iterator[str]:
+    """Yield the paths of what one feature is read from in a row, none for bytes and packs."""
+    is_packed = bound.packed is not None and bound.packed.holds(row)
+    if bound.files is None or not bound.has(row) or is_packed:
+        return
+    value = bound.feature.at(bound.values, row)
+    for content in value if bound.has_lists else [value]:
+        if len(bound.feature.columns) > 1:  # a row of an array file
+            content = next(iter(content.values()))
+        data, path = content_parts(content)
+        if data is None and path is not None:
+            yield path
 
 
 class _Step(NamedTuple):

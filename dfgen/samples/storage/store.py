@@ -173,6 +173,10 @@ class Store:
         except Exception as error:
             raise unreadable(error) from error
 
+    def of(self, path: str) -> "Store":
+        """Return the store that reads one path: itself, or one of those that it is made of."""
+        return self
+
     def within(self, limits: Limits | None, options: StorageOptions | None = None) -> Self:
         """Return the store with other limits and options; None: those that it has."""
         given = {"limits": limits, "options": options}
