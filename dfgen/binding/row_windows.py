@@ -13,6 +13,7 @@ from dfgen.limits import Amount, bytes_given
 from dfgen.loading.order.permutation import Integers
 from dfgen.loading.order.windows import Windows, fitting, windows_of
 from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.storage.pack_rows import PackRows
 from dfgen.samples.storage.store import Store
 
 _WINDOW = "1GB"
@@ -45,6 +46,12 @@ def windowed(
     nbytes = bytes_given("window", _WINDOW if window is None else window)
     if nbytes < 1:
         raise ArgumentError(f"window must be above 0, got {window!r}")
+    features = tuple(features)
+    packed = next(
+        (b.packed for b in features if b.packed is not None and b.packed.all_packed), None
+    )
+    if packed is not None:
+        return (None, None) if window is None and otherwise else _of_shards(packed, nbytes)
     by_rows = [bound for bound in features if bound.array_rows is not None]
     if not by_rows and window is not None:
         raise ArgumentError(
@@ -58,6 +65,15 @@ def windowed(
     chunk = max(layout.chunk for layout in layouts)
     rows = max(1, nbytes // _BLOCKS // row_bytes // chunk) * chunk
     found = windows_of(_blocks(by_rows[0], rows), fitting(nbytes, rows * row_bytes))
+    return found, f"{nbytes} {found.digest}"
+
+
+def _of_shards(rows: PackRows, nbytes: int) -> tuple[Windows, str]:
+    """Return the Windows of rows in packs, whose blocks are shards, whatever rows are taken."""
+    if rows.starts is not None:
+        found = Windows(rows.starts, fitting(nbytes, rows.shard_bytes))
+    else:
+        found = windows_of(rows.of(np.arange(len(rows)))[0], fitting(nbytes, rows.shard_bytes))
     return found, f"{nbytes} {found.digest}"
 
 

@@ -16,6 +16,7 @@ from dfgen.samples.features.image_arguments import (
     own_size,
     refuse_sizes,
 )
+from dfgen.samples.features.image_packed import image_of_pack
 from dfgen.samples.features.image_pair import DEFAULT_SIZE, follow, seen_size
 from dfgen.samples.features.one_row import content_of, store_of_row
 from dfgen.samples.features.spec import OwnDtype, Spec, Values, Watch, unwatched
@@ -145,6 +146,7 @@ class Image(Feature):
     takes_lists: ClassVar[bool] = True
     has_channels: ClassVar[bool] = True
     has_geometry: ClassVar[bool] = True
+    takes_pixels: ClassVar[bool] = True
     fill_value = 0
 
     def __post_init__(self) -> None:
@@ -338,6 +340,11 @@ class Image(Feature):
             out = out.of(pixels.dtype)
         resize(pixels, geometry, out, self.interpolation, self.antialias)
         return geometry if placed is None else after(placed, geometry)
+
+    def of_pack(self, spec: Spec | None, packed: Mapping[str, Any]) -> "Image":
+        """Return it as it is made of what a pack holds: of its size, where it was told none."""
+        found: Image = image_of_pack(self, spec, packed)
+        return found
 
     def keeps(self, spec: Spec) -> bool:
         """Whether it makes pixels of a Spec that are decoded already into just what they are."""

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.ipc
 
 from dfgen.samples.arrow_types import in_one
@@ -20,17 +21,16 @@ class MappedColumn:
     """
 
     def __init__(self, path: str, name: str, root: str | None = None) -> None:
-        self._arguments = (path, name, root)
+        self._path, self._name, self._root = path, name, root
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return MappedColumn, self._arguments
+        return MappedColumn, (self._path, self._name, self._root)
 
     @cached_property
     def array(self) -> Any:
         """All of it, of which nothing is read that is not asked for."""
-        path, name, _ = self._arguments
-        with pa.memory_map(path) as mapped, pa.ipc.open_file(mapped) as reader:
-            return in_one(reader.read_all()[name])
+        with pa.memory_map(self._path) as mapped, pa.ipc.open_file(mapped) as reader:
+            return in_one(reader.read_all()[self._name])
 
     @property
     def type(self) -> pa.DataType:
@@ -44,9 +44,12 @@ class MappedColumn:
         """Return one value, or several by a slice, as Arrow has them."""
         if isinstance(key, slice):
             return self.array[key]
-        found, root = self.array[int(key)], self._arguments[2]
-        return found if root is None else pa.scalar(f"{root}/{found.as_py()}")
+        found = self.array[int(key)]
+        return found if self._root is None else pa.scalar(f"{self._root}/{found.as_py()}")
 
     def take(self, rows: Any) -> Any:
         """Return some values."""
-        return self.array.take(pa.array(np.asarray(rows)))
+        found = self.array.take(pa.array(np.asarray(rows)))
+        if self._root is None:
+            return found
+        return pc.binary_join_element_wise(pa.scalar(self._root, found.type), found, "/")

@@ -20,11 +20,13 @@ class PackRows:
             of rows. Then nothing is stored of a row.
         shards: else the number of the shard of each row, NOTHING where it lies in none.
         places: and the row in it.
+        shard_bytes: of a shard, on average.
     """
 
     starts: Indices | None = None
     shards: npt.NDArray[np.int32] | None = None
     places: Indices | None = None
+    shard_bytes: int = 1
 
     def __len__(self) -> int:
         return int(self.starts[-1]) if self.shards is None else len(self.shards)  # type: ignore[index]
