@@ -4,11 +4,13 @@ The rules are lexical: nothing here touches the disk, and symbolic links are not
 """
 
 import os
+import posixpath
+import re
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import ManifestError
+from dfgen.errors import ArgumentError, ManifestError
 from dfgen.manifest.schema import first, quote, rows_where, with_column
 
 URL = r"^[A-Za-z][A-Za-z0-9+.-]+://"
@@ -25,6 +27,45 @@ def is_utf8(path: str) -> bool:
         (True, False)
     """
     return not any("\ud800" <= character <= "\udfff" for character in path)
+
+
+def is_address(path: str | None) -> bool:
+    """Whether one path is an address such as `s3://bucket/a.jpg`."""
+    return path is not None and re.match(URL, path) is not None
+
+
+def absolute_root(root: str | os.PathLike[str]) -> str:
+    """Return a folder as an absolute path, or a URL that stands for one, without a slash behind.
+
+    Raises:
+        ArgumentError: the URL has a password in it.
+
+    Example:
+        >>> absolute_root("s3://bucket/imgs/"), absolute_root("/data/../imgs")
+        ('s3://bucket/imgs', '/imgs')
+    """
+    root = os.fspath(root)
+    if not is_address(root):
+        return os.path.abspath(root)
+    if re.match(rf"{URL}[^/@]*:[^/@]*@", root):
+        raise ArgumentError(
+            f"the address {root[: root.index('://')]}://... has a password in it, which a manifest "
+            "would keep: leave it out, and give what opens it as storage_options="
+        )
+    return root.rstrip("/")
+
+
+def joined(folder: str, path: str) -> str:
+    """Return a path that starts at a folder, or at the URL of one, without `.` and `..`.
+
+    Example:
+        >>> joined("s3://bucket/manifests", "../imgs"), joined("/data", "imgs")
+        ('s3://bucket/imgs', '/data/imgs')
+    """
+    if is_address(path) or not is_address(folder):
+        return path if is_address(path) else os.path.normpath(os.path.join(folder, path))
+    scheme, mark, rest = folder.partition("://")
+    return scheme + mark + posixpath.normpath(posixpath.join(rest, path))
 
 
 def is_url(paths: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -119,21 +160,21 @@ def stored_paths(
     if "path" not in table.column_names:
         return table, None
     paths = table["path"].cast(pa.string())
-    if pc.any(is_url(paths)).as_py():
-        if root is not None:
-            _refuse(table, is_url(paths), "the frame", "is not in root=")
-        return with_column(table, "path", paths), None
-    base = os.path.abspath(root or known_root or os.curdir)
-    paths = tidy(paths, base)
+    has_urls = pc.any(is_url(paths)).as_py()
+    base = absolute_root(root or known_root or os.curdir)
+    if not has_urls or is_address(base):
+        paths = tidy(paths, base)
     for folder in (root, known_root):
         if folder is None:
             continue
-        folder = _posix(os.path.abspath(folder)).rstrip("/")
+        folder = _posix(absolute_root(folder)).rstrip("/")
         outside = pc.invert(pc.starts_with(paths, folder + "/"))
         if not pc.any(outside).as_py():
             return with_column(table, "path", _below(paths, folder)), folder or "/"
         if root is not None:
             _refuse(table, outside, "the frame", f"is not in root={quote(folder)}")
+    if has_urls:
+        return with_column(table, "path", paths), None
     folder = common_folder(paths)
     return with_column(table, "path", _below(paths, folder) if folder else paths), folder or None
 
@@ -173,8 +214,8 @@ def portable_root(root: str | None, folder: str) -> str | None:
 
     A root that shares nothing with that folder but the top of the file system stays absolute.
     """
-    if root is None:
-        return None
+    if root is None or is_address(root):
+        return root
     try:
         shared = os.path.commonpath([root, folder])
     except ValueError:  # two Windows drives

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from dfgen.errors import ArgumentError, did_you_mean
-from dfgen.manifest.paths import URL, is_utf8, portable_root
+from dfgen.manifest.paths import URL, absolute_root, is_utf8, joined, portable_root
 from dfgen.manifest.schema import quote
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.source import NAMES, TEXT, Argument
@@ -88,7 +88,7 @@ class Recipe:
     def folder(self) -> str:
         """The absolute folder where relative paths start, if the source does not know better."""
         if self.root is not None:
-            return os.path.abspath(self.root)
+            return absolute_root(self.root)
         if isinstance(self.labels, str):
             return os.path.dirname(os.path.abspath(self.labels))
         return os.getcwd()
@@ -234,7 +234,7 @@ def _stray(name: str) -> str:
 
 def absolute_recipe(recipe: dict[str, Any] | None, folder: str) -> dict[str, Any] | None:
     """Return a recipe with absolute paths, where relative ones start at `folder`."""
-    return _with_paths(recipe, lambda path: os.path.normpath(os.path.join(folder, path)))
+    return _with_paths(recipe, lambda path: joined(folder, path))
 
 
 def portable_recipe(recipe: dict[str, Any] | None, folder: str) -> dict[str, Any] | None:
