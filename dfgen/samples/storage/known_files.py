@@ -37,6 +37,14 @@ class KnownFiles:
         time = UNKNOWN if self.times is None else self.times.item(row)
         return store if size == time == UNKNOWN else _StoreOfRow(store, size, time)
 
+    def check(self, rows: npt.NDArray[np.int64], size: int, time: int | None) -> None:
+        """Raise DecodeError if one file, of all these rows, is another than is known of one."""
+        nothing = np.full(len(rows), UNKNOWN)
+        sizes = nothing if self.sizes is None else self.sizes[rows]
+        times = nothing if self.times is None else self.times[rows]
+        for known in np.unique(np.stack([sizes, times], 1), axis=0).tolist():
+            _StoreOfRow(None, *known)._check(size, time)
+
 
 class _StoreOfRow:
     """A store for one row: cheap to make, as each row has its own."""
