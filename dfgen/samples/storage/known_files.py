@@ -49,10 +49,11 @@ class KnownFiles:
 class _StoreOfRow:
     """A store for one row: cheap to make, as each row has its own."""
 
-    __slots__ = ("_size", "_store", "_time")
+    __slots__ = ("_size", "_store", "_time", "limits")
 
     def __init__(self, store: Any, size: int, time: int) -> None:
         self._store, self._size, self._time = store, size, time
+        self.limits = store.limits  # asked for at each decode
 
     def read(self, path: Any) -> bytes:
         data: bytes = self._store.read_as(path, self._check)
