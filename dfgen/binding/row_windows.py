@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from dfgen.binding.rows_of_arrays import Layout
+from dfgen.binding.rows_of_arrays import RowLayout
 from dfgen.errors import ArgumentError
 from dfgen.limits import Amount, bytes_given
 from dfgen.loading.order.permutation import Integers
@@ -21,7 +21,7 @@ def window_bytes(window: Amount) -> int:
 
 
 def windowed(
-    layouts: Mapping[str, Layout], window: Amount, otherwise: bool
+    layouts: Mapping[str, RowLayout], window: Amount, otherwise: bool
 ) -> tuple[Windows | None, str | None]:
     """Return the Windows of rows of array files, and what tells them from others.
 
@@ -53,7 +53,7 @@ def windowed(
     return found, f"{nbytes} {found.digest}"
 
 
-def _blocks(layout: Layout, rows: int) -> Integers:
+def _blocks(layout: RowLayout, rows: int) -> Integers:
     """Return the number of the block of each row, of files in the order in which they occur."""
     blocks = layout.indices // rows
     lowest = blocks.min()  # below 0 there is no row: reading it tells so

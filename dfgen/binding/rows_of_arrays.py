@@ -17,7 +17,7 @@ from dfgen.samples.storage.store import Store
 from dfgen.samples.stored_rows import StoredRows
 
 
-class Layout(NamedTuple):
+class RowLayout(NamedTuple):
     """How rows of array files lie in them, by the first of them.
 
     Args:
@@ -41,12 +41,12 @@ class Layout(NamedTuple):
         return max(1, prod(self.shape) * self.dtype.itemsize)
 
 
-def layouts_of(features: Iterable[BoundFeature], store: Store) -> dict[str, Layout]:
+def layouts_of(features: Iterable[BoundFeature], store: Store) -> dict[str, RowLayout]:
     """Return name of a feature -> how its rows lie in array files, of those that read such."""
     return {bound.name: _layout(bound, store) for bound in features if bound.array_rows is not None}
 
 
-def _layout(bound: BoundFeature, store: Store) -> Layout:
+def _layout(bound: BoundFeature, store: Store) -> RowLayout:
     rows: Any = bound.array_rows
     encoded = pc.dictionary_encode(rows.field("path"))
     indices = rows.field("index").to_numpy()
@@ -57,11 +57,11 @@ def _layout(bound: BoundFeature, store: Store) -> Layout:
         chunk = (getattr(array, "chunks", None) or (1,))[0]
     except (DfgenError, *BROKEN_ROWS):  # reading it tells more
         pass
-    return Layout(shape, dtype, chunk, encoded.dictionary, encoded.indices.to_numpy(), indices)
+    return RowLayout(shape, dtype, chunk, encoded.dictionary, encoded.indices.to_numpy(), indices)
 
 
 def with_stored_rows(
-    features: Iterable[BoundFeature], layouts: dict[str, Layout], store: Store
+    features: Iterable[BoundFeature], layouts: dict[str, RowLayout], store: Store
 ) -> tuple[BoundFeature, ...]:
     """Return features that take a whole chunk of rows of array files at once, where they can."""
     return tuple(
@@ -72,7 +72,7 @@ def with_stored_rows(
     )
 
 
-def _stored(layout: Layout, bound: BoundFeature, store: Store) -> StoredRows:
+def _stored(layout: RowLayout, bound: BoundFeature, store: Store) -> StoredRows:
     shape = layout.shape
     if bound.feature.has_channels and len(shape) == 2:
         shape = (*shape, 1)
