@@ -262,7 +262,8 @@ def s3_server(buckets):
     """moto's S3, with its buckets: name -> contents by key; it runs in threads of this process.
 
     `server.options` is the `storage_options=` for it; `server.make(bucket)`,
-    `put(bucket, key, data)`, `get(bucket, key)` and `delete(bucket, key)` do what they say. Contents are gone when it ends.
+    `put(bucket, key, data)`, `get(bucket, key)` and `delete(bucket, key)` do what they say.
+    Contents are gone when it ends.
     """
     from moto.core import DEFAULT_ACCOUNT_ID
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app

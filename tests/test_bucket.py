@@ -41,7 +41,7 @@ def server():
 
 @pytest.fixture
 def s3(server, request, monkeypatch):
-    """A server with a bucket of its own for each test, `s3.bucket`; nothing but options opens it."""
+    """A server with a bucket of its own for each test, `s3.bucket`; options alone open it."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name, raising=False)
     server.bucket = f"b{abs(hash(request.node.name)):x}"
@@ -79,7 +79,8 @@ def test_a_bucket_is_listed_and_each_header_is_one_request(s3, tmp_path):
     s3.clear()
     with pytest.warns(UserWarning, match="hidden") as told:
         frame = build(s3, out=tmp_path / "m.parquet")
-    assert "1 .txt" in str(told[0].message) and "not of the pattern" in str(told[0].message)
+    for left_out in (".txt: a/notes.txt", "not of the pattern: odd.png"):
+        assert left_out in str(told[0].message)
     assert frame["path"].tolist() == sorted(f"{s3.url_of}/{key}" for key in contents())
     assert sorted(frame["id"]) == list(range(ROWS))
     assert frame["kind"].tolist() == ["a"] * 6 + ["b"] * 6
@@ -147,10 +148,10 @@ def test_a_manifest_moves_from_disk_to_bucket_and_back_by_root(s3, tmp_path):
 def test_an_update_lists_again_and_opens_only_what_changed(s3, tmp_path):
     build(s3, out=tmp_path / "m.parquet")
     s3.put(s3.bucket, "imgs/a/98.png", png(98))
-    s3.put(s3.bucket, "imgs/a/00.png", png(0, size=(9, 9)))
+    s3.put(s3.bucket, "imgs/a/00.png", png(0, size=(90, 90)))
     s3.clear()
     frame = dfgen.build_manifest(update=tmp_path / "m.parquet", storage_options=s3.options)
-    assert frame.set_index("id")["height"].to_dict() == {0: 9} | dict.fromkeys(
+    assert frame.set_index("id")["height"].to_dict() == {0: 90} | dict.fromkeys(
         [*range(1, 12), 98], 6
     )
     opened = sorted(path for _, path in s3.asked if path.endswith(".png"))
@@ -199,7 +200,7 @@ def test_refused_access_ends_training_at_once_and_skips_no_row(s3, processes):
     s3.clear_counts()
     with pytest.raises(AccessError, match=r"^row id=3, path='s3://.*03.png': .*refuses it \(403"):
         train(frame, s3, on_error="skip", use_multiprocessing=processes)
-    assert s3.asked["GET", f"/{s3.bucket}/imgs/b/03.png"] == 1
+    assert s3.asked["GET", f"/{s3.bucket}/imgs/b/03.png"] <= 2  # ahead, and for the row
 
 
 def test_a_server_that_fails_for_ever_is_no_fault_of_the_row(s3, monkeypatch):
@@ -296,7 +297,7 @@ def test_no_key_is_in_anything_that_is_written_shown_or_raised(s3, tmp_path, cap
         shown += [str(vars(sequence._binding)), repr(sequence._binding.reader)]
         shown += [pickle.dumps(sequence._binding.reader.store).decode("latin-1")]
         shown += [repr(copy.deepcopy(sequence._binding.reader.store))]
-        sequence.save_preprocessing(tmp_path / "p.json")
+        (tmp_path / "p.json").write_text(sequence.preprocessing().to_json())
     calls = [
         lambda: dfgen.Sequence(frame, X, storage_options=s3.options, bach_size=3),
         lambda: dfgen.Sequence(frame, X, storage_options=[KEY, SECRET]),

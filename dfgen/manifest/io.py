@@ -131,7 +131,7 @@ def read_table(
             is_whole = has_checksum(handle, path)
             with pq.ParquetFile(handle, page_checksum_verification=not is_whole) as file:
                 metadata = decode_metadata(file.schema_arrow.metadata, path)
-                table = read_parquet(file, path, limits)
+                table = read_parquet(file, path, limits, handle.size())
         if not is_whole:
             table.validate(full=True)
     except FileNotFoundError:
@@ -346,6 +346,8 @@ def _no_manifest(given: str, path: str) -> str:
     fault = f"there is no manifest {path}"
     if given.startswith("~"):
         return f'{fault}: "~" is not expanded, write os.path.expanduser({given!r})'
+    if has_store(scheme_of(path)):
+        return fault
     if "://" in given:
         return f"{fault}: it is an address. Read it with pandas, or copy it to a disk"
     if "*" in given:

@@ -64,8 +64,8 @@ def run_recipe(
     """
     if out is not None:
         check_out(out)
-    far = out is None or has_store(scheme_of(out))
-    with nullcontext() if far else only_writer(os.path.abspath(out)):  # type: ignore[type-var]
+    near = out is not None and not has_store(scheme_of(out))
+    with only_writer(os.path.abspath(out or "")) if near else nullcontext():
         return _run(recipe, out, workers, old, limits, options)
 
 
@@ -106,7 +106,7 @@ def _run(
         kept["boxes"] = {**kept["boxes"], "box_format": "xyxy"}
     frame.attrs = {"dfgen": attributes(root, kept, recipe.arguments())}
     if out is not None:
-        write_manifest(frame, out, recipe.root, options and options.values())
+        write_manifest(frame, out, recipe.root, options.values() if options else None)
     return frame, BuildReport(gathered.skipped, gathered.notes, warnings)
 
 

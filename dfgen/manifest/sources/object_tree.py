@@ -18,6 +18,7 @@ from dfgen.manifest.sources.file_tree import (
 )
 from dfgen.manifest.sources.path_pattern import Pattern
 from dfgen.manifest.sources.source import TEXT, Argument, RowGroup, Source
+from dfgen.samples.storage.archive_paths import ARCHIVES
 from dfgen.samples.storage.store import Head
 from dfgen.samples.storage.store_options import StorageOptions
 from dfgen.samples.storage.stores import has_store, scheme_of, store_at
@@ -29,7 +30,8 @@ def read_tree(
     folder: str, pattern: Pattern | None = None, options: StorageOptions | None = None
 ) -> Iterator[RowGroup]:
     """Yield the files below a folder, or below the URL of one."""
-    if has_store(scheme_of(folder)):
+    scheme = scheme_of(folder)
+    if has_store(scheme) and scheme not in ARCHIVES:
         return read_objects(folder, pattern, options)
     return read_files(folder, pattern)
 
