@@ -32,11 +32,11 @@ def read_tree(
     """Yield the files below a folder, or below the URL of one."""
     scheme = scheme_of(folder)
     if has_store(scheme) and scheme not in ARCHIVES:
-        return read_objects(folder, pattern, options)
+        return read_prefix(folder, pattern, options)
     return read_files(folder, pattern)
 
 
-def read_objects(
+def read_prefix(
     url: str, pattern: Pattern | None = None, options: StorageOptions | None = None
 ) -> Iterator[RowGroup]:
     """Yield the objects below a URL, a few ten thousand at a time, with the fields of the pattern.
