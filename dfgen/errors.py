@@ -8,6 +8,7 @@ DfgenError
 ├── MissingFileError(FileNotFoundError)  a file that is not there
 ├── DecodeError(ValueError)            a file or value that is not what it should be
 ├── ReadError(OSError)                 a read that failed, and the file is not at fault
+│   └── AccessError                    a store far away that lets nobody in: no use to try again
 ├── ReadTimeoutError(TimeoutError)     a read that took longer than the limit
 ├── ProblemsError(RuntimeError)        more bad rows than the limit, or a batch of them alone
 ├── TransformError(RuntimeError)       a transform that raised, or returned something else
@@ -74,6 +75,10 @@ class ReadError(DfgenError, OSError):
 
     The file is not at fault: `on_error="skip"` does not skip its row.
     """
+
+
+class AccessError(ReadError):
+    """A bucket is not there, or its credentials are missing or refused: no use to try again."""
 
 
 class ReadTimeoutError(DfgenError, TimeoutError):

@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 STAGES = ("read", "decode", "resize", "transform", "scale", "batch_transform", "table")
 """What a worker does with a row, or a batch; a feature tells when a stage begins.
@@ -85,6 +85,9 @@ class Metrics:
     cache_hits: int = 0  # images whose pixels were in the cache
     cache_misses: int = 0  # images that were decoded, and kept if there was room
     cache_bytes: int = 0  # pixels in the cache, those of other Sequences of its settings included
+    ahead: dict[str, int] = field(default_factory=dict)
+    """Of files that are far: `reads` begun ahead, `retries` and `hedges` among them, reads
+    `in_flight` now, and the `readers` that there are."""
 
 
 def total(

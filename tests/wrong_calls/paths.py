@@ -155,9 +155,9 @@ CALLS = [
     ),
     wrong(
         "addresses of a store",
-        lambda pets: opened(pets, lambda path: f"gs://bucket/{path}"),
-        "path='gs://bucket/imgs/cat/100.jpg'",
-        '"gs://" begins an address, which no store reads',
+        lambda pets: opened(pets, lambda path: f"gopher://bucket/{path}"),
+        "path='gopher://bucket/imgs/cat/100.jpg'",
+        '"gopher://" begins an address, which no store reads',
         "copy the files to a disk",
     ),
     wrong(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dfgen.errors import MissingFileError, ReadError, is_outside, reason
+from dfgen.errors import AccessError, MissingFileError, ReadError, is_outside, reason
 from dfgen.loading.metrics import IDLE
 from dfgen.samples.features.spec import Watch
 from dfgen.samples.reader import SampleReader
@@ -84,7 +84,7 @@ def read_again(
 
 def _is_worth_it(error: Exception, reader: SampleReader, row: int) -> bool:
     if not isinstance(error, MissingFileError):
-        return is_outside(error)
+        return is_outside(error) and not isinstance(error, AccessError)
     is_back = all(os.path.exists(path) for _, path in reader.paths(row))
     return is_back or _gone_folder(reader, row) is not None
 

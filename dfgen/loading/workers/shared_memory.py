@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from dfgen.errors import WorkerError
 from dfgen.samples.features.spec import Spec
+from dfgen.samples.storage.store_options import travelling
 
 HEADER = 64
 """Bytes: whether a row is being read, which, and since when, each 8 bytes."""
@@ -39,9 +40,10 @@ class SharedPickle:
         self._places: list[tuple[int, int]] = []  # offset and size of each buffer
         self._offsets: dict[tuple[int, int], int] = {}
         self._size, parts = 0, list[tuple[int, memoryview]]()
-        self._pickled = cloudpickle.dumps(
-            value, protocol=5, buffer_callback=lambda buffer: self._place(buffer.raw(), parts)
-        )
+        with travelling():  # it reaches processes of this one alone
+            self._pickled = cloudpickle.dumps(
+                value, protocol=5, buffer_callback=lambda buffer: self._place(buffer.raw(), parts)
+            )
         self.handles: tuple[int, ...] = ()
         if not parts:
             return

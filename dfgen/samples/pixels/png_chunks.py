@@ -4,19 +4,21 @@ import io
 import struct
 import zlib
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import IO
 
 from dfgen.errors import DecodeError
 from dfgen.limits import DEFAULT, Limits
-from dfgen.samples.pixels.geometry import Size
 
 LAST_HEAD = b"\0\0\0\0IEND"  # length and name of the last chunk
 _LAST = LAST_HEAD + b"\xaeB`\x82"
 CHUNK = struct.Struct(">I4s")  # the bytes of its body, its name; body and checksum follow
 _CHECK = struct.Struct(">I")
 _SIZE = struct.Struct(">16xII")
-_START = struct.Struct(">12x17sII4s")  # the header, its checksum; the head of the next chunk
-_GLANCE = struct.Struct(">16xII9xI4s")  # width, height; the head of the next chunk
+START = 33
+"""Bytes up to the end of the header."""
+
+_HEADER = struct.Struct(">12x17sI")  # the header, its checksum
 _END = struct.Struct(">I12s")  # the last checksum but one, the last chunk
 
 XMP_KEYWORD = b"XML:com.adobe.xmp"
@@ -145,9 +147,9 @@ def text_of(name: bytes, body: bytes) -> tuple[bytes, bytes]:
 
 def is_bare(data: bytes) -> bool:
     """Whether a PNG is its header, its palette, and one chunk of pixels, whole: most are."""
-    header, header_check, length, name = _START.unpack_from(data)
+    length, name = CHUNK.unpack_from(data, START)
     place = 37  # of the name of a chunk
-    if header[13] == _INDEXED:
+    if data[25] == _INDEXED:
         place += 12 + length
         if name != b"PLTE" or not _is_palette(length) or place + 20 > len(data):
             return False
@@ -158,31 +160,38 @@ def is_bare(data: bytes) -> bool:
         return False
     check, end = _END.unpack_from(data, place + 4 + length)
     pixels = data[place:-16] if length < _SMALL else memoryview(data)[place:-16]
+    return end == _LAST and zlib.crc32(pixels) == check and _is_sound(data[:START])
+
+
+@lru_cache  # the headers of most files are the same
+def _is_sound(start: bytes) -> bool:
+    """Whether a PNG begins with a header that libpng takes."""
+    header, check = _HEADER.unpack(start)
     return (
-        end == _LAST
-        and header[12:] in _MADE_OF
-        and data[8:16] == _FIRST
-        and zlib.crc32(pixels) == check
-        and zlib.crc32(header) == header_check
-        and suits_libpng(data)
+        header[12:] in _MADE_OF
+        and start[8:16] == _FIRST
+        and zlib.crc32(header) == check
+        and suits_libpng(start)
     )
 
 
-def upright_size(data: bytes) -> Size | None:
-    """Return (height, width) where no chunk could turn the image, which is soon seen."""
+def is_upright(data: bytes) -> bool:
+    """Whether no chunk could turn the image, which is soon seen."""
+    if data[37:41] == b"IDAT" and int.from_bytes(data[START:37], "big") == len(data) - 57:
+        return True  # there is no other chunk but the last: most are
     try:
-        width, height, length, name = _GLANCE.unpack_from(data)
+        length, name = CHUNK.unpack_from(data, START)
         place, last = 45 + length, len(data) - 12
         for _ in range(_MOST_CHUNKS):
             if name in _METADATA and data.startswith(_TURNING, place - length - 8):
-                return None
+                return False
             if place >= last:
-                return height, width
+                return True
             length, name = CHUNK.unpack_from(data, place)
             place += 12 + length
     except struct.error:
         pass
-    return None
+    return False
 
 
 def essential(data: bytes) -> tuple[bytes, bool]:

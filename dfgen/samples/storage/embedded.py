@@ -109,6 +109,10 @@ class Embedded(Store):
 
     files: Store = field(default_factory=Files)
 
+    def of(self, path: str) -> Store:
+        """Return the store that reads one path."""
+        return self.files.of(path)
+
     def read(self, path: Content) -> bytes:
         """Return the bytes of one file, by what its row holds."""
         data, place = content_parts(path)
@@ -129,6 +133,16 @@ class Embedded(Store):
         if data is None and place is None:
             raise DecodeError("neither bytes nor a path")
         return self.files.head(place) if data is None else Head(len(data), None)
+
+    @property
+    def far(self) -> bool:
+        """Whether the store of paths is."""
+        return self.files.far
+
+    def look(self, path: Content) -> Store:
+        """Return a store that tells head and header of one file; bytes in a row are at hand."""
+        data, place = content_parts(path)
+        return self if data is not None or place is None else self.files.look(place)
 
     def open(self, path: Content) -> IO[bytes]:
         """Open a file of which the header alone will be read."""

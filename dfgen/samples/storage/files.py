@@ -2,10 +2,11 @@
 
 import os
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO
 
-from dfgen.errors import DecodeError, unreadable
+from dfgen.errors import DecodeError, DfgenError, unreadable
 from dfgen.limits import Limits
 from dfgen.samples.storage.array_files import ArrayRows, open_rows
 from dfgen.samples.storage.capped import refuse_bytes
@@ -18,7 +19,7 @@ _FIRST = 1 << 17  # bytes asked for at once: most files come whole, before their
 
 
 @dataclass(frozen=True)
-class Files(Store):
+class Files(Store, tells=True):
     """Files by their path."""
 
     def read(self, path: str) -> bytes:
@@ -40,6 +41,12 @@ class Files(Store):
         # half the time of Head(...), which counts where 10^6 files are compared
         return tuple.__new__(Head, (status.st_size, status.st_mtime_ns, status.st_ino, problem))
 
+    def list(self, prefix: str) -> Iterator[tuple[str, Head]]:
+        """Yield path and head of all files below a folder."""
+        for folder, _, names in os.walk(prefix):
+            for path in (os.path.join(folder, name) for name in names):
+                yield path, self.head(path)
+
     def open(self, path: str) -> IO[bytes]:
         """Open a file of which the header alone will be read."""
         return open(path, "rb", _HEADER)
@@ -55,17 +62,26 @@ def _read(path: str, limits: Limits, check: Check | None = None) -> bytes:
     Each call gives the GIL away and has to win it back, so there are as few as can be: a file that
     ends before `_FIRST` bytes is not asked for its size, unless that is to be compared.
     """
-    descriptor = os.open(path, _FLAGS)
     try:
-        if check is not None:
-            status = os.fstat(descriptor)
-            check(status.st_size, status.st_mtime_ns)
-        data = os.read(descriptor, _FIRST)
-        if not data:
-            raise DecodeError("the file is empty (0 bytes)")
-        return data if len(data) < _FIRST else data + _rest(descriptor, limits)
-    finally:
-        os.close(descriptor)
+        descriptor = os.open(path, _FLAGS)
+        try:
+            if check is not None:
+                status = os.fstat(descriptor)
+                check(status.st_size, status.st_mtime_ns)
+            data = os.read(descriptor, _FIRST)
+            if not data:
+                raise DecodeError("the file is empty (0 bytes)")
+            if len(data) == _FIRST:
+                data += _rest(descriptor, limits)
+        finally:
+            os.close(descriptor)
+        if len(data) > limits.most["file_bytes"]:  # quicker than to call
+            refuse_bytes(len(data), limits)
+        return data
+    except (DfgenError, MemoryError):
+        raise
+    except Exception as error:
+        raise unreadable(error) from error
 
 
 def _rest(descriptor: int, limits: Limits) -> bytes:

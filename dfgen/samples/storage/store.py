@@ -2,7 +2,8 @@
 
 import copy
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import IO, Any, NamedTuple, Self
@@ -10,11 +11,21 @@ from typing import IO, Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.errors import DecodeError, DfgenError, unreadable
+from dfgen.errors import ArgumentError, DecodeError, DfgenError, unreadable
 from dfgen.limits import DEFAULT, Limits
-from dfgen.samples.storage.array_files import ArrayRows, OpenArrays, open_rows
+from dfgen.samples.storage.array_files import (
+    BROKEN_ROWS,
+    ArrayRows,
+    OpenArrays,
+    as_bytes,
+    extents,
+    open_rows,
+)
 from dfgen.samples.storage.capped import refuse_bytes
 from dfgen.samples.storage.known_files import Check
+from dfgen.samples.storage.mapped_pages import read_ahead
+from dfgen.samples.storage.store_options import StorageOptions
+from dfgen.samples.storage.unpacked_blocks import UnpackedRows
 
 
 class Head(NamedTuple):
@@ -40,8 +51,7 @@ def _told(read: Callable[..., bytes]) -> Callable[..., bytes]:
     def told(self: Any, *arguments: Any) -> bytes:
         try:
             data = read(self, *arguments)
-            if len(data) > self.limits.most["file_bytes"]:  # quicker than to call
-                refuse_bytes(len(data), self.limits)
+            refuse_bytes(len(data), self.limits)
             return data
         except (DfgenError, MemoryError):
             raise
@@ -59,14 +69,20 @@ class Store:
 
     `limits` say what one file may ask for; whoever decodes what a store has read asks it for them.
     A store that knows how long a file is refuses one of more than `limits.file_bytes` unread.
+    `options` open it where it is far away.
     """
 
     arrays: OpenArrays = field(default_factory=OpenArrays, repr=False, compare=False, kw_only=True)
     limits: Limits = field(default=DEFAULT, repr=False, compare=False, kw_only=True)
+    options: StorageOptions = field(default_factory=StorageOptions, repr=False, kw_only=True)
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, tells: bool = False) -> None:
+        """Have it tell what its `read` raises as errors of this package, unless it does (`tells`).
+
+        A class that does also compares what it has read with the limits: a call less for each file.
+        """
         super().__init_subclass__()
-        if "read" in vars(cls):
+        if "read" in vars(cls) and not tells:
             cls.read = _told(cls.read)  # type: ignore[method-assign]
             own = vars(cls).get("read_as")
             cls.read_as = Store.read_as if own is None else _told(own)  # type: ignore[method-assign]
@@ -100,9 +116,36 @@ class Store:
         """
         raise NotImplementedError
 
+    @property
+    def far(self) -> bool:
+        """Whether a read waits for a network most of the time: many at once cost little more."""
+        return False
+
     def open(self, path: str) -> IO[bytes]:
         """Open a file of which the header alone will be read."""
         return io.BytesIO(self.read(path))
+
+    def look(self, path: str) -> "Store":
+        """Return a store that tells `head` and header of one file by one request; itself if near.
+
+        Raises:
+            MissingFileError: there is no such file.
+        """
+        return self
+
+    def range(self, path: str, start: int, stop: int) -> bytes:
+        """Return the bytes of one file from `start` to before `stop`, fewer where it ends."""
+        with self.open(path) as file:
+            file.seek(start)
+            return file.read(max(0, stop - start))
+
+    def list(self, prefix: str) -> Iterator[tuple[str, Head]]:
+        """Yield path and head of all files below a folder, in any depth, in no promised order."""
+        raise ArgumentError(f"{prefix}: nothing can be listed there")
+
+    def write(self, path: str, data: bytes) -> None:
+        """Make a file, or replace it; it is there as a whole or not at all."""
+        raise ArgumentError(f"{path}: nothing can be written there")
 
     def open_rows(self, path: str, dataset: str | None = None) -> ArrayRows:
         """Open an array file; `row` keeps it open."""
@@ -134,19 +177,74 @@ class Store:
             rows = self.array(path, dataset, check)
             if not 0 <= index < len(rows):
                 raise DecodeError(f"the array has {len(rows):,} rows, there is no row {index}")
+            if isinstance(rows, np.ndarray):
+                self.arrays.took(rows[index].nbytes)
             return np.asarray(rows[index])
         except (DfgenError, MemoryError):
             raise
         except Exception as error:
             raise unreadable(error) from error
 
-    def within(self, limits: Limits | None) -> Self:
-        """Return the store with other limits; None: those that it has."""
-        if limits is None:
-            return self
+    def take(
+        self,
+        path: str,
+        indices: npt.NDArray[np.int64],
+        out: npt.NDArray[Any],
+        dataset: str | None = None,
+        check: Check | None = None,
+    ) -> bool:
+        """Fill `out` with rows of a .npy or HDF5 file, all at once, and return whether it could.
+
+        Where it could not, some row is not there, or of another shape or dtype than `out`: `row`
+        tells which, and why.
+        """
+        try:
+            rows = self.array(path, dataset, check)
+        except (DfgenError, *BROKEN_ROWS):
+            return False
+        inside = indices.min() >= 0 and indices.max() < len(rows)
+        if not inside or rows.shape[1:] != out.shape[1:] or rows.dtype != out.dtype:
+            return False
+        if isinstance(rows, UnpackedRows):
+            try:
+                rows.take(indices, out)
+            except BROKEN_ROWS:
+                return False
+        elif isinstance(rows, np.ndarray) and rows.flags.c_contiguous and out.flags.c_contiguous:
+            # "raise" would make a copy first, of the rows; so do numbers at odd places, of the file
+            as_bytes(rows).take(indices, 0, as_bytes(out), "clip")
+            self.arrays.took(out.nbytes)
+        else:
+            return False
+        return True
+
+    def ahead(self, path: str, start: int, stop: int, dataset: str | None = None) -> None:
+        """Have the system read rows of a local array file into its cache, where it can do so."""
+        if "://" in path:
+            return
+        with suppress(DfgenError, *BROKEN_ROWS):  # reading them tells
+            read_ahead(path, *extents(self.array(path, dataset), start, stop))
+
+    def holding(self, nbytes: int) -> Self:
+        """Return the store with another bound on what it holds in memory of array files."""
         limited = copy.copy(self)
-        object.__setattr__(limited, "limits", limits)
+        object.__setattr__(limited, "arrays", OpenArrays(nbytes))
         return limited
+
+    def of(self, path: str) -> "Store":
+        """Return the store that reads one path: itself, or one of those that it is made of."""
+        return self
+
+    def within(self, limits: Limits | None, options: StorageOptions | None = None) -> Self:
+        """Return the store with other limits and options; None: those that it has."""
+        given = {"limits": limits, "options": options}
+        if not any(value is not None for value in given.values()):
+            return self
+        other = copy.copy(self)
+        for name, value in given.items():
+            if value is not None:
+                object.__setattr__(other, name, value)
+        return other
 
     def close(self) -> None:
         """Close what is open; it is opened again where it is asked for."""

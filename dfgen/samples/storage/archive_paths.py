@@ -1,0 +1,91 @@
+"""Paths of members of archives: `zip://cats/a.jpg::photos.zip`, fsspec's chained notation."""
+
+import os
+from typing import NamedTuple
+
+from dfgen.errors import ArgumentError
+
+ARCHIVES = ("zip", "tar")
+"""Schemes of the paths of members."""
+
+_PACKED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")  # gzip, bzip2, xz, zstd
+_SUFFIXES = (".zip", ".tar", ".tgz", ".tar.gz", ".tbz2", ".tar.bz2", ".txz", ".tar.xz", ".tar.zst")
+
+
+class Member(NamedTuple):
+    """What a path of a member says.
+
+    Args:
+        kind: of the archive, one of ARCHIVES.
+        name: of the member, `/`-separated; "" where the archive itself is meant.
+        archive: the path of the archive.
+    """
+
+    kind: str
+    name: str
+    archive: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}://{self.name}::{self.archive}"
+
+
+def member_of(path: str) -> Member | None:
+    """Return what a path of a member says; None: it is none.
+
+    Raises:
+        ArgumentError: it names no archive, one within another, or one that is not on a disk.
+
+    Example:
+        >>> member_of("zip://cats/a.jpg::/data/photos.zip")
+        Member(kind='zip', name='cats/a.jpg', archive='/data/photos.zip')
+        >>> member_of("cats/a.jpg") is None
+        True
+    """
+    if path[3:6] != "://" or path[:3] not in ARCHIVES:
+        return None
+    kind, (name, mark, archive) = path[:3], path[6:].rpartition("::")
+    archive = archive.removeprefix("file://")
+    if not mark or not archive:
+        raise ArgumentError(
+            f"{path!r} names no archive, expected the member and then the archive: "
+            f'"{kind}://{name or "cats/a.jpg"}::photos.{kind}"'
+        )
+    if "://" in archive:
+        raise ArgumentError(
+            f"{path!r} is in an archive that is not on a disk, and archives are read from disks "
+            "alone: copy it to one, or give the files as they are, unpacked in the store"
+        )
+    if any(f"::{each}://" in path for each in ARCHIVES):
+        raise ArgumentError(
+            f"{path!r} is in an archive within an archive, which cannot be read at random: unpack "
+            "the outer one"
+        )
+    return Member(kind, name, archive)
+
+
+def archive_at(place: str) -> Member | None:
+    """Return what a folder or archive is called as the begin of paths; None: it is no archive.
+
+    An archive is a file that begins as one, or is called so, or is named as `zip://::photos.zip`.
+
+    Example:
+        >>> archive_at("zip://train::photos.zip").name
+        'train'
+    """
+    member = member_of(place)
+    if member is not None or not os.path.isfile(place):
+        return member
+    kind = _kind(place)
+    return None if kind is None else Member(kind, "", place)
+
+
+def _kind(path: str) -> str | None:
+    """Return the kind of an archive by how it begins, then by what it is called."""
+    with open(path, "rb") as file:
+        begin = file.read(512)
+    called = path.lower().endswith(_SUFFIXES)
+    if begin[:4] in (b"PK\3\4", b"PK\5\6", b"PK\x07\x08"):
+        return "zip" if called or not path.lower().endswith(".npz") else None
+    if begin[257:262] == b"ustar" or (called and begin.startswith(_PACKED)):
+        return "tar"
+    return ("zip" if path.lower().endswith(".zip") else "tar") if called else None

@@ -1,0 +1,123 @@
+"""What a client of objects far away raises, as the error of dfgen that it is.
+
+Nothing of what a server answers is quoted but its status and the name of its error: an answer, and
+the address of a request, may hold keys and tokens.
+"""
+
+import re
+
+from dfgen.errors import (
+    AccessError,
+    ArgumentError,
+    DecodeError,
+    DfgenError,
+    MissingFileError,
+    ReadError,
+)
+
+_STATUS = re.compile(r"status code: (\d{3})(?: ([A-Z][A-Za-z -]*[A-Za-z]))?")
+_CODE = re.compile(r"<Code>([A-Za-z]{1,60})</Code>")
+_NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
+_NO_KEYS = re.compile(r"169\.254\.|token request|latest/api/token|Account must be specified|"
+                      r"[Mm]issing credential|No credentials")  # fmt: skip
+
+_AWS = (
+    "storage_options= (access_key_id, secret_access_key), the environment (AWS_ACCESS_KEY_ID, "
+    "AWS_SECRET_ACCESS_KEY; AWS_WEB_IDENTITY_TOKEN_FILE; AWS_CONTAINER_CREDENTIALS_*), and the "
+    "machine's own role. ~/.aws is not looked at: for it give storage_options={"
+    '"credential_provider": obstore.auth.boto3.Boto3CredentialProvider()}; for a bucket that is '
+    'open to all, {"skip_signature": True}'
+)
+_GOOGLE = (
+    "storage_options= (service_account), the environment (GOOGLE_APPLICATION_CREDENTIALS, "
+    "GOOGLE_SERVICE_ACCOUNT), gcloud's own file, and the machine's own account; for a bucket that "
+    'is open to all give {"skip_signature": True}'
+)
+_AZURE = (
+    "storage_options= (account_name, account_key, sas_key, token), the environment "
+    "(AZURE_STORAGE_ACCOUNT_NAME, AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN, "
+    "AZURE_CLIENT_ID with AZURE_CLIENT_SECRET and AZURE_TENANT_ID), and the machine's own "
+    'identity; for a container that is open to all give {"skip_signature": True}'
+)
+_HTTP = 'storage_options= ({"client_options": {"default_headers": {"Authorization": ...}}})'
+
+
+def looked_for(scheme: str) -> str:
+    """Return where credentials of a scheme are looked for."""
+    by_begin = {"s3": _AWS, "g": _GOOGLE, "a": _AZURE}
+    return next((text for begin, text in by_begin.items() if scheme.startswith(begin)), _HTTP)
+
+
+def error_of_object(error: Exception, scheme: str, bucket: str) -> DfgenError:
+    """Return what to raise for what obstore has raised over one object.
+
+    Args:
+        error: what it was.
+        scheme: of its address.
+        bucket: the bucket, container or host that it is in.
+    """
+    text, kind = str(error), type(error).__name__
+    found, code = _STATUS.search(text), _CODE.search(text)
+    status = int(found[1]) if found else 0
+    name = " ".join(filter(None, (*found.groups(),))) if found else ""
+    shown = ", ".join(filter(None, (name, code and code[1])))
+    if code and code[1] in _NO_BUCKET:
+        return AccessError(f"the file cannot be read: there is no bucket {bucket!r} ({shown})")
+    if isinstance(error, FileNotFoundError):
+        return MissingFileError("the file does not exist")
+    if _NO_KEYS.search(text):
+        return AccessError(
+            f"the file cannot be read: no credentials for {scheme}://{bucket} were found. Looked "
+            f"for in {looked_for(scheme)}"
+        )
+    if status in (401, 403) or kind in ("PermissionDeniedError", "UnauthenticatedError"):
+        return AccessError(
+            f"the file cannot be read: {scheme}://{bucket} refuses it ({shown or kind}). "
+            f"Credentials come from {looked_for(scheme)}"
+        )
+    if kind == "ValueError" or kind == "InvalidPathError":
+        return DecodeError(
+            "the file cannot be read: its address has an empty part, or . or .. for one, which "
+            "no store takes"
+        )
+    return ReadError(f"the file cannot be read: {_passing(text, shown, status)}")
+
+
+def _passing(text: str, shown: str, status: int) -> str:
+    """Return what is wrong with a server or the way to it."""
+    retries = re.search(r"after (\d+) retries", text)
+    tried = f" after {int(retries[1]) + 1} tries" if retries else ""
+    if "Received redirect" in text or status in (301, 307, 308):
+        return 'the bucket is elsewhere: give its region as storage_options={"region": ...}'
+    if status:
+        return f"the server answers {shown}{tried}"
+    if "BadScheme" in text or "builder error" in text:
+        return (
+            'http:// is not encrypted: where that is meant, give storage_options={"allow_http": '
+            "True}"
+        )
+    if "Timeout" in text or "TimedOut" in text:
+        return f"the server stopped answering{tried}"
+    if "body error" in text or "IncompleteBody" in text:
+        return "the connection was closed before the whole file had come"
+    if "sending request" in text:
+        return f"the server cannot be reached, or closes connections{tried}"
+    if "Content-Length" in text:
+        return "the server does not say how long the file is (no Content-Length)"
+    return f"the server's answer makes no sense{tried}"
+
+
+def error_of_options(error: Exception, scheme: str, names: list[str]) -> DfgenError:
+    """Return what to raise where a store cannot be made: it names options, never their values."""
+    if _NO_KEYS.search(str(error)):
+        return AccessError(
+            f"the file cannot be read: no credentials for {scheme}:// were found. Looked for in "
+            f"{looked_for(scheme)}"
+        )
+    key = re.search(r"Configuration key: '([A-Za-z0-9_]+)'", str(error))
+    fault = f"{key[1]!r} is none of its options" if key else "a value is not what it takes"
+    return ArgumentError(
+        f"storage_options cannot open {scheme}://: {fault}. Given: {', '.join(names) or 'none'}. "
+        "They are those of obstore's store of that scheme, "
+        "https://developmentseed.org/obstore/latest/api/store/aws/"
+    )

@@ -1,0 +1,267 @@
+"""Objects of S3, Google Cloud Storage, Azure and behind HTTP, through obstore (an extra).
+
+obstore is Rust's `object_store`: it signs, keeps connections, tries again what passes (5xx, resets,
+timeouts; a body that ends early goes on where it ended), and gives up the GIL meanwhile.
+Source: https://developmentseed.org/obstore, https://docs.rs/object_store.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from importlib.util import find_spec
+from io import BytesIO
+from threading import Lock
+from typing import IO, Any
+from urllib.parse import unquote
+
+from dfgen.errors import ArgumentError, DecodeError, DfgenError
+from dfgen.samples.storage.capped import refuse_bytes
+from dfgen.samples.storage.known_files import Check
+from dfgen.samples.storage.object_errors import error_of_object, error_of_options
+from dfgen.samples.storage.ranges import FIRST, RangeFile
+from dfgen.samples.storage.store import Head, Store
+from dfgen.samples.storage.store_options import StorageOptions
+
+CLIENT = {"connect_timeout": "5s", "read_timeout": "10s", "timeout": "10m"}
+"""The clock of a request where the user sets no other: `read_timeout` is between two bytes."""
+
+RETRIES = {
+    "max_retries": 5,
+    "retry_timeout": timedelta(seconds=60),
+    "backoff": {
+        "init_backoff": timedelta(seconds=0.1),
+        "max_backoff": timedelta(seconds=5),
+        "base": 2,
+    },
+}
+"""How often obstore tries again; rows are read again by `loading/workers/retries.py` then."""
+
+_OF_CLIENT = frozenset(
+    (
+        "allow_http", "allow_invalid_certificates", "connect_timeout", "default_headers",
+        "http1_only", "http2_only", "pool_idle_timeout", "pool_max_idle_per_host", "proxy_url",
+        "read_timeout", "root_certificate", "timeout", "user_agent",
+    )
+)  # fmt: skip
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_A_PAGE = 1_000  # names that a listing gives at once
+
+
+class OpenBuckets:
+    """The clients of buckets, made when first asked for; each copy makes its own."""
+
+    def __init__(self) -> None:
+        self._opened: dict[str, Any] = {}
+        self._lock = Lock()
+
+    def get(self, place: str, options: StorageOptions) -> Any:
+        """Return the client of `scheme://bucket`."""
+        found = self._opened.get(place)
+        if found is None:
+            with self._lock:
+                found = self._opened.get(place)
+                if found is None:
+                    found = self._opened[place] = _client(place, options.values())
+        return found
+
+    def clear(self) -> None:
+        """Close all."""
+        self._opened.clear()
+
+    def __reduce__(self) -> tuple[type["OpenBuckets"], tuple[()]]:
+        return OpenBuckets, ()
+
+
+@dataclass(frozen=True)
+class Objects(Store):
+    """Objects by their address, `scheme://bucket/key`.
+
+    Keys are taken as they are; addresses of HTTP are escaped, as everywhere. One request reads one
+    file; its answer also tells size and time.
+    """
+
+    buckets: OpenBuckets = field(default_factory=OpenBuckets, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if find_spec("obstore") is None:
+            raise ArgumentError(
+                "files in a bucket and behind HTTP need obstore: pip install 'keras-dfgen[stores]'"
+            )
+
+    @property
+    def far(self) -> bool:
+        """They are."""
+        return True
+
+    def read(self, path: str) -> bytes:
+        """Return the bytes of one object."""
+        return self._read(path, None)
+
+    def read_as(self, path: str, check: Check) -> bytes:
+        """Return the bytes of one object, if it is the one that is known, by the same answer."""
+        return self._read(path, check)
+
+    def _read(self, path: str, check: Check | None) -> bytes:
+        client, key = self._client(path)
+        try:
+            answer = client.get(key)
+            head = _head(answer.meta)
+            if check is not None:
+                check(head.size, head.mtime_ns)
+            refuse_bytes(head.size, self.limits)
+            data = answer.bytes().to_bytes()
+        except Exception as error:
+            raise _told(error, path) from None
+        if not data:
+            raise DecodeError("the file is empty (0 bytes)")
+        return bytes(data)
+
+    def range(self, path: str, start: int, stop: int) -> bytes:
+        """Return some of the bytes of one object, by one request."""
+        client, key = self._client(path)
+        try:
+            return bytes(client.get_range(key, start=start, end=stop).to_bytes())
+        except Exception as error:
+            if type(error).__name__ == "NotSupportedError":  # a server without ranges
+                return self.read(path)[start:stop]
+            raise _told(error, path) from None
+
+    def head(self, path: str) -> Head:
+        """Return size and time of one object, without reading it; `version` is its ETag."""
+        client, key = self._client(path)
+        try:
+            return _head(client.head(key))
+        except Exception as error:
+            if "status code: 405" not in str(error):
+                raise _told(error, path) from None
+        try:
+            return _head(client.get(key).meta)  # a server without HEAD
+        except Exception as error:
+            raise _told(error, path) from None
+
+    def look(self, path: str) -> "Store":
+        """Return a store of this one object, of which one request has told head and begin."""
+        client, key = self._client(path)
+        try:
+            answer = client.get(key, options={"range": (0, FIRST)})
+            head, first = _head(answer.meta), bytes(answer.bytes().to_bytes())
+        except Exception as error:
+            if "status code: 416" in str(error):  # there is no range in an empty one
+                return self._looked(path, self.head(path), b"")
+            if type(error).__name__ != "NotSupportedError":
+                raise _told(error, path) from None
+            head, first = self.head(path), self.read(path)
+        return self._looked(path, head, first)
+
+    def _looked(self, path: str, head: Head, first: bytes) -> "Looked":
+        return Looked(self, path, head, first, limits=self.limits)
+
+    def open(self, path: str) -> IO[bytes]:
+        """Open an object of which the header alone will be read."""
+        return self.look(path).open(path)
+
+    def list(self, prefix: str) -> Iterator[tuple[str, Head]]:
+        """Yield address and head of all objects below a prefix, which stands for a folder."""
+        place, key = _parts(prefix)
+        if place.startswith("http"):
+            raise ArgumentError(
+                f"{prefix}: HTTP has no listing of files. Give a table of their addresses, "
+                "labels= with path_column= (--labels TABLE --path-column COLUMN)"
+            )
+        client, _ = self._client(prefix)
+        try:
+            for page in client.list(key.strip("/") or None, chunk_size=_A_PAGE):
+                for meta in page:
+                    yield f"{place}/{meta['path']}", _head(meta)
+        except Exception as error:
+            raise _told(error, prefix) from None
+
+    def write(self, path: str, data: bytes) -> None:
+        """Make an object, or replace it; it is there as a whole or not at all."""
+        client, key = self._client(path)
+        try:
+            client.put(key, data)
+        except Exception as error:
+            raise _told(error, path) from None
+
+    def close(self) -> None:
+        """Close what is open; it is opened again where it is asked for."""
+        super().close()
+        self.buckets.clear()
+
+    def _client(self, path: str) -> tuple[Any, str]:
+        place, key = _parts(path)
+        return self.buckets.get(place, self.options), key
+
+
+@dataclass(frozen=True)
+class Looked(Store):
+    """One file far away, whose head and first bytes have come."""
+
+    store: Store = field(default_factory=Store)
+    path: str = ""
+    known: Head = field(default_factory=lambda: Head(0, None))
+    first: bytes = field(default=b"", repr=False)
+
+    def head(self, path: Any) -> Head:
+        """Return what is known."""
+        return self.known
+
+    def open(self, path: Any) -> IO[bytes]:
+        """Open it at its begin."""
+        if len(self.first) >= self.known.size:
+            return BytesIO(self.first)
+        fetch = partial(self.store.range, self.path)
+        return RangeFile(self.known.size, fetch, self.first)  # type: ignore[return-value]
+
+    def read(self, path: Any) -> bytes:
+        """Return all of its bytes."""
+        return self.store.read(self.path)
+
+
+def _parts(path: str) -> tuple[str, str]:
+    """Return `scheme://bucket` and the key; of an address with a query all of it, and none."""
+    scheme, _, rest = path.partition("://")
+    bucket, _, key = rest.partition("/")
+    if not scheme.startswith("http"):
+        return f"{scheme}://{bucket}", key
+    if "?" in key or "#" in key:
+        return path.partition("#")[0], ""
+    return f"{scheme}://{bucket}", unquote(key)
+
+
+def _client(place: str, options: dict[str, Any]) -> Any:
+    """Return obstore's client of a bucket."""
+    from obstore import store  # late: an extra
+
+    scheme = place.partition("://")[0]
+    given = dict(options)
+    client = {name: given.pop(name) for name in _OF_CLIENT & given.keys()}
+    client = {**CLIENT, **client, **given.pop("client_options", {})}
+    endpoint = str(given.get("endpoint", given.get("aws_endpoint", "")))
+    if scheme == "http" or endpoint.startswith("http://"):
+        client.setdefault("allow_http", True)
+    both = {"client_options": client, "retry_config": {**RETRIES, **given.pop("retry_config", {})}}
+    try:
+        if scheme.startswith("http"):
+            if given:
+                raise ValueError
+            return store.HTTPStore(place, **both)
+        return store.from_url(place, **given, **both)
+    except Exception as error:
+        raise error_of_options(error, scheme, [*options]) from None
+
+
+def _head(meta: Any) -> Head:
+    time = (meta["last_modified"] - _EPOCH) // _MICROSECOND * 1_000
+    return Head(meta["size"], time or None, meta["e_tag"])  # 1970: the server tells no time
+
+
+def _told(error: Exception, path: str) -> Exception:
+    """Return what to raise for what a client has raised; the fault of the file, or not."""
+    if isinstance(error, DfgenError | MemoryError):
+        return error
+    scheme, _, rest = path.partition("://")
+    return error_of_object(error, scheme, rest.partition("/")[0])

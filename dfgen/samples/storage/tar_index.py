@@ -1,0 +1,95 @@
+"""What a tar archive holds, by Python's tarfile, without the objects that it makes of members.
+
+Format: POSIX.1-2017, pax, "ustar Interchange Format"; and GNU tar's manual, "Tar Internals".
+"""
+
+import os
+import posixpath
+import tarfile
+from collections.abc import Iterator
+
+import numpy as np
+
+from dfgen.errors import DecodeError
+from dfgen.samples.storage.archive_file import ArchiveFile, as_file
+from dfgen.samples.storage.archive_index import Contents, damaged
+
+_BLOCK = 512
+_PACKED = {b"\x1f\x8b": "gunzip", b"BZh": "bunzip2", b"\xfd7zXZ": "unxz", b"(\xb5/\xfd": "unzstd"}
+_BUFFER = 4096
+_STEPS = 40  # from link to link, as Linux has it
+
+_Row = tuple[int, int, int]  # start, size and time
+
+
+def read_tar(file: ArchiveFile) -> Contents:
+    """Return what a tar archive holds: files, and links to files in it, hard and symbolic ones.
+
+    Raises:
+        DecodeError: it is no tar archive, damaged, or compressed as a whole.
+    """
+    _refuse_packed(file)
+    names, rows = list[str](), list[_Row]()
+    links, problems = dict[int, str](), dict[int, str]()
+    for info in _members(file):
+        name = info.name.removeprefix("./")
+        if info.islnk():
+            links[len(names)] = info.linkname.removeprefix("./")
+        elif info.issym():
+            links[len(names)] = posixpath.normpath(f"{posixpath.dirname(name)}/{info.linkname}")
+        elif info.issparse():
+            problems[len(names)] = "it has holes (GNU's sparse format): write it without --sparse"
+        elif not info.isreg():
+            continue
+        names.append(name)
+        rows.append((info.offset_data, info.size, round(info.mtime * 10**9)))
+    _follow(links, names, rows, problems)
+    starts, sizes, times = np.array(rows, np.int64).reshape(-1, 3).T
+    return Contents(names, starts, sizes, sizes, times, problems=problems)
+
+
+def _refuse_packed(file: ArchiveFile) -> None:
+    begin = file.read(6, 0)
+    for mark, unpack in _PACKED.items():
+        if begin.startswith(mark):
+            raise DecodeError(
+                "the tar archive is compressed as a whole, so that no member can be read without "
+                f"all before it: make a plain one, {unpack} -k {os.path.basename(file.path)}"
+            )
+
+
+def _members(file: ArchiveFile) -> Iterator[tarfile.TarInfo]:
+    """Yield the members; a header that is none ends an archive for tarfile, here it is damage."""
+    try:
+        whole = as_file(file.size, file.read, _BUFFER)
+        with tarfile.open(fileobj=whole, mode="r:") as archive:
+            while (member := archive.next()) is not None:
+                yield member
+                archive.members = []  # type: ignore[attr-defined]  # else it keeps them all
+            end = archive.offset
+    except tarfile.TarError as error:
+        raise damaged(str(error)) from error
+    if file.read(_BLOCK, end).strip(b"\0"):
+        raise damaged(f"there is no header of a member at byte {end:,}, and not its end either")
+    if end >= file.size:
+        raise damaged(
+            "it ends without the zeros that end a tar archive, and may lack members; if it is "
+            "whole, add them: head -c 1024 /dev/zero >> FILE"
+        )
+
+
+def _follow(
+    links: dict[int, str], names: list[str], rows: list[_Row], problems: dict[int, str]
+) -> None:
+    """Give links the place of the file that they lead to."""
+    places = dict(zip(names, range(len(names)), strict=True)) if links else {}
+    for link, target in links.items():
+        place: int | None = link
+        for _ in range(_STEPS):
+            place = places.get(links[place]) if place in links else place
+        if place is None or place in links:
+            problems[link] = f"it is a link to {target!r}, which is no file of the archive"
+        else:
+            rows[link] = rows[place]
+            if place in problems:
+                problems[link] = problems[place]

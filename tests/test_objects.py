@@ -1,0 +1,272 @@
+"""Files in a bucket and behind HTTP: real servers on a loopback port, and what goes wrong there."""
+
+import pickle
+
+import pytest
+from contracts import StoreContract
+from servers import MODIFIED, SECRET, http_server, s3_server
+
+pytest.importorskip("obstore")
+pytest.importorskip("moto.server")
+
+from dfgen.errors import AccessError, ArgumentError, DecodeError, MissingFileError, ReadError
+from dfgen.samples.storage.objects import Objects
+from dfgen.samples.storage.store_options import StorageOptions, travelling
+
+ONCE = {"max_retries": 0}
+
+
+@pytest.fixture(scope="module")
+def s3():
+    with s3_server({"bucket": {"taken/a.jpg": b"0123456789"}}) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def http():
+    with http_server({}) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def healed(request):
+    yield
+    for name in {"s3", "http"} & {*request.fixturenames}:
+        server = request.getfixturevalue(name)
+        server.faults.clear()
+        server.asked.clear()
+        server.ranges.clear()
+
+
+def objects(server, **more):
+    return Objects(options=StorageOptions({**server.options, **more}))
+
+
+class FarContract(StoreContract):
+    def test_survives_pickle(self, tmp_path):
+        with travelling():
+            super().test_survives_pickle(tmp_path)
+
+    def test_a_range_is_one_request_and_ends_where_the_file_does(self, tmp_path):
+        store, paths = self.make(tmp_path, {"a": bytes(range(100))})
+        self.server.ranges.clear()
+        assert store.range(paths["a"], 10, 20) == bytes(range(10, 20))
+        assert store.range(paths["a"], 90, 200) == bytes(range(90, 100))
+        assert [asked[0] for asked in self.server.ranges] == ["GET", "GET"]
+
+    def test_one_request_tells_head_and_begin(self, tmp_path):
+        store, paths = self.make(
+            tmp_path, {"a": bytes(range(256)) * 1000, "b": b"12", "empty": b""}
+        )
+        self.server.ranges.clear()
+        looked = store.look(paths["a"])
+        with looked.open(paths["a"]) as file:
+            assert file.read(300) == (bytes(range(256)) * 2)[:300]
+            assert (looked.head(paths["a"]).size, len(self.server.ranges)) == (256_000, 1)
+            assert (file.seek(-3, 2), file.read()) == (255_997, b"\xfd\xfe\xff")
+            assert len(self.server.ranges) == 2
+        assert store.look(paths["b"]).open("").read() == b"12"
+        assert store.look(paths["empty"]).head("").size == 0
+
+    def test_a_changed_file_is_refused_by_its_own_answer(self, tmp_path):
+        store, paths = self.make(tmp_path, {"a": b"12345"})
+        self.server.ranges.clear()
+        told = []
+        assert store.read_as(paths["a"], lambda *known: told.append(known)) == b"12345"
+        head = store.head(paths["a"])
+        assert told == [(head.size, head.mtime_ns)]
+        assert [asked[0] for asked in self.server.ranges] == ["GET", "HEAD"]
+
+
+class TestS3(FarContract):
+    @pytest.fixture(autouse=True)
+    def of(self, s3):
+        self.server = s3
+
+    def make(self, folder, contents):
+        for name, data in contents.items():
+            self.server.put("bucket", f"{folder.name}/{name}", data)
+        paths = {name: f"s3://bucket/{folder.name}/{name}" for name in contents}
+        return objects(self.server), paths
+
+    def missing(self, folder):
+        return "s3://bucket/missing"
+
+    def test_lists_what_is_below_a_folder_with_size_and_time(self, tmp_path):
+        contents = {"a.jpg": b"1", "b/c d.jpg": b"12", "b/\u00e4.jpg": b"123"}
+        store, paths = self.make(tmp_path, contents)
+        self.server.put("bucket", f"{tmp_path.name}-not/a.jpg", b"1")
+        for slash in ("", "/"):
+            found = dict(store.list(f"s3://bucket/{tmp_path.name}{slash}"))
+            assert {path: head.size for path, head in found.items()} == {
+                path: len(contents[name]) for name, path in paths.items()
+            }
+        assert found == {path: store.head(path) for path in found}
+
+    def test_what_is_written_is_read(self, tmp_path):
+        store, _ = self.make(tmp_path, {})
+        store.write(f"s3://bucket/{tmp_path.name}/new", b"abc")
+        store.write(f"s3://bucket/{tmp_path.name}/new", b"defg")
+        assert store.read(f"s3://bucket/{tmp_path.name}/new") == b"defg"
+
+
+class TestHttp(FarContract):
+    @pytest.fixture(autouse=True)
+    def of(self, http):
+        self.server = http
+
+    def make(self, folder, contents):
+        self.server.held.update({f"{folder.name}/{name}": data for name, data in contents.items()})
+        url = f"{self.server.url}/{folder.name}"
+        paths = {name: f"{url}/{name.replace(' ', '%20')}" for name in contents}
+        return Objects(), paths
+
+    def missing(self, folder):
+        return f"{self.server.url}/missing"
+
+    def test_a_query_is_part_of_the_address(self, tmp_path):
+        store, paths = self.make(tmp_path, {"a b": b"123"})
+        assert store.read(f"{paths['a b']}?token=1") == b"123"
+        assert self.server.ranges[-1][1] == f"/{tmp_path.name}/a b"
+
+    def test_cannot_be_listed(self):
+        with pytest.raises(ArgumentError) as error:
+            [*Objects().list("https://example.com/imgs")]
+        assert str(error.value) == (
+            "https://example.com/imgs: HTTP has no listing of files. Give a table of their "
+            "addresses, labels= with path_column= (--labels TABLE --path-column COLUMN)"
+        )
+
+
+def test_times_of_http_are_those_of_its_header(http):
+    http.held["a"] = b"1"
+    assert Objects().head(f"{http.url}/a").mtime_ns == MODIFIED * 10**9
+
+
+FAULTS = {
+    "503 for ever": ({"status": 503}, "the server answers 503 Service Unavailable"),
+    "too many requests": ({"status": 429}, "the server answers 429 Too Many Requests"),
+    "reset": ({"reset": True}, "the server cannot be reached, or closes connections"),
+    "hang": ({"hang": True}, "the server stopped answering"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_server_at_fault_is_not_the_fault_of_the_file(s3, fault):
+    change, message = FAULTS[fault]
+    vars(s3.faults).update(change)
+    store = objects(s3, read_timeout="100ms", retry_config={"max_retries": 1})
+    for ask in (store.read, store.head):
+        with pytest.raises(ReadError) as error:
+            ask("s3://bucket/taken/a.jpg")
+        assert str(error.value) == f"the file cannot be read: {message} after 2 tries"
+    assert s3.asked["GET", "/bucket/taken/a.jpg"] == 2
+
+
+def test_a_body_that_ends_early_is_read_on_or_told(s3):
+    s3.faults.short, s3.faults.times = 4, 1
+    assert objects(s3).read("s3://bucket/taken/a.jpg") == b"0123456789"
+    s3.faults.short, s3.faults.times = 4, None
+    with pytest.raises(ReadError) as error:
+        objects(s3, retry_config={"max_retries": 1}).read("s3://bucket/taken/a.jpg")
+    assert str(error.value) == (
+        "the file cannot be read: the connection was closed before the whole file had come"
+    )
+
+
+def test_what_passes_is_tried_again(s3):
+    for fault in ({"status": 503}, {"reset": True}):
+        vars(s3.faults).update({"status": None, "times": 2, **fault})
+        assert objects(s3).read("s3://bucket/taken/a.jpg") == b"0123456789"
+
+
+def test_a_bucket_that_is_not_there_is_named(s3):
+    with pytest.raises(AccessError) as error:
+        objects(s3).read("s3://nowhere/a.jpg")
+    assert str(error.value) == (
+        "the file cannot be read: there is no bucket 'nowhere' (404 Not Found, NoSuchBucket)"
+    )
+
+
+def test_refused_credentials_are_told_by_where_they_come_from_and_never_shown(s3):
+    s3.faults.status = 403
+    with pytest.raises(AccessError) as error:
+        objects(s3).read("s3://bucket/taken/a.jpg")
+    assert str(error.value).startswith(
+        "the file cannot be read: s3://bucket refuses it (403 Forbidden). Credentials come from "
+        "storage_options= (access_key_id, secret_access_key), the environment (AWS_ACCESS_KEY_ID, "
+    )
+    assert SECRET not in repr(error.value)
+    assert error.value.__cause__ is None
+
+
+def test_missing_credentials_are_told_by_where_they_were_looked_for(s3, monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    s3.faults.status = 404
+    options = {"endpoint": s3.url, "metadata_endpoint": s3.url, "retry_config": ONCE}
+    with pytest.raises(AccessError) as error:
+        Objects(options=StorageOptions(options)).read("s3://bucket/taken/a.jpg")
+    assert str(error.value).startswith(
+        "the file cannot be read: no credentials for s3://bucket were found. Looked for in "
+        "storage_options= (access_key_id, secret_access_key), the environment (AWS_ACCESS_KEY_ID, "
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        ({"secret": SECRET}, "'secret' is none of its options. Given: secret. "),
+        ({"timeout": SECRET}, "a value is not what it takes. Given: timeout. "),
+    ],
+)
+def test_options_that_cannot_be_are_told_by_name(s3, options, fault):
+    with pytest.raises(ArgumentError) as error:
+        Objects(options=StorageOptions(options)).read("s3://bucket/a")
+    assert str(error.value) == (
+        f"storage_options cannot open s3://: {fault}They are those of obstore's store of that "
+        "scheme, https://developmentseed.org/obstore/latest/api/store/aws/"
+    )
+
+
+def test_options_are_a_dict():
+    with pytest.raises(ArgumentError) as error:
+        StorageOptions("key=secret")
+    assert str(error.value) == (
+        "storage_options is of type str, expected a dict of what opens the store, as "
+        '{"region": "eu-central-1"}'
+    )
+
+
+@pytest.mark.parametrize("key", ["a//b.jpg", "../a.jpg"])
+def test_a_key_that_no_store_takes_is_the_fault_of_the_row(s3, key):
+    with pytest.raises(DecodeError) as error:
+        objects(s3).read(f"s3://bucket/{key}")
+    assert str(error.value) == (
+        "the file cannot be read: its address has an empty part, or . or .. for one, which no "
+        "store takes"
+    )
+
+
+def test_a_missing_object_is_a_missing_file(s3):
+    with pytest.raises(MissingFileError) as error:
+        objects(s3).look("s3://bucket/no.jpg")
+    assert str(error.value) == "the file does not exist"
+
+
+def test_options_are_in_no_repr_and_no_pickle_but_that_for_workers(s3):
+    store = objects(s3)
+    store.read("s3://bucket/taken/a.jpg")
+    assert SECRET not in repr(store) + repr(store.options)
+    kept = pickle.dumps(store)
+    assert SECRET.encode() not in kept
+    with pytest.raises(AccessError) as error:
+        pickle.loads(kept).read("s3://bucket/taken/a.jpg")
+    assert str(error.value) == (
+        "the file cannot be read: storage_options are in no pickle, so that no key comes to lie on "
+        "a disk: give them again, or let the store find them by itself, as in the environment of "
+        "the process"
+    )
+    with travelling():
+        sent = pickle.dumps(store)
+    assert pickle.loads(sent).read("s3://bucket/taken/a.jpg") == b"0123456789"
