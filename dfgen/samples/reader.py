@@ -29,7 +29,7 @@ from dfgen.samples.storage.embedded import content_parts, content_shown
 from dfgen.samples.storage.files import Files
 from dfgen.samples.storage.known_files import KnownFiles
 from dfgen.samples.storage.store import Store
-from dfgen.samples.stored_pixels import StoredPixels
+from dfgen.samples.stored_pixels import ReadsAhead, StoredPixels
 from dfgen.samples.transforms import Sample, Transform, transformed
 
 
@@ -206,6 +206,12 @@ class SampleReader:
             if there is not None:
                 taken &= there
         return taken
+
+    def ahead(self, rows: Indices) -> None:
+        """Have the system read ahead what is stored of some rows; it may take a while."""
+        for bound in self.features:
+            if isinstance(bound.pixels, ReadsAhead):
+                bound.pixels.ahead(rows)
 
     def read(
         self,
