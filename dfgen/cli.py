@@ -17,6 +17,7 @@ import typer.core
 from dfgen import __version__
 from dfgen.commands.build_manifest import BuildCommand, build_command
 from dfgen.commands.manifests import diff_command, recipe_command, split_command, verify_command
+from dfgen.commands.packs import pack_command
 from dfgen.errors import ArgumentError, DfgenError
 
 COMPARING = ("diff", "verify")
@@ -78,6 +79,7 @@ app.command("verify")(verify_command)
 app.command("diff")(diff_command)
 app.command("split")(split_command)
 app.command("recipe")(recipe_command)
+app.command("pack")(pack_command)
 
 
 @app.command("demo")

@@ -70,6 +70,9 @@ class Limits:
             that the manifest knows: a count, or a share of all rows from 0.0 to 1.0; None (default)
             is 5 % of them or 10, whichever is more. One more, and training stops with a list. With
             `shard` each process counts its own.
+        read_ahead: bytes of files that are far (in a bucket, behind HTTP) and were read before
+            their rows are decoded, or are being read; about, as their sizes are guessed from those
+            before. Beside `memory`. Default `"256MB"`; 0 reads nothing ahead.
         file_bytes: of a file that is read as a whole: an image, a .npy file, a sound in memory, a
             table of labels, annotations. Default `"2GB"`: a sparse file of any size costs nothing
             to make. What is read by rows or in part (HDF5, .npy with `index=`, WAV) has none.
@@ -102,6 +105,7 @@ class Limits:
     memory: Amount = None
     read_timeout: float | None = 120.0
     problems: int | float | None = None
+    read_ahead: int | str = "256MB"
     file_bytes: Amount = "2GB"
     decoded_bytes: Amount = "512MiB"
     header_bytes: Amount = "16MiB"
@@ -122,6 +126,11 @@ class Limits:
             nbytes = self._bytes(name)
             if nbytes is not None and nbytes < 1:
                 raise ArgumentError(f"{name} must be above 0, got {getattr(self, name)!r}")
+        if self._bytes("read_ahead") is None or self.read_ahead_bytes < 0:
+            raise ArgumentError(
+                f'read_ahead must be bytes or a text such as "256MB", 0 for none, got '
+                f"{self.read_ahead!r}"
+            )
         for name in _COUNTS:
             count = getattr(self, name)
             if count is not None and not (_is_number(count, Integral) and count >= 0):
@@ -133,6 +142,11 @@ class Limits:
     def nbytes(self) -> int | None:
         """The bound on memory in bytes, or None."""
         return self._bytes("memory")
+
+    @property
+    def read_ahead_bytes(self) -> int:
+        """The bound on what is read ahead, in bytes."""
+        return self._bytes("read_ahead") or 0
 
     def _bytes(self, name: str) -> int | None:
         given = getattr(self, name)

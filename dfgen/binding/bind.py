@@ -24,7 +24,8 @@ from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_draws import row_draws
 from dfgen.binding.row_ids import ids_of, known_problems, note_id, refusal
 from dfgen.binding.row_weights import row_weights
-from dfgen.binding.row_windows import windowed
+from dfgen.binding.row_windows import window_bytes, windowed
+from dfgen.binding.rows_of_arrays import layouts_of, with_stored_rows
 from dfgen.errors import ArgumentError, ManifestError, brief
 from dfgen.limits import DEFAULT, Amount, Limits
 from dfgen.loading.order.buckets import Buckets
@@ -200,7 +201,12 @@ def bind(
     weights = row_weights(columns, map_leaves(by_name.get, y), sample_weight, class_weight)
     draws = row_draws(columns, balance, rows_per_epoch, reader)
     buckets = bucketed(features, bucket_by, batch_size)
-    windows = windowed(features, window, store, bool(draws[0] or buckets[0]))
+    layouts = layouts_of(features, store)
+    windows = windowed(layouts, window, bool(draws[0] or buckets[0]))
+    if layouts:
+        store = store.holding(2 * window_bytes(window))
+        features = with_stored_rows(features, layouts, store)
+        reader = replace(reader, features=features, store=store)
     return Binding(columns, x, y, reader, weights, *draws, *buckets, *windows, problems)
 
 

@@ -7,11 +7,13 @@ from functools import cached_property, partial
 from dfgen.loading.batch_transforms import TriedTransform
 from dfgen.loading.buffers import BatchArrays, Buffers
 from dfgen.loading.generators import batch_rng
+from dfgen.loading.next_window import NextWindow
 from dfgen.loading.order.batch_weights import Weights
 from dfgen.loading.order.permutation import Integers
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.row_order import BatchRows, RowOrder
 from dfgen.loading.pending_batch import PendingBatch
+from dfgen.loading.read_ahead import Expected, ReadAhead
 from dfgen.loading.workers.chunks import Chunk, ChunkMaker
 from dfgen.loading.workers.pool import Pool
 from dfgen.samples.features.spec import Spec
@@ -28,6 +30,7 @@ class BatchMaker:
     weights: Weights | None  # of all rows
     transform: TriedTransform | None
     chunk_sizes: tuple[int, int]  # in rows: of a batch wanted at once, and of many under way
+    ahead: ReadAhead | None = None  # where files are far
 
     @cached_property
     def batch_rows(self) -> BatchRows:
@@ -37,6 +40,13 @@ class BatchMaker:
     @cached_property
     def _buffers(self) -> Buffers:
         return Buffers(self.maker.reader.specs)
+
+    @cached_property
+    def _next_window(self) -> NextWindow | None:
+        order = self.order
+        if order.windows is None or order.seed is None:
+            return None
+        return NextWindow(self.maker.reader, order.windows, order.seed)
 
     def reseeded(self, seed: int, seed_of_order: int | None) -> "BatchMaker":
         """Return a maker of batches by other seeds, and end the workers of this one."""
@@ -48,6 +58,8 @@ class BatchMaker:
     ) -> PendingBatch:
         """Begin to make a batch, shared by all workers if `spread`, without the `known` rows."""
         rows, earlier = self.batch_rows.batch(epoch, step, plan)
+        if self._next_window is not None:
+            self._next_window.begin(epoch, step * plan.batch_size)
         arrays = self._buffers.batch(len(rows), self._specs(epoch, step, plan, rows))
         given = None if self.weights is None else self.weights[rows]
         size = self.chunk_sizes[0 if spread else 1]
@@ -61,12 +73,23 @@ class BatchMaker:
         pending = PendingBatch(
             arrays, rows, (epoch, step), plan, len(starts), given, present, transform, by
         )
+        chunks = []
         for start in starts:
             part = slice(start, start + size)
             here = known and set(rows[part].tolist()).intersection(known)
             chunk = Chunk(epoch, rows[part], earlier[part], here)
+            if self.ahead is not None:
+                chunk = replace(chunk, ahead=self._ahead_of(chunk, self.ahead, pending))
+            chunks.append((chunk, part))
+        for chunk, part in chunks:
             self.pool.run(partial(pending.run, chunk, part))
         return pending
+
+    def _ahead_of(self, chunk: Chunk, ahead: ReadAhead, pending: PendingBatch) -> Expected | None:
+        """Have the files of a chunk read ahead, in the order in which it comes to them."""
+        rows = (row for row in chunk.rows.tolist() if row not in chunk.known)
+        paths = (path for row in rows for path in self.maker.reader.far_paths(row))
+        return ahead.expect(paths, lambda: pending.cancelled)
 
     def _specs(
         self, epoch: int, step: int, plan: Plan, rows: Integers

@@ -22,6 +22,7 @@ from dfgen.loading.order.row_order import Draws, RowOrder
 from dfgen.loading.order.windows import Windows
 from dfgen.loading.pending_batch import Batch, PendingBatch
 from dfgen.loading.problems import TIMEOUT, WORKER, Failure, Problems
+from dfgen.loading.read_ahead import ReadAhead
 from dfgen.loading.receipts import DueRows
 from dfgen.loading.workers.chunks import ChunkMaker, chunk_sizes, row_bytes
 from dfgen.loading.workers.pool import Pool
@@ -155,7 +156,10 @@ class Loader:
         sizes = chunk_sizes(size, self.depth, self.workers, nbytes, self.use_multiprocessing)
         maker = ChunkMaker(reader, seed, self._skip)
         pool = Pool(maker, self.workers, self.use_multiprocessing, largest, sizes[1])
-        return BatchMaker(pool, maker, order, self.plan, weights, transform, sizes)
+        bound, ahead = self._limits.read_ahead_bytes, None
+        if bound and reader.store.far:
+            ahead = ReadAhead(reader.store, bound)
+        return BatchMaker(pool, maker, order, self.plan, weights, transform, sizes, ahead)
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch."""
@@ -204,7 +208,9 @@ class Loader:
     def metrics(self) -> Metrics:
         """What the workers have done since the loader was made, and how long it took them."""
         stopwatches = (worker.stopwatch for worker in self._maker.pool.workers)
-        return total(stopwatches, self._waited, self._handed_out, self._maker.pool.abandoned)
+        made = total(stopwatches, self._waited, self._handed_out, self._maker.pool.abandoned)
+        ahead = self._maker.ahead
+        return made if ahead is None else replace(made, ahead=ahead.counts)
 
     def rows(self, epoch: int, step: int, plan: Plan | None = None) -> Integers:
         """Return the rows of one batch on this host: those at its positions of the order."""
@@ -250,6 +256,8 @@ class Loader:
         self._closed = True
         self.park(None)
         self._maker.pool.close()
+        if self._maker.ahead is not None:
+            self._maker.ahead.close()
         self.reader.store.close()
 
     def start(
@@ -269,7 +277,8 @@ class Loader:
     def _begin_anew_where_forked(self) -> None:
         """Start workers in a process that was forked, as torch's DataLoader does: threads stay."""
         if self._process != os.getpid():
-            self._maker = replace(self._maker, pool=copy.copy(self._maker.pool))
+            pool, ahead = copy.copy(self._maker.pool), copy.copy(self._maker.ahead)
+            self._maker = replace(self._maker, pool=pool, ahead=ahead)
             self._parked = Parked()
             self._process = os.getpid()
 

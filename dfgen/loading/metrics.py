@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 STAGES = ("read", "decode", "resize", "transform", "scale", "batch_transform", "table")
 """What a worker does with a row, or a batch; a feature tells when a stage begins.
@@ -82,6 +82,9 @@ class Metrics:
     batches: int  # handed out
     bytes: int  # read from files
     abandoned: int = 0  # workers given up since a file took longer than `limits.read_timeout`
+    ahead: dict[str, int] = field(default_factory=dict)
+    """Of files that are far: `reads` begun ahead, `retries` and `hedges` among them, reads
+    `in_flight` now, and the `readers` that there are."""
 
 
 def total(

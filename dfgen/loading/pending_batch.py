@@ -78,6 +78,9 @@ class PendingBatch:
                             self._problems[int(chunk.rows[place])] = problem
         except BaseException as error:
             self._errors[part.start] = error
+        finally:
+            if chunk.ahead is not None:
+                chunk.ahead.drop()
         if worker.abandoned:
             self.give_up(None)
         worker.busy_with = None

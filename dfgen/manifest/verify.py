@@ -29,6 +29,8 @@ from dfgen.manifest.diff import as_text, differ, in_order, plain
 from dfgen.manifest.facts import FACTS
 from dfgen.manifest.foreign_arguments import refuse_foreign
 from dfgen.manifest.io import Path, read_manifest, write_manifest
+from dfgen.manifest.pack_check import check_pack
+from dfgen.manifest.pack_index import is_pack
 from dfgen.manifest.paths import is_url, tidy
 from dfgen.manifest.places import absolute_place
 from dfgen.manifest.schema import files_column, validate, with_column
@@ -61,7 +63,8 @@ def verify(
     source to look for it, and one that holds the files themselves is only compared with them.
 
     Args:
-        manifest: a file, or a frame or another table with absolute paths.
+        manifest: a file, or a frame or another table with absolute paths; or the folder of a pack,
+            whose files are compared with their checksums.
         root: folder where the stored paths start, if not the one that the manifest names.
         decode: also decode every file to its end, once: pixels of its first image, frames of a
             sound, rows of an HDF5 file; of a .npy file its length. That finds what was cut short
@@ -110,6 +113,9 @@ def check(
     limits: Limits | None = None,
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """Do what `verify` says, and return with the findings what could not be looked for."""
+    if is_pack(manifest):
+        given = {"root": root is not None, "decode": decode, "write": write}
+        return check_pack(manifest, [name for name in given if given[name]], workers), ()
     held = write and isinstance(manifest, str | os.PathLike) and os.path.isfile(manifest)
     # from reading it to writing it
     with only_writer(os.path.abspath(manifest)) if held else nullcontext():

@@ -29,7 +29,7 @@ from dfgen.samples.storage.embedded import content_parts, content_shown
 from dfgen.samples.storage.files import Files
 from dfgen.samples.storage.known_files import KnownFiles
 from dfgen.samples.storage.store import Store
-from dfgen.samples.stored_pixels import StoredPixels
+from dfgen.samples.stored_pixels import ReadsAhead, StoredPixels
 from dfgen.samples.transforms import Sample, Transform, transformed
 
 
@@ -207,6 +207,12 @@ class SampleReader:
                 taken &= there
         return taken
 
+    def ahead(self, rows: Indices) -> None:
+        """Have the system read ahead what is stored of some rows; it may take a while."""
+        for bound in self.features:
+            if isinstance(bound.pixels, ReadsAhead):
+                bound.pixels.ahead(rows)
+
     def read(
         self,
         row: int,
@@ -214,6 +220,7 @@ class SampleReader:
         rng: Any,
         watch: Watch = unwatched,
         taken: bool = False,
+        store: Store | None = None,
     ) -> None:
         """Fill what a row's files hold and its functions return, then transform the sample.
 
@@ -224,10 +231,12 @@ class SampleReader:
                 the order of the parts, then for the transform. None: no chance.
             watch: is told each stage as it begins.
             taken: whether `take` has filled what it can.
+            store: which reads the files instead of its own, as one that has read ahead.
 
         Raises:
             DfgenError: of the kind that fits, naming the row's id and path.
         """
+        store = self.store if store is None else store
         told: dict[str, Any] = {}
         if rng is not None:
             for name, feature in self._random.items():
@@ -239,7 +248,7 @@ class SampleReader:
                 for name, spec in step.between.items():
                     sample[name] = empty(spec, out[name].shape)
                 given = told.get(step.told_by)
-                told[step.name] = step.read(row, sample, self.store, watch, given)
+                told[step.name] = step.read(row, sample, store, watch, given)
         except (DecodeError, MissingFileError, ReadError) as error:
             raise located(error, self.where(row)) from error
         except Exception as error:  # of nothing that a file or a function of the user's may raise
@@ -285,15 +294,19 @@ class SampleReader:
     def paths(self, row: int) -> Iterator[tuple[str, str]]:
         """Yield the column and the path of every file that a row is read from, but bytes in it."""
         for bound in self._in_order:
-            if bound.files is None or not bound.has(row):
-                continue
-            value = bound.feature.at(bound.values, row)
-            for content in value if bound.has_lists else [value]:
-                if len(bound.feature.columns) > 1:  # a row of an array file
-                    content = next(iter(content.values()))
-                data, path = content_parts(content)
-                if data is None and path is not None:
-                    yield bound.feature.columns[0], path
+            for path in _paths(bound, row):
+                yield bound.feature.columns[0], path
+
+    def far_paths(self, row: int) -> list[str]:
+        """Return the paths of a row's files that are far, and read as a whole, as they are read."""
+        whole = (
+            bound
+            for bound in self._in_order
+            if len(bound.feature.columns) == 1
+            and (bound.pixels is None or bound.pixels.at(row) is None)
+        )
+        found = (path for bound in whole for path in _paths(bound, row))
+        return [path for path in found if self.store.of(path).far]
 
     def where(self, row: int) -> str:
         """Return the id and paths of a row, for messages."""
@@ -303,6 +316,19 @@ class SampleReader:
             if bound.files is not None and bound.has(row)
         )
         return ", ".join([f"row id={self.id(row)!r}", *paths])
+
+
+def _paths(bound: BoundFeature, row: int) -> Iterator[str]:
+    """Yield the paths of what one feature is read from in a row."""
+    if bound.files is None or not bound.has(row):
+        return
+    value = bound.feature.at(bound.values, row)
+    for content in value if bound.has_lists else [value]:
+        if len(bound.feature.columns) > 1:  # a row of an array file
+            content = next(iter(content.values()))
+        data, path = content_parts(content)
+        if data is None and path is not None:
+            yield path
 
 
 class _Step(NamedTuple):

@@ -14,6 +14,7 @@ from dfgen.loading.generators import sample_rng
 from dfgen.loading.metrics import Stopwatch
 from dfgen.loading.order.permutation import Integers
 from dfgen.loading.problems import Failure
+from dfgen.loading.read_ahead import Expected, FromAhead
 from dfgen.loading.workers.retries import read_again
 from dfgen.samples.features.spec import Present, Spec, Watch
 from dfgen.samples.reader import SampleReader
@@ -35,6 +36,7 @@ class Chunk:
     rows: Integers
     earlier: Integers  # how often each of them came before in this epoch
     known: Collection[int] = ()  # those of them that are not to be read
+    ahead: Expected | None = None  # those of its files that are read ahead
 
 
 @dataclass(frozen=True)
@@ -85,13 +87,17 @@ class ChunkMaker:
     ) -> tuple[Blanks, int]:
         """Fill what needs files or the transform; return what stays blank, and the rows done."""
         rows, blanks = chunk.rows.tolist(), Blanks()
+        read_one: Callable[..., None] = self.reader.read
+        if chunk.ahead is not None:
+            store = FromAhead(self.reader.store, chunk.ahead, cancelled)
+            read_one = partial(read_one, store=store)
         done = [False] * len(rows) if taken is None else taken.tolist()
         left = self._left(chunk, done)
         # made together: between two decodes, out of the caches, each would take five times as long
         rngs = [self._rng(chunk, place) for place in left]
         for place, rng in zip(left, rngs, strict=True):
             row = rows[place]
-            read = partial(self.reader.read, taken=True) if done[place] else self.reader.read
+            read = partial(read_one, taken=True) if done[place] else read_one
             if cancelled():
                 return blanks, place
             if row in chunk.known:

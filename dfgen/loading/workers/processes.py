@@ -28,6 +28,7 @@ import numpy.typing as npt
 from dfgen.errors import ArgumentError, DfgenError, WorkerError, is_outside
 from dfgen.loading.metrics import IDLE, OF_FILES, Stopwatch
 from dfgen.loading.problems import WORKER, Failure
+from dfgen.loading.read_ahead import Expected, Taken
 from dfgen.loading.workers.chunks import Blanks, Chunk, ChunkArrays, ChunkMaker
 from dfgen.loading.workers.retries import WAITS, waited
 from dfgen.loading.workers.shared_memory import (
@@ -71,6 +72,8 @@ class ProcessWorker(Worker):
         super().__init__()
         self._payload = payload
         self._where = maker.reader.where
+        self._far_paths = maker.reader.far_paths
+        self._taking: tuple[int, float] | None = None
         self._skip = maker.skip
         self._memory_size = HEADER + room(specs, size)
         self._child: subprocess.Popen[bytes] | None = None
@@ -82,6 +85,8 @@ class ProcessWorker(Worker):
         """Fill the arrays of a chunk, as `ChunkMaker.fill`."""
         deadly: dict[int, Failure] = {}
         deaths: Counter[int] = Counter()
+        if chunk.ahead is not None:
+            chunk = replace(chunk, ahead=self._taken(chunk, chunk.ahead, cancelled))
         while not cancelled():
             try:
                 blanks, seconds, counts, error, objects = self._ask(chunk, arrays)
@@ -100,6 +105,18 @@ class ProcessWorker(Worker):
             rows = chunk.rows.tolist()
             return {place: why or deadly.get(rows[place]) for place, why in blanks.items()}
         return {}
+
+    def _taken(self, chunk: Chunk, ahead: Expected, cancelled: Callable[[], bool]) -> Expected:
+        """Take what this process has read ahead for the other one, and watch how long it waits."""
+        found = {}
+        try:
+            for row in chunk.rows.tolist():
+                self._taking = row, time.perf_counter()
+                for path in self._far_paths(row):
+                    found[path] = ahead.take(path, lambda: cancelled() or self.abandoned)
+        finally:
+            self._taking = None
+        return Taken(found)
 
     def _ask(self, chunk: Chunk, arrays: ChunkArrays) -> tuple[Any, ...]:
         if (child := self._child) is None:
@@ -189,8 +206,8 @@ class ProcessWorker(Worker):
     def file(self) -> tuple[int, float] | None:
         """Return the row whose file is read or decoded, and since when."""
         header = self._header
-        if header is None:
-            return None
+        if self._taking is not None or header is None:
+            return self._taking
         seen = header.tolist()
         if not seen[_READING] or seen != header.tolist():  # it goes on meanwhile
             return None

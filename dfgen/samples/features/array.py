@@ -125,6 +125,12 @@ class Array(Feature):
         """Return where each row is, if it is one of an array file."""
         return None if self.index is None else values
 
+    def keeps(self, spec: Spec) -> bool:
+        """Whether rows of a Spec become its array by casting alone."""
+        whole = spec.dtype.kind in "iu" and self.spec.dtype.kind in "iu"
+        cast = whole or np.can_cast(spec.dtype, self.spec.dtype, "same_kind")
+        return cast and spec.shape == self.shape
+
     def file_of(self, array: Values) -> bytes:
         """Return the bytes of a .npy file."""
         file = io.BytesIO()

@@ -109,6 +109,10 @@ class Embedded(Store):
 
     files: Store = field(default_factory=Files)
 
+    def of(self, path: str) -> Store:
+        """Return the store that reads one path."""
+        return self.files.of(path)
+
     def read(self, path: Content) -> bytes:
         """Return the bytes of one file, by what its row holds."""
         data, place = content_parts(path)

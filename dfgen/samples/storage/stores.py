@@ -128,47 +128,48 @@ class Several(Store):
 
     stores: Mapping[str, Store] = field(default_factory=dict)
 
-    def _of(self, path: str) -> Store:
-        scheme, mark, _ = path.partition("://")
-        return self.stores[scheme if mark and scheme in self.stores else ""]
-
-    def read(self, path: str) -> bytes:
-        """Return the bytes of one file."""
-        return self._of(path).read(path)
-
-    def read_as(self, path: str, check: Check) -> bytes:
-        """Return the bytes of one file, if it is the one that is known."""
-        return self._of(path).read_as(path, check)
-
     @property
     def far(self) -> bool:
         """Whether one of them is."""
         return any(store.far for store in self.stores.values())
 
+    def of(self, path: str) -> Store:
+        """Return the store that reads one path."""
+        scheme, mark, _ = path.partition("://")
+        return self.stores[scheme if mark and scheme in self.stores else ""]
+
+    def read(self, path: str) -> bytes:
+        """Return the bytes of one file."""
+        return self.of(path).read(path)
+
+    def read_as(self, path: str, check: Check) -> bytes:
+        """Return the bytes of one file, if it is the one that is known."""
+        return self.of(path).read_as(path, check)
+
     def head(self, path: str) -> Head:
         """Return size and time of one file."""
-        return self._of(path).head(path)
+        return self.of(path).head(path)
 
     def look(self, path: str) -> Store:
         """Return a store that tells head and header of one file by one request."""
-        return self._of(path).look(path)
+        return self.of(path).look(path)
 
     def range(self, path: str, start: int, stop: int) -> bytes:
         """Return some of the bytes of one file."""
-        return self._of(path).range(path, start, stop)
+        return self.of(path).range(path, start, stop)
 
     def list(self, prefix: str) -> Iterator[tuple[str, Head]]:
         """Yield path and head of all files below a folder."""
-        return self._of(prefix).list(prefix)
+        return self.of(prefix).list(prefix)
 
     def write(self, path: str, data: bytes) -> None:
         """Make a file, or replace it."""
-        self._of(path).write(path, data)
+        self.of(path).write(path, data)
 
     def open(self, path: str) -> IO[bytes]:
         """Open a file of which the header alone will be read."""
-        return self._of(path).open(path)
+        return self.of(path).open(path)
 
     def open_rows(self, path: str, dataset: str | None = None) -> ArrayRows:
         """Open an array file."""
-        return self._of(path).open_rows(path, dataset)
+        return self.of(path).open_rows(path, dataset)

@@ -1,0 +1,100 @@
+"""The command `pack`."""
+
+from typing import Annotated, Any
+
+import typer
+
+from dfgen.commands.manifests import SHOWN
+from dfgen.commands.options import Json, print_json
+from dfgen.errors import ArgumentError
+
+
+def pack_command(
+    manifest: Annotated[str, typer.Argument(help="The manifest.", metavar="M.parquet")],
+    out: Annotated[
+        str, typer.Option(help="The folder of the pack, which holds nothing else.", metavar="DIR")
+    ],
+    format: Annotated[
+        str,
+        typer.Option(
+            help="pixels: decoded; original: files as they are; jpeg: made smaller.",
+            metavar="pixels|original|jpeg",
+        ),
+    ] = "pixels",
+    image_size: Annotated[
+        str | None,
+        typer.Option(
+            help="Height and width of pixels; own: each image keeps its own. Default: that which "
+            "all images have.",
+            metavar="H,W",
+        ),
+    ] = None,
+    color_mode: Annotated[str, typer.Option(help="rgb, rgba or grayscale.")] = "rgb",
+    resize: Annotated[
+        str, typer.Option(help="stretch, crop, pad or crop_or_pad, of pixels.")
+    ] = "stretch",
+    interpolation: Annotated[
+        str, typer.Option(help="bilinear, nearest or area, of pixels.")
+    ] = "bilinear",
+    antialias: Annotated[bool, typer.Option(help="Filter pixels before shrinking.")] = True,
+    max_side: Annotated[
+        int | None, typer.Option(help="Longer side of JPEGs in pixels. Default: 512.")
+    ] = None,
+    quality: Annotated[int | None, typer.Option(help="Of JPEGs. Default: 92.")] = None,
+    shard_size: Annotated[str, typer.Option(help="Bytes of a file, about.")] = "256MB",
+    keep_order: Annotated[
+        bool,
+        typer.Option(
+            "--keep-order", help="Keep the order of the manifest, and say how classes mix."
+        ),
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Another seed permutes otherwise.")] = 0,
+    root: Annotated[
+        str | None, typer.Option(help="Folder of the files, if not the one of the manifest.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Threads that read and decode. Default: all CPUs.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Write a manifest and its files as a few large files, which are read in big pieces."""
+    from dfgen.packing.pack_arguments import PackArguments
+    from dfgen.packing.pack_run import run_pack
+
+    arguments = PackArguments(
+        format, _size(image_size), color_mode, resize, interpolation, antialias, max_side, quality,
+        shard_size, keep_order, seed,
+    )  # fmt: skip
+    _show(run_pack(manifest, out, arguments, root, workers), out, as_json)
+
+
+def _size(text: str | None) -> Any:
+    if text is None or text == "own":
+        return text
+    try:
+        height, width = map(int, text.split(","))
+    except ValueError:
+        raise ArgumentError(f"--image-size {text}: expected H,W, as in 224,224, or own") from None
+    return height, width
+
+
+def _show(done: Any, out: str, as_json: bool) -> None:
+    """Print what was packed, and the rows that were not."""
+    index, problems = done.index, done.problems
+    nbytes = sum(file.bytes for file in (*index.shards, index.table))
+    if as_json:
+        rows = [dict(zip(problems, row, strict=True)) for row in problems.astype(object).values]
+        mixed = {"mixing": done.mixing._asdict()} if done.mixing else {}
+        shards = len(index.shards)
+        print_json(
+            {"out": out, "rows": index.rows, "shards": shards, "bytes": nbytes, "problems": rows}
+            | mixed
+        )
+        return
+    if len(problems):
+        print(problems.head(SHOWN).to_string(index=False, max_colwidth=60))
+        more = f", {len(problems) - SHOWN} more; --json lists all" * (len(problems) > SHOWN)
+        print(f"{len(problems)} of {index.rows} rows have no file in the pack{more}")
+    if done.mixing is not None:
+        print(done.mixing)
+    print(f"Wrote {out}: {index.rows} rows, {nbytes / 1e6:,.1f} MB in {len(index.shards)} shards")

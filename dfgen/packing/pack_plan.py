@@ -1,0 +1,251 @@
+"""The plan of a pack: which rows stand in which shard, and what tells it from another pack."""
+
+import os
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dfgen.binding.file_facts import with_known_files
+from dfgen.binding.frame_columns import Columns
+from dfgen.binding.image_sizes import with_sizes
+from dfgen.binding.looked_for import look_for_files
+from dfgen.binding.row_ids import known_problems
+from dfgen.errors import ManifestError
+from dfgen.limits import Limits
+from dfgen.loading.order.permutation import permutation
+from dfgen.manifest.building.scan import stat_files
+from dfgen.manifest.fingerprint import columns_digest
+from dfgen.manifest.io import as_written, read_table
+from dfgen.manifest.pack_index import is_pack
+from dfgen.manifest.schema import Metadata, with_column
+from dfgen.manifest.tables import Table, arrow_table
+from dfgen.packing.pack_arguments import PackArguments
+from dfgen.packing.packers import Packer
+from dfgen.packing.shard_files import ShardTask
+from dfgen.samples.bound_feature import BoundFeature, Sizes
+from dfgen.samples.features.image import Image
+from dfgen.samples.reader import SampleReader
+from dfgen.samples.storage.embedded import are_files
+from dfgen.samples.storage.known_files import KnownFiles
+from dfgen.samples.storage.stores import store_of
+
+COLUMN = "path"
+"""The column that is packed."""
+
+
+@dataclass(frozen=True)
+class PackPlan:
+    """Which rows stand in which shard.
+
+    Args:
+        folder: the absolute path of the pack.
+        table: the columns of the manifest, as they are stored, in its own order.
+        metadata: its `dfgen` key.
+        contents: the absolute path of each row.
+        known: what it knows of the files; None: nothing.
+        sizes: of the upright images, where the packer needs them.
+        packer: what the files become.
+        limits: what one file may ask for.
+        order: the row of the table at each place of the pack.
+        starts: the first place of each shard, and the number of rows.
+        nbytes: about how many each shard will have, without columns.
+        identity: what tells it from another pack: `rows`, `shards`, `packed`, `order`, and digests
+            of the `manifest`, all its columns, and of `starts`.
+    """
+
+    folder: str
+    table: pa.Table
+    metadata: Metadata
+    contents: Any
+    known: KnownFiles | None
+    sizes: Sizes | None
+    packer: Packer
+    limits: Limits
+    order: npt.NDArray[np.int64]
+    starts: npt.NDArray[np.int64]
+    nbytes: npt.NDArray[np.int64]
+    identity: dict[str, Any]
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def path(self, shard: int) -> str:
+        """Return the path of a shard's file."""
+        return os.path.join(self.folder, f"shard-{shard:05}.arrow")
+
+    def rows(self, shard: int) -> npt.NDArray[np.int64]:
+        """Return the rows of the table that stand in a shard."""
+        return self.order[self.starts[shard] : self.starts[shard + 1]]
+
+    def task(self, shard: int) -> ShardTask:
+        """Return all that is needed to make a shard, and no more."""
+        rows = self.rows(shard)
+        known = self.known and KnownFiles(
+            None if self.known.sizes is None else self.known.sizes[rows],
+            None if self.known.times is None else self.known.times[rows],
+        )
+        return ShardTask(
+            self.path(shard),
+            self.table.take(pa.array(rows)),
+            COLUMN,
+            self.contents.take(pa.array(rows)),
+            known,
+            None if self.sizes is None else self.sizes[rows],
+            self.packer,
+            self.limits,
+            self.identity,
+        )
+
+
+def make_plan(
+    manifest: Table | str | os.PathLike[str],
+    folder: str,
+    arguments: PackArguments,
+    root: str | os.PathLike[str] | None,
+    limits: Limits,
+) -> PackPlan:
+    """Return the plan of a pack; of files it reads headers alone, where no facts are known.
+
+    Raises:
+        ManifestError: the manifest cannot be packed so.
+        MissingFileError: none of a few files that are looked for is there.
+    """
+    table, metadata = _stored(manifest, folder, root, limits)
+    _check(table, metadata, arguments)
+    contents = _absolute(table, metadata, folder)
+    columns = Columns(with_column(table, COLUMN, contents))
+    bound = BoundFeature(COLUMN, Image(COLUMN, size=None), columns.files(COLUMN))
+    store, bad = store_of([bound.values], limits), known_problems(columns)
+    look_for_files(columns, SampleReader(table["id"], (bound,), None, store), bad, skips=True)
+    sizes, packer, bad = _sized(columns, bound, arguments, limits, bad)
+    known = with_known_files(columns, (bound,), store, bad)[0].known
+    files = None if known is None else known.sizes
+    if arguments.format == "original" and files is None:
+        files = stat_files(bound.values.to_pylist())[0].to_numpy()
+    nbytes = packer.nbytes(sizes, files, len(table))
+    order = np.arange(len(table))
+    if not arguments.keep_order:
+        order = permutation(order, len(table), seed=arguments.seed, epoch=0, tag="pack")
+    starts = _starts(nbytes[order], arguments.nbytes)
+    table = with_column(table, "problem", _problems(table, bad))
+    identity = _identity(table, metadata, arguments, starts)
+    sums = np.add.reduceat(nbytes[order], starts[:-1])
+    return PackPlan(
+        folder, table, metadata, bound.values, known, sizes, packer, limits, order, starts, sums,
+        identity,
+    )  # fmt: skip
+
+
+def _stored(
+    manifest: Any, folder: str, root: str | os.PathLike[str] | None, limits: Limits
+) -> tuple[pa.Table, Metadata]:
+    """Return the columns of a manifest as they are stored, relative to the folder of the pack."""
+    if is_pack(manifest):
+        raise ManifestError(
+            f"{os.fspath(manifest)} is a pack already: pack the manifest that it was made of, "
+            "whose files have all their pixels"
+        )
+    if isinstance(manifest, str | os.PathLike):
+        table, known = read_table(os.fspath(manifest), root, limits=limits)
+        root = None
+    else:
+        table, known = arrow_table(manifest), getattr(manifest, "attrs", {}).get("dfgen", {})
+    if {"shard", "row"} <= {*table.column_names}:
+        raise ManifestError(
+            'the frame has the columns "shard" and "row", as one of a pack has: pack the manifest '
+            "that it was made of, whose files have all their pixels"
+        )
+    table, metadata = as_written(table, known, folder, root)
+    return table.combine_chunks(), metadata
+
+
+def _check(table: pa.Table, metadata: Metadata, arguments: PackArguments) -> None:
+    """Refuse a manifest that cannot be packed."""
+    held = [field.name for field in table.schema if are_files(field.type)]
+    if held or COLUMN not in table.column_names:
+        raise ManifestError(
+            f"the manifest holds the files themselves, in the column {held[0]!r}: they are read in "
+            "large pieces already. To pack them, write them to files first"
+        )
+    if "index" in table.column_names:
+        raise ManifestError(
+            "the manifest is one of rows of array files, which are read in large pieces already: "
+            "train on them as they are"
+        )
+    if not len(table):
+        raise ManifestError("the manifest has no rows: there is nothing to pack")
+    boxes = [name for name, label in metadata["labels"].items() if "box_format" in label]
+    if boxes and arguments.format != "original":
+        raise ManifestError(
+            f"column {boxes[0]!r} holds boxes, in pixels of the files, and format="
+            f'"{arguments.format}" makes images of other sizes: pack with format="original"'
+        )
+
+
+def _absolute(table: pa.Table, metadata: Metadata, folder: str) -> pa.ChunkedArray:
+    """Return the absolute path of each row."""
+    if metadata["root"] is None:
+        return table[COLUMN]
+    root = os.path.normpath(os.path.join(folder, metadata["root"])).replace(os.sep, "/")
+    start, slash = (pa.scalar(text, pa.large_string()) for text in (root.rstrip("/"), "/"))
+    return pc.binary_join_element_wise(start, table[COLUMN].cast(pa.large_string()), slash)
+
+
+def _sized(
+    columns: Columns,
+    bound: BoundFeature,
+    arguments: PackArguments,
+    limits: Limits,
+    bad: dict[int, str],
+) -> tuple[Sizes | None, Packer, dict[int, str]]:
+    """Return the sizes of images, where they are needed, and what the files become."""
+    if not arguments.needs_sizes:
+        return None, arguments.packer(None), bad
+    (found,), problems = with_sizes(columns, (bound,), limits)
+    sizes, bad = found.sizes, problems | bad
+    if sizes is None or not sizes.any():
+        first = next(iter(bad.items()), (0, "its header tells no size"))
+        raise ManifestError(f"no row has an image that can be packed: row {first[0]}: {first[1]}")
+    packer = arguments.packer(_one_size(columns, sizes))
+    return sizes if packer.needs_sizes else None, packer, bad
+
+
+def _one_size(columns: Columns, sizes: Sizes) -> Any:
+    """Return the size that all images have, or two rows that differ, for a message."""
+    rows = np.flatnonzero(sizes.all(axis=1))
+    other = rows[(sizes[rows] != sizes[rows[0]]).any(axis=1)][:1]
+    return [(columns["id"][int(row)].as_py(), *sizes[row].tolist()) for row in (rows[0], *other)]
+
+
+def _problems(table: pa.Table, bad: dict[int, str]) -> pa.Array:
+    if not bad:
+        return pa.nulls(len(table), pa.string())
+    return pa.array([bad.get(row) for row in range(len(table))], pa.string())
+
+
+def _starts(nbytes: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
+    """Return where shards of equal bytes begin, as few as are no larger than `most`, and end."""
+    ends = np.cumsum(nbytes)
+    shards = max(1, -(-int(ends[-1]) // most))
+    wanted = np.arange(1, shards) * (ends[-1] / shards)
+    return np.unique([0, *(np.searchsorted(ends, wanted) + 1), len(nbytes)])
+
+
+def _identity(
+    table: pa.Table, metadata: Metadata, arguments: PackArguments, starts: npt.NDArray[np.int64]
+) -> dict[str, Any]:
+    labels = repr(sorted(metadata["labels"].items())).encode()
+    digest = columns_digest(table, sorted(table.column_names))
+    return {
+        "rows": len(table),
+        "shards": len(starts) - 1,
+        "packed": {COLUMN: arguments.described},
+        "order": arguments.order,
+        "manifest": blake2b(digest.encode() + labels, digest_size=16).hexdigest(),
+        "starts": blake2b(starts.astype("<i8").tobytes(), digest_size=16).hexdigest(),
+    }

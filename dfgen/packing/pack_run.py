@@ -1,0 +1,253 @@
+"""Writes a pack: plan, shards by many workers, the columns of the manifest, and the index last.
+
+Each file appears whole or not at all, so that a run that was killed is gone on with by the next.
+"""
+
+import os
+import re
+import shutil
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from tqdm import tqdm
+
+from dfgen import __version__
+from dfgen.binding.row_ids import plain_ids
+from dfgen.errors import ArgumentError, WriteError, brief, listed, reason
+from dfgen.limits import Limits, limits_given
+from dfgen.loading.state import ids_digest
+from dfgen.locks import LOCK_SUFFIX, FileLock
+from dfgen.manifest.io import Path
+from dfgen.manifest.pack_index import INDEX, TABLE, PackIndex, is_pack, open_arrow, read_index
+from dfgen.manifest.schema import with_column
+from dfgen.manifest.tables import Table
+from dfgen.packing.class_mixing import Mixing, mixing
+from dfgen.packing.pack_arguments import PackArguments
+from dfgen.packing.pack_plan import PackPlan, make_plan
+from dfgen.packing.shard_files import (
+    PackedShard,
+    ShardTask,
+    check_same,
+    pack_shard,
+    read_shard,
+    write_arrow,
+)
+from dfgen.samples.arrow_types import in_one
+from dfgen.system import usable_cpus, whole, write_whole
+
+_AHEAD = 1024  # shards that an executor may have at a time
+_WRITERS = 2  # one writes while the other's files are read
+_ROWS = 1 << 20  # of a batch of the manifest's columns
+_LOCK = f".pack{LOCK_SUFFIX}"
+_OURS = re.compile(
+    rf"(?:shard-\d{{5,}}\.arrow|{re.escape(TABLE)}|{re.escape(INDEX)}|{re.escape(_LOCK)}"
+    r"|\.(?:shard-\d+\.arrow|manifest\.arrow|_manifest\.json)\.[0-9a-f]{8}\.tmp)"
+)
+
+
+@dataclass(frozen=True)
+class Packed:
+    """What was packed.
+
+    Args:
+        index: of the pack.
+        problems: the rows that have no file in it: id, path and problem.
+        mixing: how well its classes mix, where rows kept their order.
+    """
+
+    index: PackIndex
+    problems: pd.DataFrame
+    mixing: Mixing | None
+
+
+def run_pack(
+    manifest: Path | Table,
+    out: Path,
+    arguments: PackArguments,
+    root: Path | None = None,
+    workers: int | None = None,
+    executor: Executor | None = None,
+    limits: Limits | None = None,
+) -> Packed:
+    """Do what `pack` says, and return all that is known of the pack."""
+    if workers is not None:
+        whole("workers", workers, least=1)
+    if executor is not None and not isinstance(executor, Executor) and not _submits(executor):
+        raise ArgumentError(
+            f"executor must be a concurrent.futures.Executor, got {brief(executor)}: leave it out, "
+            "or give a ProcessPoolExecutor()"
+        )
+    if not isinstance(out, str | os.PathLike):
+        raise ArgumentError(f"out must be the path of a folder, got {brief(out)}")
+    folder = os.path.abspath(os.fspath(out))
+    _check_folder(folder)
+    plan = make_plan(manifest, folder, arguments, root, limits_given(limits))
+    _make(folder)
+    advice = "wait until that has ended, or choose another place"
+    with FileLock(os.path.join(folder, _LOCK), f"{folder} is being written", advice):
+        _check_folder(folder)
+        if is_pack(folder):
+            index = read_index(folder)
+            check_same(folder, index.plan, plan.identity)
+            table = open_arrow(index.path(index.table)).read_all()
+        else:
+            shards = _shards(plan, workers or usable_cpus(), executor)
+            table = _table(plan, shards)
+            index = _finish(plan, table, shards)
+    return Packed(index, _bad_rows(plan, table), _mixed(plan, table, arguments))
+
+
+def _submits(executor: Any) -> bool:
+    return not isinstance(executor, type) and callable(getattr(executor, "submit", None))
+
+
+def _check_folder(folder: str) -> None:
+    """Refuse a folder that holds anything else than a pack, or what one left."""
+    try:
+        strangers = [name for name in sorted(os.listdir(folder)) if not _OURS.fullmatch(name)]
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise WriteError(f"{folder} cannot be packed into: {reason(error)}") from None
+    if strangers:
+        raise WriteError(
+            f"{folder} is not empty: it holds {listed(strangers)}. A pack has a folder of its own: "
+            "name one that is not there yet"
+        )
+
+
+def _make(folder: str) -> None:
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise WriteError(f"{folder} cannot be made: {reason(error)}") from None
+    if not os.access(folder, os.W_OK):
+        raise WriteError(
+            f"{folder} cannot be written: no permission to write into it. Change the permission, "
+            "or choose another place"
+        )
+
+
+def _shards(plan: PackPlan, workers: int, executor: Executor | None) -> list[PackedShard]:
+    """Return all shards; those that a run before this one has written are read, not made."""
+    found = {
+        number: read_shard(plan.path(number), plan.identity, len(plan.rows(number)))
+        for number in range(len(plan))
+        if os.path.exists(plan.path(number))
+    }
+    _check_space(plan, set(range(len(plan))) - found.keys())
+    left = [number for number in range(len(plan)) if number not in found]
+    rows = len(plan.order)
+    there = sum(shard.file.rows for shard in found.values())
+    with tqdm(total=rows, initial=there, desc="Packing", unit=" rows", disable=None) as bar:
+
+        def done(count: int) -> None:
+            with bar.get_lock():
+                bar.update(count)
+
+        with _workers(workers, executor, done) as (submit, ahead):
+            for number, shard in _in_order(plan, left, submit, ahead):
+                found[number] = shard
+                if executor is not None:
+                    done(shard.file.rows)
+    return [found[number] for number in range(len(plan))]
+
+
+def _check_space(plan: PackPlan, left: set[int]) -> None:
+    """Refuse to begin where the disk has not the space."""
+    needed = sum(int(plan.nbytes[number]) for number in left) + plan.table.nbytes
+    free = shutil.disk_usage(plan.folder).free
+    if left and needed > free:
+        raise WriteError(
+            f"{plan.folder} needs about {needed / 1e9:,.1f} GB more, and its disk has "
+            f"{free / 1e9:,.1f} GB free: make space, choose another place, or a smaller image_size "
+            "or max_side"
+        )
+
+
+Submit = Callable[[ShardTask], "Future[PackedShard]"]
+
+
+@contextmanager
+def _workers(
+    workers: int, executor: Executor | None, done: Callable[[int], object]
+) -> Iterator[tuple[Submit, int]]:
+    """Yield what runs the task of a shard, and how many of them at a time.
+
+    Of its own threads all work on the rows of one shard, then of the next, so that none is idle at
+    the end.
+    """
+    if executor is not None:
+        yield lambda task: executor.submit(pack_shard, task), _AHEAD
+        return
+    readers, writers = ThreadPoolExecutor(workers), ThreadPoolExecutor(_WRITERS)
+    try:
+        make = partial(pack_shard, run=readers.map, done=done)
+        yield lambda task: writers.submit(make, task), _WRITERS
+    finally:
+        readers.shutdown(wait=False, cancel_futures=True)  # which ends what waits for them
+        writers.shutdown(cancel_futures=True)
+
+
+def _in_order(
+    plan: PackPlan, numbers: list[int], submit: Submit, ahead: int
+) -> Iterator[tuple[int, PackedShard]]:
+    """Yield shards as they are done, in their order, with a few in the making."""
+    pending = deque[tuple[int, Future[PackedShard]]]()
+    try:
+        for number in numbers:
+            if len(pending) == ahead:
+                first, future = pending.popleft()
+                yield first, future.result()
+            pending.append((number, submit(plan.task(number))))
+        while pending:
+            first, future = pending.popleft()
+            yield first, future.result()
+    finally:
+        for _, future in pending:
+            future.cancel()
+
+
+def _table(plan: PackPlan, shards: list[PackedShard]) -> pa.Table:
+    """Return the columns of the manifest in the order of the pack, with what packing has found."""
+    problems = pa.chunked_array([shard.problems for shard in shards], pa.string())
+    table = plan.table.take(pa.array(plan.order)).unify_dictionaries()
+    return with_column(table, "problem", problems.combine_chunks())
+
+
+def _finish(plan: PackPlan, table: pa.Table, shards: list[PackedShard]) -> PackIndex:
+    """Write the columns of the manifest, and last what says that the pack is whole."""
+    path = os.path.join(plan.folder, TABLE)
+    parts = table.combine_chunks().to_batches(max_chunksize=_ROWS)
+    index = PackIndex(
+        folder=plan.folder,
+        rows=len(table),
+        shards=tuple(shard.file for shard in shards),
+        packed=plan.identity["packed"],
+        order=plan.identity["order"],
+        table=write_arrow(path, table.schema, parts),
+        ids=ids_digest(plain_ids(in_one(table["id"]))),
+        dfgen=plan.metadata,
+        created_by=f"dfgen {__version__}",
+        plan=plan.identity,
+    )
+    write_whole(os.path.join(plan.folder, INDEX), lambda file: file.write(index.to_json()))
+    return index
+
+
+def _bad_rows(plan: PackPlan, table: pa.Table) -> pd.DataFrame:
+    columns = table.select(["id", "path", "problem"]).replace_schema_metadata()
+    found: pd.DataFrame = columns.filter(pc.is_valid(columns["problem"])).to_pandas()
+    return found
+
+
+def _mixed(plan: PackPlan, table: pa.Table, arguments: PackArguments) -> Mixing | None:
+    return mixing(table, plan.starts, plan.nbytes) if arguments.keep_order else None

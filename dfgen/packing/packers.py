@@ -1,0 +1,225 @@
+"""Packers: what a file becomes in a pack: pixels, its own bytes, or a smaller JPEG."""
+
+import io
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import simplejpeg
+
+from dfgen.samples.bound_feature import Sizes
+from dfgen.samples.features.image import Image
+from dfgen.samples.features.spec import Indices, Present
+from dfgen.samples.pixels.color_modes import CHANNELS
+from dfgen.samples.pixels.formats import parse_header, sniff
+from dfgen.samples.pixels.geometry import Geometry, Size, place
+from dfgen.samples.pixels.headers import Header
+from dfgen.samples.pixels.resizing import reduction, resize
+from dfgen.samples.pixels.upright import decode_reduced
+from dfgen.samples.storage.embedded import Content
+from dfgen.samples.storage.store import Store
+
+_OF_PIXEL = 0.35  # bytes of a JPEG for a pixel, about: of photographs of quality 92
+_HEADER = 600  # bytes of a JPEG without its pixels
+
+
+class Packer(Protocol):
+    """What a file becomes. It travels to other processes."""
+
+    @property
+    def needs_sizes(self) -> bool:
+        """Whether it must know the size of every image before."""
+
+    def nbytes(self, sizes: Sizes | None, files: Indices | None, rows: int) -> Indices:
+        """Return how many bytes each row takes, about, shape (rows,).
+
+        Args:
+            sizes: (height, width) of the upright image of each row, where it `needs_sizes`.
+            files: the bytes of each file; None: not known.
+            rows: how many.
+        """
+
+    def begin(self, rows: int) -> Any:
+        """Return what `pack` fills for so many rows."""
+
+    def pack(self, content: Content, store: Store, into: Any, place: int, size: Any) -> None:
+        """Read one file, and put what it becomes into `into`.
+
+        Args:
+            content: its path, or what the store takes in its place.
+            store: reads it.
+            into: what `begin` has returned.
+            place: the row in it.
+            size: (height, width) of the upright image, where it `needs_sizes`.
+
+        Raises:
+            DecodeError: the file is broken.
+            MissingFileError: it is not there.
+        """
+
+    def columns(self, name: str, into: Any, good: Present) -> dict[str, pa.Array]:
+        """Return the columns of a shard by their names, null where a row is not good."""
+
+
+@dataclass(frozen=True)
+class FixedPixels:
+    """Pixels of one size, exactly those that a Sequence makes of the files."""
+
+    image: Image
+    needs_sizes = False
+
+    def nbytes(self, sizes: Sizes | None, files: Indices | None, rows: int) -> Indices:
+        """Return the bytes of each row's pixels."""
+        return np.full(rows, np.prod(self.image.spec.shape), np.int64)
+
+    def begin(self, rows: int) -> npt.NDArray[np.uint8]:
+        """Return (rows, height, width, channels)."""
+        return np.empty((rows, *self.image.spec.shape), np.uint8)
+
+    def pack(self, content: Content, store: Store, into: Any, place: int, size: Any) -> None:
+        """Decode and resize one file."""
+        self.image.read(content, into[place], store)
+
+    def columns(self, name: str, into: Any, good: Present) -> dict[str, pa.Array]:
+        """Return tensors; rows that are not good are zeros."""
+        into[~good] = 0
+        kind = pa.fixed_shape_tensor(pa.uint8(), into.shape[1:])
+        values = pa.Array.from_buffers(pa.uint8(), into.size, [None, pa.py_buffer(into)])
+        rows = pa.Array.from_buffers(
+            kind.storage_type, len(into), [_validity(good)], children=[values]
+        )
+        return {f"{name}_pixels": pa.ExtensionArray.from_storage(kind, rows)}
+
+
+@dataclass(frozen=True)
+class OwnPixels:
+    """Pixels of upright images, each of its own size."""
+
+    image: Image
+    needs_sizes = True
+
+    def nbytes(self, sizes: Sizes | None, files: Indices | None, rows: int) -> Indices:
+        """Return the bytes of each row's pixels."""
+        channels = CHANNELS[self.image.color_mode]
+        found: Indices = np.prod(np.asarray(sizes, np.int64), axis=1) * channels
+        return found
+
+    def begin(self, rows: int) -> list[Any]:
+        """Return a place for the pixels of each row."""
+        return [None] * rows
+
+    def pack(self, content: Content, store: Store, into: Any, place: int, size: Any) -> None:
+        """Decode one file."""
+        pixels = np.empty((*size, CHANNELS[self.image.color_mode]), np.uint8)
+        self.image.read(content, pixels, store)
+        into[place] = pixels
+
+    def columns(self, name: str, into: Any, good: Present) -> dict[str, pa.Array]:
+        """Return the pixels, and their shapes."""
+        shapes = [(0, 0, 0) if pixels is None else pixels.shape for pixels in into]
+        lengths = pa.array(np.array(shapes, np.int32).reshape(-1))
+        shape = pa.Array.from_buffers(
+            pa.list_(pa.int32(), 3), len(into), [_validity(good)], children=[lengths]
+        )
+        return {f"{name}_pixels": _binary(into, good), f"{name}_shape": shape}
+
+
+@dataclass(frozen=True)
+class WholeFiles:
+    """The bytes of files as they are."""
+
+    needs_sizes = False
+
+    def nbytes(self, sizes: Sizes | None, files: Indices | None, rows: int) -> Indices:
+        """Return the bytes of each file."""
+        return np.zeros(rows, np.int64) if files is None else files.clip(0)
+
+    def begin(self, rows: int) -> list[Any]:
+        """Return a place for the bytes of each row."""
+        return [None] * rows
+
+    def pack(self, content: Content, store: Store, into: Any, place: int, size: Any) -> None:
+        """Read one file."""
+        into[place] = store.read(content)
+
+    def columns(self, name: str, into: Any, good: Present) -> dict[str, pa.Array]:
+        """Return the bytes."""
+        return {f"{name}_bytes": _binary(into, good)}
+
+
+@dataclass(frozen=True)
+class SmallerJpegs(WholeFiles):
+    """JPEGs whose longer side is at most `max_side`; smaller files stay as they are.
+
+    That is, if they are JPEGs that need no turning. Others are encoded: upright, without EXIF.
+    """
+
+    max_side: int
+    quality: int
+    color_mode: str
+    needs_sizes = True
+
+    def nbytes(self, sizes: Sizes | None, files: Indices | None, rows: int) -> Indices:
+        """Return about how many bytes each row takes."""
+        lengths = np.asarray(sizes, np.float64)
+        shrunk = (
+            lengths * np.minimum(1, self.max_side / np.maximum(1, lengths.max(axis=1)))[:, None]
+        )
+        found: Indices = (np.prod(shrunk, axis=1) * _OF_PIXEL).astype(np.int64) + _HEADER
+        return found
+
+    def pack(self, content: Content, store: Store, into: Any, place: int, size: Any) -> None:
+        """Read one file, and make it smaller where it is too large."""
+        data = store.read(content)
+        name = sniff(data[:16])
+        if name == "jpeg":
+            header = parse_header(io.BytesIO(data), name, store.limits)
+            into[place] = data if self._stays(header) else self._encoded(data, store)
+        else:
+            into[place] = self._encoded(data, store)
+
+    def _stays(self, header: Header) -> bool:
+        in_mode = self.color_mode == "rgb" or header.channels == 1
+        return in_mode and header.orientation == 1 and max(header.size) <= self.max_side
+
+    def _encoded(self, data: bytes, store: Store) -> bytes:
+        pixels, size, reduced = decode_reduced(
+            data,
+            self.color_mode,
+            lambda size: reduction(self._geometry(size)),
+            None,
+            store.limits,
+        )
+        geometry = self._geometry(size)
+        out = np.empty((*geometry.size, pixels.shape[2]), np.uint8)
+        resize(pixels, geometry, out, reduced=reduced)
+        gray = self.color_mode == "grayscale"
+        encoded: bytes = simplejpeg.encode_jpeg(
+            out, self.quality, *(("GRAY", "Gray") if gray else ("RGB", "420"))
+        )
+        return encoded
+
+    def _geometry(self, image: Size) -> Geometry:
+        """Return that of an image made smaller, where it is too large."""
+        scale = min(1, self.max_side / max(image))
+        size = max(1, round(image[0] * scale)), max(1, round(image[1] * scale))
+        return place(image, size, size, "stretch")
+
+
+def _validity(good: Present) -> pa.Buffer | None:
+    """Return the bits of Arrow that say which rows are there; None: all."""
+    return None if good.all() else pa.py_buffer(np.packbits(good, bitorder="little"))
+
+
+def _binary(parts: list[Any], good: Present) -> pa.Array:
+    """Return bytes, or pixels, as one column; what is not good is left out."""
+    kept = [part if fine else b"" for part, fine in zip(parts, good.tolist(), strict=True)]
+    lengths = [len(part) if isinstance(part, bytes) else part.nbytes for part in kept]
+    ends = np.cumsum([0, *lengths], dtype=np.int64)
+    data = np.empty(ends[-1], np.uint8)
+    for part, start, end in zip(kept, ends, ends[1:], strict=False):
+        data[start:end] = np.frombuffer(part, np.uint8) if isinstance(part, bytes) else part.ravel()
+    buffers = [_validity(good), pa.py_buffer(ends), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.large_binary(), len(parts), buffers)

@@ -1,0 +1,197 @@
+"""One shard of a pack: a task for one worker, which reads files and writes an Arrow file."""
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.ipc
+
+from dfgen.errors import DecodeError, ManifestError, MissingFileError
+from dfgen.limits import Limits
+from dfgen.loading.workers.retries import read_again
+from dfgen.manifest.checksum import Summed, checksum_of
+from dfgen.manifest.pack_index import PackFile, open_arrow
+from dfgen.manifest.schema import KEY, with_column
+from dfgen.packing.packers import Packer
+from dfgen.samples.bound_feature import BoundFeature, Sizes
+from dfgen.samples.features.image import Image
+from dfgen.samples.features.spec import Present, unwatched
+from dfgen.samples.pixels.upright import prepare_worker
+from dfgen.samples.reader import SampleReader
+from dfgen.samples.storage.known_files import KnownFiles
+from dfgen.samples.storage.stores import store_of
+from dfgen.system import write_whole
+
+_CHUNK = 32  # rows that a thread reads in one go
+
+RunChunks = Callable[[Callable[[range], int], Iterable[range]], Iterable[int]]
+
+
+class PackedShard(NamedTuple):
+    """A shard that is on the disk."""
+
+    file: PackFile
+    problems: pa.Array  # of each row, null where there is none
+
+
+@dataclass(frozen=True)
+class ShardTask:
+    """All that a worker needs to make one shard; it knows the rows of that shard alone.
+
+    Args:
+        path: of the file.
+        rows: the columns of the manifest as they are stored, `problem` among them.
+        column: the one that is packed.
+        contents: what its rows are read from: absolute paths.
+        known: what the manifest knows of the files; None: nothing.
+        sizes: of the upright images, where the packer needs them.
+        packer: what the files become.
+        limits: what one file may ask for.
+        identity: of the pack, which its files carry.
+    """
+
+    path: str
+    rows: pa.Table
+    column: str
+    contents: Any
+    known: KnownFiles | None
+    sizes: Sizes | None
+    packer: Packer
+    limits: Limits
+    identity: dict[str, Any]
+
+    def reader(self) -> SampleReader:
+        """Return what knows the rows by their ids and paths, for messages."""
+        bound = BoundFeature(self.column, Image(self.column), self.contents)
+        return SampleReader(self.rows["id"], (bound,), None, store_of([self.contents], self.limits))
+
+
+def pack_shard(
+    task: ShardTask, run: RunChunks = map, done: Callable[[int], object] = bool
+) -> PackedShard:
+    """Read the files of a shard, and write it.
+
+    Args:
+        task: of the shard.
+        run: calls a function for each chunk of rows, as `map` does, perhaps in threads.
+        done: is told how many rows more are read.
+
+    Raises:
+        WriteError: it cannot be written; what was there stays.
+        ReadError: a read failed for no fault of its file.
+    """
+    prepare_worker()
+    count = len(task.rows)
+    into, known = task.packer.begin(count), task.rows["problem"].to_pylist()
+    problems = dict(enumerate(known)) if any(known) else dict[int, Any]()
+    reader, chunks = (
+        task.reader(),
+        [range(s, min(s + _CHUNK, count)) for s in range(0, count, _CHUNK)],
+    )
+    for rows in run(partial(_read, task, reader, into, problems), chunks):
+        done(rows)
+    found = pa.array([problems.get(place) or None for place in range(count)], pa.string())
+    good = np.array([not problems.get(place) for place in range(count)])
+    return PackedShard(_write(task, into, good, found), found)
+
+
+def _read(
+    task: ShardTask, reader: SampleReader, into: Any, problems: dict[int, Any], chunk: range
+) -> int:
+    """Read the files of some rows; note what is wrong with them."""
+    for place in chunk:
+        if problems.get(place):
+            continue
+        pack = partial(_pack, task, reader, into, place)
+        try:
+            try:
+                pack()
+            except Exception as error:
+                read_again(pack, error, reader, place, unwatched, lambda: False)
+        except (DecodeError, MissingFileError) as error:
+            problems[place] = str(error)
+        except Exception as error:
+            error.add_note(f"while packing {reader.where(place)}")
+            raise
+    return len(chunk)
+
+
+def _pack(task: ShardTask, reader: SampleReader, into: Any, place: int) -> None:
+    store = reader.store if task.known is None else task.known.of(place, reader.store)
+    size = None if task.sizes is None else tuple(task.sizes[place].tolist())
+    task.packer.pack(task.contents[place].as_py(), store, into, place, size)
+
+
+def _write(task: ShardTask, into: Any, good: Present, problems: pa.Array) -> PackFile:
+    packed = task.packer.columns(task.column, into, good)
+    rows = with_column(task.rows, "problem", problems)
+    for name, array in packed.items():
+        rows = rows.append_column(name, array)
+    rows = rows.replace_schema_metadata(dfgen_key({**task.identity, "kind": "shard"}))
+    return write_arrow(task.path, rows.schema, rows.combine_chunks().to_batches())
+
+
+def dfgen_key(content: Mapping[str, Any]) -> dict[bytes, bytes]:
+    """Return the metadata of a schema that holds a JSON object under the key `dfgen`."""
+    return {KEY: json.dumps(content, ensure_ascii=False).encode()}
+
+
+def write_arrow(path: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> PackFile:
+    """Write an Arrow IPC file, whole or not at all, and return what it is.
+
+    Raises:
+        WriteError: it cannot be written; what was there stays.
+    """
+    told: dict[str, Any] = {}
+
+    def write(file: Any) -> None:
+        sink, rows = Summed(file), 0
+        with pa.ipc.new_file(sink, schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+                rows += len(batch)
+        told.update(rows=rows, bytes=file.tell(), checksum=sink.checksum)
+
+    write_whole(path, write)
+    return PackFile(os.path.basename(path), **told)
+
+
+def read_shard(path: str, identity: Mapping[str, Any], rows: int) -> PackedShard:
+    """Return a shard that was written before, of the same pack.
+
+    Raises:
+        ManifestError: it is damaged, or of another pack.
+    """
+    with open_arrow(path) as file:
+        found = json.loads((file.schema.metadata or {}).get(KEY, b"{}"))
+        check_same(os.path.dirname(path), found, identity)
+        batch = file.get_batch(0) if file.num_record_batches == 1 else None
+        if batch is None or len(batch) != rows:
+            raise ManifestError(
+                f"{path} does not hold the {rows:,} rows that it should: delete it, and pack again"
+            )
+        problems = pa.concat_arrays([batch.column(batch.schema.get_field_index("problem"))])
+        problems = pa.array(problems.to_pylist(), pa.string())  # not of the map
+    size = os.path.getsize(path)
+    return PackedShard(PackFile(os.path.basename(path), rows, size, checksum_of(path)), problems)
+
+
+def check_same(folder: str, found: Mapping[str, Any], identity: Mapping[str, Any]) -> None:
+    """Refuse a folder in which another pack was begun, by what its files carry."""
+    differing = [name for name, value in identity.items() if found.get(name) != value]
+    if differing:
+        said = "; ".join(
+            f"{name} was {json.dumps(found.get(name))}, and is {json.dumps(identity[name])}"
+            for name in differing
+            if name not in ("manifest", "starts")
+        )
+        said = said or "its manifest has other rows, labels or facts of files"
+        raise ManifestError(
+            f"{folder} holds another pack, whole or in part: {said}. Pack into another folder, or "
+            "delete this one"
+        )

@@ -1,0 +1,48 @@
+"""Image files of several kinds whose pixels hold the row number, to be packed."""
+
+import io
+
+import cv2
+import numpy as np
+import pandas as pd
+import PIL.Image
+
+from dfgen.manifest.pack_index import open_arrow, read_index
+from dfgen.packing.pack_arguments import PackArguments
+from dfgen.packing.pack_run import Packed, run_pack
+
+
+def write_images(folder, rows, size=(6, 8), suffix=".png"):
+    """Write images of one size, red as the number of the row; return a manifest of them."""
+    folder.mkdir(exist_ok=True)
+    paths = [str(folder / f"{row}{suffix}") for row in range(rows)]
+    for row, path in enumerate(paths):
+        pixels = np.zeros((*size, 3), np.uint8)
+        pixels[..., 2] = row
+        cv2.imwrite(path, pixels)
+    kinds = pd.Categorical([f"kind {row * 4 // rows}" for row in range(rows)])
+    return pd.DataFrame({"id": range(rows), "path": paths, "kind": kinds})
+
+
+def photograph(size, orientation=None, format="JPEG"):
+    """Return the bytes of a file of (height, width): red to the right, green downwards."""
+    down, right = np.indices(size)
+    pixels = np.stack([right * 255 // size[1], down * 255 // size[0], 0 * down], 2).astype(np.uint8)
+    exif = PIL.Image.Exif()
+    if orientation:
+        exif[0x0112] = orientation
+    file = io.BytesIO()
+    PIL.Image.fromarray(pixels).save(file, format, quality=95, exif=exif)
+    return file.getvalue()
+
+
+def table_of(folder):
+    """Return all shards of a pack as one table, read by Arrow alone."""
+    import pyarrow as pa
+
+    index = read_index(folder)
+    return pa.concat_tables([open_arrow(index.path(shard)).read_all() for shard in index.shards])
+
+
+def packed(frame, out, **arguments) -> Packed:
+    return run_pack(frame, out, PackArguments(**arguments))
