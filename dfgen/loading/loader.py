@@ -28,7 +28,7 @@ from dfgen.loading.receipts import DueRows
 from dfgen.loading.workers.chunks import ChunkMaker, chunk_sizes, row_bytes
 from dfgen.loading.workers.pool import Pool
 from dfgen.loading.workers.threads import CLOSED
-from dfgen.samples.cached_pixels import FAILED
+from dfgen.samples.cached_pixels import CACHE_FAILED
 from dfgen.samples.reader import SampleReader
 from dfgen.system import flag, usable_cpus, whole
 
@@ -315,10 +315,12 @@ class Loader:
     def _tell_of_cache(self) -> None:
         """Warn, once, if pixels cannot be kept any more."""
         counts = [worker.stopwatch.counts for worker in self._maker.pool.workers]
-        why = next((name for one in counts for name in [*one] if name.startswith(FAILED)), None)
+        why = next(
+            (name for one in counts for name in [*one] if name.startswith(CACHE_FAILED)), None
+        )
         if why is not None and not self._told_of_cache:
             self._told_of_cache = True
-            reason = os.strerror(int(why.removeprefix(FAILED)))
+            reason = os.strerror(int(why.removeprefix(CACHE_FAILED)))
             warnings.warn(
                 f"the cache takes no more pixels: {reason}. Training goes on with what is in it",
                 stacklevel=2,

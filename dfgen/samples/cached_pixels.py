@@ -24,7 +24,7 @@ from dfgen.samples.features.image import Image
 from dfgen.samples.features.spec import Indices, Present, Values, Watch
 from dfgen.samples.pixels.formats import DECODERS
 from dfgen.samples.pixels.geometry import Geometry
-from dfgen.samples.storage.cache import NOWHERE, Key, SlotFile
+from dfgen.samples.storage.cache import NOWHERE, SlotFile, SlotKey
 from dfgen.samples.storage.known_files import KnownFiles
 from dfgen.samples.storage.store import Store
 
@@ -60,7 +60,7 @@ class CachedPixels:
         self.fixed, self.rest, self.spec = fixed, rest, slots.spec
         self._paths, self._store, self._slots, self._known = paths, store, slots, known
         self._places = np.zeros(len(paths), np.int64)
-        self._keys: dict[int, Key] = {}  # of rows that are being made
+        self._keys: dict[int, SlotKey] = {}  # of rows that are being made
         self._counts, self._lock = Counter[str](), threading.Lock()
         self._told: int | None = None
 
@@ -118,7 +118,7 @@ class CachedPixels:
         failed = self._slots.failed
         if failed != self._told:
             self._told = failed
-            counts[f"{FAILED}{failed}"] = 1
+            counts[f"{CACHE_FAILED}{failed}"] = 1
         return counts
 
     @property
@@ -156,7 +156,7 @@ class CachedPixels:
                     self._keys[row] = key
         return self._places[rows]
 
-    def _key(self, row: int) -> Key | None:
+    def _key(self, row: int) -> SlotKey | None:
         """Return what tells the file of one row from all others; None: it is for `read` to tell."""
         path = self._paths[row].as_py()
         try:
@@ -179,7 +179,7 @@ class CachedPixels:
             self._counts[what] += rows
 
 
-FAILED = "cache_failed_"
+CACHE_FAILED = "cache_failed_"
 """Before an errno: the count that tells why nothing more is kept."""
 
 

@@ -34,7 +34,7 @@ import numpy.typing as npt
 from dfgen.locks import is_at, lock
 from dfgen.samples.features.spec import Indices, Present, Spec, Values
 
-RECORD = np.dtype([("key", "<u8", 2), ("facts", "<u4", 2), ("check", "<u8")])
+_SLOT = np.dtype([("key", "<u8", 2), ("facts", "<u4", 2), ("check", "<u8")])
 _MAGIC = b"dfgen: an index of cached pixels, format 1"
 _HEADER = struct.Struct("<56sQ")
 _RECORD = struct.Struct("<QQIIQ")
@@ -44,9 +44,9 @@ _LOOKED_AT = 4096  # slots, the last ones, that may be in the making elsewhere
 _MERGED = 1 << 16  # keys in a dict, of over 100 bytes each, before they go to those in arrays
 _REFUSED = (errno.EROFS, errno.EACCES, errno.EPERM)
 
-Key = tuple[int, int]
-Facts = tuple[int, int]
-Keys = npt.NDArray[np.uint64]
+SlotKey = tuple[int, int]
+SlotFacts = tuple[int, int]
+SlotKeys = npt.NDArray[np.uint64]
 """Of shape (keys, 2)."""
 
 NOWHERE = -1
@@ -89,7 +89,7 @@ class SlotFile:
         self.is_full = False
         """Whether there is no slot left."""
         self._found = _Found()
-        self._records = np.empty(0, RECORD)
+        self._records = np.empty(0, _SLOT)
         self._slots: Values = np.empty((0, *self._shape), spec.dtype)
         self._trusted = np.empty(0, np.bool_)
         self._seen, self._pending = 0, np.empty(0, np.int64)
@@ -116,9 +116,9 @@ class SlotFile:
     def refresh(self) -> None:
         """Find what was written since."""
         with self._lock:
-            count = max(0, os.fstat(self._index).st_size - _HEADER.size) // RECORD.itemsize
+            count = max(0, os.fstat(self._index).st_size - _HEADER.size) // _SLOT.itemsize
             if count > len(self._records):
-                self._records = _mapped(self._index, count, RECORD, _HEADER.size)
+                self._records = _mapped(self._index, count, _SLOT, _HEADER.size)
                 more = np.zeros(count - len(self._trusted), np.bool_)
                 self._trusted = np.concatenate([self._trusted, more])
             latest = self._pending[self._pending >= count - _LOOKED_AT]
@@ -129,12 +129,12 @@ class SlotFile:
                 self._found.add(np.asarray(self._records["key"][there]), there)
             self._seen, self._pending = count, looked[~written]
 
-    def find(self, keys: Keys) -> Indices:
+    def find(self, keys: SlotKeys) -> Indices:
         """Return the slots of some keys, NOWHERE where there is none."""
         with self._lock:
             return self._found.slots(keys)
 
-    def facts(self, slot: int) -> Facts:
+    def facts(self, slot: int) -> SlotFacts:
         """Return the two numbers that are told with an array."""
         height, width = self._records["facts"][slot].tolist()
         return height, width
@@ -163,7 +163,7 @@ class SlotFile:
             there[place] = self._is_whole(int(slots[place]), out[place])
         return None if there.all() else there
 
-    def put(self, key: Key, facts: Facts, array: Values) -> int:
+    def put(self, key: SlotKey, facts: SlotFacts, array: Values) -> int:
         """Write an array; return its slot, NOWHERE if it is not kept."""
         if self.failed is not None or not self.writable:
             return NOWHERE
@@ -175,7 +175,7 @@ class SlotFile:
                 return NOWHERE
             _write(self._pixels, array.data.cast("B"), slot * self._size)
             record = _RECORD.pack(*key, *facts, _check(array, key, facts))
-            _write(self._index, memoryview(record), _HEADER.size + slot * RECORD.itemsize)
+            _write(self._index, memoryview(record), _HEADER.size + slot * _SLOT.itemsize)
         except OSError as error:
             self.failed = error.errno or errno.EIO
             return NOWHERE
@@ -208,13 +208,13 @@ class SlotFile:
                 raise OSError(errno.ENOLCK, "the file system has no locks")
             if not held:
                 return []
-            begin = (os.fstat(file).st_size - _HEADER.size) // RECORD.itemsize
+            begin = (os.fstat(file).st_size - _HEADER.size) // _SLOT.itemsize
             count = self._allowed(begin)
             if count > 0:
                 end = begin + count
                 if os.fstat(self._pixels).st_size < end * self._size:
                     os.ftruncate(self._pixels, end * self._size)
-                os.ftruncate(file, _HEADER.size + end * RECORD.itemsize)
+                os.ftruncate(file, _HEADER.size + end * _SLOT.itemsize)
             return list(range(begin, begin + count))
         finally:
             os.close(file)
@@ -254,8 +254,8 @@ class SlotFile:
             self._found.put((first, second), NOWHERE)
         if self.writable:
             with contextlib.suppress(OSError):
-                blank = memoryview(bytes(RECORD.itemsize))
-                _write(self._index, blank, _HEADER.size + slot * RECORD.itemsize)
+                blank = memoryview(bytes(_SLOT.itemsize))
+                _write(self._index, blank, _HEADER.size + slot * _SLOT.itemsize)
         return False
 
 
@@ -263,14 +263,14 @@ class _Found:
     """Keys and their slots: most in sorted arrays, the latest in a dict. The latest one counts."""
 
     def __init__(self) -> None:
-        self._keys: Keys = np.empty((0, 2), np.uint64)
+        self._keys: SlotKeys = np.empty((0, 2), np.uint64)
         self._places: Indices = np.empty(0, np.int64)
-        self._latest: dict[Key, int] = {}
+        self._latest: dict[SlotKey, int] = {}
 
     def __len__(self) -> int:
         return len(self._keys) + len(self._latest)
 
-    def add(self, keys: Keys, slots: Indices) -> None:
+    def add(self, keys: SlotKeys, slots: Indices) -> None:
         if len(keys) + len(self._latest) < _MERGED:
             for (first, second), slot in zip(keys.tolist(), slots.tolist(), strict=True):
                 self._latest[first, second] = slot
@@ -284,10 +284,10 @@ class _Found:
         self._keys, self._places = np.ascontiguousarray(keys[last]), slots[order][last]
         self._latest = {}
 
-    def put(self, key: Key, slot: int) -> None:
+    def put(self, key: SlotKey, slot: int) -> None:
         self._latest[key] = slot
 
-    def slots(self, keys: Keys) -> Indices:
+    def slots(self, keys: SlotKeys) -> Indices:
         found = np.full(len(keys), NOWHERE, np.int64)
         if len(self._keys):
             firsts = self._keys[:, 0]
@@ -351,7 +351,7 @@ def _mapped(file: int, count: int, dtype: np.dtype[Any], offset: int) -> Values:
     return np.frombuffer(memory, dtype, count, offset)
 
 
-def _check(array: Values, key: Key, facts: Facts) -> int:
+def _check(array: Values, key: SlotKey, facts: SlotFacts) -> int:
     head = struct.pack("<QQII", *key, *facts)
     return _WRITTEN | zlib.crc32(head, zlib.crc32(array.data))
 
