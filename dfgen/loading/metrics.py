@@ -85,6 +85,8 @@ class Metrics:
     ahead: dict[str, int] = field(default_factory=dict)
     """Of files that are far: `reads` begun ahead, `retries` and `hedges` among them, reads
     `in_flight` now, and the `readers` that there are."""
+    workers: int = 0
+    """That make batches now: where none are asked for, as many as turned out to be fastest."""
 
 
 def total(
