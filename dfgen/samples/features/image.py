@@ -18,7 +18,7 @@ from dfgen.samples.features.image_arguments import (
 )
 from dfgen.samples.features.image_pair import DEFAULT_SIZE, follow, seen_size
 from dfgen.samples.features.one_row import ColumnSource, OneRow, store_of_row
-from dfgen.samples.features.rows_in_files import bind_rows, check_dataset, image_of, pixels_of
+from dfgen.samples.features.rows_in_files import bind_rows, check_dataset, image_of, pixels_of_row
 from dfgen.samples.features.spec import OwnDtype, Spec, Values, Watch, unwatched
 from dfgen.samples.features.values_elsewhere import ELSEWHERE
 from dfgen.samples.pixels.color_modes import CHANNELS
@@ -406,7 +406,7 @@ class Image(Feature):
         """Return the upright (height, width) of the image of a row."""
         if self.index is None:
             return size_of_image(value, store)
-        height, width, _ = pixels_of(value, self.dataset, store).shape
+        height, width, _ = pixels_of_row(value, self.dataset, store).shape
         return height, width
 
     def file_of(self, array: Values) -> bytes:

@@ -14,7 +14,7 @@ from dfgen.samples.features.arguments import check_column, checked_missing
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.one_row import ColumnSource
-from dfgen.samples.features.rows_in_files import bind_rows, check_dataset, pixels_of
+from dfgen.samples.features.rows_in_files import bind_rows, check_dataset, pixels_of_row
 from dfgen.samples.features.spec import Spec, Values, Watch
 from dfgen.samples.features.values_elsewhere import ELSEWHERE
 from dfgen.samples.pixels.depth import as_stored
@@ -125,7 +125,7 @@ class Mask(Feature):
             watch("decode", len(data))
             pixels = self._decode(data, store.limits)
         else:
-            pixels = self._coded(self._levels(pixels_of(value, self.dataset, store)))
+            pixels = self._coded(self._levels(pixels_of_row(value, self.dataset, store)))
         watch("resize")
         _check_size(pixels.shape, given.image)
         if self.palette is None:

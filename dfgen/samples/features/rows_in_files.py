@@ -43,7 +43,7 @@ def holds_pixels(shape: tuple[int, ...]) -> bool:
     return 0 not in shape and (len(shape) == 2 or (len(shape) == 3 and shape[2] in (1, 3, 4)))
 
 
-def pixels_of(value: Any, dataset: str | None, store: Store) -> Values:
+def pixels_of_row(value: Any, dataset: str | None, store: Store) -> Values:
     """Return a row of an array file as (height, width, channels)."""
     row = store.row(value["path"], value["index"], dataset)
     if not holds_pixels(row.shape):
@@ -56,7 +56,7 @@ def pixels_of(value: Any, dataset: str | None, store: Store) -> Values:
 
 def image_of(value: Any, feature: Any, store: Store) -> Values:
     """Return a row of an array file in the depth and the color_mode of an image."""
-    pixels = in_depth(as_stored(pixels_of(value, feature.dataset, store)), feature.dtype)
+    pixels = in_depth(as_stored(pixels_of_row(value, feature.dataset, store)), feature.dtype)
     if pixels.shape[2] == CHANNELS[feature.color_mode]:
         return pixels
     return in_rgb_mode(pixels, feature.color_mode)
