@@ -3,6 +3,7 @@
 import copy
 import os
 import time
+import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -27,6 +28,7 @@ from dfgen.loading.receipts import DueRows
 from dfgen.loading.workers.chunks import ChunkMaker, chunk_sizes, row_bytes
 from dfgen.loading.workers.pool import Pool
 from dfgen.loading.workers.threads import CLOSED
+from dfgen.samples.cached_pixels import CACHE_FAILED
 from dfgen.samples.reader import SampleReader
 from dfgen.system import flag, usable_cpus, whole
 
@@ -141,6 +143,7 @@ class Loader:
         """Whether somebody waits for a batch just now."""
         self._waited = 0.0
         self._handed_out = 0
+        self._told_of_cache = False
 
     def _batch_maker(
         self, order: RowOrder, seed: int, weights: Weights | None, function: BatchTransform | None
@@ -211,8 +214,9 @@ class Loader:
     def metrics(self) -> Metrics:
         """What the workers have done since the loader was made, and how long it took them."""
         stopwatches = (worker.stopwatch for worker in self._maker.pool.workers)
+        held = sum(cached.nbytes for cached in self.reader.cached)
         pool, ahead = self._maker.pool, self._maker.ahead
-        made = total(stopwatches, self._waited, self._handed_out, pool.abandoned)
+        made = total(stopwatches, self._waited, self._handed_out, pool.abandoned, held)
         counts = {} if ahead is None else ahead.counts
         return replace(made, workers=pool.used, ahead=counts)
 
@@ -297,6 +301,8 @@ class Loader:
         finally:
             self.is_waited_for = False
         batch, faults = pending.result()
+        if self.reader.cached:
+            self._tell_of_cache()
         self._known.update(row for row, fault in faults.items() if fault.stage == WORKER)
         self.problems.add(faults, pending.position[0])
         self.problems.check_batch(batch.rows, len(batch.skipped))
@@ -305,6 +311,20 @@ class Loader:
         self._handed_out += 1
         self._maker.pool.note(len(batch.rows), now - began, now)
         return batch
+
+    def _tell_of_cache(self) -> None:
+        """Warn, once, if pixels cannot be kept any more."""
+        counts = [worker.stopwatch.counts for worker in self._maker.pool.workers]
+        why = next(
+            (name for one in counts for name in [*one] if name.startswith(CACHE_FAILED)), None
+        )
+        if why is not None and not self._told_of_cache:
+            self._told_of_cache = True
+            reason = os.strerror(int(why.removeprefix(CACHE_FAILED)))
+            warnings.warn(
+                f"the cache takes no more pixels: {reason}. Training goes on with what is in it",
+                stacklevel=2,
+            )
 
     def _made(self, pending: PendingBatch) -> PendingBatch:
         """Wait until a batch is made; return it, or the one without the rows that were late."""

@@ -16,6 +16,7 @@ from dfgen.samples.features.image_arguments import (
     own_size,
     refuse_sizes,
 )
+from dfgen.samples.features.image_kept import in_two_steps
 from dfgen.samples.features.image_pair import DEFAULT_SIZE, follow, seen_size
 from dfgen.samples.features.one_row import ColumnSource, OneRow, store_of_row
 from dfgen.samples.features.rows_in_files import bind_rows, check_dataset, image_of, pixels_of_row
@@ -380,6 +381,10 @@ class Image(Feature):
         size = spec.shape[:2]
         whole_image = Box(0, 0, *size)
         return self.place(size, size) == Geometry(size, whole_image, whole_image, size, flip=False)
+
+    def steps(self, seen: Spec) -> Any:
+        """Return what of it a cache may keep, and what is made of that; or why nothing may be."""
+        return in_two_steps(self, seen)
 
     def savings(self, surplus: float) -> dict[str, dict[str, float]]:
         """Return what would make it sooner: smaller files, no filter, or scaling in the model."""
