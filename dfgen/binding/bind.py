@@ -20,6 +20,7 @@ from dfgen.binding.image_sizes import bucketed, with_sizes
 from dfgen.binding.missing_labels import present_rows, with_stand_ins
 from dfgen.binding.nested import Tree, leaf_names, leaves, map_leaves
 from dfgen.binding.path_lists import check_lists
+from dfgen.binding.pixel_cache import Cache, with_cache
 from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_draws import row_draws
 from dfgen.binding.row_ids import ids_of, known_problems, note_id, refusal
@@ -145,6 +146,7 @@ def bind(
     bucket_by: str | None = None,
     batch_size: int = 32,
     window: Amount = None,
+    cache: Cache = None,
     transform: Transform | None = None,
     on_error: str = "raise",
     root: str | os.PathLike[str] | None = None,
@@ -199,6 +201,7 @@ def bind(
     problems |= known_problems(columns) if files else {}
     problems = _settled_problems(columns, reader, problems, refuse=on_error == "raise")
     features = with_known_files(columns, features, store, problems)
+    features = with_cache(features, cache, limits, store, transform is not None)
     reader = replace(reader, features=features)
     by_name = {bound.name: bound for bound in features}
     weights = row_weights(columns, map_leaves(by_name.get, y), sample_weight, class_weight)

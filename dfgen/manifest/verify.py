@@ -32,7 +32,8 @@ from dfgen.manifest.foreign_arguments import refuse_foreign
 from dfgen.manifest.io import Path, read_manifest, write_manifest
 from dfgen.manifest.pack_check import check_pack
 from dfgen.manifest.pack_index import is_pack
-from dfgen.manifest.paths import absolute_root, is_url, tidy
+from dfgen.manifest.paths import is_url, tidy
+from dfgen.manifest.places import absolute_place
 from dfgen.manifest.schema import files_column, validate, with_column
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.splitting.split_arguments import Splitting
@@ -281,7 +282,7 @@ def _source(recipe: dict[str, Any], root: Path | None, where: str) -> Recipe:
     if root is not None and "root" not in recipe:
         for name, source in SOURCES.items():
             if name in recipe and source.folder in recipe:
-                given[source.folder] = absolute_root(root)
+                given[source.folder] = absolute_place(os.fspath(root))
     return resolve(given, recipe, "" if where == IN_HAND else where)
 
 

@@ -6,7 +6,7 @@ from itertools import islice
 import pyarrow as pa
 
 from dfgen.errors import AccessError, ManifestError, MissingFileError
-from dfgen.manifest.paths import absolute_root
+from dfgen.manifest.places import absolute_place
 from dfgen.manifest.schema import EXAMPLES
 from dfgen.manifest.sources.file_tree import (
     FILES_A_GROUP,
@@ -45,7 +45,7 @@ def read_prefix(
     and times that it has: nothing is asked for one by one. What is left out is what `read_files`
     leaves out of a folder.
     """
-    url = absolute_root(url)
+    url = absolute_place(url)
     found, misfits, group = False, list[str](), RowGroup(_SCHEMA.empty_table())
     listed = store_at(url, options=options).list(url)
     try:
