@@ -20,11 +20,13 @@ from dfgen.binding.image_sizes import bucketed, with_sizes
 from dfgen.binding.missing_labels import present_rows, with_stand_ins
 from dfgen.binding.nested import Tree, leaf_names, leaves, map_leaves
 from dfgen.binding.path_lists import check_lists
+from dfgen.binding.pixel_cache import Cache, with_cache
 from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_draws import row_draws
 from dfgen.binding.row_ids import ids_of, known_problems, note_id, refusal
 from dfgen.binding.row_weights import row_weights
-from dfgen.binding.row_windows import windowed
+from dfgen.binding.row_windows import window_bytes, windowed
+from dfgen.binding.rows_of_arrays import layouts_of, with_stored_rows
 from dfgen.errors import ArgumentError, ManifestError, brief
 from dfgen.limits import DEFAULT, Amount, Limits
 from dfgen.loading.order.buckets import Buckets
@@ -143,6 +145,7 @@ def bind(
     bucket_by: str | None = None,
     batch_size: int = 32,
     window: Amount = None,
+    cache: Cache = None,
     transform: Transform | None = None,
     on_error: str = "raise",
     root: str | os.PathLike[str] | None = None,
@@ -195,12 +198,18 @@ def bind(
     problems |= known_problems(columns) if files else {}
     problems = _settled_problems(columns, reader, problems, refuse=on_error == "raise")
     features = with_known_files(columns, features, store, problems)
+    features = with_cache(features, cache, limits, store, transform is not None)
     reader = replace(reader, features=features)
     by_name = {bound.name: bound for bound in features}
     weights = row_weights(columns, map_leaves(by_name.get, y), sample_weight, class_weight)
     draws = row_draws(columns, balance, rows_per_epoch, reader)
     buckets = bucketed(features, bucket_by, batch_size)
-    windows = windowed(features, window, store, bool(draws[0] or buckets[0]))
+    layouts = layouts_of(features, store)
+    windows = windowed(layouts, window, bool(draws[0] or buckets[0]))
+    if layouts:
+        store = store.holding(2 * window_bytes(window))
+        features = with_stored_rows(features, layouts, store)
+        reader = replace(reader, features=features, store=store)
     return Binding(columns, x, y, reader, weights, *draws, *buckets, *windows, problems)
 
 

@@ -18,6 +18,7 @@ from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.from_pandas import beyond_arrow, embedded_bytes
 from dfgen.manifest.io import read_table
 from dfgen.manifest.other_inputs import frame_of
+from dfgen.manifest.places import absolute_place, file_of, joined, with_absolute_archives
 from dfgen.manifest.reach import reach_of, say_outside
 from dfgen.manifest.schema import Label
 from dfgen.manifest.tables import TAKEN, arrow_table, is_table
@@ -31,6 +32,7 @@ from dfgen.samples.arrow_types import (
     lengths_of,
     refuse_missing,
 )
+from dfgen.samples.storage.archive_paths import archive_at
 from dfgen.samples.storage.embedded import (
     are_files,
     is_file_struct,
@@ -162,7 +164,7 @@ class Columns:
             return
         paths = pa.chunked_array([paths_of(files)]).cast(pa.string())
         roots = filter(None, (self.root, self.read_by[1]))
-        folders = [reach_of(self.file), *map(os.path.abspath, roots)]
+        folders = [reach_of(self.file), *map(os.path.abspath, map(file_of, roots))]
         said = "to give the frame, dfgen.read_manifest(path),"
         say_outside(f"the column {name!r} of {self.file}", paths, folders, said)
 
@@ -197,9 +199,8 @@ class Columns:
         absolute = pc.match_substring_regex(
             values, r"^[/\\]|^[A-Za-z]:[/\\]|^[A-Za-z][A-Za-z0-9+.-]+://"
         )
-        start, slash = (pa.scalar(text, values.type) for text in (self.root, "/"))
-        joined = pc.binary_join_element_wise(start, values, slash)
-        return pc.if_else(absolute, values, joined)
+        values = with_absolute_archives(values, file_of(self.root))
+        return pc.if_else(absolute, values, joined(self.root, values))
 
     def whole_numbers(self, name: str) -> pa.Array:
         """Return a column of indices, none missing."""
@@ -309,6 +310,8 @@ def open_manifest(
 ) -> Columns:
     """Return the columns of a frame (copied), of another table, or of a manifest file."""
     start = os.fspath(root) if root else None
+    if start and archive_at(start):
+        start = absolute_place(start)
     if isinstance(manifest, pd.DataFrame):
         known = manifest.attrs.get("dfgen", {})
         read_by = ("dfgen.read_manifest", known.get("root"))

@@ -29,6 +29,7 @@ from dfgen.manifest.paths import (
     refuse_outside,
     stored_paths,
 )
+from dfgen.manifest.places import absolute_place, file_of
 from dfgen.manifest.reach import reach_of, say_outside
 from dfgen.manifest.reading import check_file
 from dfgen.manifest.schema import (
@@ -137,7 +138,7 @@ def read_table(
         _compare_fingerprint(table, metadata["fingerprint"], path)
     if reads_files and root is None and "path" in table.column_names:
         # all paths lie below the root, as was checked
-        root_alone = pa.chunked_array([[f"{metadata['root']}/"]])
+        root_alone = pa.chunked_array([[f"{file_of(metadata['root'] or '')}/"]])
         paths = used["path"] if metadata["root"] is None else root_alone
         say_outside(path, paths, [reach_of(path)], "root={}")
     return used, metadata
@@ -146,12 +147,12 @@ def read_table(
 def _root(table: pa.Table, stored: str | None, path: str, given: Path | None) -> str | None:
     """Return the absolute root of a manifest; None if its paths are absolute as they stand."""
     if given is not None:
-        root = os.path.abspath(given)
+        root = absolute_place(os.fspath(given))
         if stored is not None or not all_absolute(table):
             return root
         refuse_outside(table, root, path)
     elif stored is not None:
-        return os.path.normpath(os.path.join(os.path.dirname(path), stored))
+        return absolute_place(stored, os.path.dirname(path))
     return None
 
 

@@ -32,6 +32,7 @@ from dfgen.manifest.io import Path, read_manifest, write_manifest
 from dfgen.manifest.pack_check import check_pack
 from dfgen.manifest.pack_index import is_pack
 from dfgen.manifest.paths import is_url, tidy
+from dfgen.manifest.places import absolute_place
 from dfgen.manifest.schema import files_column, validate, with_column
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.splitting.split_arguments import Splitting
@@ -266,7 +267,7 @@ def _source(recipe: dict[str, Any], root: Path | None, where: str) -> Recipe:
     if root is not None and "root" not in recipe:
         for name, source in SOURCES.items():
             if name in recipe and source.folder in recipe:
-                given[source.folder] = os.path.abspath(root)
+                given[source.folder] = absolute_place(os.fspath(root))
     return resolve(given, recipe, "" if where == IN_HAND else where)
 
 

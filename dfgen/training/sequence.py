@@ -17,6 +17,7 @@ from dfgen.binding.default_features import Options
 from dfgen.binding.image_sizes import padding_of_batches
 from dfgen.binding.looked_for import look_for_files
 from dfgen.binding.nested import Tree
+from dfgen.binding.pixel_cache import Cache
 from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_draws import new_weights
 from dfgen.binding.row_ids import plain_ids
@@ -103,7 +104,8 @@ class Sequence(Passes):
             part of it) weigh batch / real. Keras's `metrics=` ignore weights: use
             `weighted_metrics=`. More bad rows than `limits.problems`, or a batch of them alone,
             stop training; so does a read that fails for no fault of the file, such as of a disk.
-        workers: threads; None = the CPUs this process may use; 0 = the calling thread.
+        workers: threads; None = the CPUs this process may use, or fewer where rows are small and
+            that turns out to be faster (`metrics.workers`); 0 = the calling thread.
         use_multiprocessing: a process for each worker, for transforms that hold the GIL, and for
             files of a few kB, of which threads make hardly more than one alone.
         max_queue_size: batches ready or in the making.
@@ -123,6 +125,12 @@ class Sequence(Passes):
             memory holds two windows, whatever the size of the data. Rows that lie sorted by their
             class mix the better, the larger it is. None: `"1GB"` of such rows; of others, and with
             `balance` or `bucket_by`, all rows are drawn from. Without `shuffle` it has no part.
+        cache: a folder in which the decoded pixels of images are kept, for all later epochs, runs,
+            processes and Sequences with the same settings, or `"memory"`, for this one. It needs a
+            size. Pixels are those after resizing and before what chance decides; of
+            `crop="random"` from a `load_size`, all of that. `limits.cache` bounds it, what is in it
+            is never evicted, and a file with another size or time is decoded anew. A folder that
+            cannot be used warns. `metrics` counts hits.
 
     Raises:
         ManifestError: the manifest cannot be used: a column, an id, a path, a label.
@@ -169,6 +177,7 @@ class Sequence(Passes):
         root: str | os.PathLike[str] | None = None,
         shard: tuple[int, int] | str | None = None,
         window: Amount = None,
+        cache: Cache = None,
         **unknown: Never,
     ) -> None:
         if unknown:
@@ -194,6 +203,7 @@ class Sequence(Passes):
             bucket_by=bucket_by,
             batch_size=batch_size,
             window=window,
+            cache=cache,
             transform=transform,
             on_error=on_error,
             root=root,

@@ -215,7 +215,7 @@ class ProcessWorker(Worker):
 
     def abandon(self) -> None:
         """End the process, stuck as it may be; its thread then ends too."""
-        self.abandoned = True
+        super().abandon()
         if (child := self._child) is not None:
             child.kill()
 

@@ -11,11 +11,14 @@ import pyarrow.compute as pc
 from dfgen.errors import DfgenError, ManifestError, MissingFileError, did_you_mean, is_outside
 from dfgen.locks import LOCK_SUFFIX
 from dfgen.manifest.paths import is_utf8
+from dfgen.manifest.places import absolute_place
 from dfgen.manifest.reading import fault_of
 from dfgen.manifest.schema import EXAMPLES, quote
+from dfgen.manifest.sources.archive_members import list_archive
 from dfgen.manifest.sources.path_pattern import Pattern
 from dfgen.manifest.sources.source import TEXT, Argument, RowGroup, Source
 from dfgen.samples.pixels.formats import formats_by_suffix
+from dfgen.samples.storage.archive_paths import Member, member_of
 
 FILES_A_GROUP = 65_536
 NO_FIT = "not of the pattern"
@@ -30,7 +33,7 @@ _OF_FILES = {
     (".yaml", ".yml"): "The data.yaml of a YOLO data set goes into yolo= (--yolo).",
     (".npy", ".h5", ".hdf5"): "An array with a row for each sample goes into arrays= (--arrays).",
     (".npz",): "Save each of its arrays with numpy.save, and give these as arrays= (--arrays).",
-    (".zip", ".tar", ".gz", ".tgz"): "Unpack it, and give the folder.",
+    (".gz", ".7z", ".rar"): "Unpack it, and give the folder; zip and plain tar archives are read.",
 }
 """Extensions of a file that was given for a folder -> what to do with it."""
 
@@ -46,17 +49,30 @@ def read_files(folder: str, pattern: Pattern | None = None) -> Iterator[RowGroup
     pattern does not fit are left out and named. Paths are relative to `folder` and `/`-separated;
     fields are text.
     """
-    check_folder(folder, _what_file(folder))
+    place = absolute_place(folder)
+    archive, suffixes = member_of(place), tuple(formats_by_suffix())
+    if archive is None:
+        check_folder(folder, _what_file(folder))
+    batches = _batches(folder, suffixes) if archive is None else _members(archive, suffixes)
     found = False
     misfits: list[str] = []
-    for paths, skipped in _batches(folder, tuple(formats_by_suffix())):
+    for paths, skipped in batches:
         files = pa.table({"path": _as_text(paths, skipped)})
-        group = replace(fit(files, skipped, pattern), folder=os.path.abspath(folder))
+        group = replace(fit(files, skipped, pattern), folder=place)
         found |= len(group.rows) > 0
         misfits += group.skipped.get(NO_FIT, [])[: EXAMPLES - len(misfits)]
         yield group
     if not found:
         raise ManifestError(_nothing_found(folder, pattern, misfits, group.skipped))
+
+
+def _members(archive: Member, suffixes: tuple[str, ...]) -> Iterator[tuple[list[str], Skipped]]:
+    """Yield the files of an archive, as those of a folder."""
+    paths, left = list_archive(archive, suffixes)
+    skipped = Skipped(list)
+    for reason, path in left:
+        skipped[reason].append(_printable(path))
+    yield paths, skipped
 
 
 def list_files(folder: str, suffix: str) -> tuple[list[str], Skipped]:

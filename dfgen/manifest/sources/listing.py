@@ -22,6 +22,7 @@ import pyarrow.csv
 from dfgen.errors import ManifestError, did_you_mean
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.paths import check_stored_paths, is_url
+from dfgen.manifest.places import absolute_place
 from dfgen.manifest.sources.file_tree import Skipped, fit
 from dfgen.manifest.sources.label_table import read_rows
 from dfgen.manifest.sources.path_pattern import Pattern
@@ -58,9 +59,9 @@ def read_listing(
     """
     if table.endswith(".json"):
         bucket, tables = read_inventory(table, limits)
-        folder = os.path.abspath(root) if root else f"s3://{bucket}"
+        folder = absolute_place(root) if root else f"s3://{bucket}"
     else:
-        folder = os.path.abspath(root or os.path.dirname(os.path.abspath(table)))
+        folder = absolute_place(root or os.path.dirname(os.path.abspath(table)))
         tables = (group.rows for group in read_rows(table, [path_column or "path"], limits))
     for rows in tables:
         files, skipped = _opened(_files(rows, table, path_column))
