@@ -21,7 +21,6 @@ from dfgen.loading import far_reads
 from dfgen.loading.loader import Loader
 from dfgen.loading.read_pace import ReadPace
 from dfgen.loading.workers import retries
-from dfgen.samples.storage.files import Files
 from dfgen.samples.storage.objects import Objects
 from dfgen.samples.storage.store import Head, Store
 from dfgen.samples.storage.store_options import StorageOptions
@@ -318,10 +317,6 @@ def test_late_is_told_from_twenty_reads_on_by_the_slow_ones():
     for _ in range(200):
         pace.note(0.001, 1_000)
     assert pace.late == 0.1, "no sooner, whatever the others take"
-
-
-def test_a_store_says_whether_it_is_far():
-    assert not Files().far and Objects().far
 
 
 def test_the_bound_is_a_size():
