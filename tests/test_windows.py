@@ -198,7 +198,7 @@ def test_a_window_is_of_64_blocks_of_consecutive_rows(arrays, window, blocks, ro
 
 
 def test_blocks_are_whole_chunks_and_a_window_two_of_them_at_least(arrays):
-    found = bound(arrays[350:], window=5).windows
+    found = bound(arrays[350:], window=100).windows
     assert found.blocks == 2
     assert np.diff(found.starts).tolist() == [*[4] * 62, 2]
 

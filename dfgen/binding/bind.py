@@ -19,13 +19,22 @@ from dfgen.binding.image_depths import deep_rows, refusal_of_deep
 from dfgen.binding.image_sizes import bucketed, with_sizes
 from dfgen.binding.missing_labels import present_rows, with_stand_ins
 from dfgen.binding.nested import Tree, leaf_names, leaves, map_leaves
-from dfgen.binding.packed_rows import known_paths, loose_files, of_packs, open_rows, with_packed
+from dfgen.binding.packed_rows import (
+    known_paths,
+    loose_files,
+    of_packs,
+    open_columns,
+    packed_rows,
+    with_packed,
+)
 from dfgen.binding.path_lists import check_lists
+from dfgen.binding.pixel_cache import Cache, with_cache
 from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_draws import row_draws
 from dfgen.binding.row_ids import ids_of, known_problems, note_id, refusal
 from dfgen.binding.row_weights import row_weights
-from dfgen.binding.row_windows import windowed
+from dfgen.binding.row_windows import window_bytes, windowed
+from dfgen.binding.rows_of_arrays import layouts_of, with_stored_rows
 from dfgen.errors import ArgumentError, ManifestError, brief
 from dfgen.limits import DEFAULT, Amount, Limits
 from dfgen.loading.order.buckets import Buckets
@@ -39,6 +48,7 @@ from dfgen.samples.features.items import in_lists
 from dfgen.samples.features.spec import each
 from dfgen.samples.features.values_elsewhere import ELSEWHERE
 from dfgen.samples.reader import SampleReader
+from dfgen.samples.storage.store_options import StorageOptions
 from dfgen.samples.storage.stores import store_of
 from dfgen.samples.transforms import Transform
 from dfgen.samples.user_functions import check_transform
@@ -143,9 +153,11 @@ def bind(
     bucket_by: str | None = None,
     batch_size: int = 32,
     window: Amount = None,
+    cache: Cache = None,
     transform: Transform | None = None,
     on_error: str = "raise",
     root: str | os.PathLike[str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
 ) -> Binding:
     """Bind inputs and targets to the rows of a manifest.
@@ -167,7 +179,8 @@ def bind(
     check_transform("transform", transform, "sample")
     options = options or Options()
     limits = limits or DEFAULT
-    columns = open_rows(manifest, root, limits)
+    opened = StorageOptions(storage_options)
+    columns = open_columns(manifest, root, limits, opened)
     taken = {name for name in (id, sample_weight) if isinstance(name, str)}
     x, y, named = _features(columns, x, y, options, taken)
     try:
@@ -177,7 +190,7 @@ def bind(
         raise
     for bound in features[len([*leaves(x)]) :]:
         warn_of_infinite(bound)
-    store = store_of((f for bound in features for f in loose_files(columns, bound)), limits)
+    store = store_of((f for bound in features for f in loose_files(columns, bound)), limits, opened)
     features = with_packed(columns, features, store)
     features, problems = with_sizes(columns, features, limits)
     files = next((b for b in features if b.files is not None and _names_rows(b)), None)
@@ -196,12 +209,18 @@ def bind(
     problems |= known_problems(columns) if files else {}
     problems = _settled_problems(columns, reader, problems, refuse=on_error == "raise")
     features = with_known_files(columns, features, store, problems)
+    features = with_cache(features, cache, limits, store, transform is not None)
     reader = replace(reader, features=features)
     by_name = {bound.name: bound for bound in features}
     weights = row_weights(columns, map_leaves(by_name.get, y), sample_weight, class_weight)
     draws = row_draws(columns, balance, rows_per_epoch, reader)
     buckets = bucketed(features, bucket_by, batch_size)
-    windows = windowed(features, window, store, bool(draws[0] or buckets[0]))
+    layouts = layouts_of(features, store)
+    windows = windowed(layouts, packed_rows(features), window, bool(draws[0] or buckets[0]))
+    if layouts:
+        store = store.holding(2 * window_bytes(window))
+        features = with_stored_rows(features, layouts, store)
+        reader = replace(reader, features=features, store=store)
     return Binding(columns, x, y, reader, weights, *draws, *buckets, *windows, problems)
 
 

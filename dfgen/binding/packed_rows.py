@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dfgen.binding.frame_columns import Columns, open_manifest
 from dfgen.binding.image_sizes import known_sizes
-from dfgen.binding.packs import Packs, packs_of_columns, packs_of_folder
+from dfgen.binding.named_packs import Packs, packs_of_columns, packs_of_folder
 from dfgen.errors import DfgenError, ManifestError
 from dfgen.limits import Limits
 from dfgen.manifest.io import read_manifest
@@ -26,9 +26,11 @@ from dfgen.samples.pixels.geometry import shrunk
 from dfgen.samples.pixels.upright import size_of_image
 from dfgen.samples.storage.embedded import FILE, paths_of
 from dfgen.samples.storage.mapped_column import MappedColumn
+from dfgen.samples.storage.pack_rows import PackRows
 from dfgen.samples.storage.pack_shards import NOTHING
 from dfgen.samples.storage.packed_files import PackedFiles
 from dfgen.samples.storage.store import Store
+from dfgen.samples.storage.store_options import StorageOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,8 +78,11 @@ class PackedColumns(Columns):
         return feature.of_files and feature.columns[0] in self.packs.packed
 
 
-def open_rows(
-    manifest: object, root: str | os.PathLike[str] | None, limits: Limits
+def open_columns(
+    manifest: object,
+    root: str | os.PathLike[str] | None,
+    limits: Limits,
+    options: StorageOptions | None = None,
 ) -> Columns | PackedColumns:
     """Return the columns of a manifest, as `open_manifest`, and where its rows lie in packs.
 
@@ -94,7 +99,7 @@ def open_rows(
         return PackedColumns(
             table.replace_schema_metadata(), metadata["labels"], start, packs=packs
         )
-    columns = open_manifest(manifest, root, limits)
+    columns = open_manifest(manifest, root, limits, options)
     packs_named = packs_of_columns(columns)
     return columns if packs_named is None else PackedColumns(**vars(columns), packs=packs_named)
 
@@ -148,6 +153,12 @@ def known_paths(columns: Columns, bound: BoundFeature | None) -> Any:
         name = bound.feature.columns[0]
         return None if columns.packs.index is not None else Columns.files(columns, name)
     return paths_of(bound.files)
+
+
+def packed_rows(features: Iterable[BoundFeature]) -> PackRows | None:
+    """Return where all rows lie in packs, by the first such feature; None: in none, or not all."""
+    found = (bound.packed for bound in features if bound.packed is not None)
+    return next((rows for rows in found if rows.all_packed), None)
 
 
 def _takes(bound: BoundFeature) -> bool:

@@ -7,6 +7,7 @@ from functools import cached_property, partial
 from dfgen.loading.batch_transforms import TriedTransform
 from dfgen.loading.buffers import BatchArrays, Buffers
 from dfgen.loading.generators import batch_rng
+from dfgen.loading.next_window import NextWindow
 from dfgen.loading.order.batch_weights import Weights
 from dfgen.loading.order.permutation import Integers
 from dfgen.loading.order.plan import Plan
@@ -40,6 +41,13 @@ class BatchMaker:
     def _buffers(self) -> Buffers:
         return Buffers(self.maker.reader.specs)
 
+    @cached_property
+    def _next_window(self) -> NextWindow | None:
+        order = self.order
+        if order.windows is None or order.seed is None:
+            return None
+        return NextWindow(self.maker.reader, order.windows, order.seed)
+
     def reseeded(self, seed: int, seed_of_order: int | None) -> "BatchMaker":
         """Return a maker of batches by other seeds, and end the workers of this one."""
         maker, order = replace(self.maker, seed=seed), replace(self.order, seed=seed_of_order)
@@ -50,6 +58,8 @@ class BatchMaker:
     ) -> PendingBatch:
         """Begin to make a batch, shared by all workers if `spread`, without the `known` rows."""
         rows, earlier = self.batch_rows.batch(epoch, step, plan)
+        if self._next_window is not None:
+            self._next_window.begin(epoch, step * plan.batch_size)
         arrays = self._buffers.batch(len(rows), self._specs(epoch, step, plan, rows))
         given = None if self.weights is None else self.weights[rows]
         size = self.chunk_sizes[0 if spread else 1]

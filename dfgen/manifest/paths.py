@@ -9,9 +9,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
+from dfgen.manifest.places import (
+    URL,
+    absolute_place,
+    are_below,
+    below_place,
+    common_archive,
+    file_of,
+    is_address,
+    joined,
+    with_absolute_archives,
+)
 from dfgen.manifest.schema import first, quote, rows_where, with_column
+from dfgen.samples.storage.archive_paths import member_of
 
-URL = r"^[A-Za-z][A-Za-z0-9+.-]+://"
 _ABSOLUTE = rf"^[/\\]|^[A-Za-z]:[/\\]|{URL}"
 _UPWARD = r"(?:^|[/\\])\.\.(?:[/\\]|$)"
 _UNTIDY = r"(?:^|/)\.{1,2}(?:/|$)|//|/$"
@@ -52,8 +63,7 @@ def absolute_paths(table: pa.Table, root: str | None, where: str) -> pa.Table:
     check_stored_paths(table, root, where)
     if root is None or "path" not in table.column_names:
         return table
-    prefix = root.replace(os.sep, "/").rstrip("/")
-    return with_column(table, "path", pc.binary_join_element_wise(prefix, table["path"], "/"))
+    return with_column(table, "path", joined(root, table["path"]))
 
 
 def check_stored_paths(table: pa.Table, root: str | None, where: str) -> None:
@@ -82,7 +92,7 @@ def refuse_outside(table: pa.Table, root: str, where: str) -> None:
     """Raise if an absolute path does not lie in the root that the caller gave."""
     if "path" not in table.column_names or not len(table):
         return
-    outside = pc.invert(pc.starts_with(table["path"], _posix(root).rstrip("/") + "/"))
+    outside = pc.invert(are_below(table["path"], root))
     _refuse(
         table, pc.or_(outside, is_upward(table["path"])), where, f"is not in root={quote(root)}"
     )
@@ -118,32 +128,31 @@ def stored_paths(
     """
     if "path" not in table.column_names:
         return table, None
-    paths = table["path"].cast(pa.string())
-    if pc.any(is_url(paths)).as_py():
-        if root is not None:
-            _refuse(table, is_url(paths), "the frame", "is not in root=")
-        return with_column(table, "path", paths), None
-    base = os.path.abspath(root or known_root or os.curdir)
-    paths = tidy(paths, base)
-    for folder in (root, known_root):
+    base = absolute_place(root or known_root or os.curdir)
+    paths = tidy(table["path"].cast(pa.string()), base)
+    archive, addresses = common_archive(paths), bool(pc.any(is_url(paths)).as_py())
+    for folder in (root, known_root, archive):
         if folder is None:
             continue
-        folder = _posix(os.path.abspath(folder)).rstrip("/")
-        outside = pc.invert(pc.starts_with(paths, folder + "/"))
+        folder = absolute_place(folder)
+        outside = pc.invert(are_below(paths, folder))
         if not pc.any(outside).as_py():
-            return with_column(table, "path", _below(paths, folder)), folder or "/"
+            return with_column(table, "path", below_place(paths, folder)), folder
         if root is not None:
             _refuse(table, outside, "the frame", f"is not in root={quote(folder)}")
-    folder = common_folder(paths)
-    return with_column(table, "path", _below(paths, folder) if folder else paths), folder or None
+    folder = "" if addresses else common_folder(paths)
+    return with_column(table, "path", below_place(paths, folder) if folder else paths), (
+        folder or None
+    )
 
 
 def tidy(paths: pa.ChunkedArray, base: str) -> pa.ChunkedArray:
     """Make every path absolute (from `base`), `/`-separated, without `.`, `..` and `//`."""
     if os.sep == "\\":
         paths = pc.replace_substring(paths, "\\", "/")
-    joined = pc.binary_join_element_wise(_posix(base).rstrip("/"), paths, "/")
-    paths = pc.if_else(pc.match_substring_regex(paths, _ABSOLUTE), paths, joined)
+    absolute = pc.match_substring_regex(paths, _ABSOLUTE)
+    paths = pc.if_else(absolute, paths, joined(base, paths))
+    paths = with_absolute_archives(paths, file_of(base))
     untidy = pc.and_(pc.match_substring_regex(paths, _UNTIDY), pc.invert(is_url(paths)))
     if not pc.any(untidy).as_py():
         return paths
@@ -173,8 +182,12 @@ def portable_root(root: str | None, folder: str) -> str | None:
 
     A root that shares nothing with that folder but the top of the file system stays absolute.
     """
-    if root is None:
-        return None
+    member = None if root is None else member_of(root)
+    if member is not None:
+        archive = portable_root(member.archive, folder) or member.archive
+        return str(member._replace(archive=archive))
+    if root is None or is_address(root):
+        return root
     try:
         shared = os.path.commonpath([root, folder])
     except ValueError:  # two Windows drives
@@ -182,10 +195,6 @@ def portable_root(root: str | None, folder: str) -> str | None:
     if os.path.dirname(shared) == shared and root != folder:
         return root
     return _posix(os.path.relpath(root, folder))
-
-
-def _below(paths: pa.ChunkedArray, folder: str) -> pa.ChunkedArray:
-    return pc.utf8_slice_codeunits(paths, len(folder) + 1)
 
 
 def _posix(path: str) -> str:

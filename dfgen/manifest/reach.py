@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.manifest.paths import common_folder, is_absolute, is_upward, is_url
+from dfgen.manifest.places import file_of, files_of
 from dfgen.manifest.schema import quote
 from dfgen.manifest.warn import warn
 
@@ -28,7 +29,7 @@ def reach_of(place: str) -> str:
         >>> reach_of("/data/pets/labels/train.csv"), reach_of("/tmp/train.csv")
         ('/data/pets', '/tmp')
     """
-    place = os.path.abspath(place)
+    place = os.path.abspath(file_of(place))
     if os.path.isdir(place):
         return place
     own = os.path.dirname(place)
@@ -45,6 +46,7 @@ def say_outside(who: str, paths: pa.ChunkedArray, folders: Iterable[str], allow:
         folders: absolute.
         allow: what to write where it is meant; `{}` stands for their folder.
     """
+    paths = files_of(paths)
     climbing = paths.filter(pc.match_substring(paths, ".."))  # sooner than a pattern
     climbing = climbing.filter(is_upward(climbing))
     for folder in folders:

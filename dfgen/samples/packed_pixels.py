@@ -81,8 +81,7 @@ class PackedPixels:
 
     def ahead(self, rows: Indices) -> None:
         """Have the shards read where some rows lie."""
-        shards = np.unique(self.rows.of(rows)[0])
-        self.shards.ahead(shards[shards != NOTHING].tolist())
+        self.shards.ahead(np.unique(self.rows.of(rows)[0]).tolist())
 
 
 @dataclass(frozen=True, eq=False)

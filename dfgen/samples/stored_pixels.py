@@ -1,6 +1,6 @@
 """StoredPixels: images that are decoded already, of a pack, a cache or an array file."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from dfgen.samples.features.spec import Indices, Present, Spec, Values
 from dfgen.samples.pixels.geometry import Geometry
@@ -32,3 +32,11 @@ class StoredPixels(Protocol):
 
     def placed(self, row: int) -> Geometry | None:
         """Return how the upright image of a row became what is read of it, None: that is all."""
+
+
+@runtime_checkable
+class ReadsAhead(Protocol):
+    """StoredPixels that can have the system read rows before they are asked for."""
+
+    def ahead(self, rows: Indices) -> None:
+        """Have some rows read into the system's cache; it may take a while."""

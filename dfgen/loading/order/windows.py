@@ -79,6 +79,11 @@ class Windows:
         windows = self._epoch(seed, epoch).windows
         return int(np.searchsorted(windows, position, side="right")) - 1
 
+    def block_rows(self, block: int) -> Integers:
+        """Return the rows of a block, in their order."""
+        rows = np.arange(self.starts[block], self.starts[block + 1])
+        return rows if self.rows is None else self.rows[rows]
+
     def blocks_of(self, window: int, *, seed: int, epoch: int) -> Integers:
         """Return the blocks of a window; none of one that the epoch does not have."""
         known: _Epoch = self._epoch(seed, epoch)

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from dfgen.errors import ArgumentError, did_you_mean
-from dfgen.manifest.paths import URL, is_utf8, portable_root
+from dfgen.manifest.paths import is_utf8, portable_root
+from dfgen.manifest.places import URL, absolute_place, in_folder
 from dfgen.manifest.schema import quote
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.source import NAMES, TEXT, Argument
 from dfgen.manifest.splitting.split_arguments import Splitting
+from dfgen.samples.storage.archive_paths import member_of
 
 A_FRAME = "a DataFrame"
 """What a recipe says of a table of labels that was never a file."""
@@ -88,7 +90,7 @@ class Recipe:
     def folder(self) -> str:
         """The absolute folder where relative paths start, if the source does not know better."""
         if self.root is not None:
-            return os.path.abspath(self.root)
+            return absolute_place(self.root)
         if isinstance(self.labels, str):
             return os.path.dirname(os.path.abspath(self.labels))
         return os.getcwd()
@@ -234,7 +236,7 @@ def _stray(name: str) -> str:
 
 def absolute_recipe(recipe: dict[str, Any] | None, folder: str) -> dict[str, Any] | None:
     """Return a recipe with absolute paths, where relative ones start at `folder`."""
-    return _with_paths(recipe, lambda path: os.path.normpath(os.path.join(folder, path)))
+    return _with_paths(recipe, lambda path: in_folder(folder, path))
 
 
 def portable_recipe(recipe: dict[str, Any] | None, folder: str) -> dict[str, Any] | None:
@@ -267,8 +269,11 @@ def _with_paths(
             return {key: changed(part) for key, part in value.items()}
         if isinstance(value, list):
             return [changed(part) for part in value]
-        fixed = not isinstance(value, str) or value == A_FRAME or re.match(URL, value)
-        return value if fixed else change(value)
+        if not isinstance(value, str) or value == A_FRAME:
+            return value
+        if member := member_of(value):
+            return str(member._replace(archive=change(member.archive)))
+        return value if re.match(URL, value) else change(value)
 
     if recipe is None:
         return None

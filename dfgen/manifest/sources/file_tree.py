@@ -11,11 +11,14 @@ import pyarrow.compute as pc
 from dfgen.errors import DfgenError, ManifestError, MissingFileError, did_you_mean, is_outside
 from dfgen.locks import LOCK_SUFFIX
 from dfgen.manifest.paths import is_utf8
+from dfgen.manifest.places import absolute_place
 from dfgen.manifest.reading import fault_of
 from dfgen.manifest.schema import EXAMPLES, quote
+from dfgen.manifest.sources.archive_members import list_archive
 from dfgen.manifest.sources.path_pattern import Pattern
-from dfgen.manifest.sources.source import TEXT, Argument, RowGroup, Source
+from dfgen.manifest.sources.source import RowGroup
 from dfgen.samples.pixels.formats import formats_by_suffix
+from dfgen.samples.storage.archive_paths import Member, member_of
 
 FILES_A_GROUP = 65_536
 NO_FIT = "not of the pattern"
@@ -30,7 +33,7 @@ _OF_FILES = {
     (".yaml", ".yml"): "The data.yaml of a YOLO data set goes into yolo= (--yolo).",
     (".npy", ".h5", ".hdf5"): "An array with a row for each sample goes into arrays= (--arrays).",
     (".npz",): "Save each of its arrays with numpy.save, and give these as arrays= (--arrays).",
-    (".zip", ".tar", ".gz", ".tgz"): "Unpack it, and give the folder.",
+    (".gz", ".7z", ".rar"): "Unpack it, and give the folder; zip and plain tar archives are read.",
 }
 """Extensions of a file that was given for a folder -> what to do with it."""
 
@@ -46,17 +49,30 @@ def read_files(folder: str, pattern: Pattern | None = None) -> Iterator[RowGroup
     pattern does not fit are left out and named. Paths are relative to `folder` and `/`-separated;
     fields are text.
     """
-    check_folder(folder, _what_file(folder))
+    place = absolute_place(folder)
+    archive, suffixes = member_of(place), tuple(formats_by_suffix())
+    if archive is None:
+        check_folder(folder, _what_file(folder))
+    batches = _batches(folder, suffixes) if archive is None else _members(archive, suffixes)
     found = False
     misfits: list[str] = []
-    for paths, skipped in _batches(folder, tuple(formats_by_suffix())):
+    for paths, skipped in batches:
         files = pa.table({"path": _as_text(paths, skipped)})
-        group = replace(fit(files, skipped, pattern), folder=os.path.abspath(folder))
+        group = replace(fit(files, skipped, pattern), folder=place)
         found |= len(group.rows) > 0
         misfits += group.skipped.get(NO_FIT, [])[: EXAMPLES - len(misfits)]
         yield group
     if not found:
-        raise ManifestError(_nothing_found(folder, pattern, misfits, group.skipped))
+        raise ManifestError(nothing_found(folder, pattern, misfits, group.skipped))
+
+
+def _members(archive: Member, suffixes: tuple[str, ...]) -> Iterator[tuple[list[str], Skipped]]:
+    """Yield the files of an archive, as those of a folder."""
+    paths, left = list_archive(archive, suffixes)
+    skipped = Skipped(list)
+    for reason, path in left:
+        skipped[reason].append(_printable(path))
+    yield paths, skipped
 
 
 def list_files(folder: str, suffix: str) -> tuple[list[str], Skipped]:
@@ -195,6 +211,20 @@ def _printable(path: str) -> str:
     return os.fsencode(path).decode(errors="backslashreplace")
 
 
+def opened_files(files: pa.Table) -> tuple[pa.Table, Skipped]:
+    """Return the files of a table that a decoder opens, and the others by their extension."""
+    paths, skipped = files["path"], Skipped(list)
+    suffixes = pc.replace_substring_regex(paths, r"(?s)^.*?(\.[^./]*)?$", r"\1")
+    known = pc.is_in(pc.utf8_lower(suffixes), value_set=pa.array(list(formats_by_suffix())))
+    hidden = pc.match_substring_regex(paths, r"(^|/)\.[^/]")
+    opened = pc.and_not(known, hidden)
+    others = [column.filter(pc.invert(opened)).to_pylist() for column in (paths, suffixes, hidden)]
+    for path, suffix, is_hidden in zip(*others, strict=True):
+        folder = "folder" if path.endswith("/") else "without extension"
+        skipped["hidden" if is_hidden else suffix.lower() or folder].append(path)
+    return files.filter(opened), skipped
+
+
 def fit(files: pa.Table, skipped: Skipped, pattern: Pattern | None) -> RowGroup:
     """Return the files that fit the pattern, with its fields; the others are added to skipped."""
     if pattern is None:
@@ -210,9 +240,10 @@ def fit(files: pa.Table, skipped: Skipped, pattern: Pattern | None) -> RowGroup:
     return RowGroup(files, dict(skipped))
 
 
-def _nothing_found(
+def nothing_found(
     folder: str, pattern: Pattern | None, misfits: list[str], skipped: Mapping[str, list[str]]
 ) -> str:
+    """Return what to say where no file is taken: examples of those there are, and why."""
     if pattern is not None and misfits:
         return (
             f"no file in {quote(folder)} is of the pattern {quote(pattern.text)}, which stands for "
@@ -236,16 +267,3 @@ def _why_no_fit(folder: str, pattern: str) -> str:
     if pattern.startswith(("/", f"{os.path.basename(os.path.abspath(folder))}/")):
         return f". It begins below the folder: leave {quote(folder)} out of it"
     return ""
-
-
-FILES = Source(
-    read_files,
-    Argument(
-        TEXT,
-        "Folder of images; every one below it becomes a row. Or a recipe, a .toml file.",
-        "[FOLDER | RECIPE.toml]",
-        is_path=True,
-    ),
-    shared=("pattern",),
-    folder="source",
-)

@@ -5,14 +5,18 @@ import io
 import math
 import os
 from collections.abc import Callable, Sequence
+from itertools import product
 from threading import Lock
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from dfgen.errors import DecodeError
 from dfgen.limits import DEFAULT, Limits
+from dfgen.samples.storage.mapped_pages import give_back, mapping_of
 from dfgen.samples.storage.npy import decode_array, whole_array
+from dfgen.samples.storage.unpacked_blocks import UnpackedBlocks, unpacked
 
 HDF5 = b"\x89HDF\r\n\x1a\n"
 
@@ -26,14 +30,24 @@ MOST_OPEN = 128
 """Array files that a store keeps open. Each takes a descriptor; a process may have 256 to 1024."""
 
 
+MOST_HELD = 2 * 10**9
+"""Bytes of array files in memory where nobody says otherwise."""
+
+
 class OpenArrays:
     """Keeps the array files open that were opened last, `MOST_OPEN` of them.
 
     A row that is being read keeps its file open until it is read. Copies, in worker processes too,
     open their own.
+
+    Args:
+        most: bytes of them that stay in memory: of HDF5 unpacked, and of mapped files.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MOST_HELD) -> None:
+        self.most = most
+        self._blocks = UnpackedBlocks(most)
+        self._taken = 0
         self._opened: dict[tuple[str, str | None], tuple[object, ArrayRows]] = {}
         self._lock = Lock()
 
@@ -46,12 +60,12 @@ class OpenArrays:
         if known is not None and known[0] == version:
             return known[1]
         try:
-            rows = opener(path, dataset)  # unlocked: others read on meanwhile
+            rows = unpacked(opener(path, dataset), self._blocks)  # unlocked: others read meanwhile
         except OSError as error:
             if error.errno != errno.EMFILE:
                 raise
             self.close()  # others than these have used up the descriptors
-            rows = opener(path, dataset)
+            rows = unpacked(opener(path, dataset), self._blocks)
         with self._lock:
             self._opened.pop(key, None)
             if len(self._opened) >= MOST_OPEN:
@@ -59,13 +73,26 @@ class OpenArrays:
             self._opened[key] = version, rows
         return rows
 
+    def took(self, nbytes: int) -> None:
+        """Count what was read of mapped files, which stays in memory until it is given back.
+
+        It is harmless while others read: what they need comes from the system's cache again.
+        """
+        self._taken += nbytes
+        if self._taken > self.most // 2:
+            self._taken = 0
+            with self._lock:
+                opened = [rows for _, rows in self._opened.values()]
+            for mapping in filter(None, map(mapping_of, opened)):
+                give_back(mapping)
+
     def close(self) -> None:
         """Close all."""
         with self._lock:
             self._opened.clear()
 
-    def __reduce__(self) -> tuple[type["OpenArrays"], tuple[()]]:
-        return OpenArrays, ()
+    def __reduce__(self) -> tuple[type["OpenArrays"], tuple[int]]:
+        return OpenArrays, (self.most,)
 
 
 def open_rows(
@@ -93,7 +120,7 @@ def open_rows(
                     "numbers"
                 )
             check_row(arrays[dataset], limits)
-            return arrays[dataset]
+            return _mapped(arrays[dataset], source)
         if not head.startswith(b"\x93NUMPY"):
             raise DecodeError(f"neither .npy nor HDF5: the file begins with {head!r}")
         if dataset is not None:
@@ -109,6 +136,41 @@ def open_rows(
         rows = np.asarray(rows)  # a plain array gives a row in a tenth of the time
         check_row(rows, limits)
         return rows
+
+
+def _mapped(array: Any, source: str | bytes) -> ArrayRows:
+    """Return an HDF5 array, memory-mapped where it lies in its file as in memory, as .npy does."""
+    import h5py
+
+    start = array.id.get_offset()  # None where it is in chunks, or was never written
+    plain = array.dtype.kind in "iuf" and array.id.get_type().equal(h5py.h5t.py_create(array.dtype))
+    if start is None or not plain or isinstance(source, bytes):
+        return array
+    return np.asarray(np.memmap(source, array.dtype, "r", start, array.shape))
+
+
+def as_bytes(rows: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    """Return rows that lie after one another as a view of their bytes, (rows, bytes)."""
+    return rows.reshape(len(rows), -1).view(np.uint8)
+
+
+def extents(
+    rows: ArrayRows, start: int, stop: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return where some rows of an open local file lie in it: starts and lengths in bytes."""
+    if isinstance(rows, np.ndarray):
+        offset = getattr(rows.base, "offset", None)
+        if offset is None or not rows.flags.c_contiguous:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        first = offset + start * rows.strides[0]
+        return np.array([first]), np.array([(stop - start) * rows.strides[0]])
+    array: Any = getattr(rows, "array", rows)  # of HDF5
+    lengths = zip(array.shape[1:], array.chunks[1:], strict=True)
+    places = (range(start, stop, array.chunks[0]), *(range(0, *each) for each in lengths))
+    found = [array.id.get_chunk_info_by_coord(place) for place in product(*places)]
+    stored = [(chunk.byte_offset, chunk.size) for chunk in found if chunk.byte_offset is not None]
+    begins, sizes = np.array(stored, np.int64).reshape(-1, 2).T
+    return begins, sizes
 
 
 def check_row(rows: ArrayRows, limits: Limits) -> None:

@@ -37,6 +37,20 @@ class KnownFiles:
         time = UNKNOWN if self.times is None else self.times.item(row)
         return store if size == time == UNKNOWN else _StoreOfRow(store, size, time)
 
+    def agrees(self, row: int, size: int, time: int | None) -> bool:
+        """Whether the file of one row may be the one that is known."""
+        known = UNKNOWN if self.sizes is None else self.sizes.item(row)
+        changed = UNKNOWN if self.times is None else self.times.item(row)
+        return known in (size, UNKNOWN) and is_same_time(time, changed)
+
+    def check(self, rows: npt.NDArray[np.int64], size: int, time: int | None) -> None:
+        """Raise DecodeError if one file, of all these rows, is another than is known of one."""
+        nothing = np.full(len(rows), UNKNOWN)
+        sizes = nothing if self.sizes is None else self.sizes[rows]
+        times = nothing if self.times is None else self.times[rows]
+        for known in np.unique(np.stack([sizes, times], 1), axis=0).tolist():
+            _refuse_other(size, time, *known)
+
 
 class _StoreOfRow:
     """A store for one row: cheap to make, as each row has its own."""
@@ -59,17 +73,22 @@ class _StoreOfRow:
         return getattr(self._store, name)
 
     def _check(self, size: int, time: int | None) -> None:
-        same = size == self._size or self._size == UNKNOWN
-        if same and (time == self._time or is_same_time(time, self._time)):
-            return
-        knows_time = time is not None and self._time != UNKNOWN
-        now = _shown(size, time if knows_time else None)
-        known = _shown(self._size, self._time if knows_time else None)
-        raise DecodeError(
-            f"the file has changed since the manifest was made: it was {known}, and is {now}. "
-            "build_manifest(update=...) or verify(..., write=True) takes files as they are now; "
-            "without the columns bytes and mtime_ns nothing is compared"
-        )
+        _refuse_other(size, time, self._size, self._time)
+
+
+def _refuse_other(size: int, time: int | None, known_size: int, known_time: int) -> None:
+    """Raise DecodeError if a file is not the one that is known."""
+    same = size == known_size or known_size == UNKNOWN
+    if same and (time == known_time or is_same_time(time, known_time)):
+        return
+    knows_time = time is not None and known_time != UNKNOWN
+    now = _shown(size, time if knows_time else None)
+    known = _shown(known_size, known_time if knows_time else None)
+    raise DecodeError(
+        f"the file has changed since the manifest was made: it was {known}, and is {now}. "
+        "build_manifest(update=...) or verify(..., write=True) takes files as they are now; "
+        "without the columns bytes and mtime_ns nothing is compared"
+    )
 
 
 def is_same_time(time: int | None, known: int) -> bool:

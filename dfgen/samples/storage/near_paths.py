@@ -149,7 +149,7 @@ def near(path: str, begin: Begin, alone: bool = False) -> Near | None:
 def near_missing(files: Iterable[tuple[str, str]]) -> str:
     """Return what is near the first of some files, by column and path, that is not there, or ""."""
     for column, path in files:
-        if not os.path.exists(path):
+        if not _ADDRESS.match(path) and not os.path.exists(path):
             found = near(path, Begin(column), alone=True)
             return "" if found is None else found.what
     return ""

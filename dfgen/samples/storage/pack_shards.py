@@ -125,6 +125,8 @@ class PackShards:
         if not hasattr(os, "posix_fadvise"):
             return
         for shard in shards:
+            if shard == NOTHING:
+                continue
             descriptor = os.open(self.files[shard].path, os.O_RDONLY)
             try:
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_WILLNEED)

@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import numpy as np
+
+from dfgen.samples.features.spec import Indices
 from dfgen.samples.storage.embedded import FILE
 from dfgen.samples.storage.pack_rows import PackRows
 from dfgen.samples.storage.pack_shards import NOTHING, PackShards
@@ -34,6 +37,10 @@ class PackedFiles:
         shard, place = self._rows.of_one(row)
         data = None if shard == NOTHING else self._shards[shard].at(place).tobytes()
         return {"bytes": data, "path": path}
+
+    def ahead(self, rows: Indices) -> None:
+        """Have the shards read where some rows lie."""
+        self._shards.ahead(np.unique(self._rows.of(rows)[0]).tolist())
 
 
 class _Content:

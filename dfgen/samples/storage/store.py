@@ -3,6 +3,7 @@
 import copy
 import io
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import IO, Any, NamedTuple, Self
@@ -12,10 +13,19 @@ import numpy.typing as npt
 
 from dfgen.errors import ArgumentError, DecodeError, DfgenError, unreadable
 from dfgen.limits import DEFAULT, Limits
-from dfgen.samples.storage.array_files import ArrayRows, OpenArrays, open_rows
+from dfgen.samples.storage.array_files import (
+    BROKEN_ROWS,
+    ArrayRows,
+    OpenArrays,
+    as_bytes,
+    extents,
+    open_rows,
+)
 from dfgen.samples.storage.capped import refuse_bytes
 from dfgen.samples.storage.known_files import Check
+from dfgen.samples.storage.mapped_pages import read_ahead
 from dfgen.samples.storage.store_options import StorageOptions
+from dfgen.samples.storage.unpacked_blocks import UnpackedRows
 
 
 class Head(NamedTuple):
@@ -167,11 +177,59 @@ class Store:
             rows = self.array(path, dataset, check)
             if not 0 <= index < len(rows):
                 raise DecodeError(f"the array has {len(rows):,} rows, there is no row {index}")
+            if isinstance(rows, np.ndarray):
+                self.arrays.took(rows[index].nbytes)
             return np.asarray(rows[index])
         except (DfgenError, MemoryError):
             raise
         except Exception as error:
             raise unreadable(error) from error
+
+    def take(
+        self,
+        path: str,
+        indices: npt.NDArray[np.int64],
+        out: npt.NDArray[Any],
+        dataset: str | None = None,
+        check: Check | None = None,
+    ) -> bool:
+        """Fill `out` with rows of a .npy or HDF5 file, all at once, and return whether it could.
+
+        Where it could not, some row is not there, or of another shape or dtype than `out`: `row`
+        tells which, and why.
+        """
+        try:
+            rows = self.array(path, dataset, check)
+        except (DfgenError, *BROKEN_ROWS):
+            return False
+        inside = indices.min() >= 0 and indices.max() < len(rows)
+        if not inside or rows.shape[1:] != out.shape[1:] or rows.dtype != out.dtype:
+            return False
+        if isinstance(rows, UnpackedRows):
+            try:
+                rows.take(indices, out)
+            except BROKEN_ROWS:
+                return False
+        elif isinstance(rows, np.ndarray) and rows.flags.c_contiguous and out.flags.c_contiguous:
+            # "raise" would make a copy first, of the rows; so do numbers at odd places, of the file
+            as_bytes(rows).take(indices, 0, as_bytes(out), "clip")
+            self.arrays.took(out.nbytes)
+        else:
+            return False
+        return True
+
+    def ahead(self, path: str, start: int, stop: int, dataset: str | None = None) -> None:
+        """Have the system read rows of a local array file into its cache, where it can do so."""
+        if "://" in path:
+            return
+        with suppress(DfgenError, *BROKEN_ROWS):  # reading them tells
+            read_ahead(path, *extents(self.array(path, dataset), start, stop))
+
+    def holding(self, nbytes: int) -> Self:
+        """Return the store with another bound on what it holds in memory of array files."""
+        limited = copy.copy(self)
+        object.__setattr__(limited, "arrays", OpenArrays(nbytes))
+        return limited
 
     def of(self, path: str) -> "Store":
         """Return the store that reads one path: itself, or one of those that it is made of."""

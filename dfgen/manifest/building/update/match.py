@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
 from dfgen.manifest.building.update.previous import Old
+from dfgen.manifest.places import below_place, joined
 from dfgen.manifest.schema import with_column
 
 Places = npt.NDArray[np.int64]
@@ -21,8 +22,7 @@ def rebase(old: Old, paths: pa.ChunkedArray, root: str | None) -> tuple[Old, tup
     before = old.metadata["root"]
     if before is None or root is None or before == root:
         return old, ()
-    below = pc.utf8_slice_codeunits(old.table["path"], len(before.rstrip("/")))
-    moved = pc.binary_join_element_wise(root.rstrip("/"), below, "")
+    moved = joined(root, below_place(old.table["path"], before))
     lost = not pc.any(pc.is_in(old.table["path"], value_set=paths)).as_py()
     if not (lost and pc.any(pc.is_in(moved, value_set=paths)).as_py()):
         return old, ()

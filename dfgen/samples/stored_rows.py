@@ -1,0 +1,85 @@
+"""StoredRows: the rows of array files as pixels, or numbers, that are decoded already."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from dfgen.errors import DecodeError
+from dfgen.samples.features.casting import fill
+from dfgen.samples.features.spec import Indices, Present, Spec, Values
+from dfgen.samples.pixels.geometry import Geometry
+from dfgen.samples.storage.known_files import KnownFiles
+from dfgen.samples.storage.store import Store
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """Takes all rows of a chunk at once where they lie in their files as the batch wants them.
+
+    Whatever it cannot take is read row by row, which tells why.
+
+    Args:
+        spec: of a row.
+        shape: that a row has in its file: gray pixels may lack their axis.
+        paths: of the files, by their number.
+        files: number of the file of each row of the manifest.
+        indices: of the rows in their files.
+        dataset: the name of the array in HDF5 files that hold several.
+        store: where the files are.
+        known: what the manifest knows of them.
+    """
+
+    spec: Spec
+    shape: tuple[int, ...]
+    paths: pa.Array
+    files: Indices
+    indices: Indices
+    dataset: str | None
+    store: Store
+    known: KnownFiles | None = None
+
+    def at(self, row: int) -> None:
+        """Return nothing: one row by itself is read from its file."""
+
+    def placed(self, row: int) -> Geometry | None:
+        """Return nothing: rows are whole images."""
+
+    def take(self, rows: Indices, out: Values) -> Present | None:
+        """Fill `out` with the rows that are there."""
+        taken = np.zeros(len(rows), np.bool_)
+        out = out.reshape(len(out), *self.shape)
+        for path, here in self._by_file(rows):
+            check = None if self.known is None else partial(self.known.check, rows[here])
+            take = partial(self.store.take, path, self.indices[rows[here]])
+            if len(here) == len(rows) and out.dtype == self.spec.dtype:
+                taken[here] = take(out, self.dataset, check)
+                continue
+            found = np.empty((len(here), *self.shape), self.spec.dtype)
+            taken[here] = take(found, self.dataset, check) and _cast(found, out, here)
+        return None if taken.all() else taken
+
+    def ahead(self, rows: Indices) -> None:
+        """Have the files read where some rows lie; those between them too."""
+        for path, here in self._by_file(rows):
+            indices = self.indices[rows[here]]
+            self.store.ahead(path, int(indices.min()), int(indices.max()) + 1, self.dataset)
+
+    def _by_file(self, rows: Indices) -> Iterator[tuple[str, Indices]]:
+        """Yield the path of each file that rows lie in, and their places."""
+        files = self.files[rows]
+        for file in np.unique(files).tolist():
+            yield self.paths[file].as_py(), np.flatnonzero(files == file)
+
+
+def _cast(found: Values, out: Values, here: Indices) -> bool:
+    """Fill a part of `out` with numbers of another dtype, if it can hold them."""
+    cast = np.empty(found.shape, out.dtype)
+    try:
+        fill("the array", found, cast)
+    except DecodeError:  # reading them one by one tells which row
+        return False
+    out[here] = cast
+    return True

@@ -1,0 +1,253 @@
+"""Rows of .npy and HDF5: taken a chunk at once, unpacked once a pass, in bounded memory."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import h5py
+import numpy as np
+import pandas as pd
+import pytest
+
+import dfgen
+from dfgen.binding.bind import bind
+from dfgen.binding.default_features import Options
+from dfgen.errors import DecodeError
+from dfgen.loading.loader import Loader
+from dfgen.samples.storage.files import Files
+
+N = 240
+VALUES = (np.arange(N)[:, None, None] + np.arange(35).reshape(5, 7)).astype(np.float32)
+
+
+def write(folder):
+    """One array in each way that a file may hold it, every 35 numbers those of their row."""
+    np.save(f"{folder}/plain.npy", VALUES)
+    np.save(f"{folder}/fortran.npy", np.asfortranarray(VALUES))
+    np.save(f"{folder}/swapped.npy", VALUES.astype(">f4"))
+    np.save(f"{folder}/wide.npy", VALUES.astype("f8"))
+    np.save(f"{folder}/bytes.npy", VALUES.astype("i2"))
+    with h5py.File(f"{folder}/odd.h5", "w") as file:
+        file.create_dataset("a", data=np.zeros(3, np.uint8))
+        file.create_dataset("x", data=VALUES)
+    with h5py.File(f"{folder}/packed.h5", "w") as file:
+        chunks = (16, 2, 7)
+        file.create_dataset("x", data=VALUES, chunks=chunks, compression="gzip", shuffle=True)
+
+
+NAMES = ["plain.npy", "fortran.npy", "swapped.npy", "wide.npy", "bytes.npy", "odd.h5", "packed.h5"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    found = tmp_path_factory.mktemp("arrays")
+    write(found)
+    return found
+
+
+def frame_of(folder, *names):
+    parts = [pd.DataFrame({"path": f"{folder}/{name}", "index": np.arange(N)}) for name in names]
+    frame = pd.concat(parts, ignore_index=True)
+    return frame.assign(id=np.arange(len(frame)))
+
+
+def loader_of(frame, x=None, window="10KB", workers=2, **options):
+    name = str(frame["path"].iloc[0])
+    dataset = "x" if name.endswith(".h5") else None
+    x = x or dfgen.Array("path", shape=(5, 7), index="index", dataset=dataset)
+    found = bind(frame, x, options=Options(label_mode=None), window=window)
+    options = {"batch_size": 32, "workers": workers, **options}
+    return Loader(found.reader, windows=found.windows, **options)
+
+
+def rows_and_values(loader, epoch=0):
+    batches = [loader.batch(epoch, step) for step in range(len(loader))]
+    name = next(iter(batches[0].arrays))
+    rows = np.concatenate([batch.rows for batch in batches])
+    return rows, np.concatenate([batch.arrays[name] for batch in batches])
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("options", [{"workers": 0}, {"workers": 2}])
+def test_every_row_comes_once_with_its_own_numbers(folder, name, options):
+    loader = loader_of(frame_of(folder, name), **options)
+    rows, values = rows_and_values(loader)
+    loader.close()
+    assert sorted(rows) == list(range(N)) and rows.tolist() != sorted(rows)
+    np.testing.assert_array_equal(values, VALUES[rows])
+
+
+@pytest.mark.parametrize("name", ["plain.npy", "packed.h5"])
+def test_on_processes_too(folder, name):
+    loader = loader_of(frame_of(folder, name), use_multiprocessing=True)
+    rows, values = rows_and_values(loader)
+    loader.close()
+    np.testing.assert_array_equal(values, VALUES[rows])
+
+
+def test_rows_of_several_files_meet_in_a_batch(folder):
+    frame = frame_of(folder, "plain.npy", "bytes.npy", "wide.npy", "fortran.npy")
+    loader = loader_of(frame.sample(frac=0.5, random_state=0), window="1MB")
+    rows, values = rows_and_values(loader)
+    loader.close()
+    order = frame.sample(frac=0.5, random_state=0)["index"].to_numpy()
+    np.testing.assert_array_equal(values, VALUES[order[rows]])
+
+
+@pytest.mark.parametrize("name", ["plain.npy", "wide.npy", "odd.h5", "packed.h5"])
+def test_rows_are_taken_a_chunk_at_once(folder, name, monkeypatch):
+    monkeypatch.setattr(Files, "row", None)
+    loader = loader_of(frame_of(folder, name), workers=0)
+    rows, values = rows_and_values(loader)
+    np.testing.assert_array_equal(values, VALUES[rows])
+
+
+def test_each_chunk_of_hdf5_is_unpacked_once_a_pass(folder, monkeypatch):
+    """Of windows of two blocks of 16 rows; before, each of 240 rows unpacked its own."""
+    reads, read = [], h5py.Dataset.__getitem__
+    monkeypatch.setattr(
+        h5py.Dataset, "__getitem__", lambda *given: reads.append(given[1]) or read(*given)
+    )
+    loader = loader_of(frame_of(folder, "packed.h5"), window="5KB", workers=2)
+    for epoch in range(2):
+        reads.clear()
+        rows_and_values(loader, epoch)
+        starts = [one.start for one in reads]
+        assert len({*starts}) == len(starts)
+        assert epoch or sorted(starts) == list(range(0, N, 16))  # some stay from the one before
+    loader.close()
+
+
+def test_a_contiguous_array_of_hdf5_is_mapped_as_npy_is(folder):
+    rows = Files().array(f"{folder}/odd.h5", "x")
+    assert type(rows) is np.ndarray and not rows.flags.writeable
+    np.testing.assert_array_equal(rows, VALUES)
+
+
+def test_arrays_of_hdf5_that_do_not_lie_as_in_memory_are_read_by_h5py(tmp_path):
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["flags"] = VALUES[:4] > 3
+        kind = h5py.h5t.STD_I16LE.copy()
+        kind.set_precision(12)
+        space = h5py.h5s.create_simple((4, 35))
+        twelve = h5py.h5d.create(file.id, b"twelve", kind, space)
+        twelve.write(h5py.h5s.ALL, h5py.h5s.ALL, np.arange(140, dtype=np.int16).reshape(4, 35))
+        file.create_dataset("unwritten", (4, 2), "f4")
+    for name, expected in (("flags", VALUES[3] > 3), ("twelve", np.arange(105, 140)),
+                           ("unwritten", [0, 0])):  # fmt: skip
+        np.testing.assert_array_equal(Files().row(f"{tmp_path}/x.h5", 3, name), expected)
+
+
+def test_a_row_that_is_not_there_is_told_as_before(folder):
+    frame = frame_of(folder, "plain.npy").assign(index=np.arange(N) + 1)
+    with pytest.raises(DecodeError) as caught:
+        rows_and_values(loader_of(frame, shuffle=False))
+    assert str(caught.value) == (
+        f"row id=239, path={{'path': '{folder}/plain.npy', 'index': 240}}: the array has 240 rows, "
+        "there is no row 240"
+    )
+
+
+def test_a_file_that_has_changed_is_refused_as_before(folder, tmp_path):
+    np.save(tmp_path / "x.npy", VALUES)
+    known = os.path.getsize(tmp_path / "x.npy") - 1
+    frame = frame_of(tmp_path, "x.npy").assign(bytes=known)
+    with pytest.raises(DecodeError, match=f"it was {known:,} bytes, and is {known + 1:,} bytes"):
+        rows_and_values(loader_of(frame))
+    skipping = loader_of(frame.assign(bytes=[known] + [known + 1] * (N - 1)), on_error="skip")
+    batches = [skipping.batch(0, step) for step in range(len(skipping))]
+    assert sum(len(batch.skipped) for batch in batches) == 1
+    skipping.close()
+
+
+def test_numbers_that_do_not_fit_are_refused_with_their_row(tmp_path):
+    values = np.zeros((N, 2), "i8")
+    values[70, 1] = 300
+    np.save(tmp_path / "x.npy", values)
+    frame = frame_of(tmp_path, "x.npy")
+    x = dfgen.Array("path", shape=(2,), dtype="uint8", index="index")
+    with pytest.raises(DecodeError) as caught:
+        rows_and_values(loader_of(frame, x))
+    assert str(caught.value) == (
+        f"row id=70, path={{'path': '{tmp_path}/x.npy', 'index': 70}}: the array holds 0 to 300, "
+        "more than uint8 can hold"
+    )
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="the system reads nothing ahead")
+@pytest.mark.parametrize("name", ["plain.npy", "odd.h5", "packed.h5"])
+def test_the_next_window_is_read_ahead_by_a_thread(folder, name, monkeypatch):
+    asked, advise, done = [], os.posix_fadvise, threading.Event()
+
+    def note(descriptor, start, length, advice):
+        asked.append((start, length, threading.current_thread().name))
+        done.set()
+        return advise(descriptor, start, length, advice)
+
+    monkeypatch.setattr(os, "posix_fadvise", note)
+    loader = loader_of(frame_of(folder, name), window="4KB", workers=0)
+    windows = loader.row_order.windows
+    loader.batch(0, 0)
+    assert done.wait(60)
+    join_next_window()
+    blocks = windows.blocks_of(1, seed=0, epoch=0)
+    rows = np.concatenate([windows.block_rows(block) for block in blocks.tolist()])
+    assert {thread for _, _, thread in asked} == {"dfgen-next-window"}
+    data = (folder / name).read_bytes()
+    if name != "packed.h5":
+        read = b"".join(data[start : start + length] for start, length, _ in asked)
+        assert read == VALUES[np.sort(rows.reshape(len(blocks), -1))].tobytes()
+    else:
+        assert len(asked) == len(blocks) * 3
+    asked.clear()
+    loader.batch(0, 0)
+    join_next_window()
+    assert asked == []
+
+
+def join_next_window():
+    for thread in threading.enumerate():
+        if thread.name == "dfgen-next-window":
+            thread.join()
+
+
+SPARSE = """
+import os, sys, resource
+import numpy as np, pandas as pd
+import dfgen
+from dfgen.binding.bind import bind
+from dfgen.binding.default_features import Options
+from dfgen.loading.loader import Loader
+
+def resident():
+    with open("/proc/self/status") as file:
+        return max(int(l.split()[1]) for l in file if l.startswith("VmRSS")) * 1024
+
+rows, width = 50 * 2**10, 2**20
+path = sys.argv[1]
+np.lib.format.open_memmap(path, "w+", "u1", (rows, width)).flush()
+frame = pd.DataFrame({"path": path, "index": np.arange(rows)})
+frame["id"] = frame["index"]
+x = dfgen.Array("path", shape=(width,), dtype="uint8", index="index")
+found = bind(frame, x, options=Options(label_mode=None), window="32MB")
+loader = Loader(found.reader, windows=found.windows, batch_size=4, workers=2, max_queue_size=2)
+stream = loader.stream(0, 0)
+most, begin = 0, None
+for step in range(80):
+    next(stream)
+    if step == 4: begin = resident()
+    most = max(most, resident())
+print(most - begin)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells what is in memory")
+def test_memory_holds_two_windows_of_a_file_of_50_gb(tmp_path):
+    """320 MB of rows go through windows of 32 MB."""
+    done = subprocess.run(
+        [sys.executable, "-c", SPARSE, f"{tmp_path}/x.npy"], capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 2 * 32 * 10**6
