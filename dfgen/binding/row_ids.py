@@ -24,7 +24,8 @@ def ids_of(columns: Columns, id: str | None, path: str | None, paths: pa.Array |
     Without a column named they are those of `id`, else the paths, where rows are read from files.
     Those of a pack that was given by its folder were checked when it was written.
     """
-    mapped = columns.mapped_ids() if id in (None, "id") else None
+    own = id is None or (isinstance(id, str) and id == "id")
+    mapped = columns.mapped_ids() if own else None
     if mapped is not None:
         return mapped
     if id is None and "id" not in columns.names:
