@@ -5,13 +5,13 @@ that holds its files in memory and answers each request after 50 ms, Python's ow
 What each of them can answer without any decoding is shown beside: nothing loads faster than that.
 """
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import PIPE, Popen
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,13 +19,16 @@ from corpus import photographs
 from measure import THREADS, Findings, Rates, Verdict, alternate, finish
 
 import dfgen
-from dfgen.samples.storage.store import Store
-from dfgen.samples.storage.store_options import StorageOptions
 from dfgen.samples.storage.stores import store_at
 
 BATCH, ROWS, READERS = 64, 1_000, 64
 LOCAL, SLOW, HTTP, S3 = "local files", "HTTP + 50 ms", "Python's HTTP server + 50 ms", "moto's S3"
-_KEYS = {"access_key_id": "AKIAOFTHETESTS", "secret_access_key": "very/secret+of=the+tests"}
+_KEYS = {
+    "AWS_ACCESS_KEY_ID": "any",
+    "AWS_SECRET_ACCESS_KEY": "any",
+    "AWS_REGION": "us-east-1",
+    "AWS_ALLOW_HTTP": "true",
+}
 _HERE = Path(__file__).parent
 _SERVERS = str(_HERE.parent / "tests" / "servers.py")
 
@@ -40,18 +43,14 @@ def main() -> Findings:
         (S3, [_SERVERS, "s3", folder]),
     ):
         with served(command) as url:
-            options: dict[str, Any] = {"client_options": {"allow_http": True}}
-            root = url
-            if what == S3:
-                options = {"endpoint": url, "region": "us-east-1", "allow_http": True} | _KEYS
-                root = "s3://bucket"
-            paths = [f"{root}/{name}" for name in names]
+            os.environ.update(_KEYS, AWS_ENDPOINT=url)
+            paths = [f"{'s3://bucket' if what == S3 else url}/{name}" for name in names]
             alone = f"{what}, read alone by {READERS} threads"
             rates = alternate(
                 {
                     LOCAL: drained([str(file) for file in files]),
-                    what: drained(paths, options),
-                    alone: read_alone(paths, options),
+                    what: drained(paths),
+                    alone: read_alone(paths),
                 }
             )
         print(f"\nJPEG 500x375 -> 224, batch {BATCH}, {THREADS} threads", end="")
@@ -69,23 +68,21 @@ def verdict(what: str, rates: Rates, alone: str) -> Verdict:
     return Verdict(f"{what}, loose JPEG", rates.ratio(what, base), 0.9, unit, limit=limit)
 
 
-def drained(paths: list[str], options: dict[str, Any] | None = None) -> Callable[[], int]:
+def drained(paths: list[str]) -> Callable[[], int]:
     """Make a Sequence for each pass: one that stays would work ahead while others are timed."""
     frame = pd.DataFrame({"id": np.arange(len(paths)), "path": paths})
     image = dfgen.Image("path", size=(224, 224))
 
     def drain() -> int:
-        with dfgen.Sequence(
-            frame, x=image, batch_size=BATCH, workers=THREADS, storage_options=options
-        ) as sequence:
+        with dfgen.Sequence(frame, x=image, batch_size=BATCH, workers=THREADS) as sequence:
             return sum(len(images) for (images,) in sequence)
 
     return drain
 
 
-def read_alone(paths: list[str], options: dict[str, Any]) -> Callable[[], int]:
+def read_alone(paths: list[str]) -> Callable[[], int]:
     """Read all files, on as many threads as are of use, and decode none."""
-    store: Store = store_at(paths[0], options=StorageOptions(options))
+    store = store_at(paths[0])
 
     def read() -> int:
         with ThreadPoolExecutor(READERS) as pool:
