@@ -93,6 +93,9 @@ class Limits:
         aliases: in a YAML file, of which a few unfold to billions of values. Default 10.
         nesting: how deep lists and mappings of YAML stand in each other. Default 100. Of JSON and
             TOML Python's own bound holds, about 1,000.
+        cache: bytes of pixels in the folder, or the memory, of `cache=`. None (default): in a
+            folder as many as leave 5 % of its disk free, in memory half of what is free. What is
+            there stays: images that do not fit any more are decoded each time.
 
     Raises:
         ArgumentError: neither a number nor a text of a size, or not above 0.
@@ -113,6 +116,7 @@ class Limits:
     scans: int | None = 100
     aliases: int | None = 10
     nesting: int | None = 100
+    cache: Amount = None
 
     def __post_init__(self) -> None:
         if self.problems is not None:
@@ -122,7 +126,7 @@ class Limits:
             raise ArgumentError(
                 f"read_timeout must be seconds above 0, got {seconds!r}: write read_timeout=60"
             )
-        for name in ("memory", *_BYTES):
+        for name in ("memory", "cache", *_BYTES):
             nbytes = self._bytes(name)
             if nbytes is not None and nbytes < 1:
                 raise ArgumentError(f"{name} must be above 0, got {getattr(self, name)!r}")
@@ -142,6 +146,11 @@ class Limits:
     def nbytes(self) -> int | None:
         """The bound on memory in bytes, or None."""
         return self._bytes("memory")
+
+    @property
+    def cache_bytes(self) -> int | None:
+        """The bound on a cache in bytes, or None."""
+        return self._bytes("cache")
 
     @property
     def read_ahead_bytes(self) -> int:

@@ -113,6 +113,26 @@ def _cgroup_cpus(folder: str) -> int | None:
     return -(-int(quota) // int(period))
 
 
+def free_memory() -> int:
+    """Return the bytes of memory that this process may still take, on Linux: its cgroup's too."""
+    with open("/proc/meminfo") as file:
+        facts = dict(line.split(":") for line in file)
+    free = int(facts["MemAvailable"].split()[0]) << 10
+    for most, used in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
+        with contextlib.suppress(OSError, ValueError):  # "max": no limit
+            parts = [int(_text(f"/sys/fs/cgroup/{name}")) for name in (most, used)]
+            free = min(free, parts[0] - parts[1])
+    return max(0, free)
+
+
+def _text(path: str) -> str:
+    with open(path) as file:
+        return file.read()
+
+
 def check_writable(path: str) -> None:
     """Raise a WriteError if the file `path` cannot be made for want of its folder."""
     if os.path.isdir(path):

@@ -218,8 +218,9 @@ def test_arguments_that_make_no_sense_are_refused(numbers):
     with pytest.raises(ArgumentError) as caught:
         dfgen.Sequence(frame, label_mode=None)
     assert str(caught.value) == (
-        'x="path" and the column index are rows of array files: write x=dfgen.Array("path", '
-        'shape=..., index="index")'
+        'x="path" and the column index are rows of array files of int32 (3, 4): for numbers write '
+        'x=dfgen.Array("path", shape=(3, 4), index="index"), for images x=dfgen.Image("path", '
+        'size=..., index="index")'
     )
     with pytest.raises(ArgumentError) as caught:
         dfgen.Array("path", shape=(3,), dataset="x")

@@ -20,6 +20,7 @@ from dfgen.binding.image_sizes import bucketed, with_sizes
 from dfgen.binding.missing_labels import present_rows, with_stand_ins
 from dfgen.binding.nested import Tree, leaf_names, leaves, map_leaves
 from dfgen.binding.path_lists import check_lists
+from dfgen.binding.pixel_cache import Cache, with_cache
 from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_draws import row_draws
 from dfgen.binding.row_ids import ids_of, known_problems, note_id, refusal
@@ -40,6 +41,7 @@ from dfgen.samples.features.spec import each
 from dfgen.samples.features.values_elsewhere import ELSEWHERE
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.storage.embedded import paths_of
+from dfgen.samples.storage.store_options import StorageOptions
 from dfgen.samples.storage.stores import store_of
 from dfgen.samples.transforms import Transform
 from dfgen.samples.user_functions import check_transform
@@ -144,9 +146,11 @@ def bind(
     bucket_by: str | None = None,
     batch_size: int = 32,
     window: Amount = None,
+    cache: Cache = None,
     transform: Transform | None = None,
     on_error: str = "raise",
     root: str | os.PathLike[str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
 ) -> Binding:
     """Bind inputs and targets to the rows of a manifest.
@@ -168,7 +172,8 @@ def bind(
     check_transform("transform", transform, "sample")
     options = options or Options()
     limits = limits or DEFAULT
-    columns = open_manifest(manifest, root, limits)
+    opened = StorageOptions(storage_options)
+    columns = open_manifest(manifest, root, limits, opened)
     taken = {name for name in (id, sample_weight) if isinstance(name, str)}
     x, y, named = _features(columns, x, y, options, taken)
     try:
@@ -190,12 +195,13 @@ def bind(
         transform = transform.of(kinds)
     column, paths = (files.feature.columns[0], paths_of(files.files)) if files else (None, None)
     ids = ids_of(columns, id, column, paths)
-    store = store_of((bound.files for bound in features if bound.files is not None), limits)
+    store = store_of((bound.files for bound in features if bound.files is not None), limits, opened)
     reader = SampleReader(ids, features, transform, store)
     check_lists(reader)
     problems |= known_problems(columns) if files else {}
     problems = _settled_problems(columns, reader, problems, refuse=on_error == "raise")
     features = with_known_files(columns, features, store, problems)
+    features = with_cache(features, cache, limits, store, transform is not None)
     reader = replace(reader, features=features)
     by_name = {bound.name: bound for bound in features}
     weights = row_weights(columns, map_leaves(by_name.get, y), sample_weight, class_weight)

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dfgen.binding.array_images import array_feature
 from dfgen.binding.class_names import with_class_names
 from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ArgumentError, DecodeError, brief, column_list, listed
@@ -67,10 +68,7 @@ def x_feature(columns: Columns, leaf: object, options: Options) -> Feature:
     if name == "path":
         suffix = _suffix(columns.first(name))
         if "index" in columns.names and suffix in (".npy", ".h5", ".hdf5"):
-            raise ArgumentError(
-                'x="path" and the column index are rows of array files: write '
-                'x=dfgen.Array("path", shape=..., index="index")'
-            )
+            return array_feature(columns, options.image)
         _refuse_others("x", name, suffix)
         return options.image(name)
     values = columns[name]

@@ -3,6 +3,7 @@
 import copy
 import os
 import time
+import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -27,6 +28,7 @@ from dfgen.loading.receipts import DueRows
 from dfgen.loading.workers.chunks import ChunkMaker, chunk_sizes, row_bytes
 from dfgen.loading.workers.pool import Pool
 from dfgen.loading.workers.threads import CLOSED
+from dfgen.samples.cached_pixels import CACHE_FAILED
 from dfgen.samples.reader import SampleReader
 from dfgen.system import flag, usable_cpus, whole
 
@@ -68,7 +70,8 @@ class Loader:
         on_error: `"raise"`, or `"skip"`: a bad row keeps its place with zeros and weight 0, and
             the real rows of its batch weigh batch / real.
         problems: row -> why it is not to be read at all; needs `on_error="skip"`.
-        workers: threads; None = the CPUs this process may use; 0 = in the calling thread.
+        workers: threads; None = the CPUs this process may use, or fewer where rows are small and
+            that turns out to be faster; 0 = in the calling thread.
         use_multiprocessing: a process for each worker instead of a thread.
         max_queue_size: batches ready or in the making.
         limits: bounds on memory, on the time of a read, and on the rows that may turn out bad.
@@ -117,6 +120,7 @@ class Loader:
         self.workers = (
             usable_cpus() if workers is None else whole("workers", workers, advice=_WORKERS)
         )
+        self._chooses = workers is None and not use_multiprocessing
         self._limits = limits or Limits()
         self.problems = Problems(reader, problems or {}, self._limits.problems)
         self._known = set(self.problems)
@@ -139,6 +143,7 @@ class Loader:
         """Whether somebody waits for a batch just now."""
         self._waited = 0.0
         self._handed_out = 0
+        self._told_of_cache = False
 
     def _batch_maker(
         self, order: RowOrder, seed: int, weights: Weights | None, function: BatchTransform | None
@@ -155,7 +160,8 @@ class Loader:
         self.depth = depth if self.workers else 1
         sizes = chunk_sizes(size, self.depth, self.workers, nbytes, self.use_multiprocessing)
         maker = ChunkMaker(reader, seed, self._skip)
-        pool = Pool(maker, self.workers, self.use_multiprocessing, largest, sizes[1])
+        mode = self.use_multiprocessing, largest, sizes[1], self._chooses
+        pool = Pool(maker, self.workers, *mode)
         bound, ahead = self._limits.read_ahead_bytes, None
         if bound and reader.store.far:
             ahead = ReadAhead(reader.store, bound)
@@ -208,9 +214,11 @@ class Loader:
     def metrics(self) -> Metrics:
         """What the workers have done since the loader was made, and how long it took them."""
         stopwatches = (worker.stopwatch for worker in self._maker.pool.workers)
-        made = total(stopwatches, self._waited, self._handed_out, self._maker.pool.abandoned)
-        ahead = self._maker.ahead
-        return made if ahead is None else replace(made, ahead=ahead.counts)
+        held = sum(cached.nbytes for cached in self.reader.cached)
+        pool, ahead = self._maker.pool, self._maker.ahead
+        made = total(stopwatches, self._waited, self._handed_out, pool.abandoned, held)
+        counts = {} if ahead is None else ahead.counts
+        return replace(made, workers=pool.used, ahead=counts)
 
     def rows(self, epoch: int, step: int, plan: Plan | None = None) -> Integers:
         """Return the rows of one batch on this host: those at its positions of the order."""
@@ -293,12 +301,30 @@ class Loader:
         finally:
             self.is_waited_for = False
         batch, faults = pending.result()
+        if self.reader.cached:
+            self._tell_of_cache()
         self._known.update(row for row, fault in faults.items() if fault.stage == WORKER)
         self.problems.add(faults, pending.position[0])
         self.problems.check_batch(batch.rows, len(batch.skipped))
-        self._waited += time.perf_counter() - began
+        now = time.perf_counter()
+        self._waited += now - began
         self._handed_out += 1
+        self._maker.pool.note(len(batch.rows), now - began, now)
         return batch
+
+    def _tell_of_cache(self) -> None:
+        """Warn, once, if pixels cannot be kept any more."""
+        counts = [worker.stopwatch.counts for worker in self._maker.pool.workers]
+        why = next(
+            (name for one in counts for name in [*one] if name.startswith(CACHE_FAILED)), None
+        )
+        if why is not None and not self._told_of_cache:
+            self._told_of_cache = True
+            reason = os.strerror(int(why.removeprefix(CACHE_FAILED)))
+            warnings.warn(
+                f"the cache takes no more pixels: {reason}. Training goes on with what is in it",
+                stacklevel=2,
+            )
 
     def _made(self, pending: PendingBatch) -> PendingBatch:
         """Wait until a batch is made; return it, or the one without the rows that were late."""

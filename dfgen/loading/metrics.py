@@ -82,17 +82,28 @@ class Metrics:
     batches: int  # handed out
     bytes: int  # read from files
     abandoned: int = 0  # workers given up since a file took longer than `limits.read_timeout`
+    cache_hits: int = 0  # images whose pixels were in the cache
+    cache_misses: int = 0  # images that were decoded, and kept if there was room
+    cache_bytes: int = 0  # pixels in the cache, those of other Sequences of its settings included
     ahead: dict[str, int] = field(default_factory=dict)
     """Of files that are far: `reads` begun ahead, `retries` and `hedges` among them, reads
     `in_flight` now, and the `readers` that there are."""
+    workers: int = 0
+    """That make batches now: where none are asked for, as many as turned out to be fastest."""
 
 
 def total(
-    stopwatches: Iterable[Stopwatch], consumer_wait: float, batches: int, abandoned: int = 0
+    stopwatches: Iterable[Stopwatch],
+    consumer_wait: float,
+    batches: int,
+    abandoned: int = 0,
+    cache_bytes: int = 0,
 ) -> Metrics:
     """Return the sum of what all workers measured."""
     sums = Stopwatch()
     for stopwatch in stopwatches:
         sums.add(stopwatch.seconds, stopwatch.counts)
     seconds = {**sums.seconds, "consumer_wait": consumer_wait}
-    return Metrics(seconds, sums.counts["samples"], batches, sums.counts["bytes"], abandoned)
+    counts = sums.counts
+    cache = counts["cache_hits"], counts["cache_misses"], cache_bytes
+    return Metrics(seconds, counts["samples"], batches, counts["bytes"], abandoned, *cache)

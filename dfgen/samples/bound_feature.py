@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dfgen.samples.arrow_types import flattened, is_list
+from dfgen.samples.cached_pixels import CachedPixels
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.spec import Indices, Present, Spec, Values, each
 from dfgen.samples.storage.known_files import KnownFiles
@@ -31,6 +32,7 @@ class BoundFeature:
         present: which rows have it; None: all. What `values` holds of others is for nobody.
         known: what the manifest knows of its files; None: nothing is compared.
         pixels: of an image, what is decoded already; what is not there is read from its file.
+        cached: of an image, what reads it in the place of the feature, and keeps what it decodes.
     """
 
     name: str
@@ -41,6 +43,7 @@ class BoundFeature:
     present: Present | None = None
     known: KnownFiles | None = None
     pixels: StoredPixels | None = None
+    cached: CachedPixels | None = None
 
     @cached_property
     def arrays(self) -> dict[str, str]:

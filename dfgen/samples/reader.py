@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from dfgen.errors import DecodeError, MissingFileError, ReadError, TransformError, located
 from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.cached_pixels import CachedPixels
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.spec import (
     Indices,
@@ -100,12 +101,23 @@ class SampleReader:
         if self.transform is not None:
             return {}
         followed = {bound.like for bound in self.features}
-        return {
-            bound.name: bound.pixels
+        stored = (
+            (bound, bound.feature, bound.pixels)
+            if bound.cached is None
+            else (bound, bound.cached.rest, bound.cached)
             for bound in self.features
-            if bound.pixels is not None and bound.present is None and bound.name not in followed
-            if bound.feature.keeps(bound.pixels.spec) and not self._between(bound)
+        )
+        return {
+            bound.name: pixels
+            for bound, feature, pixels in stored
+            if pixels is not None and bound.present is None and bound.name not in followed
+            if feature.keeps(pixels.spec) and not self._between(bound)
         }
+
+    @cached_property
+    def cached(self) -> list[CachedPixels]:
+        """The images whose pixels are kept."""
+        return [bound.cached for bound in self.features if bound.cached is not None]
 
     @cached_property
     def _others(self) -> "list[_Step]":
@@ -149,7 +161,7 @@ class SampleReader:
                 bound.feature, bound.values, bound.name, bound.like or bound.name,
                 bound.read_names, itemgetter(*bound.read_names), between,
                 [name for name, spec in between.items() if spec.dtype is None], bound.present,
-                bound.known, bound.pixels,
+                bound.known, bound.pixels, bound.cached,
             )
             for bound in self._in_order
             if bound.feature.by_row
@@ -345,6 +357,7 @@ class _Step(NamedTuple):
     present: Present | None  # which rows have it
     known: KnownFiles | None  # what its files should be
     pixels: StoredPixels | None  # what is decoded already
+    cached: CachedPixels | None  # what reads it in the place of the feature
 
     def read(self, row: int, sample: Sample, store: Store, watch: Watch, given: Any) -> Any:
         """Fill its arrays of a sample, if a row has them; return what is told those that follow."""
@@ -352,9 +365,12 @@ class _Step(NamedTuple):
         if self.present is None or self.present[row]:
             stored = None if self.pixels is None else self.pixels.at(row)
             if self.pixels is None or stored is None:
-                value = self.feature.at(self.values, row)
                 store = store if self.known is None else self.known.of(row, store)
-                told = self.feature.read(value, self.of(sample), store, watch, given)
+                if self.cached is not None:
+                    told = self.cached.read(row, self.of(sample), store, watch, given)
+                else:
+                    value = self.feature.at(self.values, row)
+                    told = self.feature.read(value, self.of(sample), store, watch, given)
             else:
                 placed = self.pixels.placed(row)
                 told = self.feature.fill(stored, self.of(sample), watch, given, placed)

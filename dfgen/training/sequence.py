@@ -17,6 +17,7 @@ from dfgen.binding.default_features import Options
 from dfgen.binding.image_sizes import padding_of_batches
 from dfgen.binding.looked_for import look_for_files
 from dfgen.binding.nested import Tree
+from dfgen.binding.pixel_cache import Cache
 from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_draws import new_weights
 from dfgen.binding.row_ids import plain_ids
@@ -103,13 +104,19 @@ class Sequence(Passes):
             part of it) weigh batch / real. Keras's `metrics=` ignore weights: use
             `weighted_metrics=`. More bad rows than `limits.problems`, or a batch of them alone,
             stop training; so does a read that fails for no fault of the file, such as of a disk.
-        workers: threads; None = the CPUs this process may use; 0 = the calling thread.
+        workers: threads; None = the CPUs this process may use, or fewer where rows are small and
+            that turns out to be faster (`metrics.workers`); 0 = the calling thread.
         use_multiprocessing: a process for each worker, for transforms that hold the GIL, and for
             files of a few kB, of which threads make hardly more than one alone.
         max_queue_size: batches ready or in the making.
         limits: `dfgen.Limits`: bytes of batches in flight, seconds for one read, bad rows, what one
             file may ask for.
-        root: folder where relative paths of a frame begin; None = the working folder.
+        root: folder where relative paths of a frame begin, or the URL of one, as
+            `"s3://bucket/imgs"`; None = the working folder.
+        storage_options: what opens paths that are URLs, such as `{"region": "eu-central-1"}`:
+            arguments of obstore's store of `s3://`, `gs://`, `az://` and `http(s)://`, of fsspec's
+            file system for others. Keys and tokens are found without it where these libraries look
+            for them. It is kept nowhere, and shown by nothing.
         shard: (index, count): this is process `index` of `count` that train together, and makes
             `batch_size / count` rows of every batch. `"auto"` asks `keras.distribution`,
             `torch.distributed`, `TF_CONFIG`, JAX, or the variables RANK and WORLD_SIZE. Batches
@@ -123,6 +130,12 @@ class Sequence(Passes):
             memory holds two windows, whatever the size of the data. Rows that lie sorted by their
             class mix the better, the larger it is. None: `"1GB"` of such rows; of others, and with
             `balance` or `bucket_by`, all rows are drawn from. Without `shuffle` it has no part.
+        cache: a folder in which the decoded pixels of images are kept, for all later epochs, runs,
+            processes and Sequences with the same settings, or `"memory"`, for this one. It needs a
+            size. Pixels are those after resizing and before what chance decides; of
+            `crop="random"` from a `load_size`, all of that. `limits.cache` bounds it, what is in it
+            is never evicted, and a file with another size or time is decoded anew. A folder that
+            cannot be used warns. `metrics` counts hits.
 
     Raises:
         ManifestError: the manifest cannot be used: a column, an id, a path, a label.
@@ -167,8 +180,10 @@ class Sequence(Passes):
         max_queue_size: int = 10,
         limits: Limits | None = None,
         root: str | os.PathLike[str] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
         shard: tuple[int, int] | str | None = None,
         window: Amount = None,
+        cache: Cache = None,
         **unknown: Never,
     ) -> None:
         if unknown:
@@ -194,9 +209,11 @@ class Sequence(Passes):
             bucket_by=bucket_by,
             batch_size=batch_size,
             window=window,
+            cache=cache,
             transform=transform,
             on_error=on_error,
             root=root,
+            storage_options=storage_options,
             limits=limits,
         )
         look_for_files(bound.columns, bound.reader, bound.problems, skips=on_error == "skip")

@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, TypedDict
 
+from dfgen.binding.pixel_cache import Cache
 from dfgen.limits import Amount, Limits
 from dfgen.loading.batch_transforms import BatchTransform
 from dfgen.samples.pixels.scaling import Scale
@@ -42,3 +43,5 @@ class SequenceArguments(TrainArguments, total=False):
     class_names: list[Any] | tuple[Any, ...] | None
     scale: Scale
     root: str | os.PathLike[str] | None
+    storage_options: Mapping[str, Any] | None
+    cache: Cache

@@ -1,11 +1,13 @@
 """The workers of a Loader: threads, processes, or the calling thread alone."""
 
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from dfgen.errors import ArgumentError, ReadTimeoutError
+from dfgen.loading.workers.chooser import Chooser, thread_counts
 from dfgen.loading.workers.chunks import ChunkMaker
 from dfgen.loading.workers.processes import ProcessWorker, pickled
 from dfgen.loading.workers.threads import (
@@ -24,20 +26,29 @@ _LOOK = 1.0  # seconds, at most, between two looks for late workers of whoever w
 class Pool:
     """Runs tasks on workers, which start with the first task and anew wherever it is sent.
 
-    With `processes` each has one to make its chunks, with memory for `size` rows of `specs`.
+    With `processes` each has one to make its chunks, with memory for `size` rows of `specs`. If it
+    `chooses`, not all threads are used where fewer turn out to be faster.
     """
 
     def __init__(
-        self, maker: ChunkMaker, workers: int, processes: bool, specs: Mapping[str, Spec], size: int
+        self,
+        maker: ChunkMaker,
+        workers: int,
+        processes: bool,
+        specs: Mapping[str, Spec],
+        size: int,
+        chooses: bool = False,
     ) -> None:
         if processes and not workers:
             raise ArgumentError("use_multiprocessing=True needs workers, got workers=0")
-        self._arguments = (maker, workers, processes, specs, size)
+        self._arguments = (maker, workers, processes, specs, size, chooses)
         self._caller = ThreadWorker(maker)
         make: Any = partial(ThreadWorker, maker)
         if processes:
             make = partial(ProcessWorker, maker, pickled(maker), specs, size)
         self._threads = Threads(workers, make) if workers else None
+        self._chooser = Chooser(thread_counts(workers)) if chooses and workers > 1 else None
+        self._noting = threading.Lock()
         self._stood_still = 0.0  # until when this process was stopped, as by Ctrl-Z
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -59,6 +70,25 @@ class Pool:
             task(self._caller)
         else:
             self._threads.submit(task)
+
+    def note(self, rows: int, waited: float, now: float) -> None:
+        """Note that a batch was handed out, as `Chooser.note`, and use as many threads as it says.
+
+        Of several threads that take batches, one is enough to say how fast they come.
+        """
+        if self._chooser is None or not self._noting.acquire(blocking=False):
+            return
+        try:
+            used = self._chooser.used
+            if used != self._chooser.note(rows, waited, now):
+                self._threads.use(self._chooser.used)  # type: ignore[union-attr]
+        finally:
+            self._noting.release()
+
+    @property
+    def used(self) -> int:
+        """How many workers make batches, as far as that is chosen."""
+        return self._arguments[1] if self._chooser is None else self._chooser.chosen
 
     @property
     def abandoned(self) -> int:

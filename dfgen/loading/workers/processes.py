@@ -113,7 +113,7 @@ class ProcessWorker(Worker):
             for row in chunk.rows.tolist():
                 self._taking = row, time.perf_counter()
                 for path in self._far_paths(row):
-                    found[path] = ahead.take(path, lambda: cancelled() or self.abandoned)
+                    found[path] = ahead.take(path, lambda: cancelled() or self.abandoned, True)
         finally:
             self._taking = None
         return Taken(found)
@@ -215,7 +215,7 @@ class ProcessWorker(Worker):
 
     def abandon(self) -> None:
         """End the process, stuck as it may be; its thread then ends too."""
-        self.abandoned = True
+        super().abandon()
         if (child := self._child) is not None:
             child.kill()
 

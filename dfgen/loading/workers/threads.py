@@ -25,6 +25,9 @@ class Worker:
         self.stopwatch = Stopwatch()
         self.abandoned = False
         self.busy_with: Any = None
+        self.awake = threading.Event()
+        """Not set: its thread rests before its next task."""
+        self.awake.set()
 
     def fill(self, chunk: Chunk, arrays: ChunkArrays, cancelled: Callable[[], bool]) -> Blanks:
         """Fill the arrays of a chunk, as `ChunkMaker.fill`."""
@@ -37,6 +40,7 @@ class Worker:
     def abandon(self) -> None:
         """Give up a worker that may never come back; its thread ends when its read does."""
         self.abandoned = True
+        self.awake.set()
 
     def close(self) -> None:
         """Give back what the worker holds."""
@@ -87,6 +91,7 @@ class Threads:
         self.workers: list[Worker] = []
         """In the order in which they started; also those abandoned."""
         self.replaced = 0
+        self._awake = count
         self._finalizer = weakref.finalize(
             self, _stop, self._process, self._tasks, self.workers, self._threads
         )
@@ -119,6 +124,17 @@ class Threads:
                 worker.abandon()
                 self._start()
 
+    def use(self, count: int) -> None:
+        """Have so many threads run tasks from now on; the others rest after the task in hand."""
+        with self._lock:
+            self._awake = count
+            self._wake()
+
+    def _wake(self) -> None:
+        there = [worker for worker in self.workers if not worker.abandoned]
+        for place, worker in enumerate(there):
+            (worker.awake.set if place < self._awake else worker.awake.clear)()
+
     def close(self) -> None:
         """End the threads; tasks not begun are refused, and what is being made is given up."""
         if self._process != os.getpid():
@@ -134,12 +150,13 @@ class Threads:
         thread.start()  # first: one that cannot start is none of them
         self.workers.append(worker)
         self._threads.append(thread)
+        self._wake()
 
 
 def _run(tasks: "SimpleQueue[Task | None]", worker: Worker) -> None:
     prepare_worker()
     try:
-        while not worker.abandoned and (task := tasks.get()) is not None:
+        while worker.awake.wait() and not worker.abandoned and (task := tasks.get()) is not None:
             task(worker)
             del task  # or the thread would keep the batch until its next task
     finally:

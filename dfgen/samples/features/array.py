@@ -19,9 +19,9 @@ from dfgen.samples.features.arguments import (
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.casting import fill, fill_by
 from dfgen.samples.features.one_row import ColumnSource
+from dfgen.samples.features.rows_in_files import bind_rows, check_dataset
 from dfgen.samples.features.spec import Spec, Values, Watch
 from dfgen.samples.pixels.formats import holds_image
-from dfgen.samples.storage.embedded import are_files
 from dfgen.samples.storage.npy import decode_array
 from dfgen.samples.storage.store import Store
 from dfgen.samples.user_functions import check_call
@@ -74,11 +74,7 @@ class Array(Feature):
     def __post_init__(self) -> None:
         check_column(self)
         checked_missing(self.missing)
-        if self.dataset is not None and self.index is None:
-            raise ArgumentError(
-                f"dataset={self.dataset!r} is for rows of HDF5 files: name their column, as in "
-                'index="index"'
-            )
+        check_dataset(self)
         if self.decode is not None and not callable(self.decode):
             raise ArgumentError(f"decode must be a function of a file's bytes, got {self.decode!r}")
         if self.decode is not None and self.index is not None:
@@ -110,16 +106,7 @@ class Array(Feature):
 
     def bind(self, columns: ColumnSource) -> pa.Array:
         """Return the files, or structs of the `path` of an array file and the `index` in it."""
-        paths = columns.files(self.column)
-        if self.index is None:
-            return paths
-        if are_files(paths.type):
-            raise ArgumentError(
-                f"index={self.index!r} is for rows of array files, but column {self.column!r} "
-                "holds the bytes of a file in each row: leave it out"
-            )
-        rows = columns.whole_numbers(self.index)
-        return pa.StructArray.from_arrays([paths, rows], ["path", "index"])
+        return bind_rows(self, columns)
 
     def array_rows(self, values: Any) -> Any:
         """Return where each row is, if it is one of an array file."""

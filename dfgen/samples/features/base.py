@@ -327,6 +327,16 @@ class Feature:
         """
         raise NotImplementedError
 
+    def steps(self, seen: Spec) -> Any:
+        """Return the feature that makes what a cache may keep, and the one that is made of that.
+
+        Or why nothing may be kept, in words.
+
+        Args:
+            seen: what `read` fills.
+        """
+        return f"{type(self).__name__} is not kept, images alone are"
+
     def seen(self, sample: Any) -> Any:
         """Return what a transform gets of what `read` has filled."""
         return sample

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dfgen.errors import DecodeError
+from dfgen.errors import ArgumentError, DecodeError
 from dfgen.samples.features.arguments import check_column, checked_missing
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image_arguments import (
@@ -16,8 +16,10 @@ from dfgen.samples.features.image_arguments import (
     own_size,
     refuse_sizes,
 )
+from dfgen.samples.features.image_kept import in_two_steps
 from dfgen.samples.features.image_pair import DEFAULT_SIZE, follow, seen_size
-from dfgen.samples.features.one_row import content_of, store_of_row
+from dfgen.samples.features.one_row import ColumnSource, OneRow, store_of_row
+from dfgen.samples.features.rows_in_files import bind_rows, check_dataset, image_of, pixels_of_row
 from dfgen.samples.features.spec import OwnDtype, Spec, Values, Watch, unwatched
 from dfgen.samples.features.values_elsewhere import ELSEWHERE
 from dfgen.samples.pixels.color_modes import CHANNELS
@@ -114,6 +116,12 @@ class Image(Feature):
             None (default): all lists are of one length, and a batch holds the images alone.
         missing: of targets, `"raise"` (default), or `"ignore"`: a row without a path holds zeros,
             and weighs 0 in the loss of this target. It needs a `size`.
+        index: the column of whole numbers that say which row of an array file (.npy, HDF5) the
+            image is, counted from 0: (height, width) of gray ones, else (height, width, channels)
+            with 1, 3 (RGB) or 4. None (default): a file is an image. It needs a `size`; where that
+            is the rows' own, they are copied and nothing else. By hand, for serving, images are
+            files, bytes or arrays as ever.
+        dataset: the name of the array in HDF5 files that hold several.
 
     Raises:
         ArgumentError: a value that is none of the above.
@@ -140,6 +148,8 @@ class Image(Feature):
     like: Any = None
     max_items: int | None = None
     missing: str = "raise"
+    index: str | None = None
+    dataset: str | None = None
     kind: ClassVar[str] = "image"
     of_files: ClassVar[bool] = True
     takes_lists: ClassVar[bool] = True
@@ -163,6 +173,29 @@ class Image(Feature):
             object.__setattr__(self, "max_items", whole("max_items", self.max_items, least=1))
         check_use(self)
         check_crop(self)
+        check_dataset(self)
+        if self.index is not None and self.size is None:
+            raise ArgumentError(
+                f"size=None is for files of different sizes, index={self.index!r} for rows of "
+                "arrays, which have one: give it, size=(height, width)"
+            )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of its columns."""
+        return (self.column,) if self.index is None else (self.column, self.index)
+
+    def bind(self, columns: ColumnSource) -> Any:
+        """Return the files, or structs of the `path` of an array file and the `index` in it."""
+        return bind_rows(self, columns)
+
+    def array_rows(self, values: Any) -> Any:
+        """Return where each row is, if it is one of an array file."""
+        return None if self.index is None else values
+
+    def settled(self, values: Any) -> "Image":
+        """Return it for images by hand, which are no rows of an array file."""
+        return replace(self, index=None, dataset=None)
 
     @property
     def follows(self) -> bool:
@@ -270,7 +303,7 @@ class Image(Feature):
     def geometry(self, row: Mapping[str, Any], rng: np.random.Generator | None) -> Geometry:
         """Return the geometry of the image of one row; nothing is decoded."""
         with store_of_row(row, self.column) as store:
-            size = size_of_image(content_of(row, self.column), store)
+            size = self._size_of(self.at(self.bind(OneRow(row)), 0), store)
         given: Any = None if rng is None else self.draw(rng)
         if self.follows:
             given = self.image.geometry(row, rng)
@@ -285,6 +318,8 @@ class Image(Feature):
         and what is drawn.
         """
         watch("read")
+        if self.index is not None:
+            return self.fill(image_of(value, self, store), out, watch, given)
         data = store.read(value)
         watch("decode", len(data))
         size = out.shape[:2]
@@ -347,6 +382,10 @@ class Image(Feature):
         whole_image = Box(0, 0, *size)
         return self.place(size, size) == Geometry(size, whole_image, whole_image, size, flip=False)
 
+    def steps(self, seen: Spec) -> Any:
+        """Return what of it a cache may keep, and what is made of that; or why nothing may be."""
+        return in_two_steps(self, seen)
+
     def savings(self, surplus: float) -> dict[str, dict[str, float]]:
         """Return what would make it sooner: smaller files, no filter, or scaling in the model."""
         found: dict[str, dict[str, float]] = {}
@@ -364,9 +403,16 @@ class Image(Feature):
         """Return how many times as many pixels a file has as its array is resized from."""
         if self.size is None or self.follows or self.crop == "random_resized":
             return 1.0
-        geometry = self.place(size_of_image(value, store), self.size)
+        geometry = self.place(self._size_of(value, store), self.size)
         source, target = geometry.source, geometry.target
         return min(source.height / target.height, source.width / target.width) ** 2
+
+    def _size_of(self, value: Any, store: Store) -> Size:
+        """Return the upright (height, width) of the image of a row."""
+        if self.index is None:
+            return size_of_image(value, store)
+        height, width, _ = pixels_of_row(value, self.dataset, store).shape
+        return height, width
 
     def file_of(self, array: Values) -> bytes:
         """Return the bytes of a PNG file of pixels, (height, width) with 1, 3 or 4 channels."""

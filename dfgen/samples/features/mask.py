@@ -13,13 +13,15 @@ from dfgen.limits import DEFAULT, Limits
 from dfgen.samples.features.arguments import check_column, checked_missing
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image import Image
+from dfgen.samples.features.one_row import ColumnSource
+from dfgen.samples.features.rows_in_files import bind_rows, check_dataset, pixels_of_row
 from dfgen.samples.features.spec import Spec, Values, Watch
 from dfgen.samples.features.values_elsewhere import ELSEWHERE
+from dfgen.samples.pixels.depth import as_stored
 from dfgen.samples.pixels.geometry import Geometry
 from dfgen.samples.pixels.png_encoder import png_of
 from dfgen.samples.pixels.resizing import resize
 from dfgen.samples.pixels.upright import decode_values
-from dfgen.samples.storage.embedded import Content
 from dfgen.samples.storage.store import Store
 from dfgen.system import one_of
 
@@ -48,6 +50,9 @@ class Mask(Feature):
             Leave it out of the loss: `SparseCategoricalCrossentropy(ignore_class=255)`.
         missing: of targets, `"raise"` (default), or `"ignore"`: a row without a path holds
             `fill_value`, and weighs 0 in the loss of this target.
+        index: the column of whole numbers that say which row of an array file the mask is, as of
+            `Image`; None (default): a file is a mask.
+        dataset: the name of the array in HDF5 files that hold several.
 
     Raises:
         ArgumentError: a value that is none of the above.
@@ -64,6 +69,8 @@ class Mask(Feature):
     dtype: str = "uint8"
     fill_value: float = 0
     missing: str = "raise"
+    index: str | None = None
+    dataset: str | None = None
     kind: ClassVar[str] = "mask"
     of_files: ClassVar[bool] = True
     takes_lists: ClassVar[bool] = True
@@ -74,12 +81,26 @@ class Mask(Feature):
         check_column(self)
         one_of("dtype", self.dtype, ("uint8", "int32", "float32"), ELSEWHERE["dtype of a mask"])
         checked_missing(self.missing)
+        check_dataset(self)
         if self.dtype == "float32":
             _check_numbers(self)
             return
         _check_class("fill_value", self.fill_value, self.dtype)
         if self.palette is not None:
             object.__setattr__(self, "palette", _palette(self.palette, self.dtype))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of its columns."""
+        return (self.column,) if self.index is None else (self.column, self.index)
+
+    def bind(self, columns: ColumnSource) -> Any:
+        """Return the files, or structs of the `path` of an array file and the `index` in it."""
+        return bind_rows(self, columns)
+
+    def array_rows(self, values: Any) -> Any:
+        """Return where each row is, if it is one of an array file."""
+        return None if self.index is None else values
 
     @property
     def sample_spec(self) -> Spec:
@@ -96,14 +117,15 @@ class Mask(Feature):
     def _spec(self, image: Spec) -> Spec:
         return Spec((*image.shape[:2], 1), np.dtype(self.dtype), self.fill_value)
 
-    def read(
-        self, value: Content, out: Values, store: Store, watch: Watch, given: Geometry
-    ) -> None:
+    def read(self, value: Any, out: Values, store: Store, watch: Watch, given: Geometry) -> None:
         """Fill `out` with the classes of one file, by the geometry of its image."""
         watch("read")
-        data = store.read(value)
-        watch("decode", len(data))
-        pixels = self._decode(data, store.limits)
+        if self.index is None:
+            data = store.read(value)
+            watch("decode", len(data))
+            pixels = self._decode(data, store.limits)
+        else:
+            pixels = self._coded(self._levels(pixels_of_row(value, self.dataset, store)))
         watch("resize")
         _check_size(pixels.shape, given.image)
         if self.palette is None:
@@ -139,7 +161,25 @@ class Mask(Feature):
     def _decode(self, data: bytes, limits: Limits = DEFAULT) -> Values:
         """Return classes, or the codes of what stands for them, (height, width, 1), upright."""
         in_colours = self.palette is not None and isinstance(self.palette[0][0], tuple)
-        values = decode_values(data, in_colours, limits)
+        return self._coded(decode_values(data, in_colours, limits))
+
+    def _levels(self, row: Values) -> Values:
+        """Return a row of an array file as the pixels of a file would be."""
+        colours = self.palette is not None and isinstance(self.palette[0][0], tuple)
+        if row.shape[2] != (3 if colours else 1):
+            raise DecodeError(
+                f"the mask has {row.shape[2]} channels, expected "
+                + ("3, the colours of the palette" if colours else "1, the class of each pixel")
+            )
+        if row.dtype.kind == "b":
+            return row.astype(np.uint8)
+        if row.dtype.kind in "iu" and row.dtype not in (np.uint8, np.uint16):
+            levels = row.astype(np.int32)
+            if (levels == row).all():
+                return levels
+        return as_stored(row)
+
+    def _coded(self, values: Values) -> Values:
         if values.dtype.kind == "f" and self.dtype != "float32":
             raise DecodeError(
                 f"the mask holds {values.dtype} numbers, which are no classes: write "

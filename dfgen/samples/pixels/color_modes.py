@@ -1,6 +1,7 @@
 """What `color_mode` asks of a decoder: channels, and how they are made of others."""
 
 import cv2
+import numpy as np
 
 from dfgen.samples.pixels.geometry import Pixels
 
@@ -23,6 +24,12 @@ def in_color_mode(pixels: Pixels, color_mode: str) -> Pixels:
     if (channels, color_mode) in _CONVERSIONS:
         pixels = cv2.cvtColor(pixels, _CONVERSIONS[channels, color_mode])
     return with_channels(pixels)
+
+
+def in_rgb_mode(pixels: Pixels, color_mode: str) -> Pixels:
+    """Return gray, RGB or RGBA pixels, as arrays hold them, in a color_mode."""
+    order = {1: [0], 3: [2, 1, 0], 4: [2, 1, 0, 3]}[pixels.shape[2]]
+    return in_color_mode(np.ascontiguousarray(pixels[..., order]), color_mode)
 
 
 def with_channels(pixels: Pixels) -> Pixels:

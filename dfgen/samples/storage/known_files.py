@@ -37,6 +37,12 @@ class KnownFiles:
         time = UNKNOWN if self.times is None else self.times.item(row)
         return store if size == time == UNKNOWN else _StoreOfRow(store, size, time)
 
+    def agrees(self, row: int, size: int, time: int | None) -> bool:
+        """Whether the file of one row may be the one that is known."""
+        known = UNKNOWN if self.sizes is None else self.sizes.item(row)
+        changed = UNKNOWN if self.times is None else self.times.item(row)
+        return known in (size, UNKNOWN) and is_same_time(time, changed)
+
     def check(self, rows: npt.NDArray[np.int64], size: int, time: int | None) -> None:
         """Raise DecodeError if one file, of all these rows, is another than is known of one."""
         nothing = np.full(len(rows), UNKNOWN)

@@ -173,7 +173,7 @@ def _member(path: str) -> Member | None:
 
 def _is_missing(path: str) -> bool:
     if _member(path) is None:
-        return not os.path.exists(path)
+        return not _ADDRESS.match(path) and not os.path.exists(path)
     try:
         return Archives().head(path) is None
     except MissingFileError:

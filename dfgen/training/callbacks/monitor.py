@@ -147,7 +147,7 @@ class InputMonitor(keras.callbacks.Callback):
 
     def _figures(self, spent: Mapping[str, float]) -> dict[str, float]:
         """Return what is added to the logs of an epoch."""
-        steps, workers = spent["steps"] or 1e-9, max(1, self._loader.workers)
+        steps, workers = spent["steps"] or 1e-9, max(1, self._loader.metrics.workers)
         model = steps - spent["waited"]
         made, busy = spent["samples"], sum(spent[stage] for stage in STAGES)
         if not (made and busy):  # all was made ahead

@@ -135,7 +135,8 @@ def _counted(bound: BoundFeature, loader: Loader) -> Any:
 
 def _labels_in_files(bound: BoundFeature, store: Any, counted: Any) -> Any:
     """Return the different labels in the files of a few rows, evenly spaced; None without any."""
-    if bound.files is None or bound.has_lists or not counted.any():
+    whole = bound.files is not None and bound.array_rows is None and not bound.has_lists
+    if not whole or not counted.any():
         return None
     rows, found = np.flatnonzero(counted), list[Any]()
     for row in rows[np.linspace(0, len(rows) - 1, min(len(rows), _FILES)).astype(int)]:

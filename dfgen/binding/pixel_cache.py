@@ -1,0 +1,109 @@
+"""Which images of a Sequence have their pixels kept, and where: `cache=`."""
+
+import os
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from dfgen.errors import ArgumentError, brief
+from dfgen.limits import Limits
+from dfgen.manifest.warn import warn
+from dfgen.samples.arrow_types import is_text
+from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.cached_pixels import CachedPixels, settings_of
+from dfgen.samples.features.spec import Spec, each
+from dfgen.samples.storage.cache import SlotFile
+from dfgen.samples.storage.cache_folder import open_folder, open_memory
+from dfgen.samples.storage.store import Store
+from dfgen.system import free_memory
+
+Cache = str | os.PathLike[str] | None
+"""A folder, `"memory"`, or None."""
+
+
+def with_cache(
+    features: tuple[BoundFeature, ...],
+    cache: Cache,
+    limits: Limits,
+    store: Store,
+    transforms: bool,
+) -> tuple[BoundFeature, ...]:
+    """Return features of which the images keep their decoded pixels.
+
+    A folder that cannot be used is warned of, and nothing is kept.
+
+    Args:
+        features: of the rows of a manifest.
+        cache: a folder, `"memory"`, or None: nothing is kept.
+        limits: how much there is room for.
+        store: where the files are.
+        transforms: whether a transform sees the pixels.
+
+    Raises:
+        ArgumentError: there is no image whose pixels may be kept.
+    """
+    if cache is None:
+        return features
+    cache = _checked(cache)
+    steps = {bound.name: _steps(bound, transforms) for bound in features if bound.files is not None}
+    kept = [name for name, found in steps.items() if not isinstance(found, str)]
+    if not kept:
+        why = "; ".join(f"{name!r}: {reason}" for name, reason in steps.items())
+        raise ArgumentError(f"cache={cache!r} has no image to keep: {why or 'there are no files'}")
+    try:
+        made = {name: _slots(cache, steps[name][0], limits, len(kept)) for name in kept}
+    except OSError as error:
+        warn(f"cache={cache!r} cannot be used: {_reason(error)}. Training goes on without it")
+        return features
+    if not all(slots.writable for slots in made.values()):
+        warn(f"cache={cache!r} cannot be written to: what is in it is used, nothing is added")
+    return tuple(
+        bound
+        if bound.name not in made
+        else replace(bound, cached=_cached(bound, steps[bound.name], made[bound.name], store))
+        for bound in features
+    )
+
+
+def _checked(cache: Any) -> str:
+    """Return a folder, or "memory", or refuse what is neither."""
+    if not isinstance(cache, str | os.PathLike) or not os.fspath(cache):
+        raise ArgumentError(
+            f'cache must be a folder or "memory", got {brief(cache)}: write cache="cache"'
+        )
+    if sys.platform == "win32":
+        raise ArgumentError(f"cache={cache!r} does not work on Windows: leave it out")
+    if cache == "memory" and not hasattr(os, "memfd_create"):
+        raise ArgumentError(f"cache={cache!r} works on Linux alone: give a folder")
+    return os.fspath(cache)
+
+
+def _steps(bound: BoundFeature, transforms: bool) -> Any:
+    """Return what of a feature is kept and what is made of that, or why nothing may be."""
+    if bound.pixels is not None:
+        return "its pixels are stored already"
+    if bound.has_lists:
+        return "it has lists of files"
+    if not isinstance(bound.values, pa.Array) or not is_text(bound.values.type):
+        return "its files are in the table"
+    feature = bound.feature
+    return feature.steps(each(feature.sample_spec if transforms else feature.made_spec)[0])
+
+
+def _slots(cache: str, fixed: Any, limits: Limits, count: int) -> SlotFile:
+    spec: Spec = fixed.spec
+    if cache == "memory":
+        most = limits.cache_bytes or free_memory() // 2
+        return open_memory(spec, most // count)
+    return open_folder(os.path.abspath(cache), settings_of(fixed), spec, limits.cache_bytes)
+
+
+def _cached(bound: BoundFeature, steps: Any, slots: SlotFile, store: Store) -> CachedPixels:
+    fixed, rest = steps
+    return CachedPixels(fixed, rest, bound.values, store, slots, bound.known)
+
+
+def _reason(error: OSError) -> str:
+    return f"{error.strerror or error}"

@@ -1,0 +1,197 @@
+"""CachedPixels: what was decoded once of the images of a Sequence, and what is left to do with it.
+
+An image is made in two steps: what is fixed, which is kept, and what chance decides or a batch
+wants else, which is done with the kept pixels each time. A row goes through the same two whether
+its pixels are there already or not, so a batch does not depend on what is cached.
+"""
+
+import os
+import struct
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict
+from hashlib import blake2b
+from importlib.metadata import version
+from typing import Any
+
+import cv2
+import numpy as np
+import pyarrow as pa
+
+from dfgen.errors import DfgenError
+from dfgen.samples.features.image import Image
+from dfgen.samples.features.spec import Indices, Present, Values, Watch
+from dfgen.samples.pixels.formats import DECODERS
+from dfgen.samples.pixels.geometry import Geometry
+from dfgen.samples.storage.cache import NOWHERE, SlotFile, SlotKey
+from dfgen.samples.storage.known_files import KnownFiles
+from dfgen.samples.storage.store import Store
+
+_UNKNOWN, _ABSENT = 0, -1  # instead of 1 + the slot of a row
+_DECIDING = ("size", "load_size", "resize", "color_mode", "interpolation", "antialias", "dtype")
+
+
+class CachedPixels:
+    """The pixels of every row that are kept, found by path, size and time of its file.
+
+    A file is looked at once, when its row is first wanted: one that changes later is noticed by
+    the next Sequence, and by its worker processes.
+
+    Args:
+        fixed: makes what is kept of a file.
+        rest: makes of that what a batch wants.
+        paths: of the files of all rows.
+        store: where they are.
+        slots: what is kept.
+        known: what the manifest knows of the files, as of `BoundFeature`.
+    """
+
+    def __init__(
+        self,
+        fixed: Image,
+        rest: Image,
+        paths: pa.Array,
+        store: Store,
+        slots: SlotFile,
+        known: KnownFiles | None = None,
+    ) -> None:
+        self._arguments = (fixed, rest, paths, store, slots, known)
+        self.fixed, self.rest, self.spec = fixed, rest, slots.spec
+        self._paths, self._store, self._slots, self._known = paths, store, slots, known
+        self._places = np.zeros(len(paths), np.int64)
+        self._keys: dict[int, SlotKey] = {}  # of rows that are being made
+        self._counts, self._lock = Counter[str](), threading.Lock()
+        self._told: int | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CachedPixels, self._arguments
+
+    def take(self, rows: Indices, out: Values) -> Present | None:
+        """Fill `out`, (rows, height, width, channels), all at once; return which rows are there."""
+        places = self._looked_up(rows)
+        there: Present = places > 0
+        if not there.any():
+            return there
+        if there.all():
+            found = self._slots.take(places - 1, out)
+            there = there if found is None else found
+        else:
+            for place in np.flatnonzero(there).tolist():
+                array = self._slots.at(int(places[place]) - 1)
+                there[place] = array is not None
+                if array is not None:
+                    out[place] = array
+        broken = (places > 0) & ~there
+        self._places[rows[broken]] = _UNKNOWN
+        self._count("cache_hits", int(there.sum()))
+        return None if there.all() else there
+
+    def at(self, row: int) -> Values | None:
+        """Return the pixels of one row, a view; None: none are there."""
+        place = int(self._looked_up(np.array([row]))[0])
+        found = self._slots.at(place - 1) if place > 0 else None
+        if place > 0 and found is None:
+            self._places[row] = _UNKNOWN
+        return found
+
+    def placed(self, row: int) -> Geometry:
+        """Return how the upright image of a row, which is there, became its pixels."""
+        size = self._slots.facts(int(self._places[row]) - 1)
+        return self.fixed.place(size, self.spec.shape[:2])
+
+    def read(self, row: int, out: Any, store: Store, watch: Watch, given: Any) -> Geometry:
+        """Fill `out`, as `Image.read` does, with the image of one row, decoded if it must be."""
+        watch("read")
+        found = self.at(row)
+        if found is None:
+            found, placed = self._made(row, store, watch)
+        else:
+            self._count("cache_hits", 1)
+            placed = self.placed(row)
+        return self.rest.fill(found, out, watch, given, placed)
+
+    def counted(self) -> Mapping[str, int]:
+        """Return how many rows were there and how many were made, since it was asked last."""
+        with self._lock:
+            counts, self._counts = self._counts, Counter()
+        failed = self._slots.failed
+        if failed != self._told:
+            self._told = failed
+            counts[f"{CACHE_FAILED}{failed}"] = 1
+        return counts
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all pixels that are kept, those of other rows included."""
+        self._slots.refresh()
+        return self._slots.nbytes
+
+    def _made(self, row: int, store: Store, watch: Watch) -> tuple[Values, Geometry]:
+        """Decode the image of one row, and keep it."""
+        pixels = np.empty(self.spec.shape, self.spec.dtype)
+        placed = self.fixed.read(self._paths[row].as_py(), pixels, store, watch)
+        self._count("cache_misses", 1)
+        key = self._keys.pop(row, None)
+        if key is not None:
+            slot = self._slots.put(key, placed.image, pixels)
+            is_over = self._slots.is_full or self._slots.failed is not None
+            none = _ABSENT if is_over else _UNKNOWN  # another process was at it
+            self._places[row] = none if slot == NOWHERE else 1 + slot
+        return pixels, placed
+
+    def _looked_up(self, rows: Indices) -> Indices:
+        """Return 1 + the slots of some rows, 0 or less where they have none."""
+        places: Indices = self._places[rows]
+        new = np.flatnonzero(places == _UNKNOWN)
+        if not len(new):
+            return places
+        known = [(row, key) for row in rows[new].tolist() if (key := self._key(row)) is not None]
+        if known:
+            self._slots.refresh()
+            slots = self._slots.find(np.array([key for _, key in known], np.uint64))
+            for (row, key), slot in zip(known, slots.tolist(), strict=True):
+                self._places[row] = 1 + slot if slot != NOWHERE else _UNKNOWN
+                if slot == NOWHERE:
+                    self._keys[row] = key
+        return self._places[rows]
+
+    def _key(self, row: int) -> SlotKey | None:
+        """Return what tells the file of one row from all others; None: it is for `read` to tell."""
+        path = self._paths[row].as_py()
+        try:
+            head = self._store.head(path)
+        except (DfgenError, OSError, ValueError):
+            return None
+        if self._known is not None and not self._known.agrees(row, head.size, head.mtime_ns):
+            return None
+        if "://" not in path:
+            path = os.path.abspath(path)
+        when = head.version if head.mtime_ns is None else head.mtime_ns
+        if when is None or head.problem is not None:
+            return None
+        told = repr((path, head.size, when)).encode(errors="surrogatepass")
+        first, second = struct.unpack("<QQ", blake2b(told, digest_size=16).digest())
+        return first, second
+
+    def _count(self, what: str, rows: int) -> None:
+        with self._lock:
+            self._counts[what] += rows
+
+
+CACHE_FAILED = "cache_failed_"
+"""Before an errno: the count that tells why nothing more is kept."""
+
+
+def settings_of(fixed: Image) -> dict[str, Any]:
+    """Return all that decides what pixels `fixed` makes of a file, for JSON."""
+    spec = fixed.spec
+    given = {name: value for name, value in asdict(fixed).items() if name in _DECIDING}
+    return {
+        **given,
+        "shape": spec.shape,
+        "dtype": np.dtype(spec.dtype).name,
+        "decoders": DECODERS,
+        "opencv": cv2.__version__,
+        "pillow": version("pillow"),
+    }

@@ -1,0 +1,215 @@
+"""Images that are rows of .npy and HDF5: the same pixels as the same images in files."""
+
+import cv2
+import h5py
+import numpy as np
+import pandas as pd
+import pytest
+
+import dfgen
+from dfgen.binding.bind import bind
+from dfgen.binding.default_features import Options
+from dfgen.errors import ArgumentError, DecodeError
+from dfgen.loading.loader import Loader
+from dfgen.samples.features.image import Image
+from dfgen.samples.features.mask import Mask
+from dfgen.samples.storage.files import Files
+
+N, HEIGHT, WIDTH = 24, 12, 18
+
+
+@pytest.fixture(scope="module")
+def frame(tmp_path_factory):
+    """The same images as PNG files, rows of .npy and of HDF5, with masks and a box each."""
+    folder = tmp_path_factory.mktemp("images")
+    pixels = np.random.default_rng(0).integers(0, 256, (N, HEIGHT, WIDTH, 3), np.uint8)
+    masks = np.random.default_rng(1).integers(0, 5, (N, HEIGHT, WIDTH), np.uint8)
+    np.save(folder / "rgb.npy", pixels)
+    np.save(folder / "gray.npy", pixels[..., 0])
+    np.save(folder / "masks.npy", masks.astype(np.int64))
+    np.save(folder / "deep.npy", pixels.astype(np.uint16) * 257)
+    with h5py.File(folder / "all.h5", "w") as file:
+        file.create_dataset("x", data=pixels, chunks=(5, HEIGHT, WIDTH, 3), compression="gzip")
+        file["masks"] = masks
+    for row in range(N):
+        cv2.imwrite(f"{folder}/{row}.png", pixels[row, ..., ::-1])
+        cv2.imwrite(f"{folder}/gray{row}.png", pixels[row, ..., 0])
+        cv2.imwrite(f"{folder}/mask{row}.png", masks[row])
+        cv2.imwrite(f"{folder}/deep{row}.png", pixels[row, ..., ::-1].astype(np.uint16) * 257)
+    found = pd.DataFrame({"id": range(N), "index": range(N)})
+    for name in ("rgb.npy", "gray.npy", "masks.npy", "deep.npy", "all.h5"):
+        found[name] = f"{folder}/{name}"
+    for name in ("", "gray", "mask", "deep"):
+        found[f"{name}png"] = [f"{folder}/{name}{row}.png" for row in range(N)]
+    found["path"] = found["rgb.npy"]
+    found["boxes"], found["labels"] = [[[1, 2, 9, 8]]] * N, [[1]] * N
+    return found
+
+
+def batches(frame, x, y=None, workers=0, **options):
+    found = bind(frame, x, y, options=Options(label_mode="int" if y else None))
+    loader = Loader(found.reader, shuffle=False, batch_size=10, workers=workers, **options)
+    made = [dict(loader.batch(1, step).arrays) for step in range(len(loader))]
+    loader.close()
+    return {name: np.concatenate([batch[name] for batch in made]) for name in made[0]}
+
+
+def assert_same(found, expected):
+    assert found.keys() == expected.keys()
+    for name in expected:
+        assert found[name].dtype == expected[name].dtype
+        np.testing.assert_array_equal(found[name], expected[name])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"size": (HEIGHT, WIDTH)},
+        {"size": (6, 9)},
+        {"size": (20, 20), "resize": "pad"},
+        {"size": (8, 8), "load_size": (14, 14), "crop": "random", "flip": "horizontal"},
+        {"size": (8, 8), "crop": "random_resized", "flip": "horizontal_and_vertical"},
+        {"size": (6, 9), "color_mode": "grayscale", "scale": "-1..1"},
+        {"size": (6, 9), "color_mode": "rgba"},
+        {"size": (6, 9), "scale": "standardize", "dtype": "float16"},
+        {"size": (HEIGHT, WIDTH), "interpolation": "nearest", "flip": "vertical"},
+    ],
+)
+@pytest.mark.parametrize(
+    ("rows", "files"), [("rgb.npy", "png"), ("all.h5", "png"), ("gray.npy", "graypng")]
+)
+def test_every_option_makes_the_same_of_rows_as_of_files(frame, rows, files, options):
+    dataset = "x" if rows.endswith(".h5") else None
+    found = batches(frame, Image(rows, index="index", dataset=dataset, **options))
+    assert_same(found, batches(frame, Image(files, **options)))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "float32"])
+def test_rows_of_16_bits_are_as_deep_as_files_of_them(frame, dtype):
+    options = {"size": (6, 9), "dtype": dtype}
+    found = batches(frame, Image("deep.npy", index="index", **options))
+    assert_same(found, batches(frame, Image("deeppng", **options)))
+    with pytest.raises(DecodeError, match="the image has 16 bits a channel, not 8"):
+        batches(frame, Image("deep.npy", size=(6, 9), index="index"))
+
+
+@pytest.mark.parametrize(("masks", "dataset"), [("masks.npy", None), ("all.h5", "masks")])
+def test_masks_and_boxes_follow_images_in_arrays(frame, masks, dataset):
+    options = {"size": (8, 8), "load_size": (14, 14), "crop": "random", "flip": "horizontal"}
+    x = {"image": Image("rgb.npy", index="index", **options)}
+    y = {"mask": Mask(masks, index="index", dataset=dataset), "boxes": dfgen.Boxes("boxes")}
+    expected = batches(
+        frame, {"image": Image("png", **options)}, {**y, "mask": Mask("maskpng")}, workers=2
+    )
+    assert_same(batches(frame, x, y), expected)
+
+
+def test_a_second_image_in_an_array_follows_the_first(frame):
+    options = {"size": (8, 8), "load_size": (14, 14), "crop": "random"}
+
+    def pair(one, two, **index):
+        return {"a": Image(one, **options, **index), "b": Image(two, like="a", **index)}
+
+    found = batches(frame, pair("rgb.npy", "gray.npy", index="index"))
+    assert_same(found, batches(frame, pair("png", "graypng")))
+
+
+def test_a_transform_sees_rows_as_it_sees_files(frame):
+    def transform(sample, rng):
+        return {**sample, "image": sample["image"] // 2 + np.uint8(rng.integers(9))}
+
+    def made(x):
+        found = bind(frame, x, options=Options(label_mode=None), transform=transform)
+        return Loader(found.reader, shuffle=False, workers=0).batch(0, 0).arrays
+
+    assert_same(made(Image("rgb.npy", (9, 9), index="index")), made(Image("png", (9, 9))))
+
+
+def test_rows_of_the_size_asked_for_are_taken_a_chunk_at_once(frame, monkeypatch):
+    monkeypatch.setattr(Files, "row", None)
+    for name, mode in (("rgb.npy", "rgb"), ("gray.npy", "grayscale")):
+        found = batches(frame, Image(name, (HEIGHT, WIDTH), color_mode=mode, index="index"))
+        expected = np.load(frame[name][0]).reshape(found["image"].shape)
+        np.testing.assert_array_equal(found["image"], expected)
+
+
+def test_of_one_row(frame):
+    image = Image("rgb.npy", (6, 9), index="index")
+    expected = Image("png", (6, 9))(frame.iloc[3])
+    np.testing.assert_array_equal(image(frame.iloc[3]), expected)
+    mask = Mask("masks.npy", like=image, index="index")
+    np.testing.assert_array_equal(mask(frame.iloc[3]), Mask("maskpng", like=image)(frame.iloc[3]))
+
+
+def test_serving_takes_images_as_files_and_arrays(frame):
+    found = bind(frame, Image("rgb.npy", (6, 9), index="index"), options=Options(label_mode=None))
+    preprocessing = found.preprocessing("channels_last", None)
+    expected = Image("png", (6, 9))(frame.iloc[3])[None]
+    pixels = np.load(frame["rgb.npy"][0])[3]
+    for given in (frame["png"][3], pixels):
+        np.testing.assert_array_equal(preprocessing(given), expected)
+
+
+@pytest.mark.parametrize(
+    ("path", "shape"), [("rgb.npy", (30, 40, 3)), ("gray.npy", (30, 40, 3)), ("all.h5", None)]
+)
+def test_x_path_is_an_image_where_rows_are_uint8_pixels(frame, path, shape, tmp_path):
+    frame = frame.assign(path=frame[path])
+    if shape is None:  # images and masks: either could be meant
+        with pytest.raises(ArgumentError) as caught:
+            bind(frame, options=Options(label_mode=None))
+        assert str(caught.value) == (
+            'x="path" and the column index are rows of array files: for numbers write '
+            'x=dfgen.Array("path", shape=..., index="index"), for images x=dfgen.Image("path", '
+            'size=..., index="index")'
+        )
+        return
+    found = bind(frame, options=Options(image_size=(30, 40), label_mode=None))
+    assert found.reader.specs["image"].shape == shape
+    own = bind(frame, options=Options(image_size=None, label_mode=None))
+    assert own.reader.specs["image"].shape == (HEIGHT, WIDTH, 3)
+
+
+def test_labels_beside_one_array_of_hdf5_leave_no_doubt(tmp_path):
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["x"], file["kind"] = np.zeros((4, 5, 6), np.uint8), ["a", "b"] * 2
+    found = bind(dfgen.build_manifest(arrays=tmp_path / "x.h5"))
+    assert found["image"].feature == Image("path", index="index", dataset="x")
+    assert found.y == "label"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"size": None, "index": "index"},
+         "size=None is for files of different sizes, index='index' for rows of arrays, which have "
+         "one: give it, size=(height, width)"),
+        ({"dataset": "x"},
+         "dataset='x' is for rows of HDF5 files: name their column, as in index=\"index\""),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused(arguments, message):
+    with pytest.raises(ArgumentError) as caught:
+        Image("path", **arguments)
+    assert str(caught.value) == message
+
+
+def test_rows_that_are_no_images_are_refused(tmp_path):
+    frame = pd.DataFrame({"id": [0], "path": f"{tmp_path}/x.npy", "index": [0]})
+    where = f"row id=0, path={{'path': '{tmp_path}/x.npy', 'index': 0}}: "
+    for shape, told in (
+        ((5,), "the row has shape (5,), expected that of an image: (height, width), or (height, "
+         "width, channels) with 1, 3 or 4 of them"),
+        ((5, 5, 2), "the row has shape (5, 5, 2), expected that of an image: (height, width), or "
+         "(height, width, channels) with 1, 3 or 4 of them"),
+    ):  # fmt: skip
+        np.save(tmp_path / "x.npy", np.zeros((1, *shape), np.uint8))
+        with pytest.raises(DecodeError) as caught:
+            batches(frame, Image("path", (5, 5), index="index"))
+        assert str(caught.value) == where + told
+    np.save(tmp_path / "x.npy", np.zeros((1, 5, 5, 3), np.uint8))
+    with pytest.raises(DecodeError) as caught:
+        batches(frame, Image("path", (5, 5), index="index"), {"m": Mask("path", index="index")})
+    assert str(caught.value) == (
+        where + "the mask has 3 channels, expected 1, the class of each pixel"
+    )

@@ -1,0 +1,424 @@
+"""cache=: decoded pixels are kept, and every batch is what it would be without."""
+
+import os
+import re
+import resource
+import shutil
+import signal
+import sys
+import warnings
+
+import cv2
+import numpy as np
+import pandas as pd
+import pytest
+
+from dfgen.binding.bind import bind
+from dfgen.binding.default_features import Options
+from dfgen.errors import ArgumentError
+from dfgen.limits import Limits
+from dfgen.loading.loader import Loader
+from dfgen.samples.features.array import Array
+from dfgen.samples.features.boxes import Boxes
+from dfgen.samples.features.image import Image
+from dfgen.samples.features.mask import Mask
+from dfgen.samples.storage.cache_folder import cached_settings, clear_folder
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no flock, no pwrite, no forks")
+ROWS, SIZE = 24, (32, 40)
+
+
+def write_image(path, number, size=None):
+    """Random blocks by number, of a size by it too."""
+    rng = np.random.default_rng(number)
+    height, width = size or rng.integers(50, 150, 2)
+    small = rng.integers(0, 256, (8, 9, 3), np.uint8)
+    assert cv2.imwrite(str(path), cv2.resize(small, (int(width), int(height))))
+
+
+@pytest.fixture
+def frame(tmp_path):
+    (tmp_path / "imgs").mkdir()
+    paths = [str(tmp_path / "imgs" / f"{row}.{('jpg', 'png')[row % 2]}") for row in range(ROWS)]
+    for row, path in enumerate(paths):
+        write_image(path, row)
+    return pd.DataFrame({"id": range(ROWS), "path": paths, "label": np.arange(ROWS) % 2})
+
+
+def image(**options):
+    return Image("path", **{"size": SIZE, **options})
+
+
+def made(frame, x=None, cache=None, *, y="label", epochs=2, transform=None, **options):
+    """All arrays of some epochs, and the metrics, of a Loader that makes nothing ahead."""
+    x, given = x or image(), {name: options.pop(name, None) for name in ("limits", "root")}
+    options = {"workers": 0, "seed": 3, "batch_size": 5, **options}
+    bound = bind(frame, x, y, cache=cache, transform=transform, **given)
+    loader = Loader(bound.reader, limits=given["limits"], **options)
+    try:
+        found = [
+            {name: np.array(array) for name, array in loader.batch(epoch, step).arrays.items()}
+            for epoch in range(epochs)
+            for step in range(len(loader))
+        ]
+        return found, loader.metrics
+    finally:
+        loader.close()
+
+
+def assert_same(one, other):
+    for a, b in zip(one, other, strict=True):
+        assert a.keys() == b.keys()
+        for name in a:
+            np.testing.assert_array_equal(a[name], b[name])
+
+
+def upside_down(sample, rng):
+    return {**sample, "image": np.roll(sample["image"][::-1], rng.integers(5), axis=1)[:32, :40]}
+
+
+IMAGES = {
+    "plain": image(),
+    "grayscale, scaled": image(color_mode="grayscale", scale="0..1"),
+    "crop": image(resize="crop"),
+    "crop in the centre": image(resize="crop", crop="center", interpolation="area"),
+    "pad": image(resize="pad", interpolation="nearest"),
+    "crop or pad": image(resize="crop_or_pad"),
+    "flips": image(flip="horizontal_and_vertical"),
+    "flips, standardized": image(flip="horizontal", scale="standardize", antialias=False),
+    "load_size": image(load_size=(40, 48)),
+    "16 bits": image(dtype="uint16"),
+    "enlarged, random crop": image(size=(180, 160), load_size=(190, 200), crop="random"),
+}
+
+
+@pytest.mark.parametrize("kind", IMAGES)
+@pytest.mark.parametrize("transform", [None, upside_down])
+def test_epochs_are_the_same_with_and_without(frame, tmp_path, kind, transform):
+    if transform is not None and kind == "enlarged, random crop":
+        transform = None
+    options = {"x": IMAGES[kind], "transform": transform}
+    plain, _ = made(frame, **options)
+    for cache in (tmp_path / "cache", tmp_path / "cache", "memory"):
+        cached, metrics = made(frame, cache=cache, **options)
+        assert_same(plain, cached)
+    assert (metrics.cache_hits, metrics.cache_misses) == (ROWS, ROWS)
+
+
+@pytest.mark.parametrize("workers", [{"workers": 2}, {"workers": 2, "use_multiprocessing": True}])
+@pytest.mark.parametrize("cache", ["cache", "memory"])
+def test_workers_share_it(frame, tmp_path, workers, cache):
+    cache = cache if cache == "memory" else tmp_path / cache
+    plain, _ = made(frame)
+    cached, metrics = made(frame, cache=cache, **workers)
+    assert_same(plain, cached)
+    assert (metrics.cache_hits, metrics.cache_misses) == (ROWS, ROWS)
+    assert metrics.cache_bytes == ROWS * 32 * 40 * 3
+
+
+@pytest.mark.parametrize("resize", ["stretch", "pad"])
+def test_a_random_crop_is_the_same_whether_its_picture_was_there_or_not(frame, tmp_path, resize):
+    """Of images made smaller it is whole pixels of the smaller one; without it is of the larger."""
+    x = image(resize=resize, load_size=(40, 48), crop="random", flip="horizontal")
+    first, _ = made(frame, x, tmp_path / "cache")
+    again, metrics = made(frame, x, tmp_path / "cache")
+    half, counts = made(frame, x, tmp_path / "half", limits=Limits(cache=ROWS * 2880))
+    assert_same(first, again)
+    assert_same(first, half)
+    assert metrics.cache_misses == 0
+    assert counts.cache_hits == ROWS // 2
+    plain, _ = made(frame, x)
+    apart = [np.abs(a["image"] - b["image"].astype(int)) for a, b in zip(plain, first, strict=True)]
+    assert 0 < np.concatenate(apart).mean() < 8
+
+
+def test_boxes_and_masks_lie_as_without(frame, tmp_path):
+    for row, path in enumerate(frame["path"]):
+        height, width = cv2.imread(path).shape[:2]
+        mask = (np.arange(height * width).reshape(height, width) // 7 + row).astype(np.uint8)
+        cv2.imwrite(str(tmp_path / f"m{row}.png"), mask)
+    frame["mask"] = [str(tmp_path / f"m{row}.png") for row in range(ROWS)]
+    frame["boxes"] = [[[3.0, 5.0, 40.0 + row, 45.0]] for row in range(ROWS)]
+    frame["labels"] = [[row % 3] for row in range(ROWS)]
+    for resize, flip in (("crop", "horizontal"), ("pad", "vertical")):
+        one = image(resize=resize, flip=flip)
+        y = {"mask": Mask("mask", like="image"), "boxes": Boxes("boxes", "labels", like="image")}
+        options = {"x": {"image": one}, "y": y, "limits": Limits(cache=ROWS * 1920)}
+        plain, _ = made(frame, **options)
+        for _ in range(2):
+            cached, metrics = made(frame, cache=tmp_path / resize, **options)
+            assert_same(plain, cached)
+        assert metrics.cache_hits == ROWS  # twice half of them
+
+
+def test_two_sequences_share_a_folder_and_other_settings_do_not(frame, tmp_path):
+    cache = tmp_path / "cache"
+    made(frame[:10], cache=cache)
+    _, metrics = made(frame.sample(frac=1, random_state=0), cache=cache, epochs=1)
+    assert (metrics.cache_hits, metrics.cache_misses) == (10, ROWS - 10)
+    for x in (image(size=(32, 41)), image(antialias=False), image(color_mode="rgba")):
+        _, metrics = made(frame, x, cache, epochs=1)
+        assert metrics.cache_hits == 0
+    _, metrics = made(frame, image(flip="vertical", scale="0..1"), cache, epochs=1)
+    assert metrics.cache_hits == ROWS  # what is done later is no other setting
+    assert len(cached_settings(str(cache))) == 4
+
+
+@pytest.mark.parametrize("change", ["size", "time"])
+def test_a_changed_file_is_never_served_as_it_was(frame, tmp_path, change):
+    made(frame, cache=tmp_path / "cache")
+    path = frame["path"][3]
+    status = os.stat(path)
+    write_image(path, 99, (70, 71))
+    if change == "time":  # as many bytes as before
+        with open(path, "ab") as file:
+            file.truncate(max(status.st_size, os.path.getsize(path)))
+        frame_path = frame["path"][5]
+        write_image(frame_path, 98)
+        os.utime(frame_path, ns=(0, 10**18))
+    else:
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    plain, _ = made(frame)
+    cached, metrics = made(frame, cache=tmp_path / "cache")
+    assert_same(plain, cached)
+    assert metrics.cache_misses == (1 if change == "size" else 2)
+
+
+def test_a_file_that_is_not_the_one_of_the_manifest_is_told_as_without(frame, tmp_path):
+    stats = [os.stat(path) for path in frame["path"]]
+    frame = frame.assign(bytes=[s.st_size for s in stats], mtime_ns=[s.st_mtime_ns for s in stats])
+    made(frame, cache=tmp_path / "cache")
+    write_image(frame["path"][3], 99, (70, 71))
+    made(frame.drop(columns=["bytes", "mtime_ns"]), cache=tmp_path / "cache")
+    errors = []
+    for cache in (None, tmp_path / "cache"):
+        with pytest.raises(ValueError, match="the file has changed since the manifest") as error:
+            made(frame, cache=cache)
+        errors.append(str(error.value))
+    assert errors[0] == errors[1]
+
+
+def test_a_missing_or_broken_file_is_told_as_without(frame, tmp_path):
+    made(frame, cache=tmp_path / "cache")
+    os.unlink(frame["path"][3])
+    with open(frame["path"][8], "wb") as file:
+        file.write(b"\xff\xd8\xff broken")
+    plain, _ = made(frame, on_error="skip", shuffle=False)
+    cached, _ = made(frame, cache=tmp_path / "cache", on_error="skip", shuffle=False)
+    assert_same(plain, cached)
+    assert not cached[0]["image"][3].any()
+
+
+def test_what_does_not_fit_is_decoded_each_time_and_what_fits_is_never_evicted(frame, tmp_path):
+    options = {"cache": tmp_path / "cache", "limits": Limits(cache=10 * 32 * 40 * 3 + 5)}
+    plain, _ = made(frame, epochs=4)
+    cached, metrics = made(frame, epochs=4, **options)
+    assert_same(plain, cached)
+    assert (metrics.cache_hits, metrics.cache_misses) == (3 * 10, ROWS + 3 * (ROWS - 10))
+    _, metrics = made(frame, epochs=1, **options)
+    assert (metrics.cache_hits, metrics.cache_misses) == (10, ROWS - 10)
+
+
+def forked(function):
+    """Begin a function in a process of its own; return that and what is to be read of it."""
+    reading, writing = os.pipe()
+    if (child := os.fork()) == 0:
+        status = 1
+        try:
+            os.write(writing, str(function()).encode())
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(writing)
+    return child, reading
+
+
+def ended(child, reading):
+    """What a child has returned, and how it ended."""
+    with open(reading, encoding="utf-8") as file:
+        return file.read(), os.waitpid(child, 0)[1]
+
+
+def die_at(calls):
+    """Have this process killed at its n-th write."""
+    left, pwrite = [calls], os.pwrite
+
+    def one(*arguments):
+        left[0] -= 1
+        if left[0] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return pwrite(*arguments)
+
+    os.pwrite = one
+
+
+@pytest.mark.parametrize("calls", [1, 2, 3, 20, 21])
+def test_a_killed_training_costs_nothing_but_what_it_had_in_hand(frame, tmp_path, calls):
+    """Its third write is the record of the first row; then pixels and record of each."""
+
+    def train():
+        die_at(calls)
+        made(frame, cache=tmp_path / "cache")
+
+    assert ended(*forked(train)) == ("", signal.SIGKILL)
+    plain, _ = made(frame)
+    cached, metrics = made(frame, cache=tmp_path / "cache")
+    assert_same(plain, cached)
+    assert metrics.cache_misses == ROWS - max(0, (calls - 2) // 2)
+    [setting] = cached_settings(str(tmp_path / "cache"))
+    assert setting.images == ROWS
+
+
+def test_several_processes_fill_one_cache_at_the_same_time(frame, tmp_path):
+    def train():
+        return made(frame, cache=tmp_path / "cache", epochs=3)[1].samples
+
+    children = [forked(train) for _ in range(3)]
+    cached, _ = made(frame, cache=tmp_path / "cache", epochs=3)
+    assert [ended(*child) for child in children] == [(str(3 * ROWS), 0)] * 3
+    assert_same(made(frame, epochs=3)[0], cached)
+    cached, metrics = made(frame, cache=tmp_path / "cache")
+    assert_same(made(frame)[0], cached)
+    assert metrics.cache_misses == 0
+
+
+def test_a_folder_that_cannot_be_made_warns_once_and_training_goes_on(frame, tmp_path):
+    (tmp_path / "file").write_text("")
+    cache = f"{tmp_path}/file/cache"
+    with pytest.warns(UserWarning) as told:
+        cached, metrics = made(frame, cache=cache)
+    assert [str(one.message) for one in told] == [
+        f"cache={cache!r} cannot be used: Not a directory. Training goes on without it"
+    ]
+    assert_same(made(frame)[0], cached)
+    assert metrics.cache_misses == 0
+
+
+def test_a_folder_of_another_version_is_left_alone_with_one_warning(frame, tmp_path):
+    cache = tmp_path / "cache"
+    made(frame, cache=cache)
+    (cache / "dfgen-cache.json").write_text('{"kind": "dfgen cache", "format": 2}')
+    before = sorted(map(str, cache.rglob("*")))
+    with pytest.warns(UserWarning) as told:
+        cached, _ = made(frame, cache=cache)
+    assert [str(one.message) for one in told] == [
+        f"cache={str(cache)!r} cannot be used: dfgen-cache.json is of another version, format 2 "
+        "instead of 1. Training goes on without it"
+    ]
+    assert_same(made(frame)[0], cached)
+    assert sorted(map(str, cache.rglob("*"))) == before
+
+
+@pytest.mark.parametrize("processes", [False, True])
+def test_a_disk_that_takes_no_more_warns_once_and_training_goes_on(frame, tmp_path, processes):
+    """A file may have no more than 30 kB here."""
+
+    def train():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8 * 3840, resource.RLIM_INFINITY))
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            options = {"workers": 2, "use_multiprocessing": processes}
+            cached, _ = made(frame, cache=tmp_path / "cache", limits=Limits(cache="1MB"), **options)
+        assert_same(plain, cached)
+        return [str(one.message) for one in told]
+
+    plain, _ = made(frame)
+    told = ["the cache takes no more pixels: File too large. Training goes on with what is in it"]
+    assert ended(*forked(train)) == (str(told), 0)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become nobody")
+def test_what_is_in_a_folder_to_read_alone_is_used(frame, tmp_path):
+    cache = tmp_path / "cache"
+    made(frame[:10], cache=cache)
+    for folder in [*tmp_path.parents[:3], tmp_path]:
+        folder.chmod(0o755)
+
+    def train():
+        os.setuid(65534)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            _, metrics = made(frame, cache=cache)
+        return [str(one.message) for one in told], metrics.cache_hits, metrics.cache_misses
+
+    told = f"cache={str(cache)!r} cannot be written to: what is in it is used, nothing is added"
+    assert ended(*forked(train)) == (str(([told], 20, 2 * (ROWS - 10))), 0)
+
+
+def test_a_cache_that_is_removed_meanwhile_is_no_harm(frame, tmp_path):
+    bound = bind(frame, image(), "label", cache=tmp_path / "cache")
+    loader = Loader(bound.reader, workers=0, batch_size=5, shuffle=False)
+    batches = [loader.batch(0, 0)]
+    shutil.rmtree(tmp_path / "cache")
+    batches += [loader.batch(epoch, step) for epoch in (0, 1) for step in range(5)]
+    loader.close()
+    plain, _ = made(frame, shuffle=False)
+    assert_same([plain[0], *plain], [batch.arrays for batch in batches])
+
+
+def test_it_is_told_and_cleared_and_what_is_not_its_own_stays(frame, tmp_path):
+    cache = tmp_path / "cache"
+    made(frame, cache=cache)
+    made(frame[:4], image(size=(8, 8)), cache)
+    (cache / "mine.txt").write_text("mine")
+    [own] = [one.name for one in cached_settings(str(cache)) if one.images == 4]
+    (cache / own / "notes.txt").write_text("mine")
+    assert sorted(one.images for one in cached_settings(str(cache))) == [4, ROWS]
+    assert clear_folder(str(cache)) > ROWS * 32 * 40 * 3
+    left = sorted(str(path.relative_to(cache)) for path in cache.rglob("*"))
+    assert left == [own, f"{own}/notes.txt", "mine.txt"] or left == [
+        "mine.txt",
+        own,
+        f"{own}/notes.txt",
+    ]
+    with pytest.raises(ArgumentError) as error:
+        clear_folder(str(cache))
+    assert str(error.value) == (
+        f"{cache} is no cache that this dfgen has made (No such file or directory): give the "
+        "folder that cache= was given"
+    )
+
+
+@pytest.mark.parametrize(
+    ("x", "why"),
+    [
+        (
+            image(size=None),
+            "size=None gives each image a size of its own, a cache has slots of one size",
+        ),
+        (
+            image(dtype="float32"),
+            "dtype='float32' has the depth of each file, a cache has slots of one",
+        ),
+        (
+            image(crop="random_resized"),
+            'crop="random_resized" crops the image before it is resized: take crop="random" '
+            "with load_size=",
+        ),
+        (
+            image(resize="crop", crop="random"),
+            "crop=\"random\" with resize='crop' crops images of sizes of their own: take "
+            'resize="stretch" or "pad", and load_size=',
+        ),
+        (Array("path", (3,)), "Array is not kept, images alone are"),
+    ],
+)
+def test_what_may_not_be_kept_is_refused(frame, tmp_path, x, why):
+    if isinstance(x, Array):
+        np.save(tmp_path / "a.npy", np.zeros(3, np.float32))
+        frame["path"] = str(tmp_path / "a.npy")
+    with pytest.raises(ArgumentError) as error:
+        bind(frame, {"image": x}, "label", cache=tmp_path / "cache")
+    assert (
+        str(error.value)
+        == f"cache={str(tmp_path / 'cache')!r} has no image to keep: 'image': {why}"
+    )
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize("cache", [True, "", 5])
+def test_what_is_no_folder_is_refused(frame, cache):
+    message = f'cache must be a folder or "memory", got {cache!r}: write cache="cache"'
+    with pytest.raises(ArgumentError, match=re.escape(message)):
+        bind(frame, options=Options(image_size=SIZE), cache=cache)

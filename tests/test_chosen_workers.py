@@ -1,0 +1,228 @@
+"""How many threads are used where nobody says it: by the rate of batches, which stay the same."""
+
+from itertools import cycle
+from threading import Event
+
+import cv2
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dfgen.loading.loader import Loader
+from dfgen.loading.workers import chooser
+from dfgen.loading.workers.chooser import Chooser, thread_counts
+from dfgen.loading.workers.chunks import ChunkMaker
+from dfgen.loading.workers.pool import Pool
+from dfgen.loading.workers.threads import Threads, Worker
+from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.features.image import Image
+from dfgen.samples.reader import SampleReader
+
+ROWS = 64
+
+
+class Machine:
+    """Hands out batches to a consumer by a clock of its own, and counts what each choice has made.
+
+    Args:
+        choice: told what it does.
+        rates: choice -> rows a second.
+        consumer: seconds of its own that the consumer takes for each batch.
+    """
+
+    def __init__(self, choice, rates, consumer=0.0):
+        self.choice, self.rates, self.consumer = choice, rates, consumer
+        self.now, self.made, self.noise = 0.0, dict.fromkeys(rates, 0), cycle([1.0])
+
+    def run(self, seconds):
+        """Run for so long; return the rows a second."""
+        begin, rows = self.now, 0
+        while self.now < begin + seconds:
+            used = self.choice.used
+            made = ROWS / self.rates[used] * next(self.noise)
+            waited = max(0.0, made - self.consumer)
+            self.now += self.consumer + waited
+            rows += ROWS
+            self.made[used] += ROWS
+            self.choice.note(ROWS, waited, self.now)
+        return rows / (self.now - begin)
+
+
+@pytest.mark.parametrize(
+    ("rates", "best"),
+    [
+        ({2: 9_000, 1: 15_500}, 1),
+        ({2: 59_000, 1: 36_000}, 2),
+        ({2: 20_000, 1: 21_000}, 2),
+        ({16: 11_000, 4: 40_000, 1: 30_000}, 4),
+        ({16: 90_000, 4: 80_000, 1: 30_000}, 16),
+    ],
+)
+def test_what_is_a_tenth_faster_is_used_and_trying_costs_less_than_a_tenth(rates, best):
+    choice = Chooser(tuple(rates))
+    machine = Machine(choice, rates)
+    rate = machine.run(30)
+    assert choice.chosen == best
+    assert rate > 0.9 * max(rates.values())
+
+
+def test_a_noisy_machine_does_not_make_it_choose_what_is_slower():
+    rates = {2: 20_000, 1: 18_000}
+    choice = Chooser(tuple(rates))
+    machine = Machine(choice, rates)
+    machine.noise = cycle(np.random.default_rng(0).lognormal(0, 0.3, 997).tolist())
+    rate = machine.run(600)
+    assert choice.chosen == 2
+    assert rate > 0.93 * 20_000  # the noise itself takes 4 %
+
+
+@pytest.mark.parametrize(
+    ("rates", "consumer"),
+    [({8: 4_000, 2: 20_000, 1: 20_000}, 0.0), ({8: 20_000, 2: 40_000, 1: 40_000}, 0.0034)],
+    ids=["rows of over 200 microseconds", "a model that is slower"],
+)
+def test_nothing_is_tried_where_it_would_not_help(rates, consumer):
+    machine = Machine(Chooser(tuple(rates)), rates, consumer)
+    machine.run(60)
+    assert machine.made[1] == machine.made[2] == 0
+
+
+def test_readers_of_a_slow_disk_stay_and_a_hopeless_choice_is_measured_once():
+    rates = {16: 16_000, 4: 4_000, 1: 1_000}
+    choice = Chooser(tuple(rates))
+    machine = Machine(choice, rates)
+    machine.run(5)
+    assert choice.chosen == 16
+    assert machine.made[1] <= 4 * ROWS
+    assert machine.made[4] <= 7 * ROWS
+
+
+def test_a_choice_is_taken_back_when_files_are_no_longer_in_memory():
+    choice = Chooser((4, 1))
+    machine = Machine(choice, {4: 15_000, 1: 30_000})
+    machine.run(5)
+    assert choice.chosen == 1
+    machine.rates = {4: 8_000, 1: 2_000}
+    machine.run(0.5)
+    assert choice.chosen == 4
+
+
+def test_all_is_measured_again_after_a_minute_and_then_ever_more_seldom():
+    choice = Chooser((2, 1))
+    machine = Machine(choice, {2: 30_000, 1: 20_000})
+    machine.run(50)
+    assert choice.chosen == 2
+    machine.rates = {2: 10_000, 1: 20_000}
+    machine.run(5)
+    assert choice.chosen == 2
+    machine.run(20)
+    assert choice.chosen == 1
+
+
+def test_time_between_epochs_counts_for_no_choice():
+    choice = Chooser((2, 1))
+    machine = Machine(choice, {2: 30_000, 1: 20_000})
+    for _ in range(60):
+        machine.run(0.05)
+        machine.now += 5.0
+    assert choice.chosen == 2
+
+
+def test_threads_to_try_are_all_a_quarter_and_so_on_down_to_one():
+    assert thread_counts(1) == (1,)
+    assert thread_counts(3) == (3, 1)
+    assert thread_counts(48) == (48, 12, 3, 1)
+
+
+@pytest.fixture
+def restless(monkeypatch):
+    """Have each choice measured by every batch, on a machine of eight CPUs."""
+    monkeypatch.setattr("dfgen.loading.loader.usable_cpus", lambda: 8)
+    for name, value in {"_WINDOW": 0, "_BATCHES": 1, "_SETTLING": 0, "_AGAIN": 0}.items():
+        monkeypatch.setattr(chooser, name, value)
+    for name, value in {"_BOUND": -1, "_SMALL": 10.0, "_AWAY": 1e9}.items():
+        monkeypatch.setattr(chooser, name, value)
+
+
+def image_loader(folder, count=200, **options):
+    """A loader of PNG files of 8x8 pixels that hold their number, in random crops and flips."""
+    paths = [str(folder / f"{number}.png") for number in range(count)]
+    for number, path in enumerate(paths):
+        pixels = np.random.default_rng(number).integers(256, size=(8, 8, 3), dtype=np.uint8)
+        pixels[..., 0] = number
+        cv2.imwrite(path, pixels)
+    image = Image("path", size=(6, 6), load_size=(8, 8), crop="random", flip="horizontal")
+    parts = (BoundFeature("image", image, pa.array(paths)),)
+    return Loader(SampleReader(np.arange(count), parts), batch_size=8, seed=3, **options)
+
+
+def test_no_batch_differs_while_threads_go_to_rest_and_wake(tmp_path, restless, monkeypatch):
+    counts, use = [], Threads.use
+    monkeypatch.setattr(
+        Threads, "use", lambda threads, count: (counts.append(count), use(threads, count))
+    )
+    with_choice, alone = image_loader(tmp_path), image_loader(tmp_path, workers=0)
+    for epoch in range(3):
+        for found, expected in zip(with_choice.batches(epoch), alone.batches(epoch), strict=True):
+            assert found.ids == expected.ids
+            assert (found.arrays["image"] == expected.arrays["image"]).all()
+    assert {8, 2, 1} == set(counts)
+    assert len(counts) > 20
+    assert with_choice.metrics.workers in (8, 2, 1)
+    with_choice.close()
+
+
+@pytest.mark.parametrize("options", [{"workers": 3}, {"workers": 0}])
+def test_workers_that_are_asked_for_are_used(tmp_path, restless, options, monkeypatch):
+    monkeypatch.setattr(Threads, "use", None)
+    with_workers = image_loader(tmp_path, **options)
+    for epoch in range(2):
+        assert len(list(with_workers.batches(epoch))) == 25
+    assert with_workers.metrics.workers == options["workers"]
+    with_workers.close()
+
+
+def pool_at_rest(workers=3):
+    """A pool of which one thread alone is awake, and all have started."""
+    pool = Pool(ChunkMaker(SampleReader(np.arange(1), ()), 0, False), workers, False, {}, 1)
+    pool.run(lambda worker: None)
+    pool._threads.use(1)
+    return pool
+
+
+def test_one_thread_does_all_while_others_rest_and_they_wake_at_once():
+    pool, seen, done = pool_at_rest(), [], Event()
+    for _ in range(50):
+        pool.run(seen.append)
+    pool.run(lambda worker: done.set())
+    done.wait()
+    counts = [seen.count(worker) for worker in pool.workers[1:]]
+    assert max(counts) <= 1  # what was waiting for a task takes that
+    pool._threads.use(3)
+    assert all(worker.awake.is_set() for worker in pool.workers)
+    pool.close()
+
+
+def test_closing_does_not_wait_for_threads_at_rest():
+    pool = pool_at_rest()
+    threads = list(pool._threads._threads)
+    pool.close()
+    assert not any(thread.is_alive() for thread in threads)
+
+
+def test_threads_at_rest_end_when_nobody_holds_their_pool():
+    pool = pool_at_rest()
+    threads = list(pool._threads._threads)
+    del pool
+    for thread in threads:
+        thread.join(5)
+    assert not any(thread.is_alive() for thread in threads)
+
+
+def test_another_wakes_for_a_thread_that_is_given_up():
+    threads = Threads(3, Worker)
+    threads.submit(lambda worker: None)
+    threads.use(1)
+    threads.replace(threads.workers[0])
+    assert [worker.awake.is_set() for worker in threads.workers] == [True, True, False, False]
+    threads.close()

@@ -1,0 +1,186 @@
+"""SlotFile: what is put is found by its key, whole, by whoever looks, and nothing else is."""
+
+import os
+import pickle
+import signal
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dfgen.samples.features.spec import Spec
+from dfgen.samples.storage.cache import NOWHERE, SlotFile
+
+SPEC = Spec((4, 5, 3), np.dtype(np.uint8))
+
+
+def slot_file(folder, spec=SPEC, **options):
+    return SlotFile(f"{folder}/index", f"{folder}/pixels", spec, **options)
+
+
+def picture(number, spec=SPEC):
+    return np.random.default_rng(number).integers(0, 255, spec.shape).astype(spec.dtype)
+
+
+def key(number):
+    return number * 7 + 1, number
+
+
+def keys(*numbers):
+    return np.array([key(number) for number in numbers], np.uint64).reshape(-1, 2)
+
+
+def put(slots, *numbers):
+    return [slots.put(key(n), (n, n + 1), picture(n, slots.spec)) for n in numbers]
+
+
+def held(slots, numbers):
+    """Which of these are found, each compared with what was put."""
+    slots.refresh()
+    found = []
+    for number, slot in zip(numbers, slots.find(keys(*numbers)).tolist(), strict=True):
+        if slot != NOWHERE and (array := slots.at(slot)) is not None:
+            np.testing.assert_array_equal(array, picture(number, slots.spec))
+            assert slots.facts(slot) == (number, number + 1)
+            found.append(number)
+    return found
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 60)), max_size=60),
+    st.sampled_from([(1, 1, 1), (4, 5, 3), (7, 3, 4)]),
+    st.sampled_from(["uint8", "uint16"]),
+)
+def test_whoever_writes_what_how_often_all_find_it(tmp_path_factory, writes, shape, dtype):
+    """Three at once, in any order, the same keys too, and one that comes later."""
+    folder, spec = tmp_path_factory.mktemp("slots"), Spec(shape, np.dtype(dtype))
+    writers = [slot_file(folder, spec) for _ in range(3)]
+    for writer, number in writes:
+        assert put(writers[writer], number) != [NOWHERE]
+    written = {number for _, number in writes}
+    for slots in (*writers, slot_file(folder, spec), pickle.loads(pickle.dumps(writers[0]))):
+        assert held(slots, range(61)) == sorted(written)
+
+
+def test_a_chunk_is_taken_at_once_and_says_what_is_missing(tmp_path):
+    slots = slot_file(tmp_path)
+    put(slots, *range(10))
+    order = [7, 2, 2, 9, 0]
+    for one in (slots, slot_file(tmp_path)):
+        out = np.zeros((5, *SPEC.shape), np.uint8)
+        assert one.take(one.find(keys(*order)), out) is None
+        np.testing.assert_array_equal(out, [picture(number) for number in order])
+        assert one.find(keys(3, 99)).tolist()[1] == NOWHERE
+
+
+@pytest.mark.parametrize("place", [0, 59, 60 * 3 + 30])
+def test_a_flipped_bit_of_a_slot_is_no_hit_and_is_written_anew(tmp_path, place):
+    put(slot_file(tmp_path), *range(5))
+    with open(tmp_path / "pixels", "r+b") as file:
+        file.seek(place)
+        byte = file.read(1)[0]
+        file.seek(place)
+        file.write(bytes([byte ^ 4]))
+    broken, fresh = place // 60, slot_file(tmp_path)
+    out = np.zeros((5, *SPEC.shape), np.uint8)
+    assert fresh.take(fresh.find(keys(*range(5))), out).tolist() == [n != broken for n in range(5)]
+    assert held(slot_file(tmp_path), range(5)) == [n for n in range(5) if n != broken]
+    put(fresh, broken)
+    assert held(slot_file(tmp_path), range(5)) == [0, 1, 2, 3, 4]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(64, 64 + 32 * 5 - 1), st.integers(1, 255))
+def test_a_changed_byte_of_the_index_serves_nothing_else(tmp_path_factory, place, change):
+    folder = tmp_path_factory.mktemp("slots")
+    put(slot_file(folder), *range(5))
+    with open(folder / "index", "r+b") as file:
+        file.seek(place)
+        byte = file.read(1)[0]
+        file.seek(place)
+        file.write(bytes([byte ^ change]))
+    assert set(held(slot_file(folder), range(5))) >= set(range(5)) - {(place - 64) // 32}
+
+
+@pytest.mark.parametrize("name", ["index", "pixels"])
+@settings(max_examples=15, deadline=None)
+@given(share=st.floats(0, 1))
+def test_a_file_cut_short_serves_what_is_left(tmp_path_factory, name, share):
+    folder = tmp_path_factory.mktemp("slots")
+    put(slot_file(folder), *range(5))
+    length = os.path.getsize(folder / name)
+    os.truncate(folder / name, int(share * length))
+    slots = slot_file(folder)
+    put(slots, *set(range(5)) - set(held(slots, range(5))))
+    assert held(slot_file(folder), range(5)) == [0, 1, 2, 3, 4]
+
+
+def test_what_does_not_fit_is_not_kept_and_what_is_there_stays(tmp_path):
+    slots = slot_file(tmp_path, most=60 * 7 + 59)
+    assert [slot == NOWHERE for slot in put(slots, *range(10))] == [False] * 7 + [True] * 3
+    assert slots.is_full
+    assert slots.failed is None
+    assert held(slots, range(10)) == [0, 1, 2, 3, 4, 5, 6]
+    assert put(slot_file(tmp_path, most=60 * 7), 8) == [NOWHERE]
+    assert os.path.getsize(tmp_path / "pixels") == 60 * 7
+
+
+def test_a_disk_that_is_nearly_full_is_left_alone(tmp_path):
+    slots = slot_file(tmp_path, spare=1 << 62)
+    assert put(slots, 1) == [NOWHERE]
+    assert os.strerror(slots.failed) == "No space left on device"
+
+
+def test_files_of_something_else_are_refused(tmp_path):
+    slot_file(tmp_path)
+    with pytest.raises(OSError, match="is no index of slots of 27 bytes"):
+        slot_file(tmp_path, Spec((3, 3, 3), np.dtype(np.uint8)))
+
+
+def test_a_forked_child_writes_to_slots_of_its_own(tmp_path):
+    slots = slot_file(tmp_path)
+    put(slots, 0)
+    if (child := os.fork()) == 0:
+        put(slots, 1, 2)
+        os._exit(0)
+    put(slots, 3, 4)
+    assert os.waitpid(child, 0)[1] == 0
+    assert held(slots, range(5)) == [0, 1, 2, 3, 4]
+
+
+def dying(folder, calls, half):
+    """Put three arrays and be killed at the n-th write, or once half of it is done."""
+    left = [calls]
+
+    def watched(call):
+        def one(file, *arguments):
+            left[0] -= 1
+            if left[0] == 0:
+                if half and call is pwrite:
+                    data, place = arguments
+                    call(file, data[: len(data) // 2], place)
+                os.kill(os.getpid(), signal.SIGKILL)
+            return call(file, *arguments)
+
+        return one
+
+    pwrite = os.pwrite
+    os.pwrite, os.ftruncate = watched(os.pwrite), watched(os.ftruncate)
+    put(slot_file(folder), 0, 1, 2)
+
+
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("calls", range(1, 11))
+def test_killed_at_any_write_it_leaves_what_was_whole(tmp_path, calls, half):
+    """The header; two files grow; then pixels and record of three arrays. The tenth never comes."""
+    if (child := os.fork()) == 0:
+        dying(tmp_path, calls, half)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == (0 if calls > 9 else signal.SIGKILL)
+    whole = max(0, (calls - 4) // 2)
+    slots = slot_file(tmp_path)
+    assert held(slots, range(3)) == [*range(whole)]
+    put(slots, *range(3))
+    assert held(slot_file(tmp_path), range(3)) == [0, 1, 2]
