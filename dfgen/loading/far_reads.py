@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import NamedTuple
 
-from dfgen.errors import ReadError, is_outside
+from dfgen.errors import ReadError, may_pass
 from dfgen.loading.read_pace import ReadPace
 from dfgen.loading.workers.retries import WAITS, waited
 from dfgen.samples.storage.store import Store
@@ -254,9 +254,9 @@ def _work(reads: FarReads) -> None:
 
 def _fails_for_now(reads: FarReads, read: FarRead) -> bool:
     """Try a read once; return whether it is worth another try."""
-    began, found, outside = perf_counter(), None, False
+    began, found, passes = perf_counter(), None, False
     try:
         found = FileRead.by(reads.store, read.path)
     except BaseException as error:  # whoever wants it reads it again, and raises that
-        outside = is_outside(error)
-    return reads.end(read, found, perf_counter() - began) and outside
+        passes = may_pass(error)
+    return reads.end(read, found, perf_counter() - began) and passes
