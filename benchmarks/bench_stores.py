@@ -5,13 +5,13 @@ that holds its files in memory and answers each request after 50 ms, Python's ow
 What each of them can answer without any decoding is shown beside: nothing loads faster than that.
 """
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import PIPE, Popen
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,16 +19,12 @@ from corpus import photographs
 from measure import THREADS, Findings, Rates, Verdict, alternate, finish
 
 import dfgen
+from dfgen.samples.storage.store_options import StorageOptions
 from dfgen.samples.storage.stores import store_at
 
 BATCH, ROWS, READERS = 64, 1_000, 64
 LOCAL, SLOW, HTTP, S3 = "local files", "HTTP + 50 ms", "Python's HTTP server + 50 ms", "moto's S3"
-_KEYS = {
-    "AWS_ACCESS_KEY_ID": "any",
-    "AWS_SECRET_ACCESS_KEY": "any",
-    "AWS_REGION": "us-east-1",
-    "AWS_ALLOW_HTTP": "true",
-}
+_KEYS = {"access_key_id": "any", "secret_access_key": "any", "region": "us-east-1"}
 _HERE = Path(__file__).parent
 _SERVERS = str(_HERE.parent / "tests" / "servers.py")
 
@@ -43,14 +39,16 @@ def main() -> Findings:
         (S3, [_SERVERS, "s3", folder]),
     ):
         with served(command) as url:
-            os.environ.update(_KEYS, AWS_ENDPOINT=url)
-            paths = [f"{'s3://bucket' if what == S3 else url}/{name}" for name in names]
+            root, options = (
+                ("s3://bucket", {**_KEYS, "endpoint": url}) if what == S3 else (url, None)
+            )
+            paths = [f"{root}/{name}" for name in names]
             alone = f"{what}, read alone by {READERS} threads"
             rates = alternate(
                 {
                     LOCAL: drained([str(file) for file in files]),
-                    what: drained(paths),
-                    alone: read_alone(paths),
+                    what: drained(paths, options),
+                    alone: read_alone(paths, options),
                 }
             )
         print(f"\nJPEG 500x375 -> 224, batch {BATCH}, {THREADS} threads", end="")
@@ -60,29 +58,32 @@ def main() -> Findings:
 
 
 def verdict(what: str, rates: Rates, alone: str) -> Verdict:
-    """Compare with local files, or with the server's own limit where that is lower."""
-    keeps_up = rates.median(alone) > 1.5 * rates.median(LOCAL)
-    limit = f"the server alone answers {rates.median(alone):,.0f} a second"
-    base = LOCAL if keeps_up else alone
-    unit = "x local files" if keeps_up else "x the server's own limit"
-    return Verdict(f"{what}, loose JPEG", rates.ratio(what, base), 0.9, unit, limit=limit)
+    """Compare with local files; with what the CPUs allow, where the server takes most of them."""
+    made, local, answered = map(rates.median, (what, LOCAL, alone))
+    limit = f"the server alone answers {answered:,.0f} a second"
+    if what != S3:
+        return Verdict(f"{what}, loose JPEG", made / local, 0.9, "x local files", limit=limit)
+    both = 1 / (1 / local + 1 / answered)  # one file answered and decoded, on the same CPUs
+    return Verdict(f"{what}, loose JPEG", made / both, 0.9, "x decoding + serving", limit=limit)
 
 
-def drained(paths: list[str]) -> Callable[[], int]:
+def drained(paths: list[str], options: dict[str, Any] | None = None) -> Callable[[], int]:
     """Make a Sequence for each pass: one that stays would work ahead while others are timed."""
     frame = pd.DataFrame({"id": np.arange(len(paths)), "path": paths})
     image = dfgen.Image("path", size=(224, 224))
 
     def drain() -> int:
-        with dfgen.Sequence(frame, x=image, batch_size=BATCH, workers=THREADS) as sequence:
+        with dfgen.Sequence(
+            frame, x=image, batch_size=BATCH, workers=THREADS, storage_options=options
+        ) as sequence:
             return sum(len(images) for (images,) in sequence)
 
     return drain
 
 
-def read_alone(paths: list[str]) -> Callable[[], int]:
+def read_alone(paths: list[str], options: dict[str, Any] | None) -> Callable[[], int]:
     """Read all files, on as many threads as are of use, and decode none."""
-    store = store_at(paths[0])
+    store = store_at(paths[0], options=StorageOptions(options))
 
     def read() -> int:
         with ThreadPoolExecutor(READERS) as pool:
