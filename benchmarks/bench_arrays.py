@@ -1,4 +1,7 @@
-"""What do threads, processes, batches and each backend cost where samples are ready in memory?"""
+"""What do threads, processes, batches and each backend cost where samples are ready in memory?
+
+And what does job D cost, whose samples are rows of one .npy file?
+"""
 
 import time
 from collections.abc import Callable, Iterable
@@ -8,6 +11,7 @@ from typing import Any
 
 import keras
 import numpy as np
+from array_files import big_array
 from in_memory import SIZE, gather, make_loader, pictures, rest
 from measure import THREADS, Findings, Rates, Verdict, alternate, finish, in_new_process
 from models import idle_model, passes, ready_dataset
@@ -49,6 +53,7 @@ def main() -> Findings:
                 "x Keras's processes",
                 aim=30,
             ),
+            in_new_process(big_array),
         ],
         {"Pictures of 224x224 in memory, images/s": threads},
     )

@@ -192,6 +192,16 @@ class Server(ThreadingHTTPServer):
         self.asked, self.ranges, self.options = Counter(), [], {}
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
 
+    def clear(self):
+        """Forget what was asked for, and all faults."""
+        self.faults.clear()
+        self.clear_counts()
+
+    def clear_counts(self):
+        """Forget what was asked for."""
+        self.asked.clear()
+        self.ranges.clear()
+
     def handle_error(self, request, address):
         pass  # connections that clients close, or that were reset
 
@@ -251,8 +261,9 @@ class Wsgi(Faulty):
 def s3_server(buckets):
     """moto's S3, with its buckets: name -> contents by key; it runs in threads of this process.
 
-    `server.options` is the `storage_options=` for it; `server.put(bucket, key, data)` and
-    `server.delete(bucket, key)` change it. Contents are gone when it ends.
+    `server.options` is the `storage_options=` for it; `server.make(bucket)`,
+    `put(bucket, key, data)`, `get(bucket, key)` and `delete(bucket, key)` do what they say.
+    Contents are gone when it ends.
     """
     from moto.core import DEFAULT_ACCOUNT_ID
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
@@ -269,14 +280,15 @@ def s3_server(buckets):
     }
     server.put = lambda bucket, key, data: _ask(server, "PUT", f"/{bucket}/{key}", data)
     server.delete = lambda bucket, key: _ask(server, "DELETE", f"/{bucket}/{key}")
+    server.get = lambda bucket, key: _ask(server, "GET", f"/{bucket}/{key}")
+    server.make = lambda bucket: _ask(server, "PUT", f"/{bucket}")
     with _running(server):
         try:
             for name, contents in buckets.items():
-                _ask(server, "PUT", f"/{name}")
+                server.make(name)
                 for key, data in contents.items():
                     server.put(name, key, data)
-            server.asked.clear()
-            server.ranges.clear()
+            server.clear()
             yield server
         finally:
             s3_backends[DEFAULT_ACCOUNT_ID]["aws"].reset()
@@ -293,10 +305,11 @@ def _ask(server, method, path, data=b""):
     }
     connection.request(method, quote(path), data, region)
     answer = connection.getresponse()
-    answer.read()
+    data = answer.read()
     connection.close()
     if answer.status >= 300:
         raise OSError(f"{method} {path}: {answer.status}")
+    return data
 
 
 @contextmanager

@@ -212,3 +212,40 @@ def what_is_left_early_ends(frame):
         if thread.name.startswith("dfgen-"):
             thread.join(10)
             assert not thread.is_alive()
+
+
+def test_d_big_sequential_reads_shuffled_in_memory_and_handed_out_in_small_batches(tmp_path):
+    """A thirtieth of 89,820 samples of a big array file, training and validation each by itself."""
+    count, before = 2_994, set(threading.enumerate())
+    numbers = np.arange(count)
+    pixels = np.broadcast_to(numbers[:, None, None, None] >> [0, 8, 0], (count, 8, 8, 3))
+    np.save(tmp_path / "x.npy", pixels.astype(np.uint8))
+    frame = dfgen.build_manifest(arrays=tmp_path / "x.npy", split={"train": 0.8, "val": 0.2})
+    frame["number"] = numbers.astype("float32")
+    x = dfgen.Image("path", size=(8, 8), index="index")
+    seqs = dfgen.sequences(frame, x, "number", window="100KB", seed=0)
+    for name, split in frame.groupby("split"):
+        seen = [row for _, labels in seqs[name] for row in np.asarray(labels).astype(int)]
+        assert sorted(seen) == split["number"].tolist()
+        assert (seen == sorted(seen)) == (name == "val")
+        for images, labels in (seqs[name][step] for step in range(0, len(seqs[name]), 9)):
+            low, high = np.asarray(images, int)[:, 3, 5, :2].T
+            np.testing.assert_array_equal(low + 256 * high, labels)
+    layers = [keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(1)]
+    model = keras.Sequential(layers)
+    model.compile("sgd", "mse", run_eagerly=False, jit_compile=False)
+    backup = dfgen.BackupAndRestore(tmp_path / "backup", seqs["train"], save_freq=20)
+    stopper = Stopper(seqs["train"], ("step", 0, 33))
+    with pytest.raises(Stopped):
+        model.fit(seqs["train"], callbacks=[backup, stopper], verbose=0)
+    again = dfgen.sequences(frame, x, "number", window="100KB", seed=0)
+    backup = dfgen.BackupAndRestore(tmp_path / "backup", again["train"])
+    model.fit(again["train"], validation_data=again["val"], callbacks=[backup], verbose=0)
+    receipt = again["train"].receipt
+    assert (receipt.rows, receipt.missing, receipt.repeated) == (len(again["train"].manifest), 0, 0)
+    for seq in (*seqs.values(), *again.values()):
+        seq.close()
+    for thread in set(threading.enumerate()) - before:
+        if thread.name.startswith("dfgen-"):
+            thread.join(10)
+            assert not thread.is_alive()

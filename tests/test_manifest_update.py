@@ -299,9 +299,9 @@ def test_a_folder_that_vanishes_during_the_scan_is_named(data, monkeypatch):
 def test_a_file_that_vanishes_after_the_scan_is_a_row_with_a_problem(data, monkeypatch):
     refresh = scan.stat_files
 
-    def late(paths, workers):
+    def late(paths, *more):
         (data / "imgs/cat/002.png").unlink(missing_ok=True)
-        return refresh(paths, workers)
+        return refresh(paths, *more)
 
     monkeypatch.setattr(scan, "stat_files", late)
     frame = update(data).set_index("id")

@@ -32,10 +32,7 @@ def http():
 def healed(request):
     yield
     for name in {"s3", "http"} & {*request.fixturenames}:
-        server = request.getfixturevalue(name)
-        server.faults.clear()
-        server.asked.clear()
-        server.ranges.clear()
+        request.getfixturevalue(name).clear()
 
 
 def objects(server, **more):

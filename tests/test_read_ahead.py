@@ -2,31 +2,36 @@
 
 import http.client
 import os
+import subprocess
+import sys
 import threading
-from collections import Counter
-from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from servers import http_server
 
 from dfgen.binding.bind import Options, bind
-from dfgen.errors import MissingFileError
+from dfgen.errors import DecodeError, MissingFileError, ReadError, ReadTimeoutError
 from dfgen.limits import Limits
+from dfgen.loading import far_reads
 from dfgen.loading.loader import Loader
+from dfgen.loading.read_pace import ReadPace
+from dfgen.loading.workers import retries
+from dfgen.samples.storage.objects import Objects
 from dfgen.samples.storage.store import Head, Store
+from dfgen.samples.storage.store_options import StorageOptions
 from dfgen.samples.storage.stores import STORES
 
 NONE = Limits(read_ahead=0)
-_LOCAL = threading.local()
 
 
 @dataclass(frozen=True)
 class Far(Store):
-    """Files behind HTTP: `far://host:port/path`."""
+    """Files behind HTTP, as a store from outside reads them: one connection each, no retries."""
 
     @property
     def far(self):
@@ -39,8 +44,8 @@ class Far(Store):
         return Head(self.answer("HEAD", path)[1], None)
 
     def answer(self, method, path):
-        host, _, name = path.removeprefix("far://").partition("/")
-        connection = http.client.HTTPConnection(host, timeout=10)
+        host, _, name = path.removeprefix("http://").partition("/")
+        connection = http.client.HTTPConnection(host, timeout=30)
         try:
             connection.request(method, f"/{name}")
             answer = connection.getresponse()
@@ -53,72 +58,66 @@ class Far(Store):
             connection.close()
 
 
-class Handler(BaseHTTPRequestHandler):
-    def do_GET(self):
-        server = self.server
-        with server.lock:
-            server.asked[self.path] += 1
-            server.now += 1
-            server.most = max(server.most, server.now)
-        status = server.status(self.path)
-        path = server.folder + self.path
-        data = Path(path).read_bytes() if os.path.exists(path) else b""
-        with server.lock:
-            server.now -= 1
-        self.send_response(status if status or data else 404)
-        self.send_header("Content-Length", len(data))
-        self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(data)
+class Held(dict):
+    """Contents of a server, which calls `before` with each path that it is asked for."""
 
-    do_HEAD = do_GET
+    before = staticmethod(lambda path: None)
 
-    def log_message(self, *arguments):
-        pass
+    def get(self, path):
+        self.before(path)
+        return super().get(path)
 
 
-class Server(ThreadingHTTPServer):
-    request_queue_size = 256
-    daemon_threads = True
+@pytest.fixture(scope="module")
+def held(files):
+    return {Path(path).name: Path(path).read_bytes() for path in files}
 
 
-@contextmanager
-def serving(folder, status=lambda path: 200):
-    server = Server(("127.0.0.1", 0), Handler)
-    server.folder, server.status = str(folder), status
-    server.lock, server.asked, server.now, server.most = threading.Lock(), Counter(), 0, 0
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
+@pytest.fixture
+def server(held, monkeypatch):
+    monkeypatch.setitem(STORES, "http", Far)
+    with http_server(Held(held)) as server:
         yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
-@pytest.fixture(autouse=True)
-def far(monkeypatch):
-    monkeypatch.setitem(STORES, "far", Far)
+@pytest.fixture
+def objects(server, monkeypatch):
+    """The server, read through obstore, which is not to try again by itself."""
+    pytest.importorskip("obstore")
+    options = StorageOptions({"retry_config": {"max_retries": 0}})
+    monkeypatch.setitem(STORES, "http", partial(Objects, options=options))
+    return server
+
+
+@pytest.fixture
+def soon(monkeypatch):
+    """Further tries come soon."""
+    for module in (retries, far_reads):
+        monkeypatch.setattr(module, "WAITS", (0.01, 0.02, 0.02, 0.02))
 
 
 def frame(server, files, rows=60):
-    host = f"far://127.0.0.1:{server.server_address[1]}"
-    paths = [f"{host}/{os.path.basename(path)}" for path in files[:rows]]
+    paths = [f"{server.url}/{os.path.basename(path)}" for path in files[:rows]]
     return pd.DataFrame({"id": range(rows), "path": paths, "label": np.arange(rows) % 2})
 
 
 def loader(frame, limits=None, **arguments):
-    bound = bind(frame, y="label", options=Options(image_size=(4, 4)), limits=limits)
-    return Loader(bound.reader, batch_size=8, seed=3, limits=limits, **arguments)
+    options = Options(image_size=(4, 4))
+    on_error = arguments.get("on_error", "raise")
+    bound = bind(frame, y="label", options=options, limits=limits, on_error=on_error)
+    arguments = {"batch_size": 8, "seed": 3, "workers": 2, **arguments}
+    return Loader(bound.reader, limits=limits, **arguments)
 
 
-def seen(found):
+def seen(found, close=True):
     """The ids and arrays of an epoch."""
-    return [
+    batches = [
         (batch.ids, {name: array.tolist() for name, array in batch.arrays.items()})
         for batch in found.batches()
     ]
+    if close:
+        found.close()
+    return batches
 
 
 @pytest.mark.parametrize(
@@ -126,28 +125,205 @@ def seen(found):
     [{"workers": 2}, {"workers": 0}, {"workers": 2, "use_multiprocessing": True}],
     ids=str,
 )
-def test_batches_are_the_same_with_and_without(files, arguments):
-    with serving(os.path.dirname(files[0])) as server:
-        table = frame(server, files)
-        with_it, without = loader(table, **arguments), loader(table, NONE, **arguments)
-        batches = seen(with_it)
-        shown = [image[0][0][0] for _, arrays in batches for image in arrays["image"]]
-        assert shown == [row for ids, _ in batches for row in ids]
-        assert with_it.metrics.ahead["reads"] > 30 and without.metrics.ahead == {}
-        assert max(server.asked.values()) == 1, "each file was asked for once"
-        assert batches == seen(without)
-        with_it.close(), without.close()
+def test_batches_are_the_same_with_and_without(server, files, arguments):
+    table = frame(server, files)
+    with_it, without = loader(table, **arguments), loader(table, NONE, **arguments)
+    batches = seen(with_it)
+    shown = [image[0][0][0] for _, arrays in batches for image in arrays["image"]]
+    assert shown == [row for ids, _ in batches for row in ids]
+    assert with_it.metrics.ahead["reads"] > 30 and without.metrics.ahead == {}
+    assert server.asked.total() == 60 + with_it.metrics.ahead["hedges"]
+    assert batches == seen(without)
 
 
-def test_many_reads_are_under_way_at_once_for_one_who_decodes(files):
-    together = threading.Barrier(24)
+def test_files_that_are_near_are_not_read_ahead(server, files, frame_of_both):
+    assert loader(frame_of_both[::2])._maker.ahead is None
+    found = loader(frame_of_both, shuffle=False)
+    assert found.reader.far_paths(0) == [] and len(found.reader.far_paths(1)) == 1
+    assert len(seen(found)) == 8
+    assert found.metrics.ahead["reads"] <= 30 and len(server.asked) == 30
 
-    def status(path):
-        together.wait(20)
-        return 200
 
-    with serving(os.path.dirname(files[0]), status) as server:
-        found = loader(frame(server, files, 48), workers=1)
-        assert len(seen(found)) == 6
-        assert server.most >= 24 and found.metrics.ahead["readers"] >= 24
+@pytest.fixture
+def frame_of_both(server, files):
+    table = frame(server, files)
+    table.loc[::2, "path"] = files[:60:2]
+    return table
+
+
+def test_many_reads_are_under_way_at_once_for_one_who_decodes(server, files):
+    together = threading.Barrier(40)
+    server.held.before = lambda path: together.wait(20)
+    found = loader(frame(server, files, 80), workers=1)
+    assert len(seen(found)) == 10
+    assert found.metrics.ahead["readers"] >= 40
+
+
+def test_what_is_read_ahead_is_bounded(server, files):
+    now, most, lock = [0], [0], threading.Lock()
+
+    def before(path):
+        with lock:
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+        with lock:
+            now[0] -= 1
+
+    server.held.before = before
+    limits = Limits(read_ahead="1KB")  # one file of unknown size is allowed at any time
+    found = loader(frame(server, files), limits, workers=1)
+    reads = found._maker.ahead._reads
+    largest = max(len(data) for data in server.held.values())
+    sizes = []
+    for _ in found.batches():
+        sizes.append(reads._held)
+    assert most[0] <= 1 + 1 + 1_000 // largest, "one who decodes, and those that find room"
+    assert max(sizes) <= 1_000
+    found.close()
+
+
+def test_what_nobody_wants_any_more_is_dropped(server, files):
+    found = loader(frame(server, files, 120), max_queue_size=6)
+    batches = found.batches()
+    next(batches)
+    reads = found._maker.ahead._reads
+    batches.close()  # the pass is left
+    found.close()
+    assert (reads._held, len(reads._queue)) == (0, 0)
+    assert not any(thread.is_alive() for thread in reads.threads)
+    assert server.asked.total() < 120
+
+
+def test_a_missing_file_is_told_as_without(server, files):
+    del server.held["7.png"]
+    told = []
+    for limits in (None, NONE):
+        with pytest.raises(MissingFileError) as caught:
+            seen(loader(frame(server, files), limits))
+        told.append(str(caught.value))
+        skipping = loader(frame(server, files), limits, on_error="skip")
+        seen(skipping)
+        assert [(row, problem.stage) for row, problem in skipping.problems.items()] == [(7, "read")]
+    assert told[0] == told[1]
+    assert told[0].startswith(f"row id=7, path='{server.url}/7.png': the file does not exist")
+
+
+def test_a_file_that_has_changed_is_refused_as_without(server, files):
+    table = frame(server, files)
+    table["bytes"] = [len(server.held[f"{row}.png"]) for row in range(60)]
+    table.loc[7, "bytes"] += 1
+    told = []
+    for limits in (None, NONE):
+        with pytest.raises(DecodeError, match="the file has changed") as caught:
+            seen(loader(table, limits))
+        told.append(str(caught.value))
+    assert told[0] == told[1]
+
+
+@pytest.mark.parametrize("fault", [{"status": 503}, {"reset": True}, {"short": 20}], ids=str)
+def test_what_passes_is_tried_again(objects, files, soon, fault):
+    table = frame(objects, files)
+    right = seen(loader(table))
+    for name, value in {**fault, "times": 20}.items():
+        setattr(objects.faults, name, value)
+    found = loader(table)
+    assert seen(found) == right
+    ahead = found.metrics.ahead
+    assert ahead["retries"] > 0 and ahead["in_flight"] == 0
+
+
+def test_a_server_that_only_fails_ends_the_pass_and_names_the_row(objects, files, soon):
+    objects.faults.status = 503
+    with pytest.raises(ReadError) as caught:
+        seen(loader(frame(objects, files), shuffle=False))
+    assert str(caught.value).startswith(
+        f"row id=0, path='{objects.url}/0.png': the file cannot be read: the server answers 503 "
+        "Service Unavailable; tried 5 times in 0."
+    )
+
+
+def test_a_read_far_slower_than_its_fellows_is_hedged(objects, files):
+    table = frame(objects, files, 120)
+    right = seen(loader(table, shuffle=False))
+    objects.asked.clear()
+    objects.faults.hang, objects.faults.only, objects.faults.times = True, "/100.png", 1
+    found = loader(table, shuffle=False)
+    assert seen(found, close=False) == right
+    assert objects.asked["GET", "/100.png"] == 2 and found.metrics.ahead["hedges"] >= 1
+    objects.faults.clear()  # the first answer comes, and counts for nothing
+    found.close()
+    assert found.metrics.ahead["in_flight"] == 0
+
+
+@pytest.mark.parametrize(
+    "processes", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["threads", "processes"]
+)
+def test_a_file_that_never_comes_is_late_as_without(objects, files, processes):
+    objects.faults.hang, objects.faults.only = True, "/7.png"
+    limits = Limits(read_timeout=1.5 if processes else 0.5)
+    table = frame(objects, files, 16)
+    found = loader(table, limits, shuffle=False, use_multiprocessing=processes)
+    with pytest.raises(ReadTimeoutError) as caught:
+        seen(found, close=False)
+    assert str(caught.value) == (
+        f"row id=7, path='{objects.url}/7.png': to read and decode its file took longer than "
+        f"limits.read_timeout={limits.read_timeout} seconds: raise the limit if it is to take so "
+        "long"
+    )
+    skipping = loader(table, limits, on_error="skip", shuffle=False, use_multiprocessing=processes)
+    assert len(seen(skipping, close=False)) == 2 and [*skipping.problems] == [7]
+    objects.faults.clear()
+    found.close(), skipping.close()
+
+
+def test_a_server_killed_in_mid_epoch_ends_the_pass(objects, files, soon):
+    script = str(Path(__file__).with_name("servers.py"))
+    folder = os.path.dirname(files[0])
+    with subprocess.Popen(
+        [sys.executable, script, "http", folder], stdin=-1, stdout=-1, text=True
+    ) as process:
+        url = process.stdout.readline().strip()
+        table = pd.DataFrame({"id": range(120), "path": [f"{url}/{n}.png" for n in range(120)]})
+        bound = bind(table, options=Options(label_mode=None))
+        found = Loader(bound.reader, batch_size=8, workers=2, max_queue_size=2)
+        batches = found.batches()
+        next(batches)
+        process.kill()
+        with pytest.raises(ReadError, match="the server cannot be reached, or closes connections"):
+            list(batches)
         found.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_reads_ahead_by_readers_of_its_own(server, files):
+    found = loader(frame(server, files))
+    right = found.batch(0, 3).arrays["image"].tolist()
+    child = os.fork()
+    if not child:
+        same = found.batch(0, 3).arrays["image"].tolist() == right
+        os._exit(0 if same and found.metrics.ahead["readers"] else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert found.batch(0, 3).arrays["image"].tolist() == right
+    found.close()
+
+
+def test_late_is_told_from_twenty_reads_on_by_the_slow_ones():
+    pace = ReadPace()
+    for _ in range(19):
+        pace.note(0.1, 1_000)
+    assert pace.late == np.inf and pace.size == 1_000
+    pace.note(0.1, 1_000)
+    assert pace.late == pytest.approx(0.2) and pace.usual == 0.1
+    for _ in range(200):
+        pace.note(0.001, 1_000)
+    assert pace.late == 0.1, "no sooner, whatever the others take"
+
+
+def test_the_bound_is_a_size():
+    assert Limits(read_ahead="1MB").read_ahead_bytes == 1_000_000
+    for wrong in (None, -1):
+        with pytest.raises(ValueError) as caught:
+            Limits(read_ahead=wrong)
+        assert str(caught.value) == (
+            f'read_ahead must be bytes or a text such as "256MB", 0 for none, got {wrong}'
+        )

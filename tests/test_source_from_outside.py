@@ -169,7 +169,8 @@ def test_what_clashes_with_it_is_refused(data, arguments, message):
 def test_the_function_names_every_argument_once_and_in_order():
     """Its typed signature and its docstring are for people; the sources and recipes decide."""
     parameters = inspect.signature(dfgen.build_manifest).parameters
-    assert list(parameters) == [*all_arguments(), "update", "out", "workers", "limits", "unknown"]
+    others = ["update", "out", "workers", "limits", "storage_options", "unknown"]
+    assert list(parameters) == [*all_arguments(), *others]
     for name, argument in all_arguments().items():
         assert parameters[name].default == (() if argument.accepts == NAMES else None)
     text = inspect.getdoc(dfgen.build_manifest).partition("Args:\n")[2].partition("\n\n")[0]

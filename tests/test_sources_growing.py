@@ -104,7 +104,7 @@ def of_listing(count):
 
 
 def of_addresses(count):
-    paths = [f"s3://bucket/{name}.png" for name in NAMES[:count]]
+    paths = [f"gopher://bucket/{name}.png" for name in NAMES[:count]]
     pd.DataFrame({"path": paths, "size": 5}).to_csv("files.csv", index=False)
     return {"listing": "files.csv", "facts": "none"}
 

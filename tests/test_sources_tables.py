@@ -11,7 +11,7 @@ import pytest
 from contracts import SourceContract
 
 import dfgen
-from dfgen.errors import ArgumentError, ManifestError, MissingFileError
+from dfgen.errors import ManifestError, MissingFileError
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.path_pattern import parse_pattern
 
@@ -212,10 +212,6 @@ def test_an_inventory_gives_addresses_or_paths_of_a_mounted_bucket(data):
     assert dfgen.read_manifest("m.parquet")["path"].tolist() == ["s3://pets/a b+c.jpg"]
     frame = dfgen.build_manifest(listing=path, facts="none", root="mnt")
     assert frame["path"].tolist() == [f"{data}/mnt/a b+c.jpg"]
-    assert refused(ArgumentError, listing=path) == (
-        "s3://pets/a b+c.jpg is an address, which dfgen does not open to read headers. Give facts="
-        '"none" (--facts none), or with root= (--root) the folder where the files are mounted'
-    )
 
 
 def test_listings_that_cannot_be_used_are_refused(data):

@@ -41,6 +41,7 @@ from dfgen.samples.features.spec import each
 from dfgen.samples.features.values_elsewhere import ELSEWHERE
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.storage.embedded import paths_of
+from dfgen.samples.storage.store_options import StorageOptions
 from dfgen.samples.storage.stores import store_of
 from dfgen.samples.transforms import Transform
 from dfgen.samples.user_functions import check_transform
@@ -149,6 +150,7 @@ def bind(
     transform: Transform | None = None,
     on_error: str = "raise",
     root: str | os.PathLike[str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
 ) -> Binding:
     """Bind inputs and targets to the rows of a manifest.
@@ -170,7 +172,8 @@ def bind(
     check_transform("transform", transform, "sample")
     options = options or Options()
     limits = limits or DEFAULT
-    columns = open_manifest(manifest, root, limits)
+    opened = StorageOptions(storage_options)
+    columns = open_manifest(manifest, root, limits, opened)
     taken = {name for name in (id, sample_weight) if isinstance(name, str)}
     x, y, named = _features(columns, x, y, options, taken)
     try:
@@ -192,7 +195,7 @@ def bind(
         transform = transform.of(kinds)
     column, paths = (files.feature.columns[0], paths_of(files.files)) if files else (None, None)
     ids = ids_of(columns, id, column, paths)
-    store = store_of((bound.files for bound in features if bound.files is not None), limits)
+    store = store_of((bound.files for bound in features if bound.files is not None), limits, opened)
     reader = SampleReader(ids, features, transform, store)
     check_lists(reader)
     problems |= known_problems(columns) if files else {}

@@ -14,7 +14,7 @@ from dfgen.manifest.warn import warn
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.storage.known_files import UNKNOWN, KnownFiles, is_same_time
 from dfgen.samples.storage.store import Head, Store
-from dfgen.samples.storage.stores import STORES
+from dfgen.samples.storage.stores import has_store, scheme_of
 
 _PATH = "path"  # the column of files that `bytes` and `mtime_ns` are of
 _ROWS = 6  # that are looked at, as in `looked_for`
@@ -93,7 +93,7 @@ def _heads(bound: BoundFeature, store: Store, bad: Collection[int]) -> Iterator[
     count = len(files)
     for row in sorted({int(row) for row in np.linspace(0, count - 1, _ROWS)} - set(bad)):
         content = files[row].as_py() if bound.has(row) else None
-        if isinstance(content, str) and content.partition("://")[0] in STORES:
+        if isinstance(content, str) and has_store(scheme_of(content)):
             continue
         try:
             if content is not None:

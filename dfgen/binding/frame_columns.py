@@ -18,7 +18,13 @@ from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.from_pandas import beyond_arrow, embedded_bytes
 from dfgen.manifest.io import read_table
 from dfgen.manifest.other_inputs import frame_of
-from dfgen.manifest.places import absolute_place, file_of, joined, with_absolute_archives
+from dfgen.manifest.places import (
+    absolute_place,
+    file_of,
+    is_address,
+    joined,
+    with_absolute_archives,
+)
 from dfgen.manifest.reach import reach_of, say_outside
 from dfgen.manifest.schema import Label
 from dfgen.manifest.tables import TAKEN, arrow_table, is_table
@@ -40,6 +46,7 @@ from dfgen.samples.storage.embedded import (
     paths_of,
     with_paths,
 )
+from dfgen.samples.storage.store_options import StorageOptions
 
 
 @dataclass(frozen=True)
@@ -164,7 +171,7 @@ class Columns:
             return
         paths = pa.chunked_array([paths_of(files)]).cast(pa.string())
         roots = filter(None, (self.root, self.read_by[1]))
-        folders = [reach_of(self.file), *map(os.path.abspath, map(file_of, roots))]
+        folders = [reach_of(self.file), *map(absolute_place, map(file_of, roots))]
         said = "to give the frame, dfgen.read_manifest(path),"
         say_outside(f"the column {name!r} of {self.file}", paths, folders, said)
 
@@ -306,18 +313,21 @@ def _entries(lists: Iterable[Any]) -> Iterator[Any]:
 
 
 def open_manifest(
-    manifest: object, root: str | os.PathLike[str] | None, limits: Limits = DEFAULT
+    manifest: object,
+    root: str | os.PathLike[str] | None,
+    limits: Limits = DEFAULT,
+    options: StorageOptions | None = None,
 ) -> Columns:
     """Return the columns of a frame (copied), of another table, or of a manifest file."""
     start = os.fspath(root) if root else None
-    if start and archive_at(start):
+    if start and (archive_at(start) or is_address(start)):
         start = absolute_place(start)
     if isinstance(manifest, pd.DataFrame):
         known = manifest.attrs.get("dfgen", {})
         read_by = ("dfgen.read_manifest", known.get("root"))
         return Columns(manifest.copy(), known.get("labels", {}), start, read_by=read_by)
     if isinstance(manifest, str | os.PathLike):
-        table, metadata = read_table(os.fspath(manifest), root, limits=limits)
+        table, metadata = read_table(os.fspath(manifest), root, limits=limits, options=options)
         read_by = ("Sequence", metadata["root"])
         file = os.fspath(manifest)
         return Columns(table, metadata["labels"], start, read_by=read_by, file=file)

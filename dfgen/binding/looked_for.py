@@ -11,7 +11,7 @@ from dfgen.errors import DfgenError, MissingFileError
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.storage.near_paths import Begin, around, near
 from dfgen.samples.storage.store import Store
-from dfgen.samples.storage.stores import STORES
+from dfgen.samples.storage.stores import has_store, scheme_of
 
 _ROWS = 6  # that are looked for, one file of each column
 
@@ -48,7 +48,7 @@ def look_for_files(
         _File(row, column, path, _fault(reader.store, path))
         for row in sorted(rows)
         for column, path in dict(reversed([*reader.paths(row)])).items()  # first of each list
-        if "://" not in path or path.partition("://")[0] not in STORES
+        if not has_store(scheme_of(path))
     ]
     missing = [file for file in files if file.fault]
     if missing and not (skips and len(missing) < len(files)):

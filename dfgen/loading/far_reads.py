@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import NamedTuple
 
-from dfgen.errors import ReadError, is_outside
+from dfgen.errors import ReadError, may_pass
 from dfgen.loading.read_pace import ReadPace
 from dfgen.loading.workers.retries import WAITS, waited
 from dfgen.samples.storage.store import Store
 
-FIRST_READERS, MOST_READERS = 8, 128
+FIRST_READERS, MOST_READERS = 32, 128
 _PATIENCE = 0.1  # seconds after which who waits for a read looks again whether it is late
 _HEDGES = 0.05  # of all reads: so much more is asked of a server at most
 _UNWANTED = "nobody wants this row any more"
@@ -93,14 +93,26 @@ class FarReads:
                 self._start(FIRST_READERS)
             self._work.notify(len(reads))
 
-    def take(self, read: FarRead, cancelled: Callable[[], bool]) -> FileRead | None:
+    def take(
+        self, read: FarRead, cancelled: Callable[[], bool], patient: bool = False
+    ) -> FileRead | None:
         """Return what was read, once; None: whoever asks is to read by himself.
+
+        Args:
+            read: what to take.
+            cancelled: whether nobody wants it any more.
+            patient: whether to wait for one that is not begun, too: who takes all files of a chunk
+                before he reads any, in their order, waits for nothing that waits for him.
 
         Raises:
             ReadError: nobody wants it any more.
         """
         with self._lock:
-            while read.found is None and read.running and not self.closed:
+            while (
+                read.found is None
+                and (read.running or (patient and not read.began))
+                and not self.closed
+            ):
                 if cancelled():
                     raise ReadError(_UNWANTED)
                 self._grow()
@@ -133,7 +145,7 @@ class FarReads:
         if self._idle or not self._queue or not self._has_room():
             return
         if now - self._grown >= self._pace.usual:
-            self._start(min(len(self.threads) // 2, MOST_READERS - len(self.threads)))
+            self._start(min(len(self.threads), MOST_READERS - len(self.threads)))
 
     def _start(self, count: int) -> None:
         self._grown = perf_counter()
@@ -242,9 +254,9 @@ def _work(reads: FarReads) -> None:
 
 def _fails_for_now(reads: FarReads, read: FarRead) -> bool:
     """Try a read once; return whether it is worth another try."""
-    began, found, outside = perf_counter(), None, False
+    began, found, passes = perf_counter(), None, False
     try:
         found = FileRead.by(reads.store, read.path)
     except BaseException as error:  # whoever wants it reads it again, and raises that
-        outside = is_outside(error)
-    return reads.end(read, found, perf_counter() - began) and outside
+        passes = may_pass(error)
+    return reads.end(read, found, perf_counter() - began) and passes

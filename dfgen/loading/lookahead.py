@@ -40,7 +40,7 @@ class LookAhead:
         self.plan = plan
         self.repeat_epoch = False
         """True where the same epoch will be asked for again, as by validation."""
-        self._one_epoch = one_epoch
+        self._only = position[0] if one_epoch else None
         self.source = source
         """Missing while it is parked."""
         self._ahead: deque[PendingBatch] = deque()
@@ -81,7 +81,7 @@ class LookAhead:
             ahead.pop().cancelled = True
         position = self._after(ahead[-1].position) if ahead else self.position
         while len(ahead) < self.source.depth:
-            if self._one_epoch and position[0] != self.position[0]:
+            if self._only is not None and position[0] != self._only:
                 break
             ahead.append(self.source.start(*position, self.plan, spread=not ahead))
             position = self._after(position)

@@ -86,10 +86,14 @@ class Expected:
     def __init__(self, reads: FarReads, by_path: dict[str, FarRead]) -> None:
         self._reads, self._by_path = reads, by_path
 
-    def take(self, path: Any, cancelled: Callable[[], bool]) -> FileRead | None:
+    def take(
+        self, path: Any, cancelled: Callable[[], bool], patient: bool = False
+    ) -> FileRead | None:
         """Return what was read of a file, waiting for it; None: it is to be read now."""
         read = self._by_path.get(path)
-        return self._reads.take(read, cancelled) if read is not None and read.wanted else None
+        if read is None or not read.wanted:
+            return None
+        return self._reads.take(read, cancelled, patient)
 
     def drop(self) -> None:
         """Forget what was not taken."""
@@ -102,7 +106,9 @@ class Taken(Expected):
     def __init__(self, found: dict[str, FileRead | None]) -> None:
         self._found = found
 
-    def take(self, path: Any, cancelled: Callable[[], bool]) -> FileRead | None:
+    def take(
+        self, path: Any, cancelled: Callable[[], bool], patient: bool = False
+    ) -> FileRead | None:
         """Return what was read of a file."""
         return self._found.get(path)
 

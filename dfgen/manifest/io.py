@@ -1,5 +1,6 @@
 """Read and write manifests: Parquet files that say what they are."""
 
+import io
 import json
 import os
 from collections.abc import Mapping
@@ -11,7 +12,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dfgen import __version__
-from dfgen.errors import ArgumentError, ManifestError, MissingFileError, brief, did_you_mean, reason
+from dfgen.errors import (
+    ArgumentError,
+    ManifestError,
+    MissingFileError,
+    ReadError,
+    brief,
+    did_you_mean,
+    reason,
+)
 from dfgen.limits import DEFAULT, Limits, limits_given
 from dfgen.manifest.building.categories import as_category
 from dfgen.manifest.building.recipe import absolute_recipe, portable_recipe
@@ -45,6 +54,8 @@ from dfgen.manifest.schema import (
 from dfgen.manifest.tables import Table, arrow_table, read_parquet
 from dfgen.manifest.warn import warn
 from dfgen.samples.storage.embedded import are_files
+from dfgen.samples.storage.store_options import StorageOptions
+from dfgen.samples.storage.stores import has_store, scheme_of, store_at
 from dfgen.system import write_whole
 
 Path = str | os.PathLike[str]
@@ -53,7 +64,11 @@ _GROUP = 1 << 27  # bytes of a row group that holds files
 
 
 def read_manifest(
-    path: Path, root: Path | None = None, limits: Limits | None = None, **unknown: Never
+    path: Path,
+    root: Path | None = None,
+    limits: Limits | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    **unknown: Never,
 ) -> pd.DataFrame:
     """Read a manifest as an ordinary DataFrame with absolute paths.
 
@@ -61,10 +76,12 @@ def read_manifest(
     is touched.
 
     Args:
-        path: the Parquet file.
-        root: folder where the stored relative paths start, if not the one that the manifest names;
-            absolute ones must lie in it. None: a root far from the manifest is told in a warning.
+        path: the Parquet file; it may be a URL, as `"s3://bucket/pets.parquet"`.
+        root: folder where the stored relative paths start, if not the one that the manifest names,
+            or the URL of one; absolute ones must lie in it. None: a root far from the manifest is
+            told in a warning.
         limits: `dfgen.Limits`: what the file may ask for.
+        storage_options: what opens `path` where that is a URL; see `Sequence`.
         **unknown: none: arguments of other libraries are named with what they are called here.
 
     Returns:
@@ -83,7 +100,8 @@ def read_manifest(
         >>> train = df[df.split == "train"]  # doctest: +SKIP
     """
     refuse_foreign(read_manifest, unknown)
-    table, metadata = read_table(path, root, limits=limits_given(limits))
+    options = StorageOptions(storage_options)
+    table, metadata = read_table(path, root, limits=limits_given(limits), options=options)
     try:
         frame = to_frame(table)
     except Exception as error:  # of pandas' own key, which may be anything
@@ -97,6 +115,7 @@ def read_table(
     root: Path | None = None,
     reads_files: bool = True,
     limits: Limits = DEFAULT,
+    options: StorageOptions | None = None,
 ) -> tuple[pa.Table, Metadata]:
     """Read a manifest as an Arrow table with absolute paths, and its metadata.
 
@@ -107,18 +126,16 @@ def read_table(
     given = str(path)
     path = path_of_manifest(path)
     try:
-        if not os.path.isdir(path):
-            check_file(path)
-        with pa.OSFile(path) as handle:
+        with _opened(path, limits, options) as handle:
             is_whole = has_checksum(handle, path)
             with pq.ParquetFile(handle, page_checksum_verification=not is_whole) as file:
                 metadata = decode_metadata(file.schema_arrow.metadata, path)
-                table = read_parquet(file, path, limits)
+                table = read_parquet(file, path, limits, handle.size())
         if not is_whole:
             table.validate(full=True)
     except FileNotFoundError:
         raise MissingFileError(_no_manifest(given, path)) from None
-    except ManifestError:
+    except (ArgumentError, ManifestError, ReadError):
         raise
     except Exception as error:  # of a file that may be anything
         advice = frame_of_file(given)
@@ -144,6 +161,15 @@ def read_table(
     return used, metadata
 
 
+def _opened(path: str, limits: Limits, options: StorageOptions | None) -> pa.NativeFile:
+    """Return a manifest opened; one far away is fetched as a whole."""
+    if has_store(scheme_of(path)):
+        return pa.BufferReader(store_at(path, limits, options).read(path))
+    if not os.path.isdir(path):
+        check_file(path)
+    return pa.OSFile(path)
+
+
 def _root(table: pa.Table, stored: str | None, path: str, given: Path | None) -> str | None:
     """Return the absolute root of a manifest; None if its paths are absolute as they stand."""
     if given is not None:
@@ -156,7 +182,13 @@ def _root(table: pa.Table, stored: str | None, path: str, given: Path | None) ->
     return None
 
 
-def write_manifest(df: Table, path: Path, root: Path | None = None, **unknown: Never) -> None:
+def write_manifest(
+    df: Table,
+    path: Path,
+    root: Path | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    **unknown: Never,
+) -> None:
     """Write a frame as a manifest that any Parquet reader opens.
 
     The file appears whole or not at all: it is written beside its place, then renamed.
@@ -166,9 +198,11 @@ def write_manifest(df: Table, path: Path, root: Path | None = None, **unknown: N
             `__arrow_c_stream__`. Without `path` a column holds the files: bytes, or structs of
             `bytes` and `path`. Relative paths start at the root, else at the current folder. The
             index is not kept.
-        path: the Parquet file; an older one is replaced.
-        root: folder that holds all the files. None: the root of the manifest that `df` came from
-            if it still holds all, else the deepest common folder. Paths are stored relative to it.
+        path: the Parquet file, or its URL; an older one is replaced.
+        root: folder that holds all the files, or the URL of one. None: the root of the manifest
+            that `df` came from if it still holds all, else the deepest common folder, which URLs
+            have not. Paths are stored relative to it.
+        storage_options: what opens `path` where that is a URL; see `Sequence`.
         **unknown: none: arguments of other libraries are named with what they are called here.
 
     Raises:
@@ -193,7 +227,12 @@ def write_manifest(df: Table, path: Path, root: Path | None = None, **unknown: N
     known = getattr(df, "attrs", {}).get("dfgen", {})
     table, _ = as_written(table, known, os.path.dirname(path), root)
     rows = _rows_of_group(table)
-    write_whole(path, lambda file: write_parquet(table, file, rows))
+    if not has_store(scheme_of(path)):
+        write_whole(path, lambda file: write_parquet(table, file, rows))
+        return
+    whole = io.BytesIO()
+    write_parquet(table, whole, rows)
+    store_at(path, options=StorageOptions(storage_options)).write(path, whole.getvalue())
 
 
 def as_written(
@@ -306,6 +345,8 @@ def _no_manifest(given: str, path: str) -> str:
     fault = f"there is no manifest {path}"
     if given.startswith("~"):
         return f'{fault}: "~" is not expanded, write os.path.expanduser({given!r})'
+    if has_store(scheme_of(path)):
+        return fault
     if "://" in given:
         return f"{fault}: it is an address. Read it with pandas, or copy it to a disk"
     if "*" in given:

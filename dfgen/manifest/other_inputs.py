@@ -6,6 +6,7 @@ from typing import Any
 from dfgen.errors import ArgumentError, WriteError
 from dfgen.manifest.paths import is_utf8
 from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix
+from dfgen.samples.storage.stores import has_store, scheme_of
 from dfgen.system import check_writable
 
 _MAKERS = {
@@ -96,7 +97,8 @@ def frame_of_file(path: str) -> str | None:
 def path_of_manifest(path: Any) -> str:
     """Return the absolute path of a manifest; refuse what is no path."""
     if isinstance(path, str | os.PathLike):
-        place = os.path.abspath(os.fsdecode(path))
+        place = os.fsdecode(path)
+        place = place if has_store(scheme_of(place)) else os.path.abspath(place)
         if is_utf8(place):
             return place
         raise ArgumentError(
@@ -110,7 +112,8 @@ def path_of_manifest(path: Any) -> str:
 
 def check_out(path: str) -> None:
     """Raise if a manifest cannot be written to a path, or should not be called so."""
-    check_writable(path)
+    if not has_store(scheme_of(path)):
+        check_writable(path)
     stem, suffix = os.path.splitext(path)
     if suffix.lower() in (*_MAKERS, ".db", ".html"):
         as_text = ". For text, df.to_csv does it" if suffix.lower() in (".csv", ".tsv") else ""

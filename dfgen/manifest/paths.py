@@ -4,7 +4,6 @@ The rules are lexical: nothing here touches the disk, and symbolic links are not
 """
 
 import os
-import re
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +16,7 @@ from dfgen.manifest.places import (
     below_place,
     common_archive,
     file_of,
+    is_address,
     joined,
     with_absolute_archives,
 )
@@ -139,8 +139,6 @@ def stored_paths(
         if not pc.any(outside).as_py():
             return with_column(table, "path", below_place(paths, folder)), folder
         if root is not None:
-            said = "is not in root=" + quote(folder) * (not addresses)
-            _refuse(table, is_url(paths) if addresses else outside, "the frame", said)
             _refuse(table, outside, "the frame", f"is not in root={quote(folder)}")
     folder = "" if addresses else common_folder(paths)
     return with_column(table, "path", below_place(paths, folder) if folder else paths), (
@@ -188,7 +186,7 @@ def portable_root(root: str | None, folder: str) -> str | None:
     if member is not None:
         archive = portable_root(member.archive, folder) or member.archive
         return str(member._replace(archive=archive))
-    if root is None or re.match(URL, root):
+    if root is None or is_address(root):
         return root
     try:
         shared = os.path.commonpath([root, folder])

@@ -1,11 +1,13 @@
 """Places where relative paths begin: a folder, or an archive with or without a folder in it."""
 
 import os
+import posixpath
 import re
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dfgen.errors import ArgumentError
 from dfgen.samples.storage.archive_paths import ARCHIVES, Member, archive_at, member_of
 
 URL = r"^[A-Za-z][A-Za-z0-9+.-]+://"
@@ -17,18 +19,52 @@ def absolute_place(place: str, folder: str = "") -> str:
 
     An archive may be given as the file that it is.
 
+    Raises:
+        ArgumentError: an address has a password in it.
+
     Example:
         >>> absolute_place("zip://train/::photos.zip", "/data")
         'zip://train::/data/photos.zip'
+        >>> absolute_place("s3://bucket/imgs/"), absolute_place("imgs", "s3://bucket")
+        ('s3://bucket/imgs', 's3://bucket/imgs')
     """
     member = member_of(place)
     if member is None:
-        if re.match(URL, place):
-            return place
+        if is_address(place):
+            return _without_slash(place)
+        if is_address(folder):
+            return in_folder(folder, place)
         path = os.path.abspath(os.path.join(folder, place))
         member = archive_at(path)
         return path if member is None else str(member)
     return str(at_folder(member._replace(name=member.name.strip("/").removeprefix("./")), folder))
+
+
+def is_address(place: str | None) -> bool:
+    """Whether a path is an address such as `s3://bucket/a.jpg`."""
+    return place is not None and re.match(URL, place) is not None
+
+
+def in_folder(folder: str, path: str) -> str:
+    """Return a path that starts at a folder, or at the URL of one, without `.` and `..`.
+
+    Example:
+        >>> in_folder("s3://bucket/manifests", "../imgs"), in_folder("/data", "imgs")
+        ('s3://bucket/imgs', '/data/imgs')
+    """
+    if not is_address(folder):
+        return os.path.normpath(os.path.join(folder, path))
+    scheme, mark, rest = folder.partition("://")
+    return scheme + mark + posixpath.normpath(posixpath.join(rest, path))
+
+
+def _without_slash(address: str) -> str:
+    if re.match(rf"{URL}[^/@]*:[^/@]*@", address):
+        raise ArgumentError(
+            f"the address {address[: address.index('://')]}://... has a password in it, which a "
+            "manifest would keep: leave it out, and give what opens it as storage_options="
+        )
+    return address.rstrip("/")
 
 
 def at_folder(member: Member, folder: str) -> Member:

@@ -127,13 +127,18 @@ def read_foreign_parquet(path: str, limits: Limits = DEFAULT) -> pa.Table:
     return table
 
 
-def read_parquet(file: pq.ParquetFile, path: str, limits: Limits = DEFAULT) -> pa.Table:
+def read_parquet(
+    file: pq.ParquetFile, path: str, limits: Limits = DEFAULT, there: int | None = None
+) -> pa.Table:
     """Read a Parquet file; one that holds files by its row groups, as Arrow wants of structs.
+
+    `there` are its bytes; None: those of the file at `path`.
 
     Raises:
         ManifestError: a small one says that it unfolds to more than `limits.decoded_bytes`.
     """
-    _refuse_unfolding(file, path, limits)
+    there = os.path.getsize(path) if there is None else there
+    _refuse_unfolding(file, path, limits, there)
     if not any(map(are_files, file.schema_arrow.types)):
         return file.read()
     table = pa.concat_tables(map(file.read_row_group, range(file.num_row_groups)))
@@ -144,9 +149,9 @@ _WIDTHS = {"BOOLEAN": 1 / 8, "INT32": 4, "FLOAT": 4, "INT96": 12, "BYTE_ARRAY": 
 _PACKED = 100  # times as many bytes as a file has: no table with ids is so well packed
 
 
-def _refuse_unfolding(file: pq.ParquetFile, path: str, limits: Limits) -> None:
+def _refuse_unfolding(file: pq.ParquetFile, path: str, limits: Limits, there: int) -> None:
     """Refuse a table of few bytes that stand, by run lengths and dictionaries, for very many."""
-    nbytes, there = int(sum(_least(file))), os.path.getsize(path)
+    nbytes = int(sum(_least(file)))
     if nbytes > _PACKED * there and not limits.allows("decoded_bytes", nbytes):
         what = f"{path} has {there:,} bytes, and says that it unfolds to {nbytes:,} or more"
         raise ManifestError(limits.refusal("decoded_bytes", nbytes, what))

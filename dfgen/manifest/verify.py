@@ -2,6 +2,7 @@
 
 import os
 import warnings
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import fields
 from typing import Any, Never
@@ -38,6 +39,7 @@ from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.splitting.split_arguments import Splitting
 from dfgen.manifest.tables import Table, arrow_table, data_frame
 from dfgen.samples.storage.embedded import paths_of
+from dfgen.samples.storage.store_options import StorageOptions
 from dfgen.samples.storage.stores import without_store
 from dfgen.system import only_writer, whole
 
@@ -53,6 +55,7 @@ def verify(
     write: bool = False,
     workers: int | None = None,
     limits: Limits | None = None,
+    storage_options: Mapping[str, Any] | None = None,
     **unknown: Never,
 ) -> pd.DataFrame:
     """Compare a manifest with the disk, and name every file that cannot be used.
@@ -73,6 +76,8 @@ def verify(
             or added; `build_manifest(update=...)` adds those that are new.
         workers: threads that read, and decode; None: as many as this process may use CPUs.
         limits: `dfgen.Limits`: what one file may ask for, as of the Sequence that will read them.
+        storage_options: what opens URLs, as `{"region": "eu-central-1"}`; see `Sequence`. It is
+            kept nowhere.
         **unknown: none: arguments of other libraries are named with what they are called here.
 
     Returns:
@@ -96,7 +101,13 @@ def verify(
     if workers is not None:
         whole("workers", workers)
     found, notes = check(
-        manifest, root=root, decode=decode, write=write, workers=workers, limits=limits
+        manifest,
+        root=root,
+        decode=decode,
+        write=write,
+        workers=workers,
+        limits=limits,
+        options=StorageOptions(storage_options),
     )
     for note in notes:
         warnings.warn(legible(note, 1_000), stacklevel=2)
@@ -111,6 +122,7 @@ def check(
     write: bool,
     workers: int | None,
     limits: Limits | None = None,
+    options: StorageOptions | None = None,
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """Do what `verify` says, and return with the findings what could not be looked for."""
     if is_pack(manifest):
@@ -119,7 +131,8 @@ def check(
     held = write and isinstance(manifest, str | os.PathLike) and os.path.isfile(manifest)
     # from reading it to writing it
     with only_writer(os.path.abspath(manifest)) if held else nullcontext():
-        return _check(manifest, root, decode, write, workers, limits_given(limits))
+        how = {"workers": workers, "limits": limits_given(limits), "options": options}
+        return _check(manifest, root, decode, write, how)
 
 
 def _check(
@@ -127,11 +140,11 @@ def _check(
     root: Path | None,
     decode: bool,
     write: bool,
-    workers: int | None,
-    limits: Limits,
+    how: dict[str, Any],
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    given = how["options"].values() if how["options"] else None
     if isinstance(manifest, str | os.PathLike):
-        frame, name = read_manifest(manifest, root, limits), os.fspath(manifest)
+        frame, name = read_manifest(manifest, root, how["limits"], given), os.fspath(manifest)
     elif write:
         raise ArgumentError("write=True needs the path of a manifest; a frame was given")
     else:
@@ -143,9 +156,9 @@ def _check(
     held = files_column(table.schema) or "path"
     if held == "path":
         _refuse_addresses(table["path"], name)
-        facts = refresh_facts(table["path"].cast(pa.string()), table, workers, decode, limits)
+        facts = refresh_facts(table["path"].cast(pa.string()), table, decode=decode, **how)
     else:
-        facts, paths = read_facts(table[held], workers, decode, limits), paths_of(table[held])
+        facts, paths = read_facts(table[held], decode=decode, **how), paths_of(table[held])
         facts = facts if decode else _with_known_faults(facts, table)
         table = with_column(table, "path", pa.nulls(len(table)) if paths is None else paths)
     facts = facts.drop_columns([*labels])
@@ -153,13 +166,13 @@ def _check(
     if write:
         rows = pc.indices_nonzero(differs).to_numpy()
         facts = with_column(facts, "problem", problems_now(table, facts))
-        write_manifest(_corrected(frame, facts, rows), manifest, root)
+        write_manifest(_corrected(frame, facts, rows), manifest, root, given)
     found = found.filter(pc.is_valid(found["change"]))
     notes = tuple[str, ...]()
     try:
         recipe = frame.attrs.get("dfgen", {}).get("recipe")
         if recipe is not None and held == "path" and _looks_for_files(recipe):
-            new = _new(table, _source(recipe, root, name), name, limits)
+            new = _new(table, _source(recipe, root, name), name, how["limits"], how["options"])
             found = pa.concat_tables([found, new])
     except DfgenError as error:
         notes = (f"New files were not looked for: {error}",)
@@ -235,9 +248,11 @@ def _detail(name: str, known: Any, now: Any, odd: npt.NDArray[np.bool_]) -> pa.A
     return pc.if_else(pa.array(odd), text, "")
 
 
-def _new(table: pa.Table, recipe: Recipe, name: str, limits: Limits) -> pa.Table:
+def _new(
+    table: pa.Table, recipe: Recipe, name: str, limits: Limits, options: StorageOptions | None
+) -> pa.Table:
     """Return what the source has and the manifest lacks."""
-    gathered = gather_rows(recipe, limits)
+    gathered = gather_rows(recipe, limits, options)
     fresh = gathered.rows
     if "problem" in fresh.column_names:  # labels without a file
         fresh = fresh.filter(pc.is_null(fresh["problem"]))

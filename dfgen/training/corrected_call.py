@@ -122,6 +122,8 @@ def _shown(name: str, value: Any) -> str:
     """Return a value as source; what is no plain value by a name that it may have."""
     if isinstance(value, _Source):
         return value
+    if name == "storage_options":  # it may hold keys
+        return name
     if isinstance(value, str | os.PathLike):
         return json.dumps(os.fspath(value), ensure_ascii=False)
     if isinstance(value, np.generic | np.ndarray):

@@ -111,7 +111,12 @@ class Sequence(Passes):
         max_queue_size: batches ready or in the making.
         limits: `dfgen.Limits`: bytes of batches in flight, seconds for one read, bad rows, what one
             file may ask for.
-        root: folder where relative paths of a frame begin; None = the working folder.
+        root: folder where relative paths of a frame begin, or the URL of one, as
+            `"s3://bucket/imgs"`; None = the working folder.
+        storage_options: what opens paths that are URLs, such as `{"region": "eu-central-1"}`:
+            arguments of obstore's store of `s3://`, `gs://`, `az://` and `http(s)://`, of fsspec's
+            file system for others. Keys and tokens are found without it where these libraries look
+            for them. It is kept nowhere, and shown by nothing.
         shard: (index, count): this is process `index` of `count` that train together, and makes
             `batch_size / count` rows of every batch. `"auto"` asks `keras.distribution`,
             `torch.distributed`, `TF_CONFIG`, JAX, or the variables RANK and WORLD_SIZE. Batches
@@ -175,6 +180,7 @@ class Sequence(Passes):
         max_queue_size: int = 10,
         limits: Limits | None = None,
         root: str | os.PathLike[str] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
         shard: tuple[int, int] | str | None = None,
         window: Amount = None,
         cache: Cache = None,
@@ -207,6 +213,7 @@ class Sequence(Passes):
             transform=transform,
             on_error=on_error,
             root=root,
+            storage_options=storage_options,
             limits=limits,
         )
         look_for_files(bound.columns, bound.reader, bound.problems, skips=on_error == "skip")

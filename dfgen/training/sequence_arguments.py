@@ -43,4 +43,5 @@ class SequenceArguments(TrainArguments, total=False):
     class_names: list[Any] | tuple[Any, ...] | None
     scale: Scale
     root: str | os.PathLike[str] | None
+    storage_options: Mapping[str, Any] | None
     cache: Cache

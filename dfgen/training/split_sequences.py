@@ -12,6 +12,7 @@ from dfgen.binding.nested import Tree, map_leaves
 from dfgen.binding.split_rows import split_rows
 from dfgen.errors import ArgumentError
 from dfgen.manifest.tables import Table
+from dfgen.samples.storage.store_options import StorageOptions
 from dfgen.training.corrected_call import asked_of, refuse_unknown
 from dfgen.training.sequence import Sequence
 from dfgen.training.sequence_arguments import SequenceArguments, TrainArguments
@@ -65,7 +66,8 @@ def sequences(
     given: dict[str, Any] = {**arguments}
     own = _checked(given, train)
     asked = {f.name: given.pop(f.name) for f in fields(Options) if f.name in given}
-    columns = replace(open_manifest(manifest, given.get("root")), whole=True)
+    opened = StorageOptions(given.get("storage_options"))
+    columns = replace(open_manifest(manifest, given.get("root"), options=opened), whole=True)
     taken = {name for name in (given.get("id"), given.get("sample_weight")) if name is not None}
     x, y = chosen_features(columns, x, y, Options(**asked), taken)
     given["label_mode"] = None if y is None else "int"  # so that no column is taken for the label

@@ -132,8 +132,8 @@ CALLS = [
         MissingFileError, '"imgs/*/*.jpg"', "No * is expanded", "pattern=",
     ),
     WrongCall(
-        "a bucket for the folder", build("s3://bucket/imgs"),
-        MissingFileError, '"s3://bucket/imgs"', "Mount it", "listing=",
+        "a bucket for the folder", build("gopher://bucket/imgs"),
+        MissingFileError, '"gopher://bucket/imgs"', "Mount it", "listing=",
     ),
     WrongCall(
         "a home folder that no shell has made whole", build("~/imgs"),

@@ -242,7 +242,7 @@ MANIFESTS = [
     ),
     WrongCall(
         "an address",
-        lambda pets: Sequence("https://example.org/pets.csv"),
+        lambda pets: Sequence("gopher://example.org/pets.csv"),
         MissingFileError,
         "example.org/pets.csv",
         "it is an address",

@@ -113,7 +113,7 @@ class ProcessWorker(Worker):
             for row in chunk.rows.tolist():
                 self._taking = row, time.perf_counter()
                 for path in self._far_paths(row):
-                    found[path] = ahead.take(path, lambda: cancelled() or self.abandoned)
+                    found[path] = ahead.take(path, lambda: cancelled() or self.abandoned, True)
         finally:
             self._taking = None
         return Taken(found)

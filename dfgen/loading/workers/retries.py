@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dfgen.errors import AccessError, MissingFileError, ReadError, is_outside, reason
+from dfgen.errors import MissingFileError, ReadError, may_pass, reason
 from dfgen.loading.metrics import IDLE
 from dfgen.samples.features.spec import Watch
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.storage.near_paths import near_missing
-from dfgen.samples.storage.stores import STORES
+from dfgen.samples.storage.stores import has_store, scheme_of
 
 WAITS = (0.1, 0.4, 1.2, 2.4)
 """Seconds before each further try: about those that a network drive takes to come back."""
@@ -84,8 +84,9 @@ def read_again(
 
 def _is_worth_it(error: Exception, reader: SampleReader, row: int) -> bool:
     if not isinstance(error, MissingFileError):
-        return is_outside(error) and not isinstance(error, AccessError)
-    is_back = all(os.path.exists(path) for _, path in reader.paths(row))
+        return may_pass(error)
+    loose = _loose(reader, row)
+    is_back = all(map(os.path.exists, loose)) and len(loose) == len([*reader.paths(row)])
     return is_back or _gone_folder(reader, row) is not None
 
 
@@ -132,7 +133,7 @@ def _others_are_gone(reader: SampleReader, row: int, folder: str) -> bool:
 def _loose(reader: SampleReader, row: int) -> list[str]:
     """Return the paths of a row's files, but for those that a store reads by an address."""
     paths = [path for _, path in reader.paths(row)]
-    return [path for path in paths if "://" not in path or path.partition("://")[0] not in STORES]
+    return [path for path in paths if not has_store(scheme_of(path))]
 
 
 def _told(error: Exception, reader: SampleReader, row: int) -> str:

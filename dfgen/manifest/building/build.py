@@ -22,6 +22,7 @@ from dfgen.manifest.sources.file_tree import NO_FIT
 from dfgen.manifest.sources.source import NAMES, Argument
 from dfgen.manifest.splitting.split_arguments import Splitting
 from dfgen.manifest.tables import Table
+from dfgen.samples.storage.store_options import StorageOptions
 from dfgen.system import whole
 
 _WANTED = {str: "text", int: "a whole number", list: "a list", dict: "a dict by split"}
@@ -72,6 +73,7 @@ def build_manifest(
     out: Path | None = None,
     workers: int | None = None,
     limits: Limits | None = None,
+    storage_options: Mapping[str, Any] | None = None,
     **unknown: Never,
 ) -> pd.DataFrame:
     """Build a manifest from a folder of files, a table of labels, or annotations.
@@ -80,8 +82,9 @@ def build_manifest(
     same job. manifests/README.md shows the smallest tree of each source.
 
     Args:
-        source: a folder; every image, array or sound below it becomes a row. Or a recipe, a .toml
-            file that holds such arguments: those given here replace its own. Or, instead, one of:
+        source: a folder, or the URL of one, `"s3://bucket/imgs"`; every image, array or sound below
+            it becomes a row. Or a recipe, a .toml file that holds such arguments: those given here
+            replace its own. Or, instead, one of:
         voc: folder of Pascal VOC's or ImageNet's XML files; needs `images`.
         coco: a JSON file of COCO; several of the same images in a list; those of each split as
             `{"train": ..., "val": ...}`.
@@ -108,7 +111,7 @@ def build_manifest(
         path_column: the column of the label table that names the files, or holds them (bytes, or
             structs of `bytes` and `path`), instead of a folder.
         root: folder where relative paths start: of the path column (default: the table's folder),
-            and of the paths as the manifest stores them (default: the source).
+            and of the paths as the manifest stores them (default: the source). It may be a URL.
         id: the column of unique ids. Default: the pattern's `{id}`, else the table's `id`, else
             the path below the folder, with its extension.
         category: the columns of whole numbers that are classes, or one. Text and booleans are by
@@ -129,8 +132,10 @@ def build_manifest(
             id, split and class numbers, new rows follow. Arguments left out are those of its
             recipe, unless the source is of another kind.
         out: also write the manifest to this file.
-        workers: threads that read headers; None: as many as this process may use CPUs.
+        workers: threads that read headers; None: as many as this process may use CPUs, 64 for URLs.
         limits: `dfgen.Limits`: what one file may ask for, of tables and annotations too.
+        storage_options: what opens URLs, as `{"region": "eu-central-1"}`; see `Sequence`. It is
+            kept nowhere: neither in the manifest nor in its recipe.
         **unknown: none: arguments of other libraries are named with what they are called here.
 
     Returns:
@@ -157,11 +162,11 @@ def build_manifest(
         for name, item in all_arguments().items()
         if name in asked
     }
-    limits = limits_given(limits)
-    old = None if update is None else read_old(update, limits)
+    limits, options = limits_given(limits), StorageOptions(storage_options)
+    old = None if update is None else read_old(update, limits, options)
     recipe = resolve(given, old.recipe if old else None, old.name if old else "", limits)
     target = None if out is None else os.fspath(out)
-    frame, report = run_recipe(recipe, target, workers, old, limits)
+    frame, report = run_recipe(recipe, target, workers, old, limits, options)
     if report.skipped:
         widen = recipe.pattern and NO_FIT in report.skipped
         advice = f"Widen the pattern {quote(recipe.pattern)}, or move" if widen else "Move"

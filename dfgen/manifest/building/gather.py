@@ -23,13 +23,16 @@ from dfgen.manifest.sources.list_columns import ANNOTATED
 from dfgen.manifest.sources.path_pattern import Pattern, parse_pattern
 from dfgen.manifest.sources.source import RowGroup
 from dfgen.samples.storage.embedded import are_files, paths_of
+from dfgen.samples.storage.store_options import StorageOptions
 
 Groups = Iterator[RowGroup]
 
 _PLAIN_INTEGER = r"\A(?:0|-?[1-9][0-9]{0,17})\z"
 
 
-def gather_rows(recipe: Recipe, limits: Limits = DEFAULT) -> RowGroup:
+def gather_rows(
+    recipe: Recipe, limits: Limits = DEFAULT, options: StorageOptions | None = None
+) -> RowGroup:
     """Return the rows that a recipe describes, with paths as the source gives them."""
     pattern = parse_pattern(recipe.pattern) if recipe.pattern is not None else None
     labels = pa.table({}) if recipe.labels is None else _read_labels(recipe, limits)
@@ -40,7 +43,8 @@ def gather_rows(recipe: Recipe, limits: Limits = DEFAULT) -> RowGroup:
         _check_names(recipe, labels.column_names)
         gathered = RowGroup(_with_paths_of_table(wanted, recipe), folder=recipe.folder)
     else:
-        gathered = _read_source(recipe, pattern, labels.column_names, limits)
+        given = {"pattern": pattern, "limits": limits, "options": options}
+        gathered = _read_source(recipe, labels.column_names, given)
     if recipe.on is not None:
         joined = join(
             gathered.rows,
@@ -147,21 +151,19 @@ def _with_paths_of_table(labels: pa.Table, recipe: Recipe) -> pa.Table:
     return labels.append_column("path", paths)
 
 
-def _read_source(
-    recipe: Recipe, pattern: Pattern | None, labels: list[str], limits: Limits
-) -> RowGroup:
+def _read_source(recipe: Recipe, labels: list[str], more: dict[str, Any]) -> RowGroup:
     """Gather the row groups of the source, telling how far it is."""
     parts, skipped, notes = list[pa.Table](), defaultdict[str, list[str]](list), tuple[str, ...]()
     known, folder = dict[str, Label](), recipe.folder
     source = SOURCES[recipe.kind]
-    given = vars(recipe) | {"pattern": pattern, "limits": limits}
+    given = vars(recipe) | more
     shared = {name: given[name] for name in source.shared}
     own = {name: recipe.own[name] for name in source.arguments}
     with tqdm(desc="Reading rows", unit=" rows", disable=None) as bar:
         place = recipe.own[recipe.kind]
         for group in _named_faults(recipe, recipe.kind, source.read, place, **own, **shared):
             if not parts:  # all have the same columns: wrong names are refused before the work
-                _check_columns(group.rows, recipe, labels)
+                _check_columns(group, recipe, labels)
             parts.append(group.rows)
             for reason, paths in group.skipped.items():
                 skipped[reason] += paths
@@ -170,11 +172,12 @@ def _read_source(
             folder = group.folder or folder
             bar.total = group.total
             bar.update(len(group.rows))
-    return RowGroup(pa.concat_tables(parts), dict(skipped), notes, known, folder)
+    return RowGroup(pa.concat_tables(parts), dict(skipped), notes, known, folder, facts=group.facts)
 
 
-def _check_columns(rows: pa.Table, recipe: Recipe, labels: list[str]) -> None:
+def _check_columns(group: RowGroup, recipe: Recipe, labels: list[str]) -> None:
     """Raise if the source lacks a column that the recipe names, or gives one that files fill."""
+    rows = group.rows.drop_columns([*group.facts])
     known = [*rows.column_names, *labels]
     _check_names(recipe, [name for name in known if name not in ("path", *ANNOTATED)])
     if not SOURCES[recipe.kind].gives_facts:

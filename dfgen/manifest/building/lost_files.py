@@ -11,6 +11,7 @@ from dfgen.manifest.building.scan import NOT_THERE
 from dfgen.manifest.schema import quote
 from dfgen.manifest.sources import SOURCES
 from dfgen.samples.storage.near_paths import Begin, around, near
+from dfgen.samples.storage.stores import has_store, scheme_of
 
 
 class _OfTable(Begin):
@@ -39,6 +40,8 @@ def refuse_all_missing(
     what = (
         "the only file does not exist," if files == 1 else f"none of the {files:,} files exists, as"
     )
+    if has_store(scheme_of(path)):
+        raise MissingFileError(f"{what} {quote(path)}: {_root(recipe)}")
     some = dict.fromkeys((path, paths[len(paths) // 2].as_py(), paths[-1].as_py()))
     advice = _advice(list(some), recipe, folder)
     raise MissingFileError(

@@ -41,7 +41,8 @@ from dfgen.manifest.schema import (
 from dfgen.manifest.sources.source import RowGroup
 from dfgen.manifest.splitting.absent_classes import lacking_rows
 from dfgen.samples.storage.embedded import are_files, is_file_struct, paths_of, with_paths
-from dfgen.samples.storage.stores import without_store
+from dfgen.samples.storage.store_options import StorageOptions
+from dfgen.samples.storage.stores import has_store, scheme_of, without_store
 from dfgen.system import only_writer
 
 ReadFacts = Callable[[pa.ChunkedArray], pa.Table]
@@ -53,6 +54,7 @@ def run_recipe(
     workers: int | None = None,
     old: Old | None = None,
     limits: Limits = DEFAULT,
+    options: StorageOptions | None = None,
 ) -> tuple[pd.DataFrame, BuildReport]:
     """Build the manifest of a recipe; return it with a report of what was left out or is amiss.
 
@@ -62,16 +64,22 @@ def run_recipe(
     """
     if out is not None:
         check_out(out)
-    with nullcontext() if out is None else only_writer(os.path.abspath(out)):
-        return _run(recipe, out, workers, old, limits)
+    near = out is not None and not has_store(scheme_of(out))
+    with only_writer(os.path.abspath(out or "")) if near else nullcontext():
+        return _run(recipe, out, workers, old, limits, options)
 
 
 def _run(
-    recipe: Recipe, out: str | None, workers: int | None, old: Old | None, limits: Limits
+    recipe: Recipe,
+    out: str | None,
+    workers: int | None,
+    old: Old | None,
+    limits: Limits,
+    options: StorageOptions | None,
 ) -> tuple[pd.DataFrame, BuildReport]:
     if old is not None:
         _refuse_order(recipe)
-    gathered = _gathered(recipe, limits)
+    gathered = _gathered(recipe, limits, options)
     labels = describe_labels(gathered.rows, gathered.labels)
     _, root = stored_paths(gathered.rows, recipe.root, gathered.folder)
     if recipe.root is None:  # else all lie in that
@@ -79,7 +87,9 @@ def _run(
     warnings: tuple[str, ...] = ()
     if old is not None:
         old, warnings = _old_rows(old, recipe, gathered.rows, root)
-    read = _reader(recipe, old, workers, limits)
+    listed = gathered.rows.select(["path", *gathered.facts]) if gathered.facts else None
+    reading = {"workers": workers, "limits": limits, "options": options, "listed": listed}
+    read = None if recipe.facts == "none" else partial(_read_facts, old=old, **reading)
     grown = Growth(_settle(gathered, read, recipe), labels, {})
     if old is not None:
         grown = grow(grown.table, labels, old, read, {"split", recipe.splitting.column})
@@ -96,7 +106,7 @@ def _run(
         kept["boxes"] = {**kept["boxes"], "box_format": "xyxy"}
     frame.attrs = {"dfgen": attributes(root, kept, recipe.arguments())}
     if out is not None:
-        write_manifest(frame, out, recipe.root)
+        write_manifest(frame, out, recipe.root, options.values() if options else None)
     return frame, BuildReport(gathered.skipped, gathered.notes, warnings)
 
 
@@ -136,9 +146,9 @@ def _old_rows(
     return old, changed_recipe(old, recipe) + moved
 
 
-def _gathered(recipe: Recipe, limits: Limits) -> RowGroup:
+def _gathered(recipe: Recipe, limits: Limits, options: StorageOptions | None) -> RowGroup:
     """Return the rows of the source with absolute paths and labels as categories."""
-    gathered = gather_rows(recipe, limits)
+    gathered = gather_rows(recipe, limits, options)
     if _box_format(gathered.labels) == "rel_xyxy" and recipe.facts == "none":
         raise ArgumentError(
             "the source's boxes are shares of the image: its size is needed to make pixels of "
@@ -171,20 +181,11 @@ def _with_whole_paths(table: pa.Table, name: str, folder: str) -> pa.Table:
     return with_column(table, name, with_paths(files, pc.if_else(pc.is_null(data), joined, paths)))
 
 
-def _reader(
-    recipe: Recipe, old: Old | None, workers: int | None, limits: Limits
-) -> ReadFacts | None:
-    """Return what reads the facts of files, None where none are asked for."""
-    if recipe.facts == "none":
-        return None
-    return partial(_read_facts, old=old, workers=workers, limits=limits)
-
-
 def _read_facts(
-    paths: pa.ChunkedArray, old: Old | None, workers: int | None, limits: Limits
+    paths: pa.ChunkedArray, old: Old | None, listed: pa.Table | None, **how: Any
 ) -> pa.Table:
     if are_files(paths.type):
-        facts = read_facts(paths, workers, limits=limits)
+        facts = read_facts(paths, **how)
         return with_column(facts, "format", to_category(facts["format"]))
     addresses = without_store(paths.filter(is_url(paths)))
     if len(addresses):
@@ -193,7 +194,7 @@ def _read_facts(
             'facts="none" (--facts none), or with root= (--root) the folder where the files are '
             "mounted"
         )
-    facts = refresh_facts(paths, old.table if old else None, workers, limits=limits)
+    facts = refresh_facts(paths, old.table if old else None, listed=listed, **how)
     return with_column(facts, "format", to_category(facts["format"]))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from dfgen.errors import ArgumentError, did_you_mean
 from dfgen.manifest.paths import is_utf8, portable_root
-from dfgen.manifest.places import URL, absolute_place
+from dfgen.manifest.places import URL, absolute_place, in_folder
 from dfgen.manifest.schema import quote
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.source import NAMES, TEXT, Argument
@@ -236,7 +236,7 @@ def _stray(name: str) -> str:
 
 def absolute_recipe(recipe: dict[str, Any] | None, folder: str) -> dict[str, Any] | None:
     """Return a recipe with absolute paths, where relative ones start at `folder`."""
-    return _with_paths(recipe, lambda path: os.path.normpath(os.path.join(folder, path)))
+    return _with_paths(recipe, lambda path: in_folder(folder, path))
 
 
 def portable_recipe(recipe: dict[str, Any] | None, folder: str) -> dict[str, Any] | None:

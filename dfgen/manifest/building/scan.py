@@ -5,6 +5,7 @@ A file may also be decoded to its end. What its decoder says then is the problem
 """
 
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -27,6 +28,7 @@ from dfgen.samples.pixels.headers import Header
 from dfgen.samples.storage.embedded import Content
 from dfgen.samples.storage.known_files import are_same_times
 from dfgen.samples.storage.store import Head, Store
+from dfgen.samples.storage.store_options import StorageOptions
 from dfgen.samples.storage.stores import store_of
 from dfgen.samples.whole_files import decode_whole
 from dfgen.system import usable_cpus
@@ -34,6 +36,8 @@ from dfgen.system import usable_cpus
 TASK = 256
 DECODED = 32
 STATS = 512
+FAR = 8
+FAR_READERS = 64  # of 20 ms each, 3,200 files a second
 SLOW = 50e-6  # seconds to stat a file, ten times what a local disk takes
 
 UNDECODABLE = "cannot be decoded"
@@ -65,13 +69,14 @@ def read_facts(
     workers: int | None = None,
     decode: bool = False,
     limits: Limits | None = None,
+    options: StorageOptions | None = None,
 ) -> pa.Table:
     """Read size, time and header of each file, in threads; with `decode` all of it.
 
     The files are a list of paths, or a column of Arrow that may hold their bytes, of which one at
     a time becomes a Python object. A file with a fault keeps its row: `problem` says what is wrong,
     as `kind` or `kind: details`. Return one row a file in the same order, with the columns of
-    `SCHEMA`, null where unknown.
+    `SCHEMA`, null where unknown. Of a file far away one request tells all but with `decode`.
 
     Example:
         >>> read_facts(["missing.jpg"])["problem"].to_pylist()
@@ -79,14 +84,15 @@ def read_facts(
     """
     if isinstance(files, list):
         files = pa.array(files, pa.string())
-    task = DECODED if decode else TASK
+    store = store_of([files], limits, options)
+    task = FAR if store.far else DECODED if decode else TASK
     tasks = [files[start : start + task] for start in range(0, len(files), task)]
     parts, what = [], "Decoding files" if decode else "Reading headers"
     with (
-        ThreadPoolExecutor(workers or usable_cpus()) as pool,
+        ThreadPoolExecutor(_threads(workers, store)) as pool,
         tqdm(total=len(files), desc=what, unit=" files", disable=None) as bar,
     ):
-        read_many = partial(_read_many, store=store_of([files], limits), decode=decode)
+        read_many = partial(_read_many, store=store, decode=decode)
         for facts in pool.map(read_many, tasks):
             parts += facts
             bar.update(sum(map(len, facts)))
@@ -99,19 +105,24 @@ def refresh_facts(
     workers: int | None = None,
     decode: bool = False,
     limits: Limits | None = None,
+    options: StorageOptions | None = None,
+    listed: pa.Table | None = None,
 ) -> pa.Table:
     """Read the facts of files, opening only those that are new or changed since they were `known`.
 
     These are rows of an older manifest with absolute paths; None: all files are opened. A file is
     unchanged if size and time of the last change are. Files that had a problem are opened again.
     Of unchanged ones, a fact that the older manifest lacks stays unknown. With `decode` all are
-    opened, and decoded to their end.
+    opened, and decoded to their end. `listed` has `path`, `bytes` and `mtime_ns` of files as a
+    listing of a bucket has told them just now; each of the others is asked for its own.
     """
+    read = partial(read_facts, workers=workers, decode=decode, limits=limits, options=options)
     paths = paths.combine_chunks().dictionary_encode()  # several rows may share a file
     names, codes = pa.chunked_array([paths.dictionary]), paths.indices
     if known is None or not set(known.column_names) >= _COMPARED:
-        return read_facts(names.to_pylist(), workers, decode, limits).take(codes)
-    facts = _refreshed(names, known, workers, decode, limits)
+        return read(names.to_pylist()).take(codes)
+    stat = partial(_sizes_and_times, listed=listed, workers=workers, options=options)
+    facts = _refreshed(names, known, read, stat, decode)
     return facts if len(names) == len(paths) else facts.take(codes)
 
 
@@ -135,23 +146,22 @@ def is_undecodable(problems: Any) -> Any:
 def _refreshed(
     paths: pa.ChunkedArray,
     known: pa.Table,
-    workers: int | None,
+    read_all: Callable[[list[str]], pa.Table],
+    stat: Callable[[list[str]], tuple[Any, Any]],
     decode: bool,
-    limits: Limits | None,
 ) -> pa.Table:
     """Return the facts of different paths, opening only files that are not as `known`, or all."""
     known = _of_readable(known, decode)
     places = pc.index_in(paths, value_set=known["path"].cast(paths.type))
     known = known.select(list(FACTS)).cast(facts_schema()).take(places)
     if decode:
-        read = read_facts(paths.to_pylist(), workers, decode, limits)
+        read = read_all(paths.to_pylist())
         same = pc.and_(_same(known, read["bytes"], read["mtime_ns"]), pc.is_null(read["problem"]))
         changed = pc.invert(same).to_numpy()
         read = read.filter(pa.array(changed))
     else:
-        changed = pc.invert(_same(known, *stat_files(paths.to_pylist(), workers))).to_numpy()
-        opened = paths.filter(pa.array(changed)).to_pylist()
-        read = read_facts(opened, workers, limits=limits)
+        changed = pc.invert(_same(known, *stat(paths.to_pylist()))).to_numpy()
+        read = read_all(paths.filter(pa.array(changed)).to_pylist())
     order = np.argsort(changed, kind="stable")  # the unchanged first
     places = np.empty_like(order)
     places[order] = np.arange(len(order))
@@ -180,25 +190,47 @@ def _same(known: pa.Table, sizes: Any, times: Any) -> pa.ChunkedArray:
     return pc.fill_null(same, False)
 
 
-def stat_files(paths: list[str], workers: int | None = None) -> tuple[pa.Array, pa.Array]:
+def _sizes_and_times(
+    paths: list[str],
+    listed: pa.Table | None,
+    workers: int | None,
+    options: StorageOptions | None,
+) -> tuple[Any, Any]:
+    """Return size and time of each file: by the listing that has them all, else by asking each."""
+    if listed is not None:
+        places = pc.index_in(pa.array(paths, listed["path"].type), value_set=listed["path"])
+        if not places.null_count:
+            found = listed.take(places)
+            return found["bytes"], found["mtime_ns"]
+    return stat_files(paths, workers, options)
+
+
+def _threads(workers: int | None, store: Store) -> int:
+    """Return how many threads read: where each waits for a network, many more than CPUs."""
+    return workers or (FAR_READERS if store.far else usable_cpus())
+
+
+def stat_files(
+    paths: list[str], workers: int | None = None, options: StorageOptions | None = None
+) -> tuple[pa.Array, pa.Array]:
     """Return size and time of the last change of each file; -1 where there is none.
 
     Threads begin where a file takes long, as behind a network. On a local disk they only wait for
     each other: two take a quarter longer than one, twelve twice as long.
     """
-    store = store_of([pa.array(paths, pa.string())])
-    stat_many = partial(_stat_many, store=store)
-    tasks = iter([paths[start : start + STATS] for start in range(0, len(paths), STATS)])
+    store = store_of([pa.array(paths, pa.string())], options=options)
+    stat_many, task = partial(_stat_many, store=store), FAR if store.far else STATS
+    tasks = iter([paths[start : start + task] for start in range(0, len(paths), task)])
     parts = [np.empty((2, 0), np.int64)]
     with (
-        ThreadPoolExecutor(workers or usable_cpus()) as pool,
+        ThreadPoolExecutor(_threads(workers, store)) as pool,
         tqdm(total=len(paths), desc="Comparing files", unit=" files", disable=None) as bar,
     ):
-        for task in tasks:
+        for some in () if store.far else tasks:
             start = time.perf_counter()
-            parts.append(stat_many(task))
-            bar.update(len(task))
-            if time.perf_counter() - start > SLOW * len(task):
+            parts.append(stat_many(some))
+            bar.update(len(some))
+            if time.perf_counter() - start > SLOW * len(some):
                 break
         for part in pool.map(stat_many, tasks):
             parts.append(part)
@@ -211,6 +243,8 @@ def _stat_many(paths: list[str], store: Store) -> npt.NDArray[np.int64]:
     try:
         heads = [store.head(path) for path in paths]  # no map, which a StopIteration would end
         sizes, times, *_ = zip(*heads, strict=True)
+        if None in times:
+            times = tuple(-1 if time is None else time for time in times)
         return np.array([sizes, times], np.int64)
     except MemoryError:
         raise
@@ -262,6 +296,7 @@ def _read(path: Content, store: Store, decode: bool) -> _Found:
     """Return what the store and the header say of a file, and what is wrong with it."""
     head = None
     try:
+        store = store if decode else store.look(path)
         head = store.head(path)
         if decode and not head.problem:
             header, fault = decode_whole(path, store)

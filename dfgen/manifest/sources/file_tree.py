@@ -16,7 +16,7 @@ from dfgen.manifest.reading import fault_of
 from dfgen.manifest.schema import EXAMPLES, quote
 from dfgen.manifest.sources.archive_members import list_archive
 from dfgen.manifest.sources.path_pattern import Pattern
-from dfgen.manifest.sources.source import TEXT, Argument, RowGroup, Source
+from dfgen.manifest.sources.source import RowGroup
 from dfgen.samples.pixels.formats import formats_by_suffix
 from dfgen.samples.storage.archive_paths import Member, member_of
 
@@ -63,7 +63,7 @@ def read_files(folder: str, pattern: Pattern | None = None) -> Iterator[RowGroup
         misfits += group.skipped.get(NO_FIT, [])[: EXAMPLES - len(misfits)]
         yield group
     if not found:
-        raise ManifestError(_nothing_found(folder, pattern, misfits, group.skipped))
+        raise ManifestError(nothing_found(folder, pattern, misfits, group.skipped))
 
 
 def _members(archive: Member, suffixes: tuple[str, ...]) -> Iterator[tuple[list[str], Skipped]]:
@@ -211,6 +211,20 @@ def _printable(path: str) -> str:
     return os.fsencode(path).decode(errors="backslashreplace")
 
 
+def opened_files(files: pa.Table) -> tuple[pa.Table, Skipped]:
+    """Return the files of a table that a decoder opens, and the others by their extension."""
+    paths, skipped = files["path"], Skipped(list)
+    suffixes = pc.replace_substring_regex(paths, r"(?s)^.*?(\.[^./]*)?$", r"\1")
+    known = pc.is_in(pc.utf8_lower(suffixes), value_set=pa.array(list(formats_by_suffix())))
+    hidden = pc.match_substring_regex(paths, r"(^|/)\.[^/]")
+    opened = pc.and_not(known, hidden)
+    others = [column.filter(pc.invert(opened)).to_pylist() for column in (paths, suffixes, hidden)]
+    for path, suffix, is_hidden in zip(*others, strict=True):
+        folder = "folder" if path.endswith("/") else "without extension"
+        skipped["hidden" if is_hidden else suffix.lower() or folder].append(path)
+    return files.filter(opened), skipped
+
+
 def fit(files: pa.Table, skipped: Skipped, pattern: Pattern | None) -> RowGroup:
     """Return the files that fit the pattern, with its fields; the others are added to skipped."""
     if pattern is None:
@@ -226,9 +240,10 @@ def fit(files: pa.Table, skipped: Skipped, pattern: Pattern | None) -> RowGroup:
     return RowGroup(files, dict(skipped))
 
 
-def _nothing_found(
+def nothing_found(
     folder: str, pattern: Pattern | None, misfits: list[str], skipped: Mapping[str, list[str]]
 ) -> str:
+    """Return what to say where no file is taken: examples of those there are, and why."""
     if pattern is not None and misfits:
         return (
             f"no file in {quote(folder)} is of the pattern {quote(pattern.text)}, which stands for "
@@ -252,16 +267,3 @@ def _why_no_fit(folder: str, pattern: str) -> str:
     if pattern.startswith(("/", f"{os.path.basename(os.path.abspath(folder))}/")):
         return f". It begins below the folder: leave {quote(folder)} out of it"
     return ""
-
-
-FILES = Source(
-    read_files,
-    Argument(
-        TEXT,
-        "Folder of images; every one below it becomes a row. Or a recipe, a .toml file.",
-        "[FOLDER | RECIPE.toml]",
-        is_path=True,
-    ),
-    shared=("pattern",),
-    folder="source",
-)

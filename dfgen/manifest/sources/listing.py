@@ -23,12 +23,11 @@ from dfgen.errors import ManifestError, did_you_mean
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.paths import check_stored_paths, is_url
 from dfgen.manifest.places import absolute_place
-from dfgen.manifest.sources.file_tree import Skipped, fit
+from dfgen.manifest.sources.file_tree import fit, opened_files
 from dfgen.manifest.sources.label_table import read_rows
 from dfgen.manifest.sources.path_pattern import Pattern
 from dfgen.manifest.sources.s3_inventory import read_inventory
 from dfgen.manifest.sources.source import TEXT, Argument, RowGroup, Source
-from dfgen.samples.pixels.formats import formats_by_suffix
 
 PATHS = ("path", "key", "file", "file_name", "filename")
 SIZES = ("bytes", "size", "size_bytes")
@@ -64,7 +63,7 @@ def read_listing(
         folder = absolute_place(root or os.path.dirname(os.path.abspath(table)))
         tables = (group.rows for group in read_rows(table, [path_column or "path"], limits))
     for rows in tables:
-        files, skipped = _opened(_files(rows, table, path_column))
+        files, skipped = opened_files(_files(rows, table, path_column))
         yield replace(fit(files, skipped, pattern), folder=folder)
 
 
@@ -108,20 +107,6 @@ def _nanoseconds(times: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_string(times.type):
         times = pc.replace_substring_regex(times, "Z$", "").cast(pa.timestamp("ns"))
     return times.cast(pa.timestamp("ns")).cast(pa.int64())
-
-
-def _opened(files: pa.Table) -> tuple[pa.Table, Skipped]:
-    """Return the files that a decoder opens, and the others by their extension."""
-    paths, skipped = files["path"], Skipped(list)
-    suffixes = pc.replace_substring_regex(paths, r"(?s)^.*?(\.[^./]*)?$", r"\1")
-    known = pc.is_in(pc.utf8_lower(suffixes), value_set=pa.array(list(formats_by_suffix())))
-    hidden = pc.match_substring_regex(paths, r"(^|/)\.[^/]")
-    opened = pc.and_not(known, hidden)
-    others = [column.filter(pc.invert(opened)).to_pylist() for column in (paths, suffixes, hidden)]
-    for path, suffix, is_hidden in zip(*others, strict=True):
-        folder = "folder" if path.endswith("/") else "without extension"
-        skipped["hidden" if is_hidden else suffix.lower() or folder].append(path)
-    return files.filter(opened), skipped
 
 
 LISTING = Source(

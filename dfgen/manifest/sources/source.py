@@ -32,6 +32,7 @@ class RowGroup:
         labels: column -> its class names or box format, where the source knows them
         folder: where relative paths start, absolute; "": where those of a label table do
         total: how many rows there are in all groups, if that is known already
+        facts: columns that are facts of the files, as the listing of a bucket has them
     """
 
     rows: pa.Table
@@ -40,6 +41,7 @@ class RowGroup:
     labels: Mapping[str, Label] = field(default_factory=dict)
     folder: str = ""
     total: int | None = None
+    facts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,8 @@ class Source:
         place: the argument of the source's own name
         arguments: the other arguments that are of such sources alone, by name
         shared: names of the arguments of any build that `read` takes too: `pattern` (parsed),
-            `path_column`, `root`, `unmatched`; or `limits`
+            `path_column`, `root`, `unmatched`; or `limits`; or `options`, which open what is far
+            away
         check: raises ArgumentError where the arguments of its own, defaults included, clash
         rows_share_images: says by the arguments whether several rows are of one image; a split
             keeps them together, as they are not independent samples

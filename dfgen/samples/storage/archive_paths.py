@@ -48,7 +48,7 @@ def member_of(path: str) -> Member | None:
     if not mark or not archive:
         raise ArgumentError(
             f"{path!r} names no archive, expected the member and then the archive: "
-            f'"{kind}://{name or "cats/a.jpg"}::photos.{kind}"'
+            f'"{kind}://{path[6:] or "cats/a.jpg"}::photos.{kind}"'
         )
     if "://" in archive:
         raise ArgumentError(
@@ -76,6 +76,8 @@ def archive_at(place: str) -> Member | None:
     if member is not None or not os.path.isfile(place):
         return member
     kind = _kind(place)
+    if kind is not None and "::" in place:
+        raise ArgumentError(f"the path of the archive {place!r} has :: in it: rename the folder")
     return None if kind is None else Member(kind, "", place)
 
 

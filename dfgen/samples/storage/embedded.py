@@ -142,7 +142,8 @@ class Embedded(Store):
     def look(self, path: Content) -> Store:
         """Return a store that tells head and header of one file; bytes in a row are at hand."""
         data, place = content_parts(path)
-        return self if data is not None or place is None else self.files.look(place)
+        at_hand = data is not None or place is None or not self.files.far
+        return self if at_hand else self.files.look(place)
 
     def open(self, path: Content) -> IO[bytes]:
         """Open a file of which the header alone will be read."""

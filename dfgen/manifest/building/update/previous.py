@@ -11,6 +11,7 @@ from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.building.recipe import Recipe, absolute_recipe
 from dfgen.manifest.io import Path, read_table
 from dfgen.manifest.schema import Metadata, quote, with_column
+from dfgen.samples.storage.store_options import StorageOptions
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,9 @@ class Old:
         return self.metadata["recipe"] or {}
 
 
-def read_old(path: Path, limits: Limits = DEFAULT) -> Old:
+def read_old(path: Path, limits: Limits = DEFAULT, options: StorageOptions | None = None) -> Old:
     """Read the manifest that grows; the errors are those of `read_manifest`."""
-    table, metadata = read_table(path, reads_files=False, limits=limits)
+    table, metadata = read_table(path, reads_files=False, limits=limits, options=options)
     if "path" not in table.column_names:
         raise ManifestError(
             f"{os.fspath(path)} holds the files themselves, and update= (--update) compares files "

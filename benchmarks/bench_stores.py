@@ -1,0 +1,107 @@
+"""Files in a bucket and behind HTTP against the same files on this machine's disk.
+
+Servers are processes of their own on a loopback port, on the same CPUs as the client: a small one
+that holds its files in memory and answers each request after 50 ms, Python's own, and moto's S3.
+What each of them can answer without any decoding is shown beside: nothing loads faster than that.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from subprocess import PIPE, Popen
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from corpus import photographs
+from measure import THREADS, Findings, Rates, Verdict, alternate, finish
+
+import dfgen
+from dfgen.samples.storage.store import Store
+from dfgen.samples.storage.store_options import StorageOptions
+from dfgen.samples.storage.stores import store_at
+
+BATCH, ROWS, READERS = 64, 1_000, 64
+LOCAL, SLOW, HTTP, S3 = "local files", "HTTP + 50 ms", "Python's HTTP server + 50 ms", "moto's S3"
+_KEYS = {"access_key_id": "AKIAOFTHETESTS", "secret_access_key": "very/secret+of=the+tests"}
+_HERE = Path(__file__).parent
+_SERVERS = str(_HERE.parent / "tests" / "servers.py")
+
+
+def main() -> Findings:
+    files = photographs()[:ROWS]
+    folder, names = str(files[0].parent), [file.name for file in files]
+    verdicts = []
+    for what, command in (
+        (SLOW, [str(_HERE / "slow_server.py"), folder, "0.05"]),
+        (HTTP, [_SERVERS, "http", folder, "0.05"]),
+        (S3, [_SERVERS, "s3", folder]),
+    ):
+        with served(command) as url:
+            options: dict[str, Any] = {"client_options": {"allow_http": True}}
+            root = url
+            if what == S3:
+                options = {"endpoint": url, "region": "us-east-1", "allow_http": True} | _KEYS
+                root = "s3://bucket"
+            paths = [f"{root}/{name}" for name in names]
+            alone = f"{what}, read alone by {READERS} threads"
+            rates = alternate(
+                {
+                    LOCAL: drained([str(file) for file in files]),
+                    what: drained(paths, options),
+                    alone: read_alone(paths, options),
+                }
+            )
+        print(f"\nJPEG 500x375 -> 224, batch {BATCH}, {THREADS} threads", end="")
+        rates.show("images", LOCAL)
+        verdicts.append(verdict(what, rates, alone))
+    return finish(verdicts)
+
+
+def verdict(what: str, rates: Rates, alone: str) -> Verdict:
+    """Compare with local files, or with the server's own limit where that is lower."""
+    keeps_up = rates.median(alone) > 1.5 * rates.median(LOCAL)
+    limit = f"the server alone answers {rates.median(alone):,.0f} a second"
+    base = LOCAL if keeps_up else alone
+    unit = "x local files" if keeps_up else "x the server's own limit"
+    return Verdict(f"{what}, loose JPEG", rates.ratio(what, base), 0.9, unit, limit=limit)
+
+
+def drained(paths: list[str], options: dict[str, Any] | None = None) -> Callable[[], int]:
+    """Make a Sequence for each pass: one that stays would work ahead while others are timed."""
+    frame = pd.DataFrame({"id": np.arange(len(paths)), "path": paths})
+    image = dfgen.Image("path", size=(224, 224))
+
+    def drain() -> int:
+        with dfgen.Sequence(
+            frame, x=image, batch_size=BATCH, workers=THREADS, storage_options=options
+        ) as sequence:
+            return sum(len(images) for (images,) in sequence)
+
+    return drain
+
+
+def read_alone(paths: list[str], options: dict[str, Any]) -> Callable[[], int]:
+    """Read all files, on as many threads as are of use, and decode none."""
+    store: Store = store_at(paths[0], options=StorageOptions(options))
+
+    def read() -> int:
+        with ThreadPoolExecutor(READERS) as pool:
+            return sum(data is not None for data in pool.map(store.read, paths))
+
+    return read
+
+
+@contextmanager
+def served(command: list[str]) -> Iterator[str]:
+    """Run a server while it is asked; yield its address."""
+    with Popen([sys.executable, *command], stdin=PIPE, stdout=PIPE, text=True) as process:
+        assert process.stdin and process.stdout
+        yield process.stdout.readline().strip()
+        process.stdin.close()
+
+
+if __name__ == "__main__":
+    main()
