@@ -55,7 +55,7 @@ def member_of(path: str) -> Member | None:
             f"{path!r} is in an archive that is not on a disk, and archives are read from disks "
             "alone: copy it to one, or give the files as they are, unpacked in the store"
         )
-    if any(f"::{each}://" in path for each in ARCHIVES):
+    if "://" in name and any(f"::{each}://" in path for each in ARCHIVES):
         raise ArgumentError(
             f"{path!r} is in an archive within an archive, which cannot be read at random: unpack "
             "the outer one"

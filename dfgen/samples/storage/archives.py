@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import IO, NamedTuple
 
-import numpy as np
-
 from dfgen.errors import ArgumentError, DecodeError, MissingFileError
 from dfgen.limits import Limits
 from dfgen.samples.storage.archive_file import ArchiveFile, as_file, version_of
@@ -206,8 +204,8 @@ def _local(found: _Found, nbytes: int) -> tuple[bytes, int]:
     data = found.file.read(nbytes, found.start)
     if data[:4] != b"PK\3\4" or len(data) < _LOCAL:
         raise damaged("there is no header in front of the member")
-    lengths = np.frombuffer(data, "<u2", 2, 26)
-    return data, _LOCAL + int(lengths.sum(dtype=np.int64))
+    lengths = data[26] + data[28] + (data[27] + data[29] << 8)  # of the name and what follows it
+    return data, _LOCAL + lengths
 
 
 def _inflated(unpacking: "zlib._Decompress", data: bytes, most: int) -> bytes:
