@@ -3,6 +3,7 @@
 import io
 import os
 import shutil
+import subprocess
 import tarfile
 import zipfile
 
@@ -12,7 +13,7 @@ from contracts import StoreContract
 from PIL import Image
 
 import dfgen
-from dfgen.errors import MissingFileError
+from dfgen.errors import ArgumentError, DecodeError, ManifestError, MissingFileError
 from dfgen.samples.storage.archives import Archives
 
 
@@ -176,3 +177,279 @@ def test_a_table_may_name_members_of_several_archives(pets):
         f"tar://dog/3.png::{pets}/pets.tar",
     ]
     assert pixels("m.parquet") == [1, 3]
+
+
+def read(path):
+    return Archives().read(str(path))
+
+
+def problem_of(path):
+    return Archives().head(str(path)).problem
+
+
+DAMAGED = "the archive is damaged or cut short: {}. Fetch or make it again"
+NO_END = DAMAGED.format("its end, where the names of its members stand, is missing")
+CHECKSUM = DAMAGED.format("the member has another checksum (CRC-32) than it should have")
+
+
+def changed(path, place, data):
+    old = path.read_bytes()
+    path.write_bytes(old[:place] + data + old[place + len(data) :])
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_damage_of_a_zip_is_told(tmp_path, method):
+    path = tmp_path / "a.zip"
+    write_zip(path, {"a.bin": b"0123456789" * 50, "b.bin": b"b"}, method)
+    whole = path.read_bytes()
+    changed(path, 40, b"\0")  # of the member's bytes
+    with pytest.raises(DecodeError, match=r"^the archive is damaged or cut short: the member"):
+        read(f"zip://a.bin::{path}")
+    with pytest.raises(DecodeError), Archives().open(f"zip://a.bin::{path}") as file:
+        file.read()
+    assert read(f"zip://b.bin::{path}") == b"b"
+    for length, message in ((len(whole) - 5, NO_END), (60, NO_END)):
+        path.write_bytes(whole[:length])
+        with pytest.raises(DecodeError) as error:
+            read(f"zip://a.bin::{path}")
+        assert str(error.value) == message
+    path.write_bytes(whole[10:])
+    with pytest.raises(DecodeError, match="the names of its members are not where they should be"):
+        read(f"zip://a.bin::{path}")
+    path.write_bytes(b"no archive" * 9)
+    with pytest.raises(DecodeError, match=r"'.*a\.zip' is no zip archive$"):
+        read(f"zip://a.bin::{path}")
+    path.write_bytes(b"#!/bin/sh\n" + whole)  # one that unpacks itself
+    assert read(f"zip://a.bin::{path}") == b"0123456789" * 50
+
+
+def test_a_checksum_that_differs_is_told(tmp_path):
+    write_zip(tmp_path / "a.zip", {"a.bin": b"0123456789"})
+    changed(tmp_path / "a.zip", 38, b"X")
+    with pytest.raises(DecodeError) as error:
+        read(f"zip://a.bin::{tmp_path}/a.zip")
+    assert str(error.value) == CHECKSUM
+    image = io.BytesIO()
+    Image.new("RGB", (100, 100)).save(image, "BMP")
+    write_zip(tmp_path / "b.zip", {"a.bmp": image.getvalue()})
+    changed(tmp_path / "b.zip", 20_000, b"X")  # behind what headers read
+    frame = dfgen.build_manifest(tmp_path / "b.zip")
+    found = dfgen.verify(frame, decode=True)
+    assert found[["change", "detail"]].values.tolist() == [["broken", CHECKSUM]]
+
+
+def test_what_a_zip_packs_otherwise_is_refused_by_its_method(tmp_path):
+    write_zip(tmp_path / "a.zip", {"a.bin": b"1" * 99}, zipfile.ZIP_LZMA)
+    with pytest.raises(DecodeError) as error:
+        read(f"zip://a.bin::{tmp_path}/a.zip")
+    assert str(error.value) == problem_of(f"zip://a.bin::{tmp_path}/a.zip")
+    assert str(error.value) == (
+        "it is packed by the method lzma, which is not read: pack it again by deflate, or with "
+        "zip -0, as images are packed already"
+    )
+
+
+def test_a_bomb_is_not_unpacked(tmp_path):
+    write_zip(tmp_path / "a.zip", {"a.bin": bytes(1 << 20)}, zipfile.ZIP_DEFLATED)
+    path = f"zip://a.bin::{tmp_path}/a.zip"
+    for name, begin in (
+        ("decoded_bytes", "the member has 1,048,576 bytes, of 1,"),
+        ("file_bytes", "the file has 1,048,576 bytes, more than limits."),
+    ):
+        store = Archives().within(dfgen.Limits(**{name: 10_000}))
+        for ask in (store.read, store.open):
+            with pytest.raises(DecodeError) as error:
+                ask(path)
+            assert str(error.value).startswith(begin)
+            assert f"limits=dfgen.Limits({name}=1048576)" in str(error.value)
+    data = (tmp_path / "a.zip").read_bytes()  # it says that it is small
+    small = data.replace((1 << 20).to_bytes(4, "little"), (5000).to_bytes(4, "little"))
+    (tmp_path / "a.zip").write_bytes(small)
+    with pytest.raises(DecodeError, match="it says that the member has 5,000 bytes, it has other"):
+        read(path)
+
+
+def test_names_that_leave_an_archive_or_come_twice_are_left_out_by_name(tmp_path):
+    path = tmp_path / "a.zip"
+    with pytest.warns(UserWarning, match="Duplicate name"), zipfile.ZipFile(path, "w") as archive:
+        for value, name in enumerate(
+            ("../a.png", "/b.png", "c/../../d.png", "e.png", "e.png", "std::f.png", ".h/g.png",
+             "__MACOSX/._e.png", "i.txt", "j")
+        ):  # fmt: skip
+            archive.writestr(name, png(value))
+    with pytest.warns(UserWarning) as told:
+        frame = dfgen.build_manifest(path)
+    assert frame["id"].tolist() == ["e.png", "std::f.png"]
+    assert pixels(frame) == [4, 5]
+    assert str(told[0].message).splitlines() == [
+        "Left out: 1 path, .txt: i.txt",
+        "Left out: 2 paths, hidden: .h, __MACOSX/._e.png",
+        "Left out: 3 paths, name that leaves the archive, or cannot be one in it: /b.png, "
+        "../a.png, c/../../d.png",
+        "Left out: 1 path, repeated name in the archive, of which the last counts: e.png",
+        "Left out: 1 path, without extension: j",
+        "Move elsewhere what is not a sample.",
+    ]
+
+
+def test_names_of_zips_are_utf8_or_of_code_page_437(tmp_path):
+    path = tmp_path / "a.zip"
+    write_zip(path, {"Aaaa.bin": b"1", "Bbbb.bin": b"2", "\u4e2d.bin": b"3"})
+    data = path.read_bytes()
+    data = data.replace(b"Aaaa", "\u00e4\u00e4".encode())  # as macOS writes it, without the flag
+    path.write_bytes(data.replace(b"Bbbb", b"\x84\x84\x84\x84"))  # as MS-DOS does
+    for name in ("\u00e4\u00e4.bin", "\u00e4" * 4 + ".bin", "\u4e2d.bin"):
+        assert len(read(f"zip://{name}::{path}")) == 1
+
+
+@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_tars_of_all_kinds_with_long_names_and_links(tmp_path, form):
+    long = "f" * 90 + "/" + "n" * 90 + ".png"
+    contents = {"./a.png": png(1), long: png(2), "\u00e4.png": png(3)}
+    path = tmp_path / "a.tar"
+    write_tar(path, contents, form)
+    with tarfile.open(path, "a", format=form) as archive:
+        for name, kind, target in (
+            ("x/hard.png", tarfile.LNKTYPE, "./a.png"),
+            ("x/soft.png", tarfile.SYMTYPE, "../a.png"),
+            ("x/again.png", tarfile.SYMTYPE, "soft.png"),
+            ("x/loop.png", tarfile.SYMTYPE, "loop.png"),
+            ("x/out.png", tarfile.SYMTYPE, "/etc/passwd"), ("folder", tarfile.DIRTYPE, ""),
+            ("pipe.png", tarfile.FIFOTYPE, ""),
+        ):  # fmt: skip
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = kind, target
+            archive.addfile(info)
+    for name, value in (("a.png", 1), (long, 2), ("\u00e4.png", 3), ("x/hard.png", 1),
+                        ("x/soft.png", 1), ("x/again.png", 1)):  # fmt: skip
+        assert read(f"tar://{name}::{path}") == png(value)
+    for name, target in (("x/loop.png", "x/loop.png"), ("x/out.png", "/etc/passwd")):
+        with pytest.raises(DecodeError) as error:
+            read(f"tar://{name}::{path}")
+        told = f"it is a link to {target!r}, which is no file of the archive"
+        assert str(error.value) == problem_of(f"tar://{name}::{path}") == told
+    with pytest.raises(MissingFileError):
+        read(f"tar://pipe.png::{path}")
+
+
+def test_damage_of_a_tar_is_told(tmp_path):
+    path = tmp_path / "a.tar"
+    write_tar(path, {f"{row}.png": png(row) for row in range(5)}, tarfile.USTAR_FORMAT)
+    whole = path.read_bytes()
+    not_end = "there is no header of a member at byte {}, and not its end either"
+    zeros = (
+        "it ends without the zeros that end a tar archive, and may lack members; if it is whole, "
+        "add them: head -c 1024 /dev/zero >> FILE"
+    )
+    for data, message in (
+        (whole[:1024], zeros),
+        (whole[:1100], not_end.format("1,024")),
+        (whole[:1024] + b"x" * 512 + whole[1536:], not_end.format("1,024")),
+        (whole[: 512 + 20], "unexpected end of data"),
+    ):
+        path.write_bytes(data)
+        with pytest.raises(DecodeError) as error:
+            read(f"tar://0.png::{path}")
+        assert str(error.value) == DAMAGED.format(message)
+        with pytest.raises(ManifestError, match="the archive is damaged or cut short"):
+            dfgen.build_manifest(path)
+
+
+def test_a_compressed_tar_is_refused_with_advice(pets):
+    shutil.make_archive("pets", "gztar", "pets")
+    with pytest.raises(ManifestError) as error:
+        dfgen.build_manifest("pets.tar.gz")
+    assert str(error.value) == (
+        "source=pets.tar.gz cannot be read: the tar archive is compressed as a whole, so that no "
+        "member can be read without all before it: make a plain one, gunzip -k pets.tar.gz"
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("zip://a.png", "'zip://a.png' names no archive, expected the member and then the "
+         'archive: "zip://a.png::photos.zip"'),
+        ("zip://a.png::s3://b/c.zip", "'zip://a.png::s3://b/c.zip' is in an archive that is not on "
+         "a disk, and archives are read from disks alone: copy it to one, or give the files as "
+         "they are, unpacked in the store"),
+        ("tar://a.png::zip://b.tar::c.zip", "'tar://a.png::zip://b.tar::c.zip' is in an archive "
+         "within an archive, which cannot be read at random: unpack the outer one"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_a_path_of_a_member_is_refused(path, message):
+    with pytest.raises(DecodeError) as error:
+        read(path)
+    assert str(error.value) == message
+    with pytest.raises(ArgumentError):
+        dfgen.build_manifest(path)
+
+
+def test_a_member_or_archive_that_is_missing_is_named_with_what_is_near(pets):
+    frame = dfgen.build_manifest("pets.zip", pattern=PATTERN)
+    frame["path"] = [path.replace("//cat/", "//cats/") for path in frame["path"]]
+    with pytest.raises(MissingFileError) as error:
+        pixels(frame)
+    assert str(error.value).endswith(
+        f"the archive '{pets}/pets.zip' has no member 'cats/1.png'. the archive has "
+        "'cat/1.png', ..."
+    )
+    os.rename("pets.zip", "there.zip")
+    with pytest.raises(MissingFileError, match=f"there is no archive '{pets}/pets.zip'"):
+        pixels(frame)
+    with pytest.raises(MissingFileError):
+        dfgen.build_manifest("zip://::pets.zip")
+
+
+def test_an_archive_that_is_replaced_is_opened_anew(tmp_path):
+    store, path = Archives(), f"zip://a.bin::{tmp_path}/a.zip"
+    for data in (b"one", b"three"):
+        write_zip(tmp_path / "new.zip", {"b": b"x", "a.bin": data})
+        os.replace(tmp_path / "new.zip", tmp_path / "a.zip")
+        assert store.read(path) == data
+    (tmp_path / "a.zip").unlink()
+    with pytest.raises(MissingFileError):
+        store.read(path)
+    store.close()
+
+
+@pytest.mark.parametrize("count", [10, pytest.param(66_000, marks=pytest.mark.slow)])
+def test_zips_of_more_and_larger_members_than_old_ones_can_have(tmp_path, count):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        for row in range(count):
+            archive.writestr(zipfile.ZipInfo(f"{row}"), f"{row}")
+        with archive.open("large", "w", force_zip64=True) as file:
+            file.write(b"large")
+    store = Archives()
+    for name in ("0", f"{count - 1}", "large"):
+        assert store.read(f"zip://{name}::{tmp_path}/a.zip") == name.encode()
+    assert len([*store.list(f"zip://::{tmp_path}/a.zip")]) == count + 1
+    assert store.range(f"zip://large::{tmp_path}/a.zip", 1, 3) == b"ar"
+
+
+@pytest.mark.skipif(not shutil.which("zip"), reason="there is no zip")
+def test_archives_of_info_zip(pets):
+    os.symlink("1.png", "pets/cat/link.png")
+    run = {"cwd": pets / "pets", "check": True}
+    for options in (["-r"], ["-r0"], ["-rfz"], ["-ry"], ["-rP", "secret"]):
+        subprocess.run(["zip", "-q", *options, f"../{options[0]}.zip", "."], **run)
+    for name in ("-r", "-r0", "-rfz"):
+        frame = dfgen.build_manifest(f"./{name}.zip", pattern="{_}/{name}.png")
+        assert pixels(frame)[:3] == [1, 10, 11]
+        loose = os.stat(pets / "pets/cat/1.png").st_mtime_ns
+        assert frame["mtime_ns"][0] == loose // 10**9 * 10**9
+    path = f"::{pets}/-ry.zip"
+    assert problem_of(f"zip://cat/link.png{path}").startswith("it is a symbolic link: ")
+    assert read(f"zip://cat/1.png{path}") == png(1)
+    with pytest.raises(DecodeError, match=r"^it is encrypted: unpack the archive with"):
+        read(f"zip://cat/1.png::{pets}/-rP.zip")
+
+
+@pytest.mark.skipif(not shutil.which("tar"), reason="there is no tar")
+def test_archives_of_a_systems_tar(pets):
+    os.link("pets/cat/1.png", "pets/cat/hard.png")
+    for form in ("gnu", "pax", "ustar", "v7"):
+        subprocess.run(["tar", f"--format={form}", "-cf", f"{form}.tar", "-C", "pets", "."])
+        frame = dfgen.build_manifest(f"{form}.tar")
+        assert frame["problem"].isna().all()
+        assert pixels(frame) == pixels(dfgen.build_manifest("pets"))

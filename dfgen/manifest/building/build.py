@@ -82,8 +82,9 @@ def build_manifest(
     same job. manifests/README.md shows the smallest tree of each source.
 
     Args:
-        source: a folder, or the URL of one, `"s3://bucket/imgs"`; every image, array or sound below
-            it becomes a row. Or a recipe, a .toml file that holds such arguments: those given here
+        source: a folder, or the URL of one, `"s3://bucket/imgs"`, or a zip or tar archive,
+            `"photos.zip"`, `"zip://train::photos.zip"`; every image, array or sound below it
+            becomes a row. Or a recipe, a .toml file that holds such arguments: those given here
             replace its own. Or, instead, one of:
         voc: folder of Pascal VOC's or ImageNet's XML files; needs `images`.
         coco: a JSON file of COCO; several of the same images in a list; those of each split as

@@ -7,7 +7,7 @@ from dfgen.errors import ManifestError
 from dfgen.samples.storage.archive_paths import Member
 from dfgen.samples.storage.archives import Archives
 
-_LEAVES = re.compile(r"^[/\\]|^[A-Za-z]:[/\\]|(?:^|[/\\])\.\.(?:[/\\]|$)|\0|::")
+_LEAVES = re.compile(r"^[/\\]|^[A-Za-z]:[/\\]|(?:^|[/\\])\.\.(?:[/\\]|$)|\0|::(?:zip|tar)://")
 _HIDDEN = re.compile(r"(?:.*?/)??\.[^/]*")
 
 Left = tuple[str, str]

@@ -48,14 +48,14 @@ def member_of(path: str) -> Member | None:
     if not mark or not archive:
         raise ArgumentError(
             f"{path!r} names no archive, expected the member and then the archive: "
-            f'"{kind}://{name or "cats/a.jpg"}::photos.{kind}"'
+            f'"{kind}://{path[6:] or "cats/a.jpg"}::photos.{kind}"'
         )
     if "://" in archive:
         raise ArgumentError(
             f"{path!r} is in an archive that is not on a disk, and archives are read from disks "
             "alone: copy it to one, or give the files as they are, unpacked in the store"
         )
-    if any(f"::{each}://" in path for each in ARCHIVES):
+    if "://" in name and any(f"::{each}://" in path for each in ARCHIVES):
         raise ArgumentError(
             f"{path!r} is in an archive within an archive, which cannot be read at random: unpack "
             "the outer one"
@@ -76,6 +76,8 @@ def archive_at(place: str) -> Member | None:
     if member is not None or not os.path.isfile(place):
         return member
     kind = _kind(place)
+    if kind is not None and "::" in place:
+        raise ArgumentError(f"the path of the archive {place!r} has :: in it: rename the folder")
     return None if kind is None else Member(kind, "", place)
 
 

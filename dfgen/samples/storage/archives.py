@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import IO, NamedTuple
 
-import numpy as np
-
 from dfgen.errors import ArgumentError, DecodeError, MissingFileError
 from dfgen.limits import Limits
 from dfgen.samples.storage.archive_file import ArchiveFile, as_file, version_of
@@ -26,6 +24,8 @@ _LOCAL = 30  # bytes of a zip's header in front of a member, without its name
 _SLACK = 64  # of what follows the name there, which most have less of
 _HEADER = 1 << 13  # bytes of a file that hold most headers
 _TIMES = 100  # a member of more times what it takes in the archive counts as decoded
+
+_OTHER_CHECKSUM = "the member has another checksum (CRC-32) than it should have"
 
 _Read = Callable[[int, int], bytes]  # of so many bytes from a place on
 
@@ -95,9 +95,13 @@ class Archives(Store):
         return Head(found.size, found.time, (found.start, found.crc), found.problem)
 
     def open(self, path: str) -> IO[bytes]:
-        """Open a member, of which no more is unpacked than is read; no checksum is compared."""
+        """Open a member, of which no more is unpacked than is read.
+
+        Its checksum is compared where all of it is read.
+        """
         found = self._find(path)
-        return as_file(found.size, _reader(found, path, self.limits), _HEADER)
+        read = _reader(found, path, self.limits)
+        return as_file(found.size, _Checked(found, read).read if found.is_zip else read, _HEADER)
 
     def list(self, prefix: str) -> Iterator[tuple[str, Head]]:
         """Yield path and head of all members below `zip://folder::photos.zip`, or `zip://::...`.
@@ -165,7 +169,7 @@ def _bytes(found: _Found, path: str, limits: Limits) -> bytes:
     if len(data) != found.size:
         raise damaged(f"it says that the member has {found.size:,} bytes, it has other")
     if found.is_zip and zlib.crc32(data) != found.crc:
-        raise damaged("the member has another checksum (CRC-32) than it should have")
+        raise damaged(_OTHER_CHECKSUM)
     return data
 
 
@@ -200,8 +204,8 @@ def _local(found: _Found, nbytes: int) -> tuple[bytes, int]:
     data = found.file.read(nbytes, found.start)
     if data[:4] != b"PK\3\4" or len(data) < _LOCAL:
         raise damaged("there is no header in front of the member")
-    lengths = np.frombuffer(data, "<u2", 2, 26)
-    return data, _LOCAL + int(lengths.sum(dtype=np.int64))
+    lengths = data[26] + data[28] + (data[27] + data[29] << 8)  # of the name and what follows it
+    return data, _LOCAL + lengths
 
 
 def _inflated(unpacking: "zlib._Decompress", data: bytes, most: int) -> bytes:
@@ -218,6 +222,24 @@ def _reader(found: _Found, path: str, limits: Limits) -> _Read:
         return _Unpacked(found, path).read
     start = found.start + (_local(found, _LOCAL)[1] if found.is_zip else 0)
     return lambda nbytes, at: found.file.read(nbytes, start + at)
+
+
+class _Checked:
+    """Compares the checksum of a member once it has been read from its begin to its end."""
+
+    def __init__(self, found: _Found, read: _Read) -> None:
+        self._found, self._read = found, read
+        self._there, self._crc = 0, 0
+
+    def read(self, nbytes: int, start: int) -> bytes:
+        """Return so many bytes from a place on."""
+        data = self._read(nbytes, start)
+        if start <= self._there < start + len(data):
+            self._crc = zlib.crc32(data[self._there - start :], self._crc)
+            self._there = start + len(data)
+            if self._there == self._found.size and self._crc != self._found.crc:
+                raise damaged(_OTHER_CHECKSUM)
+        return data
 
 
 class _Unpacked:

@@ -14,6 +14,11 @@ from itertools import chain, islice
 from typing import NamedTuple
 from urllib.parse import unquote
 
+from dfgen.errors import ArgumentError, DfgenError, MissingFileError
+from dfgen.samples.storage.archive_paths import Member, member_of
+from dfgen.samples.storage.archives import Archives
+from dfgen.samples.storage.near_members import near_member
+
 _NAMES = 5_000  # of a folder that are looked at
 _CHILDREN = 50  # of its folders
 _FOLDERS = 100  # that are looked into for a file
@@ -132,6 +137,10 @@ def near(path: str, begin: Begin, alone: bool = False) -> Near | None:
         >>> near("gs://bucket/a.jpg", Begin("path")).what
         '"gs://" begins an address, which no store reads'
     """
+    if member := _member(path):
+        if os.path.exists(member.archive):
+            return Near(near_member(member), "", begin.at)
+        return near(member.archive, begin, alone=True)
     if address := _ADDRESS.match(path):
         return Near(
             f'"{address[0]}" begins an address, which no store reads',
@@ -149,10 +158,28 @@ def near(path: str, begin: Begin, alone: bool = False) -> Near | None:
 def near_missing(files: Iterable[tuple[str, str]]) -> str:
     """Return what is near the first of some files, by column and path, that is not there, or ""."""
     for column, path in files:
-        if not _ADDRESS.match(path) and not os.path.exists(path):
+        if _is_missing(path):
             found = near(path, Begin(column), alone=True)
             return "" if found is None else found.what
     return ""
+
+
+def _member(path: str) -> Member | None:
+    try:
+        return member_of(path)
+    except ArgumentError:
+        return None
+
+
+def _is_missing(path: str) -> bool:
+    if _member(path) is None:
+        return not _ADDRESS.match(path) and not os.path.exists(path)
+    try:
+        return Archives().head(path) is None
+    except MissingFileError:
+        return True
+    except DfgenError:
+        return False
 
 
 def around(path: str, begin: Begin) -> str:

@@ -16,6 +16,7 @@ from dfgen.samples.storage.archives import Archives
 from dfgen.samples.storage.array_files import ArrayRows
 from dfgen.samples.storage.embedded import Embedded, are_files, paths_of
 from dfgen.samples.storage.files import Files
+from dfgen.samples.storage.fsspec_files import FsspecFiles, of_fsspec
 from dfgen.samples.storage.known_files import Check
 from dfgen.samples.storage.objects import Objects
 from dfgen.samples.storage.store import Head, Store
@@ -26,7 +27,9 @@ STORES: dict[str, Callable[[], Store]] = {
     **dict.fromkeys(("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "http", "https"), Objects),
     **dict.fromkeys(ARCHIVES, Archives),
 }
-"""Scheme, as `s3` in `s3://bucket/a.jpg` -> what makes its store; "": all other paths."""
+"""Scheme, as `s3` in `s3://bucket/a.jpg` -> what makes its store; "": all other paths.
+
+A scheme that is not here is one of fsspec, where that knows it."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _NAMED = re.compile(r"^(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://")
@@ -76,7 +79,7 @@ def scheme_of(path: str) -> str:
 
 def has_store(scheme: str) -> bool:
     """Whether there is a store for a scheme; there is none for "", that of paths."""
-    return scheme != "" and scheme in STORES
+    return scheme != "" and (scheme in STORES or of_fsspec(scheme))
 
 
 def schemes_of(paths: Any) -> set[str]:
@@ -119,7 +122,7 @@ def without_store(addresses: Any) -> Any:
 
 
 def _store(scheme: str) -> Store:
-    return STORES[scheme]()
+    return STORES.get(scheme, FsspecFiles)()
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,9 @@ def read_tar(file: ArchiveFile) -> Contents:
         if info.islnk():
             links[len(names)] = info.linkname.removeprefix("./")
         elif info.issym():
-            links[len(names)] = posixpath.normpath(f"{posixpath.dirname(name)}/{info.linkname}")
+            links[len(names)] = posixpath.normpath(
+                posixpath.join(posixpath.dirname(name), info.linkname)
+            )
         elif info.issparse():
             problems[len(names)] = "it has holes (GNU's sparse format): write it without --sparse"
         elif not info.isreg():

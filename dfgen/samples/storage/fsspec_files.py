@@ -1,0 +1,182 @@
+"""Files at any other address that fsspec knows: `hf://`, `sftp://`, `hdfs://`, `memory://` (extra).
+
+Source: https://filesystem-spec.readthedocs.io.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache
+from importlib.util import find_spec
+from threading import Lock
+from typing import IO, Any
+
+from dfgen.errors import (
+    AccessError,
+    ArgumentError,
+    DecodeError,
+    DfgenError,
+    MissingFileError,
+    ReadError,
+)
+from dfgen.samples.storage.capped import refuse_bytes
+from dfgen.samples.storage.known_files import Check
+from dfgen.samples.storage.objects import Looked
+from dfgen.samples.storage.ranges import FIRST
+from dfgen.samples.storage.store import Head, Store
+from dfgen.samples.storage.store_options import StorageOptions
+
+_TIMES = ("mtime", "LastModified", "last_modified", "modified", "created")
+_TAGS = ("ETag", "etag", "md5Hash", "checksum", "ino")
+_NOT = ("file", "")  # a path of this machine, which is written without
+
+
+@cache
+def of_fsspec(scheme: str) -> bool:
+    """Whether fsspec is there, and knows addresses of a scheme."""
+    if scheme in _NOT or find_spec("fsspec") is None:
+        return False
+    from fsspec import available_protocols  # late: an extra
+
+    return scheme in available_protocols()
+
+
+class OpenSystems:
+    """The file systems of hosts, made when first asked for; each copy makes its own."""
+
+    def __init__(self) -> None:
+        self._opened: dict[str, Any] = {}
+        self._lock = Lock()
+
+    def get(self, path: str, options: StorageOptions) -> Any:
+        """Return the file system of a path."""
+        scheme, _, rest = path.partition("://")
+        place = f"{scheme}://{rest.partition('/')[0]}"
+        with self._lock:
+            if place not in self._opened:
+                self._opened[place] = _system(scheme, path, options.values())
+            return self._opened[place]
+
+    def clear(self) -> None:
+        """Close all."""
+        self._opened.clear()
+
+    def __reduce__(self) -> tuple[type["OpenSystems"], tuple[()]]:
+        return OpenSystems, ()
+
+
+@dataclass(frozen=True)
+class FsspecFiles(Store):
+    """Files by their address, through fsspec's file system of its scheme."""
+
+    systems: OpenSystems = field(default_factory=OpenSystems, repr=False, compare=False)
+
+    @property
+    def far(self) -> bool:
+        """They are."""
+        return True
+
+    def read(self, path: str) -> bytes:
+        """Return the bytes of one file."""
+        data = self._ask(path, "cat_file")
+        if not data:
+            raise DecodeError("the file is empty (0 bytes)")
+        return bytes(data)
+
+    def read_as(self, path: str, check: Check) -> bytes:
+        """Return the bytes of one file, if it is the one that is known."""
+        head = self.head(path)
+        check(head.size, head.mtime_ns)
+        refuse_bytes(head.size, self.limits)
+        return self.read(path)
+
+    def range(self, path: str, start: int, stop: int) -> bytes:
+        """Return some of the bytes of one file."""
+        return bytes(self._ask(path, "cat_file", start=start, end=stop))
+
+    def head(self, path: str) -> Head:
+        """Return size and time of one file, without reading it."""
+        return _head(self._ask(path, "info"))
+
+    def look(self, path: str) -> Store:
+        """Return a store of this one file, whose head and begin have come."""
+        head = self.head(path)
+        first = b"" if head.problem or not head.size else self.range(path, 0, min(FIRST, head.size))
+        return Looked(self, path, head, first, limits=self.limits)
+
+    def open(self, path: str) -> IO[bytes]:
+        """Open a file of which the header alone will be read."""
+        return self.look(path).open(path)
+
+    def list(self, prefix: str) -> Iterator[tuple[str, Head]]:
+        """Yield path and head of all files below a folder."""
+        prefix = prefix.rstrip("/")
+        root = self.systems.get(prefix, self.options)._strip_protocol(prefix).rstrip("/")
+        for name, info in self._ask(prefix, "find", detail=True).items():
+            yield f"{prefix}/{name[len(root) :].lstrip('/')}", _head(info)
+
+    def write(self, path: str, data: bytes) -> None:
+        """Make a file, or replace it."""
+        self._ask(path, "pipe_file", data)
+
+    def close(self) -> None:
+        """Close what is open; it is opened again where it is asked for."""
+        super().close()
+        self.systems.clear()
+
+    def _ask(self, path: str, method: str, *given: Any, **more: Any) -> Any:
+        try:
+            system = self.systems.get(path, self.options)
+            return getattr(system, method)(system._strip_protocol(path), *given, **more)
+        except Exception as error:
+            raise _told(error, path) from None
+
+
+def _system(scheme: str, path: str, options: dict[str, Any]) -> Any:
+    from fsspec.core import url_to_fs  # late: an extra
+
+    try:
+        return url_to_fs(path, **options)[0]
+    except ImportError as error:  # fsspec says which package reads them
+        raise ArgumentError(f"{scheme}:// needs a package that is not there: {error}") from None
+    except Exception as error:
+        raise ArgumentError(
+            f"storage_options cannot open {scheme}://: {type(error).__name__}. Given: "
+            f"{', '.join(options) or 'none'}. They are those of fsspec's file system of that scheme"
+        ) from None
+
+
+def _head(info: dict[str, Any]) -> Head:
+    time = next((info[name] for name in _TIMES if info.get(name) is not None), None)
+    tag = next((info[name] for name in _TAGS if info.get(name) is not None), None)
+    problem = None if info.get("type", "file") == "file" else "not a regular file"
+    return Head(int(info.get("size") or 0), _nanoseconds(time), tag, problem)
+
+
+def _nanoseconds(time: Any) -> int | None:
+    """Return a time as a file system gives it: seconds, a datetime or ISO 8601; None: no time."""
+    if isinstance(time, str):
+        try:
+            time = datetime.fromisoformat(time)
+        except ValueError:
+            return None
+    if isinstance(time, datetime):
+        time = (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+    return round(time * 10**6) * 1_000 if isinstance(time, int | float) else None
+
+
+def _told(error: Exception, path: str) -> Exception:
+    """Return what to raise; of what a system says nothing is quoted, as it may hold keys."""
+    if isinstance(error, DfgenError | MemoryError):
+        return error
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return MissingFileError("the file does not exist")
+    scheme = path.partition("://")[0]
+    if isinstance(error, PermissionError):
+        return AccessError(
+            f"the file cannot be read: {scheme}:// refuses it. Credentials come from "
+            "storage_options=, and from where fsspec's file system of that scheme looks for them"
+        )
+    if isinstance(error, IsADirectoryError):
+        return DecodeError("the file cannot be read: it is a folder")
+    return ReadError(f"the file cannot be read: fsspec raised {type(error).__name__}")

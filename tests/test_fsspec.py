@@ -1,0 +1,120 @@
+"""Files at addresses that fsspec knows, in its own file systems of memory and of the disk."""
+
+import pickle
+
+import pandas as pd
+import pytest
+from contracts import StoreContract
+from test_bucket import ROWS, X, contents, values_of
+
+import dfgen
+from dfgen.errors import AccessError, ArgumentError, ReadError
+from dfgen.samples.storage.fsspec_files import FsspecFiles, of_fsspec
+from dfgen.samples.storage.store_options import StorageOptions
+from dfgen.samples.storage.stores import has_store, store_at
+
+fsspec = pytest.importorskip("fsspec")
+
+SECRET = "secret-of-the-tests"
+
+
+@pytest.fixture(autouse=True)
+def memory():
+    system = fsspec.filesystem("memory")
+    yield system
+    system.store.clear()
+
+
+class TestMemory(StoreContract):
+    def make(self, folder, contents):
+        system = fsspec.filesystem("memory")
+        for name, data in contents.items():
+            system.pipe_file(f"/{folder.name}/{name}", data)
+        return FsspecFiles(), {name: f"memory://{folder.name}/{name}" for name in contents}
+
+    def missing(self, folder):
+        return "memory://missing"
+
+    def test_lists_what_is_below_a_folder(self, tmp_path):
+        store, paths = self.make(tmp_path, {"a": b"1", "b/c": b"12"})
+        found = dict(store.list(f"memory://{tmp_path.name}/"))
+        assert {path: head.size for path, head in found.items()} == {paths["a"]: 1, paths["b/c"]: 2}
+        assert store.range(paths["b/c"], 1, 9) == b"2"
+
+
+class TestLocal(StoreContract):
+    def make(self, folder, contents):
+        store = FsspecFiles()
+        for name, data in contents.items():
+            store.write(f"local://{folder}/{name}", data)
+        return store, {name: f"local://{folder}/{name}" for name in contents}
+
+    def missing(self, folder):
+        return f"local://{folder}/missing"
+
+
+def test_a_folder_of_it_is_built_verified_and_trained_on(memory, tmp_path):
+    for key, data in contents().items():
+        memory.pipe_file(f"/{key}", data)
+    frame = dfgen.build_manifest(
+        "memory://imgs", pattern="{kind}/{id:int}.png", out="memory://manifests/pets.parquet"
+    )
+    again = dfgen.read_manifest("memory://manifests/pets.parquet")
+    pd.testing.assert_frame_equal(again, frame)
+    assert frame.attrs["dfgen"]["root"] == "memory://imgs"
+    with dfgen.Sequence(frame, X, y="kind", shuffle=False, batch_size=ROWS) as sequence:
+        assert values_of(sequence[0]) == frame["id"].tolist()
+    with dfgen.Sequence(
+        frame[["id"]].assign(path=[key.removeprefix("imgs/") for key in sorted(contents())]),
+        X, root="memory://imgs/", shuffle=False, batch_size=ROWS, label_mode=None,
+    ) as sequence:  # fmt: skip
+        assert values_of(sequence[0]) == frame["id"].tolist()
+    memory.rm("/imgs/b/03.png")
+    found = dfgen.verify("memory://manifests/pets.parquet")
+    assert found["id"].tolist() == [3] and found["change"].tolist() == ["missing"]
+
+
+def test_schemes_that_neither_knows_have_no_store():
+    assert has_store("memory") and has_store("sftp") and has_store("s3")
+    assert not (has_store("gopher") or has_store("file") or has_store("") or of_fsspec("C"))
+    assert isinstance(store_at("memory://a"), FsspecFiles)
+
+
+def test_a_package_that_is_not_there_is_named():
+    with pytest.raises(ArgumentError) as error:
+        FsspecFiles().read("libarchive://a.png")
+    assert str(error.value).startswith("libarchive:// needs a package that is not there: ")
+
+
+class Refusing(fsspec.AbstractFileSystem):
+    """A file system that raises what it is made with, and says its key."""
+
+    protocol = "refusing"
+    cachable = False
+
+    def __init__(self, kind=None, key=None, **more):
+        super().__init__(**more)
+        if kind is None:
+            raise ValueError(f"no kind for {key}")
+        self.kind, self.key = kind, key
+
+    def cat_file(self, path, **more):
+        raise self.kind(f"refused with {self.key}")
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "message"),
+    [
+        (PermissionError, AccessError, "the file cannot be read: refusing:// refuses it. "),
+        (RuntimeError, ReadError, "the file cannot be read: fsspec raised RuntimeError"),
+        (None, ArgumentError, "storage_options cannot open refusing://: ValueError. Given: kind, "),
+    ],
+)
+def test_no_key_is_shown_by_what_a_file_system_raises(kind, error, message):
+    fsspec.register_implementation("refusing", Refusing, clobber=True)
+    store = FsspecFiles(options=StorageOptions({"kind": kind, "key": SECRET}))
+    with pytest.raises(error) as caught:
+        store.read("refusing://a.png")
+    assert str(caught.value).startswith(message)
+    assert SECRET not in str(caught.value) + repr(store)
+    assert SECRET.encode() not in pickle.dumps(store)
