@@ -177,9 +177,10 @@ class Store:
             rows = self.array(path, dataset, check)
             if not 0 <= index < len(rows):
                 raise DecodeError(f"the array has {len(rows):,} rows, there is no row {index}")
+            row = np.asarray(rows[index])
             if isinstance(rows, np.ndarray):
-                self.arrays.took(rows[index].nbytes)
-            return np.asarray(rows[index])
+                self.arrays.took(row.nbytes)
+            return row
         except (DfgenError, MemoryError):
             raise
         except Exception as error:
