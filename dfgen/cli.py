@@ -15,6 +15,7 @@ import typer
 import typer.core
 
 from dfgen import __version__
+from dfgen.commands import cached_folders
 from dfgen.commands.build_manifest import BuildCommand, build_command
 from dfgen.commands.manifests import diff_command, recipe_command, split_command, verify_command
 from dfgen.commands.packs import pack_command
@@ -80,6 +81,7 @@ app.command("diff")(diff_command)
 app.command("split")(split_command)
 app.command("recipe")(recipe_command)
 app.command("pack")(pack_command)
+app.add_typer(cached_folders.cache, name="cache")
 
 
 @app.command("demo")

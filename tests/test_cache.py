@@ -1,5 +1,6 @@
 """cache=: decoded pixels are kept, and every batch is what it would be without."""
 
+import json
 import os
 import re
 import resource
@@ -12,6 +13,7 @@ import cv2
 import numpy as np
 import pandas as pd
 import pytest
+from command import run
 
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
@@ -22,7 +24,7 @@ from dfgen.samples.features.array import Array
 from dfgen.samples.features.boxes import Boxes
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.mask import Mask
-from dfgen.samples.storage.cache_folder import cached_settings, clear_folder
+from dfgen.samples.storage.cache_folder import cached_settings
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no flock, no pwrite, no forks")
 ROWS, SIZE = 24, (32, 40)
@@ -362,21 +364,23 @@ def test_it_is_told_and_cleared_and_what_is_not_its_own_stays(frame, tmp_path):
     made(frame, cache=cache)
     made(frame[:4], image(size=(8, 8)), cache)
     (cache / "mine.txt").write_text("mine")
-    [own] = [one.name for one in cached_settings(str(cache)) if one.images == 4]
-    (cache / own / "notes.txt").write_text("mine")
-    assert sorted(one.images for one in cached_settings(str(cache))) == [4, ROWS]
-    assert clear_folder(str(cache)) > ROWS * 32 * 40 * 3
-    left = sorted(str(path.relative_to(cache)) for path in cache.rglob("*"))
-    assert left == [own, f"{own}/notes.txt", "mine.txt"] or left == [
-        "mine.txt",
-        own,
-        f"{own}/notes.txt",
-    ]
-    with pytest.raises(ArgumentError) as error:
-        clear_folder(str(cache))
-    assert str(error.value) == (
-        f"{cache} is no cache that this dfgen has made (No such file or directory): give the "
-        "folder that cache= was given"
+    info = json.loads(run("cache", "info", cache, "--json").stdout)["settings"]
+    small, large = sorted(info, key=lambda one: one["images"])
+    assert (small["images"], large["images"]) == (4, ROWS)
+    assert large["bytes"] >= ROWS * 32 * 40 * 3
+    assert (large["settings"]["size"], large["settings"]["resize"]) == ([32, 40], "stretch")
+    told = run("cache", "info", cache).stdout.splitlines()
+    assert re.fullmatch(rf"{4 + ROWS} images, [0-9,]+ bytes", told[-1])
+    assert told[0].startswith(f"{info[0]['name']}  {info[0]['images']} images, ")
+    (cache / small["name"] / "notes.txt").write_text("mine")
+    assert re.fullmatch(r"Removed [0-9,]+ bytes\n", run("cache", "clear", cache).stdout)
+    left = {str(path.relative_to(cache)) for path in cache.rglob("*")}
+    assert left == {"mine.txt", small["name"], f"{small['name']}/notes.txt"}
+    again = run("cache", "clear", cache)
+    assert (again.returncode, again.stderr) == (
+        1,
+        f"dfgen: {cache} is no cache that this dfgen has made (No such file or directory): give "
+        "the folder that cache= was given\n",
     )
 
 

@@ -50,7 +50,7 @@ def held(slots, numbers):
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.integers(0, 60)), max_size=60),
-    st.sampled_from([(1, 1, 1), (4, 5, 3), (7, 3, 4)]),
+    st.sampled_from([(1, 1, 1), (4, 5, 3), (37, 41, 3)]),
     st.sampled_from(["uint8", "uint16"]),
 )
 def test_whoever_writes_what_how_often_all_find_it(tmp_path_factory, writes, shape, dtype):
@@ -75,20 +75,44 @@ def test_a_chunk_is_taken_at_once_and_says_what_is_missing(tmp_path):
         assert one.find(keys(3, 99)).tolist()[1] == NOWHERE
 
 
-@pytest.mark.parametrize("place", [0, 59, 60 * 3 + 30])
-def test_a_flipped_bit_of_a_slot_is_no_hit_and_is_written_anew(tmp_path, place):
-    put(slot_file(tmp_path), *range(5))
-    with open(tmp_path / "pixels", "r+b") as file:
-        file.seek(place)
-        byte = file.read(1)[0]
-        file.seek(place)
-        file.write(bytes([byte ^ 4]))
-    broken, fresh = place // 60, slot_file(tmp_path)
-    out = np.zeros((5, *SPEC.shape), np.uint8)
+LARGE = Spec((64, 64, 3), np.dtype(np.uint8))  # three blocks of a checksum
+
+
+def flipped(data, place):
+    data[place] ^= 4
+
+
+def lost_page(data, place):
+    start = place // 4096 * 4096
+    data[start : start + 4096] = bytes(4096)
+
+
+def swapped_pages(data, place):
+    start = place // 12288 * 12288
+    data[start : start + 8192] = data[start + 4096 : start + 8192] + data[start : start + 4096]
+
+
+@pytest.mark.parametrize("damage", [flipped, lost_page, swapped_pages])
+@pytest.mark.parametrize("place", [0, 12287, 12288 * 3 + 5000])
+def test_a_damaged_slot_is_no_hit_and_is_written_anew(tmp_path, place, damage):
+    put(slot_file(tmp_path, LARGE), *range(5))
+    data = bytearray((tmp_path / "pixels").read_bytes())
+    damage(data, place)
+    (tmp_path / "pixels").write_bytes(data)
+    broken, fresh = place // 12288, slot_file(tmp_path, LARGE)
+    out = np.zeros((5, *LARGE.shape), np.uint8)
     assert fresh.take(fresh.find(keys(*range(5))), out).tolist() == [n != broken for n in range(5)]
-    assert held(slot_file(tmp_path), range(5)) == [n for n in range(5) if n != broken]
+    assert held(slot_file(tmp_path, LARGE), range(5)) == [n for n in range(5) if n != broken]
     put(fresh, broken)
-    assert held(slot_file(tmp_path), range(5)) == [0, 1, 2, 3, 4]
+    assert held(slot_file(tmp_path, LARGE), range(5)) == [0, 1, 2, 3, 4]
+
+
+def test_a_slot_that_is_no_whole_number_of_blocks_is_compared_to_its_end(tmp_path):
+    put(slot_file(tmp_path), *range(5))
+    data = bytearray((tmp_path / "pixels").read_bytes())
+    data[60 * 3 - 1] ^= 1
+    (tmp_path / "pixels").write_bytes(data)
+    assert held(slot_file(tmp_path), range(5)) == [0, 1, 3, 4]
 
 
 @settings(max_examples=40, deadline=None)

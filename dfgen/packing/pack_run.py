@@ -190,7 +190,7 @@ def _workers(
         return
     readers, writers = ThreadPoolExecutor(workers), ThreadPoolExecutor(_WRITERS)
     try:
-        make = partial(pack_shard, run=readers.map, done=done)
+        make = partial(pack_shard, run=readers.map, done=done, spare=[])
         yield lambda task: writers.submit(make, task), _WRITERS
     finally:
         readers.shutdown(wait=False, cancel_futures=True)  # which ends what waits for them

@@ -2,6 +2,7 @@
 
 import io
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -41,8 +42,13 @@ class Packer(Protocol):
             rows: how many.
         """
 
-    def begin(self, rows: int) -> Any:
-        """Return what `pack` fills for so many rows."""
+    def begin(self, rows: int, spare: list[Any]) -> Any:
+        """Return what `pack` fills for so many rows.
+
+        Args:
+            rows: how many.
+            spare: memory that is used no more, of shards before; what is taken is taken out of it.
+        """
 
     def pack(self, content: Content, store: Store, into: Any, place: int, size: Any) -> None:
         """Read one file, and put what it becomes into `into`.
@@ -72,11 +78,23 @@ class FixedPixels:
 
     def nbytes(self, sizes: Sizes | None, files: Indices | None, rows: int) -> Indices:
         """Return the bytes of each row's pixels."""
-        return np.full(rows, np.prod(self.image.spec.shape), np.int64)
+        return np.full(rows, prod(self.image.spec.shape), np.int64)
 
-    def begin(self, rows: int) -> npt.NDArray[np.uint8]:
-        """Return (rows, height, width, channels)."""
-        return np.empty((rows, *self.image.spec.shape), np.uint8)
+    def begin(self, rows: int, spare: list[Any]) -> npt.NDArray[np.uint8]:
+        """Return (rows, height, width, channels).
+
+        New memory takes up to a third of the time of decoding, where a virtual machine is given it
+        page by page.
+        """
+        shape = self.image.spec.shape
+        while spare:
+            memory = spare.pop()
+            if memory.size >= rows * prod(shape):
+                break
+        else:
+            memory = np.empty((rows + rows // 8 + 1) * prod(shape), np.uint8)
+        pixels: npt.NDArray[np.uint8] = memory[: rows * prod(shape)].reshape(rows, *shape)
+        return pixels
 
     def pack(self, content: Content, store: Store, into: Any, place: int, size: Any) -> None:
         """Decode and resize one file."""
@@ -106,7 +124,7 @@ class OwnPixels:
         found: Indices = np.prod(np.asarray(sizes, np.int64), axis=1) * channels
         return found
 
-    def begin(self, rows: int) -> list[Any]:
+    def begin(self, rows: int, spare: list[Any]) -> list[Any]:
         """Return a place for the pixels of each row."""
         return [None] * rows
 
@@ -136,7 +154,7 @@ class WholeFiles:
         """Return the bytes of each file."""
         return np.zeros(rows, np.int64) if files is None else files.clip(0)
 
-    def begin(self, rows: int) -> list[Any]:
+    def begin(self, rows: int, spare: list[Any]) -> list[Any]:
         """Return a place for the bytes of each row."""
         return [None] * rows
 

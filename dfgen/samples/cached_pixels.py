@@ -10,7 +10,7 @@ import struct
 import threading
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from hashlib import blake2b
 from importlib.metadata import version
 from typing import Any
@@ -28,7 +28,7 @@ from dfgen.samples.storage.cache import NOWHERE, SlotFile, SlotKey
 from dfgen.samples.storage.known_files import KnownFiles
 from dfgen.samples.storage.store import Store
 
-_UNKNOWN, _ABSENT = 0, -1  # instead of 1 + the slot of a row
+_UNKNOWN, _ABSENT, _SOUGHT = 0, -1, -2  # instead of 1 + the slot of a row
 _DECIDING = ("size", "load_size", "resize", "color_mode", "interpolation", "antialias", "dtype")
 
 
@@ -63,13 +63,14 @@ class CachedPixels:
         self._keys: dict[int, SlotKey] = {}  # of rows that are being made
         self._counts, self._lock = Counter[str](), threading.Lock()
         self._told: int | None = None
+        self._is_all = replace(rest, scale=None).keeps(self.spec)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return CachedPixels, self._arguments
 
     def take(self, rows: Indices, out: Values) -> Present | None:
         """Fill `out`, (rows, height, width, channels), all at once; return which rows are there."""
-        places = self._looked_up(rows)
+        places = self._looked_up(rows, (_UNKNOWN, _SOUGHT))
         there: Present = places > 0
         if not there.any():
             return there
@@ -89,7 +90,9 @@ class CachedPixels:
 
     def at(self, row: int) -> Values | None:
         """Return the pixels of one row, a view; None: none are there."""
-        place = int(self._looked_up(np.array([row]))[0])
+        place = int(self._places[row])
+        if place == _UNKNOWN:
+            place = int(self._looked_up(np.array([row]), (_UNKNOWN,))[0])
         found = self._slots.at(place - 1) if place > 0 else None
         if place > 0 and found is None:
             self._places[row] = _UNKNOWN
@@ -105,7 +108,10 @@ class CachedPixels:
         watch("read")
         found = self.at(row)
         if found is None:
-            found, placed = self._made(row, store, watch)
+            if self._is_all:  # straight into the batch
+                return self._made(row, out, store, watch)
+            found = np.empty(self.spec.shape, self.spec.dtype)
+            placed = self._made(row, found, store, watch)
         else:
             self._count("cache_hits", 1)
             placed = self.placed(row)
@@ -127,9 +133,8 @@ class CachedPixels:
         self._slots.refresh()
         return self._slots.nbytes
 
-    def _made(self, row: int, store: Store, watch: Watch) -> tuple[Values, Geometry]:
+    def _made(self, row: int, pixels: Values, store: Store, watch: Watch) -> Geometry:
         """Decode the image of one row, and keep it."""
-        pixels = np.empty(self.spec.shape, self.spec.dtype)
         placed = self.fixed.read(self._paths[row].as_py(), pixels, store, watch)
         self._count("cache_misses", 1)
         key = self._keys.pop(row, None)
@@ -138,12 +143,14 @@ class CachedPixels:
             is_over = self._slots.is_full or self._slots.failed is not None
             none = _ABSENT if is_over else _UNKNOWN  # another process was at it
             self._places[row] = none if slot == NOWHERE else 1 + slot
-        return pixels, placed
+        return placed
 
-    def _looked_up(self, rows: Indices) -> Indices:
+    def _looked_up(self, rows: Indices, sought: tuple[int, ...]) -> Indices:
         """Return 1 + the slots of some rows, 0 or less where they have none."""
         places: Indices = self._places[rows]
-        new = np.flatnonzero(places == _UNKNOWN)
+        if places.min() > 0:
+            return places
+        new = np.flatnonzero(np.isin(places, sought))
         if not len(new):
             return places
         known = [(row, key) for row in rows[new].tolist() if (key := self._key(row)) is not None]
@@ -151,7 +158,7 @@ class CachedPixels:
             self._slots.refresh()
             slots = self._slots.find(np.array([key for _, key in known], np.uint64))
             for (row, key), slot in zip(known, slots.tolist(), strict=True):
-                self._places[row] = 1 + slot if slot != NOWHERE else _UNKNOWN
+                self._places[row] = 1 + slot if slot != NOWHERE else _SOUGHT
                 if slot == NOWHERE:
                     self._keys[row] = key
         return self._places[rows]

@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 
 NARROWED = {
-    30: "there are no packs yet: every point of writing a manifest or a backup is killed at",
     33: "where no tmpfs may be mounted, it is skipped",
     35: "there are no remote stores yet: their addresses are refused by name",
 }
