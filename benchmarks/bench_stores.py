@@ -19,13 +19,12 @@ from corpus import photographs
 from measure import THREADS, Findings, Rates, Verdict, alternate, finish
 
 import dfgen
-from dfgen.samples.storage.store import Store
 from dfgen.samples.storage.store_options import StorageOptions
 from dfgen.samples.storage.stores import store_at
 
 BATCH, ROWS, READERS = 64, 1_000, 64
 LOCAL, SLOW, HTTP, S3 = "local files", "HTTP + 50 ms", "Python's HTTP server + 50 ms", "moto's S3"
-_KEYS = {"access_key_id": "AKIAOFTHETESTS", "secret_access_key": "very/secret+of=the+tests"}
+_KEYS = {"access_key_id": "any", "secret_access_key": "any", "region": "us-east-1"}
 _HERE = Path(__file__).parent
 _SERVERS = str(_HERE.parent / "tests" / "servers.py")
 
@@ -40,11 +39,9 @@ def main() -> Findings:
         (S3, [_SERVERS, "s3", folder]),
     ):
         with served(command) as url:
-            options: dict[str, Any] = {"client_options": {"allow_http": True}}
-            root = url
-            if what == S3:
-                options = {"endpoint": url, "region": "us-east-1", "allow_http": True} | _KEYS
-                root = "s3://bucket"
+            root, options = (
+                ("s3://bucket", {**_KEYS, "endpoint": url}) if what == S3 else (url, None)
+            )
             paths = [f"{root}/{name}" for name in names]
             alone = f"{what}, read alone by {READERS} threads"
             rates = alternate(
@@ -61,12 +58,13 @@ def main() -> Findings:
 
 
 def verdict(what: str, rates: Rates, alone: str) -> Verdict:
-    """Compare with local files, or with the server's own limit where that is lower."""
-    keeps_up = rates.median(alone) > 1.5 * rates.median(LOCAL)
-    limit = f"the server alone answers {rates.median(alone):,.0f} a second"
-    base = LOCAL if keeps_up else alone
-    unit = "x local files" if keeps_up else "x the server's own limit"
-    return Verdict(f"{what}, loose JPEG", rates.ratio(what, base), 0.9, unit, limit=limit)
+    """Compare with local files; with what the CPUs allow, where the server takes most of them."""
+    made, local, answered = map(rates.median, (what, LOCAL, alone))
+    limit = f"the server alone answers {answered:,.0f} a second"
+    if what != S3:
+        return Verdict(f"{what}, loose JPEG", made / local, 0.9, "x local files", limit=limit)
+    both = 1 / (1 / local + 1 / answered)  # one file answered and decoded, on the same CPUs
+    return Verdict(f"{what}, loose JPEG", made / both, 0.9, "x decoding + serving", limit=limit)
 
 
 def drained(paths: list[str], options: dict[str, Any] | None = None) -> Callable[[], int]:
@@ -83,9 +81,9 @@ def drained(paths: list[str], options: dict[str, Any] | None = None) -> Callable
     return drain
 
 
-def read_alone(paths: list[str], options: dict[str, Any]) -> Callable[[], int]:
+def read_alone(paths: list[str], options: dict[str, Any] | None) -> Callable[[], int]:
     """Read all files, on as many threads as are of use, and decode none."""
-    store: Store = store_at(paths[0], options=StorageOptions(options))
+    store = store_at(paths[0], options=StorageOptions(options))
 
     def read() -> int:
         with ThreadPoolExecutor(READERS) as pool:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from servers import http_server
+from servers import http_server, s3_server
 
 from dfgen.binding.bind import Options, bind
 from dfgen.errors import DecodeError, MissingFileError, ReadError, ReadTimeoutError
@@ -327,3 +327,40 @@ def test_the_bound_is_a_size():
         assert str(caught.value) == (
             f'read_ahead must be bytes or a text such as "256MB", 0 for none, got {wrong}'
         )
+
+
+@pytest.mark.backend
+def test_a_training_from_a_bucket_goes_on_as_one_from_local_files(held, files):
+    pytest.importorskip("obstore")
+    pytest.importorskip("moto.server")
+    import keras
+
+    import dfgen
+
+    def sequence(paths, options=None):
+        table = pd.DataFrame({"id": range(40), "path": paths, "label": np.arange(40) % 2})
+        return dfgen.Sequence(
+            table, y="label", image_size=(4, 4), batch_size=8, seed=3, storage_options=options
+        )
+
+    def fitted(first, second):
+        """Fit an epoch, and go on with another Sequence from its state."""
+        keras.utils.set_random_seed(0)
+        model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(1)])
+        model.compile(keras.optimizers.SGD(1e-6), "mse")
+        with first:
+            model.fit(first, epochs=1, verbose=0)
+            state = first.state_dict()
+        with second:
+            second.load_state_dict(state)
+            model.fit(second, initial_epoch=1, epochs=3, verbose=0)
+            return model.get_weights(), second.receipt, second.metrics.ahead
+
+    near = fitted(sequence(files[:40]), sequence(files[:40]))
+    with s3_server({"bucket": held}) as server:
+        paths = [f"s3://bucket/{os.path.basename(path)}" for path in files[:40]]
+        far = fitted(sequence(paths, server.options), sequence(paths, server.options))
+    for ours, theirs in zip(far[0], near[0], strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert far[1] == near[1]
+    assert far[2]["reads"] > 0 and near[2] == {}

@@ -35,6 +35,8 @@ KEY = b"dfgen"
 EXAMPLES = 10
 PARTS = ("split", "fold")
 """Columns that say which part of the rows is for what."""
+PLACES = ("shard", "row")
+"""Columns of rows that lie in packs: the path of a file of a pack, and the row in it."""
 
 _NEEDED = {
     "id": 'Every row needs a name of its own: df["id"] = range(len(df)), or rename the column that '
@@ -65,8 +67,12 @@ class Metadata(TypedDict):
 
 
 def label_columns(names: list[str]) -> list[str]:
-    """Return the columns that are neither id, path, index, split, fold nor a fact."""
-    return [name for name in names if name not in ("id", "path", "index", *PARTS, *FACTS)]
+    """Return the columns that are neither id, path, index, split, fold nor a fact.
+
+    Where a frame has both `shard` and `row`, they tell where rows lie in packs.
+    """
+    places = PLACES if {*PLACES} <= {*names} else ()
+    return [name for name in names if name not in ("id", "path", "index", *PARTS, *FACTS, *places)]
 
 
 def describe_labels(table: pa.Table, known: Mapping[str, Label] | None = None) -> dict[str, Label]:

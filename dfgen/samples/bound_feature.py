@@ -13,6 +13,7 @@ from dfgen.samples.cached_pixels import CachedPixels
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.spec import Indices, Present, Spec, Values, each
 from dfgen.samples.storage.known_files import KnownFiles
+from dfgen.samples.storage.pack_rows import PackRows
 from dfgen.samples.stored_pixels import StoredPixels
 
 Sizes = npt.NDArray[np.int32]
@@ -32,6 +33,7 @@ class BoundFeature:
         present: which rows have it; None: all. What `values` holds of others is for nobody.
         known: what the manifest knows of its files; None: nothing is compared.
         pixels: of an image, what is decoded already; what is not there is read from its file.
+        packed: where its rows lie in packs; None: in none.
         cached: of an image, what reads it in the place of the feature, and keeps what it decodes.
     """
 
@@ -43,6 +45,7 @@ class BoundFeature:
     present: Present | None = None
     known: KnownFiles | None = None
     pixels: StoredPixels | None = None
+    packed: PackRows | None = None
     cached: CachedPixels | None = None
 
     @cached_property

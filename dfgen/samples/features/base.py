@@ -310,6 +310,21 @@ class Feature:
         """
         raise NotImplementedError
 
+    takes_pixels: ClassVar[bool] = False
+    """Whether `fill` makes its array of pixels that are decoded already."""
+
+    def of_pack(self, spec: Spec | None, packed: Mapping[str, Any]) -> Self:
+        """Return it as it is made of what a pack holds.
+
+        Args:
+            spec: of the packed pixels, None for lengths that differ; None: whole files were packed.
+            packed: the arguments that they were packed by.
+
+        Raises:
+            ArgumentError: it asks for what was not packed.
+        """
+        return self
+
     def keeps(self, spec: Spec) -> bool:
         """Whether it makes pixels of a Spec that are decoded already into just what they are."""
         return False
