@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dfgen.samples.arrow_types import flattened, is_list
+from dfgen.samples.arrow_types import flattened, is_list, is_text
 from dfgen.samples.cached_pixels import CachedPixels
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.spec import Indices, Present, Spec, Values, each
@@ -100,6 +100,21 @@ class BoundFeature:
         """Whether it is read from several files in each row."""
         files = self.feature.files(self.values)
         return files is not None and is_list(files.type)
+
+    def kept(self, transforms: bool) -> Any:
+        """Return what of it a cache keeps and what is made of that, or why nothing may be kept.
+
+        Args:
+            transforms: whether a transform sees the pixels.
+        """
+        if self.pixels is not None:
+            return "its pixels are stored already"
+        if self.has_lists:
+            return "it has lists of files"
+        if not isinstance(self.values, pa.Array) or not is_text(self.values.type):
+            return "its files are in the table"
+        feature = self.feature
+        return feature.steps(each(feature.sample_spec if transforms else feature.made_spec)[0])
 
     @cached_property
     def files(self) -> pa.Array | None:
