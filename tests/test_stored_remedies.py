@@ -159,6 +159,10 @@ def test_the_command_and_the_argument_that_are_named_do_what_is_said_of_them(
     assert done.exit_code == 0, done.output
     shard = pd.read_feather("packed/shard-00000.arrow")
     assert shard["path_pixels"].map(len).sum() == 40 * 50 * 50 * 3
+    with dfgen.Sequence("packed", x=image, batch_size=8) as packed:
+        found = np.concatenate([packed[step] for step in range(5)])
+        np.testing.assert_array_equal(np.sort(found, axis=0), np.sort(expected, axis=0))
+        assert stored_remedies(packed._loader.reader) == []
     with dfgen.Sequence(df, x=image, batch_size=8, cache="cache") as cached:
         for _ in range(2):
             found = np.concatenate([cached[step] for step in range(5)])

@@ -44,7 +44,9 @@ def with_cache(
     if cache is None:
         return features
     cache = _checked(cache)
-    steps = {bound.name: bound.kept(transforms) for bound in features if bound.files is not None}
+    steps = {
+        bound.name: bound.kept(transforms, store) for bound in features if bound.files is not None
+    }
     kept = [name for name, found in steps.items() if not isinstance(found, str)]
     if not kept:
         why = "; ".join(f"{name!r}: {reason}" for name, reason in steps.items())

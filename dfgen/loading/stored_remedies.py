@@ -43,11 +43,9 @@ def stored_remedies(
         pack: returns the command that packs the pixels that such an Image makes of a file; it is
             named where all of them have room on the disk.
     """
-    steps = [
-        bound.kept(reader.transform is not None)
-        for bound in reader.features
-        if bound.files is not None
-    ]
+    transforms = reader.transform is not None
+    files = [bound for bound in reader.features if bound.files is not None]
+    steps = [bound.kept(transforms, reader.store) for bound in files if bound.packed is None]
     kept = [found[0] for found in steps if not isinstance(found, str)]
     if not kept or reader.cached or sys.platform == "win32":
         return []
@@ -66,7 +64,7 @@ def stored_remedies(
     if share * needed > _free_memory():
         what += ", more than the memory that is free, so the disk must read as fast"
     found = [_remedy(f"{what}, from the second epoch on", share, copying)]
-    if pack is not None and len(kept) == len(steps) == 1 and needed < disk.free:
+    if pack is not None and len(kept) == len(files) == 1 and needed < disk.free:
         found.append(_remedy(f"{pack(kept[0])}, {amount(needed)} of disk", 1.0, copying))
     return found
 

@@ -236,8 +236,8 @@ class Store:
         return self
 
     def within(self, limits: Limits | None, options: StorageOptions | None = None) -> Self:
-        """Return the store with other limits and options; None: those that it has."""
-        given = {"limits": limits, "options": options}
+        """Return the store with other limits and options; None, or no options: those it has."""
+        given = {"limits": limits, "options": options or None}
         if not any(value is not None for value in given.values()):
             return self
         other = copy.copy(self)
