@@ -148,7 +148,7 @@ def test_the_command_and_the_argument_that_are_named_do_what_is_said_of_them(
         ways = stored_remedies(
             plain._loader.reader, pack=lambda image: pack_line("my imgs.parquet", image)
         )
-        expected = np.concatenate([plain[step] for step in range(5)])
+        expected = np.concatenate([plain[step][0] for step in range(5)])
     options = "" if antialias else " --no-antialias"
     assert [way.what for way in ways] == [
         'cache="cache", 0.3 MB of disk, from the second epoch on',
@@ -160,12 +160,12 @@ def test_the_command_and_the_argument_that_are_named_do_what_is_said_of_them(
     shard = pd.read_feather("packed/shard-00000.arrow")
     assert shard["path_pixels"].map(len).sum() == 40 * 50 * 50 * 3
     with dfgen.Sequence("packed", x=image, batch_size=8) as packed:
-        found = np.concatenate([packed[step] for step in range(5)])
+        found = np.concatenate([packed[step][0] for step in range(5)])
         np.testing.assert_array_equal(np.sort(found, axis=0), np.sort(expected, axis=0))
         assert stored_remedies(packed._loader.reader) == []
     with dfgen.Sequence(df, x=image, batch_size=8, cache="cache") as cached:
         for _ in range(2):
-            found = np.concatenate([cached[step] for step in range(5)])
+            found = np.concatenate([cached[step][0] for step in range(5)])
             np.testing.assert_array_equal(found, expected)
         assert cached.metrics.cache_bytes == 40 * 50 * 50 * 3
         assert stored_remedies(cached._loader.reader) == []
