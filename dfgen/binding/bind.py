@@ -14,11 +14,19 @@ from dfgen.binding.default_features import Options, default_y, x_feature, y_feat
 from dfgen.binding.doubtful_labels import warn_of_infinite
 from dfgen.binding.file_facts import with_known_files
 from dfgen.binding.followed_image import followed_image, warn_of_two_draws
-from dfgen.binding.frame_columns import Columns, open_manifest
+from dfgen.binding.frame_columns import Columns
 from dfgen.binding.image_depths import deep_rows, refusal_of_deep
 from dfgen.binding.image_sizes import bucketed, with_sizes
 from dfgen.binding.missing_labels import present_rows, with_stand_ins
 from dfgen.binding.nested import Tree, leaf_names, leaves, map_leaves
+from dfgen.binding.packed_rows import (
+    known_paths,
+    loose_files,
+    of_packs,
+    open_columns,
+    packed_rows,
+    with_packed,
+)
 from dfgen.binding.path_lists import check_lists
 from dfgen.binding.pixel_cache import Cache, with_cache
 from dfgen.binding.preprocessing import Preprocessing
@@ -40,7 +48,6 @@ from dfgen.samples.features.items import in_lists
 from dfgen.samples.features.spec import each
 from dfgen.samples.features.values_elsewhere import ELSEWHERE
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.storage.embedded import paths_of
 from dfgen.samples.storage.store_options import StorageOptions
 from dfgen.samples.storage.stores import store_of
 from dfgen.samples.transforms import Transform
@@ -173,7 +180,7 @@ def bind(
     options = options or Options()
     limits = limits or DEFAULT
     opened = StorageOptions(storage_options)
-    columns = open_manifest(manifest, root, limits, opened)
+    columns = open_columns(manifest, root, limits, opened)
     taken = {name for name in (id, sample_weight) if isinstance(name, str)}
     x, y, named = _features(columns, x, y, options, taken)
     try:
@@ -183,6 +190,8 @@ def bind(
         raise
     for bound in features[len([*leaves(x)]) :]:
         warn_of_infinite(bound)
+    store = store_of((f for bound in features for f in loose_files(columns, bound)), limits, opened)
+    features = with_packed(columns, features, store)
     features, problems = with_sizes(columns, features, limits)
     files = next((b for b in features if b.files is not None and _names_rows(b)), None)
     if isinstance(transform, Augmentation):
@@ -193,9 +202,8 @@ def bind(
             for b in features
         )
         transform = transform.of(kinds)
-    column, paths = (files.feature.columns[0], paths_of(files.files)) if files else (None, None)
-    ids = ids_of(columns, id, column, paths)
-    store = store_of((bound.files for bound in features if bound.files is not None), limits, opened)
+    column = files.feature.columns[0] if files else None
+    ids = ids_of(columns, id, column, known_paths(columns, files))
     reader = SampleReader(ids, features, transform, store)
     check_lists(reader)
     problems |= known_problems(columns) if files else {}
@@ -208,7 +216,7 @@ def bind(
     draws = row_draws(columns, balance, rows_per_epoch, reader)
     buckets = bucketed(features, bucket_by, batch_size)
     layouts = layouts_of(features, store)
-    windows = windowed(layouts, window, bool(draws[0] or buckets[0]))
+    windows = windowed(layouts, packed_rows(features), window, bool(draws[0] or buckets[0]))
     if layouts:
         store = store.holding(2 * window_bytes(window))
         features = with_stored_rows(features, layouts, store)
@@ -251,6 +259,7 @@ def _features(
     twice = [str(name) for name, count in Counter(arrays).items() if count > 1]
     if twice:
         raise ArgumentError(f"x and y both have an entry named {twice[0]!r}: rename one")
+    features = [of_packs(columns, feature) for feature in features]
     return x_names, y_names, dict(zip(names, features, strict=True))
 
 

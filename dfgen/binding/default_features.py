@@ -28,6 +28,7 @@ from dfgen.samples.features.base import Feature
 from dfgen.samples.features.category import LABEL_MODES, Category
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.image_arguments import checked_size
+from dfgen.samples.features.image_pair import DEFAULT_SIZE, is_unsaid
 from dfgen.samples.features.multilabel import MultiLabel
 from dfgen.samples.features.number import Number
 from dfgen.samples.features.values_elsewhere import ELSEWHERE
@@ -43,7 +44,7 @@ _ID = re.compile("(?i:^id|uuid|_id)$|Id$")
 class Options:
     """What turns a bare column name into a feature: the arguments of `dfgen.Sequence`."""
 
-    image_size: tuple[int, int] | None = (256, 256)
+    image_size: tuple[int, int] | None = DEFAULT_SIZE
     color_mode: str = "rgb"
     scale: Scale = None
     label_mode: str | None = "int"
@@ -51,7 +52,8 @@ class Options:
 
     def __post_init__(self) -> None:
         one_of("label_mode", self.label_mode, (*LABEL_MODES, None), ELSEWHERE["label_mode"])
-        object.__setattr__(self, "image_size", checked_size("image_size", self.image_size))
+        if not is_unsaid(self.image_size):
+            object.__setattr__(self, "image_size", checked_size("image_size", self.image_size))
         if self.class_names is not None:
             object.__setattr__(self, "class_names", class_names_in_order(self.class_names))
 

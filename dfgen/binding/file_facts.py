@@ -53,6 +53,8 @@ def with_known_files(
 
 
 def _is_of_path(bound: BoundFeature) -> bool:
+    if bound.packed is not None and bound.packed.all_packed:
+        return False
     return bound.files is not None and bound.feature.columns[0] == _PATH and not bound.has_lists
 
 
@@ -92,6 +94,8 @@ def _heads(bound: BoundFeature, store: Store, bad: Collection[int]) -> Iterator[
     files: Any = bound.files
     count = len(files)
     for row in sorted({int(row) for row in np.linspace(0, count - 1, _ROWS)} - set(bad)):
+        if bound.packed is not None and bound.packed.holds(row):
+            continue
         content = files[row].as_py() if bound.has(row) else None
         if isinstance(content, str) and has_store(scheme_of(content)):
             continue

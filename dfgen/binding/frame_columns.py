@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from dfgen.binding.near_columns import not_a_column
 from dfgen.errors import ManifestError, brief, column_list, listed
 from dfgen.limits import DEFAULT, Limits
-from dfgen.manifest.from_pandas import beyond_arrow, embedded_bytes
+from dfgen.manifest.from_pandas import beyond_arrow, embedded_bytes, to_frame
 from dfgen.manifest.io import read_table
 from dfgen.manifest.other_inputs import frame_of
 from dfgen.manifest.places import (
@@ -127,6 +127,20 @@ class Columns:
         """Return the first row of a column; of a million paths, Arrow takes long to make all."""
         rows = self.source[:1] if isinstance(self.source, pa.Table) else self.source.head(1)
         return Columns(rows)[name]
+
+    def mapped_ids(self) -> Any:
+        """Return the ids where they are mapped from a file that vouches for them, else None."""
+        return None
+
+    def ids_digest(self) -> str | None:
+        """Return the digest of those ids, as `loading.state` makes it."""
+        return None
+
+    def frame(self) -> pd.DataFrame:
+        """Return the rows as a frame of the caller's own."""
+        if isinstance(self.source, pd.DataFrame):
+            return self.source.copy()
+        return to_frame(self.source)
 
     def part(self, rows: npt.NDArray[np.bool_]) -> pd.DataFrame | pa.Table:
         """Return some of the rows of the source."""

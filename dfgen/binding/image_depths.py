@@ -27,7 +27,8 @@ def deep_rows(columns: Columns, features: Iterable[BoundFeature]) -> dict[int, s
         return {}
     rows = dict[int, str]()
     held = columns.of_facts
-    for feature in (b.feature for b in features if b.feature.columns[0] == held):
+    read = (b for b in features if b.packed is None or b.pixels is None)  # others were decoded
+    for feature in (b.feature for b in read if b.feature.columns[0] == held):
         bits = columns["bits"]
         if feature.most_bits is not None:
             for row in pc.indices_nonzero(pc.greater(bits, feature.most_bits)).to_pylist():

@@ -34,7 +34,7 @@ def with_sizes(
     """
     found, problems = [], dict[int, str]()
     for bound in features:
-        if bound.feature.keeps_sizes and not bound.feature.follows:
+        if bound.feature.keeps_sizes and not bound.feature.follows and bound.sizes is None:
             facts = _known(columns) if bound.feature.column == columns.of_facts else None
             sizes, unread = _sizes(facts, bound.files, limits)
             bound = replace(bound, sizes=sizes)
@@ -91,6 +91,15 @@ def padding_of_batches(loader: Loader) -> PaddingShare | None:
         for order in (order, replace(order, buckets=None))
     )
     return PaddingShare(share, unbucketed)
+
+
+def known_sizes(columns: Columns, limits: Limits = DEFAULT) -> Sizes | None:
+    """Return (height, width) of the upright image of each row, 0 where the manifest tells none.
+
+    None: it has no such facts.
+    """
+    known = _known(columns)
+    return None if known is None else _upright(known, limits)
 
 
 def _known(columns: Columns) -> pa.Table | None:

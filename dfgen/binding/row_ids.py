@@ -22,7 +22,12 @@ def ids_of(columns: Columns, id: str | None, path: str | None, paths: pa.Array |
     """Return the ids of the rows, NumPy integers or Arrow text, checked beside the paths.
 
     Without a column named they are those of `id`, else the paths, where rows are read from files.
+    Those of a pack that was given by its folder were checked when it was written.
     """
+    own = id is None or (isinstance(id, str) and id == "id")
+    mapped = columns.mapped_ids() if own else None
+    if mapped is not None:
+        return mapped
     if id is None and "id" not in columns.names:
         if path is None or paths is None or pc.count_distinct(paths).as_py() < len(paths):
             of_text = path is not None and paths is not None and is_text(columns[path].type)
@@ -91,13 +96,18 @@ def plain_ids(ids: Any) -> Iterator[object]:
 
 def known_problems(columns: Columns) -> dict[int, str]:
     """Return row -> what the manifest's facts say is wrong with its file."""
-    if "problem" not in columns.names:
+    if "problem" not in columns.names or _are_null(columns.source["problem"]):
         return {}
     problems = columns["problem"]
     if not is_text(problems.type):
         return {}  # empty, or a column of the user's own
     rows = pc.indices_nonzero(pc.not_equal(problems, "")).to_pylist()
     return {row: problems[row].as_py() for row in rows}
+
+
+def _are_null(column: Any) -> bool:
+    """Whether a column of an Arrow table has nothing in any row, by what it knows itself."""
+    return isinstance(column, pa.ChunkedArray) and column.null_count == len(column)
 
 
 def lines_of_rows(reasons: Mapping[int, str], reader: SampleReader) -> str:

@@ -14,6 +14,7 @@ from dfgen.loading.order.permutation import Integers
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.row_order import RowOrder
 from dfgen.loading.state import Place, receipt
+from dfgen.samples.storage.mapped_column import MappedColumn
 
 _ASKED = 8192  # positions asked of the order at once: one by one they cost ten times as much
 _REMEMBERED = 64  # places: more than any backend fetches ahead
@@ -90,7 +91,7 @@ class DueRows:
 
     plan: Plan  # of an epoch
     order: RowOrder
-    ids: npt.NDArray[Any] | pa.Array  # of every row
+    ids: npt.NDArray[Any] | pa.Array | MappedColumn  # of every row
     _block: dict[tuple[int, int], tuple[Integers, Integers]] = field(
         default_factory=dict, compare=False, repr=False
     )
@@ -119,7 +120,7 @@ class DueRows:
 
     def ids_at(self, rows: Integers) -> list[object]:
         """Return the ids of rows."""
-        if isinstance(self.ids, pa.Array):
+        if isinstance(self.ids, pa.Array | MappedColumn):
             return list(self.ids.take(pa.array(rows)).to_pylist())
         return list(self.ids[rows].tolist())
 

@@ -30,6 +30,8 @@ from dfgen.manifest.fingerprint import fingerprint
 from dfgen.manifest.foreign_arguments import refuse_foreign
 from dfgen.manifest.from_pandas import to_frame
 from dfgen.manifest.other_inputs import check_out, frame_of_file, path_of_manifest
+from dfgen.manifest.pack_index import INDEX
+from dfgen.manifest.pack_table import looks_like_pack, read_pack
 from dfgen.manifest.paths import (
     absolute_paths,
     all_absolute,
@@ -76,7 +78,9 @@ def read_manifest(
     is touched.
 
     Args:
-        path: the Parquet file; it may be a URL, as `"s3://bucket/pets.parquet"`.
+        path: the Parquet file; it may be a URL, as `"s3://bucket/pets.parquet"`. Or the folder of a
+            pack, whose rows also have `shard`, the path of the file that holds them, and `row`,
+            their place in it: a Sequence reads them from there.
         root: folder where the stored relative paths start, if not the one that the manifest names,
             or the URL of one; absolute ones must lie in it. None: a root far from the manifest is
             told in a warning.
@@ -125,6 +129,9 @@ def read_table(
     """
     given = str(path)
     path = path_of_manifest(path)
+    if looks_like_pack(path):
+        table, metadata = read_pack(path)
+        return _as_used(table, metadata, os.path.join(path, INDEX), root, reads_files)
     try:
         with _opened(path, limits, options) as handle:
             is_whole = has_checksum(handle, path)
@@ -144,6 +151,14 @@ def read_table(
                 f"{path} is no manifest, which is a Parquet file of dfgen: {advice}"
             ) from None
         raise ManifestError(f"{path} cannot be read as a Parquet file: {reason(error)}") from error
+    return _as_used(table, metadata, path, root, reads_files, is_whole)
+
+
+def _as_used(
+    table: pa.Table, metadata: Metadata, path: str, root: Path | None, reads_files: bool,
+    is_whole: bool = True,
+) -> tuple[pa.Table, Metadata]:  # fmt: skip
+    """Return the table of a file, and its metadata, with absolute paths."""
     validate(table, path)
     metadata["root"] = _root(table, metadata["root"], path, root)
     metadata["recipe"] = absolute_recipe(metadata["recipe"], os.path.dirname(path))

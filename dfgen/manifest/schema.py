@@ -35,6 +35,8 @@ KEY = b"dfgen"
 EXAMPLES = 10
 PARTS = ("split", "fold")
 """Columns that say which part of the rows is for what."""
+PLACES = ("shard", "row")
+"""Columns of rows that lie in packs: the path of a file of a pack, and the row in it."""
 
 _NEEDED = {
     "id": 'Every row needs a name of its own: df["id"] = range(len(df)), or rename the column that '
@@ -65,8 +67,12 @@ class Metadata(TypedDict):
 
 
 def label_columns(names: list[str]) -> list[str]:
-    """Return the columns that are neither id, path, index, split, fold nor a fact."""
-    return [name for name in names if name not in ("id", "path", "index", *PARTS, *FACTS)]
+    """Return the columns that are neither id, path, index, split, fold nor a fact.
+
+    Where a frame has both `shard` and `row`, they tell where rows lie in packs.
+    """
+    places = PLACES if {*PLACES} <= {*names} else ()
+    return [name for name in names if name not in ("id", "path", "index", *PARTS, *FACTS, *places)]
 
 
 def describe_labels(table: pa.Table, known: Mapping[str, Label] | None = None) -> dict[str, Label]:
@@ -216,7 +222,9 @@ def _check_filled(table: pa.Table, name: str, where: str) -> None:
 
 
 def _check_unique(ids: pa.ChunkedArray, where: str) -> None:
-    if not len(ids) or len(pc.unique(ids)) == len(ids):  # twice as fast as counting them
+    if not len(ids) or _are_increasing(ids):
+        return
+    if len(pc.unique(ids)) == len(ids):  # twice as fast as counting them
         return
     twice = repeated(ids).field("values")
     examples = []
@@ -227,6 +235,14 @@ def _check_unique(ids: pa.ChunkedArray, where: str) -> None:
         f"{where} has ids that stand on several rows ({len(twice)}): {'; '.join(examples)}. "
         'An id is the name of one row. Find them with df[df["id"].duplicated(keep=False)]'
     )
+
+
+def _are_increasing(ids: pa.ChunkedArray) -> bool:
+    """Whether each is a number above the one before, as of rows that were numbered: soon seen."""
+    if not pa.types.is_integer(ids.type):
+        return False
+    numbers = ids.to_numpy()
+    return bool((numbers[1:] > numbers[:-1]).all())
 
 
 def rows_where(mask: pa.ChunkedArray) -> pa.Array:

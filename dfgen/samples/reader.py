@@ -26,9 +26,11 @@ from dfgen.samples.features.spec import (
     unwatched,
 )
 from dfgen.samples.padding import Padding, padding_of
+from dfgen.samples.pixels.geometry import after
 from dfgen.samples.storage.embedded import content_parts, content_shown
 from dfgen.samples.storage.files import Files
 from dfgen.samples.storage.known_files import KnownFiles
+from dfgen.samples.storage.mapped_column import MappedColumn
 from dfgen.samples.storage.store import Store
 from dfgen.samples.stored_pixels import ReadsAhead, StoredPixels
 from dfgen.samples.transforms import Sample, Transform, transformed
@@ -45,7 +47,7 @@ class SampleReader:
         store: where the bytes are.
     """
 
-    ids: Values | pa.Array
+    ids: Values | pa.Array | MappedColumn
     features: tuple[BoundFeature, ...]
     transform: Transform | None = None
     store: Store = field(default_factory=Files)
@@ -222,8 +224,9 @@ class SampleReader:
     def ahead(self, rows: Indices) -> None:
         """Have the system read ahead what is stored of some rows; it may take a while."""
         for bound in self.features:
-            if isinstance(bound.pixels, ReadsAhead):
-                bound.pixels.ahead(rows)
+            for held in (bound.pixels, bound.values):
+                if isinstance(held, ReadsAhead):
+                    held.ahead(rows)
 
     def read(
         self,
@@ -304,7 +307,7 @@ class SampleReader:
         return transformed(self.transform, sample, rng, self._changed)  # type: ignore[arg-type]
 
     def paths(self, row: int) -> Iterator[tuple[str, str]]:
-        """Yield the column and the path of every file that a row is read from, but bytes in it."""
+        """Yield column and path of every file that a row is read from, none for bytes and packs."""
         for bound in self._in_order:
             for path in _paths(bound, row):
                 yield bound.feature.columns[0], path
@@ -315,7 +318,9 @@ class SampleReader:
             bound
             for bound in self._in_order
             if len(bound.feature.columns) == 1
+            and (bound.packed is None or not bound.packed.holds(row))
             and (bound.pixels is None or bound.pixels.at(row) is None)
+            and (bound.cached is None or not bound.cached.has(row))
         )
         found = (path for bound in whole for path in _paths(bound, row))
         return [path for path in found if self.store.of(path).far]
@@ -331,8 +336,9 @@ class SampleReader:
 
 
 def _paths(bound: BoundFeature, row: int) -> Iterator[str]:
-    """Yield the paths of what one feature is read from in a row."""
-    if bound.files is None or not bound.has(row):
+    """Yield the paths of what one feature is read from in a row, none for bytes and packs."""
+    is_packed = bound.packed is not None and bound.packed.holds(row)
+    if bound.files is None or not bound.has(row) or is_packed:
         return
     value = bound.feature.at(bound.values, row)
     for content in value if bound.has_lists else [value]:
@@ -371,6 +377,8 @@ class _Step(NamedTuple):
                 else:
                     value = self.feature.at(self.values, row)
                     told = self.feature.read(value, self.of(sample), store, watch, given)
+                if self.pixels is not None and (placed := self.pixels.placed(row)) is not None:
+                    told = after(placed, told)
             else:
                 placed = self.pixels.placed(row)
                 told = self.feature.fill(stored, self.of(sample), watch, given, placed)

@@ -31,7 +31,7 @@ class StoredPixels(Protocol):
         """
 
     def placed(self, row: int) -> Geometry | None:
-        """Return how the upright image of a row became its pixels, None: they are all of it."""
+        """Return how the upright image of a row became what is read of it, None: that is all."""
 
 
 @runtime_checkable

@@ -27,8 +27,8 @@ from dfgen.loading.batch_transforms import BatchTransform
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.buckets import PaddingShare
 from dfgen.loading.state import Identity, State, ids_digest
-from dfgen.manifest.from_pandas import to_frame
 from dfgen.manifest.tables import Table
+from dfgen.samples.features.image_pair import DEFAULT_SIZE
 from dfgen.samples.pixels.scaling import Scale
 from dfgen.samples.transforms import Transform
 from dfgen.system import whole
@@ -164,7 +164,7 @@ class Sequence(Passes):
         rows_per_epoch: int | None = None,
         bucket_by: str | None = None,
         batch_size: int = 32,
-        image_size: tuple[int, int] | None = (256, 256),
+        image_size: tuple[int, int] | None = DEFAULT_SIZE,
         color_mode: str = "rgb",
         label_mode: str | None = "int",
         class_names: list[Any] | tuple[Any, ...] | None = None,
@@ -252,8 +252,7 @@ class Sequence(Passes):
     @property
     def manifest(self) -> pd.DataFrame:
         """The rows, in their own order: a copy."""
-        source = self._binding.columns.source
-        return source.copy() if isinstance(source, pd.DataFrame) else to_frame(source)
+        return self._binding.columns.frame()
 
     @property
     def problems(self) -> pd.DataFrame:
@@ -390,7 +389,8 @@ class Sequence(Passes):
             seed=self.seed,
             batch_size=self.batch_size,
             rows=rows,
-            ids=ids_digest(plain_ids(self._loader.reader.ids)),
+            ids=self._binding.columns.ids_digest()
+            or ids_digest(plain_ids(self._loader.reader.ids)),
             labels=self._binding.labels_digest,
             shuffle=self._shuffle,
             balance=self._binding.balance_digest,

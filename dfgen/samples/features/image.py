@@ -17,6 +17,7 @@ from dfgen.samples.features.image_arguments import (
     refuse_sizes,
 )
 from dfgen.samples.features.image_kept import in_two_steps
+from dfgen.samples.features.image_packed import image_of_pack
 from dfgen.samples.features.image_pair import DEFAULT_SIZE, follow, seen_size
 from dfgen.samples.features.one_row import ColumnSource, OneRow, store_of_row
 from dfgen.samples.features.rows_in_files import bind_rows, check_dataset, image_of, pixels_of_row
@@ -155,6 +156,7 @@ class Image(Feature):
     takes_lists: ClassVar[bool] = True
     has_channels: ClassVar[bool] = True
     has_geometry: ClassVar[bool] = True
+    takes_pixels: ClassVar[bool] = True
     fill_value = 0
 
     def __post_init__(self) -> None:
@@ -180,18 +182,9 @@ class Image(Feature):
                 "arrays, which have one: give it, size=(height, width)"
             )
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The names of its columns."""
-        return (self.column,) if self.index is None else (self.column, self.index)
-
     def bind(self, columns: ColumnSource) -> Any:
         """Return the files, or structs of the `path` of an array file and the `index` in it."""
         return bind_rows(self, columns)
-
-    def array_rows(self, values: Any) -> Any:
-        """Return where each row is, if it is one of an array file."""
-        return None if self.index is None else values
 
     def settled(self, values: Any) -> "Image":
         """Return it for images by hand, which are no rows of an array file."""
@@ -373,6 +366,11 @@ class Image(Feature):
             out = out.of(pixels.dtype)
         resize(pixels, geometry, out, self.interpolation, self.antialias)
         return geometry if placed is None else after(placed, geometry)
+
+    def of_pack(self, spec: Spec | None, packed: Mapping[str, Any]) -> "Image":
+        """Return it as it is made of what a pack holds: of its size, where it was told none."""
+        found: Image = image_of_pack(self, spec, packed)
+        return found
 
     def keeps(self, spec: Spec) -> bool:
         """Whether it makes pixels of a Spec that are decoded already into just what they are."""

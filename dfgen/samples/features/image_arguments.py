@@ -29,7 +29,7 @@ def check_use(image: Any) -> None:
     """Refuse what contradicts itself, and what nothing would use."""
     if image.size is None:
         _check_unresized(image)
-    elif image.extra is not None and not is_unsaid(image.size):
+    elif image.extra is not None and not (is_unsaid(image.size) and image.follows):
         raise ArgumentError(
             f"extra={image.extra!r} is for images of different sizes, size=None: with "
             f"size={image.size} there is no padding to tell"
@@ -93,7 +93,7 @@ def own_size(image: Any) -> Size | None:
     given = image.size
     size = given if is_unsaid(given) else checked_size("size", given)
     if not image.follows:
-        return checked_size("size", size)
+        return size
     check_follower(image)
     if isinstance(image.like, str):
         return size

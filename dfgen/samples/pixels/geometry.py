@@ -117,6 +117,17 @@ def uncropped(image: Size, load_size: Size, resize: str) -> Size:
     return max(load_size[0], round(image[0] * scale)), max(load_size[1], round(image[1] * scale))
 
 
+def shrunk(image: Size, most: int) -> Size:
+    """Return the size of an image whose longer side has at most so many pixels.
+
+    Example:
+        >>> shrunk((2000, 3000), 512), shrunk((20, 30), 512)
+        ((341, 512), (20, 30))
+    """
+    scale = min(1, most / max(image))
+    return max(1, round(image[0] * scale)), max(1, round(image[1] * scale))
+
+
 def before_resizing(cropped: Geometry, image: Size) -> Geometry:
     """Return the geometry of an image that was resized first, then `cropped` without scaling."""
     source, target = cropped.source, cropped.target

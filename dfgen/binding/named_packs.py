@@ -1,0 +1,248 @@
+"""Packs: which rows of a frame lie in them, and what was packed."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dfgen.errors import ManifestError
+from dfgen.manifest.pack_index import PackIndex, open_arrow, read_index
+from dfgen.manifest.pack_table import mapped_table
+from dfgen.manifest.schema import PLACES
+from dfgen.samples.arrow_types import in_one, is_text, value_type
+from dfgen.samples.features.spec import Spec
+from dfgen.samples.pixels.color_modes import CHANNELS
+from dfgen.samples.storage.pack_rows import PackRows
+from dfgen.samples.storage.pack_shards import (
+    NOTHING,
+    PackShards,
+    ShardFile,
+    check_there,
+    opened_shard,
+)
+
+_LOOKED_INTO = 2_000  # shards whose structure is looked at before training, 0.1 ms each
+_READ_AGAIN = "df = dfgen.read_manifest({!r})"
+
+
+@dataclass(frozen=True, eq=False)
+class Packs:
+    """The packs that rows lie in.
+
+    Args:
+        rows: where each row lies.
+        files: the shards that they lie in.
+        packed: column -> the arguments that it was packed by.
+        index: of the pack that was given by its folder, all of whose rows these are.
+    """
+
+    rows: PackRows
+    files: tuple[ShardFile, ...]
+    packed: Mapping[str, Mapping[str, Any]]
+    index: PackIndex | None = None
+
+    def shards(self, column: str) -> PackShards:
+        """Return what the shards hold of a column."""
+        return PackShards(self.files, column)
+
+    def is_pixels(self, column: str) -> bool:
+        """Whether a column was packed as pixels."""
+        return bool(self.packed[column]["format"] == "pixels")
+
+    def spec(self, column: str) -> Spec | None:
+        """Return what was packed of a column: (height, width, channels); None: whole files."""
+        return self._specs.get(column)
+
+    @cached_property
+    def _specs(self) -> dict[str, Spec]:
+        return {name: self._spec(name) for name in self.packed if self.is_pixels(name)}
+
+    def _spec(self, column: str) -> Spec:
+        firsts = {os.path.dirname(file.path): file for file in reversed(self.files)}
+        shapes = {_shape(file, column) for file in firsts.values()}
+        channels = CHANNELS[self.packed[column]["color_mode"]]
+        height, width, _ = shapes.pop() if len(shapes) == 1 else (None, None, channels)
+        return Spec((height, width, channels), np.dtype(np.uint8))
+
+
+def packs_of_folder(index: PackIndex) -> Packs:
+    """Return the pack of which all rows are taken, in their order.
+
+    Raises:
+        MissingFileError: a shard is missing.
+        ManifestError: one is damaged.
+    """
+    files = _files(index)
+    rows = PackRows(index.starts, shard_bytes=_mean_bytes(files))
+    return _checked(Packs(rows, files, index.packed, index))
+
+
+def packs_of_columns(table: Any) -> Packs | None:
+    """Return the packs that the columns `shard` and `row` of a frame name; None: it has not both.
+
+    Args:
+        table: what has `names`, and the columns by their names.
+
+    Raises:
+        MissingFileError: a pack or a shard is missing.
+        ManifestError: they name no row of it, or one of these rows is another one in the pack.
+    """
+    if not {*PLACES} <= {*table.names}:
+        return None
+    shards, places = (table[name] for name in PLACES)
+    text = pa.types.is_dictionary(shards.type) or is_text(shards.type)
+    if not text or not is_text(value_type(shards.type)):
+        return None  # columns of the user's own
+    encoded = shards if pa.types.is_dictionary(shards.type) else shards.dictionary_encode()
+    named = encoded.dictionary.to_pylist()
+    codes = encoded.indices.fill_null(NOTHING).to_numpy().astype(np.int32)
+    used = np.unique(codes[codes != NOTHING]).tolist()
+    if not used:
+        return None
+    indexes: dict[str, PackIndex] = {}
+    files: list[ShardFile] = []
+    numbers = np.full(len(named) + 1, NOTHING, np.int32)  # the last one: of rows in no pack
+    for code in used:
+        numbers[code] = len(files)
+        files.append(_file(named[code], indexes))
+    found = numbers[codes]
+    rows = PackRows(None, found, _places(places, found, files), _mean_bytes(files))
+    packs = Packs(rows, tuple(files), _packed(indexes))
+    _check_rows(table, packs, indexes)
+    return _checked(packs)
+
+
+def _files(index: PackIndex) -> tuple[ShardFile, ...]:
+    starts = index.starts.tolist()
+    return tuple(
+        ShardFile(index.path(shard), start, shard.rows, shard.bytes)
+        for shard, start in zip(index.shards, starts, strict=False)
+    )
+
+
+def _file(path: str, indexes: dict[str, PackIndex]) -> ShardFile:
+    """Return a shard by its path, and note its pack."""
+    folder, name = os.path.split(os.path.abspath(path))
+    if folder not in indexes:
+        indexes[folder] = read_index(folder)
+    known = {os.path.basename(file.path): file for file in _files(indexes[folder])}
+    if name not in known:
+        raise ManifestError(
+            f"column 'shard' names {path}, which is no file of the pack in {folder}: was it packed "
+            f"again since? Read it again, {_READ_AGAIN.format(folder)}"
+        )
+    return known[name]
+
+
+def _places(
+    column: Any, shards: npt.NDArray[np.int32], files: list[ShardFile]
+) -> npt.NDArray[np.int64]:
+    """Return the row in its shard of each row of the frame, checked."""
+    numbers = in_one(column).cast(pa.float64()).fill_null(np.nan).to_numpy(zero_copy_only=False)
+    packed = shards != NOTHING
+    rows = np.array([file.rows for file in files], np.int64)[shards]
+    whole = np.nan_to_num(numbers, nan=-1.0)
+    wrong = packed & ~((whole >= 0) & (whole < rows) & (whole == np.floor(whole)))
+    if wrong.any():
+        first = int(wrong.argmax())
+        file = files[shards[first]]
+        raise ManifestError(
+            f"column 'row' has {numbers[first]:g} in row {first} of the frame, but {file.path} has "
+            f"the rows 0 to {file.rows - 1:,}: was it packed again since? Read it again, "
+            f"{_READ_AGAIN.format(os.path.dirname(file.path))}",
+            row=first,
+        )
+    return np.where(packed, whole, 0).astype(np.int64)
+
+
+def _packed(indexes: Mapping[str, PackIndex]) -> dict[str, dict[str, Any]]:
+    """Return what was packed, which all packs must agree on; of sizes alone they may differ."""
+    (first, one), *others = indexes.items()
+    for folder, other in others:
+        for column, arguments in one.packed.items():
+            found = other.packed.get(column, {})
+            differing = [
+                name
+                for name in arguments
+                if name != "image_size" and found.get(name) != arguments[name]
+            ]
+            if differing:
+                name = differing[0]
+                raise ManifestError(
+                    f"rows lie in two packs of which one has {name}={arguments[name]!r}, {first}, "
+                    f"and the other {name}={found.get(name)!r}, {folder}: pack them alike, or "
+                    "train on one of them"
+                )
+    return one.packed
+
+
+def _check_rows(table: Any, packs: Packs, indexes: Mapping[str, PackIndex]) -> None:
+    """Refuse rows that are others in the pack: by their ids, where these are new by their paths."""
+    for folder, index in indexes.items():
+        here = [n for n, file in enumerate(packs.files) if os.path.dirname(file.path) == folder]
+        starts = np.zeros(len(packs.files) + 1, np.int64)
+        starts[here] = [packs.files[number].start for number in here]
+        shards = packs.rows.shards
+        rows = np.flatnonzero(np.isin(shards, here))  # type: ignore[arg-type]
+        at = pa.array(starts[shards[rows]] + packs.rows.places[rows])  # type: ignore[index]
+        stored, same = mapped_table(index), np.zeros(len(rows), np.bool_)
+        for name, alike in (("id", _are_same), ("path", _end_alike)):
+            left = np.flatnonzero(~same)
+            if len(left) and name in table.names and name in stored.column_names:
+                mine = in_one(table[name]).take(pa.array(rows[left]))
+                theirs = in_one(stored[name]).take(at.take(pa.array(left)))
+                same[left] = alike(mine, theirs)
+        if not same.all() and {"id", "path"} & {*table.names}:
+            _refuse_row(table, int(rows[same.argmin()]), packs, folder)
+
+
+def _are_same(mine: Any, theirs: Any) -> npt.NDArray[np.bool_]:
+    if is_text(mine.type) != is_text(theirs.type):
+        return np.zeros(len(mine), np.bool_)
+    mine = mine.cast(theirs.type, safe=False)
+    return np.asarray(pc.fill_null(pc.equal(mine, theirs), False))
+
+
+def _end_alike(mine: Any, theirs: Any) -> npt.NDArray[np.bool_]:
+    if not is_text(mine.type):
+        return np.zeros(len(mine), np.bool_)
+    pairs = zip(mine.to_pylist(), theirs.to_pylist(), strict=True)
+    return np.array([str(one).endswith(str(end)) for one, end in pairs], np.bool_)
+
+
+def _refuse_row(table: Any, row: int, packs: Packs, folder: str) -> None:
+    shard, place = packs.rows.of_one(row)
+    named = [f"{name} {table[name][row]}" for name in ("id", "path") if name in table.names]
+    raise ManifestError(
+        f"row {row} of the frame ({', '.join(named)}) is another one in the pack, row {place} of "
+        f"{packs.files[shard].path}: was it packed again since, or were the columns shard and row "
+        f"changed? Read it again, {_READ_AGAIN.format(folder)}",
+        row=row,
+    )
+
+
+def _checked(packs: Packs) -> Packs:
+    """Refuse packs of which a shard is missing, cut short or no shard; of few, look into all."""
+    for file in packs.files:
+        check_there(file)
+    for column in packs.packed:
+        for file in packs.files[:_LOOKED_INTO]:
+            opened_shard(file, column)
+    return packs
+
+
+def _mean_bytes(files: Sequence[ShardFile]) -> int:
+    return sum(file.nbytes for file in files) // len(files)
+
+
+def _shape(file: ShardFile, column: str) -> tuple[Any, ...]:
+    """Return the shape of the pixels in a shard, None for what differs."""
+    with open_arrow(file.path) as reader:
+        kind = reader.schema.field(f"{column}_pixels").type
+    return tuple(kind.shape) if isinstance(kind, pa.FixedShapeTensorType) else (None, None, None)

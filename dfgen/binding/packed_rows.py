@@ -1,0 +1,242 @@
+"""Rows that lie in packs: their columns, and features that are read from there."""
+
+import contextlib
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from dfgen.binding.frame_columns import Columns, open_manifest
+from dfgen.binding.image_sizes import known_sizes
+from dfgen.binding.named_packs import Packs, packs_of_columns, packs_of_folder
+from dfgen.errors import DfgenError, ManifestError
+from dfgen.limits import Limits
+from dfgen.manifest.io import read_manifest
+from dfgen.manifest.pack_index import read_index
+from dfgen.manifest.pack_table import looks_like_pack, mapped_table, metadata_of
+from dfgen.samples.bound_feature import BoundFeature, Sizes
+from dfgen.samples.features.base import Feature
+from dfgen.samples.features.spec import Present
+from dfgen.samples.packed_pixels import PackedPixels, SmallerFiles
+from dfgen.samples.pixels.geometry import shrunk
+from dfgen.samples.pixels.upright import size_of_image
+from dfgen.samples.storage.embedded import FILE, paths_of
+from dfgen.samples.storage.mapped_column import MappedColumn
+from dfgen.samples.storage.pack_rows import PackRows
+from dfgen.samples.storage.pack_shards import NOTHING
+from dfgen.samples.storage.packed_files import PackedFiles
+from dfgen.samples.storage.store import Store
+from dfgen.samples.storage.store_options import StorageOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackedColumns(Columns):
+    """Columns of rows of which some or all lie in packs.
+
+    Args:
+        packs: where they lie.
+    """
+
+    packs: Packs
+
+    def files(self, name: str) -> Any:
+        """Return a column of files: what was packed as files, as such; of pixels the paths."""
+        if name not in self.packs.packed:
+            return super().files(name)
+        index = self.packs.index
+        if index is None:
+            paths = super().files(name)
+        else:
+            root = self.root or index.dfgen["root"]
+            start = None if root is None else os.path.join(index.folder, root)
+            start = None if start is None else os.path.normpath(start).replace(os.sep, "/")
+            paths = MappedColumn(index.path(index.table), name, start)
+        if self.packs.is_pixels(name):
+            return paths
+        return PackedFiles(paths, self.packs.rows, self.packs.shards(name))
+
+    def mapped_ids(self) -> Any:
+        """Return the ids of a whole pack."""
+        index = self.packs.index
+        return None if index is None else MappedColumn(index.path(index.table), "id")
+
+    def ids_digest(self) -> str | None:
+        """Return the digest that the pack has of these ids."""
+        return None if self.packs.index is None else self.packs.index.ids
+
+    def frame(self) -> pd.DataFrame:
+        """Return the rows as a frame; of a whole pack with `shard` and `row`."""
+        index = self.packs.index
+        return super().frame() if index is None else read_manifest(index.folder, self.root)
+
+    def of(self, feature: Feature) -> bool:
+        """Whether a feature is of a column that was packed."""
+        return feature.of_files and feature.columns[0] in self.packs.packed
+
+
+def open_columns(
+    manifest: object,
+    root: str | os.PathLike[str] | None,
+    limits: Limits,
+    options: StorageOptions | None = None,
+) -> Columns | PackedColumns:
+    """Return the columns of a manifest, as `open_manifest`, and where its rows lie in packs.
+
+    The folder of a pack is mapped into memory: nothing is read of its rows here.
+
+    Raises:
+        MissingFileError: a file of a pack is missing.
+        ManifestError: one is damaged, or rows are not those of the pack.
+    """
+    if isinstance(manifest, str | os.PathLike) and looks_like_pack(os.fspath(manifest)):
+        index = read_index(os.fspath(manifest))
+        metadata, start = metadata_of(index), os.fspath(root) if root else None
+        packs, table = packs_of_folder(index), mapped_table(index)
+        return PackedColumns(
+            table.replace_schema_metadata(), metadata["labels"], start, packs=packs
+        )
+    columns = open_manifest(manifest, root, limits, options)
+    packs_named = packs_of_columns(columns)
+    return columns if packs_named is None else PackedColumns(**vars(columns), packs=packs_named)
+
+
+def of_packs(columns: Columns, feature: Feature) -> Feature:
+    """Return a feature as it is made of what was packed."""
+    if not isinstance(columns, PackedColumns) or not columns.of(feature):
+        return feature
+    name = feature.columns[0]
+    return feature.of_pack(columns.packs.spec(name), columns.packs.packed[name])
+
+
+def with_packed(
+    columns: Columns, features: Iterable[BoundFeature], store: Store
+) -> tuple[BoundFeature, ...]:
+    """Return features that read from packs what lies there.
+
+    Raises:
+        ManifestError: something lies on a packed image whose size nothing tells.
+    """
+    features = tuple(features)
+    if not isinstance(columns, PackedColumns):
+        return features
+    followed = {bound.like for bound in features}
+    return tuple(
+        _from_packs(columns, bound, bound.name in followed, store)
+        if columns.of(bound.feature)
+        else bound
+        for bound in features
+    )
+
+
+def loose_files(columns: Columns, bound: BoundFeature) -> list[Any]:
+    """Return as Arrow arrays what a feature reads from files that lie in no pack."""
+    if not isinstance(columns, PackedColumns) or not columns.of(bound.feature):
+        return [] if bound.files is None else [bound.files]
+    packs, name = columns.packs, bound.feature.columns[0]
+    found = [] if packs.is_pixels(name) else [pa.array([], FILE)]
+    if packs.is_pixels(name) and not _takes(bound):
+        return [*found, columns.files(name)[:1]]
+    if packs.rows.all_packed:
+        return found
+    return [*found, Columns.files(columns, name).filter(pa.array(~packs.rows.packed))]
+
+
+def known_paths(columns: Columns, bound: BoundFeature | None) -> Any:
+    """Return the paths of a feature's files, None where they are not to be read before training."""
+    if bound is None:
+        return None
+    if isinstance(columns, PackedColumns) and columns.of(bound.feature):
+        name = bound.feature.columns[0]
+        return None if columns.packs.index is not None else Columns.files(columns, name)
+    return paths_of(bound.files)
+
+
+def packed_rows(features: Iterable[BoundFeature]) -> PackRows | None:
+    """Return where all rows lie in packs, by the first such feature; None: in none, or not all."""
+    found = (bound.packed for bound in features if bound.packed is not None)
+    return next((rows for rows in found if rows.all_packed), None)
+
+
+def _takes(bound: BoundFeature) -> bool:
+    """Whether a feature is made of packed pixels: one that follows another reads the file."""
+    return bound.feature.takes_pixels and not bound.feature.follows
+
+
+def _from_packs(
+    columns: PackedColumns, bound: BoundFeature, is_followed: bool, store: Store
+) -> BoundFeature:
+    packs, name = columns.packs, bound.feature.columns[0]
+    rows, spec, how = packs.rows, packs.spec(name), packs.packed[name]
+    if spec is None:
+        bound = replace(bound, packed=rows)
+        if bound.feature.keeps_sizes and not bound.feature.follows:
+            bound = replace(bound, sizes=_sizes_of_files(columns, bound, store))
+        if is_followed and how["format"] == "jpeg":
+            pixels = SmallerFiles(rows, _original_sizes(columns, name), how["max_side"])
+            bound = replace(bound, pixels=pixels)
+        return bound
+    if not _takes(bound):
+        return bound
+    sizes = None
+    if is_followed and None not in spec.shape:
+        sizes = _original_sizes(columns, name)
+    if bound.feature.keeps_sizes:
+        bound = replace(bound, sizes=_sizes_of_pixels(columns, bound, store))
+    found = PackedPixels(packs.shards(name), rows, spec, sizes, how["resize"] or "stretch")
+    return replace(bound, packed=rows, pixels=found)
+
+
+def _original_sizes(columns: PackedColumns, name: str) -> Sizes:
+    sizes = known_sizes(columns)
+    if sizes is None:
+        raise ManifestError(
+            f"boxes or masks lie on the images of {name!r}, in pixels of the files, but these were "
+            "packed smaller, and the manifest has not the facts of files: build it with width, "
+            'height and orientation and pack again, or pack with format="original"'
+        )
+    return sizes
+
+
+def _sizes_of_files(columns: PackedColumns, bound: BoundFeature, store: Store) -> Sizes:
+    """Return the sizes of packed files of `size=None`."""
+    how, rows = columns.packs.packed[bound.feature.columns[0]], columns.packs.rows
+    sizes = known_sizes(columns)
+    sizes = np.zeros((len(columns), 2), np.int32) if sizes is None else sizes.copy()
+    packed = np.flatnonzero(rows.packed)
+    if how["format"] == "jpeg":
+        known = packed[sizes[packed].all(axis=1)]
+        pairs, inverse = np.unique(sizes[known], axis=0, return_inverse=True)
+        smaller = [shrunk((h, w), how["max_side"]) for h, w in pairs.tolist()]
+        sizes[known] = np.array(smaller, np.int32).reshape(-1, 2)[inverse.reshape(-1)]
+    return _with_headers(sizes, bound, np.ones(len(columns), np.bool_), store)
+
+
+def _with_headers(sizes: Sizes, bound: BoundFeature, rows: Present, store: Store) -> Sizes:
+    """Return sizes with those that the headers of files tell, of rows that have none."""
+    for row in np.flatnonzero(rows & ~sizes.all(axis=1)).tolist():
+        with contextlib.suppress(DfgenError):  # reading it tells more
+            sizes[row] = size_of_image(bound.feature.at(bound.values, row), store)
+    return sizes
+
+
+def _sizes_of_pixels(columns: PackedColumns, bound: BoundFeature, store: Store) -> Sizes:
+    """Return the sizes of packed pixels of `size=None`."""
+    packs, name = columns.packs, bound.feature.columns[0]
+    spec, rows = packs.spec(name), packs.rows
+    if spec is not None and None not in spec.shape and rows.all_packed:
+        return np.broadcast_to(np.array(spec.shape[:2], np.int32), (len(columns), 2))
+    known = known_sizes(columns)
+    sizes = np.zeros((len(columns), 2), np.int32) if known is None else known.copy()
+    shards = packs.shards(name)
+    numbers, places = rows.of(np.arange(len(columns)))
+    for shard in np.unique(numbers[numbers != NOTHING]).tolist():
+        opened, here = shards[shard], np.flatnonzero(numbers == shard)
+        shapes = getattr(opened, "shapes", None)
+        if shapes is None:
+            shapes = np.broadcast_to(opened.pixels.shape[1:], (len(opened.pixels), 3))
+        sizes[here] = shapes[places[here], :2]
+    return _with_headers(sizes, bound, ~rows.packed, store)

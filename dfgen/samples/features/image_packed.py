@@ -1,0 +1,63 @@
+"""What an Image becomes whose files were packed as pixels, or as smaller files."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from dfgen.errors import ArgumentError
+from dfgen.samples.features.image_pair import is_unsaid
+from dfgen.samples.features.spec import Spec
+
+_HOW = ("resize", "interpolation", "antialias")
+
+
+def image_of_pack(image: Any, spec: Spec | None, packed: Mapping[str, Any]) -> Any:
+    """Return an Image that is made of what a pack holds, or refuse one that cannot be.
+
+    Without a size of its own it has that of the pack. Where it has that, it was resized as the pack
+    says; any other size is made of the packed pixels.
+
+    Args:
+        image: the `Image`.
+        spec: of the packed pixels, None for lengths that differ; None: whole files were packed.
+        packed: the arguments that they were packed by.
+
+    Raises:
+        ArgumentError: it asks for what was not packed.
+    """
+    mode = packed.get("color_mode")
+    if image.follows or mode is None:
+        return image
+    if image.color_mode != mode and (spec is not None or mode == "grayscale"):
+        raise ArgumentError(
+            f"{image!r} asks for color_mode={image.color_mode!r}, but the images were packed with "
+            f"color_mode={mode!r}: write color_mode={mode!r}, or pack again"
+        )
+    if spec is None:
+        return image
+    if image.dtype == "uint16":
+        raise ArgumentError(
+            f'{image!r} asks for dtype="uint16", but packed pixels have 8 bits: leave it out, or '
+            'pack with format="original"'
+        )
+    size = spec.shape[:2]
+    if None in size or image.size is None:
+        return image
+    if is_unsaid(image.size) and image.load_size is None:
+        image = replace(image, size=size)
+    if (image.load_size or image.size) != size or image.crop == "random_resized":
+        return image
+    return replace(image, **_as_packed(image, packed))
+
+
+def _as_packed(image: Any, packed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how the images were resized, which nobody can ask for otherwise any more."""
+    found = {name: packed[name] for name in _HOW if packed.get(name) is not None}
+    for name, value in found.items():
+        given = getattr(image, name)
+        if given not in (value, getattr(type(image), name)):
+            raise ArgumentError(
+                f"{image!r} asks for {name}={given!r}, but the images were packed with "
+                f"{name}={value!r}: write {name}={value!r}, or pack again"
+            )
+    return found

@@ -1,0 +1,125 @@
+"""PackedPixels: the images of packs, decoded already, gathered straight into batches."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from dfgen.errors import DecodeError
+from dfgen.samples.features.spec import Indices, Present, Spec, Values
+from dfgen.samples.pixels.geometry import Geometry, Size, place, shrunk
+from dfgen.samples.storage.pack_rows import PackRows
+from dfgen.samples.storage.pack_shards import NOTHING, PackShards
+
+BAD_WHEN_PACKED = (
+    "its file could not be used when it was packed, so the pack has nothing of it: leave the row "
+    'out, df = df[df["problem"].isna()], or mend the file and pack again'
+)
+
+
+@dataclass(frozen=True, eq=False)
+class PackedPixels:
+    """The pixels of rows in packs; rows that lie in none are read from their files.
+
+    Args:
+        shards: hold them.
+        rows: where each row lies.
+        spec: (height, width, channels), None for those that differ.
+        sizes: (height, width) of the upright image of each row, 0 where not known; None: they are
+            of no interest, or pixels are those of whole images.
+        resize: how the images were resized, as of `Image`.
+    """
+
+    shards: PackShards
+    rows: PackRows
+    spec: Spec
+    sizes: npt.NDArray[np.int32] | None = None
+    resize: str = "stretch"
+
+    def at(self, row: int) -> Values | None:
+        """Return the pixels of one row, a view of the mapped file."""
+        shard, within = self.rows.of_one(row)
+        if shard == NOTHING:
+            return None
+        opened = self.shards[shard]
+        if opened.good is not None and not opened.good[within]:
+            raise DecodeError(BAD_WHEN_PACKED)
+        found: Values = opened.at(within)
+        return found
+
+    def take(self, rows: Indices, out: Values) -> Present | None:
+        """Fill `out` with the rows that are there."""
+        shards, places = self.rows.of(rows)
+        flat = out.reshape(len(out), -1)
+        first = int(shards[0])
+        if first != NOTHING and (shards == first).all():
+            opened = self.shards[first]
+            pixels = opened.pixels.reshape(len(opened.pixels), -1)
+            np.take(pixels, places, axis=0, out=flat, mode="clip")  # any other copies `out` first
+            return None if opened.good is None else opened.good[places]
+        parts = [*flat[:, None]]  # what is not there stays as it is
+        there = np.zeros(len(rows), np.bool_)
+        for number, (shard, within) in enumerate(
+            zip(shards.tolist(), places.tolist(), strict=True)
+        ):
+            if shard == NOTHING:
+                continue
+            opened = self.shards[shard]
+            if opened.good is None or opened.good[within]:
+                parts[number], there[number] = opened.pixels[within].reshape(1, -1), True
+        cv2.vconcat(parts, flat)  # one crossing of Python's lock for all rows
+        return None if there.all() else there
+
+    def placed(self, row: int) -> Geometry | None:
+        """Return how the upright image of a row became its pixels."""
+        if self.sizes is None or not self.rows.holds(row):
+            return None
+        size = self.spec.shape[:2]
+        return place(_known(self.sizes, row), size, size, self.resize)
+
+    def ahead(self, rows: Indices) -> None:
+        """Have the shards read where some rows lie."""
+        self.shards.ahead(np.unique(self.rows.of(rows)[0]).tolist())
+
+
+@dataclass(frozen=True, eq=False)
+class SmallerFiles:
+    """Images that were made smaller when they were packed, and are decoded like any file.
+
+    Args:
+        rows: where each row lies.
+        sizes: (height, width) of the upright image of each row, 0 where not known.
+        most: pixels of the longer side.
+    """
+
+    rows: PackRows
+    sizes: npt.NDArray[np.int32]
+    most: int
+    spec = Spec((None, None, None), np.dtype(np.uint8))
+
+    def at(self, row: int) -> None:
+        """Return nothing: its file is decoded."""
+
+    def take(self, rows: Indices, out: Values) -> Present | None:
+        """Take nothing."""
+        return np.zeros(len(rows), np.bool_)
+
+    def placed(self, row: int) -> Geometry | None:
+        """Return how the upright image of a row became the one that was packed."""
+        if not self.rows.holds(row):
+            return None
+        size = _known(self.sizes, row)
+        smaller = shrunk(size, self.most)
+        return place(size, smaller, smaller, "stretch")
+
+
+def _known(sizes: Any, row: int) -> Size:
+    height, width = sizes[row].tolist()
+    if not height:
+        raise DecodeError(
+            "what lies on its image is in pixels of the file, whose size the manifest does not "
+            "know: build it with the facts of files, width, height and orientation, and pack again"
+        )
+    return height, width

@@ -1,0 +1,55 @@
+"""MappedColumn: a column of an Arrow file that stays on the disk, whatever the number of rows."""
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.ipc
+
+from dfgen.samples.arrow_types import in_one
+
+
+class MappedColumn:
+    """What an Arrow array answers of its rows; it travels to other processes as a path and a name.
+
+    Args:
+        path: of the file.
+        name: of the column.
+        root: of paths, the folder where they begin; None: they are as they stand.
+    """
+
+    def __init__(self, path: str, name: str, root: str | None = None) -> None:
+        self._path, self._name, self._root = path, name, root
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MappedColumn, (self._path, self._name, self._root)
+
+    @cached_property
+    def array(self) -> Any:
+        """All of it, of which nothing is read that is not asked for."""
+        with pa.memory_map(self._path) as mapped, pa.ipc.open_file(mapped) as reader:
+            return in_one(reader.read_all()[self._name])
+
+    @property
+    def type(self) -> pa.DataType:
+        """Of its values."""
+        return self.array.type
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return one value, or several by a slice, as Arrow has them."""
+        if isinstance(key, slice):
+            return self.array[key]
+        found = self.array[int(key)]
+        return found if self._root is None else pa.scalar(f"{self._root}/{found.as_py()}")
+
+    def take(self, rows: Any) -> Any:
+        """Return some values."""
+        found = self.array.take(pa.array(np.asarray(rows)))
+        if self._root is None:
+            return found
+        return pc.binary_join_element_wise(pa.scalar(self._root, found.type), found, "/")

@@ -1,0 +1,223 @@
+"""The shards of packs: Arrow files of one record batch, mapped into memory when first read."""
+
+import os
+import threading
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.ipc
+
+from dfgen.errors import ManifestError, MissingFileError, is_outside, reason
+from dfgen.samples.features.spec import Indices, Present, Values
+
+_MOST_MAPPED = 16_384  # shards: Linux gives a process 65,530 maps
+NOTHING = -1
+"""Instead of the number of a shard, of a row that lies in none."""
+AGAIN = "take another copy of it, or pack again"
+
+
+class ShardFile(NamedTuple):
+    """A shard, as `_manifest.json` of its pack has it.
+
+    Args:
+        path: of the file.
+        start: its first row, of all rows of the pack.
+        rows: how many it has.
+        nbytes: of the file.
+    """
+
+    path: str
+    start: int
+    rows: int
+    nbytes: int
+
+    def __str__(self) -> str:
+        return f"{self.path}, which has the rows {self.start:,} to {self.start + self.rows - 1:,}"
+
+
+class PixelsOfOneSize(NamedTuple):
+    """Pixels of one size: they follow each other."""
+
+    good: Present | None  # which rows have any; None: all
+    pixels: Values  # (rows, height, width, channels)
+
+    def at(self, place: int) -> Values:
+        """Return the pixels of one row."""
+        found: Values = self.pixels[place]
+        return found
+
+
+class PixelsOfOwnSizes(NamedTuple):
+    """Pixels of images that kept their sizes."""
+
+    good: Present | None
+    data: Values
+    ends: Indices
+    shapes: npt.NDArray[np.int32]
+
+    def at(self, place: int) -> Values:
+        """Return the pixels of one row."""
+        start, stop = self.ends[place : place + 2].tolist()
+        found: Values = self.data[start:stop].reshape(self.shapes[place])
+        return found
+
+
+class WholeFilesOf(NamedTuple):
+    """The bytes of files."""
+
+    good: Present | None
+    data: Values
+    ends: Indices
+
+    def at(self, place: int) -> Values:
+        """Return the bytes of the file of one row."""
+        start, stop = self.ends[place : place + 2].tolist()
+        return self.data[start:stop]
+
+
+Opened = PixelsOfOneSize | PixelsOfOwnSizes | WholeFilesOf
+"""What a shard holds of one packed column."""
+
+
+class PackShards:
+    """What the shards of packs hold of one column.
+
+    It travels to worker processes without what is mapped; a mapped file is not kept open.
+
+    Args:
+        files: the shards.
+        column: that was packed, of the manifest.
+    """
+
+    def __init__(self, files: Iterable[ShardFile], column: str) -> None:
+        self.files, self.column = tuple(files), column
+        self._opened: dict[int, Opened] = {}
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PackShards, (self.files, self.column)
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, shard: int) -> Any:
+        """Return what a shard holds, mapped when it is first asked for.
+
+        Raises:
+            ManifestError: it is damaged.
+            MissingFileError: it is not there.
+        """
+        found = self._opened.get(shard)
+        if found is not None:
+            return found
+        opened = opened_shard(self.files[shard], self.column)
+        with self._lock:
+            while len(self._opened) >= _MOST_MAPPED:
+                del self._opened[next(iter(self._opened))]
+            self._opened[shard] = opened
+        return opened
+
+    def ahead(self, shards: Iterable[int]) -> None:
+        """Have the system read whole shards into its cache, where it can, without waiting."""
+        if not hasattr(os, "posix_fadvise"):
+            return
+        for shard in shards:
+            if shard == NOTHING:
+                continue
+            descriptor = os.open(self.files[shard].path, os.O_RDONLY)
+            try:
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_WILLNEED)
+            finally:
+                os.close(descriptor)
+
+
+def check_there(file: ShardFile) -> None:
+    """Refuse a shard that is not there, or not as long as it was written.
+
+    Raises:
+        MissingFileError: there is no such file.
+        ManifestError: it has more or fewer bytes.
+    """
+    try:
+        nbytes = os.stat(file.path).st_size
+    except OSError as error:
+        raise _fault(file, error) from None
+    if nbytes != file.nbytes:
+        raise ManifestError(
+            f"{file}, has {nbytes:,} bytes, and {file.nbytes:,} were written: {AGAIN}"
+        )
+
+
+def opened_shard(file: ShardFile, column: str) -> Opened:
+    """Map a shard into memory, and look at its structure; no pixel is read.
+
+    Raises:
+        MissingFileError: there is no such file.
+        ManifestError: it is no such shard, or damaged.
+    """
+    try:
+        with pa.memory_map(file.path) as mapped, pa.ipc.open_file(mapped) as reader:
+            if reader.num_record_batches != 1:
+                raise ValueError(f"it has {reader.num_record_batches} record batches, expected 1")
+            batch = reader.get_batch(0)
+        if len(batch) != file.rows:
+            raise ValueError(f"it has {len(batch):,} rows, expected {file.rows:,}")
+        return _held(batch, column)
+    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
+        raise _fault(file, error) from None
+
+
+def _fault(file: ShardFile, error: Exception) -> Exception:
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return MissingFileError(f"{file}, is missing: {AGAIN}")
+    if is_outside(error):
+        raise error
+    return ManifestError(f"{file}, cannot be read: {reason(error)}. {AGAIN.capitalize()}")
+
+
+def _held(batch: pa.RecordBatch, column: str) -> Opened:
+    """Return what a record batch holds of a packed column."""
+    names = batch.schema.names
+    found = [name for name in (f"{column}_pixels", f"{column}_bytes") if name in names]
+    if len(found) != 1:
+        raise ValueError(f"it has no column {column}_pixels, and no {column}_bytes")
+    values = batch.column(names.index(found[0]))
+    good = None if not values.null_count else np.asarray(values.is_valid())
+    if isinstance(values.type, pa.FixedShapeTensorType):
+        return PixelsOfOneSize(good, _of_one_size(values))
+    if values.type != pa.large_binary():
+        raise ValueError(f"its column {found[0]} holds {values.type}")
+    values.validate(full=True)
+    _, ends, data = values.buffers()
+    ends = np.frombuffer(ends, np.int64)[values.offset : values.offset + len(values) + 1]
+    data = np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, "u1")
+    if found[0].endswith("_bytes"):
+        return WholeFilesOf(good, data, ends)
+    shapes = _shapes(batch.column(names.index(f"{column}_shape")))
+    lengths = np.diff(ends)[slice(None) if good is None else good]
+    if (
+        lengths != shapes.prod(axis=1, dtype=np.int64)[slice(None) if good is None else good]
+    ).any():
+        raise ValueError(f"its {column}_shape tells others than its {found[0]} hold")
+    return PixelsOfOwnSizes(good, data, ends, shapes)
+
+
+def _of_one_size(values: Any) -> Values:
+    if values.type.value_type != pa.uint8():
+        raise ValueError(f"its pixels are {values.type.value_type}, expected uint8")
+    shape = tuple(values.type.shape)
+    each = int(np.prod(shape))
+    data = np.frombuffer(values.storage.buffers()[-1], np.uint8)
+    first = values.storage.offset * each
+    if len(data) < first + len(values) * each:
+        raise ValueError("it was cut short")
+    return data[first : first + len(values) * each].reshape(len(values), *shape)
+
+
+def _shapes(values: pa.FixedSizeListArray) -> npt.NDArray[np.int32]:
+    lengths = np.frombuffer(values.buffers()[-1], np.int32)
+    found: npt.NDArray[np.int32] = lengths[3 * values.offset :][: 3 * len(values)].reshape(-1, 3)
+    return found
