@@ -87,8 +87,8 @@ def _checked(cache: Any) -> str:
 
 def _steps(bound: BoundFeature, transforms: bool, store: Store) -> Any:
     """Return what of a feature is kept and what is made of that, or why nothing may be."""
-    if bound.pixels is not None:
-        return "its pixels are stored already"
+    if bound.pixels is not None or bound.packed is not None:
+        return "it is in a pack already"
     if bound.has_lists:
         return "it has lists of files"
     if not isinstance(bound.values, pa.Array) or not is_text(bound.values.type):
