@@ -5,18 +5,14 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
-
 from dfgen.errors import ArgumentError, brief
 from dfgen.limits import Limits
 from dfgen.manifest.warn import warn
-from dfgen.samples.arrow_types import is_text
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.cached_pixels import CachedPixels, settings_of
-from dfgen.samples.features.spec import Spec, each
+from dfgen.samples.features.spec import Spec
 from dfgen.samples.storage.cache import SlotFile
 from dfgen.samples.storage.cache_folder import open_folder, open_memory
-from dfgen.samples.storage.known_files import UNKNOWN
 from dfgen.samples.storage.store import Store
 from dfgen.system import free_memory
 
@@ -49,9 +45,7 @@ def with_cache(
         return features
     cache = _checked(cache)
     steps = {
-        bound.name: _steps(bound, transforms, store)
-        for bound in features
-        if bound.files is not None
+        bound.name: bound.kept(transforms, store) for bound in features if bound.files is not None
     }
     kept = [name for name, found in steps.items() if not isinstance(found, str)]
     if not kept:
@@ -83,24 +77,6 @@ def _checked(cache: Any) -> str:
     if cache == "memory" and not hasattr(os, "memfd_create"):
         raise ArgumentError(f"cache={cache!r} works on Linux alone: give a folder")
     return os.fspath(cache)
-
-
-def _steps(bound: BoundFeature, transforms: bool, store: Store) -> Any:
-    """Return what of a feature is kept and what is made of that, or why nothing may be."""
-    if bound.pixels is not None or bound.packed is not None:
-        return "it is in a pack already"
-    if bound.has_lists:
-        return "it has lists of files"
-    if not isinstance(bound.values, pa.Array) or not is_text(bound.values.type):
-        return "its files are in the table"
-    if _is_far(bound, store) and not (bound.known and UNKNOWN not in bound.known.facts(0)):
-        return "of files far away the manifest must know size and time, its columns bytes, mtime_ns"
-    feature = bound.feature
-    return feature.steps(each(feature.sample_spec if transforms else feature.made_spec)[0])
-
-
-def _is_far(bound: BoundFeature, store: Store) -> bool:
-    return len(bound.values) > 0 and store.of(bound.values[0].as_py()).far
 
 
 def _slots(cache: str, fixed: Any, limits: Limits, count: int) -> SlotFile:

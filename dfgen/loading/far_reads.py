@@ -144,8 +144,8 @@ class FarReads:
         now = perf_counter()
         if self._idle or not self._queue or not self._has_room():
             return
-        if now - self._grown >= self._pace.usual:
-            self._start(min(len(self.threads), MOST_READERS - len(self.threads)))
+        if now - self._grown >= 2 * self._pace.usual:  # more than are of use cost time on the CPU
+            self._start(min(len(self.threads) // 2, MOST_READERS - len(self.threads)))
 
     def _start(self, count: int) -> None:
         self._grown = perf_counter()
