@@ -48,10 +48,11 @@ class Points:
 
         def halved(sink, data):
             if len(data) > BIG:
-                sink._file.write(bytes(data)[: len(data) // 2])
-                sink._file.flush()
+                file = getattr(sink._file, "_file", sink._file)
+                file.write(bytes(data)[: len(data) // 2])
+                file.flush()
                 self.passes()
-                sink._file.seek(-(len(data) // 2), os.SEEK_CUR)
+                file.seek(-(len(data) // 2), os.SEEK_CUR)
             return write(sink, data)
 
         Summed.write = halved

@@ -25,6 +25,8 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
+import pytest
+
 KEY, SECRET = "AKIAOFTHETESTS", "very/secret+of=the+tests"
 MODIFIED = 1_700_000_000  # seconds; HTTP has no finer times
 
@@ -265,6 +267,7 @@ def s3_server(buckets):
     `put(bucket, key, data)`, `get(bucket, key)` and `delete(bucket, key)` do what they say.
     Contents are gone when it ends.
     """
+    pytest.importorskip("moto.moto_server.werkzeug_app")  # `make test-clients` has it: 31 MB
     from moto.core import DEFAULT_ACCOUNT_ID
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
     from moto.s3.models import s3_backends

@@ -1,12 +1,14 @@
 """Members of zip and tar archives are files: listed, looked at, verified and trained on."""
 
 import io
+import json
 import os
 import shutil
 import subprocess
 import tarfile
 import zipfile
 
+import annotated
 import numpy as np
 import pytest
 from contracts import StoreContract
@@ -195,6 +197,27 @@ CHECKSUM = DAMAGED.format("the member has another checksum (CRC-32) than it shou
 def changed(path, place, data):
     old = path.read_bytes()
     path.write_bytes(old[:place] + data + old[place + len(data) :])
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_images_of_coco_may_be_in_an_archive(pets, place):
+    images = [{"id": row, "file_name": f"cat/{row}.png", "width": 8, "height": 6} for row in (1, 2)]
+    box = {"id": 1, "image_id": 2, "category_id": 5, "bbox": [1, 1, 3, 3]}
+    document = {"images": images, "annotations": [box], "categories": [{"id": 5, "name": "c"}]}
+    (pets / "coco.json").write_text(json.dumps(document))
+    frame = dfgen.build_manifest(coco="coco.json", images=place, out="m.parquet")
+    assert frame["problem"].isna().all()
+    assert pixels("m.parquet") == [1, 2]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_images_of_xml_files_may_be_in_an_archive(pets, place):
+    for row in range(ROWS):
+        path = pets / f"xml/{'cat' if row % 3 else 'dog'}/{row}.xml"
+        annotated.xml(path, ("c", 1, 1, 3, 3), size=(8, 6))
+    frame = dfgen.build_manifest(voc="xml", images=place, out="m.parquet")
+    assert frame["problem"].isna().all()
+    assert pixels("m.parquet") == [int(id[4:-4]) for id in frame["id"]]
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])

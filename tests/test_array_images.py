@@ -213,3 +213,10 @@ def test_rows_that_are_no_images_are_refused(tmp_path):
     assert str(caught.value) == (
         where + "the mask has 3 channels, expected 1, the class of each pixel"
     )
+
+
+def test_a_target_that_no_row_has_names_no_array_file(frame):
+    frame = frame.assign(none=pd.array([None] * N, "string"))
+    y = {"numbers": dfgen.Array("none", shape=(4,), index="index", missing="ignore")}
+    found = batches(frame, Image("rgb.npy", (6, 9), index="index"), y)
+    assert not found["numbers"].any() and found["numbers"].shape == (N, 4)

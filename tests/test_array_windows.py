@@ -190,10 +190,10 @@ def test_the_next_window_is_read_ahead_by_a_thread(folder, name, monkeypatch):
     windows = loader.row_order.windows
     loader.batch(0, 0)
     assert done.wait(60)
-    join_next_window()
+    wait_for_next_window(loader)
     blocks = windows.blocks_of(1, seed=0, epoch=0)
     rows = np.concatenate([windows.block_rows(block) for block in blocks.tolist()])
-    assert {thread for _, _, thread in asked} == {"dfgen-next-window"}
+    assert {thread for _, _, thread in asked} == {"dfgen-0"}
     data = (folder / name).read_bytes()
     if name != "packed.h5":
         read = b"".join(data[start : start + length] for start, length, _ in asked)
@@ -202,14 +202,17 @@ def test_the_next_window_is_read_ahead_by_a_thread(folder, name, monkeypatch):
         assert len(asked) == len(blocks) * 3
     asked.clear()
     loader.batch(0, 0)
-    join_next_window()
+    wait_for_next_window(loader)
     assert asked == []
+    before = threading.active_count()
+    loader.close()
+    assert threading.active_count() == before - 1
 
 
-def join_next_window():
-    for thread in threading.enumerate():
-        if thread.name == "dfgen-next-window":
-            thread.join()
+def wait_for_next_window(loader):
+    done = threading.Event()
+    loader._maker.next_window._threads.submit(lambda worker: done.set())
+    assert done.wait(60)
 
 
 SPARSE = """

@@ -13,7 +13,6 @@ from PIL import Image
 from servers import KEY, SECRET, http_server, s3_server
 
 pytest.importorskip("obstore")
-pytest.importorskip("moto.server")
 
 import dfgen
 from dfgen.errors import AccessError, ManifestError, MissingFileError, ReadError

@@ -8,13 +8,16 @@ import shutil
 import signal
 import sys
 import warnings
+from pathlib import Path
 
 import cv2
 import numpy as np
 import pandas as pd
 import pytest
 from command import run
+from servers import MODIFIED, http_server
 
+from dfgen import pack
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
 from dfgen.errors import ArgumentError
@@ -384,6 +387,32 @@ def test_it_is_told_and_cleared_and_what_is_not_its_own_stays(frame, tmp_path):
     )
 
 
+@pytest.mark.parametrize("processes", [False, True])
+def test_files_far_away_are_asked_for_once_and_no_more(frame, tmp_path, processes):
+    pytest.importorskip("obstore")
+    held = {os.path.basename(path): Path(path).read_bytes() for path in frame["path"]}
+    with http_server(held) as server:
+        far = frame.assign(
+            path=[f"{server.url}/{name}" for name in held],
+            bytes=[len(data) for data in held.values()],
+            mtime_ns=MODIFIED * 10**9,
+        )
+        options = {"workers": 2, "use_multiprocessing": processes}
+        plain, _ = made(frame, epochs=3)
+        cached, metrics = made(far, cache=tmp_path / "cache", epochs=3, **options)
+        assert_same(plain, cached)
+        assert (metrics.cache_misses, len(server.asked)) == (ROWS, ROWS)
+        assert {(kind, count) for (kind, _), count in server.asked.items()} == {("GET", 1)}
+        server.clear_counts()
+        assert_same(plain, made(far, cache=tmp_path / "cache", epochs=3, **options)[0])
+        assert not server.asked
+        newer = far.assign(mtime_ns=MODIFIED * 10**9 + 10**12)
+        with pytest.raises(ValueError, match="the file has changed since the manifest was made"):
+            made(newer, cache=tmp_path / "cache")
+        with pytest.raises(ArgumentError, match="must know size and time"):
+            made(far.drop(columns="mtime_ns"), cache=tmp_path / "cache")
+
+
 @pytest.mark.parametrize(
     ("x", "why"),
     [
@@ -419,6 +448,16 @@ def test_what_may_not_be_kept_is_refused(frame, tmp_path, x, why):
         == f"cache={str(tmp_path / 'cache')!r} has no image to keep: 'image': {why}"
     )
     assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize("format", [{"image_size": SIZE}, {"format": "original"}])
+def test_what_is_in_a_pack_needs_no_cache(frame, tmp_path, format):
+    pack(frame, tmp_path / "pack", **format)
+    with pytest.raises(ArgumentError) as error:
+        bind(str(tmp_path / "pack"), image(), "label", cache="cache")
+    assert (
+        str(error.value) == "cache='cache' has no image to keep: 'image': it is in a pack already"
+    )
 
 
 @pytest.mark.parametrize("cache", [True, "", 5])

@@ -41,6 +41,15 @@ def test_null_ids_and_null_or_empty_paths_are_named_by_row():
     )
 
 
+def test_duplicate_numbers_are_found_in_any_order():
+    for ids in ([1, 2, 2], [2, 1, 2], [3, 2, 3], [-1, -2, -1]):
+        with pytest.raises(ManifestError, match=r"ids that stand on several rows \(1\)"):
+            validate(pa.table({"id": ids, "path": list("abc")}))
+    large = pa.array([0, 5, 2**64 - 1], pa.uint64())
+    for ids in ([3, 1, 2], pa.chunked_array([[1, 2], [3]]), large):
+        validate(pa.table({"id": ids, "path": list("abc")}))
+
+
 def test_duplicate_ids_are_named_with_their_rows():
     refused(
         pa.table({"id": ["a", "b", "a", "b", "a", "c"], "path": list("uvwxyz")}),

@@ -7,7 +7,6 @@ from contracts import StoreContract
 from servers import MODIFIED, SECRET, http_server, s3_server
 
 pytest.importorskip("obstore")
-pytest.importorskip("moto.server")
 
 from dfgen.errors import AccessError, ArgumentError, DecodeError, MissingFileError, ReadError
 from dfgen.samples.storage.objects import Objects

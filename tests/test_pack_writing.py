@@ -85,6 +85,17 @@ def test_pixels_are_those_that_a_feature_makes_of_the_file(tmp_path):
         np.testing.assert_array_equal(found, image(frame.iloc[row_id]))
 
 
+def test_a_shard_of_several_pieces_is_whole(tmp_path):
+    frame = write_images(tmp_path / "imgs", 5)
+    packed(frame, tmp_path / "out", image_size=(2000, 1500), interpolation="nearest")
+    table = table_of(tmp_path / "out")
+    assert table.nbytes > 2**25
+    pixels = table["path_pixels"].combine_chunks().to_numpy_ndarray()
+    for row, image in zip(table["id"].to_pylist(), pixels, strict=True):
+        assert (image[..., 0] == row).all() and not image[..., 1:].any()
+    assert len(dfgen.verify(tmp_path / "out")) == 0
+
+
 def test_images_keep_their_sizes_where_that_is_asked_for(tmp_path):
     sizes = [(5, 7), (9, 4), (6, 6)]
     paths = [tmp_path / f"{row}.png" for row in range(3)]

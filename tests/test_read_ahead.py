@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,10 +22,10 @@ from dfgen.loading.read_pace import ReadPace
 from dfgen.loading.workers import retries
 from dfgen.samples.storage.objects import Objects
 from dfgen.samples.storage.store import Head, Store
-from dfgen.samples.storage.store_options import StorageOptions
 from dfgen.samples.storage.stores import STORES
 
 NONE = Limits(read_ahead=0)
+ONCE = {"retry_config": {"max_retries": 0}}
 
 
 @dataclass(frozen=True)
@@ -84,8 +83,7 @@ def server(held, monkeypatch):
 def objects(server, monkeypatch):
     """The server, read through obstore, which is not to try again by itself."""
     pytest.importorskip("obstore")
-    options = StorageOptions({"retry_config": {"max_retries": 0}})
-    monkeypatch.setitem(STORES, "http", partial(Objects, options=options))
+    monkeypatch.setitem(STORES, "http", Objects)
     return server
 
 
@@ -104,7 +102,9 @@ def frame(server, files, rows=60):
 def loader(frame, limits=None, **arguments):
     options = Options(image_size=(4, 4))
     on_error = arguments.get("on_error", "raise")
-    bound = bind(frame, y="label", options=options, limits=limits, on_error=on_error)
+    bound = bind(
+        frame, y="label", options=options, limits=limits, on_error=on_error, storage_options=ONCE
+    )
     arguments = {"batch_size": 8, "seed": 3, "workers": 2, **arguments}
     return Loader(bound.reader, limits=limits, **arguments)
 
@@ -284,7 +284,7 @@ def test_a_server_killed_in_mid_epoch_ends_the_pass(objects, files, soon):
     ) as process:
         url = process.stdout.readline().strip()
         table = pd.DataFrame({"id": range(120), "path": [f"{url}/{n}.png" for n in range(120)]})
-        bound = bind(table, options=Options(label_mode=None))
+        bound = bind(table, options=Options(label_mode=None), storage_options=ONCE)
         found = Loader(bound.reader, batch_size=8, workers=2, max_queue_size=2)
         batches = found.batches()
         next(batches)

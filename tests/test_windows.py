@@ -7,6 +7,7 @@ import tracemalloc
 import h5py
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +15,8 @@ from hypothesis import strategies as st
 import dfgen
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
+from dfgen.binding.row_windows import windowed
+from dfgen.binding.rows_of_arrays import layouts_of
 from dfgen.errors import ArgumentError
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.balance import balance_of
@@ -22,6 +25,8 @@ from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.row_order import BatchRows, RowOrder
 from dfgen.loading.order.windows import Windows, windows_of
 from dfgen.loading.state import Identity, Place, ids_digest
+from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.storage.files import Files
 
 SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=30)
 PER_WINDOW = st.integers(2, 8)
@@ -245,6 +250,18 @@ def test_where_a_window_cannot_be_it_is_refused_and_by_default_none(arrays):
         with pytest.raises(ArgumentError) as caught:
             call()
         assert str(caught.value) == message
+
+
+def test_blocks_of_many_large_files_have_numbers_of_their_own():
+    files, rows = np.repeat(np.arange(5000, dtype=np.int32), 2), np.tile([0, 10**6], 5000)
+    paths = pa.array([f"{file}.npy" for file in range(5000)])
+    stored = pa.StructArray.from_arrays(
+        [paths.take(pa.array(files)), pa.array(rows)], ["path", "index"]
+    )
+    bound = BoundFeature("array", X, stored)
+    found = windowed(layouts_of([bound], Files()), None, 12 * 64, False)[0]
+    assert (np.diff(found.starts) == 1).all()
+    assert len(found.starts) == 10_001
 
 
 def test_without_shuffle_rows_keep_their_order(arrays):

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import inf
 from statistics import median
 
 from dfgen.bench.headroom import Headroom
 from dfgen.bench.rates import Rates, shown
 from dfgen.bench.stages import BACKEND, DECODE, HAND_OVER, NUMPY, ONE, OURS, READ, RESIZE
 from dfgen.loading.remedies import Remedy
-from dfgen.loading.verdict import CLEAR
+from dfgen.loading.verdict import CLEAR, CLEAR_SECONDS
 
 _NOISY = 1.5  # fastest round / slowest
 _SCALES = 0.6  # of the workers' number: from here on more of them are worth a try
@@ -41,9 +42,13 @@ class Limit:
         """The images per second, at most, if this stage took no time."""
         return self.left({self.stage: 0.0})
 
-    def left(self, shares: Mapping[str, float]) -> float:
-        """Return the images per second, at most, if such a share of some stages were left."""
+    def left(self, shares: Mapping[str, float], costs: float = 0.0) -> float:
+        """Return the images per second, at most, if such a share of some stages were left.
+
+        `costs` are seconds that an image takes then.
+        """
         saved = sum(self.seconds.get(stage, 0.0) * (1 - left) for stage, left in shares.items())
+        saved -= costs
         return 1 / max(sum(self.seconds.values()) - saved, self.floor)
 
 
@@ -96,8 +101,10 @@ def advise(
     if model is not None:
         points.append(_model_point(model, rows))
     if model is None or model.input_wait >= CLEAR:
+        of_files = [remedy for remedy in remedies if not remedy.is_stored]
         scale = rates.ratio(NUMPY, ONE) if ONE in rates.rounds else None
-        points.append(_limit_point(found, made, workers, cpus, scale, remedies))
+        points.append(_limit_point(found, made, workers, cpus, scale, of_files))
+        points += _stored_points(found, made, rows, workers, model, remedies)
         if ONE in rates.rounds and rates.faster(ONE, NUMPY):
             points.append(
                 f"One worker is faster than {workers} on these files, "
@@ -158,6 +165,28 @@ def _limit_point(
             more + (f": {workers} workers make {scale:.2f} x what one makes" if scale else "")
         )
     return f"{point}. What could help: {'; '.join(helps)}." if helps else f"{point}."
+
+
+def _stored_points(
+    found: Limit,
+    made: float,
+    rows: int,
+    workers: int,
+    model: Headroom | None,
+    remedies: list[Remedy],
+) -> Iterator[str]:
+    """Yield what it would gain to keep pixels, where making them is what limits."""
+    if "hand-over" in found.seconds:
+        return
+    most = inf if model is None else median(model.perfect)
+    now = made if model is None else min(made, median(model.fed))
+    for remedy in (one for one in remedies if one.is_stored):
+        rate = min(most, found.left(remedy.left, remedy.costs / max(1, workers)))
+        if rate > now * (1 + CLEAR) and rows / now - rows / rate >= CLEAR_SECONDS:
+            yield (
+                f"{remedy.what}: up to {shown(rate)} images/s, an epoch of {rows:,} images in "
+                f"{rows / rate:,.1f} s instead of {rows / now:,.1f} s."
+            )
 
 
 def _first_read_points(first_read: float, made: float, model: Headroom | None) -> Iterator[str]:

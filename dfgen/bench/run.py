@@ -1,5 +1,8 @@
 """Runs `dfgen bench`."""
 
+import shlex
+from functools import partial
+
 from tqdm import tqdm
 
 from dfgen.bench.advice import advise
@@ -10,6 +13,7 @@ from dfgen.bench.rates import PASSES, alternate
 from dfgen.bench.report import Report
 from dfgen.bench.stages import sequence, stages, together
 from dfgen.loading.remedies import remedies
+from dfgen.loading.stored_remedies import stored_remedies
 from dfgen.samples.features.image import Image
 from dfgen.system import usable_cpus, whole
 
@@ -48,9 +52,18 @@ def bench(
         if model and trained:
             fed = headroom(model, trained, lambda: sequence(job), PASSES, bar.update)
     with sequence(job) as made:
-        ways = remedies(made._loader.reader)
+        reader = made._loader.reader
+        ways = remedies(reader)
+        ways += stored_remedies(reader, rows=sample.usable, pack=partial(pack_line, manifest))
     advice = advise(
         rates, sample.first_read, fed, rows=sample.usable, workers=workers, cpus=cpus,
         remedies=ways,
     )  # fmt: skip
     return Report(manifest, job, sample, cpus, rates, fed, tuple(advice))
+
+
+def pack_line(manifest: str, image: Image) -> str:
+    """Return the command that packs the pixels that an Image makes of the files of a manifest."""
+    height, width, _ = image.spec.shape
+    options = "" if image.antialias else " --no-antialias"
+    return f"dfgen pack {shlex.quote(manifest)} --out packed --image-size {height},{width}{options}"

@@ -5,15 +5,12 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
-
 from dfgen.errors import ArgumentError, brief
 from dfgen.limits import Limits
 from dfgen.manifest.warn import warn
-from dfgen.samples.arrow_types import is_text
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.cached_pixels import CachedPixels, settings_of
-from dfgen.samples.features.spec import Spec, each
+from dfgen.samples.features.spec import Spec
 from dfgen.samples.storage.cache import SlotFile
 from dfgen.samples.storage.cache_folder import open_folder, open_memory
 from dfgen.samples.storage.store import Store
@@ -47,7 +44,9 @@ def with_cache(
     if cache is None:
         return features
     cache = _checked(cache)
-    steps = {bound.name: _steps(bound, transforms) for bound in features if bound.files is not None}
+    steps = {
+        bound.name: bound.kept(transforms, store) for bound in features if bound.files is not None
+    }
     kept = [name for name, found in steps.items() if not isinstance(found, str)]
     if not kept:
         why = "; ".join(f"{name!r}: {reason}" for name, reason in steps.items())
@@ -78,18 +77,6 @@ def _checked(cache: Any) -> str:
     if cache == "memory" and not hasattr(os, "memfd_create"):
         raise ArgumentError(f"cache={cache!r} works on Linux alone: give a folder")
     return os.fspath(cache)
-
-
-def _steps(bound: BoundFeature, transforms: bool) -> Any:
-    """Return what of a feature is kept and what is made of that, or why nothing may be."""
-    if bound.pixels is not None:
-        return "its pixels are stored already"
-    if bound.has_lists:
-        return "it has lists of files"
-    if not isinstance(bound.values, pa.Array) or not is_text(bound.values.type):
-        return "its files are in the table"
-    feature = bound.feature
-    return feature.steps(each(feature.sample_spec if transforms else feature.made_spec)[0])
 
 
 def _slots(cache: str, fixed: Any, limits: Limits, count: int) -> SlotFile:

@@ -43,7 +43,7 @@ class RowLayout(NamedTuple):
 
 def layouts_of(features: Iterable[BoundFeature], store: Store) -> dict[str, RowLayout]:
     """Return name of a feature -> how its rows lie in array files, of those that read such."""
-    return {bound.name: _layout(bound, store) for bound in features if bound.array_rows is not None}
+    return {bound.name: _layout(bound, store) for bound in features if bound.array_rows}
 
 
 def _layout(bound: BoundFeature, store: Store) -> RowLayout:
@@ -57,7 +57,8 @@ def _layout(bound: BoundFeature, store: Store) -> RowLayout:
         chunk = (getattr(array, "chunks", None) or (1,))[0]
     except (DfgenError, *BROKEN_ROWS):  # reading it tells more
         pass
-    return RowLayout(shape, dtype, chunk, encoded.dictionary, encoded.indices.to_numpy(), indices)
+    files = encoded.indices.to_numpy().astype(np.int64)  # times blocks, they pass 32 bits
+    return RowLayout(shape, dtype, chunk, encoded.dictionary, files, indices)
 
 
 def with_stored_rows(

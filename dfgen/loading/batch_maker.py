@@ -42,7 +42,8 @@ class BatchMaker:
         return Buffers(self.maker.reader.specs)
 
     @cached_property
-    def _next_window(self) -> NextWindow | None:
+    def next_window(self) -> NextWindow | None:
+        """Reads ahead where rows come in windows."""
         order = self.order
         if order.windows is None or order.seed is None:
             return None
@@ -58,8 +59,8 @@ class BatchMaker:
     ) -> PendingBatch:
         """Begin to make a batch, shared by all workers if `spread`, without the `known` rows."""
         rows, earlier = self.batch_rows.batch(epoch, step, plan)
-        if self._next_window is not None:
-            self._next_window.begin(epoch, step * plan.batch_size)
+        if self.next_window is not None:
+            self.next_window.begin(epoch, step * plan.batch_size)
         arrays = self._buffers.batch(len(rows), self._specs(epoch, step, plan, rows))
         given = None if self.weights is None else self.weights[rows]
         size = self.chunk_sizes[0 if spread else 1]

@@ -137,15 +137,16 @@ class FarReads:
     def _free(self, read: FarRead) -> None:
         self._held -= len(read.found.data)  # type: ignore[union-attr]
         read.found = None
-        self._work.notify()
+        if self._queue:  # a reader that finds nothing to do has cost as much as a third of a read
+            self._work.notify()
 
     def _grow(self) -> None:
         """Start more readers where all are busy, but not before those started last have read."""
         now = perf_counter()
         if self._idle or not self._queue or not self._has_room():
             return
-        if now - self._grown >= self._pace.usual:
-            self._start(min(len(self.threads), MOST_READERS - len(self.threads)))
+        if now - self._grown >= 2 * self._pace.usual:  # more than are of use cost time on the CPU
+            self._start(min(len(self.threads) // 2, MOST_READERS - len(self.threads)))
 
     def _start(self, count: int) -> None:
         self._grown = perf_counter()

@@ -264,8 +264,9 @@ class Loader:
         self._closed = True
         self.park(None)
         self._maker.pool.close()
-        if self._maker.ahead is not None:
-            self._maker.ahead.close()
+        for ahead in (self._maker.ahead, self._maker.next_window):
+            if ahead is not None:
+                ahead.close()
         self.reader.store.close()
 
     def start(

@@ -1,9 +1,14 @@
 """NextWindow: the files of the next window are read ahead while batches come from this one."""
 
-from threading import Thread
+import contextlib
+from collections import deque
+from functools import partial
 
 from dfgen.loading.order.windows import Windows
+from dfgen.loading.workers.threads import Threads, Worker
 from dfgen.samples.reader import SampleReader
+
+_PASSES = 4  # that may go on at the same time without asking for their windows again
 
 
 class NextWindow:
@@ -15,19 +20,33 @@ class NextWindow:
 
     def __init__(self, reader: SampleReader, windows: Windows, seed: int) -> None:
         self._reader, self._windows, self._seed = reader, windows, seed
-        self._begun: tuple[int, int] | None = None
+        self._begun: deque[tuple[int, int]] = deque(maxlen=_PASSES)
+        self._threads = Threads(1, Worker)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return NextWindow, (self._reader, self._windows, self._seed)
 
     def begin(self, epoch: int, position: int) -> None:
         """Note that a batch begins at a position of an epoch."""
         window = self._windows.window(position, seed=self._seed, epoch=epoch)
-        begun, self._begun = self._begun, (epoch, window)
-        if begun == self._begun:
-            return
-        Thread(target=self._ask, args=self._begun, name="dfgen-next-window", daemon=True).start()
+        if (epoch, window) not in self._begun:
+            self._begun.append((epoch, window))
+            reader, windows, seed = self._reader, self._windows, self._seed
+            self._threads.submit(partial(_ask, reader, windows, seed, epoch, window + 1))
 
-    def _ask(self, epoch: int, window: int) -> None:
-        blocks = self._windows.blocks_of(window + 1, seed=self._seed, epoch=epoch)
-        if not len(blocks):
-            blocks = self._windows.blocks_of(0, seed=self._seed, epoch=epoch + 1)
-        for block in blocks.tolist():
-            self._reader.ahead(self._windows.block_rows(block))
+    def close(self) -> None:
+        """End the thread."""
+        self._threads.close()
+
+
+def _ask(
+    reader: SampleReader, windows: Windows, seed: int, epoch: int, window: int, worker: Worker
+) -> None:
+    blocks = windows.blocks_of(window, seed=seed, epoch=epoch)
+    if not len(blocks):
+        blocks = windows.blocks_of(0, seed=seed, epoch=epoch + 1)
+    for block in blocks.tolist():
+        if worker.abandoned:
+            return
+        with contextlib.suppress(Exception):  # whoever reads the rows says what is wrong
+            reader.ahead(windows.block_rows(block))

@@ -9,6 +9,7 @@ _EVERY = 10  # reads between two looks at all of them
 _HIGH = 0.95  # of reads are no slower than a slow one, which is no late one yet
 _LATE = 2.0  # times a slow one
 _SOONEST = 0.1  # seconds before which none is late: a hiccup of this machine, mostly
+_USUAL = 0.05  # seconds of a read while none has been
 _SIZE = 1 << 18  # bytes of a file while none has been read
 
 
@@ -16,7 +17,7 @@ class ReadPace:
     """What the last reads tell of the next: `usual` and `late` seconds, and their mean `size`."""
 
     def __init__(self) -> None:
-        self.usual = 0.0
+        self.usual = _USUAL
         self.late = math.inf
         self.size: float = _SIZE
         self._seconds: deque[float] = deque(maxlen=_KEPT)

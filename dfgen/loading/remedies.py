@@ -19,10 +19,14 @@ class Remedy:
     Args:
         what: is to be written, or done.
         left: stage -> the share of its seconds that is left; the other stages stay.
+        costs: seconds of a worker that it takes for each row.
+        is_stored: whether it keeps what is made of files on a disk.
     """
 
     what: str
     left: Mapping[str, float]
+    costs: float = 0.0
+    is_stored: bool = False
 
 
 def remedies(reader: SampleReader) -> list[Remedy]:

@@ -14,7 +14,9 @@ from dfgen.loading.remedies import Remedy
 CLEAR = 0.03
 """The least gain that is worth a word, as a share of the time of the steps."""
 
-_SECONDS = 1.0  # of waiting: what is less tells nothing
+CLEAR_SECONDS = 1.0
+"""Of waiting: what is less tells nothing."""
+
 _BUSY = 0.8  # share of the workers' time: who is less busy has waited for room in the queue
 _LARGE = 0.3  # share of the workers' busy time
 _ONE_CPU = 1.2  # CPUs that threads are on together where Python's lock lets one run at a time
@@ -42,6 +44,7 @@ class Waiting:
         start: seconds waited before the steps that count.
         began: what was waited for then, `"epoch"` or `"step"`.
         accelerated: whether the model has another device than the CPUs.
+        rows: how many the workers made in that time.
     """
 
     waited: float
@@ -57,6 +60,7 @@ class Waiting:
     start: float = 0.0
     began: str = "step"
     accelerated: bool = False
+    rows: int = 0
 
     @property
     def share(self) -> float:
@@ -94,7 +98,7 @@ class Waiting:
     @property
     def counts(self) -> bool:
         """Whether training waits so much and so long that it is worth a look at what would help."""
-        return self.share >= CLEAR and self.waited >= _SECONDS
+        return self.share >= CLEAR and self.waited >= CLEAR_SECONDS
 
     def part(self, stage: str) -> float:
         """Return a stage's share of the time that the workers were at work."""
@@ -141,7 +145,7 @@ def verdict(waiting: Waiting, remedies: list[Remedy]) -> str:
         f"dfgen: training waited for its input {waiting.share:.1%} of the time "
         f"({waiting.waited:.1f} of {waiting.steps:.1f} s of steps)"
     )
-    if waiting.start >= _SECONDS:
+    if waiting.start >= CLEAR_SECONDS:
         said += f", after {waiting.start:.1f} s in its first {waiting.began}"
     if not waiting.counts:
         brief = waiting.share >= CLEAR or not waiting.steps
@@ -233,7 +237,9 @@ def _more_workers(waiting: Waiting) -> Iterator[Gain]:
 
 def _less_work(waiting: Waiting, remedies: list[Remedy]) -> Iterator[Gain]:
     for remedy in remedies:
-        spent = sum(waiting.seconds[stage] * (1 - left) for stage, left in remedy.left.items())
+        shares = ((stage, left) for stage, left in remedy.left.items() if stage in STAGES)
+        spent = sum(waiting.seconds[stage] * (1 - left) for stage, left in shares)
+        spent -= remedy.costs * waiting.rows
         made = waiting.steps * (1 - spent / waiting.busy)
         yield Gain(remedy.what, waiting.gain(made, spent))
     for stage in ("transform", "batch_transform") if waiting.accelerated else ():

@@ -222,7 +222,9 @@ def _check_filled(table: pa.Table, name: str, where: str) -> None:
 
 
 def _check_unique(ids: pa.ChunkedArray, where: str) -> None:
-    if not len(ids) or len(pc.unique(ids)) == len(ids):  # twice as fast as counting them
+    if not len(ids) or _are_increasing(ids):
+        return
+    if len(pc.unique(ids)) == len(ids):  # twice as fast as counting them
         return
     twice = repeated(ids).field("values")
     examples = []
@@ -233,6 +235,14 @@ def _check_unique(ids: pa.ChunkedArray, where: str) -> None:
         f"{where} has ids that stand on several rows ({len(twice)}): {'; '.join(examples)}. "
         'An id is the name of one row. Find them with df[df["id"].duplicated(keep=False)]'
     )
+
+
+def _are_increasing(ids: pa.ChunkedArray) -> bool:
+    """Whether each is a number above the one before, as of rows that were numbered: soon seen."""
+    if not pa.types.is_integer(ids.type):
+        return False
+    numbers = ids.to_numpy()
+    return bool((numbers[1:] > numbers[:-1]).all())
 
 
 def rows_where(mask: pa.ChunkedArray) -> pa.Array:

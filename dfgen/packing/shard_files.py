@@ -27,6 +27,7 @@ from dfgen.samples.storage.known_files import KnownFiles
 from dfgen.samples.storage.stores import store_of
 from dfgen.system import write_whole
 
+_PIECE = 1 << 25  # bytes that are written at once
 _CHUNK = 32  # rows that a thread reads in one go
 
 RunChunks = Callable[[Callable[[range], int], Iterable[range]], Iterable[int]]
@@ -160,8 +161,7 @@ def write_arrow(
         path: of the file.
         schema: of the batches.
         batches: its rows.
-        forget: whether the system need not keep it in memory: pages that it may use for the next
-            file take it a tenth of the time of new ones.
+        forget: whether the system need not keep it in memory.
 
     Raises:
         WriteError: it cannot be written; what was there stays.
@@ -169,19 +169,35 @@ def write_arrow(
     told: dict[str, Any] = {}
 
     def write(file: Any) -> None:
-        sink, rows = Summed(file), 0
+        sink, rows = Summed(_Forgotten(file) if forget else file), 0
         with pa.ipc.new_file(sink, schema) as writer:
             for batch in batches:
                 writer.write_batch(batch)
                 rows += len(batch)
         told.update(rows=rows, bytes=file.tell(), checksum=sink.checksum)
-        if forget and hasattr(os, "posix_fadvise"):
-            file.flush()
-            os.fsync(file.fileno())
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
     write_whole(path, write)
     return PackFile(os.path.basename(path), **told)
+
+
+class _Forgotten:
+    """A file whose pages the system gets back, piece by piece, as soon as they are on the disk.
+
+    What it then writes into them takes a half to a fifth of the time of new ones, where a virtual
+    machine is given those one by one; and a pack pushes nothing else out of memory.
+    """
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def write(self, data: Any) -> None:
+        whole = memoryview(data)
+        for start in range(0, len(whole), _PIECE):
+            self._file.write(whole[start : start + _PIECE])
+            if len(whole) >= _PIECE and hasattr(os, "posix_fadvise"):
+                self._file.flush()
+                os.fdatasync(self._file.fileno())
+                os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def read_shard(path: str, identity: Mapping[str, Any], rows: int) -> PackedShard:

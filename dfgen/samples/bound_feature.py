@@ -8,12 +8,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dfgen.samples.arrow_types import flattened, is_list
+from dfgen.samples.arrow_types import flattened, is_list, is_text
 from dfgen.samples.cached_pixels import CachedPixels
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.spec import Indices, Present, Spec, Values, each
-from dfgen.samples.storage.known_files import KnownFiles
+from dfgen.samples.storage.known_files import UNKNOWN, KnownFiles
 from dfgen.samples.storage.pack_rows import PackRows
+from dfgen.samples.storage.store import Store
 from dfgen.samples.stored_pixels import StoredPixels
 
 Sizes = npt.NDArray[np.int32]
@@ -100,6 +101,26 @@ class BoundFeature:
         """Whether it is read from several files in each row."""
         files = self.feature.files(self.values)
         return files is not None and is_list(files.type)
+
+    def kept(self, transforms: bool, store: Store) -> Any:
+        """Return what of it a cache keeps and what is made of that, or why nothing may be kept.
+
+        Args:
+            transforms: whether a transform sees the pixels.
+            store: where the files are.
+        """
+        if self.pixels is not None or self.packed is not None:
+            return "it is in a pack already"
+        if self.has_lists:
+            return "it has lists of files"
+        if not isinstance(self.values, pa.Array) or not is_text(self.values.type):
+            return "its files are in the table"
+        is_far = len(self.values) > 0 and store.of(self.values[0].as_py()).far
+        if is_far and not (self.known and UNKNOWN not in self.known.facts(0)):
+            columns = "its columns bytes, mtime_ns"
+            return f"of files far away the manifest must know size and time, {columns}"
+        feature = self.feature
+        return feature.steps(each(feature.sample_spec if transforms else feature.made_spec)[0])
 
     @cached_property
     def files(self) -> pa.Array | None:

@@ -25,7 +25,7 @@ from dfgen.samples.features.spec import Indices, Present, Values, Watch
 from dfgen.samples.pixels.formats import DECODERS
 from dfgen.samples.pixels.geometry import Geometry
 from dfgen.samples.storage.cache import NOWHERE, SlotFile, SlotKey
-from dfgen.samples.storage.known_files import KnownFiles
+from dfgen.samples.storage.known_files import UNKNOWN, KnownFiles
 from dfgen.samples.storage.store import Store
 
 _UNKNOWN, _ABSENT, _SOUGHT = 0, -1, -2  # instead of 1 + the slot of a row
@@ -36,7 +36,8 @@ class CachedPixels:
     """The pixels of every row that are kept, found by path, size and time of its file.
 
     A file is looked at once, when its row is first wanted: one that changes later is noticed by
-    the next Sequence, and by its worker processes.
+    the next Sequence, and by its worker processes. One far away is not: what the manifest knows of
+    it counts.
 
     Args:
         fixed: makes what is kept of a file.
@@ -97,6 +98,12 @@ class CachedPixels:
         if place > 0 and found is None:
             self._places[row] = _UNKNOWN
         return found
+
+    def has(self, row: int) -> bool:
+        """Whether a row seems to be there; nothing is asked for over a network."""
+        if self._places[row] <= 0:
+            self._looked_up(np.array([row]), (_UNKNOWN, _SOUGHT))
+        return bool(self._places[row] > 0)
 
     def placed(self, row: int) -> Geometry:
         """Return how the upright image of a row, which is there, became its pixels."""
@@ -167,19 +174,28 @@ class CachedPixels:
         """Return what tells the file of one row from all others; None: it is for `read` to tell."""
         path = self._paths[row].as_py()
         try:
-            head = self._store.head(path)
+            facts = self._facts(row, path)
         except (DfgenError, OSError, ValueError):
             return None
-        if self._known is not None and not self._known.agrees(row, head.size, head.mtime_ns):
+        if facts is None:
             return None
         if "://" not in path:
             path = os.path.abspath(path)
-        when = head.version if head.mtime_ns is None else head.mtime_ns
-        if when is None or head.problem is not None:
-            return None
-        told = repr((path, head.size, when)).encode(errors="surrogatepass")
+        told = repr((path, *facts)).encode(errors="surrogatepass")
         first, second = struct.unpack("<QQ", blake2b(told, digest_size=16).digest())
         return first, second
+
+    def _facts(self, row: int, path: str) -> tuple[Any, ...] | None:
+        """Return what changes with the file of a row; of one far away what the manifest knows."""
+        known = self._known
+        if self._store.of(path).far:
+            facts = None if known is None else known.facts(row)
+            return None if facts is None or UNKNOWN in facts else facts
+        head = self._store.head(path)
+        when = head.version if head.mtime_ns is None else head.mtime_ns
+        if known is not None and not known.agrees(row, head.size, head.mtime_ns):
+            return None
+        return None if when is None or head.problem is not None else (head.size, when)
 
     def _count(self, what: str, rows: int) -> None:
         with self._lock:

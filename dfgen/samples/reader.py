@@ -320,6 +320,7 @@ class SampleReader:
             if len(bound.feature.columns) == 1
             and (bound.packed is None or not bound.packed.holds(row))
             and (bound.pixels is None or bound.pixels.at(row) is None)
+            and (bound.cached is None or not bound.cached.has(row))
         )
         found = (path for bound in whole for path in _paths(bound, row))
         return [path for path in found if self.store.of(path).far]

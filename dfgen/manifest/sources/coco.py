@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.paths import check_stored_paths, tidy
+from dfgen.manifest.places import absolute_place, joined
 from dfgen.manifest.schema import Label, quote, repeated, with_column
 from dfgen.manifest.sources.coco_json import (
     CocoAnnotation,
@@ -35,6 +36,7 @@ from dfgen.manifest.sources.coco_json import (
 )
 from dfgen.manifest.sources.list_columns import ANNOTATED, ListLengths, nest, nest_boxes
 from dfgen.manifest.sources.source import IMAGES, OF_SPLITS, Argument, Paths, RowGroup, Source
+from dfgen.samples.storage.archive_paths import member_of
 
 
 def read_coco(
@@ -62,15 +64,15 @@ def read_coco(
     if not splits or not all(splits.values()):
         raise ArgumentError("coco= (--coco) names no file, or none of a split")
     folders = _folders(splits, images)
-    root = os.path.commonpath(list(folders.values()))
+    packed = any(map(member_of, folders.values()))  # in archives, whose members have whole paths
+    root = os.getcwd() if packed else os.path.commonpath(list(folders.values()))
     parts, class_names = [], dict[str, None]()
     for split, given in splits.items():
         rows, names = _read_split(given, limits)
         class_names |= names
-        prefix = os.path.relpath(folders[split], root).replace(os.sep, "/")
-        if prefix != ".":
-            paths = pc.binary_join_element_wise(prefix, rows["path"], "/")
-            rows = with_column(rows, "path", paths)
+        folder = folders[split] if packed else os.path.relpath(folders[split], root)
+        if folder != ".":
+            rows = with_column(rows, "path", joined(folder, rows["path"]))
         if split:
             rows = rows.append_column("split", pa.repeat(split, len(rows)))
         parts.append(rows)
@@ -101,9 +103,9 @@ def _folders(
                 f"images= (--images) has the splits {', '.join(images) or 'none'}, coco= (--coco) "
                 f"has {', '.join(filter(None, splits)) or 'none'}: name the same"
             )
-        return {split: os.path.abspath(folder) for split, folder in images.items()}
+        return {split: absolute_place(folder) for split, folder in images.items()}
     return {
-        split: os.path.abspath(os.path.dirname(paths[0]) if images is None else images)
+        split: absolute_place(os.path.dirname(paths[0]) if images is None else images)
         for split, paths in splits.items()
     }
 

@@ -28,6 +28,7 @@ from defusedxml.ElementTree import fromstring
 
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError, did_you_mean
 from dfgen.limits import DEFAULT, Limits
+from dfgen.manifest.places import absolute_place
 from dfgen.manifest.reading import read_bytes, reading
 from dfgen.manifest.schema import Label, quote
 from dfgen.manifest.sources.file_tree import check_folder
@@ -49,6 +50,7 @@ from dfgen.manifest.sources.source import (
     RowGroup,
     Source,
 )
+from dfgen.samples.storage.archive_paths import archive_at
 
 BACKGROUND = "background"
 MOST_PIXELS = 2**31
@@ -83,11 +85,12 @@ def read_voc(
         (their classes) and the annotated size. With `"each"` also `id`: the path and `#0`, `#1`.
     """
     check_folder(annotations, "Give the folder of the XML files.")
-    images, annotations = os.path.normpath(images), os.path.normpath(annotations)
+    images = absolute_place(images) if archive_at(images) else os.path.normpath(images)
+    annotations = os.path.normpath(annotations)
     paths, found, skipped = list_pairs(images, annotations, ".xml")
     pairs, notes = pair(paths, found, (images, annotations), unmatched)
     names, background, problems = set[str](), False, list[str]()
-    root = os.path.abspath(images)
+    root = absolute_place(images)
     yield RowGroup(_table([], box_label), skipped, notes, folder=root, total=len(pairs))
     for start in range(0, len(pairs), IMAGES_A_GROUP):
         rows = []

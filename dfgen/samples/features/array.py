@@ -92,11 +92,6 @@ class Array(Feature):
         """What the model gets."""
         return Spec(self.shape, np.dtype(self.dtype))
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The names of its columns."""
-        return (self.column,) if self.index is None else (self.column, self.index)
-
     def loss_axes(self, spec: Spec) -> int:
         """Return the axes of its loss: whole numbers may each be a class, with a loss of its own.
 
@@ -107,10 +102,6 @@ class Array(Feature):
     def bind(self, columns: ColumnSource) -> pa.Array:
         """Return the files, or structs of the `path` of an array file and the `index` in it."""
         return bind_rows(self, columns)
-
-    def array_rows(self, values: Any) -> Any:
-        """Return where each row is, if it is one of an array file."""
-        return None if self.index is None else values
 
     def keeps(self, spec: Spec) -> bool:
         """Whether rows of a Spec become its array by casting alone."""

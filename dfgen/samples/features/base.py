@@ -48,7 +48,7 @@ class Feature:
     @property
     def columns(self) -> tuple[str, ...]:
         """The names of its columns."""
-        return column_names(self.column)
+        return (*column_names(self.column), *filter(None, [self.index]))
 
     # What it makes
 
@@ -174,7 +174,10 @@ class Feature:
             return None
         return values if len(self.columns) == 1 else values.field(0)
 
-    dataset: Any = None
+    index: str | None = None
+    """The column that says which row of an array file each is; None: a file is one."""
+
+    dataset: str | None = None
     """The name of the array in HDF5 files that hold several."""
 
     def array_rows(self, values: Any) -> pa.StructArray | None:
@@ -183,7 +186,7 @@ class Feature:
         Args:
             values: what `bind` has returned.
         """
-        return None
+        return None if self.index is None else values
 
     def counts(self, values: Any) -> Any:
         """Return how many items each row has, (rows, 1), where rows differ in that, else None."""

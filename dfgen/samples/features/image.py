@@ -182,18 +182,9 @@ class Image(Feature):
                 "arrays, which have one: give it, size=(height, width)"
             )
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The names of its columns."""
-        return (self.column,) if self.index is None else (self.column, self.index)
-
     def bind(self, columns: ColumnSource) -> Any:
         """Return the files, or structs of the `path` of an array file and the `index` in it."""
         return bind_rows(self, columns)
-
-    def array_rows(self, values: Any) -> Any:
-        """Return where each row is, if it is one of an array file."""
-        return None if self.index is None else values
 
     def settled(self, values: Any) -> "Image":
         """Return it for images by hand, which are no rows of an array file."""

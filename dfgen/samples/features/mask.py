@@ -89,18 +89,9 @@ class Mask(Feature):
         if self.palette is not None:
             object.__setattr__(self, "palette", _palette(self.palette, self.dtype))
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The names of its columns."""
-        return (self.column,) if self.index is None else (self.column, self.index)
-
     def bind(self, columns: ColumnSource) -> Any:
         """Return the files, or structs of the `path` of an array file and the `index` in it."""
         return bind_rows(self, columns)
-
-    def array_rows(self, values: Any) -> Any:
-        """Return where each row is, if it is one of an array file."""
-        return None if self.index is None else values
 
     @property
     def sample_spec(self) -> Spec:
@@ -160,17 +151,20 @@ class Mask(Feature):
 
     def _decode(self, data: bytes, limits: Limits = DEFAULT) -> Values:
         """Return classes, or the codes of what stands for them, (height, width, 1), upright."""
-        in_colours = self.palette is not None and isinstance(self.palette[0][0], tuple)
-        return self._coded(decode_values(data, in_colours, limits))
+        return self._coded(decode_values(data, self._in_colours, limits))
+
+    @property
+    def _in_colours(self) -> bool:
+        return self.palette is not None and isinstance(self.palette[0][0], tuple)
 
     def _levels(self, row: Values) -> Values:
         """Return a row of an array file as the pixels of a file would be."""
-        colours = self.palette is not None and isinstance(self.palette[0][0], tuple)
-        if row.shape[2] != (3 if colours else 1):
-            raise DecodeError(
-                f"the mask has {row.shape[2]} channels, expected "
-                + ("3, the colours of the palette" if colours else "1, the class of each pixel")
-            )
+        expected = (1, "the class of each pixel")
+        if self._in_colours:
+            expected = (3, "the colours of the palette")
+        if row.shape[2] != expected[0]:
+            told = f"{expected[0]}, {expected[1]}"
+            raise DecodeError(f"the mask has {row.shape[2]} channels, expected {told}")
         if row.dtype.kind == "b":
             return row.astype(np.uint8)
         if row.dtype.kind in "iu" and row.dtype not in (np.uint8, np.uint16):

@@ -33,14 +33,17 @@ class KnownFiles:
 
     def of(self, row: int, store: Any) -> Any:
         """Return a store that reads the file of one row, if it is the one that is known."""
-        size = UNKNOWN if self.sizes is None else self.sizes.item(row)
-        time = UNKNOWN if self.times is None else self.times.item(row)
+        size, time = self.facts(row)
         return store if size == time == UNKNOWN else _StoreOfRow(store, size, time)
+
+    def facts(self, row: int) -> tuple[int, int]:
+        """Return size and time of the file of one row."""
+        size = UNKNOWN if self.sizes is None else self.sizes.item(row)
+        return size, UNKNOWN if self.times is None else self.times.item(row)
 
     def agrees(self, row: int, size: int, time: int | None) -> bool:
         """Whether the file of one row may be the one that is known."""
-        known = UNKNOWN if self.sizes is None else self.sizes.item(row)
-        changed = UNKNOWN if self.times is None else self.times.item(row)
+        known, changed = self.facts(row)
         return known in (size, UNKNOWN) and is_same_time(time, changed)
 
     def check(self, rows: npt.NDArray[np.int64], size: int, time: int | None) -> None:

@@ -177,9 +177,10 @@ class Store:
             rows = self.array(path, dataset, check)
             if not 0 <= index < len(rows):
                 raise DecodeError(f"the array has {len(rows):,} rows, there is no row {index}")
+            row = np.asarray(rows[index])
             if isinstance(rows, np.ndarray):
-                self.arrays.took(rows[index].nbytes)
-            return np.asarray(rows[index])
+                self.arrays.took(row.nbytes)
+            return row
         except (DfgenError, MemoryError):
             raise
         except Exception as error:
@@ -236,8 +237,8 @@ class Store:
         return self
 
     def within(self, limits: Limits | None, options: StorageOptions | None = None) -> Self:
-        """Return the store with other limits and options; None: those that it has."""
-        given = {"limits": limits, "options": options}
+        """Return the store with other limits and options; None, or no options: those it has."""
+        given = {"limits": limits, "options": options or None}
         if not any(value is not None for value in given.values()):
             return self
         other = copy.copy(self)

@@ -9,7 +9,8 @@ import keras
 
 from dfgen.errors import ArgumentError
 from dfgen.loading.metrics import STAGES
-from dfgen.loading.remedies import remedies
+from dfgen.loading.remedies import Remedy, remedies
+from dfgen.loading.stored_remedies import stored_remedies
 from dfgen.loading.verdict import Waiting, verdict
 from dfgen.system import usable_cpus
 from dfgen.training.backends import on_accelerator
@@ -131,8 +132,12 @@ class InputMonitor(keras.callbacks.Callback):
         self._write_receipts()
         if self.params.get("verbose") != 0 and self._epochs:
             waiting = self._waiting()
-            print(verdict(waiting, remedies(self._loader.reader) if waiting.counts else []))
+            print(verdict(waiting, self._remedies() if waiting.counts else []))
         self._input = self._loader = None  # which may be large
+
+    def _remedies(self) -> list[Remedy]:
+        reader = self._loader.reader
+        return remedies(reader) + stored_remedies(reader, self._loader._limits)
 
     def _measured(self) -> dict[str, float]:
         """Return what the workers and this process have done by now."""
@@ -173,7 +178,7 @@ class InputMonitor(keras.callbacks.Callback):
             counted["waited"], counted["steps"], counted, counted["process"],
             int(counted["batches"]), loader.workers, loader.use_multiprocessing, usable_cpus(),
             loader.depth, loader.max_queue_size, once["waited"],
-            "epoch" if rest else "step", on_accelerator(),
+            "epoch" if rest else "step", on_accelerator(), int(counted["samples"]),
         )  # fmt: skip
 
     def _write_receipts(self) -> None:
