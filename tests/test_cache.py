@@ -17,6 +17,7 @@ import pytest
 from command import run
 from servers import MODIFIED, http_server
 
+from dfgen import pack
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
 from dfgen.errors import ArgumentError
@@ -447,6 +448,16 @@ def test_what_may_not_be_kept_is_refused(frame, tmp_path, x, why):
         == f"cache={str(tmp_path / 'cache')!r} has no image to keep: 'image': {why}"
     )
     assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize("format", [{"image_size": SIZE}, {"format": "original"}])
+def test_what_is_in_a_pack_needs_no_cache(frame, tmp_path, format):
+    pack(frame, tmp_path / "pack", **format)
+    with pytest.raises(ArgumentError) as error:
+        bind(str(tmp_path / "pack"), image(), "label", cache="cache")
+    assert (
+        str(error.value) == "cache='cache' has no image to keep: 'image': it is in a pack already"
+    )
 
 
 @pytest.mark.parametrize("cache", [True, "", 5])

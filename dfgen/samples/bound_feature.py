@@ -109,8 +109,8 @@ class BoundFeature:
             transforms: whether a transform sees the pixels.
             store: where the files are.
         """
-        if self.pixels is not None:
-            return "its pixels are stored already"
+        if self.pixels is not None or self.packed is not None:
+            return "it is in a pack already"
         if self.has_lists:
             return "it has lists of files"
         if not isinstance(self.values, pa.Array) or not is_text(self.values.type):
