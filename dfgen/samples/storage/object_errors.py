@@ -75,7 +75,7 @@ def error_of_object(error: Exception, scheme: str, bucket: str) -> DfgenError:
             f"the file cannot be read: {scheme}://{bucket} refuses it ({shown or kind}). "
             f"Credentials come from {looked_for(scheme)}"
         )
-    if kind == "ValueError" or kind == "InvalidPathError":
+    if kind in ("ValueError", "InvalidPathError"):
         return DecodeError(
             "the file cannot be read: its address has an empty part, or . or .. for one, which "
             "no store takes"
