@@ -4,6 +4,7 @@ import json
 import os
 import threading
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ import pyarrow.ipc
 from dfgen.errors import ManifestError, MissingFileError, is_outside, reason
 from dfgen.samples.features.spec import Indices, Present, Values
 
+_plan_of = lru_cache(64)(json.loads)  # all shards of a pack carry the same
 _MOST_MAPPED = 16_384  # shards: Linux gives a process 65,530 maps
 NOTHING = -1
 """Instead of the number of a shard, of a row that lies in none."""
@@ -163,7 +165,7 @@ def opened_shard(file: ShardFile, column: str) -> Opened:
 
 def _check_same(file: ShardFile, metadata: Mapping[bytes, bytes] | None) -> None:
     """Refuse a shard of another pack: one that was packed after this one was opened."""
-    found = json.loads((metadata or {}).get(b"dfgen", b"{}"))
+    found = _plan_of((metadata or {}).get(b"dfgen", b"{}"))
     if any(found.get(name, value) != value for name, value in file.plan.items()):
         raise ManifestError(
             f"{file}, is now of another pack, which was written in its place since this one was "
