@@ -22,7 +22,7 @@ import dfgen
 from dfgen.samples.storage.store_options import StorageOptions
 from dfgen.samples.storage.stores import store_at
 
-BATCH, ROWS, READERS = 64, 1_000, 64
+BATCH, ROWS, EPOCHS, READERS = 64, 1_000, 3, 64
 LOCAL, SLOW, HTTP, S3 = "local files", "HTTP + 50 ms", "Python's HTTP server + 50 ms", "moto's S3"
 _KEYS = {"access_key_id": "any", "secret_access_key": "any", "region": "us-east-1"}
 _HERE = Path(__file__).parent
@@ -68,7 +68,10 @@ def verdict(what: str, rates: Rates, alone: str) -> Verdict:
 
 
 def drained(paths: list[str], options: dict[str, Any] | None = None) -> Callable[[], int]:
-    """Make a Sequence for each pass: one that stays would work ahead while others are timed."""
+    """Make a Sequence for each pass of some epochs, at whose begin nothing has come yet.
+
+    One that stays would work ahead while others are timed.
+    """
     frame = pd.DataFrame({"id": np.arange(len(paths)), "path": paths})
     image = dfgen.Image("path", size=(224, 224))
 
@@ -76,7 +79,7 @@ def drained(paths: list[str], options: dict[str, Any] | None = None) -> Callable
         with dfgen.Sequence(
             frame, x=image, batch_size=BATCH, workers=THREADS, storage_options=options
         ) as sequence:
-            return sum(len(images) for (images,) in sequence)
+            return sum(len(images) for _ in range(EPOCHS) for (images,) in sequence)
 
     return drain
 

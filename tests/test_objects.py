@@ -135,6 +135,16 @@ class TestHttp(FarContract):
         assert store.read(f"{paths['a b']}?token=1") == b"123"
         assert self.server.ranges[-1][1] == f"/{tmp_path.name}/a b"
 
+    @pytest.mark.skipif(
+        not os.path.isdir("/proc/self/fd"), reason="counts files as Linux lists them"
+    )
+    def test_addresses_with_queries_do_not_keep_a_connection_each(self, tmp_path):
+        store, paths = self.make(tmp_path, {"a": b"123"})
+        before = len(os.listdir("/proc/self/fd"))
+        for number in range(150):
+            store.read(f"{paths['a']}?token={number}")
+        assert len(os.listdir("/proc/self/fd")) - before <= 2 * 64  # server and client are here
+
     def test_cannot_be_listed(self):
         with pytest.raises(ArgumentError) as error:
             [*Objects().list("https://example.com/imgs")]

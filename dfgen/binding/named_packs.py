@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
-from dfgen.manifest.pack_index import PackIndex, open_arrow, read_index
+from dfgen.manifest.pack_index import PackIndex, is_shard, open_arrow, read_index
 from dfgen.manifest.pack_table import mapped_table
 from dfgen.manifest.schema import PLACES
 from dfgen.samples.arrow_types import in_one, is_text, value_type
@@ -103,7 +103,7 @@ def packs_of_columns(table: Any) -> Packs | None:
     named = encoded.dictionary.to_pylist()
     codes = encoded.indices.fill_null(NOTHING).to_numpy().astype(np.int32)
     used = np.unique(codes[codes != NOTHING]).tolist()
-    if not used:
+    if not any(is_shard(named[code]) for code in used):
         return None
     indexes: dict[str, PackIndex] = {}
     files: list[ShardFile] = []
@@ -121,7 +121,7 @@ def packs_of_columns(table: Any) -> Packs | None:
 def _files(index: PackIndex) -> tuple[ShardFile, ...]:
     starts = index.starts.tolist()
     return tuple(
-        ShardFile(index.path(shard), start, shard.rows, shard.bytes)
+        ShardFile(index.path(shard), start, shard.rows, shard.bytes, index.plan)
         for shard, start in zip(index.shards, starts, strict=False)
     )
 

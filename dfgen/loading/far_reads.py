@@ -137,7 +137,8 @@ class FarReads:
     def _free(self, read: FarRead) -> None:
         self._held -= len(read.found.data)  # type: ignore[union-attr]
         read.found = None
-        self._work.notify()
+        if self._queue:  # a reader that finds nothing to do has cost as much as a third of a read
+            self._work.notify()
 
     def _grow(self) -> None:
         """Start more readers where all are busy, but not before those started last have read."""

@@ -84,7 +84,7 @@ class SlotFile:
         self.spec, self._shape = spec, spec.shape
         self._size: int = prod(spec.shape) * spec.dtype.itemsize
         self._index, self._pixels, self.writable = _opened(index, pixels, self._size)
-        weakref.finalize(self, _close, self._index, self._pixels)
+        weakref.finalize(self, close_files, self._index, self._pixels)
         self.failed: int | None = None
         """The errno of what ended the writing, None while nothing has."""
         self.is_full = False
@@ -335,7 +335,8 @@ def _reopened(index: str, pixels: str, *more: Any) -> SlotFile:
         return lost
 
 
-def _close(*files: int) -> None:
+def close_files(*files: int) -> None:
+    """Close files by their descriptors."""
     for file in files:
         os.close(file)
 

@@ -91,7 +91,7 @@ def error_of_object(error: Exception, scheme: str, bucket: str) -> DfgenError:
             "the file cannot be read: the server answers https:// without encryption: its address "
             "or its endpoint begins with http://, or has another port"
         )
-    if kind == "ValueError" or kind == "InvalidPathError":
+    if kind in ("ValueError", "InvalidPathError"):
         return DecodeError(
             "the file cannot be read: its address has an empty part, or . or .. for one, which "
             "no store takes"

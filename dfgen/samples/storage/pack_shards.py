@@ -1,8 +1,9 @@
 """The shards of packs: Arrow files of one record batch, mapped into memory when first read."""
 
+import json
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,12 +28,14 @@ class ShardFile(NamedTuple):
         start: its first row, of all rows of the pack.
         rows: how many it has.
         nbytes: of the file.
+        plan: what tells its pack from another, as of `PackIndex`.
     """
 
     path: str
     start: int
     rows: int
     nbytes: int
+    plan: Mapping[str, Any]
 
     def __str__(self) -> str:
         return f"{self.path}, which has the rows {self.start:,} to {self.start + self.rows - 1:,}"
@@ -162,6 +165,7 @@ def opened_shard(file: ShardFile, column: str) -> Opened:
         with pa.memory_map(file.path) as mapped, pa.ipc.open_file(mapped) as reader:
             if reader.num_record_batches != 1:
                 raise ValueError(f"it has {reader.num_record_batches} record batches, expected 1")
+            _check_same(file, reader.schema.metadata)
             batch = reader.get_batch(0)
         if len(batch) != file.rows:
             raise ValueError(f"it has {len(batch):,} rows, expected {file.rows:,}")
@@ -170,7 +174,20 @@ def opened_shard(file: ShardFile, column: str) -> Opened:
         raise _fault(file, error) from None
 
 
+def _check_same(file: ShardFile, metadata: Mapping[bytes, bytes] | None) -> None:
+    """Refuse a shard of another pack: one that was packed after this one was opened."""
+    found = json.loads((metadata or {}).get(b"dfgen", b"{}"))
+    if any(found.get(name, value) != value for name, value in file.plan.items()):
+        raise ManifestError(
+            f"{file}, is now of another pack, which was written in its place since this one was "
+            "opened: make the Sequence anew, from the folder or from dfgen.read_manifest("
+            f"{os.path.dirname(file.path)!r})"
+        )
+
+
 def _fault(file: ShardFile, error: Exception) -> Exception:
+    if isinstance(error, ManifestError):
+        return error
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return MissingFileError(f"{file}, is missing: {AGAIN}")
     if is_outside(error):
