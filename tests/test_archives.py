@@ -16,6 +16,7 @@ from PIL import Image
 
 import dfgen
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, MissingFileError
+from dfgen.samples.storage.archive_paths import Member
 from dfgen.samples.storage.archives import Archives
 
 
@@ -475,7 +476,7 @@ def test_zips_of_more_and_larger_members_than_old_ones_can_have(tmp_path, count)
     store = Archives()
     for name in ("0", f"{count - 1}", "large"):
         assert store.read(f"zip://{name}::{tmp_path}/a.zip") == name.encode()
-    assert len([*store.list(f"zip://::{tmp_path}/a.zip")]) == count + 1
+    assert len(store.contents(Member("zip", "", f"{tmp_path}/a.zip")).names) == count + 1
     assert store.range(f"zip://large::{tmp_path}/a.zip", 1, 3) == b"ar"
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import threading
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ import pyarrow.ipc
 from dfgen.errors import ManifestError, MissingFileError, is_outside, reason
 from dfgen.samples.features.spec import Indices, Present, Values
 
+_plan_of = lru_cache(64)(json.loads)  # all shards of a pack carry the same
 _MOST_MAPPED = 16_384  # shards: Linux gives a process 65,530 maps
 NOTHING = -1
 """Instead of the number of a shard, of a row that lies in none."""
@@ -53,35 +55,22 @@ class PixelsOfOneSize(NamedTuple):
         return found
 
 
-class PixelsOfOwnSizes(NamedTuple):
-    """Pixels of images that kept their sizes."""
+class RowsOfOwnSizes(NamedTuple):
+    """Pixels of images that kept their sizes, or the bytes of files."""
 
     good: Present | None
     data: Values
     ends: Indices
-    shapes: npt.NDArray[np.int32]
+    shapes: npt.NDArray[np.int32] | None = None  # of pixels
 
     def at(self, place: int) -> Values:
-        """Return the pixels of one row."""
+        """Return the pixels, or the bytes of the file, of one row."""
         start, stop = self.ends[place : place + 2].tolist()
-        found: Values = self.data[start:stop].reshape(self.shapes[place])
-        return found
+        found = self.data[start:stop]
+        return found if self.shapes is None else found.reshape(self.shapes[place])
 
 
-class WholeFilesOf(NamedTuple):
-    """The bytes of files."""
-
-    good: Present | None
-    data: Values
-    ends: Indices
-
-    def at(self, place: int) -> Values:
-        """Return the bytes of the file of one row."""
-        start, stop = self.ends[place : place + 2].tolist()
-        return self.data[start:stop]
-
-
-Opened = PixelsOfOneSize | PixelsOfOwnSizes | WholeFilesOf
+Opened = PixelsOfOneSize | RowsOfOwnSizes
 """What a shard holds of one packed column."""
 
 
@@ -176,7 +165,7 @@ def opened_shard(file: ShardFile, column: str) -> Opened:
 
 def _check_same(file: ShardFile, metadata: Mapping[bytes, bytes] | None) -> None:
     """Refuse a shard of another pack: one that was packed after this one was opened."""
-    found = json.loads((metadata or {}).get(b"dfgen", b"{}"))
+    found = _plan_of((metadata or {}).get(b"dfgen", b"{}"))
     if any(found.get(name, value) != value for name, value in file.plan.items()):
         raise ManifestError(
             f"{file}, is now of another pack, which was written in its place since this one was "
@@ -212,14 +201,12 @@ def _held(batch: pa.RecordBatch, column: str) -> Opened:
     ends = np.frombuffer(ends, np.int64)[values.offset : values.offset + len(values) + 1]
     data = np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, "u1")
     if found[0].endswith("_bytes"):
-        return WholeFilesOf(good, data, ends)
+        return RowsOfOwnSizes(good, data, ends)
     shapes = _shapes(batch.column(names.index(f"{column}_shape")))
-    lengths = np.diff(ends)[slice(None) if good is None else good]
-    if (
-        lengths != shapes.prod(axis=1, dtype=np.int64)[slice(None) if good is None else good]
-    ).any():
+    differs = np.diff(ends) != shapes.prod(axis=1, dtype=np.int64)
+    if (differs if good is None else differs & good).any():
         raise ValueError(f"its {column}_shape tells others than its {found[0]} hold")
-    return PixelsOfOwnSizes(good, data, ends, shapes)
+    return RowsOfOwnSizes(good, data, ends, shapes)
 
 
 def _of_one_size(values: Any) -> Values:
