@@ -3,7 +3,7 @@
 import os
 import stat
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import IO, NamedTuple
@@ -103,18 +103,6 @@ class Archives(Store):
         found = self._find(path)
         read = _reader(found, path, self.limits)
         return as_file(found.size, _Checked(found, read).read if found.is_zip else read)
-
-    def list(self, prefix: str) -> Iterator[tuple[str, Head]]:
-        """Yield path and head of all members below `zip://folder::photos.zip`, or `zip://::...`.
-
-        Of a name that is there twice the last one counts.
-        """
-        place = _member(prefix)
-        contents, below = self.contents(place), place.name and place.name.rstrip("/") + "/"
-        for name in dict.fromkeys(contents.names):
-            if name.startswith(below):
-                path = str(place._replace(name=name))
-                yield path, self.head(path)
 
     def contents(self, place: Member) -> Contents:
         """Return all that an archive holds."""
