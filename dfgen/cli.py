@@ -18,8 +18,9 @@ from dfgen import __version__
 from dfgen.commands import cached_folders
 from dfgen.commands.build_manifest import BuildCommand, build_command
 from dfgen.commands.manifests import diff_command, recipe_command, split_command, verify_command
+from dfgen.commands.options import height_and_width
 from dfgen.commands.packs import pack_command
-from dfgen.errors import ArgumentError, DfgenError
+from dfgen.errors import DfgenError
 
 COMPARING = ("diff", "verify")
 """Commands that exit with 1 where they find a difference, and with 2 where they fail, as `diff`."""
@@ -130,10 +131,7 @@ def bench_command(
     ] = None,
 ) -> None:
     """Measure how fast batches come from your files, and say what limits them."""
-    try:
-        height, width = map(int, image_size.split(","))
-    except ValueError:
-        raise ArgumentError(f"--image-size {image_size}: expected H,W, as in 224,224") from None
+    height, width = height_and_width("--image-size", image_size)
     with _silence():
         from dfgen.bench import report
         from dfgen.bench.run import bench

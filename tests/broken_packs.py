@@ -1,6 +1,6 @@
 """Packs that are broken off: by SIGKILL at every point of writing, or by a disk that is full.
 
-python tests/broken_packs.py kill FOLDER
+python tests/broken_packs.py kill FOLDER EVERY
 python tests/broken_packs.py full FOLDER
 
 Each pack is made by a child that forks from a process that has imported all and no threads.
@@ -89,11 +89,11 @@ def contents(out):
     return {path.name: path.read_bytes() for path in out.iterdir()}
 
 
-def kill(folder):
+def kill(folder, every):
     frame = images(folder)
     points = forked(lambda: make(frame, folder / "whole"))
     expected = contents(folder / "whole")
-    for number in range(points):
+    for number in range(0, points, int(every)):
         kill_once(frame, folder / "killed", number, expected)
     print(points, len(expected))
 
@@ -118,7 +118,7 @@ def full(folder):
     command = ["mount", "-t", "tmpfs", "-o", "size=300k", "none", str(disk)]
     if subprocess.run(command).returncode:
         sys.exit("mount")
-    for free in range(4, 160, 12):
+    for free in range(4, 160, 18):
         (disk / "fill").write_bytes(bytes((300 - free) * 1024))
         status = forked(lambda: refused(frame, disk / "out"))
         left = sorted(os.listdir(disk / "out"))
@@ -152,4 +152,4 @@ def images(folder):
 
 if __name__ == "__main__":
     warnings.simplefilter("error")
-    {"kill": kill, "full": full}[sys.argv[1]](Path(sys.argv[2]))
+    {"kill": kill, "full": full}[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])

@@ -9,6 +9,7 @@ from test_bucket import ROWS, X, contents, values_of
 
 import dfgen
 from dfgen.errors import AccessError, ArgumentError, ReadError
+from dfgen.manifest.places import in_folder
 from dfgen.samples.storage.fsspec_files import FsspecFiles, of_fsspec
 from dfgen.samples.storage.store_options import StorageOptions
 from dfgen.samples.storage.stores import has_store, store_at
@@ -72,6 +73,22 @@ def test_a_folder_of_it_is_built_verified_and_trained_on(memory, tmp_path):
     memory.rm("/imgs/b/03.png")
     found = dfgen.verify("memory://manifests/pets.parquet")
     assert found["id"].tolist() == [3] and found["change"].tolist() == ["missing"]
+
+
+@pytest.mark.filterwarnings("ignore:.*neither its folder")
+def test_files_of_this_machine_may_have_their_manifest_in_a_bucket(memory, tmp_path):
+    for key, data in contents().items():
+        (tmp_path / key).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / key).write_bytes(data)
+    out = "memory://manifests/of/pets.parquet"
+    frame = dfgen.build_manifest(tmp_path / "imgs", pattern="{kind}/{id:int}.png", out=out)
+    pd.testing.assert_frame_equal(dfgen.read_manifest(out), frame)
+    assert dfgen.verify(out).empty
+    pd.testing.assert_frame_equal(dfgen.build_manifest(update=out), frame)
+
+
+def test_no_relative_root_leaves_its_bucket():
+    assert in_folder("memory://bucket/manifests", "../../../imgs") == "memory://bucket/imgs"
 
 
 def test_schemes_that_neither_knows_have_no_store():

@@ -15,13 +15,14 @@ import dfgen
 SCRIPT = str(Path(__file__).with_name("broken_packs.py"))
 
 
-def run(kind, folder, under=()):
-    command = [*under, sys.executable, SCRIPT, kind, str(folder)]
+def run(kind, folder, *more, under=()):
+    command = [*under, sys.executable, SCRIPT, kind, str(folder), *more]
     return subprocess.run(command, capture_output=True, text=True, timeout=150)
 
 
-def test_killed_at_every_point_of_writing_and_run_again_a_pack_is_the_same(tmp_path):
-    done = run("kill", tmp_path)
+@pytest.mark.parametrize("every", [pytest.param("1", marks=pytest.mark.slow), "7"])
+def test_killed_at_any_point_of_writing_and_run_again_a_pack_is_the_same(tmp_path, every):
+    done = run("kill", tmp_path, every)
     assert done.returncode == 0, done.stderr
     points, files = map(int, done.stdout.split())
     assert files == 4
@@ -32,7 +33,7 @@ def test_a_disk_that_fills_up_leaves_whole_files_alone_and_a_pack_goes_on(tmp_pa
     """A disk of 300 kB, where a user may mount one."""
     if not shutil.which("unshare"):
         pytest.skip("there is no unshare")
-    done = run("full", tmp_path, ["unshare", "-rm"])
+    done = run("full", tmp_path, under=["unshare", "-rm"])
     if "mount" in done.stderr or "unshare" in done.stderr:
         pytest.skip(f"no disk can be mounted: {done.stderr}")
     assert done.returncode == 0, done.stderr

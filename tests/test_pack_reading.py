@@ -9,6 +9,7 @@ import pytest
 from packed import packed, photograph, write_images
 
 import dfgen
+from dfgen.binding import named_packs
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
 from dfgen.loading.loader import Loader
@@ -197,3 +198,12 @@ def test_boxes_and_masks_lie_where_the_packed_image_does(photographs, tmp_path, 
                 assert (sample != loose[id]).mean() < tolerance
             else:
                 assert np.abs(sample - loose[id]).max() < tolerance
+
+
+def test_the_shards_of_a_pack_are_listed_once_for_a_frame_and_not_for_each_of_them(
+    pack, monkeypatch
+):
+    listed, files = [], named_packs._files
+    monkeypatch.setattr(named_packs, "_files", lambda index: listed.append(index) or files(index))
+    assert len(bind(dfgen.read_manifest(pack)).reader.features[0].pixels.shards) == 4
+    assert len(listed) == 1

@@ -56,4 +56,4 @@ def with_stand_ins(columns: Columns, present: Present) -> Columns:
     """
     rows = np.where(present, np.arange(len(present)), present.argmax())
     rows = rows if present.any() else rows[:0]
-    return FilledColumns(**{f.name: getattr(columns, f.name) for f in fields(columns)}, rows=rows)
+    return FilledColumns(**{f.name: getattr(columns, f.name) for f in fields(Columns)}, rows=rows)

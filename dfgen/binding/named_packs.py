@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
-from dfgen.manifest.pack_index import PackIndex, open_arrow, read_index
+from dfgen.manifest.pack_index import PackIndex, is_shard, open_arrow, read_index
 from dfgen.manifest.pack_table import mapped_table
 from dfgen.manifest.schema import PLACES
 from dfgen.samples.arrow_types import in_one, is_text, value_type
@@ -103,14 +103,15 @@ def packs_of_columns(table: Any) -> Packs | None:
     named = encoded.dictionary.to_pylist()
     codes = encoded.indices.fill_null(NOTHING).to_numpy().astype(np.int32)
     used = np.unique(codes[codes != NOTHING]).tolist()
-    if not used:
+    if not any(is_shard(named[code]) for code in used):
         return None
     indexes: dict[str, PackIndex] = {}
+    known: dict[str, ShardFile] = {}
     files: list[ShardFile] = []
     numbers = np.full(len(named) + 1, NOTHING, np.int32)  # the last one: of rows in no pack
     for code in used:
         numbers[code] = len(files)
-        files.append(_file(named[code], indexes))
+        files.append(_file(named[code], indexes, known))
     found = numbers[codes]
     rows = PackRows(None, found, _places(places, found, files), _mean_bytes(files))
     packs = Packs(rows, tuple(files), _packed(indexes))
@@ -121,23 +122,24 @@ def packs_of_columns(table: Any) -> Packs | None:
 def _files(index: PackIndex) -> tuple[ShardFile, ...]:
     starts = index.starts.tolist()
     return tuple(
-        ShardFile(index.path(shard), start, shard.rows, shard.bytes)
+        ShardFile(index.path(shard), start, shard.rows, shard.bytes, index.plan)
         for shard, start in zip(index.shards, starts, strict=False)
     )
 
 
-def _file(path: str, indexes: dict[str, PackIndex]) -> ShardFile:
-    """Return a shard by its path, and note its pack."""
-    folder, name = os.path.split(os.path.abspath(path))
+def _file(path: str, indexes: dict[str, PackIndex], known: dict[str, ShardFile]) -> ShardFile:
+    """Return a shard by its path; note its pack by its folder, and all shards of that."""
+    whole = os.path.abspath(path)
+    folder = os.path.dirname(whole)
     if folder not in indexes:
         indexes[folder] = read_index(folder)
-    known = {os.path.basename(file.path): file for file in _files(indexes[folder])}
-    if name not in known:
+        known.update((file.path, file) for file in _files(indexes[folder]))
+    if whole not in known:
         raise ManifestError(
             f"column 'shard' names {path}, which is no file of the pack in {folder}: was it packed "
             f"again since? Read it again, {_READ_AGAIN.format(folder)}"
         )
-    return known[name]
+    return known[whole]
 
 
 def _places(

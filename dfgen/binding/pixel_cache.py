@@ -54,7 +54,8 @@ def with_cache(
     try:
         made = {name: _slots(cache, steps[name][0], limits, len(kept)) for name in kept}
     except OSError as error:
-        warn(f"cache={cache!r} cannot be used: {_reason(error)}. Training goes on without it")
+        why = str(error.strerror or error)
+        warn(f"cache={cache!r} cannot be used: {why}. Training goes on without it")
         return features
     if not all(slots.writable for slots in made.values()):
         warn(f"cache={cache!r} cannot be written to: what is in it is used, nothing is added")
@@ -90,7 +91,3 @@ def _slots(cache: str, fixed: Any, limits: Limits, count: int) -> SlotFile:
 def _cached(bound: BoundFeature, steps: Any, slots: SlotFile, store: Store) -> CachedPixels:
     fixed, rest = steps
     return CachedPixels(fixed, rest, bound.values, store, slots, bound.known)
-
-
-def _reason(error: OSError) -> str:
-    return f"{error.strerror or error}"

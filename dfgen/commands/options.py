@@ -31,6 +31,15 @@ def shares_of(option: str, texts: list[str] | None) -> dict[str, float] | None:
     return shares or None
 
 
+def height_and_width(option: str, text: str, otherwise: str = "") -> tuple[int, int]:
+    """Return height and width of an `H,W` text; `otherwise` tells what else it may be."""
+    try:
+        height, width = map(int, text.split(","))
+    except ValueError:
+        raise ArgumentError(f"{option} {text}: expected H,W, as in 224,224{otherwise}") from None
+    return height, width
+
+
 def one_or_more(option: str, texts: list[str] | None) -> Any:
     """Return one path, or several in a list."""
     return texts[0] if texts and len(texts) == 1 else texts or None

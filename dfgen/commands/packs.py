@@ -5,8 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from dfgen.commands.manifests import SHOWN
-from dfgen.commands.options import Json, print_json
-from dfgen.errors import ArgumentError
+from dfgen.commands.options import Json, height_and_width, print_json
 
 
 def pack_command(
@@ -61,21 +60,14 @@ def pack_command(
     from dfgen.packing.pack_arguments import PackArguments
     from dfgen.packing.pack_run import run_pack
 
+    size: Any = image_size
+    if size not in (None, "own"):
+        size = height_and_width("--image-size", size, ", or own")
     arguments = PackArguments(
-        format, _size(image_size), color_mode, resize, interpolation, antialias, max_side, quality,
+        format, size, color_mode, resize, interpolation, antialias, max_side, quality,
         shard_size, keep_order, seed,
     )  # fmt: skip
     _show(run_pack(manifest, out, arguments, root, workers), out, as_json)
-
-
-def _size(text: str | None) -> Any:
-    if text is None or text == "own":
-        return text
-    try:
-        height, width = map(int, text.split(","))
-    except ValueError:
-        raise ArgumentError(f"--image-size {text}: expected H,W, as in 224,224, or own") from None
-    return height, width
 
 
 def _show(done: Any, out: str, as_json: bool) -> None:
@@ -83,7 +75,7 @@ def _show(done: Any, out: str, as_json: bool) -> None:
     index, problems = done.index, done.problems
     nbytes = sum(file.bytes for file in (*index.shards, index.table))
     if as_json:
-        rows = [dict(zip(problems, row, strict=True)) for row in problems.astype(object).values]
+        rows = problems.to_dict("records")
         mixed = {"mixing": done.mixing._asdict()} if done.mixing else {}
         shards = len(index.shards)
         print_json(

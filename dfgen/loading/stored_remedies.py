@@ -15,9 +15,9 @@ from dfgen.loading.metrics import OF_FILES
 from dfgen.loading.remedies import Remedy
 from dfgen.samples.features.spec import Spec
 from dfgen.samples.reader import SampleReader
+from dfgen.samples.storage.cache_folder import SPARE_PART
 from dfgen.system import free_memory
 
-_SPARE = 20  # of the disk, one part in so many stays free where no limit was given, as of a cache
 _TRIED = 64 << 20  # bytes that are copied to see how long it takes, more than CPUs keep by them
 _LEAST = 0.1  # share of the images: a cache that holds less is hardly worth its folder
 
@@ -53,7 +53,9 @@ def stored_remedies(
     rows = len(reader) if rows is None else rows
     needed = rows * sum(map(_nbytes, specs))
     disk = shutil.disk_usage(os.curdir)
-    room = disk.free - disk.total // _SPARE if limits.cache_bytes is None else limits.cache_bytes
+    room = (
+        disk.free - disk.total // SPARE_PART if limits.cache_bytes is None else limits.cache_bytes
+    )
     share = min(1.0, max(0, min(room, disk.free)) / needed) if needed else 0.0
     if share < _LEAST:
         return []

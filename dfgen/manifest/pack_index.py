@@ -16,6 +16,7 @@ without a good file has null there, and its `problem` says why.
 
 import json
 import os
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,6 +109,16 @@ def is_pack(path: object) -> bool:
         False
     """
     return isinstance(path, str | os.PathLike) and os.path.isfile(os.path.join(path, INDEX))
+
+
+def is_shard(path: str) -> bool:
+    """Whether a path is named as those of the shards of packs.
+
+    Example:
+        >>> is_shard("packed/shard-00000.arrow"), is_shard("train-00000.tar")
+        (True, False)
+    """
+    return re.fullmatch(r"shard-\d{5,}\.arrow", os.path.basename(path)) is not None
 
 
 def read_index(folder: str | os.PathLike[str]) -> PackIndex:

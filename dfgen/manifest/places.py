@@ -48,14 +48,17 @@ def is_address(place: str | None) -> bool:
 def in_folder(folder: str, path: str) -> str:
     """Return a path that starts at a folder, or at the URL of one, without `.` and `..`.
 
+    No `..` leaves a bucket; an absolute path stays on this machine.
+
     Example:
         >>> in_folder("s3://bucket/manifests", "../imgs"), in_folder("/data", "imgs")
         ('s3://bucket/imgs', '/data/imgs')
     """
-    if not is_address(folder):
+    if not is_address(folder) or os.path.isabs(path):
         return os.path.normpath(os.path.join(folder, path))
-    scheme, mark, rest = folder.partition("://")
-    return scheme + mark + posixpath.normpath(posixpath.join(rest, path))
+    scheme, _, rest = folder.partition("://")
+    bucket, _, key = rest.partition("/")
+    return f"{scheme}://{bucket}{posixpath.normpath(posixpath.join('/', key, path))}".rstrip("/")
 
 
 def _without_slash(address: str) -> str:

@@ -6,11 +6,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dfgen.loading.order.permutation import Integers, permutation
+from dfgen.binding.row_windows import window_bytes
+from dfgen.loading.order.permutation import Integers
+from dfgen.loading.order.windows import Windows, fitting
 from dfgen.manifest.schema import label_columns
 from dfgen.samples.arrow_types import in_one, is_text
 
-WINDOW = 1_000_000_000  # bytes: that of a Sequence by default
 BATCH = 32
 
 
@@ -37,7 +38,7 @@ class Mixing(NamedTuple):
 
 
 def mixing(table: pa.Table, starts: Integers, nbytes: Integers) -> Mixing | None:
-    """Return how well classes mix in windows of 1 GB; None where no column has classes.
+    """Return how well classes mix in the windows of a Sequence; None where no column has classes.
 
     Args:
         table: the columns of the manifest in the order of the pack.
@@ -51,9 +52,11 @@ def mixing(table: pa.Table, starts: Integers, nbytes: Integers) -> Mixing | None
     classes = int(codes.max(initial=0)) + 1
     counts = np.zeros((len(starts) - 1, classes), np.int64)
     np.add.at(counts, (np.repeat(np.arange(len(starts) - 1), np.diff(starts)), codes), 1)
-    windows = _windows(counts, nbytes)
-    rows = windows.sum(axis=1)
-    packed = float((expected_classes(windows, BATCH) * rows).sum() / rows.sum())
+    windows = Windows(starts, fitting(window_bytes(None), int(nbytes.mean())))
+    last = windows.window(int(starts[-1]) - 1, seed=0, epoch=0)
+    blocks = (windows.blocks_of(number, seed=0, epoch=0) for number in range(last + 1))
+    drawn = np.array([counts[some].sum(axis=0) for some in blocks])
+    packed = float(np.average(expected_classes(drawn, BATCH), weights=drawn.sum(axis=1)))
     shuffled = float(expected_classes(counts.sum(axis=0)[None], BATCH)[0])
     return Mixing(known[0], classes, packed, shuffled)
 
@@ -77,15 +80,6 @@ def expected_classes(counts: Integers, batch: int) -> npt.NDArray[np.float64]:
     for drawn in range(batch):
         absent *= np.clip(rows - counts - drawn, 0, None) / np.maximum(rows - drawn, 1)
     found: npt.NDArray[np.float64] = np.where(counts > 0, 1 - absent, 0).sum(axis=1)
-    return found
-
-
-def _windows(counts: Integers, nbytes: Integers) -> Integers:
-    """Return the classes of each window of shards, as an epoch draws them."""
-    shards = len(counts)
-    each = max(2, WINDOW // max(1, int(nbytes.mean())))
-    order = permutation(np.arange(shards), shards, seed=0, epoch=0, tag="shard")
-    found: Integers = np.add.reduceat(counts[order], np.arange(0, shards, each))
     return found
 
 

@@ -1,10 +1,10 @@
 """What `dfgen.pack` may be asked for, and what contradicts itself."""
 
-import re
 from dataclasses import dataclass, fields
 from typing import Any
 
-from dfgen.errors import ArgumentError, brief
+from dfgen.errors import ArgumentError
+from dfgen.limits import bytes_given
 from dfgen.packing.packers import FixedPixels, OwnPixels, Packer, SmallerJpegs, WholeFiles
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.image_arguments import checked_size
@@ -22,7 +22,6 @@ FORMATS_OF = {
 """Format of a pack -> the arguments that are for it."""
 
 _DEFAULTS = {"max_side": 512, "quality": 92}
-_UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9}
 
 
 @dataclass(frozen=True)
@@ -81,25 +80,13 @@ class PackArguments:
     @property
     def nbytes(self) -> int:
         """The bytes of a shard."""
-        given = self.shard_size
-        found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMG]B)", str(given), re.IGNORECASE)
-        number = given if isinstance(given, int) and not isinstance(given, bool) else 0
-        if found:
-            number = int(float(found[1]) * _UNITS[found[2].upper()])
-        if number < 1:
-            raise ArgumentError(
-                f"shard_size must be bytes or a text such as {'256MB'!r}, got {brief(given)}"
-            )
-        return number
+        return whole("shard_size", bytes_given("shard_size", self.shard_size), least=1)
 
     @property
     def needs_sizes(self) -> bool:
         """Whether the sizes of images must be known before."""
-        return self.format == "jpeg" or (self.format == "pixels" and not self._has_size)
-
-    @property
-    def _has_size(self) -> bool:
-        return isinstance(self.image_size, tuple)
+        has_size = isinstance(self.image_size, tuple)
+        return self.format == "jpeg" or (self.format == "pixels" and not has_size)
 
     def packer(self, sizes: list[tuple[Any, int, int]] | None) -> Packer:
         """Return what the files become.
@@ -133,16 +120,13 @@ class PackArguments:
     @property
     def described(self) -> dict[str, Any]:
         """What is kept of them in the pack, None where the format has no use for one."""
-        used = FORMATS_OF[self.format]
-        known = {name: _DEFAULTS.get(name) for name in _DEFAULTS}
         found: dict[str, Any] = {"format": self.format}
-        for field in fields(self)[1:8]:
-            value = getattr(self, field.name)
-            value = known.get(field.name) if value is None else value
-            found[field.name] = value if field.name in used else None
-        size = found["image_size"]
-        found["image_size"] = list(size) if isinstance(size, tuple) else None
-        return found
+        for name in (field.name for field in fields(self)[1:8]):
+            used = name in FORMATS_OF[self.format]
+            value = getattr(self, name)
+            found[name] = (_DEFAULTS.get(name) if value is None else value) if used else None
+        size = self.image_size
+        return found | {"image_size": list(size) if isinstance(size, tuple) else None}
 
     @property
     def order(self) -> Any:

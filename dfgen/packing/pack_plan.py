@@ -159,7 +159,8 @@ def _stored(
     if {"shard", "row"} <= {*table.column_names}:
         raise ManifestError(
             'the frame has the columns "shard" and "row", as one of a pack has: pack the manifest '
-            "that it was made of, whose files have all their pixels"
+            "that it was made of, whose files have all their pixels; if these are columns of your "
+            "own, rename one"
         )
     table, metadata = as_written(table, known, folder, root)
     return table.combine_chunks(), metadata

@@ -12,7 +12,6 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -80,7 +79,8 @@ def run_pack(
     """Do what `pack` says, and return all that is known of the pack."""
     if workers is not None:
         whole("workers", workers, least=1)
-    if executor is not None and not isinstance(executor, Executor) and not _submits(executor):
+    submits = callable(getattr(executor, "submit", None)) and not isinstance(executor, type)
+    if executor is not None and not submits:
         raise ArgumentError(
             f"executor must be a concurrent.futures.Executor, got {brief(executor)}: leave it out, "
             "or give a ProcessPoolExecutor()"
@@ -102,11 +102,8 @@ def run_pack(
             shards = _shards(plan, workers or usable_cpus(), executor)
             table = _table(plan, shards)
             index = _finish(plan, table, shards)
-    return Packed(index, _bad_rows(plan, table), _mixed(plan, table, arguments))
-
-
-def _submits(executor: Any) -> bool:
-    return not isinstance(executor, type) and callable(getattr(executor, "submit", None))
+    mixed = mixing(table, plan.starts, plan.nbytes) if arguments.keep_order else None
+    return Packed(index, _bad_rows(table), mixed)
 
 
 def _check_folder(folder: str) -> None:
@@ -143,11 +140,12 @@ def _shards(plan: PackPlan, workers: int, executor: Executor | None) -> list[Pac
         for number in range(len(plan))
         if os.path.exists(plan.path(number))
     }
-    _check_space(plan, set(range(len(plan))) - found.keys())
     left = [number for number in range(len(plan)) if number not in found]
-    rows = len(plan.order)
+    _check_space(plan, left)
     there = sum(shard.file.rows for shard in found.values())
-    with tqdm(total=rows, initial=there, desc="Packing", unit=" rows", disable=None) as bar:
+    with tqdm(
+        total=len(plan.order), initial=there, desc="Packing", unit=" rows", disable=None
+    ) as bar:
 
         def done(count: int) -> None:
             with bar.get_lock():
@@ -161,9 +159,9 @@ def _shards(plan: PackPlan, workers: int, executor: Executor | None) -> list[Pac
     return [found[number] for number in range(len(plan))]
 
 
-def _check_space(plan: PackPlan, left: set[int]) -> None:
+def _check_space(plan: PackPlan, left: list[int]) -> None:
     """Refuse to begin where the disk has not the space."""
-    needed = sum(int(plan.nbytes[number]) for number in left) + plan.table.nbytes
+    needed = int(plan.nbytes[left].sum()) + plan.table.nbytes
     free = shutil.disk_usage(plan.folder).free
     if left and needed > free:
         raise WriteError(
@@ -243,11 +241,7 @@ def _finish(plan: PackPlan, table: pa.Table, shards: list[PackedShard]) -> PackI
     return index
 
 
-def _bad_rows(plan: PackPlan, table: pa.Table) -> pd.DataFrame:
+def _bad_rows(table: pa.Table) -> pd.DataFrame:
     columns = table.select(["id", "path", "problem"]).replace_schema_metadata()
     found: pd.DataFrame = columns.filter(pc.is_valid(columns["problem"])).to_pandas()
     return found
-
-
-def _mixed(plan: PackPlan, table: pa.Table, arguments: PackArguments) -> Mixing | None:
-    return mixing(table, plan.starts, plan.nbytes) if arguments.keep_order else None

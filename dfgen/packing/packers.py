@@ -15,7 +15,7 @@ from dfgen.samples.features.image import Image
 from dfgen.samples.features.spec import Indices, Present
 from dfgen.samples.pixels.color_modes import CHANNELS
 from dfgen.samples.pixels.formats import parse_header, sniff
-from dfgen.samples.pixels.geometry import Geometry, Size, place
+from dfgen.samples.pixels.geometry import Geometry, Size, place, shrunk
 from dfgen.samples.pixels.headers import Header
 from dfgen.samples.pixels.resizing import reduction, resize
 from dfgen.samples.pixels.upright import decode_reduced
@@ -38,7 +38,7 @@ class Packer(Protocol):
 
         Args:
             sizes: (height, width) of the upright image of each row, where it `needs_sizes`.
-            files: the bytes of each file; None: not known.
+            files: the bytes of each file, of `WholeFiles`; None: not known.
             rows: how many.
         """
 
@@ -152,7 +152,7 @@ class WholeFiles:
 
     def nbytes(self, sizes: Sizes | None, files: Indices | None, rows: int) -> Indices:
         """Return the bytes of each file."""
-        return np.zeros(rows, np.int64) if files is None else files.clip(0)
+        return np.asarray(files, np.int64).clip(0)
 
     def begin(self, rows: int, spare: list[Any]) -> list[Any]:
         """Return a place for the bytes of each row."""
@@ -182,21 +182,16 @@ class SmallerJpegs(WholeFiles):
     def nbytes(self, sizes: Sizes | None, files: Indices | None, rows: int) -> Indices:
         """Return about how many bytes each row takes."""
         lengths = np.asarray(sizes, np.float64)
-        shrunk = (
-            lengths * np.minimum(1, self.max_side / np.maximum(1, lengths.max(axis=1)))[:, None]
-        )
-        found: Indices = (np.prod(shrunk, axis=1) * _OF_PIXEL).astype(np.int64) + _HEADER
+        scales = np.minimum(1, self.max_side / np.maximum(1, lengths.max(axis=1)))
+        found: Indices = (lengths.prod(axis=1) * scales**2 * _OF_PIXEL).astype(np.int64) + _HEADER
         return found
 
     def pack(self, content: Content, store: Store, into: Any, place: int, size: Any) -> None:
         """Read one file, and make it smaller where it is too large."""
         data = store.read(content)
         name = sniff(data[:16])
-        if name == "jpeg":
-            header = parse_header(io.BytesIO(data), name, store.limits)
-            into[place] = data if self._stays(header) else self._encoded(data, store)
-        else:
-            into[place] = self._encoded(data, store)
+        stays = name == "jpeg" and self._stays(parse_header(io.BytesIO(data), name, store.limits))
+        into[place] = data if stays else self._encoded(data, store)
 
     def _stays(self, header: Header) -> bool:
         in_mode = self.color_mode == "rgb" or header.channels == 1
@@ -213,16 +208,13 @@ class SmallerJpegs(WholeFiles):
         geometry = self._geometry(size)
         out = np.empty((*geometry.size, pixels.shape[2]), np.uint8)
         resize(pixels, geometry, out, reduced=reduced)
-        gray = self.color_mode == "grayscale"
-        encoded: bytes = simplejpeg.encode_jpeg(
-            out, self.quality, *(("GRAY", "Gray") if gray else ("RGB", "420"))
-        )
+        how = ("GRAY", "Gray") if self.color_mode == "grayscale" else ("RGB", "420")
+        encoded: bytes = simplejpeg.encode_jpeg(out, self.quality, *how)
         return encoded
 
     def _geometry(self, image: Size) -> Geometry:
         """Return that of an image made smaller, where it is too large."""
-        scale = min(1, self.max_side / max(image))
-        size = max(1, round(image[0] * scale)), max(1, round(image[1] * scale))
+        size = shrunk(image, self.max_side)
         return place(image, size, size, "stretch")
 
 

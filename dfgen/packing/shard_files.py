@@ -92,19 +92,14 @@ def pack_shard(
     """
     prepare_worker()
     count = len(task.rows)
-    into, known = (
-        task.packer.begin(count, [] if spare is None else spare),
-        task.rows["problem"].to_pylist(),
-    )
-    problems = dict(enumerate(known)) if any(known) else dict[int, Any]()
-    reader, chunks = (
-        task.reader(),
-        [range(s, min(s + _CHUNK, count)) for s in range(0, count, _CHUNK)],
-    )
+    into = task.packer.begin(count, [] if spare is None else spare)
+    problems = {row: why for row, why in enumerate(task.rows["problem"].to_pylist()) if why}
+    reader = task.reader()
+    chunks = [range(s, min(s + _CHUNK, count)) for s in range(0, count, _CHUNK)]
     for rows in run(partial(_read, task, reader, into, problems), chunks):
         done(rows)
-    found = pa.array([problems.get(place) or None for place in range(count)], pa.string())
-    good = np.array([not problems.get(place) for place in range(count)])
+    found = pa.array([problems.get(place) for place in range(count)], pa.string())
+    good = np.asarray(found.is_null())
     file = _write(task, into, good, found)
     if spare is not None and isinstance(into, np.ndarray):
         spare.append(into.base)
@@ -116,7 +111,7 @@ def _read(
 ) -> int:
     """Read the files of some rows; note what is wrong with them."""
     for place in chunk:
-        if problems.get(place):
+        if place in problems:
             continue
         pack = partial(_pack, task, reader, into, place)
         try:
@@ -143,13 +138,9 @@ def _write(task: ShardTask, into: Any, good: Present, problems: pa.Array) -> Pac
     rows = with_column(task.rows, "problem", problems)
     for name, array in packed.items():
         rows = rows.append_column(name, array)
-    rows = rows.replace_schema_metadata(dfgen_key({**task.identity, "kind": "shard"}))
+    told = json.dumps({**task.identity, "kind": "shard"}, ensure_ascii=False)
+    rows = rows.replace_schema_metadata({KEY: told.encode()})
     return write_arrow(task.path, rows.schema, rows.combine_chunks().to_batches(), forget=True)
-
-
-def dfgen_key(content: Mapping[str, Any]) -> dict[bytes, bytes]:
-    """Return the metadata of a schema that holds a JSON object under the key `dfgen`."""
-    return {KEY: json.dumps(content, ensure_ascii=False).encode()}
 
 
 def write_arrow(
@@ -214,8 +205,8 @@ def read_shard(path: str, identity: Mapping[str, Any], rows: int) -> PackedShard
             raise ManifestError(
                 f"{path} does not hold the {rows:,} rows that it should: delete it, and pack again"
             )
-        problems = pa.concat_arrays([batch.column(batch.schema.get_field_index("problem"))])
-        problems = pa.array(problems.to_pylist(), pa.string())  # not of the map
+        column = batch.column(batch.schema.get_field_index("problem"))
+        problems = pa.array(column.to_pylist(), pa.string())  # not of the map
     size = os.path.getsize(path)
     return PackedShard(PackFile(os.path.basename(path), rows, size, checksum_of(path)), problems)
 

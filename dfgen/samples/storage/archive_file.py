@@ -1,10 +1,7 @@
-"""An archive that is open: read at any place, by many threads at a time, also as a file."""
+"""An archive that is open: read at any place, by many threads at a time."""
 
-import io
 import os
-from collections.abc import Callable
 from threading import Lock
-from typing import IO, Any
 
 ArchiveVersion = tuple[int, int, int]
 """Size, time of the last change, and number of a file: what tells that it is another."""
@@ -60,35 +57,3 @@ class ArchiveFile:
 def version_of(status: os.stat_result) -> ArchiveVersion:
     """Return the version of a file by its status."""
     return status.st_size, status.st_mtime_ns, status.st_ino
-
-
-class _Part(io.RawIOBase):
-    """Bytes that a function returns from a place on, as a file."""
-
-    def __init__(self, size: int, read: Callable[[int, int], bytes]) -> None:
-        self._size, self._read_at, self._at = size, read, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        self._at = max(0, offset + (0, self._at, self._size)[whence])
-        return self._at
-
-    def readinto(self, buffer: Any, /) -> int:
-        nbytes = min(len(buffer), max(0, self._size - self._at))
-        data = self._read_at(nbytes, self._at) if nbytes else b""
-        buffer[: len(data)] = data
-        self._at += len(data)
-        return len(data)
-
-
-def as_file(size: int, read: Callable[[int, int], bytes], buffer: int) -> IO[bytes]:
-    """Return a file of so many bytes, which `read(nbytes, start)` returns."""
-    return io.BufferedReader(_Part(size, read), buffer)

@@ -8,7 +8,9 @@ from dfgen.errors import ArgumentError
 ARCHIVES = ("zip", "tar")
 """Schemes of the paths of members."""
 
-_PACKED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")  # gzip, bzip2, xz, zstd
+PACKED = {b"\x1f\x8b": "gunzip", b"BZh": "bunzip2", b"\xfd7zXZ": "unxz", b"(\xb5/\xfd": "unzstd"}
+"""What a compressed file begins with -> the program that unpacks it."""
+
 _SUFFIXES = (".zip", ".tar", ".tgz", ".tar.gz", ".tbz2", ".tar.bz2", ".txz", ".tar.xz", ".tar.zst")
 
 
@@ -88,6 +90,6 @@ def _kind(path: str) -> str | None:
     called = path.lower().endswith(_SUFFIXES)
     if begin[:4] in (b"PK\3\4", b"PK\5\6", b"PK\x07\x08"):
         return "zip" if called or not path.lower().endswith(".npz") else None
-    if begin[257:262] == b"ustar" or (called and begin.startswith(_PACKED)):
+    if begin[257:262] == b"ustar" or (called and begin.startswith((*PACKED,))):
         return "tar"
     return ("zip" if path.lower().endswith(".zip") else "tar") if called else None

@@ -3,18 +3,19 @@
 import os
 import stat
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import IO, NamedTuple
 
 from dfgen.errors import ArgumentError, DecodeError, MissingFileError
 from dfgen.limits import Limits
-from dfgen.samples.storage.archive_file import ArchiveFile, as_file, version_of
+from dfgen.samples.storage.archive_file import ArchiveFile, version_of
 from dfgen.samples.storage.archive_index import Contents, Index, damaged, make_index
 from dfgen.samples.storage.archive_paths import Member, member_of
 from dfgen.samples.storage.capped import refuse_bytes
 from dfgen.samples.storage.known_files import Check
+from dfgen.samples.storage.ranges import as_file
 from dfgen.samples.storage.store import Head, Store
 from dfgen.samples.storage.tar_index import read_tar
 from dfgen.samples.storage.zip_index import DEFLATED, read_zip
@@ -101,19 +102,7 @@ class Archives(Store):
         """
         found = self._find(path)
         read = _reader(found, path, self.limits)
-        return as_file(found.size, _Checked(found, read).read if found.is_zip else read, _HEADER)
-
-    def list(self, prefix: str) -> Iterator[tuple[str, Head]]:
-        """Yield path and head of all members below `zip://folder::photos.zip`, or `zip://::...`.
-
-        Of a name that is there twice the last one counts.
-        """
-        place = _member(prefix)
-        contents, below = self.contents(place), place.name and place.name.rstrip("/") + "/"
-        for name in dict.fromkeys(contents.names):
-            if name.startswith(below):
-                path = str(place._replace(name=name))
-                yield path, self.head(path)
+        return as_file(found.size, _Checked(found, read).read if found.is_zip else read)
 
     def contents(self, place: Member) -> Contents:
         """Return all that an archive holds."""

@@ -18,7 +18,6 @@ Stalls in DNN Training", VLDB 2021, section 4.1).
 
 import contextlib
 import errno
-import mmap
 import os
 import struct
 import tempfile
@@ -29,29 +28,27 @@ from math import prod
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dfgen.locks import is_at, lock
 from dfgen.samples.features.spec import Indices, Present, Spec, Values
+from dfgen.samples.storage.slot_pages import (
+    HEADER_BYTES,
+    close_files,
+    mapped_array,
+    open_slots,
+    write_at,
+)
+from dfgen.samples.storage.slots_by_key import NOWHERE, SlotKey, SlotKeys, SlotsByKey
 
 _SLOT = np.dtype([("key", "<u8", 2), ("facts", "<u4", 2), ("check", "<u8")])
-_MAGIC = b"dfgen: an index of cached pixels, format 1"
-_HEADER = struct.Struct("<56sQ")
 _RECORD = struct.Struct("<QQIIQ")
 _WRITTEN = 1 << 32  # a bit of all checks, above those of CRC-32: 0 stands for none
 _CLAIMED, _CLAIMED_BYTES = 256, 1 << 22  # slots that are taken at a time, at most
 _LOOKED_AT = 4096  # slots, the last ones, that may be in the making elsewhere
 _BLOCK = 4096  # bytes that a checksum adds up
-_MERGED = 1 << 16  # keys in a dict, of over 100 bytes each, before they go to those in arrays
-_REFUSED = (errno.EROFS, errno.EACCES, errno.EPERM)
 
-SlotKey = tuple[int, int]
 SlotFacts = tuple[int, int]
-SlotKeys = npt.NDArray[np.uint64]
-"""Of shape (keys, 2)."""
-
-NOWHERE = -1
-"""Instead of the slot of a key that has none."""
+"""Two numbers that are told with an array."""
 
 
 class SlotFile:
@@ -83,13 +80,13 @@ class SlotFile:
         self._arguments = (index, pixels, spec, most, spare, beside)
         self.spec, self._shape = spec, spec.shape
         self._size: int = prod(spec.shape) * spec.dtype.itemsize
-        self._index, self._pixels, self.writable = _opened(index, pixels, self._size)
-        weakref.finalize(self, _close, self._index, self._pixels)
+        self._index, self._pixels, self.writable = open_slots(index, pixels, self._size)
+        weakref.finalize(self, close_files, self._index, self._pixels)
         self.failed: int | None = None
         """The errno of what ended the writing, None while nothing has."""
         self.is_full = False
         """Whether there is no slot left."""
-        self._found = _Found()
+        self._found = SlotsByKey()
         self._records = np.empty(0, _SLOT)
         self._slots: Values = np.empty((0, *self._shape), spec.dtype)
         self._trusted = np.empty(0, np.bool_)
@@ -117,9 +114,9 @@ class SlotFile:
     def refresh(self) -> None:
         """Find what was written since."""
         with self._lock:
-            count = max(0, os.fstat(self._index).st_size - _HEADER.size) // _SLOT.itemsize
+            count = max(0, os.fstat(self._index).st_size - HEADER_BYTES) // _SLOT.itemsize
             if count > len(self._records):
-                self._records = _mapped(self._index, count, _SLOT, _HEADER.size)
+                self._records = mapped_array(self._index, count, _SLOT, HEADER_BYTES)
                 more = np.zeros(count - len(self._trusted), np.bool_)
                 self._trusted = np.concatenate([self._trusted, more])
             latest = self._pending[self._pending >= count - _LOOKED_AT]
@@ -174,9 +171,9 @@ class SlotFile:
             slot = self._free_slot()
             if slot == NOWHERE:
                 return NOWHERE
-            _write(self._pixels, array.data.cast("B"), slot * self._size)
+            write_at(self._pixels, array.data.cast("B"), slot * self._size)
             record = _RECORD.pack(*key, *facts, _check(array, key, facts))
-            _write(self._index, memoryview(record), _HEADER.size + slot * _SLOT.itemsize)
+            write_at(self._index, memoryview(record), HEADER_BYTES + slot * _SLOT.itemsize)
         except OSError as error:
             self.failed = error.errno or errno.EIO
             return NOWHERE
@@ -209,13 +206,13 @@ class SlotFile:
                 raise OSError(errno.ENOLCK, "the file system has no locks")
             if not held:
                 return []
-            begin = (os.fstat(file).st_size - _HEADER.size) // _SLOT.itemsize
+            begin = (os.fstat(file).st_size - HEADER_BYTES) // _SLOT.itemsize
             count = self._allowed(begin)
             if count > 0:
                 end = begin + count
                 if os.fstat(self._pixels).st_size < end * self._size:
                     os.ftruncate(self._pixels, end * self._size)
-                os.ftruncate(file, _HEADER.size + end * _SLOT.itemsize)
+                os.ftruncate(file, HEADER_BYTES + end * _SLOT.itemsize)
             return list(range(begin, begin + count))
         finally:
             os.close(file)
@@ -240,7 +237,7 @@ class SlotFile:
             with self._lock:
                 count = os.fstat(self._pixels).st_size // self._size
                 if count > len(self._slots):
-                    flat = _mapped(self._pixels, count * self._size, np.dtype(np.uint8), 0)
+                    flat = mapped_array(self._pixels, count * self._size, np.dtype(np.uint8), 0)
                     self._slots = flat.view(self.spec.dtype).reshape(count, *self._shape)
         return slot < len(self._slots)
 
@@ -256,72 +253,8 @@ class SlotFile:
         if self.writable:
             with contextlib.suppress(OSError):
                 blank = memoryview(bytes(_SLOT.itemsize))
-                _write(self._index, blank, _HEADER.size + slot * _SLOT.itemsize)
+                write_at(self._index, blank, HEADER_BYTES + slot * _SLOT.itemsize)
         return False
-
-
-class _Found:
-    """Keys and their slots: most in sorted arrays, the latest in a dict. The latest one counts."""
-
-    def __init__(self) -> None:
-        self._keys: SlotKeys = np.empty((0, 2), np.uint64)
-        self._places: Indices = np.empty(0, np.int64)
-        self._latest: dict[SlotKey, int] = {}
-
-    def __len__(self) -> int:
-        return len(self._keys) + len(self._latest)
-
-    def add(self, keys: SlotKeys, slots: Indices) -> None:
-        if len(keys) + len(self._latest) < _MERGED:
-            for (first, second), slot in zip(keys.tolist(), slots.tolist(), strict=True):
-                self._latest[first, second] = slot
-            return
-        latest = np.array([*self._latest], np.uint64).reshape(-1, 2)
-        keys = np.concatenate([self._keys, latest, keys])
-        slots = np.concatenate([self._places, [*self._latest.values()], slots]).astype(np.int64)
-        order = np.lexsort((keys[:, 1], keys[:, 0]))
-        keys = keys[order]
-        last = np.append((keys[1:] != keys[:-1]).any(axis=1), True)
-        self._keys, self._places = np.ascontiguousarray(keys[last]), slots[order][last]
-        self._latest = {}
-
-    def put(self, key: SlotKey, slot: int) -> None:
-        self._latest[key] = slot
-
-    def slots(self, keys: SlotKeys) -> Indices:
-        found = np.full(len(keys), NOWHERE, np.int64)
-        if len(self._keys):
-            firsts = self._keys[:, 0]
-            at = np.minimum(np.searchsorted(firsts, keys[:, 0]), len(firsts) - 1)
-            same = (self._keys[at] == keys).all(axis=1)
-            found[same] = self._places[at[same]]
-        if self._latest:
-            for place, (first, second) in enumerate(keys.tolist()):
-                slot = self._latest.get((first, second))
-                found[place] = found[place] if slot is None else slot
-        return found
-
-
-def _opened(index: str, pixels: str, size: int) -> tuple[int, int, bool]:
-    """Open both files, made if they can be; return them, and whether they may be written to."""
-    header = _HEADER.pack(_MAGIC, size)
-    flags = os.O_RDWR | os.O_CREAT
-    try:
-        first = os.open(index, flags | os.O_CLOEXEC, 0o666)
-    except OSError as error:
-        if error.errno not in _REFUSED:
-            raise
-        flags, first = os.O_RDONLY, os.open(index, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        if os.fstat(first).st_size < len(header) and flags != os.O_RDONLY:
-            _write(first, memoryview(header), 0)
-        if os.pread(first, _HEADER.size, 0) != header:
-            raise OSError(errno.EINVAL, f"{index} is no index of slots of {size:,} bytes")
-        second = os.open(pixels, flags | os.O_CLOEXEC, 0o666)
-    except OSError:
-        os.close(first)
-        raise
-    return first, second, flags != os.O_RDONLY
 
 
 def _reopened(index: str, pixels: str, *more: Any) -> SlotFile:
@@ -333,23 +266,6 @@ def _reopened(index: str, pixels: str, *more: Any) -> SlotFile:
             lost = SlotFile(f"{folder}/index", f"{folder}/pixels", *more)
         lost.failed = error.errno or errno.EIO
         return lost
-
-
-def _close(*files: int) -> None:
-    for file in files:
-        os.close(file)
-
-
-def _write(file: int, data: memoryview, place: int) -> None:
-    while data:
-        written = os.pwrite(file, data, place)
-        data, place = data[written:], place + written
-
-
-def _mapped(file: int, count: int, dtype: np.dtype[Any], offset: int) -> Values:
-    """Return the numbers in a file from `offset` on, shared with whoever writes them."""
-    memory = mmap.mmap(file, offset + count * dtype.itemsize, access=mmap.ACCESS_READ)
-    return np.frombuffer(memory, dtype, count, offset)
 
 
 def _check(array: Values, key: SlotKey, facts: SlotFacts) -> int:

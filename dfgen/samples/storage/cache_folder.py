@@ -19,13 +19,15 @@ import numpy as np
 from dfgen.errors import ArgumentError
 from dfgen.samples.features.spec import Spec
 from dfgen.samples.storage.cache import SlotFile
+from dfgen.samples.storage.slot_pages import close_files
 from dfgen.system import write_whole
 
 _FORMAT = 1
 _MARK = "dfgen-cache.json"
 _NAMES = ("index", "pixels", "settings.json")  # in this order they are removed
 _SETTING = re.compile(r"[0-9a-f]{16}")
-_SPARE = 20  # of the disk, one part in so many stays free where no limit was given
+SPARE_PART = 20
+"""Of the disk, one part in so many stays free where no limit was given."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ def open_folder(folder: str, settings: Mapping[str, Any], spec: Spec, most: int 
     spare = 0
     if most is None:
         disk = os.statvfs(folder)
-        spare = disk.f_blocks * disk.f_frsize // _SPARE
+        spare = disk.f_blocks * disk.f_frsize // SPARE_PART
     index, pixels, _ = (os.path.join(own, name) for name in _NAMES)
     return SlotFile(index, pixels, spec, most, spare, folder)
 
@@ -85,13 +87,8 @@ def open_memory(spec: Spec, most: int) -> SlotFile:
     files = [os.memfd_create(f"dfgen-{name}") for name in ("index", "pixels")]
     index, pixels = (f"/proc/{os.getpid()}/fd/{file}" for file in files)
     slots = SlotFile(index, pixels, spec, most)
-    weakref.finalize(slots, _close_all, files)
+    weakref.finalize(slots, close_files, *files)
     return slots
-
-
-def _close_all(files: list[int]) -> None:
-    for file in files:
-        os.close(file)
 
 
 def cached_settings(folder: str) -> list[CachedSetting]:

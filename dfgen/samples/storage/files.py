@@ -2,7 +2,6 @@
 
 import os
 import stat
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO
 
@@ -40,12 +39,6 @@ class Files(Store, tells=True):
         problem = None if stat.S_ISREG(status.st_mode) else "not a regular file"
         # half the time of Head(...), which counts where 10^6 files are compared
         return tuple.__new__(Head, (status.st_size, status.st_mtime_ns, status.st_ino, problem))
-
-    def list(self, prefix: str) -> Iterator[tuple[str, Head]]:
-        """Yield path and head of all files below a folder."""
-        for folder, _, names in os.walk(prefix):
-            for path in (os.path.join(folder, name) for name in names):
-                yield path, self.head(path)
 
     def open(self, path: str) -> IO[bytes]:
         """Open a file of which the header alone will be read."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from importlib.util import find_spec
-from threading import Lock
 from typing import IO, Any
 
 from dfgen.errors import (
@@ -20,6 +19,7 @@ from dfgen.errors import (
     ReadError,
 )
 from dfgen.samples.storage.capped import refuse_bytes
+from dfgen.samples.storage.clients import Clients
 from dfgen.samples.storage.known_files import Check
 from dfgen.samples.storage.objects import Looked
 from dfgen.samples.storage.ranges import FIRST
@@ -41,40 +41,12 @@ def of_fsspec(scheme: str) -> bool:
     return scheme in available_protocols()
 
 
-class OpenSystems:
-    """The file systems of hosts, made when first asked for; each copy makes its own."""
-
-    def __init__(self) -> None:
-        self._opened: dict[str, Any] = {}
-        self._lock = Lock()
-
-    def get(self, path: str, options: StorageOptions) -> Any:
-        """Return the file system of a path."""
-        scheme, _, rest = path.partition("://")
-        place = f"{scheme}://{rest.partition('/')[0]}"
-        with self._lock:
-            if place not in self._opened:
-                self._opened[place] = _system(scheme, path, options.values())
-            return self._opened[place]
-
-    def clear(self) -> None:
-        """Close all."""
-        self._opened.clear()
-
-    def __reduce__(self) -> tuple[type["OpenSystems"], tuple[()]]:
-        return OpenSystems, ()
-
-
 @dataclass(frozen=True)
 class FsspecFiles(Store):
     """Files by their address, through fsspec's file system of its scheme."""
 
-    systems: OpenSystems = field(default_factory=OpenSystems, repr=False, compare=False)
-
-    @property
-    def far(self) -> bool:
-        """They are."""
-        return True
+    clients: Clients = field(default_factory=lambda: Clients(_opened), repr=False, compare=False)
+    far = True
 
     def read(self, path: str) -> bytes:
         """Return the bytes of one file."""
@@ -111,7 +83,7 @@ class FsspecFiles(Store):
     def list(self, prefix: str) -> Iterator[tuple[str, Head]]:
         """Yield path and head of all files below a folder."""
         prefix = prefix.rstrip("/")
-        root = self.systems.get(prefix, self.options)._strip_protocol(prefix).rstrip("/")
+        root = self._system(prefix)._strip_protocol(prefix).rstrip("/")
         for name, info in self._ask(prefix, "find", detail=True).items():
             yield f"{prefix}/{name[len(root) :].lstrip('/')}", _head(info)
 
@@ -122,27 +94,32 @@ class FsspecFiles(Store):
     def close(self) -> None:
         """Close what is open; it is opened again where it is asked for."""
         super().close()
-        self.systems.clear()
+        self.clients.clear()
+
+    def _system(self, path: str) -> Any:
+        scheme, mark, rest = path.partition("://")
+        return self.clients.get(scheme + mark + rest.partition("/")[0], self.options)
 
     def _ask(self, path: str, method: str, *given: Any, **more: Any) -> Any:
         try:
-            system = self.systems.get(path, self.options)
+            system = self._system(path)
             return getattr(system, method)(system._strip_protocol(path), *given, **more)
         except Exception as error:
             raise _told(error, path) from None
 
 
-def _system(scheme: str, path: str, options: dict[str, Any]) -> Any:
+def _opened(place: str, options: StorageOptions) -> Any:
     from fsspec.core import url_to_fs  # late: an extra
 
+    scheme, given = place.partition("://")[0], options.values()
     try:
-        return url_to_fs(path, **options)[0]
+        return url_to_fs(place, **given)[0]
     except ImportError as error:  # fsspec says which package reads them
         raise ArgumentError(f"{scheme}:// needs a package that is not there: {error}") from None
     except Exception as error:
         raise ArgumentError(
             f"storage_options cannot open {scheme}://: {type(error).__name__}. Given: "
-            f"{', '.join(options) or 'none'}. They are those of fsspec's file system of that scheme"
+            f"{', '.join(given) or 'none'}. They are those of fsspec's file system of that scheme"
         ) from None
 
 

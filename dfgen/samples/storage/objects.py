@@ -5,21 +5,26 @@ timeouts; a body that ends early goes on where it ended), and gives up the GIL m
 Source: https://developmentseed.org/obstore, https://docs.rs/object_store.
 """
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from importlib.util import find_spec
 from io import BytesIO
-from threading import Lock
 from typing import IO, Any
 from urllib.parse import unquote
 
-from dfgen.errors import ArgumentError, DecodeError, DfgenError
+from dfgen.errors import AccessError, ArgumentError, DecodeError, DfgenError
 from dfgen.samples.storage.capped import refuse_bytes
+from dfgen.samples.storage.clients import Clients
 from dfgen.samples.storage.known_files import Check
-from dfgen.samples.storage.object_errors import error_of_object, error_of_options
-from dfgen.samples.storage.ranges import FIRST, RangeFile
+from dfgen.samples.storage.object_errors import (
+    error_of_listing,
+    error_of_object,
+    error_of_options,
+)
+from dfgen.samples.storage.ranges import FIRST, far_file
 from dfgen.samples.storage.store import Head, Store
 from dfgen.samples.storage.store_options import StorageOptions
 
@@ -44,34 +49,14 @@ _OF_CLIENT = frozenset(
         "read_timeout", "root_certificate", "timeout", "user_agent",
     )
 )  # fmt: skip
+_USERS = set[int]()  # the process that has used obstore, or a parent that had when it forked
+_FORKED = (
+    "the file cannot be read: this process was forked from one that had read files far away, whose "
+    "threads it lacks. Start it anew: multiprocessing.get_context('spawn'), or fork before"
+)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _A_PAGE = 1_000  # names that a listing gives at once
-
-
-class OpenBuckets:
-    """The clients of buckets, made when first asked for; each copy makes its own."""
-
-    def __init__(self) -> None:
-        self._opened: dict[str, Any] = {}
-        self._lock = Lock()
-
-    def get(self, place: str, options: StorageOptions) -> Any:
-        """Return the client of `scheme://bucket`."""
-        found = self._opened.get(place)
-        if found is None:
-            with self._lock:
-                found = self._opened.get(place)
-                if found is None:
-                    found = self._opened[place] = _client(place, options.values())
-        return found
-
-    def clear(self) -> None:
-        """Close all."""
-        self._opened.clear()
-
-    def __reduce__(self) -> tuple[type["OpenBuckets"], tuple[()]]:
-        return OpenBuckets, ()
 
 
 @dataclass(frozen=True)
@@ -82,18 +67,14 @@ class Objects(Store):
     file; its answer also tells size and time.
     """
 
-    buckets: OpenBuckets = field(default_factory=OpenBuckets, repr=False, compare=False)
+    clients: Clients = field(default_factory=lambda: Clients(_client), repr=False, compare=False)
+    far = True
 
     def __post_init__(self) -> None:
         if find_spec("obstore") is None:
             raise ArgumentError(
                 "files in a bucket and behind HTTP need obstore: pip install 'keras-dfgen[stores]'"
             )
-
-    @property
-    def far(self) -> bool:
-        """They are."""
-        return True
 
     def read(self, path: str) -> bytes:
         """Return the bytes of one object."""
@@ -176,7 +157,7 @@ class Objects(Store):
                 for meta in page:
                     yield f"{place}/{meta['path']}", _head(meta)
         except Exception as error:
-            raise _told(error, prefix) from None
+            raise _told(error, prefix, error_of_listing) from None
 
     def write(self, path: str, data: bytes) -> None:
         """Make an object, or replace it; it is there as a whole or not at all."""
@@ -189,11 +170,14 @@ class Objects(Store):
     def close(self) -> None:
         """Close what is open; it is opened again where it is asked for."""
         super().close()
-        self.buckets.clear()
+        self.clients.clear()
 
     def _client(self, path: str) -> tuple[Any, str]:
+        if _USERS and os.getpid() not in _USERS:  # also a new client would wait for ever
+            raise AccessError(_FORKED)
+        _USERS.add(os.getpid())
         place, key = _parts(path)
-        return self.buckets.get(place, self.options), key
+        return self.clients.get(place, self.options), key
 
 
 @dataclass(frozen=True)
@@ -214,7 +198,7 @@ class Looked(Store):
         if len(self.first) >= self.known.size:
             return BytesIO(self.first)
         fetch = partial(self.store.range, self.path)
-        return RangeFile(self.known.size, fetch, self.first)  # type: ignore[return-value]
+        return far_file(self.known.size, fetch, self.first)
 
     def read(self, path: Any) -> bytes:
         """Return all of its bytes."""
@@ -232,12 +216,12 @@ def _parts(path: str) -> tuple[str, str]:
     return f"{scheme}://{bucket}", unquote(key)
 
 
-def _client(place: str, options: dict[str, Any]) -> Any:
+def _client(place: str, options: StorageOptions) -> Any:
     """Return obstore's client of a bucket."""
     from obstore import store  # late: an extra
 
     scheme = place.partition("://")[0]
-    given = dict(options)
+    given = options.values()
     client = {name: given.pop(name) for name in _OF_CLIENT & given.keys()}
     client = {**CLIENT, **client, **given.pop("client_options", {})}
     endpoint = str(given.get("endpoint", given.get("aws_endpoint", "")))
@@ -251,7 +235,12 @@ def _client(place: str, options: dict[str, Any]) -> Any:
             return store.HTTPStore(place, **both)
         return store.from_url(place, **given, **both)
     except Exception as error:
-        raise error_of_options(error, scheme, [*options]) from None
+        if scheme.startswith("http") and not options.values():
+            raise DecodeError(
+                "the file cannot be read: its address names no server: expected "
+                f"{scheme}://HOST/NAME or {scheme}://HOST:PORT/NAME"
+            ) from None
+        raise error_of_options(error, scheme, [*options.values()]) from None
 
 
 def _head(meta: Any) -> Head:
@@ -259,9 +248,13 @@ def _head(meta: Any) -> Head:
     return Head(meta["size"], time or None, meta["e_tag"])  # 1970: the server tells no time
 
 
-def _told(error: Exception, path: str) -> Exception:
+def _told(
+    error: Exception,
+    path: str,
+    found: Callable[[Exception, str, str], DfgenError] = error_of_object,
+) -> Exception:
     """Return what to raise for what a client has raised; the fault of the file, or not."""
     if isinstance(error, DfgenError | MemoryError):
         return error
     scheme, _, rest = path.partition("://")
-    return error_of_object(error, scheme, rest.partition("/")[0])
+    return found(error, scheme, rest.partition("/")[0])

@@ -1,8 +1,10 @@
 """The shards of packs: Arrow files of one record batch, mapped into memory when first read."""
 
+import json
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +15,7 @@ import pyarrow.ipc
 from dfgen.errors import ManifestError, MissingFileError, is_outside, reason
 from dfgen.samples.features.spec import Indices, Present, Values
 
+_plan_of = lru_cache(64)(json.loads)  # all shards of a pack carry the same
 _MOST_MAPPED = 16_384  # shards: Linux gives a process 65,530 maps
 NOTHING = -1
 """Instead of the number of a shard, of a row that lies in none."""
@@ -27,12 +30,14 @@ class ShardFile(NamedTuple):
         start: its first row, of all rows of the pack.
         rows: how many it has.
         nbytes: of the file.
+        plan: what tells its pack from another, as of `PackIndex`.
     """
 
     path: str
     start: int
     rows: int
     nbytes: int
+    plan: Mapping[str, Any]
 
     def __str__(self) -> str:
         return f"{self.path}, which has the rows {self.start:,} to {self.start + self.rows - 1:,}"
@@ -50,35 +55,22 @@ class PixelsOfOneSize(NamedTuple):
         return found
 
 
-class PixelsOfOwnSizes(NamedTuple):
-    """Pixels of images that kept their sizes."""
+class RowsOfOwnSizes(NamedTuple):
+    """Pixels of images that kept their sizes, or the bytes of files."""
 
     good: Present | None
     data: Values
     ends: Indices
-    shapes: npt.NDArray[np.int32]
+    shapes: npt.NDArray[np.int32] | None = None  # of pixels
 
     def at(self, place: int) -> Values:
-        """Return the pixels of one row."""
+        """Return the pixels, or the bytes of the file, of one row."""
         start, stop = self.ends[place : place + 2].tolist()
-        found: Values = self.data[start:stop].reshape(self.shapes[place])
-        return found
+        found = self.data[start:stop]
+        return found if self.shapes is None else found.reshape(self.shapes[place])
 
 
-class WholeFilesOf(NamedTuple):
-    """The bytes of files."""
-
-    good: Present | None
-    data: Values
-    ends: Indices
-
-    def at(self, place: int) -> Values:
-        """Return the bytes of the file of one row."""
-        start, stop = self.ends[place : place + 2].tolist()
-        return self.data[start:stop]
-
-
-Opened = PixelsOfOneSize | PixelsOfOwnSizes | WholeFilesOf
+Opened = PixelsOfOneSize | RowsOfOwnSizes
 """What a shard holds of one packed column."""
 
 
@@ -164,6 +156,7 @@ def opened_shard(file: ShardFile, column: str) -> Opened:
         with pa.ipc.open_file(whole) as reader:
             if reader.num_record_batches != 1:
                 raise ValueError(f"it has {reader.num_record_batches} record batches, expected 1")
+            _check_same(file, reader.schema.metadata)
             batch = reader.get_batch(0)
         batch.validate()
         if len(batch) != file.rows:
@@ -173,7 +166,20 @@ def opened_shard(file: ShardFile, column: str) -> Opened:
         raise _fault(file, error) from None
 
 
+def _check_same(file: ShardFile, metadata: Mapping[bytes, bytes] | None) -> None:
+    """Refuse a shard of another pack: one that was packed after this one was opened."""
+    found = _plan_of((metadata or {}).get(b"dfgen", b"{}"))
+    if any(found.get(name, value) != value for name, value in file.plan.items()):
+        raise ManifestError(
+            f"{file}, is now of another pack, which was written in its place since this one was "
+            "opened: make the Sequence anew, from the folder or from dfgen.read_manifest("
+            f"{os.path.dirname(file.path)!r})"
+        )
+
+
 def _fault(file: ShardFile, error: Exception) -> Exception:
+    if isinstance(error, ManifestError):
+        return error
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return MissingFileError(f"{file}, is missing: {AGAIN}")
     if is_outside(error):
@@ -198,14 +204,12 @@ def _held(batch: pa.RecordBatch, column: str) -> Opened:
     ends = np.frombuffer(ends, np.int64)[values.offset : values.offset + len(values) + 1]
     data = np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, "u1")
     if found[0].endswith("_bytes"):
-        return WholeFilesOf(good, data, ends)
+        return RowsOfOwnSizes(good, data, ends)
     shapes = _shapes(batch.column(names.index(f"{column}_shape")))
-    lengths = np.diff(ends)[slice(None) if good is None else good]
-    if (
-        lengths != shapes.prod(axis=1, dtype=np.int64)[slice(None) if good is None else good]
-    ).any():
+    differs = np.diff(ends) != shapes.prod(axis=1, dtype=np.int64)
+    if (differs if good is None else differs & good).any():
         raise ValueError(f"its {column}_shape tells others than its {found[0]} hold")
-    return PixelsOfOwnSizes(good, data, ends, shapes)
+    return RowsOfOwnSizes(good, data, ends, shapes)
 
 
 def _of_one_size(values: Any) -> Values:

@@ -238,13 +238,12 @@ class Store:
 
     def within(self, limits: Limits | None, options: StorageOptions | None = None) -> Self:
         """Return the store with other limits and options; None, or no options: those it has."""
-        given = {"limits": limits, "options": options or None}
-        if not any(value is not None for value in given.values()):
+        wanted = {"limits": limits, "options": options or None}
+        given = {name: value for name, value in wanted.items() if value is not None}
+        if not given:
             return self
         other = copy.copy(self)
-        for name, value in given.items():
-            if value is not None:
-                object.__setattr__(other, name, value)
+        vars(other).update(given)
         return other
 
     def close(self) -> None:

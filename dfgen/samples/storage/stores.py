@@ -1,7 +1,7 @@
 """STORES: where bytes are, by the scheme of a path's URL. A new one is one class and one line."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import IO, Any
 
@@ -155,18 +155,6 @@ class Several(Store):
     def look(self, path: str) -> Store:
         """Return a store that tells head and header of one file by one request."""
         return self.of(path).look(path)
-
-    def range(self, path: str, start: int, stop: int) -> bytes:
-        """Return some of the bytes of one file."""
-        return self.of(path).range(path, start, stop)
-
-    def list(self, prefix: str) -> Iterator[tuple[str, Head]]:
-        """Yield path and head of all files below a folder."""
-        return self.of(prefix).list(prefix)
-
-    def write(self, path: str, data: bytes) -> None:
-        """Make a file, or replace it."""
-        self.of(path).write(path, data)
 
     def open(self, path: str) -> IO[bytes]:
         """Open a file of which the header alone will be read."""

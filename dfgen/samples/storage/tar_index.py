@@ -11,11 +11,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from dfgen.errors import DecodeError
-from dfgen.samples.storage.archive_file import ArchiveFile, as_file
+from dfgen.samples.storage.archive_file import ArchiveFile
 from dfgen.samples.storage.archive_index import Contents, damaged
+from dfgen.samples.storage.archive_paths import PACKED
+from dfgen.samples.storage.ranges import as_file
 
 _BLOCK = 512
-_PACKED = {b"\x1f\x8b": "gunzip", b"BZh": "bunzip2", b"\xfd7zXZ": "unxz", b"(\xb5/\xfd": "unzstd"}
 _BUFFER = 4096
 _STEPS = 40  # from link to link, as Linux has it
 
@@ -52,7 +53,7 @@ def read_tar(file: ArchiveFile) -> Contents:
 
 def _refuse_packed(file: ArchiveFile) -> None:
     begin = file.read(6, 0)
-    for mark, unpack in _PACKED.items():
+    for mark, unpack in PACKED.items():
         if begin.startswith(mark):
             raise DecodeError(
                 "the tar archive is compressed as a whole, so that no member can be read without "
@@ -78,6 +79,22 @@ def _members(file: ArchiveFile) -> Iterator[tarfile.TarInfo]:
             "it ends without the zeros that end a tar archive, and may lack members; if it is "
             "whole, add them: head -c 1024 /dev/zero >> FILE"
         )
+    _refuse_another(file, end)
+
+
+def _refuse_another(file: ArchiveFile, end: int) -> None:
+    """Refuse archives one after another, as of `cat`, of which tar reads the first alone."""
+    at = end
+    while (block := file.read(_BLOCK, at)) and not block.strip(b"\0"):
+        at += _BLOCK
+    try:
+        tarfile.TarInfo.frombuf(block, tarfile.ENCODING, "surrogateescape")
+    except tarfile.HeaderError:  # its end, or what tar does not look at either
+        return
+    raise DecodeError(
+        f"the file holds several tar archives, of which one begins at byte {at:,}: unpack it with "
+        f"tar --ignore-zeros -xf {os.path.basename(file.path)} and make one of them"
+    )
 
 
 def _follow(

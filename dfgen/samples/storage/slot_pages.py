@@ -1,0 +1,58 @@
+"""The two files of a cache: how they are opened, written and mapped into memory."""
+
+import errno
+import mmap
+import os
+import struct
+from typing import Any
+
+import numpy as np
+
+from dfgen.samples.features.spec import Values
+
+HEADER_BYTES = 64
+"""Of an index, before its records."""
+_MAGIC = b"dfgen: an index of cached pixels, format 1"
+_HEADER = struct.Struct("<56sQ")
+_REFUSED = (errno.EROFS, errno.EACCES, errno.EPERM)
+
+
+def open_slots(index: str, pixels: str, size: int) -> tuple[int, int, bool]:
+    """Open both files, made if they can be; return them, and whether they may be written to."""
+    header = _HEADER.pack(_MAGIC, size)
+    flags = os.O_RDWR | os.O_CREAT
+    try:
+        first = os.open(index, flags | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        if error.errno not in _REFUSED:
+            raise
+        flags, first = os.O_RDONLY, os.open(index, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if os.fstat(first).st_size < len(header) and flags != os.O_RDONLY:
+            write_at(first, memoryview(header), 0)
+        if os.pread(first, HEADER_BYTES, 0) != header:
+            raise OSError(errno.EINVAL, f"{index} is no index of slots of {size:,} bytes")
+        second = os.open(pixels, flags | os.O_CLOEXEC, 0o666)
+    except OSError:
+        os.close(first)
+        raise
+    return first, second, flags != os.O_RDONLY
+
+
+def close_files(*files: int) -> None:
+    """Close files by their descriptors."""
+    for file in files:
+        os.close(file)
+
+
+def write_at(file: int, data: memoryview, place: int) -> None:
+    """Write all of some bytes at a place."""
+    while data:
+        written = os.pwrite(file, data, place)
+        data, place = data[written:], place + written
+
+
+def mapped_array(file: int, count: int, dtype: np.dtype[Any], offset: int) -> Values:
+    """Return the numbers in a file from `offset` on, shared with whoever writes them."""
+    memory = mmap.mmap(file, offset + count * dtype.itemsize, access=mmap.ACCESS_READ)
+    return np.frombuffer(memory, dtype, count, offset)

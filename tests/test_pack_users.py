@@ -1,0 +1,81 @@
+"""Packs in the hands of users: packed again meanwhile, labels missing, columns of their own."""
+
+import shutil
+
+import numpy as np
+import pytest
+from packed import packed, write_images
+
+import dfgen
+from dfgen.binding.bind import bind
+from dfgen.binding.default_features import Options
+from dfgen.errors import ManifestError
+from dfgen.loading.loader import Loader
+from dfgen.samples.features.category import Category
+from dfgen.samples.features.image import Image
+
+ROWS, SIZE = 20, (6, 8)
+
+
+@pytest.fixture
+def frame(tmp_path):
+    return write_images(tmp_path / "imgs", ROWS, SIZE)
+
+
+def samples(bound, batch_size=7):
+    """Return the first value of each image, by the id of its row."""
+    with_rows = {}
+    loader = Loader(bound.reader, batch_size=batch_size, workers=0, shuffle=False)
+    for batch in loader.batches(0):
+        pixels = batch.arrays["image"][:, 0, 0, 0].tolist()
+        with_rows |= dict(zip(batch.ids, pixels, strict=True))
+    loader.close()
+    return with_rows
+
+
+@pytest.mark.parametrize("format", ["pixels", "original"])
+@pytest.mark.parametrize("given", ["folder", "frame"])
+def test_a_pack_that_is_packed_again_under_a_sequence_is_never_mixed_with_the_old_one(
+    frame, tmp_path, format, given
+):
+    out = tmp_path / "pack"
+    packed(frame, out, format=format, shard_size=600)
+    manifest = out if given == "folder" else dfgen.read_manifest(out)
+    bound = bind(manifest, y=None, options=Options(image_size=SIZE, label_mode=None))
+    shutil.rmtree(out)
+    packed(frame, out, format=format, shard_size=600, seed=9)
+    with pytest.raises(ManifestError) as error:
+        samples(bound)
+    rows = len(dfgen.read_manifest(out).query("shard == shard.iloc[0]"))
+    assert str(error.value) == (
+        f"{out}/shard-00000.arrow, which has the rows 0 to {rows - 1}, is now of another pack, "
+        "which was written in its place since this one was opened: make the Sequence anew, from "
+        f"the folder or from dfgen.read_manifest({str(out)!r})"
+    )
+
+
+@pytest.mark.parametrize("given", ["folder", "frame"])
+def test_labels_may_be_missing_in_a_pack(frame, tmp_path, given):
+    frame.loc[[3, 5], "kind"] = None
+    packed(frame, tmp_path / "pack", shard_size=600)
+    manifest = tmp_path / "pack"
+    manifest = manifest if given == "folder" else dfgen.read_manifest(manifest)
+    bound = bind(manifest, Image("path", size=SIZE), Category("kind", missing="ignore"))
+    assert samples(bound) == dict(zip(frame["id"], range(ROWS), strict=True))
+
+
+@pytest.mark.parametrize("shard", ["train-00000.tar", "a", "2024/x.arrow"])
+def test_columns_shard_and_row_of_the_users_own_are_those_of_no_pack(frame, shard):
+    own = frame.assign(shard=shard, row=np.arange(ROWS))
+    bound = bind(own, y=None, options=Options(image_size=SIZE, label_mode=None))
+    assert samples(bound) == dict(zip(frame["id"], range(ROWS), strict=True))
+
+
+def test_a_frame_with_columns_shard_and_row_of_the_users_own_is_not_packed(frame, tmp_path):
+    with pytest.raises(ManifestError) as error:
+        packed(frame.assign(shard="a", row=1), tmp_path / "pack")
+    assert str(error.value) == (
+        'the frame has the columns "shard" and "row", as one of a pack has: pack the manifest that '
+        "it was made of, whose files have all their pixels; if these are columns of your own, "
+        "rename one"
+    )
