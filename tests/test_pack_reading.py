@@ -1,5 +1,8 @@
 """Packs as they are read: the same samples as of loose files, whatever the frame and the format."""
 
+import ctypes
+import mmap
+import os
 import shutil
 
 import cv2
@@ -207,3 +210,36 @@ def test_the_shards_of_a_pack_are_listed_once_for_a_frame_and_not_for_each_of_th
     monkeypatch.setattr(named_packs, "_files", lambda index: listed.append(index) or files(index))
     assert len(bind(dfgen.read_manifest(pack)).reader.features[0].pixels.shards) == 4
     assert len(listed) == 1
+
+
+def pages_in_cache(path):
+    """How many bytes of a file the system has in its cache."""
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:
+        view = np.frombuffer(mapped, np.uint8)
+        pages = np.empty(-(-len(view) // mmap.PAGESIZE), np.uint8)
+        libc = ctypes.CDLL(None, use_errno=True)
+        address, into = (ctypes.c_void_p(array.ctypes.data) for array in (view, pages))
+        assert libc.mincore(address, ctypes.c_size_t(len(view)), into) == 0
+        del view
+        return int((pages & 1).sum()) * mmap.PAGESIZE
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="the system reads nothing ahead")
+@pytest.mark.parametrize("how", [{"image_size": (250, 300)}, {"format": "original"}])
+def test_whole_shards_are_read_ahead(frame, tmp_path, how):
+    noise = np.random.default_rng(0).integers(0, 256, (250, 300, 3), np.uint8)
+    for path in frame["path"]:
+        cv2.imwrite(path, noise)
+    packed(frame, tmp_path / "pack", **how, shard_size="5MB")
+    reader = bind(tmp_path / "pack", y="kind").reader
+    shards = sorted((tmp_path / "pack").glob("shard-*.arrow"))
+    sizes = [shard.stat().st_size for shard in shards]
+    for shard in shards:
+        with shard.open("rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    if pages_in_cache(shards[0]) > sizes[0] / 2:
+        pytest.skip("this file system keeps all of its pages")
+    reader.ahead(np.arange(2))  # of the first one
+    assert any(pages_in_cache(shards[0]) >= sizes[0] for _ in range(10_000))  # the disk is at it
+    assert pages_in_cache(shards[1]) < sizes[1] / 2

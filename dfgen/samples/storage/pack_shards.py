@@ -14,6 +14,7 @@ import pyarrow.ipc
 
 from dfgen.errors import ManifestError, MissingFileError, is_outside, reason
 from dfgen.samples.features.spec import Indices, Present, Values
+from dfgen.samples.storage.mapped_pages import read_ahead
 
 _plan_of = lru_cache(64)(json.loads)  # all shards of a pack carry the same
 _MOST_MAPPED = 16_384  # shards: Linux gives a process 65,530 maps
@@ -114,16 +115,10 @@ class PackShards:
 
     def ahead(self, shards: Iterable[int]) -> None:
         """Have the system read whole shards into its cache, where it can, without waiting."""
-        if not hasattr(os, "posix_fadvise"):
-            return
         for shard in shards:
-            if shard == NOTHING:
-                continue
-            descriptor = os.open(self.files[shard].path, os.O_RDONLY)
-            try:
-                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_WILLNEED)
-            finally:
-                os.close(descriptor)
+            if shard != NOTHING:
+                file = self.files[shard]
+                read_ahead(file.path, np.array([0]), np.array([file.nbytes]))
 
 
 def check_there(file: ShardFile) -> None:
