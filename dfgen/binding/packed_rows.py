@@ -18,6 +18,7 @@ from dfgen.limits import Limits
 from dfgen.manifest.io import read_manifest
 from dfgen.manifest.pack_index import read_index
 from dfgen.manifest.pack_table import looks_like_pack, mapped_table, metadata_of
+from dfgen.manifest.places import absolute_place, ends_of
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.spec import Present
@@ -51,10 +52,11 @@ class PackedColumns(Columns):
         if index is None:
             paths = super().files(name)
         else:
-            root = self.root or index.dfgen["root"]
-            start = None if root is None else os.path.join(index.folder, root)
-            start = None if start is None else os.path.normpath(start).replace(os.sep, "/")
-            paths = MappedColumn(index.path(index.table), name, start)
+            root, folder = index.dfgen["root"], index.folder
+            if self.root is not None:
+                root, folder = self.root, ""
+            ends = None if root is None else ends_of(absolute_place(root, folder))
+            paths = MappedColumn(index.path(index.table), name, ends)
         if self.packs.is_pixels(name):
             return paths
         return PackedFiles(paths, self.packs.rows, self.packs.shards(name))
