@@ -326,6 +326,35 @@ def test_names_of_zips_are_utf8_or_of_code_page_437(tmp_path):
         assert len(read(f"zip://{name}::{path}")) == 1
 
 
+def test_backslashes_are_slashes_in_zips_of_ms_dos_and_nowhere_else(tmp_path):
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for row, (name, system) in enumerate(
+            [("cat\\1.png", 0), ("cat\\", 0), ("cat/b\\2.png", 0), ("cat\\3.png", 3)]
+        ):
+            info = zipfile.ZipInfo("name")
+            info.filename, info.create_system = name, system
+            archive.writestr(info, png(row))
+    frame = dfgen.build_manifest(path)
+    assert frame["id"].tolist() == ["cat\\3.png", "cat/1.png", "cat/b\\2.png"]
+    assert pixels(frame) == [3, 0, 2]
+
+
+def test_several_tars_in_one_file_are_refused(tmp_path):
+    path = tmp_path / "a.tar"
+    write_tar(path, {"0.png": png(0)})
+    whole = path.read_bytes()
+    path.write_bytes(whole + b"garbage" * 100)  # tar does not look at it
+    assert read(f"tar://0.png::{path}") == png(0)
+    path.write_bytes(whole + whole)
+    with pytest.raises(DecodeError) as error:
+        read(f"tar://0.png::{path}")
+    assert str(error.value) == (
+        "the file holds several tar archives, of which one begins at byte 10,240: unpack it with "
+        "tar --ignore-zeros -xf a.tar and make one of them"
+    )
+
+
 @pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
 def test_tars_of_all_kinds_with_long_names_and_links(tmp_path, form):
     long = "f" * 90 + "/" + "n" * 90 + ".png"

@@ -2,12 +2,21 @@
 
 import os
 import pickle
+import signal
+import ssl
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 
 import pytest
 from contracts import StoreContract
 from servers import MODIFIED, SECRET, http_server, s3_server
 
 pytest.importorskip("obstore")
+
+from cryptography import x509  # moto needs it
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from dfgen.errors import AccessError, ArgumentError, DecodeError, MissingFileError, ReadError
 from dfgen.samples.storage.objects import Objects
@@ -254,6 +263,95 @@ def test_a_key_that_no_store_takes_is_the_fault_of_the_row(s3, key):
         "the file cannot be read: its address has an empty part, or . or .. for one, which no "
         "store takes"
     )
+
+
+def test_a_key_that_no_store_takes_is_named_by_a_listing(s3):
+    for key in ("odd/cat/a.jpg", "odd//b.jpg"):
+        s3.put("bucket", key, b"1")
+    with pytest.raises(DecodeError) as error:
+        [*objects(s3).list("s3://bucket/odd")]
+    assert str(error.value) == (
+        "the object 'odd//b.jpg' has an empty part in its key, or . or .. for one, which no store "
+        "takes: rename it, or give a table of the others, labels= with path_column="
+    )
+
+
+@pytest.mark.parametrize("server", ["", f"user:{SECRET}@127.0.0.1:8000", "127.0.0.1:99999"])
+def test_an_address_of_no_server_is_told(server):
+    with pytest.raises(DecodeError) as error:
+        Objects().read(f"http://{server}/a.jpg")
+    assert str(error.value) == (
+        "the file cannot be read: its address names no server: expected http://HOST/NAME or "
+        "http://HOST:PORT/NAME"
+    )
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_process_forked_from_one_that_has_read_is_refused_and_does_not_hang(s3):
+    store = objects(s3)
+    store.read("s3://bucket/taken/a.jpg")
+    child = os.fork()
+    if not child:
+        signal.alarm(30)
+        for asked in (store, objects(s3)):
+            try:
+                asked.read("s3://bucket/taken/a.jpg")
+            except AccessError as error:
+                told = str(error)
+        os._exit(0 if told.startswith("the file cannot be read: this process was forked") else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert store.read("s3://bucket/taken/a.jpg") == b"0123456789"
+
+
+def test_a_server_without_encryption_or_name_is_told(http):
+    store = Objects(options=StorageOptions({"retry_config": ONCE}))
+    with pytest.raises(AccessError) as error:
+        store.read(f"{http.url.replace('http:', 'https:')}/a.jpg")
+    assert str(error.value) == (
+        "the file cannot be read: the server answers https:// without encryption: its address or "
+        "its endpoint begins with http://, or has another port"
+    )
+    with pytest.raises(ReadError) as error:
+        store.read("http://nowhere.invalid/a.jpg")
+    assert str(error.value) == "the file cannot be read: the name of its server is not known"
+
+
+def self_signed(folder):
+    """Return a certificate of 127.0.0.1 that nobody else has signed, and its key, as PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "tests")])
+    now = datetime.now(UTC)
+    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    made = made.not_valid_before(now - timedelta(1)).not_valid_after(now + timedelta(1))
+    server = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+    made = made.add_extension(server, critical=False).sign(key, hashes.SHA256())
+    (folder / "cert.pem").write_bytes(made.public_bytes(Encoding.PEM))
+    (folder / "key.pem").write_bytes(
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    )
+    return folder / "cert.pem", folder / "key.pem"
+
+
+def test_a_certificate_that_is_not_trusted_is_told_and_may_be_given(tmp_path):
+    cert, key = self_signed(tmp_path)
+    with http_server({"a.jpg": b"123"}) as server:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(cert, key)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        address = server.url.replace("http:", "https:")
+        with pytest.raises(AccessError) as error:
+            Objects(options=StorageOptions({"retry_config": ONCE})).read(f"{address}/a.jpg")
+        assert str(error.value) == (
+            f"the file cannot be read: the certificate of {address} is not trusted "
+            "(UnknownIssuer). Give the one that it is signed by as storage_options="
+            '{"root_certificate": Path("ca.pem").read_bytes()}, or, where nobody can listen, '
+            '{"allow_invalid_certificates": True}'
+        )
+        for option in (
+            {"root_certificate": cert.read_bytes()},
+            {"allow_invalid_certificates": True},
+        ):
+            assert Objects(options=StorageOptions(option)).read(f"{address}/a.jpg") == b"123"
 
 
 def test_a_missing_object_is_a_missing_file(s3):

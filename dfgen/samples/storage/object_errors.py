@@ -20,6 +20,10 @@ _CODE = re.compile(r"<Code>([A-Za-z]{1,60})</Code>")
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
 _NO_KEYS = re.compile(r"169\.254\.|token request|latest/api/token|Account must be specified|"
                       r"[Mm]issing credential|No credentials")  # fmt: skip
+_CERTIFICATE = re.compile(
+    r"InvalidCertificate\(\s*(?:Other\(\s*OtherError\(\s*([A-Za-z]+)|([A-Za-z]+))"
+)
+_KEY = re.compile(r'[Pp]ath "(.*?)"[: ]')
 
 _AWS = (
     "storage_options= (access_key_id, secret_access_key), the environment (AWS_ACCESS_KEY_ID, "
@@ -75,12 +79,36 @@ def error_of_object(error: Exception, scheme: str, bucket: str) -> DfgenError:
             f"the file cannot be read: {scheme}://{bucket} refuses it ({shown or kind}). "
             f"Credentials come from {looked_for(scheme)}"
         )
+    if found := _CERTIFICATE.search(text):
+        return AccessError(
+            f"the file cannot be read: the certificate of {scheme}://{bucket} is not trusted "
+            f"({found[1] or found[2]}). Give the one that it is signed by as storage_options="
+            '{"root_certificate": Path("ca.pem").read_bytes()}, or, where nobody can listen, '
+            '{"allow_invalid_certificates": True}'
+        )
+    if "InvalidContentType" in text:
+        return AccessError(
+            "the file cannot be read: the server answers https:// without encryption: its address "
+            "or its endpoint begins with http://, or has another port"
+        )
     if kind in ("ValueError", "InvalidPathError"):
         return DecodeError(
             "the file cannot be read: its address has an empty part, or . or .. for one, which "
             "no store takes"
         )
     return ReadError(f"the file cannot be read: {_passing(text, shown, status)}")
+
+
+def error_of_listing(error: Exception, scheme: str, bucket: str) -> DfgenError:
+    """Return what to raise for what obstore has raised over a listing: it may name an object."""
+    found = error_of_object(error, scheme, bucket)
+    key = _KEY.search(str(error))
+    if not (key and isinstance(found, DecodeError)):
+        return found
+    return DecodeError(
+        f"the object {key[1]!r} has an empty part in its key, or . or .. for one, which no store "
+        "takes: rename it, or give a table of the others, labels= with path_column="
+    )
 
 
 def _passing(text: str, shown: str, status: int) -> str:
@@ -100,6 +128,8 @@ def _passing(text: str, shown: str, status: int) -> str:
         return f"the server stopped answering{tried}"
     if "body error" in text or "IncompleteBody" in text:
         return "the connection was closed before the whole file had come"
+    if "dns error" in text:
+        return f"the name of its server is not known{tried}"
     if "sending request" in text:
         return f"the server cannot be reached, or closes connections{tried}"
     if "Content-Length" in text:

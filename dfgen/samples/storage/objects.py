@@ -5,7 +5,8 @@ timeouts; a body that ends early goes on where it ended), and gives up the GIL m
 Source: https://developmentseed.org/obstore, https://docs.rs/object_store.
 """
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -14,11 +15,15 @@ from io import BytesIO
 from typing import IO, Any
 from urllib.parse import unquote
 
-from dfgen.errors import ArgumentError, DecodeError, DfgenError
+from dfgen.errors import AccessError, ArgumentError, DecodeError, DfgenError
 from dfgen.samples.storage.capped import refuse_bytes
 from dfgen.samples.storage.clients import Clients
 from dfgen.samples.storage.known_files import Check
-from dfgen.samples.storage.object_errors import error_of_object, error_of_options
+from dfgen.samples.storage.object_errors import (
+    error_of_listing,
+    error_of_object,
+    error_of_options,
+)
 from dfgen.samples.storage.ranges import FIRST, far_file
 from dfgen.samples.storage.store import Head, Store
 from dfgen.samples.storage.store_options import StorageOptions
@@ -44,6 +49,11 @@ _OF_CLIENT = frozenset(
         "read_timeout", "root_certificate", "timeout", "user_agent",
     )
 )  # fmt: skip
+_USERS = set[int]()  # the process that has used obstore, or a parent that had when it forked
+_FORKED = (
+    "the file cannot be read: this process was forked from one that had read files far away, whose "
+    "threads it lacks. Start it anew: multiprocessing.get_context('spawn'), or fork before"
+)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _A_PAGE = 1_000  # names that a listing gives at once
@@ -147,7 +157,7 @@ class Objects(Store):
                 for meta in page:
                     yield f"{place}/{meta['path']}", _head(meta)
         except Exception as error:
-            raise _told(error, prefix) from None
+            raise _told(error, prefix, error_of_listing) from None
 
     def write(self, path: str, data: bytes) -> None:
         """Make an object, or replace it; it is there as a whole or not at all."""
@@ -163,6 +173,9 @@ class Objects(Store):
         self.clients.clear()
 
     def _client(self, path: str) -> tuple[Any, str]:
+        if _USERS and os.getpid() not in _USERS:  # also a new client would wait for ever
+            raise AccessError(_FORKED)
+        _USERS.add(os.getpid())
         place, key = _parts(path)
         return self.clients.get(place, self.options), key
 
@@ -222,6 +235,11 @@ def _client(place: str, options: StorageOptions) -> Any:
             return store.HTTPStore(place, **both)
         return store.from_url(place, **given, **both)
     except Exception as error:
+        if scheme.startswith("http") and not options.values():
+            raise DecodeError(
+                "the file cannot be read: its address names no server: expected "
+                f"{scheme}://HOST/NAME or {scheme}://HOST:PORT/NAME"
+            ) from None
         raise error_of_options(error, scheme, [*options.values()]) from None
 
 
@@ -230,9 +248,13 @@ def _head(meta: Any) -> Head:
     return Head(meta["size"], time or None, meta["e_tag"])  # 1970: the server tells no time
 
 
-def _told(error: Exception, path: str) -> Exception:
+def _told(
+    error: Exception,
+    path: str,
+    found: Callable[[Exception, str, str], DfgenError] = error_of_object,
+) -> Exception:
     """Return what to raise for what a client has raised; the fault of the file, or not."""
     if isinstance(error, DfgenError | MemoryError):
         return error
     scheme, _, rest = path.partition("://")
-    return error_of_object(error, scheme, rest.partition("/")[0])
+    return found(error, scheme, rest.partition("/")[0])

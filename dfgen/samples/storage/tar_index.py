@@ -79,6 +79,22 @@ def _members(file: ArchiveFile) -> Iterator[tarfile.TarInfo]:
             "it ends without the zeros that end a tar archive, and may lack members; if it is "
             "whole, add them: head -c 1024 /dev/zero >> FILE"
         )
+    _refuse_another(file, end)
+
+
+def _refuse_another(file: ArchiveFile, end: int) -> None:
+    """Refuse archives one after another, as of `cat`, of which tar reads the first alone."""
+    at = end
+    while (block := file.read(_BLOCK, at)) and not block.strip(b"\0"):
+        at += _BLOCK
+    try:
+        tarfile.TarInfo.frombuf(block, tarfile.ENCODING, "surrogateescape")
+    except tarfile.HeaderError:  # its end, or what tar does not look at either
+        return
+    raise DecodeError(
+        f"the file holds several tar archives, of which one begins at byte {at:,}: unpack it with "
+        f"tar --ignore-zeros -xf {os.path.basename(file.path)} and make one of them"
+    )
 
 
 def _follow(

@@ -30,7 +30,7 @@ _RECORD = np.dtype(
 )  # fmt: skip
 _FULL, _FULL_16 = 0xFFFFFFFF, 0xFFFF
 _ENCRYPTED, _IS_UTF8, _PATCHED = 0x2041, 0x800, 0x20
-_LINK = 0xA
+_LINK, _DOS = 0xA, 0
 
 
 def read_zip(file: ArchiveFile) -> Contents:
@@ -118,12 +118,19 @@ def _begins(data: bytes, count: int) -> WholeNumbers:
 
 
 def _names(data: bytes, begins: WholeNumbers, records: WholeNumbers) -> Iterator[str]:
+    r"""Yield the names; in those of MS-DOS without any /, \ is one, as for Info-ZIP's unzip.
+
+    .NET before 4.6.1 wrote them so.
+    """
     starts = (begins + _RECORD.itemsize).tolist()
     utf8 = (records["flags"] & _IS_UTF8 != 0).tolist()
-    for start, length, is_utf8 in zip(starts, records["name"].tolist(), utf8, strict=True):
+    dos = (records["made_by"] >> 8 == _DOS).tolist()
+    lengths = records["name"].tolist()
+    for start, length, is_utf8, is_dos in zip(starts, lengths, utf8, dos, strict=True):
         name = data[start : start + length]
         try:
-            yield name.decode()
+            text = name.decode()
+            yield text.replace("\\", "/") if is_dos and b"/" not in name else text
         except UnicodeDecodeError:
             yield name.decode("utf-8", "surrogateescape") if is_utf8 else name.decode("cp437")
 
