@@ -179,10 +179,10 @@ def test_images_keep_their_sizes_as_far_as_they_were_packed(photographs, tmp_pat
 @pytest.mark.parametrize("kind", [*MAKERS])
 @pytest.mark.parametrize("chance", [{}, {"crop": "random", "flip": "horizontal"}])
 def test_boxes_and_masks_lie_where_the_packed_image_does(photographs, tmp_path, kind, chance):
-    boxes = photographs["boxes"]
-    packed(photographs.drop(columns=["boxes", "kinds"]), tmp_path / "pack", **MAKERS[kind])
+    labels = {"boxes": {"kind": "list", "box_format": "xyxy"}}
+    photographs.attrs = {"dfgen": {"root": None, "labels": labels, "recipe": None}}
+    packed(photographs, tmp_path / "pack", **MAKERS[kind])
     df = dfgen.read_manifest(tmp_path / "pack")
-    df["boxes"], df["kinds"] = [boxes[id] for id in df["id"]], [["a"]] * len(df)
     size = (40, 40) if chance else (48, 64)
     image = Image(size=size, load_size=(48, 64), **({"crop": "center"} | chance))
     y = [

@@ -354,7 +354,8 @@ def test_manifests_that_cannot_be_packed_are_refused(frame, tmp_path):
         (
             boxes,
             "column 'boxes' holds boxes, in pixels of the files, and format=\"pixels\" makes "
-            'images of other sizes: pack with format="original"',
+            "images of other sizes: build the manifest with the facts of files, as it lacks width, "
+            'height, orientation, or pack with format="original"',
         ),
         (
             held,

@@ -235,8 +235,12 @@ def _sizes_of_pixels(columns: PackedColumns, bound: BoundFeature, store: Store) 
     sizes = np.zeros((len(columns), 2), np.int32) if known is None else known.copy()
     shards = packs.shards(name)
     numbers, places = rows.of(np.arange(len(columns)))
-    for shard in np.unique(numbers[numbers != NOTHING]).tolist():
-        opened, here = shards[shard], np.flatnonzero(numbers == shard)
+    order = np.argsort(numbers, kind="stable")
+    used, firsts = np.unique(numbers[order], return_index=True)
+    for shard, here in zip(used.tolist(), np.split(order, firsts[1:]), strict=False):
+        if shard == NOTHING:
+            continue
+        opened = shards[shard]
         shapes = getattr(opened, "shapes", None)
         if shapes is None:
             shapes = np.broadcast_to(opened.pixels.shape[1:], (len(opened.pixels), 3))

@@ -75,7 +75,7 @@ def _show(done: Any, out: str, as_json: bool) -> None:
     index, problems = done.index, done.problems
     nbytes = sum(file.bytes for file in (*index.shards, index.table))
     if as_json:
-        rows = [dict(zip(problems, row, strict=True)) for row in problems.astype(object).values]
+        rows = problems.to_dict("records")
         mixed = {"mixing": done.mixing._asdict()} if done.mixing else {}
         shards = len(index.shards)
         print_json(

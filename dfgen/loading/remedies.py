@@ -43,6 +43,8 @@ def remedies(reader: SampleReader) -> list[Remedy]:
 
 def _surplus(bound: BoundFeature, reader: SampleReader) -> float:
     """Return how many times as many pixels the files have as are used, of some the least."""
+    if bound.pixels is not None:  # decoded already, of the size that is read
+        return 1.0
     found = []
     for row in np.unique(np.linspace(0, len(reader) - 1, _ROWS).astype(int)).tolist():
         if bound.has(row):

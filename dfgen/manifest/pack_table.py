@@ -1,11 +1,12 @@
 """The table of a pack: all columns of its manifest, and where each row lies."""
 
+import contextlib
 import os
 
 import numpy as np
 import pyarrow as pa
 
-from dfgen.errors import ManifestError, MissingFileError
+from dfgen.errors import ManifestError
 from dfgen.manifest.checksum import checksum_of
 from dfgen.manifest.dfgen_key import check_metadata
 from dfgen.manifest.pack_index import INDEX, PackIndex, is_pack, open_arrow, read_index
@@ -33,14 +34,10 @@ def mapped_table(index: PackIndex, summed: bool = False) -> pa.Table:
         ManifestError: it is damaged, or that of another pack.
     """
     file, path = index.table, index.path(index.table)
-    try:
+    same, summed = True, summed or file.bytes <= _SUMMED
+    with contextlib.suppress(FileNotFoundError):  # `open_arrow` tells
         same = os.path.getsize(path) == file.bytes
-        small = file.bytes <= _SUMMED
-        same = same and (not (summed or small) or checksum_of(path) == file.checksum)
-    except FileNotFoundError:
-        raise MissingFileError(
-            f"{path} is missing: take another copy of it, or pack again"
-        ) from None
+        same = same and not (summed and checksum_of(path) != file.checksum)
     if not same:
         raise ManifestError(
             f"{path} is not the one that was written with {os.path.join(index.folder, INDEX)}: it "

@@ -34,6 +34,7 @@ from dfgen.samples.storage.embedded import are_files
 from dfgen.samples.storage.known_files import KnownFiles
 from dfgen.samples.storage.stores import store_of
 
+_SIZES = ("width", "height", "orientation")
 COLUMN = "path"
 """The column that is packed."""
 
@@ -181,10 +182,13 @@ def _check(table: pa.Table, metadata: Metadata, arguments: PackArguments) -> Non
     if not len(table):
         raise ManifestError("the manifest has no rows: there is nothing to pack")
     boxes = [name for name, label in metadata["labels"].items() if "box_format" in label]
-    if boxes and arguments.format != "original":
+    facts = [name for name in _SIZES if name not in table.column_names]
+    resized = arguments.format != "original" and arguments.image_size != "own"
+    if boxes and facts and resized:
         raise ManifestError(
             f"column {boxes[0]!r} holds boxes, in pixels of the files, and format="
-            f'"{arguments.format}" makes images of other sizes: pack with format="original"'
+            f'"{arguments.format}" makes images of other sizes: build the manifest with the facts '
+            f'of files, as it lacks {", ".join(facts)}, or pack with format="original"'
         )
 
 

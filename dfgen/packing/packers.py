@@ -38,7 +38,7 @@ class Packer(Protocol):
 
         Args:
             sizes: (height, width) of the upright image of each row, where it `needs_sizes`.
-            files: the bytes of each file; None: not known.
+            files: the bytes of each file, of `WholeFiles`; None: not known.
             rows: how many.
         """
 
@@ -152,7 +152,7 @@ class WholeFiles:
 
     def nbytes(self, sizes: Sizes | None, files: Indices | None, rows: int) -> Indices:
         """Return the bytes of each file."""
-        return np.zeros(rows, np.int64) if files is None else files.clip(0)
+        return np.asarray(files, np.int64).clip(0)
 
     def begin(self, rows: int, spare: list[Any]) -> list[Any]:
         """Return a place for the bytes of each row."""

@@ -151,11 +151,14 @@ def opened_shard(file: ShardFile, column: str) -> Opened:
         ManifestError: it is no such shard, or damaged.
     """
     try:
-        with pa.memory_map(file.path) as mapped, pa.ipc.open_file(mapped) as reader:
+        with pa.memory_map(file.path) as mapped:
+            whole = mapped.read_buffer()  # of which Arrow needs no thread of its own to read
+        with pa.ipc.open_file(whole) as reader:
             if reader.num_record_batches != 1:
                 raise ValueError(f"it has {reader.num_record_batches} record batches, expected 1")
             _check_same(file, reader.schema.metadata)
             batch = reader.get_batch(0)
+        batch.validate()
         if len(batch) != file.rows:
             raise ValueError(f"it has {len(batch):,} rows, expected {file.rows:,}")
         return _held(batch, column)

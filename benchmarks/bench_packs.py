@@ -1,0 +1,251 @@
+"""How fast are packs read, beside a bare gather, tf.data's cache in memory, and a bare hand-over?
+
+And job D, whose images fit on the disk of a laptop; and a pack of 10^8 rows that is opened.
+"""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from corpus import large_photographs
+from measure import THREADS, Findings, Rates, Verdict, alternate, finish, in_new_process
+from sparse_packs import open_sparse, write_sparse
+
+import dfgen
+from dfgen.binding.bind import bind
+from dfgen.binding.default_features import Options
+from dfgen.loading.loader import Loader
+from dfgen.loading.order.permutation import permutation
+from dfgen.manifest.pack_index import read_index
+from dfgen.samples.features.image import Image
+from dfgen.samples.storage.pack_shards import PackShards, ShardFile
+
+ROWS, SIDE, BATCH = 4_000, 224, 128
+EPOCHS = 16  # of a `fit`: so many that its beginning and end hardly count
+JOB_D = 89_820, 128, 32  # rows, side, batch
+GATHER, READY = f"bare gather, {THREADS} threads", "fit over ready arrays"
+CACHED, CACHED_BATCHES = "tf.data .cache() of images", "tf.data .cache() of batches"
+BACKENDS = ("tensorflow", "torch", "jax")
+
+
+def main() -> Findings:
+    with tempfile.TemporaryDirectory(dir=Path(__file__).parent) as folder:
+        pack = made_pack(Path(folder), ROWS, SIDE)
+        rates = in_new_process(drained_all, pack)
+        print(f"\nPacked pixels {SIDE}x{SIDE}, warm, batch {BATCH}, drained as NumPy", end="")
+        rates.show("images", GATHER)
+        fits = {backend: in_new_process(fitted_all, pack, backend=backend) for backend in BACKENDS}
+        shutil.rmtree(pack)
+        seconds = in_new_process(job_d, Path(folder))
+        print(f"\njob D: {JOB_D[0]:,} images of 128x128 in batches of 32: {seconds:.2f} s an epoch")
+        smaller = in_new_process(crops, Path(folder))
+        print("\nJPEG 3000x2000, random resized crops to 224", end="")
+        smaller.show("images", "loose files")
+        sparse = Path(folder) / "sparse"
+        sparse.mkdir()
+        nbytes = write_sparse(sparse, 10_000, 10_000, 18)
+        opened, first, private = in_new_process(open_sparse, str(sparse))
+        print(
+            f"\n10^8 rows in 10^4 files, {nbytes / 1e9:.0f} GB: opened in {opened:.2f} s, first "
+            f"batch {first:.2f} s later, {private:.0f} MB of memory of its own"
+        )
+    return finish(
+        [
+            Verdict(
+                "packed pixels, drained as NumPy", rates.ratio("dfgen", GATHER), 0.85, "x a gather"
+            ),
+            Verdict(
+                "packed pixels, drained as NumPy", rates.ratio("dfgen", CACHED), 1, f"x {CACHED}"
+            ),
+            *(
+                Verdict(
+                    f"packed pixels, fit on {backend}, empty step", ratio, 0.9,
+                    "x slower of gather, hand-over",
+                )
+                for backend, ratio in fits.items()
+            ),
+            Verdict("job D from a pack, an epoch drained", seconds, 3, "s", at_most=True),
+            Verdict(
+                "JPEG 512 packed, random resized crops",
+                smaller.ratio("packed", "loose files"), 5, "x loose 3000x2000",
+            ),
+            Verdict("pack of 10^8 rows, opened", opened, 2, "s", at_most=True),
+            Verdict("pack of 10^8 rows, memory", private, 1000, "MB", at_most=True),
+        ],
+        {f"Packed pixels {SIDE}x{SIDE}, images/s": rates},
+    )  # fmt: skip
+
+
+def made_pack(folder: Path, rows: int, side: int) -> Path:
+    """Pack noise: a thousand files, again and again."""
+    files = folder / "files"
+    files.mkdir(exist_ok=True)
+    rng = np.random.default_rng(0)
+    for number in range(1000):
+        noise = rng.integers(0, 256, (side, side, 3), np.uint8)
+        cv2.imwrite(f"{files}/{number}.jpg", noise, [cv2.IMWRITE_JPEG_QUALITY, 40])
+    paths = [f"{files}/{number % 1000}.jpg" for number in range(rows)]
+    out = folder / f"pack{side}"
+    dfgen.pack(pd.DataFrame({"id": range(rows), "path": paths}), out, image_size=(side, side))
+    shutil.rmtree(files)
+    return out
+
+
+def drained_all(pack: Path) -> Rates:
+    arrays = views(pack)
+    return alternate(
+        {
+            GATHER: lambda: bare_gather(arrays, BATCH),
+            "dfgen": partial(drained, Image(), pack),
+            "dfgen, no windows": partial(
+                drained, Image(), dfgen.read_manifest(pack), windows=False
+            ),
+            "dfgen, crop 192 and flip": partial(drained, CROPPED, pack),
+            "dfgen, scaled": partial(drained, Image(scale="0..1"), pack),
+            CACHED: tf_cached(arrays, of_batches=False),
+            CACHED_BATCHES: tf_cached(arrays, of_batches=True),
+        }
+    )
+
+
+CROPPED = Image(size=(192, 192), load_size=(SIDE, SIDE), crop="random", flip="horizontal")
+
+
+def drained(image: Image, manifest: Any, batch: int = BATCH, windows: bool = True) -> int:
+    """Make a Loader for each pass: one that stays would work ahead while others are timed."""
+    bound = bind(manifest, x=image, options=Options(label_mode=None))
+    loader = Loader(bound.reader, batch_size=batch, windows=bound.windows if windows else None)
+    images = sum(len(made.arrays["image"]) for made in loader.batches())
+    loader.close()
+    return images
+
+
+def views(pack: Path) -> list[npt.NDArray[np.uint8]]:
+    """Return the pixels of each shard, mapped, with every page touched."""
+    index = read_index(pack)
+    files = (ShardFile(index.path(s), 0, s.rows, s.bytes) for s in index.shards)
+    shards = PackShards(files, "path")
+    found = [shards[number].pixels for number in range(len(shards))]
+    for pixels in found:
+        pixels[:, ::8].max()
+    return found
+
+
+def bare_gather(shards: list[npt.NDArray[np.uint8]], batch: int, buffers: int = 6) -> int:
+    """Copy all rows in random order, as a loop by hand would, into some buffers a thread in turn.
+
+    Each batch is of one shard, so that one call of NumPy copies it.
+    """
+    order = [
+        (shard, rows)
+        for shard in shards
+        for rows in permutation(np.arange(len(shard)), len(shard), seed=0, epoch=0)[
+            : len(shard) // batch * batch
+        ].reshape(-1, batch)
+    ]
+
+    def run(share: list[Any]) -> None:
+        own = [np.empty((batch, *shards[0].shape[1:]), np.uint8) for _ in range(buffers)]
+        for number, (shard, rows) in enumerate(share):
+            np.take(shard, rows, axis=0, out=own[number % buffers], mode="clip")
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(run, [order[part::THREADS] for part in range(THREADS)]))
+    return len(order) * batch
+
+
+def tf_cached(shards: list[npt.NDArray[np.uint8]], of_batches: bool) -> Any:
+    """Return what drains tf.data's cache in memory: of images, shuffled and batched; of batches."""
+    import tensorflow as tf
+
+    def samples() -> Iterable[Any]:
+        return (image for shard in shards for image in shard)
+
+    spec = tf.TensorSpec(shards[0].shape[1:], tf.uint8)
+    data = tf.data.Dataset.from_generator(samples, output_signature=spec)
+    rows = sum(map(len, shards))
+    data = data.batch(BATCH).cache() if of_batches else data.cache().shuffle(rows).batch(BATCH)
+    data = data.prefetch(tf.data.AUTOTUNE)
+    return lambda: sum(len(images) for images in data.as_numpy_iterator())
+
+
+def fitted_all(pack: Path) -> float:
+    """Return fit on a pack beside the slower of a bare gather and a bare hand-over."""
+    import warnings
+
+    import keras
+    from models import idle_model, ready_dataset
+
+    warnings.filterwarnings("ignore", "`shuffle=True` was passed")
+
+    arrays, idle, steps = views(pack), idle_model(), EPOCHS * (ROWS // BATCH)
+    shape = (BATCH, SIDE, SIDE, 3)
+    image = np.zeros(shape, np.uint8)
+
+    def ready() -> Any:
+        if keras.backend.backend() == "tensorflow":
+            return ready_dataset(steps, shape)
+        return ((image,) for _ in range(steps))  # without tf.data in between
+
+    def fitted(data: Any) -> int:
+        idle.fit(data, steps_per_epoch=steps, verbose=0)
+        return steps * BATCH
+
+    def from_pack() -> int:
+        with dfgen.Sequence(
+            pack, label_mode=None, batch_size=BATCH, drop_remainder=True
+        ) as sequence:
+            return fitted(sequence.repeat())
+
+    rates = alternate(
+        {
+            GATHER: lambda: sum(bare_gather(arrays, BATCH) for _ in range(EPOCHS)),
+            READY: lambda: fitted(ready()),
+            "dfgen": from_pack,
+        },
+        rounds=3,
+    )
+    print("\nfit with an empty step", end="")
+    rates.show("images", GATHER)
+    return rates.ratio("dfgen", min(GATHER, READY, key=rates.median))
+
+
+def job_d(folder: Path) -> float:
+    """Return the seconds of an epoch, the median of five after one that is thrown away."""
+    rows, side, batch = JOB_D
+    pack, seconds = made_pack(folder, rows, side), []
+    bound = bind(pack, options=Options(label_mode=None))
+    loader = Loader(bound.reader, batch_size=batch, windows=bound.windows)
+    for epoch in range(6):
+        start = time.perf_counter()
+        assert sum(len(made.arrays["image"]) for made in loader.batches(epoch)) == rows
+        seconds.append(time.perf_counter() - start)
+    loader.close()
+    shutil.rmtree(pack)
+    return float(np.median(seconds[1:]))
+
+
+def crops(folder: Path) -> Rates:
+    files = [str(file) for file in large_photographs()] * 2
+    frame = pd.DataFrame({"id": range(len(files)), "path": files})
+    dfgen.pack(frame, folder / "smaller", format="jpeg", max_side=512)
+    image = Image(size=(SIDE, SIDE), crop="random_resized", flip="horizontal")
+    return alternate(
+        {
+            "loose files": partial(drained, image, frame, 16),
+            "packed": partial(drained, image, folder / "smaller", 16),
+        }
+    )
+
+
+if __name__ == "__main__":
+    main()

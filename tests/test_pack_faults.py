@@ -1,0 +1,270 @@
+"""Packs that cannot be read as they are: which file, which rows, what to do; before training."""
+
+import json
+import os
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+from packed import packed, write_images
+from test_pack_reading import NO_Y, batches, by_id, refused
+
+import dfgen
+from dfgen.binding.bind import bind
+from dfgen.errors import ArgumentError, DecodeError, ManifestError, MissingFileError
+from dfgen.manifest.pack_index import INDEX, TABLE
+from dfgen.samples.features.image import Image
+from dfgen.samples.packed_pixels import BAD_WHEN_PACKED
+from dfgen.samples.storage.pack_shards import PackShards
+
+ROWS, SIZE = 40, (6, 8)
+
+
+@pytest.fixture
+def pack(tmp_path):
+    packed(write_images(tmp_path / "imgs", ROWS, SIZE), tmp_path / "pack", shard_size=1500)
+    return tmp_path / "pack"
+
+
+def changed(path, place, byte=None):
+    """Change one byte of a file, by itself or to another."""
+    data = bytearray(path.read_bytes())
+    data[place] = data[place] ^ 0xFF if byte is None else byte
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("given", ["folder", "frame"])
+def test_a_shard_cut_short_is_named_with_its_rows(pack, given):
+    manifest = pack if given == "folder" else dfgen.read_manifest(pack)
+    shard = pack / "shard-00002.arrow"
+    size = shard.stat().st_size
+    os.truncate(shard, size - 100)
+    assert refused(ManifestError, manifest, y="kind") == (
+        f"{shard}, which has the rows 20 to 29, has {size - 100:,} bytes, and {size:,} were "
+        "written: take another copy of it, or pack again"
+    )
+
+
+def test_a_shard_that_is_missing_is_named_with_its_rows(pack):
+    (pack / "shard-00001.arrow").unlink()
+    assert refused(MissingFileError, pack, y="kind") == (
+        f"{pack}/shard-00001.arrow, which has the rows 10 to 19, is missing: take another copy of "
+        "it, or pack again"
+    )
+    df = dfgen.read_manifest(pack)
+    others = df[df["shard"] != df["shard"][10]]
+    assert len(batches(others, y="kind")) == 5  # of which no row lies there
+
+
+@pytest.mark.parametrize("place", [-7, -20, -200])
+def test_a_shard_whose_structure_is_damaged_is_named_with_its_rows(pack, place):
+    changed(pack / "shard-00003.arrow", place)
+    message = refused(ManifestError, pack, y="kind")
+    assert message.startswith(
+        f"{pack}/shard-00003.arrow, which has the rows 30 to 39, cannot be read: "
+    )
+    assert message.endswith(". Take another copy of it, or pack again")
+
+
+def test_damaged_pixels_are_for_verify_to_find(pack):
+    shard = PackShards(bind(pack, y="kind")["image"].pixels.shards.files, "path")[1]
+    data = (pack / "shard-00001.arrow").read_bytes()
+    place = data.index(shard.pixels.tobytes())
+    del shard
+    changed(pack / "shard-00001.arrow", place)
+    assert len(batches(pack, y="kind")) == 6
+    assert dfgen.verify(pack)["detail"].tolist() == [
+        "its bytes are not those that were written, by their checksum: rows 10 to 19 of the pack "
+        "are in it"
+    ]
+
+
+@pytest.mark.parametrize("read", [lambda pack: bind(pack, y="kind"), dfgen.read_manifest])
+def test_the_table_of_another_pack_is_refused(pack, tmp_path, read):
+    packed(write_images(tmp_path / "imgs", ROWS, SIZE), tmp_path / "other", seed=1)
+    shutil.copy(tmp_path / "other" / TABLE, pack / TABLE)
+    with pytest.raises(ManifestError) as error:
+        read(pack)
+    assert str(error.value) == (
+        f"{pack}/{TABLE} is not the one that was written with {pack}/{INDEX}: it is damaged, or of "
+        "another pack. Take another copy of the folder, or pack again"
+    )
+
+
+@pytest.mark.parametrize("read", [lambda pack: bind(pack, y="kind"), dfgen.read_manifest])
+def test_a_pack_that_was_broken_off_says_so(pack, read):
+    (pack / INDEX).unlink()
+    with pytest.raises(MissingFileError) as error:
+        read(pack)
+    assert str(error.value) == (
+        f"there is no pack in {pack}: {INDEX}, which is written last, is missing. Where packing "
+        "was broken off, run the same command again"
+    )
+
+
+def test_a_newer_format_is_refused(pack):
+    index = json.loads((pack / INDEX).read_bytes())
+    (pack / INDEX).write_text(json.dumps(index | {"format": 2}))
+    assert refused(ManifestError, pack, y="kind") == (
+        f"{pack}/{INDEX} has pack format 2; this dfgen reads format 1. Upgrade dfgen, or pack "
+        "again with this version"
+    )
+
+
+READ_AGAIN = "was it packed again since? Read it again, df = dfgen.read_manifest('{}')"
+
+
+@pytest.mark.parametrize("number", [10, -1, 3.5, np.nan])
+def test_a_row_that_a_shard_has_not_is_refused(pack, number):
+    df = dfgen.read_manifest(pack).astype({"row": float})
+    df.loc[7, "row"] = number
+    assert refused(ManifestError, df, y="kind") == (
+        f"column 'row' has {number:g} in row 7 of the frame, but {pack}/shard-00000.arrow has the "
+        f"rows 0 to 9: {READ_AGAIN.format(pack)}"
+    )
+
+
+def test_a_shard_that_the_pack_has_not_is_refused(pack):
+    df = dfgen.read_manifest(pack).astype({"shard": str})
+    df.loc[7, "shard"] = f"{pack}/shard-00009.arrow"
+    assert refused(ManifestError, df, y="kind") == (
+        f"column 'shard' names {pack}/shard-00009.arrow, which is no file of the pack in {pack}: "
+        f"{READ_AGAIN.format(pack)}"
+    )
+    df.loc[7, "shard"] = f"{pack}/elsewhere/shard-00000.arrow"
+    assert refused(MissingFileError, df, y="kind").startswith(
+        f"there is no pack in {pack}/elsewhere: {INDEX}, which is written last, is missing"
+    )
+
+
+def test_a_frame_from_before_the_pack_was_made_anew_is_refused(pack):
+    df = dfgen.read_manifest(pack)
+    shutil.rmtree(pack)
+    packed(write_images(pack.parent / "imgs", ROWS, SIZE), pack, shard_size=1500, seed=1)
+    assert refused(ManifestError, df, y="kind") == (
+        f"row 0 of the frame (id {df.id[0]}, path {df.path[0]}) is another one in the pack, row 0 "
+        f"of {pack}/shard-00000.arrow: was it packed again since, or were the columns shard and "
+        f"row changed? Read it again, df = dfgen.read_manifest('{pack}')"
+    )
+    df[["shard", "row"]] = (
+        dfgen.read_manifest(pack).set_index("id").loc[df.id].reset_index()[["shard", "row"]]
+    )
+    assert len(by_id(batches(df, y="kind"))) == ROWS
+
+
+def test_rows_with_new_ids_are_known_by_their_paths(pack):
+    df = dfgen.read_manifest(pack)
+    named = df.assign(id=[f"train-{id}" for id in df["id"]])
+    found = by_id(batches(named, y="kind"))
+    assert {id: sample[0, 0, 0] for id, sample in found.items()} == {
+        f"train-{row}": row for row in range(ROWS)
+    }
+
+
+@pytest.fixture
+def with_problem(tmp_path):
+    frame = write_images(tmp_path / "imgs", ROWS, SIZE)
+    (tmp_path / "imgs/5.png").write_bytes(b"no image")
+    return frame, tmp_path / "pack"
+
+
+@pytest.mark.parametrize(
+    "how", [{"image_size": SIZE}, {"image_size": "own"}, {"format": "original"}, {"format": "jpeg"}]
+)
+@pytest.mark.parametrize("given", ["folder", "frame"])
+def test_rows_without_a_file_in_the_pack_are_problems(with_problem, how, given):
+    frame, pack = with_problem
+    facts = {"width": SIZE[1], "height": SIZE[0], "orientation": 1}
+    packed(frame.assign(**facts), pack, **how, shard_size=1500)
+    if how == {"format": "original"}:  # packed as it is: decoding finds it
+        df = dfgen.read_manifest(pack)
+        with pytest.raises(DecodeError) as error:
+            batches(df, y="kind")
+        assert str(error.value).startswith("row id=5, path=")
+        return
+    manifest = pack if given == "folder" else dfgen.read_manifest(pack)
+    message = refused(ManifestError, manifest, y="kind", options=WANTED)
+    assert message.startswith(
+        "1 of 40 rows have a problem, by the facts of the manifest:\n  row id"
+    )
+    found = by_id(batches(manifest, y="kind", on_error="skip", options=WANTED))
+    assert not found.pop(5).any()
+    assert all(np.abs(sample[..., 0] - float(id)).max() <= 3 for id, sample in found.items())
+    df = dfgen.read_manifest(pack).drop(columns=["problem"])
+    with pytest.raises(DecodeError) as error:
+        batches(df, y="kind", options=WANTED)
+    nothing = "the file is empty (0 bytes)" if "format" in how else BAD_WHEN_PACKED
+    path = f"{pack.parent}/imgs/5.png"
+    shown = f"{path!r} (0 bytes)" if "format" in how else repr(path)
+    assert str(error.value) == f"row id=5, path={shown}: {nothing}"
+
+
+WANTED = dfgen.binding.default_features.Options(image_size=SIZE)
+COLOURS = "the images were packed with color_mode='rgb': write color_mode='rgb', or pack again"
+
+
+@pytest.mark.parametrize(
+    ("image", "message"),
+    [
+        (
+            Image(color_mode="grayscale"),
+            f"Image(color_mode='grayscale') asks for color_mode='grayscale', but {COLOURS}",
+        ),
+        (
+            Image(dtype="uint16"),
+            "Image(dtype='uint16') asks for dtype=\"uint16\", but packed pixels have 8 "
+            'bits: leave it out, or pack with format="original"',
+        ),
+        (
+            Image(size=SIZE, resize="pad"),
+            f"Image(size={SIZE}, resize='pad') asks for resize='pad', but the images were "
+            "packed with resize='crop': write resize='crop', or pack again",
+        ),
+    ],
+)
+def test_what_was_not_packed_cannot_be_asked_for(tmp_path, image, message):
+    frame = write_images(tmp_path / "imgs", 4, (10, 10))
+    packed(frame, tmp_path / "pack", image_size=SIZE, resize="crop")
+    assert refused(ArgumentError, tmp_path / "pack", x=image, options=NO_Y) == message
+
+
+def test_an_image_without_a_size_has_that_of_the_pack_and_how_it_was_resized(tmp_path):
+    packed(write_images(tmp_path / "imgs", 4, (9, 9)), tmp_path / "p", image_size=(6, 8),
+           resize="crop", antialias=False)  # fmt: skip
+    for x in ("path", Image()):
+        [image] = [
+            bound.feature for bound in bind(tmp_path / "p", x=x, options=NO_Y).reader.features
+        ]
+        assert (image.size, image.resize, image.antialias) == ((6, 8), "crop", False)
+
+
+def test_two_packs_and_loose_files_are_one_frame(tmp_path):
+    frame = write_images(tmp_path / "imgs", ROWS, SIZE)
+    parts = [frame[:15], frame[15:30], frame[30:]]
+    for number, part in enumerate(parts[:2]):
+        packed(part, tmp_path / f"pack{number}", image_size=SIZE)
+    packs = [dfgen.read_manifest(tmp_path / f"pack{number}") for number in range(2)]
+    mixed = pd.concat([*packs, parts[2].astype({"id": "int64"})], ignore_index=True)
+    for workers, processes in ((0, False), (2, True)):
+        found = by_id(batches(mixed, workers=workers, use_multiprocessing=processes, options=GIVEN))
+        assert sorted(found) == [*range(ROWS)]
+        assert all((sample[..., 0] == id).all() for id, sample in found.items())
+    for number in range(2):
+        shutil.rmtree(tmp_path / f"pack{number}")
+        how = {"image_size": SIZE} if number else {"image_size": SIZE, "color_mode": "grayscale"}
+        packed(parts[number], tmp_path / f"pack{number}", **how)
+    both = pd.concat([dfgen.read_manifest(tmp_path / f"pack{n}") for n in range(2)])
+    assert refused(ManifestError, both, options=NO_Y) == (
+        f"rows lie in two packs of which one has color_mode='grayscale', {tmp_path}/pack0, and the "
+        f"other color_mode='rgb', {tmp_path}/pack1: pack them alike, or train on one of them"
+    )
+
+
+GIVEN = dfgen.binding.default_features.Options(image_size=SIZE, label_mode=None)
+
+
+def test_columns_of_these_names_that_tell_something_else_stay_what_they_are(tmp_path):
+    frame = write_images(tmp_path / "imgs", 8, SIZE).assign(shard=1, row=range(8))
+    found = batches(frame, x={"image": "path", "n": "row"}, y="kind", options=WANTED)
+    assert sorted(by_id(found, "n").items()) == [(row, row) for row in range(8)]
