@@ -110,7 +110,7 @@ def test_all_arguments_are_translated_in_one_error(df):
         {"fn_col": "file", "label_col": "kind", "bs": 3, "item_tfms": [flatten], "valid_pct": 0.2},
         {"x": "file", "y": "kind", "transform": flatten, "capacity": 9, "num_threads": 1},
         {"x": "file", "y": "kind", "samplewise_center": True, "horizontal_flip": False},
-        {"x": dfgen.Image("file", size=(4, 4)), "y": {"kind": "kind"}, "cache": True},
+        {"x": dfgen.Image("file", size=(4, 4)), "y": {"kind": "kind"}, "prefetch": 2},
     ],
     ids=lambda options: ", ".join(options),
 )  # fmt: skip

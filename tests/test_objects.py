@@ -68,6 +68,7 @@ class FarContract(StoreContract):
         looked = store.look(paths["a"])
         with looked.open(paths["a"]) as file:
             assert file.read(300) == (bytes(range(256)) * 2)[:300]
+            assert (file.seek(32_000), file.read(2)) == (32_000, b"\0\1")
             assert (looked.head(paths["a"]).size, len(self.server.ranges)) == (256_000, 1)
             assert (file.seek(-3, 2), file.read()) == (255_997, b"\xfd\xfe\xff")
             assert len(self.server.ranges) == 2

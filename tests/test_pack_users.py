@@ -1,6 +1,8 @@
 """Packs in the hands of users: packed again meanwhile, labels missing, columns of their own."""
 
+import json
 import shutil
+import warnings
 
 import numpy as np
 import pytest
@@ -79,3 +81,19 @@ def test_a_frame_with_columns_shard_and_row_of_the_users_own_is_not_packed(frame
         "it was made of, whose files have all their pixels; if these are columns of your own, "
         "rename one"
     )
+
+
+@pytest.mark.parametrize("root", ["s3://bucket/imgs", "zip://::/data/imgs.zip", "../imgs"])
+def test_a_pack_names_its_files_as_its_frame_does(frame, tmp_path, root):
+    out = tmp_path / "pack"
+    packed(frame, out)
+    index = json.loads((out / "_manifest.json").read_text())
+    index["dfgen"]["root"] = root
+    (out / "_manifest.json").write_text(json.dumps(index))
+    bound = bind(out, y=None, options=Options(image_size=SIZE, label_mode=None))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a root that is far away
+        paths = dfgen.read_manifest(out).path
+    assert [bound.reader.where(row) for row in (0, 7)] == [
+        f"row id={bound.reader.id(row)}, path={paths[row]!r}" for row in (0, 7)
+    ]

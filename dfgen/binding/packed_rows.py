@@ -18,6 +18,7 @@ from dfgen.limits import Limits
 from dfgen.manifest.io import read_manifest
 from dfgen.manifest.pack_index import read_index
 from dfgen.manifest.pack_table import looks_like_pack, mapped_table, metadata_of
+from dfgen.manifest.places import absolute_place, ends_of
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.spec import Present
@@ -51,10 +52,11 @@ class PackedColumns(Columns):
         if index is None:
             paths = super().files(name)
         else:
-            root = self.root or index.dfgen["root"]
-            start = None if root is None else os.path.join(index.folder, root)
-            start = None if start is None else os.path.normpath(start).replace(os.sep, "/")
-            paths = MappedColumn(index.path(index.table), name, start)
+            root, folder = index.dfgen["root"], index.folder
+            if self.root is not None:
+                root, folder = self.root, ""
+            ends = None if root is None else ends_of(absolute_place(root, folder))
+            paths = MappedColumn(index.path(index.table), name, ends)
         if self.packs.is_pixels(name):
             return paths
         return PackedFiles(paths, self.packs.rows, self.packs.shards(name))
@@ -233,8 +235,12 @@ def _sizes_of_pixels(columns: PackedColumns, bound: BoundFeature, store: Store) 
     sizes = np.zeros((len(columns), 2), np.int32) if known is None else known.copy()
     shards = packs.shards(name)
     numbers, places = rows.of(np.arange(len(columns)))
-    for shard in np.unique(numbers[numbers != NOTHING]).tolist():
-        opened, here = shards[shard], np.flatnonzero(numbers == shard)
+    order = np.argsort(numbers, kind="stable")
+    used, firsts = np.unique(numbers[order], return_index=True)
+    for shard, here in zip(used.tolist(), np.split(order, firsts[1:]), strict=False):
+        if shard == NOTHING:
+            continue
+        opened = shards[shard]
         shapes = getattr(opened, "shapes", None)
         if shapes is None:
             shapes = np.broadcast_to(opened.pixels.shape[1:], (len(opened.pixels), 3))

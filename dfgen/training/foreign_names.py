@@ -33,7 +33,7 @@ _HERE = {
     "unbatch": "write dfgen.Sequence(..., batch_size=1)",
     "shuffle": "write dfgen.Sequence(..., shuffle=True), which is the default",
     "prefetch": _BY_ITSELF,
-    "cache": "the system keeps files that were read in memory: leave it out",
+    "cache": 'write dfgen.Sequence(..., cache="memory"), which keeps decoded pixels',
     "take": "write dfgen.Sequence(df[:100], ...), of rows",
     "skip": "write dfgen.Sequence(df[100:], ...), of rows",
     "filter": "write dfgen.Sequence(df[df.kind == ...], ...), of rows",

@@ -182,7 +182,6 @@ RENAMED = {
     "shuffle_buffer": Renamed("shuffle", "all rows are shuffled, without a buffer", _never),
     "reshuffle_each_iteration": Renamed("shuffle", "every epoch has another order", _never),
     "deterministic": Renamed("seed", "the same seed gives the same batches", _never),
-    "cache": Renamed("", "the system keeps files that were read in memory: leave it out"),
     # torch: DataLoader; torchvision
     "dataset": Renamed("manifest", "a frame with a row for each file", _never),
     "num_workers": Renamed("workers"),

@@ -490,7 +490,6 @@ ARGUMENTS = [
             num_parallel_calls=-1,
             prefetch=2,
             buffer_size=1000,
-            cache=True,
             reshuffle_each_iteration=True,
         ),
         "buffer_size",

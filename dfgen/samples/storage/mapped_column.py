@@ -17,14 +17,14 @@ class MappedColumn:
     Args:
         path: of the file.
         name: of the column.
-        root: of paths, the folder where they begin; None: they are as they stand.
+        ends: of paths, what stands before and after each; None: they are as they stand.
     """
 
-    def __init__(self, path: str, name: str, root: str | None = None) -> None:
-        self._path, self._name, self._root = path, name, root
+    def __init__(self, path: str, name: str, ends: tuple[str, str] | None = None) -> None:
+        self._path, self._name, self._ends = path, name, ends
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return MappedColumn, (self._path, self._name, self._root)
+        return MappedColumn, (self._path, self._name, self._ends)
 
     @cached_property
     def array(self) -> Any:
@@ -45,11 +45,12 @@ class MappedColumn:
         if isinstance(key, slice):
             return self.array[key]
         found = self.array[int(key)]
-        return found if self._root is None else pa.scalar(f"{self._root}/{found.as_py()}")
+        return found if self._ends is None else pa.scalar(found.as_py().join(self._ends))
 
     def take(self, rows: Any) -> Any:
         """Return some values."""
         found = self.array.take(pa.array(np.asarray(rows)))
-        if self._root is None:
+        if self._ends is None:
             return found
-        return pc.binary_join_element_wise(pa.scalar(self._root, found.type), found, "/")
+        before, after = (pa.scalar(end, found.type) for end in self._ends)
+        return pc.binary_join_element_wise(before, found, after, pa.scalar("", found.type))

@@ -13,7 +13,7 @@ _HEADER = 1 << 13  # bytes of a file that hold most headers
 
 
 def as_file(size: int, read: Callable[[int, int], bytes], buffer: int = _HEADER) -> IO[bytes]:
-    """Return a file of so many bytes, which `read(nbytes, start)` returns."""
+    """Return a file of so many bytes, which `read(nbytes, start)` returns; not at once, maybe."""
     return io.BufferedReader(_Ranges(size, read), buffer)
 
 
@@ -64,11 +64,11 @@ class _Fetched:
         self._start, self._kept, self._more = 0, first, _MORE
 
     def read(self, nbytes: int, start: int) -> bytes:
-        """Return so many bytes from a place on."""
+        """Return so many bytes from a place on, or those of them that have come."""
         if not self._start <= start <= self._start + len(self._kept):  # elsewhere
             self._start, self._kept, self._more = start, b"", _MORE
-        end, stop = self._start + len(self._kept), start + nbytes
-        if stop > end:
-            self._kept += self._fetch(end, min(self._size, max(stop, end + self._more)))
+        place = start - self._start
+        if place == len(self._kept):
+            self._kept += self._fetch(start, min(self._size, start + max(nbytes, self._more)))
             self._more *= 2
-        return self._kept[start - self._start : stop - self._start]
+        return self._kept[place : place + nbytes]
