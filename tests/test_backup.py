@@ -117,6 +117,7 @@ def test_a_save_is_due_so_many_steps_after_the_one_before(tmp_path):
     assert max(os.listdir(tmp_path)) == f"backup-{(STEPS - 1) // 5:08}.dfgen"
 
 
+@pytest.mark.slow
 def test_repeat_with_steps_per_epoch_goes_on_over_the_end_of_an_epoch(tmp_path):
     def run(folder, place=None):
         sequence = make_sequence()
@@ -339,6 +340,7 @@ def test_after_a_fit_that_failed_sigterm_does_what_it_did_before(tmp_path):
         assert signal.getsignal(signal.SIGTERM) == handler
 
 
+@pytest.mark.slow
 def test_without_on_sigterm_the_handler_is_left_alone(tmp_path):
     before = signal.getsignal(signal.SIGTERM)
     found = []
@@ -439,6 +441,7 @@ def test_a_folder_in_which_another_run_saves_is_refused_until_that_has_ended(tmp
 # -- refusals ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_backup_of_another_model_is_refused(tmp_path):
     interrupted(tmp_path, ("step", 0, 2))
     wider = keras.Sequential([keras.layers.Reshape((1,)), keras.layers.Dense(2)])

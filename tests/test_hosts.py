@@ -181,12 +181,14 @@ class TestEvaluation:
         assert set(tested) == set(range(ROWS))
 
 
+@pytest.mark.slow
 def test_fit_of_keras_on_torch_knows_nothing_of_ranks(together):
     """If this fails, Keras averages gradients itself: README and docstrings say it does not."""
     first, second = together("torch", 2)
     assert not np.allclose(first["alone"][0], second["alone"][0])
 
 
+@pytest.mark.slow
 def test_keras_fails_with_several_tensorflow_workers_and_dfgen_says_so_first(together):
     """If this fails, Keras can do it: see device_division.py, README."""
     for process in together("tensorflow", 2):
@@ -200,6 +202,7 @@ def test_keras_fails_with_several_tensorflow_workers_and_dfgen_says_so_first(tog
         )
 
 
+@pytest.mark.slow
 def test_jax_processes_refuse_to_divide_rows_twice_or_never(together):
     for index, process in enumerate(together("jax", 2)):
         assert process["doubled"] == (

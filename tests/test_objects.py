@@ -13,10 +13,6 @@ from servers import MODIFIED, SECRET, http_server, s3_server
 
 pytest.importorskip("obstore")
 
-from cryptography import x509  # moto needs it
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from dfgen.errors import AccessError, ArgumentError, DecodeError, MissingFileError, ReadError
 from dfgen.samples.storage.objects import Objects
@@ -318,6 +314,12 @@ def test_a_server_without_encryption_or_name_is_told(http):
 
 def self_signed(folder):
     """Return a certificate of 127.0.0.1 that nobody else has signed, and its key, as PEM."""
+    pytest.importorskip("cryptography", reason="comes with the client libraries, for moto")
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "tests")])
     now = datetime.now(UTC)

@@ -65,6 +65,7 @@ def model():
     return made
 
 
+@pytest.mark.slow
 def test_a_fresh_process_predicts_the_same_from_what_was_saved(df, tmp_path):
     made, (train, val) = model(), sequences(df)
     saved = [

@@ -183,7 +183,7 @@ CALLS = [
     attribute("map", "transform=function"),
     attribute("batch", "batch_size=32"),
     attribute("prefetch", "made ahead by themselves"),
-    attribute("cache", "leave it out"),
+    attribute("cache", 'cache="memory"'),
     attribute("take", "df[:100]"),
     attribute("cardinality", "len(seq) is the number of batches"),
     attribute("class_to_idx", "enumerate(seq.class_names)"),
