@@ -224,7 +224,7 @@ def test_d_big_sequential_reads_shuffled_in_memory_and_handed_out_in_small_batch
     frame["number"] = numbers.astype("float32")
     x = dfgen.Image("path", size=(8, 8), index="index")
     seqs = dfgen.sequences(frame, x, "number", window="100KB", seed=0)
-    for name, split in frame.groupby("split"):
+    for name, split in frame.groupby("split", observed=True):
         seen = [row for _, labels in seqs[name] for row in np.asarray(labels).astype(int)]
         assert sorted(seen) == split["number"].tolist()
         assert (seen == sorted(seen)) == (name == "val")
