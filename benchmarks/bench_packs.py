@@ -25,9 +25,7 @@ from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.permutation import permutation
-from dfgen.manifest.pack_index import read_index
 from dfgen.samples.features.image import Image
-from dfgen.samples.storage.pack_shards import PackShards, ShardFile
 
 ROWS, SIDE, BATCH = 4_000, 224, 128
 EPOCHS = 16  # of a `fit`: so many that its beginning and end hardly count
@@ -104,7 +102,7 @@ def drained_all(pack: Path) -> Rates:
     arrays = views(pack)
     return alternate(
         {
-            GATHER: lambda: bare_gather(arrays, BATCH),
+            GATHER: lambda: sum(bare_gather(arrays, BATCH) for _ in range(8)),
             "dfgen": partial(drained, Image(), pack),
             "dfgen, no windows": partial(
                 drained, Image(), dfgen.read_manifest(pack), windows=False
@@ -120,20 +118,23 @@ def drained_all(pack: Path) -> Rates:
 CROPPED = Image(size=(192, 192), load_size=(SIDE, SIDE), crop="random", flip="horizontal")
 
 
-def drained(image: Image, manifest: Any, batch: int = BATCH, windows: bool = True) -> int:
-    """Make a Loader for each pass: one that stays would work ahead while others are timed."""
+def drained(
+    image: Image, manifest: Any, batch: int = BATCH, windows: bool = True, epochs: int = 8
+) -> int:
+    """Drain epochs, of a Loader for each pass: one that stays would work ahead of its time."""
     bound = bind(manifest, x=image, options=Options(label_mode=None))
     loader = Loader(bound.reader, batch_size=batch, windows=bound.windows if windows else None)
-    images = sum(len(made.arrays["image"]) for made in loader.batches())
+    ahead, images = loader.stream(0), 0
+    for _ in range(epochs * len(loader)):
+        images += len(next(ahead).arrays["image"])
+    ahead.close()
     loader.close()
     return images
 
 
 def views(pack: Path) -> list[npt.NDArray[np.uint8]]:
     """Return the pixels of each shard, mapped, with every page touched."""
-    index = read_index(pack)
-    files = (ShardFile(index.path(s), 0, s.rows, s.bytes) for s in index.shards)
-    shards = PackShards(files, "path")
+    shards = bind(pack, options=Options(label_mode=None))["image"].pixels.shards
     found = [shards[number].pixels for number in range(len(shards))]
     for pixels in found:
         pixels[:, ::8].max()
@@ -175,6 +176,7 @@ def tf_cached(shards: list[npt.NDArray[np.uint8]], of_batches: bool) -> Any:
     rows = sum(map(len, shards))
     data = data.batch(BATCH).cache() if of_batches else data.cache().shuffle(rows).batch(BATCH)
     data = data.prefetch(tf.data.AUTOTUNE)
+    data = data.repeat(8)
     return lambda: sum(len(images) for images in data.as_numpy_iterator())
 
 
@@ -241,8 +243,8 @@ def crops(folder: Path) -> Rates:
     image = Image(size=(SIDE, SIDE), crop="random_resized", flip="horizontal")
     return alternate(
         {
-            "loose files": partial(drained, image, frame, 16),
-            "packed": partial(drained, image, folder / "smaller", 16),
+            "loose files": partial(drained, image, frame, 16, epochs=1),
+            "packed": partial(drained, image, folder / "smaller", 16, epochs=1),
         }
     )
 
