@@ -144,7 +144,7 @@ class _Replay(Loader):
         self, epoch: int, step: int, plan: Plan | None = None, spread: bool = True
     ) -> PendingBatch:
         kept = self._kept[step % len(self._kept)]
-        return PendingBatch(kept.arrays, kept.rows, (epoch, step), self.plan, left=0)
+        return PendingBatch(lambda: kept.arrays, kept.rows, (epoch, step), self.plan, left=0)
 
     def result(self, pending: PendingBatch) -> Batch:
         return self._kept[pending.position[1] % len(self._kept)]

@@ -61,7 +61,8 @@ class BatchMaker:
         rows, earlier = self.batch_rows.batch(epoch, step, plan)
         if self.next_window is not None:
             self.next_window.begin(epoch, step * plan.batch_size)
-        arrays = self._buffers.batch(len(rows), self._specs(epoch, step, plan, rows))
+        specs = self._specs(epoch, step, plan, rows)
+        make = partial(self._buffers.batch, len(rows), specs)
         given = None if self.weights is None else self.weights[rows]
         size = self.chunk_sizes[0 if spread else 1]
         starts = range(0, len(rows), size)
@@ -72,7 +73,7 @@ class BatchMaker:
             transform = partial(self.transform, rng=rng, where=where)
         present, by = self.maker.reader.present, self.order.drawn_by(epoch)
         pending = PendingBatch(
-            arrays, rows, (epoch, step), plan, len(starts), given, present, transform, by
+            make, rows, (epoch, step), plan, len(starts), given, present, transform, by
         )
         chunks = []
         for start in starts:

@@ -46,7 +46,7 @@ class Batch:
 class PendingBatch:
     """A batch that is still being made; whoever runs its last chunk runs the transform."""
 
-    arrays: BatchArrays
+    make: Callable[[], BatchArrays]
     rows: Integers
     position: Position
     plan: Plan  # of the epoch
@@ -58,11 +58,20 @@ class PendingBatch:
     cancelled: bool = False  # whether nobody wants it any more
     late: set[int | None] = field(default_factory=set)  # rows it was given up for, or its worker
     process: int = field(default_factory=os.getpid)  # whose workers make it
+    _arrays: BatchArrays | None = None
     _problems: dict[int, Failure] = field(default_factory=dict)
     _blanks: list[int] = field(default_factory=list)
     _errors: dict[int, BaseException] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _done: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def arrays(self) -> BatchArrays:
+        """Its arrays, made when the first chunk begins: memory just given back is in the caches."""
+        with self._lock:
+            if self._arrays is None:
+                self._arrays = self.make()
+            return self._arrays
 
     def run(self, chunk: Chunk, part: slice, worker: Worker) -> None:
         """Have a worker make one chunk; what it raises is raised by `result`."""
@@ -94,7 +103,7 @@ class PendingBatch:
         try:
             if self.transform is not None and not (self._errors or self.cancelled):
                 worker.stopwatch.begin("batch_transform")
-                self.arrays = self.transform(self.arrays)
+                self._arrays = self.transform(self.arrays)
                 worker.stopwatch.rest()
         except BaseException as error:
             worker.stopwatch.rest()

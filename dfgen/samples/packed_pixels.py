@@ -52,24 +52,23 @@ class PackedPixels:
     def take(self, rows: Indices, out: Values) -> Present | None:
         """Fill `out` with the rows that are there."""
         shards, places = self.rows.of(rows)
+        held = {shard: self.shards[shard] for shard in {*shards.tolist()} - {NOTHING}}
+        there = shards != NOTHING
+        for shard, opened in held.items():
+            if opened.good is not None:
+                here = shards == shard
+                there[here] = opened.good[places[here]]
         flat = out.reshape(len(out), -1)
-        first = int(shards[0])
-        if first != NOTHING and (shards == first).all():
-            opened = self.shards[first]
-            pixels = opened.pixels.reshape(len(opened.pixels), -1)
+        flats = {shard: opened.pixels.reshape(-1, flat.shape[1]) for shard, opened in held.items()}
+        if len(flats) == 1 and NOTHING not in shards:
+            [pixels] = flats.values()
             np.take(pixels, places, axis=0, out=flat, mode="clip")  # any other copies `out` first
-            return None if opened.good is None else opened.good[places]
-        parts = [*flat[:, None]]  # what is not there stays as it is
-        there = np.zeros(len(rows), np.bool_)
-        for number, (shard, within) in enumerate(
-            zip(shards.tolist(), places.tolist(), strict=True)
-        ):
-            if shard == NOTHING:
-                continue
-            opened = self.shards[shard]
-            if opened.good is None or opened.good[within]:
-                parts[number], there[number] = opened.pixels[within].reshape(1, -1), True
-        cv2.vconcat(parts, flat)  # one crossing of Python's lock for all rows
+        else:
+            flats[NOTHING] = flat  # what is not there stays as it is
+            places = np.where(shards == NOTHING, np.arange(len(out)), places)
+            pairs = zip(shards.tolist(), places.tolist(), strict=True)
+            parts = [flats[shard][place : place + 1] for shard, place in pairs]
+            cv2.vconcat(parts, flat)  # one crossing of Python's lock for all rows
         return None if there.all() else there
 
     def placed(self, row: int) -> Geometry | None:
