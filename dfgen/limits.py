@@ -94,8 +94,8 @@ class Limits:
         nesting: how deep lists and mappings of YAML stand in each other. Default 100. Of JSON and
             TOML Python's own bound holds, about 1,000.
         cache: bytes of pixels in the folder, or the memory, of `cache=`. None (default): in a
-            folder as many as leave 5 % of its disk free, in memory half of what is free. What is
-            there stays: images that do not fit any more are decoded each time.
+            folder 95 % of what is free on its disk, in memory half of what is free. What is there
+            stays: images that do not fit any more are decoded each time.
 
     Raises:
         ArgumentError: neither a number nor a text of a size, or not above 0.

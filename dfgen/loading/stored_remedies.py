@@ -53,9 +53,7 @@ def stored_remedies(
     rows = len(reader) if rows is None else rows
     needed = rows * sum(map(_nbytes, specs))
     disk = shutil.disk_usage(os.curdir)
-    room = (
-        disk.free - disk.total // SPARE_PART if limits.cache_bytes is None else limits.cache_bytes
-    )
+    room = disk.free - disk.free // SPARE_PART if limits.cache_bytes is None else limits.cache_bytes
     share = min(1.0, max(0, min(room, disk.free)) / needed) if needed else 0.0
     if share < _LEAST:
         return []

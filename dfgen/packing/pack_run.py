@@ -44,7 +44,6 @@ from dfgen.system import usable_cpus, whole, write_whole
 
 _AHEAD = 1024  # shards that an executor may have at a time
 _WRITERS = 2  # one writes while the other's files are read
-_ROWS = 1 << 20  # of a batch of the manifest's columns
 _LOCK = f".pack{LOCK_SUFFIX}"
 _OURS = re.compile(
     rf"(?:shard-\d{{5,}}\.arrow|{re.escape(TABLE)}|{re.escape(INDEX)}|{re.escape(_LOCK)}"
@@ -224,7 +223,7 @@ def _table(plan: PackPlan, shards: list[PackedShard]) -> pa.Table:
 def _finish(plan: PackPlan, table: pa.Table, shards: list[PackedShard]) -> PackIndex:
     """Write the columns of the manifest, and last what says that the pack is whole."""
     path = os.path.join(plan.folder, TABLE)
-    parts = table.combine_chunks().to_batches(max_chunksize=_ROWS)
+    parts = table.combine_chunks().to_batches()  # one, so that its columns are read by the map
     index = PackIndex(
         folder=plan.folder,
         rows=len(table),

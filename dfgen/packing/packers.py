@@ -83,8 +83,7 @@ class FixedPixels:
     def begin(self, rows: int, spare: list[Any]) -> npt.NDArray[np.uint8]:
         """Return (rows, height, width, channels).
 
-        New memory takes up to a third of the time of decoding, where a virtual machine is given it
-        page by page.
+        Memory that was used before is taken first: of new memory every page costs a fault.
         """
         shape = self.image.spec.shape
         while spare:

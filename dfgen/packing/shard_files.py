@@ -174,8 +174,8 @@ def write_arrow(
 class _Forgotten:
     """A file whose pages the system gets back, piece by piece, as soon as they are on the disk.
 
-    What it then writes into them takes a half to a fifth of the time of new ones, where a virtual
-    machine is given those one by one; and a pack pushes nothing else out of memory.
+    So a pack pushes nothing else out of memory, and its next pieces are written into pages that
+    were used before.
     """
 
     def __init__(self, file: Any) -> None:

@@ -69,13 +69,17 @@ class Chooser:
         self._rows, self._batches = self._rows + rows, self._batches + 1
         self._waited += waited
         seconds = max(now - self._since, 1e-9)
-        rate, best = self._rows / seconds, max(map(median, self._rates.values()), default=0.0)
-        is_hopeless = bool(self._turns) and seconds > _WINDOW and rate < _HOPELESS * best
+        rate = self._rows / seconds
+        is_hopeless = bool(self._turns) and seconds > _WINDOW and rate < _HOPELESS * self._best()
         if is_hopeless or (self._batches >= _BATCHES and seconds >= _WINDOW):
             before = self.used
             self._measured(rate, self._waited > _BOUND * seconds, now, is_hopeless)
             self._begin(now, _SETTLING if self.used != before else 0)
         return self.used
+
+    def _best(self) -> float:
+        """Return the best rate that was measured of any choice."""
+        return max(map(median, self._rates.values()), default=0.0)
 
     def _begin(self, now: float, settling: int) -> None:
         """Begin a measurement, after some batches more."""

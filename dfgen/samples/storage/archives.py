@@ -208,7 +208,7 @@ def _reader(found: _Found, path: str, limits: Limits) -> _Read:
     """Return what reads a part of a member."""
     if found.method == DEFLATED or found.problem is not None:
         _check(found, limits)
-        return _Unpacked(found, path).read
+        return _Inflated(found, path).read
     start = found.start + (_local(found, _LOCAL)[1] if found.is_zip else 0)
     return lambda nbytes, at: found.file.read(nbytes, start + at)
 
@@ -231,7 +231,7 @@ class _Checked:
         return data
 
 
-class _Unpacked:
+class _Inflated:
     """A deflated member, unpacked as far as it was read, and kept."""
 
     def __init__(self, found: _Found, path: str) -> None:

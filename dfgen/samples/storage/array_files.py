@@ -67,7 +67,9 @@ class OpenArrays:
             self.close()  # others than these have used up the descriptors
             rows = unpacked(opener(path, dataset), self._blocks)
         with self._lock:
-            self._opened.pop(key, None)
+            known = self._opened.pop(key, None)
+            if known is not None and known[0] == version:
+                rows = known[1]  # of another thread: blocks that it unpacks are not unpacked again
             if len(self._opened) >= MOST_OPEN:
                 del self._opened[next(iter(self._opened))]
             self._opened[key] = version, rows

@@ -27,7 +27,7 @@ _MARK = "dfgen-cache.json"
 _NAMES = ("index", "pixels", "settings.json")  # in this order they are removed
 _SETTING = re.compile(r"[0-9a-f]{16}")
 SPARE_PART = 20
-"""Of the disk, one part in so many stays free where no limit was given."""
+"""Of what is free on the disk, one part in so many stays so where no limit was given."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def open_folder(folder: str, settings: Mapping[str, Any], spec: Spec, most: int 
         folder: of the cache.
         settings: all that decides what pixels are made of a file, for JSON.
         spec: of the pixels of one row.
-        most: bytes of pixels in the whole folder; None: what leaves 5 % of the disk free.
+        most: bytes of pixels in the whole folder; None: 95 % of what is free.
 
     Raises:
         OSError: it cannot be used, for the reason that it tells.
@@ -70,7 +70,7 @@ def open_folder(folder: str, settings: Mapping[str, Any], spec: Spec, most: int 
     spare = 0
     if most is None:
         disk = os.statvfs(folder)
-        spare = disk.f_blocks * disk.f_frsize // SPARE_PART
+        spare = disk.f_bavail * disk.f_frsize // SPARE_PART
     index, pixels, _ = (os.path.join(own, name) for name in _NAMES)
     return SlotFile(index, pixels, spec, most, spare, folder)
 
