@@ -19,7 +19,7 @@ from corpus import photographs
 from measure import THREADS, Findings, Rates, Verdict, alternate, finish
 
 import dfgen
-from dfgen.samples.storage.store_options import StorageOptions
+from dfgen.samples.storage.far.store_options import StorageOptions
 from dfgen.samples.storage.stores import store_at
 
 BATCH, ROWS, EPOCHS, READERS = 64, 1_000, 3, 64

@@ -16,8 +16,8 @@ from PIL import Image
 
 import dfgen
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, MissingFileError
-from dfgen.samples.storage.archive_paths import Member
-from dfgen.samples.storage.archives import Archives
+from dfgen.samples.storage.archives.archive_paths import Member
+from dfgen.samples.storage.archives.members import Archives
 
 
 def write_zip(path, contents, method=zipfile.ZIP_STORED):

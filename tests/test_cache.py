@@ -27,7 +27,7 @@ from dfgen.samples.features.array import Array
 from dfgen.samples.features.boxes import Boxes
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.mask import Mask
-from dfgen.samples.storage.cache_folder import cached_settings
+from dfgen.samples.storage.cache.cache_folder import cached_settings
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no flock, no pwrite, no forks")
 ROWS, SIZE = 24, (32, 40)

@@ -19,8 +19,8 @@ from dfgen.samples.features.mask import Mask
 from dfgen.samples.features.spec import Spec
 from dfgen.samples.pixels.geometry import STILL, Draw
 from dfgen.samples.pixels.resizing import resize
+from dfgen.samples.storage.arrays.npy import decode_array
 from dfgen.samples.storage.files import Files
-from dfgen.samples.storage.npy import decode_array
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ pytest.importorskip("obstore")
 
 
 from dfgen.errors import AccessError, ArgumentError, DecodeError, MissingFileError, ReadError
-from dfgen.samples.storage.objects import Objects
-from dfgen.samples.storage.store_options import StorageOptions, travelling
+from dfgen.samples.storage.far.objects import Objects
+from dfgen.samples.storage.far.store_options import StorageOptions, travelling
 
 ONCE = {"max_retries": 0}
 

@@ -20,7 +20,7 @@ from dfgen.loading import far_reads
 from dfgen.loading.loader import Loader
 from dfgen.loading.read_pace import ReadPace
 from dfgen.loading.workers import retries
-from dfgen.samples.storage.objects import Objects
+from dfgen.samples.storage.far.objects import Objects
 from dfgen.samples.storage.store import Head, Store
 from dfgen.samples.storage.stores import STORES
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dfgen.samples.features.spec import Spec
-from dfgen.samples.storage.cache import NOWHERE, SlotFile
+from dfgen.samples.storage.cache.slot_file import NOWHERE, SlotFile
 
 SPEC = Spec((4, 5, 3), np.dtype(np.uint8))
 

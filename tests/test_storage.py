@@ -18,7 +18,7 @@ from PIL import Image
 
 import dfgen
 from dfgen.errors import ArgumentError, DecodeError, DfgenError, ManifestError, MissingFileError
-from dfgen.samples.storage.array_files import MOST_OPEN
+from dfgen.samples.storage.arrays.array_files import MOST_OPEN
 from dfgen.samples.storage.files import Files
 from dfgen.samples.storage.store import Head, Store
 from dfgen.samples.storage.stores import STORES, Several, store_of, without_store

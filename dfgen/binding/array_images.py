@@ -11,7 +11,7 @@ from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ArgumentError, DfgenError
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.rows_in_files import holds_pixels
-from dfgen.samples.storage.array_files import BROKEN_ROWS, open_hdf5
+from dfgen.samples.storage.arrays.array_files import BROKEN_ROWS, open_hdf5
 from dfgen.samples.storage.stores import store_of
 
 

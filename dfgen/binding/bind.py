@@ -48,7 +48,7 @@ from dfgen.samples.features.items import in_lists
 from dfgen.samples.features.spec import each
 from dfgen.samples.features.values_elsewhere import ELSEWHERE
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.storage.store_options import StorageOptions
+from dfgen.samples.storage.far.store_options import StorageOptions
 from dfgen.samples.storage.stores import store_of
 from dfgen.samples.transforms import Transform
 from dfgen.samples.user_functions import check_transform

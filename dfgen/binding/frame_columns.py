@@ -38,7 +38,7 @@ from dfgen.samples.arrow_types import (
     lengths_of,
     refuse_missing,
 )
-from dfgen.samples.storage.archive_paths import archive_at
+from dfgen.samples.storage.archives.archive_paths import archive_at
 from dfgen.samples.storage.embedded import (
     are_files,
     is_file_struct,
@@ -46,7 +46,7 @@ from dfgen.samples.storage.embedded import (
     paths_of,
     with_paths,
 )
-from dfgen.samples.storage.store_options import StorageOptions
+from dfgen.samples.storage.far.store_options import StorageOptions
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from dfgen.manifest.warn import warn
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.cached_pixels import CachedPixels, settings_of
 from dfgen.samples.features.spec import Spec
-from dfgen.samples.storage.cache import SlotFile
-from dfgen.samples.storage.cache_folder import open_folder, open_memory
+from dfgen.samples.storage.cache.cache_folder import open_folder, open_memory
+from dfgen.samples.storage.cache.slot_file import SlotFile
 from dfgen.samples.storage.store import Store
 from dfgen.system import free_memory
 

@@ -12,7 +12,7 @@ from dfgen.errors import DfgenError
 from dfgen.loading.order.permutation import Integers
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.spec import Spec
-from dfgen.samples.storage.array_files import BROKEN_ROWS
+from dfgen.samples.storage.arrays.array_files import BROKEN_ROWS
 from dfgen.samples.storage.store import Store
 from dfgen.samples.stored_rows import StoredRows
 

@@ -12,7 +12,7 @@ Folder = Annotated[str, typer.Argument(help="The folder that cache= was given.",
 
 def info_command(folder: Folder, as_json: Json = False) -> None:
     """Say what a cache holds: images and bytes, by how they were decoded."""
-    from dfgen.samples.storage.cache_folder import cached_settings
+    from dfgen.samples.storage.cache.cache_folder import cached_settings
 
     found = cached_settings(folder)
     if as_json:
@@ -27,7 +27,7 @@ def info_command(folder: Folder, as_json: Json = False) -> None:
 
 def clear_command(folder: Folder) -> None:
     """Remove a cache, and nothing that is not dfgen's own; what trains from it goes on."""
-    from dfgen.samples.storage.cache_folder import clear_folder
+    from dfgen.samples.storage.cache.cache_folder import clear_folder
 
     print(f"Removed {clear_folder(folder):,} bytes")
 

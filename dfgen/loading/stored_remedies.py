@@ -15,7 +15,7 @@ from dfgen.loading.metrics import OF_FILES
 from dfgen.loading.remedies import Remedy
 from dfgen.samples.features.spec import Spec
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.storage.cache_folder import SPARE_PART
+from dfgen.samples.storage.cache.cache_folder import SPARE_PART
 from dfgen.system import free_memory
 
 _TRIED = 64 << 20  # bytes that are copied to see how long it takes, more than CPUs keep by them

@@ -56,7 +56,7 @@ from dfgen.manifest.schema import (
 from dfgen.manifest.tables import Table, arrow_table, read_parquet
 from dfgen.manifest.warn import warn
 from dfgen.samples.storage.embedded import are_files
-from dfgen.samples.storage.store_options import StorageOptions
+from dfgen.samples.storage.far.store_options import StorageOptions
 from dfgen.samples.storage.stores import has_store, scheme_of, store_at
 from dfgen.system import write_whole
 

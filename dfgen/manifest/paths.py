@@ -21,7 +21,7 @@ from dfgen.manifest.places import (
     with_absolute_archives,
 )
 from dfgen.manifest.schema import first, quote, rows_where, with_column
-from dfgen.samples.storage.archive_paths import member_of
+from dfgen.samples.storage.archives.archive_paths import member_of
 
 _ABSOLUTE = rf"^[/\\]|^[A-Za-z]:[/\\]|{URL}"
 _UPWARD = r"(?:^|[/\\])\.\.(?:[/\\]|$)"

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError
-from dfgen.samples.storage.archive_paths import ARCHIVES, Member, archive_at, member_of
+from dfgen.samples.storage.archives.archive_paths import ARCHIVES, Member, archive_at, member_of
 
 URL = r"^[A-Za-z][A-Za-z0-9+.-]+://"
 _BEFORE_ARCHIVE = rf"^(?s)(?:{'|'.join(ARCHIVES)})://.*::(?:file://)?"

@@ -39,7 +39,7 @@ from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.splitting.split_arguments import Splitting
 from dfgen.manifest.tables import Table, arrow_table, data_frame
 from dfgen.samples.storage.embedded import paths_of
-from dfgen.samples.storage.store_options import StorageOptions
+from dfgen.samples.storage.far.store_options import StorageOptions
 from dfgen.samples.storage.stores import without_store
 from dfgen.system import only_writer, whole
 

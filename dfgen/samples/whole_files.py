@@ -11,11 +11,11 @@ from dfgen.samples.pixels.color_modes import CHANNELS
 from dfgen.samples.pixels.formats import FORMATS, parse_header, read_known
 from dfgen.samples.pixels.headers import Header, check_decoded
 from dfgen.samples.sounds.sound_files import whole_sound
-from dfgen.samples.storage.array_files import check_row, open_hdf5
+from dfgen.samples.storage.arrays.array_files import check_row, open_hdf5
+from dfgen.samples.storage.arrays.hdf5_texts import read_texts
+from dfgen.samples.storage.arrays.npy import whole_array
 from dfgen.samples.storage.capped import read_file
 from dfgen.samples.storage.embedded import Content
-from dfgen.samples.storage.hdf5_texts import read_texts
-from dfgen.samples.storage.npy import whole_array
 from dfgen.samples.storage.store import Store
 
 _BLOCK = 1 << 24  # bytes of an array that are read at once

@@ -12,7 +12,7 @@ from dfgen.binding.nested import Tree, map_leaves
 from dfgen.binding.split_rows import split_rows
 from dfgen.errors import ArgumentError
 from dfgen.manifest.tables import Table
-from dfgen.samples.storage.store_options import StorageOptions
+from dfgen.samples.storage.far.store_options import StorageOptions
 from dfgen.training.corrected_call import asked_of, refuse_unknown
 from dfgen.training.sequence import Sequence
 from dfgen.training.sequence_arguments import SequenceArguments, TrainArguments

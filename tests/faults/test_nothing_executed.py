@@ -15,8 +15,8 @@ from dfgen.binding.bind import bind
 from dfgen.errors import ArgumentError, DecodeError, DfgenError, ManifestError
 from dfgen.samples.features.array import Array
 from dfgen.samples.features.feature_json import feature_of
+from dfgen.samples.storage.arrays.npy import decode_array
 from dfgen.samples.storage.files import Files
-from dfgen.samples.storage.npy import decode_array
 from dfgen.training.callbacks.backup_files import Generations
 
 

@@ -22,7 +22,7 @@ from dfgen.manifest.sources.file_tree import NO_FIT
 from dfgen.manifest.sources.source import NAMES, Argument
 from dfgen.manifest.splitting.split_arguments import Splitting
 from dfgen.manifest.tables import Table
-from dfgen.samples.storage.store_options import StorageOptions
+from dfgen.samples.storage.far.store_options import StorageOptions
 from dfgen.system import whole
 
 _WANTED = {str: "text", int: "a whole number", list: "a list", dict: "a dict by split"}

@@ -23,7 +23,7 @@ from dfgen.manifest.sources.list_columns import ANNOTATED
 from dfgen.manifest.sources.path_pattern import Pattern, parse_pattern
 from dfgen.manifest.sources.source import RowGroup
 from dfgen.samples.storage.embedded import are_files, paths_of
-from dfgen.samples.storage.store_options import StorageOptions
+from dfgen.samples.storage.far.store_options import StorageOptions
 
 Groups = Iterator[RowGroup]
 

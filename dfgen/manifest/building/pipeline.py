@@ -41,7 +41,7 @@ from dfgen.manifest.schema import (
 from dfgen.manifest.sources.source import RowGroup
 from dfgen.manifest.splitting.absent_classes import lacking_rows
 from dfgen.samples.storage.embedded import are_files, is_file_struct, paths_of, with_paths
-from dfgen.samples.storage.store_options import StorageOptions
+from dfgen.samples.storage.far.store_options import StorageOptions
 from dfgen.samples.storage.stores import has_store, scheme_of, without_store
 from dfgen.system import only_writer
 

@@ -13,7 +13,7 @@ from dfgen.manifest.schema import quote
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.source import NAMES, TEXT, Argument
 from dfgen.manifest.splitting.split_arguments import Splitting
-from dfgen.samples.storage.archive_paths import member_of
+from dfgen.samples.storage.archives.archive_paths import member_of
 
 A_FRAME = "a DataFrame"
 """What a recipe says of a table of labels that was never a file."""

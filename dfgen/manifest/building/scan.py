@@ -26,9 +26,9 @@ from dfgen.samples.arrow_types import is_text
 from dfgen.samples.pixels.formats import read_header
 from dfgen.samples.pixels.headers import Header
 from dfgen.samples.storage.embedded import Content
+from dfgen.samples.storage.far.store_options import StorageOptions
 from dfgen.samples.storage.known_files import are_same_times
 from dfgen.samples.storage.store import Head, Store
-from dfgen.samples.storage.store_options import StorageOptions
 from dfgen.samples.storage.stores import store_of
 from dfgen.samples.whole_files import decode_whole
 from dfgen.system import usable_cpus

@@ -4,8 +4,8 @@ import re
 from collections import Counter
 
 from dfgen.errors import ManifestError
-from dfgen.samples.storage.archive_paths import Member
-from dfgen.samples.storage.archives import Archives
+from dfgen.samples.storage.archives.archive_paths import Member
+from dfgen.samples.storage.archives.members import Archives
 
 _LEAVES = re.compile(r"^[/\\]|^[A-Za-z]:[/\\]|(?:^|[/\\])\.\.(?:[/\\]|$)|\0|::(?:zip|tar)://")
 _HIDDEN = re.compile(r"(?:.*?/)??\.[^/]*")

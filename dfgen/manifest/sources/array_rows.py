@@ -20,8 +20,8 @@ from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.reading import reading
 from dfgen.manifest.schema import count
 from dfgen.manifest.sources.source import ONE_OR_MORE, Argument, RowGroup, Source
-from dfgen.samples.storage.array_files import HDF5, open_hdf5, open_rows
-from dfgen.samples.storage.hdf5_texts import read_texts
+from dfgen.samples.storage.arrays.array_files import HDF5, open_hdf5, open_rows
+from dfgen.samples.storage.arrays.hdf5_texts import read_texts
 
 Kind = tuple[tuple[int, ...], np.dtype[Any]]
 """Shape and dtype of a row."""

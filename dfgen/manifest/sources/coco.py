@@ -36,7 +36,7 @@ from dfgen.manifest.sources.coco_json import (
 )
 from dfgen.manifest.sources.list_columns import ANNOTATED, ListLengths, nest, nest_boxes
 from dfgen.manifest.sources.source import IMAGES, OF_SPLITS, Argument, Paths, RowGroup, Source
-from dfgen.samples.storage.archive_paths import member_of
+from dfgen.samples.storage.archives.archive_paths import member_of
 
 
 def read_coco(

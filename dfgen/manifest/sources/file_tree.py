@@ -18,7 +18,7 @@ from dfgen.manifest.sources.archive_members import list_archive
 from dfgen.manifest.sources.path_pattern import Pattern
 from dfgen.manifest.sources.source import RowGroup
 from dfgen.samples.pixels.formats import formats_by_suffix
-from dfgen.samples.storage.archive_paths import Member, member_of
+from dfgen.samples.storage.archives.archive_paths import Member, member_of
 
 FILES_A_GROUP = 65_536
 NO_FIT = "not of the pattern"

@@ -18,9 +18,9 @@ from dfgen.manifest.sources.file_tree import (
 )
 from dfgen.manifest.sources.path_pattern import Pattern
 from dfgen.manifest.sources.source import TEXT, Argument, RowGroup, Source
-from dfgen.samples.storage.archive_paths import ARCHIVES
+from dfgen.samples.storage.archives.archive_paths import ARCHIVES
+from dfgen.samples.storage.far.store_options import StorageOptions
 from dfgen.samples.storage.store import Head
-from dfgen.samples.storage.store_options import StorageOptions
 from dfgen.samples.storage.stores import has_store, scheme_of, store_at
 
 _SCHEMA = pa.schema({"path": pa.string(), "bytes": pa.int64(), "mtime_ns": pa.int64()})

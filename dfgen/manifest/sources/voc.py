@@ -50,7 +50,7 @@ from dfgen.manifest.sources.source import (
     RowGroup,
     Source,
 )
-from dfgen.samples.storage.archive_paths import archive_at
+from dfgen.samples.storage.archives.archive_paths import archive_at
 
 BACKGROUND = "background"
 MOST_PIXELS = 2**31

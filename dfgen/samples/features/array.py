@@ -22,7 +22,7 @@ from dfgen.samples.features.one_row import ColumnSource
 from dfgen.samples.features.rows_in_files import bind_rows, check_dataset
 from dfgen.samples.features.spec import Spec, Values, Watch
 from dfgen.samples.pixels.formats import holds_image
-from dfgen.samples.storage.npy import decode_array
+from dfgen.samples.storage.arrays.npy import decode_array
 from dfgen.samples.storage.store import Store
 from dfgen.samples.user_functions import check_call
 

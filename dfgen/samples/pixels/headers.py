@@ -47,8 +47,8 @@ from dfgen.samples.pixels.tiff_tags import (
     tiff_directory,
     tiff_pages,
 )
+from dfgen.samples.storage.arrays.npy import array_header
 from dfgen.samples.storage.capped import refuse_file
-from dfgen.samples.storage.npy import array_header
 
 Opener = Callable[[IO[bytes]], PIL.ImageFile.ImageFile]
 """A reader of Pillow. `PIL.Image.open` would try all of them, and warns of large images."""

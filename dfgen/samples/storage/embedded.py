@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from dfgen.errors import DecodeError
 from dfgen.samples.arrow_types import in_one, is_binary
-from dfgen.samples.storage.array_files import ArrayRows
+from dfgen.samples.storage.arrays.array_files import ArrayRows
 from dfgen.samples.storage.files import Files
 from dfgen.samples.storage.known_files import Check
 from dfgen.samples.storage.store import Head, Store

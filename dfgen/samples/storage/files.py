@@ -7,7 +7,7 @@ from typing import IO
 
 from dfgen.errors import DecodeError, DfgenError, unreadable
 from dfgen.limits import Limits
-from dfgen.samples.storage.array_files import ArrayRows, open_rows
+from dfgen.samples.storage.arrays.array_files import ArrayRows, open_rows
 from dfgen.samples.storage.capped import refuse_bytes
 from dfgen.samples.storage.known_files import Check
 from dfgen.samples.storage.store import Head, Store

@@ -15,9 +15,9 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from dfgen.errors import ArgumentError, DfgenError, MissingFileError
-from dfgen.samples.storage.archive_paths import Member, member_of
-from dfgen.samples.storage.archives import Archives
-from dfgen.samples.storage.near_members import near_member
+from dfgen.samples.storage.archives.archive_paths import Member, member_of
+from dfgen.samples.storage.archives.members import Archives
+from dfgen.samples.storage.archives.near_members import near_member
 
 _NAMES = 5_000  # of a folder that are looked at
 _CHILDREN = 50  # of its folders

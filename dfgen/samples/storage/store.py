@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from dfgen.errors import ArgumentError, DecodeError, DfgenError, unreadable
 from dfgen.limits import DEFAULT, Limits
-from dfgen.samples.storage.array_files import (
+from dfgen.samples.storage.arrays.array_files import (
     BROKEN_ROWS,
     ArrayRows,
     OpenArrays,
@@ -21,11 +21,11 @@ from dfgen.samples.storage.array_files import (
     extents,
     open_rows,
 )
+from dfgen.samples.storage.arrays.unpacked_blocks import UnpackedRows
 from dfgen.samples.storage.capped import refuse_bytes
+from dfgen.samples.storage.far.store_options import StorageOptions
 from dfgen.samples.storage.known_files import Check
 from dfgen.samples.storage.mapped_pages import read_ahead
-from dfgen.samples.storage.store_options import StorageOptions
-from dfgen.samples.storage.unpacked_blocks import UnpackedRows
 
 
 class Head(NamedTuple):

@@ -10,16 +10,16 @@ import pyarrow.compute as pc
 
 from dfgen.limits import Limits
 from dfgen.samples.arrow_types import flattened, is_list
-from dfgen.samples.storage.archive_paths import ARCHIVES
-from dfgen.samples.storage.archives import Archives
-from dfgen.samples.storage.array_files import ArrayRows
+from dfgen.samples.storage.archives.archive_paths import ARCHIVES
+from dfgen.samples.storage.archives.members import Archives
+from dfgen.samples.storage.arrays.array_files import ArrayRows
 from dfgen.samples.storage.embedded import Embedded, are_files, paths_of
+from dfgen.samples.storage.far.fsspec_files import FsspecFiles, of_fsspec
+from dfgen.samples.storage.far.objects import Objects
+from dfgen.samples.storage.far.store_options import StorageOptions
 from dfgen.samples.storage.files import Files
-from dfgen.samples.storage.fsspec_files import FsspecFiles, of_fsspec
 from dfgen.samples.storage.known_files import Check
-from dfgen.samples.storage.objects import Objects
 from dfgen.samples.storage.store import Head, Store
-from dfgen.samples.storage.store_options import StorageOptions
 
 STORES: dict[str, Callable[[], Store]] = {
     "": Files,

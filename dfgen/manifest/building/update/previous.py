@@ -11,7 +11,7 @@ from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.building.recipe import Recipe, absolute_recipe
 from dfgen.manifest.io import Path, read_table
 from dfgen.manifest.schema import Metadata, quote, with_column
-from dfgen.samples.storage.store_options import StorageOptions
+from dfgen.samples.storage.far.store_options import StorageOptions
 
 
 @dataclass(frozen=True)

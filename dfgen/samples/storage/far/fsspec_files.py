@@ -19,12 +19,12 @@ from dfgen.errors import (
     ReadError,
 )
 from dfgen.samples.storage.capped import refuse_bytes
-from dfgen.samples.storage.clients import Clients
+from dfgen.samples.storage.far.clients import Clients
+from dfgen.samples.storage.far.objects import Looked
+from dfgen.samples.storage.far.ranges import FIRST
+from dfgen.samples.storage.far.store_options import StorageOptions
 from dfgen.samples.storage.known_files import Check
-from dfgen.samples.storage.objects import Looked
-from dfgen.samples.storage.ranges import FIRST
 from dfgen.samples.storage.store import Head, Store
-from dfgen.samples.storage.store_options import StorageOptions
 
 _TIMES = ("mtime", "LastModified", "last_modified", "modified", "created")
 _TAGS = ("ETag", "etag", "md5Hash", "checksum", "ino")

@@ -10,15 +10,15 @@ from typing import IO, NamedTuple
 
 from dfgen.errors import ArgumentError, DecodeError, MissingFileError
 from dfgen.limits import Limits
-from dfgen.samples.storage.archive_file import ArchiveFile, version_of
-from dfgen.samples.storage.archive_index import Contents, Index, damaged, make_index
-from dfgen.samples.storage.archive_paths import Member, member_of
+from dfgen.samples.storage.archives.archive_file import ArchiveFile, version_of
+from dfgen.samples.storage.archives.archive_index import Contents, Index, damaged, make_index
+from dfgen.samples.storage.archives.archive_paths import Member, member_of
+from dfgen.samples.storage.archives.tar_index import read_tar
+from dfgen.samples.storage.archives.zip_index import DEFLATED, read_zip
 from dfgen.samples.storage.capped import refuse_bytes
+from dfgen.samples.storage.far.ranges import as_file
 from dfgen.samples.storage.known_files import Check
-from dfgen.samples.storage.ranges import as_file
 from dfgen.samples.storage.store import Head, Store
-from dfgen.samples.storage.tar_index import read_tar
-from dfgen.samples.storage.zip_index import DEFLATED, read_zip
 
 _CONTENTS: dict[str, Callable[[ArchiveFile], Contents]] = {"zip": read_zip, "tar": read_tar}
 _LOCAL = 30  # bytes of a zip's header in front of a member, without its name

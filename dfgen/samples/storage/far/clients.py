@@ -5,7 +5,7 @@ from functools import lru_cache
 from threading import Lock
 from typing import Any
 
-from dfgen.samples.storage.store_options import StorageOptions
+from dfgen.samples.storage.far.store_options import StorageOptions
 
 _KEPT = 64  # an address with a query has one of its own, which holds connections and memory
 

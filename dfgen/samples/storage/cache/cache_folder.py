@@ -18,8 +18,8 @@ import numpy as np
 
 from dfgen.errors import ArgumentError
 from dfgen.samples.features.spec import Spec
-from dfgen.samples.storage.cache import SlotFile
-from dfgen.samples.storage.slot_pages import close_files
+from dfgen.samples.storage.cache.slot_file import SlotFile
+from dfgen.samples.storage.cache.slot_pages import close_files
 from dfgen.system import write_whole
 
 _FORMAT = 1

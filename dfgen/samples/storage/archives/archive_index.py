@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import DecodeError
-from dfgen.samples.storage.archive_file import ArchiveVersion
+from dfgen.samples.storage.archives.archive_file import ArchiveVersion
 
 WholeNumbers = npt.NDArray[Any]
 

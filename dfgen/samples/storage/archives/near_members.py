@@ -3,8 +3,8 @@
 from difflib import get_close_matches
 
 from dfgen.errors import DfgenError
-from dfgen.samples.storage.archive_paths import Member
-from dfgen.samples.storage.archives import Archives
+from dfgen.samples.storage.archives.archive_paths import Member
+from dfgen.samples.storage.archives.members import Archives
 
 _NAMES = 5_000  # that are compared
 _SHOWN = 3

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from dfgen.errors import DecodeError
-from dfgen.samples.storage.archive_file import ArchiveFile
-from dfgen.samples.storage.archive_index import Contents, WholeNumbers, damaged
+from dfgen.samples.storage.archives.archive_file import ArchiveFile
+from dfgen.samples.storage.archives.archive_index import Contents, WholeNumbers, damaged
 
 STORED, DEFLATED = 0, 8
 _METHODS = {1: "shrink", 6: "implode", 9: "deflate64", 12: "bzip2", 14: "lzma", 93: "zstd",

@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from dfgen.errors import DecodeError
 from dfgen.limits import DEFAULT, Limits
+from dfgen.samples.storage.arrays.npy import decode_array, whole_array
+from dfgen.samples.storage.arrays.unpacked_blocks import UnpackedBlocks, unpacked
 from dfgen.samples.storage.mapped_pages import give_back, mapping_of
-from dfgen.samples.storage.npy import decode_array, whole_array
-from dfgen.samples.storage.unpacked_blocks import UnpackedBlocks, unpacked
 
 HDF5 = b"\x89HDF\r\n\x1a\n"
 

@@ -31,14 +31,14 @@ import numpy as np
 
 from dfgen.locks import is_at, lock
 from dfgen.samples.features.spec import Indices, Present, Spec, Values
-from dfgen.samples.storage.slot_pages import (
+from dfgen.samples.storage.cache.slot_pages import (
     HEADER_BYTES,
     close_files,
     mapped_array,
     open_slots,
     write_at,
 )
-from dfgen.samples.storage.slots_by_key import NOWHERE, SlotKey, SlotKeys, SlotsByKey
+from dfgen.samples.storage.cache.slots_by_key import NOWHERE, SlotKey, SlotKeys, SlotsByKey
 
 _SLOT = np.dtype([("key", "<u8", 2), ("facts", "<u4", 2), ("check", "<u8")])
 _RECORD = struct.Struct("<QQIIQ")

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from dfgen.errors import DecodeError
-from dfgen.samples.storage.archive_file import ArchiveFile
-from dfgen.samples.storage.archive_index import Contents, damaged
-from dfgen.samples.storage.archive_paths import PACKED
-from dfgen.samples.storage.ranges import as_file
+from dfgen.samples.storage.archives.archive_file import ArchiveFile
+from dfgen.samples.storage.archives.archive_index import Contents, damaged
+from dfgen.samples.storage.archives.archive_paths import PACKED
+from dfgen.samples.storage.far.ranges import as_file
 
 _BLOCK = 512
 _BUFFER = 4096

@@ -17,16 +17,16 @@ from urllib.parse import unquote
 
 from dfgen.errors import AccessError, ArgumentError, DecodeError, DfgenError
 from dfgen.samples.storage.capped import refuse_bytes
-from dfgen.samples.storage.clients import Clients
-from dfgen.samples.storage.known_files import Check
-from dfgen.samples.storage.object_errors import (
+from dfgen.samples.storage.far.clients import Clients
+from dfgen.samples.storage.far.object_errors import (
     error_of_listing,
     error_of_object,
     error_of_options,
 )
-from dfgen.samples.storage.ranges import FIRST, far_file
+from dfgen.samples.storage.far.ranges import FIRST, far_file
+from dfgen.samples.storage.far.store_options import StorageOptions
+from dfgen.samples.storage.known_files import Check
 from dfgen.samples.storage.store import Head, Store
-from dfgen.samples.storage.store_options import StorageOptions
 
 CLIENT = {"connect_timeout": "5s", "read_timeout": "10s", "timeout": "10m"}
 """The clock of a request where the user sets no other: `read_timeout` is between two bytes."""

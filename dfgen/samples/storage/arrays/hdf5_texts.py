@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from dfgen.errors import DecodeError
-from dfgen.samples.storage.array_files import open_hdf5
+from dfgen.samples.storage.arrays.array_files import open_hdf5
 from dfgen.system import python_command
 
 _LONGEST = 120  # seconds that the texts of one file may take

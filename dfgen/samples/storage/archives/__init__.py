@@ -1,0 +1,1 @@
+"""Members of zip and tar archives, by their paths."""

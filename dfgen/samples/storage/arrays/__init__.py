@@ -1,0 +1,1 @@
+"""Rows of .npy and HDF5 files."""

@@ -1,0 +1,1 @@
+"""Decoded pixels that are kept, in a folder or in memory."""

@@ -1,0 +1,1 @@
+"""Rows of packs: Arrow files mapped into memory."""
