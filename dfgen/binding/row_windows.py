@@ -24,10 +24,7 @@ def window_bytes(window: Amount) -> int:
 
 
 def windowed(
-    layouts: Mapping[str, RowLayout],
-    packed: PackRows | None,
-    window: Amount,
-    otherwise: bool,
+    layouts: Mapping[str, RowLayout], packed: PackRows | None, window: Amount, otherwise: bool
 ) -> tuple[Windows | None, str | None]:
     """Return the Windows of rows of packs and array files, and what tells them from others.
 
