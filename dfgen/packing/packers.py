@@ -198,11 +198,7 @@ class SmallerJpegs(WholeFiles):
 
     def _encoded(self, data: bytes, store: Store) -> bytes:
         pixels, size, reduced = decode_reduced(
-            data,
-            self.color_mode,
-            lambda size: reduction(self._geometry(size)),
-            None,
-            store.limits,
+            data, self.color_mode, lambda size: reduction(self._geometry(size)), None, store.limits
         )
         geometry = self._geometry(size)
         out = np.empty((*geometry.size, pixels.shape[2]), np.uint8)

@@ -13,7 +13,7 @@ from dfgen.samples.cached_pixels import CachedPixels
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.spec import Indices, Present, Spec, Values, each
 from dfgen.samples.storage.known_files import UNKNOWN, KnownFiles
-from dfgen.samples.storage.shards.pack_rows import PackRows
+from dfgen.samples.storage.mapped_shards.pack_rows import PackRows
 from dfgen.samples.storage.store import Store
 from dfgen.samples.stored_pixels import StoredPixels
 

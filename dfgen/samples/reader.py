@@ -37,7 +37,7 @@ from dfgen.samples.pixels.geometry import after
 from dfgen.samples.storage.embedded import content_parts, content_shown
 from dfgen.samples.storage.files import Files
 from dfgen.samples.storage.known_files import KnownFiles
-from dfgen.samples.storage.shards.mapped_column import MappedColumn
+from dfgen.samples.storage.mapped_shards.mapped_column import MappedColumn
 from dfgen.samples.storage.store import Store
 from dfgen.samples.stored_pixels import ReadsAhead, StoredPixels
 from dfgen.samples.transforms import Sample, Transform, transformed
