@@ -12,7 +12,7 @@ from dfgen.errors import ManifestError
 from dfgen.manifest.building.recipe import portable_recipe
 from dfgen.manifest.dfgen_key import check_metadata
 from dfgen.manifest.fingerprint import fingerprint
-from dfgen.manifest.paths import check_stored_paths, portable_root, stored_paths
+from dfgen.manifest.paths import check_stored_paths, portable_root, refuse_signatures, stored_paths
 from dfgen.manifest.schema import KEY, MANIFEST_FORMAT, Metadata, describe_labels, validate
 from dfgen.samples.storage.embedded import are_files
 
@@ -23,7 +23,7 @@ def as_written(
     table: pa.Table,
     known: Mapping[str, Any],
     folder: str,
-    root: str | os.PathLike[str] | None = None,
+    root: os.PathLike[str] | str | None = None,
 ) -> tuple[pa.Table, Metadata]:
     """Return a table as it stands in a manifest file of a folder, with its metadata in the schema.
 
@@ -38,9 +38,9 @@ def as_written(
     """
     validate(table, "the frame")
     _refuse_odd_categories(table)
-    table, absolute_root = stored_paths(
-        table, None if root is None else str(root), known.get("root")
-    )
+    refuse_signatures(table)
+    given = None if root is None else str(root)
+    table, absolute_root = stored_paths(table, given, known.get("root"))
     check_stored_paths(table, absolute_root, "the frame")
     metadata: Metadata = {
         "format": MANIFEST_FORMAT,
