@@ -24,7 +24,7 @@ from dfgen.samples.features.spec import Present, unwatched
 from dfgen.samples.pixels.upright import prepare_worker
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.storage.known_files import KnownFiles
-from dfgen.samples.storage.shards.pack_shards import SHARD_NAME, exchanged
+from dfgen.samples.storage.mapped_shards.pack_shards import SHARD_NAME, exchanged
 from dfgen.samples.storage.stores import store_of
 from dfgen.system import write_whole
 
