@@ -10,7 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dfgen.errors import DecodeError, MissingFileError, ReadError, TransformError, located
+from dfgen.errors import (
+    DecodeError,
+    MissingFileError,
+    ReadError,
+    TransformError,
+    located,
+    without_secrets,
+)
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.cached_pixels import CachedPixels
 from dfgen.samples.features.base import Feature
@@ -330,4 +337,4 @@ class SampleReader:
             for bound in self._in_order
             if bound.files is not None and bound.has(row)
         )
-        return ", ".join([f"row id={self.id(row)!r}", *paths])
+        return without_secrets(", ".join([f"row id={self.id(row)!r}", *paths]))
