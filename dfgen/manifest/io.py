@@ -38,6 +38,7 @@ from dfgen.manifest.paths import (
     check_stored_paths,
     portable_root,
     refuse_outside,
+    refuse_signatures,
     stored_paths,
 )
 from dfgen.manifest.places import absolute_place, file_of
@@ -266,6 +267,7 @@ def as_written(
     """
     validate(table, "the frame")
     _refuse_odd_categories(table)
+    refuse_signatures(table)
     table, absolute_root = stored_paths(
         table, None if root is None else str(root), known.get("root")
     )
