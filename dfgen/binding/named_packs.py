@@ -18,8 +18,8 @@ from dfgen.manifest.schema import PLACES
 from dfgen.samples.arrow_types import in_one, is_text, value_type
 from dfgen.samples.features.spec import Spec
 from dfgen.samples.pixels.color_modes import CHANNELS
-from dfgen.samples.storage.shards.pack_rows import PackRows
-from dfgen.samples.storage.shards.pack_shards import (
+from dfgen.samples.storage.mapped_shards.pack_rows import PackRows
+from dfgen.samples.storage.mapped_shards.pack_shards import (
     NOTHING,
     PackShards,
     ShardFile,

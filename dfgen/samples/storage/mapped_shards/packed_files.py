@@ -6,8 +6,8 @@ import numpy as np
 
 from dfgen.samples.features.spec import Indices
 from dfgen.samples.storage.embedded import FILE
-from dfgen.samples.storage.shards.pack_rows import PackRows
-from dfgen.samples.storage.shards.pack_shards import NOTHING, PackShards
+from dfgen.samples.storage.mapped_shards.pack_rows import PackRows
+from dfgen.samples.storage.mapped_shards.pack_shards import NOTHING, PackShards
 
 
 class PackedFiles:
