@@ -72,8 +72,8 @@ def _checked(cache: Any) -> str:
         )
     if scheme_of(os.fspath(cache)):
         raise ArgumentError(
-            f"cache={os.fspath(cache)!r} is a URL, and a cache is mapped into memory: give a folder "
-            "on a disk of this machine"
+            f"cache={os.fspath(cache)!r} is a URL, and a cache is mapped into memory: give a "
+            "folder on a disk of this machine"
         )
     if os.fspath(cache).startswith("~/"):
         raise ArgumentError(
