@@ -19,11 +19,12 @@ from dfgen.manifest.io import read_manifest
 from dfgen.manifest.pack_index import read_index
 from dfgen.manifest.pack_table import looks_like_pack, mapped_table, metadata_of
 from dfgen.manifest.places import absolute_place, ends_of
+from dfgen.manifest.warn import warn
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.spec import Present
 from dfgen.samples.packed_pixels import PackedPixels, SmallerFiles
-from dfgen.samples.pixels.geometry import shrunk
+from dfgen.samples.pixels.geometry import Size, shrunk
 from dfgen.samples.pixels.upright import size_of_image
 from dfgen.samples.storage.embedded import FILE, paths_of
 from dfgen.samples.storage.far.store_options import StorageOptions
@@ -111,7 +112,15 @@ def of_packs(columns: Columns, feature: Feature) -> Feature:
     if not isinstance(columns, PackedColumns) or not columns.of(feature):
         return feature
     name = feature.columns[0]
-    return feature.of_pack(columns.packs.spec(name), columns.packs.packed[name])
+    spec = columns.packs.spec(name)
+    found = feature.of_pack(spec, columns.packs.packed[name])
+    size, load_size = found.drawn_sizes or (None, None)
+    if spec is not None and _is_larger(load_size or size, spec.shape[:2]) and not found.follows:
+        warn(
+            f"the images of {name!r} were packed with image_size={spec.shape[:2]} and are enlarged "
+            f"to {load_size or size}: for what the files have beyond that, pack them in this size"
+        )
+    return found
 
 
 def with_packed(
@@ -161,6 +170,12 @@ def packed_rows(features: Iterable[BoundFeature]) -> PackRows | None:
     """Return where all rows lie in packs, by the first such feature; None: in none, or not all."""
     found = (bound.packed for bound in features if bound.packed is not None)
     return next((rows for rows in found if rows.all_packed), None)
+
+
+def _is_larger(size: Size | None, packed: tuple[int | None, ...]) -> bool:
+    """Whether an image has more rows or columns than what was packed of its file."""
+    sizes = zip(size or (), packed, strict=False)
+    return any(there is not None and wanted > there for wanted, there in sizes)
 
 
 def _takes(bound: BoundFeature) -> bool:
