@@ -9,6 +9,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral, Real
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO
 
@@ -123,14 +124,9 @@ def free_memory() -> int:
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
     ):
         with contextlib.suppress(OSError, ValueError):  # "max": no limit
-            parts = [int(_text(f"/sys/fs/cgroup/{name}")) for name in (most, used)]
+            parts = [int(Path("/sys/fs/cgroup", name).read_text()) for name in (most, used)]
             free = min(free, parts[0] - parts[1])
     return max(0, free)
-
-
-def _text(path: str) -> str:
-    with open(path) as file:
-        return file.read()
 
 
 def check_writable(path: str) -> None:

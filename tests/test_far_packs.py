@@ -15,8 +15,8 @@ from dfgen.manifest.io import read_manifest
 from dfgen.manifest.pack_index import open_arrow, read_index
 from dfgen.manifest.verify import verify
 from dfgen.samples.storage.far.store_options import StorageOptions
-from dfgen.samples.storage.shards.far_shards import FarShards
-from dfgen.samples.storage.shards.pack_shards import ShardFile
+from dfgen.samples.storage.mapped_shards.far_shards import FarShards
+from dfgen.samples.storage.mapped_shards.pack_shards import ShardFile
 from dfgen.samples.storage.stores import store_at
 
 ROWS, SIZE, AT = 40, (6, 8), "s3://bucket/pack"

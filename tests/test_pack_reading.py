@@ -8,6 +8,8 @@ import shutil
 import cv2
 import numpy as np
 import pandas as pd
+import PIL.Image
+import PIL.ImageOps
 import pytest
 from packed import packed, photograph, write_images
 
@@ -177,6 +179,26 @@ def test_images_keep_their_sizes_as_far_as_they_were_packed(photographs, tmp_pat
             smaller = tuple(round(side * 64 / max(upright)) for side in upright)
             assert tuple(size) == {"pixels": (48, 64), "jpeg": smaller}.get(kind, upright)
         assert len(batches(manifest, x=Image(size=None), options=NO_Y)) == 2
+
+
+@pytest.mark.parametrize("kind", [*MAKERS])
+def test_an_image_that_follows_a_packed_one_shows_the_same(photographs, tmp_path, kind):
+    packed(photographs.drop(columns=["boxes", "kinds"]), tmp_path / "pack", **MAKERS[kind])
+    df = dfgen.read_manifest(tmp_path / "pack")
+    for row, path in enumerate(df["path"]):
+        upright = PIL.ImageOps.exif_transpose(PIL.Image.open(path))
+        upright.save(tmp_path / f"copy{df['id'][row]}.png")
+    df["copy"] = [str(tmp_path / f"copy{id}.png") for id in df["id"]]
+    for lead, column in [
+        (Image(size=None), "copy"),
+        (Image(size=(30, 40), flip="horizontal"), "path"),
+    ]:
+        for batch in batches(
+            df, x={"image": lead, "other": Image(column, like="image")}, options=NO_Y
+        ):
+            image, other = batch.arrays["image"].astype(float), batch.arrays["other"]
+            assert other.shape == image.shape
+            assert np.abs(other - image).mean() < 2
 
 
 @pytest.mark.parametrize("kind", [*MAKERS])

@@ -137,12 +137,7 @@ def _model_point(model: Headroom, rows: int) -> str:
 
 
 def _limit_point(
-    found: Limit,
-    made: float,
-    workers: int,
-    cpus: int,
-    scale: float | None,
-    remedies: list[Remedy],
+    found: Limit, made: float, workers: int, cpus: int, scale: float | None, remedies: list[Remedy]
 ) -> str:
     point = f"{_NAMES[found.stage]} takes the largest part, {found.share:.0%} of the time"
     if found.without > made * (1 + CLEAR):

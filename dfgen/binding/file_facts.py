@@ -21,10 +21,7 @@ _ROWS = 6  # that are looked at, as in `looked_for`
 
 
 def with_known_files(
-    columns: Columns,
-    features: tuple[BoundFeature, ...],
-    store: Store,
-    bad: Collection[int],
+    columns: Columns, features: tuple[BoundFeature, ...], store: Store, bad: Collection[int]
 ) -> tuple[BoundFeature, ...]:
     """Return features with what the frame knows of the files in its column `path`.
 

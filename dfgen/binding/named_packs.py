@@ -21,11 +21,10 @@ from dfgen.samples.arrow_types import in_one, is_text, value_type
 from dfgen.samples.features.spec import Spec
 from dfgen.samples.pixels.color_modes import CHANNELS
 from dfgen.samples.storage.far.store_options import StorageOptions
-from dfgen.samples.storage.shards.far_shards import FarShards, check_all_there
-from dfgen.samples.storage.shards.pack_rows import PackRows
-from dfgen.samples.storage.shards.pack_shards import (
+from dfgen.samples.storage.mapped_shards.far_shards import FarShards, check_all_there
+from dfgen.samples.storage.mapped_shards.pack_rows import PackRows
+from dfgen.samples.storage.mapped_shards.pack_shards import (
     NOTHING,
-    Opened,
     PackShards,
     PixelsOfOneSize,
     ShardFile,
@@ -94,7 +93,11 @@ class Packs:
     def _spec(self, column: str) -> Spec:
         firsts = {os.path.dirname(file.path): n for n, file in reversed([*enumerate(self.files)])}
         shards = self.shards(column)
-        shapes = {_shape(shards[number]) for number in firsts.values()}
+        opened = [shards[number] for number in firsts.values()]
+        shapes = {
+            one.pixels.shape[1:] if isinstance(one, PixelsOfOneSize) else (None,) * 3
+            for one in opened
+        }
         channels = CHANNELS[self.packed[column]["color_mode"]]
         height, width, _ = shapes.pop() if len(shapes) == 1 else (None, None, channels)
         return Spec((height, width, channels), np.dtype(np.uint8))
@@ -299,9 +302,3 @@ def _checked(packs: Packs, opening: Opening) -> Packs:
 
 def _mean_bytes(files: Sequence[ShardFile]) -> int:
     return sum(file.nbytes for file in files) // len(files)
-
-
-def _shape(opened: Opened) -> tuple[Any, ...]:
-    """Return the shape of the pixels in a shard, None for what differs."""
-    own = (None, None, None)
-    return opened.pixels.shape[1:] if isinstance(opened, PixelsOfOneSize) else own

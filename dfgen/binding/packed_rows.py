@@ -27,10 +27,10 @@ from dfgen.samples.pixels.geometry import shrunk
 from dfgen.samples.pixels.upright import size_of_image
 from dfgen.samples.storage.embedded import FILE, paths_of
 from dfgen.samples.storage.far.store_options import StorageOptions
-from dfgen.samples.storage.shards.mapped_column import HeldColumn, MappedColumn
-from dfgen.samples.storage.shards.pack_rows import PackRows
-from dfgen.samples.storage.shards.pack_shards import NOTHING
-from dfgen.samples.storage.shards.packed_files import PackedFiles
+from dfgen.samples.storage.mapped_shards.mapped_column import HeldColumn, MappedColumn
+from dfgen.samples.storage.mapped_shards.pack_rows import PackRows
+from dfgen.samples.storage.mapped_shards.pack_shards import NOTHING
+from dfgen.samples.storage.mapped_shards.packed_files import PackedFiles
 from dfgen.samples.storage.store import Store
 
 

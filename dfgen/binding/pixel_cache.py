@@ -21,11 +21,7 @@ Cache = str | os.PathLike[str] | None
 
 
 def with_cache(
-    features: tuple[BoundFeature, ...],
-    cache: Cache,
-    limits: Limits,
-    store: Store,
-    transforms: bool,
+    features: tuple[BoundFeature, ...], cache: Cache, limits: Limits, store: Store, transforms: bool
 ) -> tuple[BoundFeature, ...]:
     """Return features of which the images keep their decoded pixels.
 

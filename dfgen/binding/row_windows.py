@@ -9,7 +9,7 @@ from dfgen.errors import ArgumentError
 from dfgen.limits import Amount, bytes_given
 from dfgen.loading.order.permutation import Integers
 from dfgen.loading.order.windows import Windows, fitting, windows_of
-from dfgen.samples.storage.shards.pack_rows import PackRows
+from dfgen.samples.storage.mapped_shards.pack_rows import PackRows
 
 _WINDOW = "1GB"
 _BLOCKS = 64  # of a window: of labels in order, 64 blocks mix far more classes than 16
@@ -24,10 +24,7 @@ def window_bytes(window: Amount) -> int:
 
 
 def windowed(
-    layouts: Mapping[str, RowLayout],
-    packed: PackRows | None,
-    window: Amount,
-    otherwise: bool,
+    layouts: Mapping[str, RowLayout], packed: PackRows | None, window: Amount, otherwise: bool
 ) -> tuple[Windows | None, str | None]:
     """Return the Windows of rows of packs and array files, and what tells them from others.
 

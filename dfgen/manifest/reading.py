@@ -5,13 +5,7 @@ import os
 import stat
 from collections.abc import Iterator
 
-from dfgen.errors import (
-    ArgumentError,
-    ManifestError,
-    MissingFileError,
-    ReadError,
-    is_outside,
-)
+from dfgen.errors import ArgumentError, ManifestError, MissingFileError, ReadError, is_outside
 from dfgen.limits import DEFAULT, Limits
 
 _KINDS = (

@@ -136,11 +136,7 @@ def check(
 
 
 def _check(
-    manifest: Path | Table,
-    root: Path | None,
-    decode: bool,
-    write: bool,
-    how: dict[str, Any],
+    manifest: Path | Table, root: Path | None, decode: bool, write: bool, how: dict[str, Any]
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
     given = how["options"].values() if how["options"] else None
     if isinstance(manifest, str | os.PathLike):

@@ -20,10 +20,11 @@ from dfgen.limits import Limits
 from dfgen.loading.order.permutation import permutation
 from dfgen.manifest.building.scan import stat_files
 from dfgen.manifest.fingerprint import columns_digest
-from dfgen.manifest.io import as_written, read_table
+from dfgen.manifest.io import read_table
 from dfgen.manifest.pack_index import is_pack
 from dfgen.manifest.schema import Metadata, with_column
 from dfgen.manifest.tables import Table, arrow_table
+from dfgen.manifest.written_table import as_written
 from dfgen.packing.pack_arguments import PackArguments
 from dfgen.packing.packers import Packer
 from dfgen.packing.shard_files import ShardTask

@@ -3,7 +3,7 @@
 import io
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,12 +26,11 @@ _OF_PIXEL = 0.35  # bytes of a JPEG for a pixel, about: of photographs of qualit
 _HEADER = 600  # bytes of a JPEG without its pixels
 
 
-class Packer(Protocol):
+class Packer:
     """What a file becomes. It travels to other processes."""
 
-    @property
-    def needs_sizes(self) -> bool:
-        """Whether it must know the size of every image before."""
+    needs_sizes = False
+    """Whether it must know the size of every image before."""
 
     def nbytes(self, sizes: Sizes | None, files: Indices | None, rows: int) -> Indices:
         """Return how many bytes each row takes, about, shape (rows,).
@@ -41,14 +40,16 @@ class Packer(Protocol):
             files: the bytes of each file, of `WholeFiles`; None: not known.
             rows: how many.
         """
+        raise NotImplementedError
 
     def begin(self, rows: int, spare: list[Any]) -> Any:
-        """Return what `pack` fills for so many rows.
+        """Return what `pack` fills for so many rows: a list with a place for what each becomes.
 
         Args:
             rows: how many.
             spare: memory that is used no more, of shards before; what is taken is taken out of it.
         """
+        return [None] * rows
 
     def pack(self, content: Content, store: Store, into: Any, place: int, size: Any) -> None:
         """Read one file, and put what it becomes into `into`.
@@ -64,17 +65,18 @@ class Packer(Protocol):
             DecodeError: the file is broken.
             MissingFileError: it is not there.
         """
+        raise NotImplementedError
 
     def columns(self, name: str, into: Any, good: Present) -> dict[str, pa.Array]:
         """Return the columns of a shard by their names, null where a row is not good."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class FixedPixels:
+class FixedPixels(Packer):
     """Pixels of one size, exactly those that a Sequence makes of the files."""
 
     image: Image
-    needs_sizes = False
 
     def nbytes(self, sizes: Sizes | None, files: Indices | None, rows: int) -> Indices:
         """Return the bytes of each row's pixels."""
@@ -111,7 +113,7 @@ class FixedPixels:
 
 
 @dataclass(frozen=True)
-class OwnPixels:
+class OwnPixels(Packer):
     """Pixels of upright images, each of its own size."""
 
     image: Image
@@ -122,10 +124,6 @@ class OwnPixels:
         channels = CHANNELS[self.image.color_mode]
         found: Indices = np.prod(np.asarray(sizes, np.int64), axis=1) * channels
         return found
-
-    def begin(self, rows: int, spare: list[Any]) -> list[Any]:
-        """Return a place for the pixels of each row."""
-        return [None] * rows
 
     def pack(self, content: Content, store: Store, into: Any, place: int, size: Any) -> None:
         """Decode one file."""
@@ -144,18 +142,12 @@ class OwnPixels:
 
 
 @dataclass(frozen=True)
-class WholeFiles:
+class WholeFiles(Packer):
     """The bytes of files as they are."""
-
-    needs_sizes = False
 
     def nbytes(self, sizes: Sizes | None, files: Indices | None, rows: int) -> Indices:
         """Return the bytes of each file."""
         return np.asarray(files, np.int64).clip(0)
-
-    def begin(self, rows: int, spare: list[Any]) -> list[Any]:
-        """Return a place for the bytes of each row."""
-        return [None] * rows
 
     def pack(self, content: Content, store: Store, into: Any, place: int, size: Any) -> None:
         """Read one file."""
@@ -198,11 +190,7 @@ class SmallerJpegs(WholeFiles):
 
     def _encoded(self, data: bytes, store: Store) -> bytes:
         pixels, size, reduced = decode_reduced(
-            data,
-            self.color_mode,
-            lambda size: reduction(self._geometry(size)),
-            None,
-            store.limits,
+            data, self.color_mode, lambda size: reduction(self._geometry(size)), None, store.limits
         )
         geometry = self._geometry(size)
         out = np.empty((*geometry.size, pixels.shape[2]), np.uint8)

@@ -24,6 +24,7 @@ from dfgen.samples.features.spec import Present, unwatched
 from dfgen.samples.pixels.upright import prepare_worker
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.storage.known_files import KnownFiles
+from dfgen.samples.storage.mapped_shards.pack_shards import SHARD_NAME, exchanged
 from dfgen.samples.storage.stores import store_of
 from dfgen.system import write_whole
 
@@ -139,7 +140,8 @@ def _write(task: ShardTask, into: Any, good: Present, problems: pa.Array) -> Pac
     for name, array in packed.items():
         rows = rows.append_column(name, array)
     told = json.dumps({**task.identity, "kind": "shard"}, ensure_ascii=False)
-    rows = rows.replace_schema_metadata({KEY: told.encode()})
+    name = os.path.basename(task.path)
+    rows = rows.replace_schema_metadata({KEY: told.encode(), SHARD_NAME: name.encode()})
     return write_arrow(task.path, rows.schema, rows.combine_chunks().to_batches(), forget=True)
 
 
@@ -201,7 +203,7 @@ def read_shard(path: str, identity: Mapping[str, Any], rows: int) -> PackedShard
         found = json.loads((file.schema.metadata or {}).get(KEY, b"{}"))
         check_same(os.path.dirname(path), found, identity)
         batch = file.get_batch(0) if file.num_record_batches == 1 else None
-        if batch is None or len(batch) != rows:
+        if batch is None or len(batch) != rows or exchanged(path, file.schema.metadata):
             raise ManifestError(
                 f"{path} does not hold the {rows:,} rows that it should: delete it, and pack again"
             )

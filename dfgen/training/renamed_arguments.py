@@ -105,8 +105,7 @@ RENAMED = {
     ),
     "validate_filenames": Renamed("", "some files are looked for, all by dfgen.verify"),
     "interpolation": Renamed(
-        "Image.interpolation",
-        value=_only({name: name for name in ("bilinear", "nearest", "area")}),
+        "Image.interpolation", value=_only({name: name for name in ("bilinear", "nearest", "area")})
     ),
     "crop_to_aspect_ratio": Renamed(
         "Image.resize", 'resize="crop"', _only({True: "crop", False: LEFT_OUT})

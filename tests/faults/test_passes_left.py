@@ -3,6 +3,7 @@
 import keras
 import psutil
 import pytest
+from processes_of import children
 from watching import watcher
 
 import dfgen
@@ -45,7 +46,7 @@ def test_fault_12_a_held_pass_does_not_keep_a_closed_sequence_alive(frame, proce
     batches = iter(seq)
     next(batches)
     seq.close()
-    assert not psutil.Process().children()
+    assert not children()
     with pytest.raises(ValueError, match="closed: make a new"):
         list(batches)
 
@@ -83,7 +84,7 @@ def test_fault_13_after_an_error_in_a_training_step_each_row_comes_once(frame, p
     assert sorted(row for batch in seq for row in rows_of(batch)) == [*range(40)]
     assert seq.epoch == 3
     seq.close()
-    assert not psutil.Process().children()
+    assert not children()
 
 
 @pytest.mark.parametrize(
@@ -111,4 +112,4 @@ def test_fault_15_opening_and_closing_holds_nothing_in_the_end(frame, processes,
 def counts():
     """Descriptors, threads and children of this process."""
     me = psutil.Process()
-    return me.num_fds(), me.num_threads(), len(me.children())
+    return me.num_fds(), me.num_threads(), len(children())

@@ -13,6 +13,7 @@ import numpy as np
 import psutil
 import pyarrow as pa
 import pytest
+from processes_of import children
 
 from dfgen.errors import ReadError, TransformError, WorkerError
 from dfgen.loading.loader import Loader
@@ -36,10 +37,6 @@ def loader(transform=None, parts=(), workers=1, processes=True, **options):
 
 def numbers_of(made, epoch=0):
     return [int(number) for batch in made.batches(epoch) for number in batch.arrays["number"]]
-
-
-def children():
-    return psutil.Process().children()
 
 
 def kill(processes):
@@ -123,7 +120,8 @@ def test_fault_03_where_every_process_is_killed_the_rows_in_flight_are_named():
     def kill_all():
         while not stop.is_set():
             for child in children():
-                child.kill()
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    child.kill()
 
     with loader(same, batch_size=3) as made:
         killing = threading.Thread(target=kill_all)

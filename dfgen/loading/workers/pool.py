@@ -10,14 +10,7 @@ from dfgen.errors import ArgumentError, ReadTimeoutError
 from dfgen.loading.workers.chooser import Chooser, thread_counts
 from dfgen.loading.workers.chunks import ChunkMaker
 from dfgen.loading.workers.processes import ProcessWorker, pickled
-from dfgen.loading.workers.threads import (
-    CLOSED,
-    MOST_STUCK,
-    Task,
-    Threads,
-    ThreadWorker,
-    Worker,
-)
+from dfgen.loading.workers.threads import CLOSED, MOST_STUCK, Task, Threads, ThreadWorker, Worker
 from dfgen.samples.features.spec import Spec
 
 _LOOK = 1.0  # seconds, at most, between two looks for late workers of whoever waits for a batch

@@ -25,11 +25,7 @@ _DESCRIPTORS = "have more files open, ulimit -n 65536, or fewer workers"
 _MEMORY = "give the process more memory, or make workers, max_queue_size or batch_size smaller"
 _DISK = "look after the disk or the network (dmesg tells more), then train on from the last backup"
 _FOLDER = "mount or restore the folder, then train on from the last backup, or correct the paths"
-_ADVICE = {
-    errno.EMFILE: _DESCRIPTORS,
-    errno.ENFILE: _DESCRIPTORS,
-    errno.ENOMEM: _MEMORY,
-}
+_ADVICE = {errno.EMFILE: _DESCRIPTORS, errno.ENFILE: _DESCRIPTORS, errno.ENOMEM: _MEMORY}
 
 
 def read_again(

@@ -191,10 +191,7 @@ def _same(known: pa.Table, sizes: Any, times: Any) -> pa.ChunkedArray:
 
 
 def _sizes_and_times(
-    paths: list[str],
-    listed: pa.Table | None,
-    workers: int | None,
-    options: StorageOptions | None,
+    paths: list[str], listed: pa.Table | None, workers: int | None, options: StorageOptions | None
 ) -> tuple[Any, Any]:
     """Return size and time of each file: by the listing that has them all, else by asking each."""
     if listed is not None:

@@ -287,7 +287,8 @@ class Image(Feature):
             given: what it drew, or where it follows another image the Geometry of that.
         """
         if self.like is not None:
-            return follow(given, image, size)
+            packed = given.steps and self.column == self.image.column and given.steps[1]
+            return follow(packed if packed and packed.image == image else given, image, size)
         draw = given or STILL
         if self.crop == "random_resized":
             return place_resized(image, size, self.ratio or RATIO, draw)
@@ -326,7 +327,7 @@ class Image(Feature):
             store.limits,
         )
         geometry = self.place(image, size, given)
-        if self.size is None and image != size:
+        if self.size is None and image != size and not self.follows:  # `follow` has looked at it
             raise DecodeError(
                 f"the image has {image[0]} x {image[1]} pixels (height x width, upright), but its "
                 f"facts say {size[0]} x {size[1]}: was it changed since? Build the manifest anew, "

@@ -42,12 +42,7 @@ from dfgen.samples.pixels.headers import (
     tiff_header,
 )
 from dfgen.samples.pixels.jpeg_decoder import check_scans, decode_jpeg
-from dfgen.samples.pixels.opencv_decoders import (
-    decode_png,
-    decode_webp,
-    png_values,
-    webp_glance,
-)
+from dfgen.samples.pixels.opencv_decoders import decode_png, decode_webp, png_values, webp_glance
 from dfgen.samples.pixels.pillow_decoders import (
     avif,
     decode_pnm,
@@ -183,9 +178,7 @@ FORMATS: dict[str, Format] = {
         (".pcx",), rb"\x0a[\x00\x02-\x05][\x00\x01][\x01\x02\x04\x08]", PcxImageFile
     ),
     "sgi": pillow_format(
-        (".sgi", ".rgb", ".rgba", ".bw"),
-        rb"\x01\xda[\x00\x01][\x01\x02]\x00[\x01-\x03]",
-        sgi,
+        (".sgi", ".rgb", ".rgba", ".bw"), rb"\x01\xda[\x00\x01][\x01\x02]\x00[\x01-\x03]", sgi
     ),
     "sun": pillow_format((".ras",), rb"\x59\xa6\x6a\x95", SunImageFile),
     "dds": pillow_format((".dds",), rb"DDS \x7c\x00\x00\x00", DdsImageFile),

@@ -9,7 +9,7 @@ import keras
 
 from dfgen.errors import ArgumentError
 from dfgen.loading.metrics import STAGES
-from dfgen.loading.remedies import Remedy, remedies
+from dfgen.loading.remedies import remedies
 from dfgen.loading.stored_remedies import stored_remedies
 from dfgen.loading.verdict import Waiting, verdict
 from dfgen.system import usable_cpus
@@ -132,12 +132,10 @@ class InputMonitor(keras.callbacks.Callback):
         self._write_receipts()
         if self.params.get("verbose") != 0 and self._epochs:
             waiting = self._waiting()
-            print(verdict(waiting, self._remedies() if waiting.counts else []))
+            reader, limits = self._loader.reader, self._loader._limits
+            ways = remedies(reader) + stored_remedies(reader, limits) if waiting.counts else []
+            print(verdict(waiting, ways))
         self._input = self._loader = None  # which may be large
-
-    def _remedies(self) -> list[Remedy]:
-        reader = self._loader.reader
-        return remedies(reader) + stored_remedies(reader, self._loader._limits)
 
     def _measured(self) -> dict[str, float]:
         """Return what the workers and this process have done by now."""

@@ -12,11 +12,7 @@ from dfgen.errors import ArgumentError
 from dfgen.loading.receipts import Receipt
 from dfgen.system import check_writable, write_whole
 
-_TYPES = {
-    "digest": pa.string(),
-    "counted": pa.string(),
-    "draws": pa.map_(pa.int64(), pa.int64()),
-}
+_TYPES = {"digest": pa.string(), "counted": pa.string(), "draws": pa.map_(pa.int64(), pa.int64())}
 _COLUMNS = pa.schema(
     pa.field(each.name, _TYPES.get(each.name, pa.int64()), nullable=False)
     for each in fields(Receipt)

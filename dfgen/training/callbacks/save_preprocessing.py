@@ -32,10 +32,7 @@ class SavePreprocessing(keras.callbacks.Callback):
     """
 
     def __init__(
-        self,
-        path: str | os.PathLike[str],
-        sequence: Sequence,
-        transform: Transform | None = None,
+        self, path: str | os.PathLike[str], sequence: Sequence, transform: Transform | None = None
     ) -> None:
         super().__init__()
         if not isinstance(sequence, Sequence):

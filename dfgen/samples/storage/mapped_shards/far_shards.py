@@ -13,7 +13,7 @@ from dfgen.errors import ManifestError, ReadError, may_pass
 from dfgen.samples.features.spec import Indices, Values
 from dfgen.samples.storage.far.pieces import PIECE, fetch
 from dfgen.samples.storage.far.ranges import far_file
-from dfgen.samples.storage.shards.pack_shards import (
+from dfgen.samples.storage.mapped_shards.pack_shards import (
     NOTHING,
     Opened,
     PackShards,

@@ -4,8 +4,8 @@ from typing import Any
 
 from dfgen.samples.features.spec import Indices
 from dfgen.samples.storage.embedded import FILE
-from dfgen.samples.storage.shards.pack_rows import PackRows
-from dfgen.samples.storage.shards.pack_shards import NOTHING, PackShards
+from dfgen.samples.storage.mapped_shards.pack_rows import PackRows
+from dfgen.samples.storage.mapped_shards.pack_shards import NOTHING, PackShards
 
 
 class PackedFiles:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.samples.features.spec import Indices, Present
-from dfgen.samples.storage.shards.pack_shards import NOTHING
+from dfgen.samples.storage.mapped_shards.pack_shards import NOTHING
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,6 +22,8 @@ _MOST_MAPPED = 16_384  # shards: Linux gives a process 65,530 maps
 NOTHING = -1
 """Instead of the number of a shard, of a row that lies in none."""
 AGAIN = "take another copy of it, or pack again"
+SHARD_NAME = b"file"
+"""The key of the metadata of a shard that has the name of its file."""
 
 
 class ShardFile(NamedTuple):
@@ -222,6 +224,15 @@ def _check_same(file: ShardFile, metadata: Mapping[bytes, bytes] | None) -> None
             "opened: make the Sequence anew, from the folder or from dfgen.read_manifest("
             f"{os.path.dirname(file.path)!r})"
         )
+    name = exchanged(file.path, metadata)
+    if name:
+        raise ManifestError(f"{file}, holds the rows of {name}: {AGAIN}")
+
+
+def exchanged(path: str, metadata: Mapping[bytes, bytes] | None) -> str | None:
+    """Return the name that a shard was written by, if it now has that of another."""
+    name = (metadata or {}).get(SHARD_NAME, b"").decode(errors="replace")
+    return name if name != os.path.basename(path) else None
 
 
 def _fault(file: ShardFile, error: Exception) -> Exception:
