@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from dfgen.binding.frame_columns import Columns, open_manifest
 from dfgen.binding.image_sizes import known_sizes
-from dfgen.binding.named_packs import Packs, packs_of_columns, packs_of_folder
+from dfgen.binding.named_packs import Opening, Packs, packs_of_columns, packs_of_folder
 from dfgen.errors import DfgenError, ManifestError
 from dfgen.limits import Limits
 from dfgen.manifest.io import read_manifest
-from dfgen.manifest.pack_index import read_index
+from dfgen.manifest.pack_index import PackIndex, is_far, read_index
 from dfgen.manifest.pack_table import looks_like_pack, mapped_table, metadata_of
 from dfgen.manifest.places import absolute_place, ends_of
 from dfgen.manifest.warn import warn
@@ -28,7 +28,7 @@ from dfgen.samples.pixels.geometry import Size, shrunk
 from dfgen.samples.pixels.upright import size_of_image
 from dfgen.samples.storage.embedded import FILE, paths_of
 from dfgen.samples.storage.far.store_options import StorageOptions
-from dfgen.samples.storage.mapped_shards.mapped_column import MappedColumn
+from dfgen.samples.storage.mapped_shards.mapped_column import HeldColumn, MappedColumn
 from dfgen.samples.storage.mapped_shards.pack_rows import PackRows
 from dfgen.samples.storage.mapped_shards.pack_shards import NOTHING
 from dfgen.samples.storage.mapped_shards.packed_files import PackedFiles
@@ -41,9 +41,11 @@ class PackedColumns(Columns):
 
     Args:
         packs: where they lie.
+        options: open a whole pack that is far away.
     """
 
     packs: Packs
+    options: StorageOptions | None = None
 
     def files(self, name: str) -> Any:
         """Return a column of files: what was packed as files, as such; of pixels the paths."""
@@ -57,7 +59,7 @@ class PackedColumns(Columns):
             if self.root is not None:
                 root, folder = self.root, ""
             ends = None if root is None else ends_of(absolute_place(root, folder))
-            paths = MappedColumn(index.path(index.table), name, ends)
+            paths = self._stored(index, name, ends)
         if self.packs.is_pixels(name):
             return paths
         return PackedFiles(paths, self.packs.rows, self.packs.shards(name))
@@ -65,7 +67,14 @@ class PackedColumns(Columns):
     def mapped_ids(self) -> Any:
         """Return the ids of a whole pack."""
         index = self.packs.index
-        return None if index is None else MappedColumn(index.path(index.table), "id")
+        return None if index is None else self._stored(index, "id")
+
+    def _stored(
+        self, index: PackIndex, name: str, ends: tuple[str, str] | None = None
+    ) -> MappedColumn:
+        """Return a column of a whole pack as it is stored."""
+        path = index.path(index.table)
+        return HeldColumn(self[name], ends) if is_far(path) else MappedColumn(path, name, ends)
 
     def ids_digest(self) -> str | None:
         """Return the digest that the pack has of these ids."""
@@ -74,7 +83,10 @@ class PackedColumns(Columns):
     def frame(self) -> pd.DataFrame:
         """Return the rows as a frame; of a whole pack with `shard` and `row`."""
         index = self.packs.index
-        return super().frame() if index is None else read_manifest(index.folder, self.root)
+        if index is None:
+            return super().frame()
+        given = self.options.values() if self.options else None
+        return read_manifest(index.folder, self.root, storage_options=given)
 
     def of(self, feature: Feature) -> bool:
         """Whether a feature is of a column that was packed."""
@@ -86,24 +98,26 @@ def open_columns(
     root: str | os.PathLike[str] | None,
     limits: Limits,
     options: StorageOptions | None = None,
+    window: int = 0,
 ) -> Columns | PackedColumns:
     """Return the columns of a manifest, as `open_manifest`, and where its rows lie in packs.
 
-    The folder of a pack is mapped into memory: nothing is read of its rows here.
+    The folder of a pack is mapped into memory: nothing is read of its rows here. `window` is that
+    of rows of packs far away, in bytes.
 
     Raises:
         MissingFileError: a file of a pack is missing.
         ManifestError: one is damaged, or rows are not those of the pack.
     """
-    if isinstance(manifest, str | os.PathLike) and looks_like_pack(os.fspath(manifest)):
-        index = read_index(os.fspath(manifest))
+    opening = Opening(options, limits, window)
+    if isinstance(manifest, str | os.PathLike) and looks_like_pack(os.fspath(manifest), options):
+        index = read_index(os.fspath(manifest), options)
         metadata, start = metadata_of(index), os.fspath(root) if root else None
-        packs, table = packs_of_folder(index), mapped_table(index)
-        return PackedColumns(
-            table.replace_schema_metadata(), metadata["labels"], start, packs=packs
-        )
+        packs, table = packs_of_folder(index, opening), mapped_table(index, options=options)
+        table = table.replace_schema_metadata()
+        return PackedColumns(table, metadata["labels"], start, packs=packs, options=options)
     columns = open_manifest(manifest, root, limits, options)
-    packs_named = packs_of_columns(columns)
+    packs_named = packs_of_columns(columns, opening)
     return columns if packs_named is None else PackedColumns(**vars(columns), packs=packs_named)
 
 
