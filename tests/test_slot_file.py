@@ -195,7 +195,8 @@ def dying(folder, calls, half):
         return one
 
     pwrite = os.pwrite
-    os.pwrite, os.ftruncate = watched(os.pwrite), watched(os.ftruncate)
+    for name in ("pwrite", "ftruncate", "posix_fallocate"):
+        setattr(os, name, watched(getattr(os, name)))
     put(slot_file(folder), 0, 1, 2)
 
 

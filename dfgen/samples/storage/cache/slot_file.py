@@ -34,7 +34,7 @@ from dfgen.samples.features.spec import Indices, Present, Spec, Values
 from dfgen.samples.storage.cache.slot_pages import (
     HEADER_BYTES,
     close_files,
-    grow,
+    lengthen,
     mapped_array,
     open_slots,
     write_at,
@@ -214,7 +214,7 @@ class SlotFile:
                 end = begin + count
                 if os.fstat(self._pixels).st_size < end * self._size:
                     os.ftruncate(self._pixels, end * self._size)
-                grow(file, HEADER_BYTES + begin * _SLOT.itemsize, count * _SLOT.itemsize)
+                lengthen(file, HEADER_BYTES + begin * _SLOT.itemsize, count * _SLOT.itemsize)
             return list(range(begin, begin + count))
         finally:
             os.close(file)

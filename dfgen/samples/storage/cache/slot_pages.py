@@ -52,7 +52,7 @@ def write_at(file: int, data: memoryview, place: int) -> None:
         data, place = data[written:], place + written
 
 
-def grow(file: int, start: int, nbytes: int) -> None:
+def lengthen(file: int, start: int, nbytes: int) -> None:
     """Have a file end so many bytes after `start`, with room on the disk for them."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(file, start, nbytes)
