@@ -6,6 +6,7 @@ Source: https://developmentseed.org/obstore, https://docs.rs/object_store.
 """
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -50,6 +51,7 @@ _OF_CLIENT = frozenset(
         "read_timeout", "root_certificate", "timeout", "user_agent",
     )
 )  # fmt: skip
+_BASE = re.compile("endpoint|base_url")  # in the names of options that tell where a store is
 _USERS = set[int]()  # the process that has used obstore, or a parent that had when it forked
 _FORKED = (
     "the file cannot be read: this process was forked from one that had read files far away, whose "
@@ -163,7 +165,7 @@ class Objects(Store):
                 for meta in page:
                     yield f"{place}/{meta['path']}", _head(meta)
         except Exception as error:
-            raise self._told(error, prefix, listing=True) from None
+            raise self._told(error, prefix, "list") from None
 
     def write(self, path: str, data: bytes) -> None:
         """Make an object, or replace it; it is there as a whole or not at all."""
@@ -171,22 +173,23 @@ class Objects(Store):
         try:
             client.put(key, data)
         except Exception as error:
-            raise self._told(error, path) from None
+            raise self._told(error, path, "write") from None
 
     def close(self) -> None:
         """Close what is open; it is opened again where it is asked for."""
         super().close()
         self.clients.clear()
 
-    def _told(self, error: Exception, path: str, listing: bool = False) -> Exception:
+    def _told(self, error: Exception, path: str, asked: str = "read") -> Exception:
         """Return what to raise for what a client has raised; the fault of the file, or not."""
         if isinstance(error, DfgenError | MemoryError):
             return error
         scheme, _, rest = path.partition("://")
         bucket = rest.partition("/")[0]
-        if listing:
+        if asked == "list":
             return error_of_listing(error, scheme, bucket)
-        return error_of_object(error, scheme, bucket, _parts(path)[0] in self.clients.reached)
+        reached = asked == "read" and _parts(path)[0] in self.clients.reached
+        return error_of_object(error, scheme, bucket, reached)
 
     def _reached(self, place: str, key: str) -> None:
         if key:  # else the address has a query, which opens this one file, and for a while
@@ -244,8 +247,8 @@ def _client(place: str, options: StorageOptions) -> Any:
     given = options.values()
     client = {name: given.pop(name) for name in _OF_CLIENT & given.keys()}
     client = {**CLIENT, **client, **given.pop("client_options", {})}
-    endpoint = str(given.get("endpoint", given.get("aws_endpoint", "")))
-    if scheme == "http" or endpoint.startswith("http://"):
+    bases = [str(value) for name, value in given.items() if _BASE.search(name)]
+    if scheme == "http" or any(base.startswith("http://") for base in bases):
         client.setdefault("allow_http", True)
     both = {"client_options": client, "retry_config": {**RETRIES, **given.pop("retry_config", {})}}
     try:
@@ -253,7 +256,7 @@ def _client(place: str, options: StorageOptions) -> Any:
             if given:
                 raise ValueError
             return store.HTTPStore(place, **both)
-        return store.from_url(place, **given, **both)
+        return store.from_url(place.replace("gcs://", "gs://"), **given, **both)
     except Exception as error:
         if scheme.startswith("http") and not options.values():
             raise DecodeError(
