@@ -109,12 +109,44 @@ def legible(text: str, longest: int = _LONGEST) -> str:
 
     Example:
         >>> legible("column 'name' " + "is long " * 9 + "drop it", 40)
-        "column 'name' i ... s long drop it"
+        "column 'name' i ... is long drop it"
     """
+    text = without_secrets(text)
     if not text.isprintable():
         text = "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
     half = longest // 2 - 5
     return text if len(text) <= longest else f"{text[:half]} ... {text[-half:]}"
+
+
+# a password with / in it too, where no port ends before that; normpath leaves one / of two
+_PASSWORD = r"[^/?#@:\[\s'\"]*:(?:[0-9]*[^0-9/?#@\s'\"][^?#@\s'\"]*|[^/?#@\s'\"]*)@"
+_USERS = re.compile(
+    rf"(https?://?)(?:[^/?#@\s'\"]*@|{_PASSWORD})"
+    rf"|([a-z][a-z0-9+.-]*(?<!\bzip)(?<!\btar)(?<!\bfile)://?){_PASSWORD}",
+    re.IGNORECASE,
+)
+_QUERIES = re.compile(
+    r"(https?://?[^?\"\n]{0,2000}\?|[a-z][a-z0-9+.-]*://?[^?\"\n]{0,2000}\?(?=[^\s'\"]*=))"
+    r"(?!\.\.\.)[^\s'\"]+?(?=[:,.;)\]]*(?:[\s'\"]|$))",
+    re.IGNORECASE,
+)
+
+
+def without_secrets(text: str) -> str:
+    """Return a text whose addresses show no user, no password, and no value of a query.
+
+    Example:
+        >>> without_secrets("https://me:key@host/a.jpg?sig=1: not found")
+        'https://...@host/a.jpg?...: not found'
+    """
+    if ":/" not in text:
+        return text
+    return _QUERIES.sub(r"\1...", _USERS.sub(r"\1\2...@", text))
+
+
+def has_password(address: str) -> bool:
+    """Whether an address has a password or a token in front of its server."""
+    return _USERS.match(address) is not None
 
 
 def unreadable(error: Exception) -> DfgenError:

@@ -9,10 +9,11 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral, Real
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO
 
-from dfgen.errors import ArgumentError, WriteError, brief, did_you_mean
+from dfgen.errors import ArgumentError, DfgenError, WriteError, brief, did_you_mean
 from dfgen.locks import LOCK_SUFFIX, FileLock, is_at, lock
 
 _NAME = 50  # characters of a name that stand in the name of a file beside it: at most 200 bytes
@@ -123,14 +124,9 @@ def free_memory() -> int:
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
     ):
         with contextlib.suppress(OSError, ValueError):  # "max": no limit
-            parts = [int(_text(f"/sys/fs/cgroup/{name}")) for name in (most, used)]
+            parts = [int(Path("/sys/fs/cgroup", name).read_text()) for name in (most, used)]
             free = min(free, parts[0] - parts[1])
     return max(0, free)
-
-
-def _text(path: str) -> str:
-    with open(path) as file:
-        return file.read()
 
 
 def check_writable(path: str) -> None:
@@ -171,6 +167,8 @@ def write_whole(path: str, write: Callable[[BinaryIO], object]) -> None:
             return
         _remove_dead(folder, name)
         _replace(target, write, *_made_beside(folder, name))
+    except DfgenError:  # of what was to be written
+        raise
     except OSError as error:
         changed = "What it had taken is there" if _is_special(path) else "Nothing was changed"
         raise WriteError(f"{path} cannot be written: {error}. {changed}") from error

@@ -146,6 +146,8 @@ def test_array_of_one_row(row, dtype):
          "the array holds 1099511627776 to 1099511627776, more than int32 can hold"),
         (np.full((2, 3), 1e300), "float32",
          "the array holds 1e+300 to 1e+300, more than float32 can hold"),
+        (np.array([[np.nan, 1e300, -1]] * 2), "float32",
+         "the array holds -1.0 to 1e+300, more than float32 can hold"),
     ],
 )  # fmt: skip
 def test_arrays_that_do_not_fit(tmp_path, saved, dtype, message):

@@ -57,6 +57,24 @@ def test_a_shard_that_is_missing_is_named_with_its_rows(pack):
     assert len(batches(others, y="kind")) == 5  # of which no row lies there
 
 
+def test_shards_that_changed_places_are_refused_to_read_and_to_go_on_from(pack, tmp_path):
+    first, second = (pack / f"shard-0000{number}.arrow" for number in (0, 1))
+    assert first.stat().st_size == second.stat().st_size
+    first.rename(tmp_path / "other")
+    second.rename(first)
+    (tmp_path / "other").rename(second)
+    assert refused(ManifestError, pack, y="kind") == (
+        f"{first}, which has the rows 0 to 9, holds the rows of shard-00001.arrow: take another "
+        "copy of it, or pack again"
+    )
+    (pack / INDEX).unlink()
+    with pytest.raises(ManifestError) as caught:
+        packed(write_images(tmp_path / "imgs", ROWS, SIZE), pack, shard_size=1500)
+    assert str(caught.value) == (
+        f"{first} does not hold the 10 rows that it should: delete it, and pack again"
+    )
+
+
 @pytest.mark.parametrize("place", [-7, -20, -200])
 def test_a_shard_whose_structure_is_damaged_is_named_with_its_rows(pack, place):
     changed(pack / "shard-00003.arrow", place)

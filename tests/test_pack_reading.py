@@ -8,6 +8,8 @@ import shutil
 import cv2
 import numpy as np
 import pandas as pd
+import PIL.Image
+import PIL.ImageOps
 import pytest
 from packed import packed, photograph, write_images
 
@@ -142,6 +144,7 @@ def photographs(tmp_path):
     return pd.DataFrame(rows).astype({"width": "Int64", "height": "Int64", "orientation": "Int64"})
 
 
+@pytest.mark.filterwarnings("ignore:the images of 'path' were packed:UserWarning")
 @pytest.mark.parametrize("kind", [*MAKERS])
 @pytest.mark.parametrize(
     "image",
@@ -177,6 +180,26 @@ def test_images_keep_their_sizes_as_far_as_they_were_packed(photographs, tmp_pat
             smaller = tuple(round(side * 64 / max(upright)) for side in upright)
             assert tuple(size) == {"pixels": (48, 64), "jpeg": smaller}.get(kind, upright)
         assert len(batches(manifest, x=Image(size=None), options=NO_Y)) == 2
+
+
+@pytest.mark.parametrize("kind", [*MAKERS])
+def test_an_image_that_follows_a_packed_one_shows_the_same(photographs, tmp_path, kind):
+    packed(photographs.drop(columns=["boxes", "kinds"]), tmp_path / "pack", **MAKERS[kind])
+    df = dfgen.read_manifest(tmp_path / "pack")
+    for row, path in enumerate(df["path"]):
+        upright = PIL.ImageOps.exif_transpose(PIL.Image.open(path))
+        upright.save(tmp_path / f"copy{df['id'][row]}.png")
+    df["copy"] = [str(tmp_path / f"copy{id}.png") for id in df["id"]]
+    for lead, column in [
+        (Image(size=None), "copy"),
+        (Image(size=(30, 40), flip="horizontal"), "path"),
+    ]:
+        for batch in batches(
+            df, x={"image": lead, "other": Image(column, like="image")}, options=NO_Y
+        ):
+            image, other = batch.arrays["image"].astype(float), batch.arrays["other"]
+            assert other.shape == image.shape
+            assert np.abs(other - image).mean() < 2
 
 
 @pytest.mark.parametrize("kind", [*MAKERS])
@@ -243,3 +266,13 @@ def test_whole_shards_are_read_ahead(frame, tmp_path, how):
     reader.ahead(np.arange(2))  # of the first one
     assert any(pages_in_cache(shards[0]) >= sizes[0] for _ in range(10_000))  # the disk is at it
     assert pages_in_cache(shards[1]) < sizes[1] / 2
+
+
+def test_images_that_are_larger_than_they_were_packed_are_enlarged_with_a_warning(pack):
+    height, width = SIZE
+    with pytest.warns(UserWarning) as warned:
+        bind(pack, x=dfgen.Image(size=(height, width + 1)), y="kind")
+    assert [str(one.message) for one in warned] == [
+        f"the images of 'path' were packed with image_size={SIZE} and are enlarged to "
+        f"{height, width + 1}: for what the files have beyond that, pack them in this size"
+    ]

@@ -130,7 +130,7 @@ class FarReads:
         """Forget what nobody wants any more."""
         with self._lock:
             for read in reads:
-                read.wanted, read.cancelled = 0, _always  # it may stay in the queue for a while
+                read.wanted, read.cancelled = 0, lambda: True  # it may stay in the queue a while
                 if read.found is not None:
                     self._free(read)
 
@@ -237,10 +237,6 @@ class FarReads:
             self._under_way.clear()
             self._work.notify_all()
             self._done.notify_all()
-
-
-def _always() -> bool:
-    return True
 
 
 def _work(reads: FarReads) -> None:

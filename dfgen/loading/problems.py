@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 from numbers import Integral
 from typing import NamedTuple
 
-from dfgen.errors import ProblemsError
+from dfgen.errors import ProblemsError, without_secrets
 from dfgen.samples.reader import SampleReader
 
 KNOWN, TIMEOUT, WORKER = "known", "timeout", "worker"
@@ -87,8 +87,10 @@ class Problems(Mapping[int, Problem]):
             )
 
     def where(self, row: int) -> tuple[object, str | None]:
-        """Return the id of a row and the path of its first file."""
-        return self._reader.id(row), next((path for _, path in self._reader.paths(row)), None)
+        """Return the id of a row and the path of its first file, as they may be shown."""
+        id, path = self._reader.id(row), next((path for _, path in self._reader.paths(row)), None)
+        id = without_secrets(id) if isinstance(id, str) else id  # where it is the path
+        return id, None if path is None else without_secrets(path)
 
     def _lines(self, rows: Collection[int]) -> str:
         where = self._reader.where

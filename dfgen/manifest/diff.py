@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dfgen.errors import without_secrets
 from dfgen.manifest.building.categories import class_names
 from dfgen.manifest.building.update.previous import Old
 from dfgen.manifest.facts import FACTS
@@ -100,6 +101,10 @@ def _diff(*sides: LabelledTable) -> pd.DataFrame:
 
 def in_order(found: pa.Table, changes: tuple[str, ...]) -> pd.DataFrame:
     """Return a list of changes as a frame, sorted by kind."""
+    for name in found.column_names:
+        if pa.types.is_string(found[name].type):
+            shown = [value and without_secrets(value) for value in found[name].to_pylist()]
+            found = with_column(found, name, pa.array(shown, pa.string()))
     frame: pd.DataFrame = found.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
     frame["change"] = pd.Categorical(frame["change"], categories=changes)
     return frame.sort_values("change", kind="stable", ignore_index=True)

@@ -22,8 +22,13 @@ from dfgen.manifest.places import (
 )
 from dfgen.manifest.schema import first, quote, rows_where, with_column
 from dfgen.samples.storage.archives.archive_paths import member_of
+from dfgen.samples.storage.stores import refuse_passwords
 
 _ABSOLUTE = rf"^[/\\]|^[A-Za-z]:[/\\]|{URL}"
+_SIGNED = (
+    rf"(?i){URL}[^?]*\?(?:.*&)?(?:x-amz-(?:signature|security-token)|x-goog-signature|signature|sig|"
+    r"token|access_token|api_?key)="
+)
 _UPWARD = r"(?:^|[/\\])\.\.(?:[/\\]|$)"
 _UNTIDY = r"(?:^|/)\.{1,2}(?:/|$)|//|/$"
 
@@ -130,6 +135,7 @@ def stored_paths(
         return table, None
     base = absolute_place(root or known_root or os.curdir)
     paths = tidy(table["path"].cast(pa.string()), base)
+    refuse_passwords(paths)
     archive, addresses = common_archive(paths), bool(pc.any(is_url(paths)).as_py())
     for folder in (root, known_root, archive):
         if folder is None:
@@ -144,6 +150,25 @@ def stored_paths(
     return with_column(table, "path", below_place(paths, folder) if folder else paths), (
         folder or None
     )
+
+
+def refuse_signatures(table: pa.Table) -> None:
+    """Raise if an address is signed, as whoever has the manifest would have what it opens."""
+    if "path" not in table.column_names or not len(table):
+        return
+    paths = table["path"].cast(pa.string())
+    if not pc.any(pc.match_substring(paths, "?")).as_py():
+        return
+    signed = rows_where(pc.match_substring_regex(paths, _SIGNED))
+    if len(signed):
+        row = signed[0].as_py()
+        raise ManifestError(
+            f"{len(signed):,} of {len(table):,} paths are addresses with a signature or token in "
+            f"their query, the first in row {row} (id {quote(table['id'][row].as_py())}): "
+            f"{quote(paths[row].as_py())}. Whoever has the manifest would have what they open, "
+            "until they expire: write plain addresses and give what opens them as "
+            "storage_options=, or give the frame to dfgen.Sequence as it is"
+        )
 
 
 def tidy(paths: pa.ChunkedArray, base: str) -> pa.ChunkedArray:

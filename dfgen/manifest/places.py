@@ -7,8 +7,9 @@ import re
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import ArgumentError
+from dfgen.errors import has_password
 from dfgen.samples.storage.archives.archive_paths import ARCHIVES, Member, archive_at, member_of
+from dfgen.samples.storage.far.store_options import password_refused
 
 URL = r"^[A-Za-z][A-Za-z0-9+.-]+://"
 _BEFORE_ARCHIVE = rf"^(?s)(?:{'|'.join(ARCHIVES)})://.*::(?:file://)?"
@@ -62,11 +63,8 @@ def in_folder(folder: str, path: str) -> str:
 
 
 def _without_slash(address: str) -> str:
-    if re.match(rf"{URL}[^/@]*:[^/@]*@", address):
-        raise ArgumentError(
-            f"the address {address[: address.index('://')]}://... has a password in it, which a "
-            "manifest would keep: leave it out, and give what opens it as storage_options="
-        )
+    if has_password(address):
+        raise password_refused(address)
     return address.rstrip("/")
 
 

@@ -1,9 +1,10 @@
 """Packers: what a file becomes in a pack: pixels, its own bytes, or a smaller JPEG."""
 
+import contextlib
 import io
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,12 +27,11 @@ _OF_PIXEL = 0.35  # bytes of a JPEG for a pixel, about: of photographs of qualit
 _HEADER = 600  # bytes of a JPEG without its pixels
 
 
-class Packer(Protocol):
+class Packer:
     """What a file becomes. It travels to other processes."""
 
-    @property
-    def needs_sizes(self) -> bool:
-        """Whether it must know the size of every image before."""
+    needs_sizes = False
+    """Whether it must know the size of every image before."""
 
     def nbytes(self, sizes: Sizes | None, files: Indices | None, rows: int) -> Indices:
         """Return how many bytes each row takes, about, shape (rows,).
@@ -41,14 +41,23 @@ class Packer(Protocol):
             files: the bytes of each file, of `WholeFiles`; None: not known.
             rows: how many.
         """
+        raise NotImplementedError
+
+    def stand_in(self, rows: int) -> npt.NDArray[np.uint8] | None:
+        """Return an array, never filled, that `columns` takes for all rows of a shard.
+
+        So they are written as they come; None: how many bytes each takes is known when all are.
+        """
+        return None
 
     def begin(self, rows: int, spare: list[Any]) -> Any:
-        """Return what `pack` fills for so many rows.
+        """Return what `pack` fills for some rows: a list with a place for what each becomes.
 
         Args:
             rows: how many.
-            spare: memory that is used no more, of shards before; what is taken is taken out of it.
+            spare: memory of rows that are written; what is taken is taken out of it.
         """
+        return [None] * rows
 
     def pack(self, content: Content, store: Store, into: Any, place: int, size: Any) -> None:
         """Read one file, and put what it becomes into `into`.
@@ -64,44 +73,44 @@ class Packer(Protocol):
             DecodeError: the file is broken.
             MissingFileError: it is not there.
         """
+        raise NotImplementedError
 
     def columns(self, name: str, into: Any, good: Present) -> dict[str, pa.Array]:
         """Return the columns of a shard by their names, null where a row is not good."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class FixedPixels:
+class FixedPixels(Packer):
     """Pixels of one size, exactly those that a Sequence makes of the files."""
 
     image: Image
-    needs_sizes = False
 
     def nbytes(self, sizes: Sizes | None, files: Indices | None, rows: int) -> Indices:
         """Return the bytes of each row's pixels."""
         return np.full(rows, prod(self.image.spec.shape), np.int64)
+
+    def stand_in(self, rows: int) -> npt.NDArray[np.uint8]:
+        """Return (rows, height, width, channels)."""
+        return np.empty((rows, *self.image.spec.shape), np.uint8)
 
     def begin(self, rows: int, spare: list[Any]) -> npt.NDArray[np.uint8]:
         """Return (rows, height, width, channels).
 
         Memory that was used before is taken first: of new memory every page costs a fault.
         """
-        shape = self.image.spec.shape
-        while spare:
-            memory = spare.pop()
-            if memory.size >= rows * prod(shape):
-                break
-        else:
-            memory = np.empty((rows + rows // 8 + 1) * prod(shape), np.uint8)
-        pixels: npt.NDArray[np.uint8] = memory[: rows * prod(shape)].reshape(rows, *shape)
-        return pixels
+        with contextlib.suppress(IndexError):
+            pixels: npt.NDArray[np.uint8] = spare.pop()
+            if len(pixels) >= rows:
+                return pixels[:rows]
+        return self.stand_in(rows)
 
     def pack(self, content: Content, store: Store, into: Any, place: int, size: Any) -> None:
         """Decode and resize one file."""
         self.image.read(content, into[place], store)
 
     def columns(self, name: str, into: Any, good: Present) -> dict[str, pa.Array]:
-        """Return tensors; rows that are not good are zeros."""
-        into[~good] = 0
+        """Return tensors."""
         kind = pa.fixed_shape_tensor(pa.uint8(), into.shape[1:])
         values = pa.Array.from_buffers(pa.uint8(), into.size, [None, pa.py_buffer(into)])
         rows = pa.Array.from_buffers(
@@ -111,7 +120,7 @@ class FixedPixels:
 
 
 @dataclass(frozen=True)
-class OwnPixels:
+class OwnPixels(Packer):
     """Pixels of upright images, each of its own size."""
 
     image: Image
@@ -122,10 +131,6 @@ class OwnPixels:
         channels = CHANNELS[self.image.color_mode]
         found: Indices = np.prod(np.asarray(sizes, np.int64), axis=1) * channels
         return found
-
-    def begin(self, rows: int, spare: list[Any]) -> list[Any]:
-        """Return a place for the pixels of each row."""
-        return [None] * rows
 
     def pack(self, content: Content, store: Store, into: Any, place: int, size: Any) -> None:
         """Decode one file."""
@@ -144,18 +149,12 @@ class OwnPixels:
 
 
 @dataclass(frozen=True)
-class WholeFiles:
+class WholeFiles(Packer):
     """The bytes of files as they are."""
-
-    needs_sizes = False
 
     def nbytes(self, sizes: Sizes | None, files: Indices | None, rows: int) -> Indices:
         """Return the bytes of each file."""
         return np.asarray(files, np.int64).clip(0)
-
-    def begin(self, rows: int, spare: list[Any]) -> list[Any]:
-        """Return a place for the bytes of each row."""
-        return [None] * rows
 
     def pack(self, content: Content, store: Store, into: Any, place: int, size: Any) -> None:
         """Read one file."""

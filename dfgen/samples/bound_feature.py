@@ -1,5 +1,6 @@
 """Features bound to the rows of a manifest: what a sample is made of."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,6 +13,7 @@ from dfgen.samples.arrow_types import flattened, is_list, is_text
 from dfgen.samples.cached_pixels import CachedPixels
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.spec import Indices, Present, Spec, Values, each
+from dfgen.samples.storage.embedded import content_parts
 from dfgen.samples.storage.known_files import UNKNOWN, KnownFiles
 from dfgen.samples.storage.mapped_shards.pack_rows import PackRows
 from dfgen.samples.storage.store import Store
@@ -101,6 +103,19 @@ class BoundFeature:
         """Whether it is read from several files in each row."""
         files = self.feature.files(self.values)
         return files is not None and is_list(files.type)
+
+    def paths(self, row: int) -> Iterator[str]:
+        """Yield the paths of what it is read from in a row, none for bytes and packs."""
+        is_packed = self.packed is not None and self.packed.holds(row)
+        if self.files is None or not self.has(row) or is_packed:
+            return
+        value = self.feature.at(self.values, row)
+        for content in value if self.has_lists else [value]:
+            if len(self.feature.columns) > 1:  # a row of an array file
+                content = next(iter(content.values()))
+            data, path = content_parts(content)
+            if data is None and path is not None:
+                yield path
 
     def kept(self, transforms: bool, store: Store) -> Any:
         """Return what of it a cache keeps and what is made of that, or why nothing may be kept.

@@ -1,16 +1,23 @@
 """SampleReader: one row of the manifest to the arrays of one sample."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dfgen.errors import DecodeError, MissingFileError, ReadError, TransformError, located
+from dfgen.errors import (
+    DecodeError,
+    MissingFileError,
+    ReadError,
+    TransformError,
+    located,
+    without_secrets,
+)
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.cached_pixels import CachedPixels
 from dfgen.samples.features.base import Feature
@@ -22,14 +29,12 @@ from dfgen.samples.features.spec import (
     Watch,
     each,
     empty,
-    filled,
     unwatched,
 )
 from dfgen.samples.padding import Padding, padding_of
-from dfgen.samples.pixels.geometry import after
-from dfgen.samples.storage.embedded import content_parts, content_shown
+from dfgen.samples.row_step import RowStep
+from dfgen.samples.storage.embedded import content_shown
 from dfgen.samples.storage.files import Files
-from dfgen.samples.storage.known_files import KnownFiles
 from dfgen.samples.storage.mapped_shards.mapped_column import MappedColumn
 from dfgen.samples.storage.store import Store
 from dfgen.samples.stored_pixels import ReadsAhead, StoredPixels
@@ -122,7 +127,7 @@ class SampleReader:
         return [bound.cached for bound in self.features if bound.cached is not None]
 
     @cached_property
-    def _others(self) -> "list[_Step]":
+    def _others(self) -> list[RowStep]:
         """What is made row by row of rows that are taken."""
         return [step for step in self._steps if step.name not in self._taken]
 
@@ -156,10 +161,10 @@ class SampleReader:
         return [bound for bound in self.features if not bound.feature.by_row]
 
     @cached_property
-    def _steps(self) -> list["_Step"]:
+    def _steps(self) -> list[RowStep]:
         """What is made row by row: images before what lies on them."""
         return [
-            _Step(
+            RowStep(
                 bound.feature, bound.values, bound.name, bound.like or bound.name,
                 bound.read_names, itemgetter(*bound.read_names), between,
                 [name for name, spec in between.items() if spec.dtype is None], bound.present,
@@ -221,11 +226,14 @@ class SampleReader:
                 taken &= there
         return taken
 
-    def ahead(self, rows: Indices) -> None:
-        """Have the system read ahead what is stored of some rows; it may take a while."""
+    def ahead(self, rows: Indices, far: bool = True) -> None:
+        """Have the system read ahead what is stored of some rows; it may take a while.
+
+        Not what is `far`, where other processes read the rows.
+        """
         for bound in self.features:
             for held in (bound.pixels, bound.values):
-                if isinstance(held, ReadsAhead):
+                if isinstance(held, ReadsAhead) and (far or not held.far):
                     held.ahead(rows)
 
     def read(
@@ -309,7 +317,7 @@ class SampleReader:
     def paths(self, row: int) -> Iterator[tuple[str, str]]:
         """Yield column and path of every file that a row is read from, none for bytes and packs."""
         for bound in self._in_order:
-            for path in _paths(bound, row):
+            for path in bound.paths(row):
                 yield bound.feature.columns[0], path
 
     def far_paths(self, row: int) -> list[str]:
@@ -322,7 +330,7 @@ class SampleReader:
             and (bound.pixels is None or bound.pixels.at(row) is None)
             and (bound.cached is None or not bound.cached.has(row))
         )
-        found = (path for bound in whole for path in _paths(bound, row))
+        found = (path for bound in whole for path in bound.paths(row))
         return [path for path in found if self.store.of(path).far]
 
     def where(self, row: int) -> str:
@@ -332,59 +340,4 @@ class SampleReader:
             for bound in self._in_order
             if bound.files is not None and bound.has(row)
         )
-        return ", ".join([f"row id={self.id(row)!r}", *paths])
-
-
-def _paths(bound: BoundFeature, row: int) -> Iterator[str]:
-    """Yield the paths of what one feature is read from in a row, none for bytes and packs."""
-    is_packed = bound.packed is not None and bound.packed.holds(row)
-    if bound.files is None or not bound.has(row) or is_packed:
-        return
-    value = bound.feature.at(bound.values, row)
-    for content in value if bound.has_lists else [value]:
-        if len(bound.feature.columns) > 1:  # a row of an array file
-            content = next(iter(content.values()))
-        data, path = content_parts(content)
-        if data is None and path is not None:
-            yield path
-
-
-class _Step(NamedTuple):
-    """What is made row by row."""
-
-    feature: Feature
-    values: Any
-    name: str
-    told_by: str  # whose draw or Geometry it is told: its own, or that of its image
-    names: tuple[str, ...]  # of the arrays that it reads
-    of: Callable[[Mapping[str, Values]], Any]  # returns its array, or several
-    between: dict[str, Spec]  # of those, what comes before the batch
-    own: list[str]  # of these, whose dtype their file tells
-    present: Present | None  # which rows have it
-    known: KnownFiles | None  # what its files should be
-    pixels: StoredPixels | None  # what is decoded already
-    cached: CachedPixels | None  # what reads it in the place of the feature
-
-    def read(self, row: int, sample: Sample, store: Store, watch: Watch, given: Any) -> Any:
-        """Fill its arrays of a sample, if a row has them; return what is told those that follow."""
-        told = None
-        if self.present is None or self.present[row]:
-            stored = None if self.pixels is None else self.pixels.at(row)
-            if self.pixels is None or stored is None:
-                store = store if self.known is None else self.known.of(row, store)
-                if self.cached is not None:
-                    told = self.cached.read(row, self.of(sample), store, watch, given)
-                else:
-                    value = self.feature.at(self.values, row)
-                    told = self.feature.read(value, self.of(sample), store, watch, given)
-                if self.pixels is not None and (placed := self.pixels.placed(row)) is not None:
-                    told = after(placed, told)
-            else:
-                placed = self.pixels.placed(row)
-                told = self.feature.fill(stored, self.of(sample), watch, given, placed)
-        else:
-            for name in self.own:
-                sample[name].of(np.uint8)  # type: ignore[attr-defined]
-        for name in self.own:
-            sample[name] = filled(sample[name])
-        return told
+        return without_secrets(", ".join([f"row id={self.id(row)!r}", *paths]))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.errors import DecodeError, MissingFileError
+from dfgen.errors import DecodeError, MissingFileError, without_secrets
 from dfgen.loading.generators import sample_rng
 from dfgen.loading.metrics import Stopwatch
 from dfgen.loading.order.permutation import Integers
@@ -131,7 +131,7 @@ class ChunkMaker:
         self.reader.read(int(chunk.rows[place]), out, self._rng(chunk, place), watch)
 
     def _fault(self, stage: str, error: Exception, row: int) -> Failure:
-        told = str(error).removeprefix(f"row id={self.reader.id(row)!r}, ")
+        told = str(error).removeprefix(without_secrets(f"row id={self.reader.id(row)!r}, "))
         if len([*self.reader.paths(row)]) == 1:  # else the message is to tell of which files it is
             told = str(error).removeprefix(f"{self.reader.where(row)}: ")
         return Failure(stage, told)

@@ -27,7 +27,7 @@ from dfgen.manifest.facts import FACTS
 from dfgen.manifest.from_pandas import to_frame
 from dfgen.manifest.io import attributes, write_manifest
 from dfgen.manifest.other_inputs import check_out
-from dfgen.manifest.paths import is_url, stored_paths, tidy
+from dfgen.manifest.paths import is_url, refuse_signatures, stored_paths, tidy
 from dfgen.manifest.reach import reach_of, say_outside
 from dfgen.manifest.schema import (
     PARTS,
@@ -80,6 +80,8 @@ def _run(
     if old is not None:
         _refuse_order(recipe)
     gathered = _gathered(recipe, limits, options)
+    if out is not None:  # before hours of reading
+        refuse_signatures(gathered.rows)
     labels = describe_labels(gathered.rows, gathered.labels)
     _, root = stored_paths(gathered.rows, recipe.root, gathered.folder)
     if recipe.root is None:  # else all lie in that

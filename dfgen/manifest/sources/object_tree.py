@@ -5,7 +5,7 @@ from itertools import islice
 
 import pyarrow as pa
 
-from dfgen.errors import AccessError, ManifestError, MissingFileError
+from dfgen.errors import ManifestError, MissingFileError, ReadError
 from dfgen.manifest.places import absolute_place
 from dfgen.manifest.schema import EXAMPLES
 from dfgen.manifest.sources.file_tree import (
@@ -54,7 +54,7 @@ def read_prefix(
             found |= len(group.rows) > 0
             misfits += group.skipped.get(NO_FIT, [])[: EXAMPLES - len(misfits)]
             yield group
-    except AccessError as error:
+    except ReadError as error:
         if "there is no bucket" in str(error):
             raise MissingFileError(str(error).partition(": ")[2]) from None
         raise type(error)(f"{url} cannot be listed: {str(error).partition(': ')[2]}") from None

@@ -25,7 +25,7 @@ def cast(numbers: Values, dtype: np.dtype[Any]) -> Values:
     else:
         fits = numbers.dtype.kind == "b" or bool((result == numbers).all())
     if not fits:
-        low, high = numbers.min(), numbers.max()
+        low, high = np.nanmin(numbers), np.nanmax(numbers)
         raise OverflowError(f"holds {low} to {high}, more than {dtype} can hold")
     return result
 

@@ -19,8 +19,8 @@ from dfgen.samples.features.image_arguments import (
 from dfgen.samples.features.image_kept import in_two_steps
 from dfgen.samples.features.image_packed import image_of_pack
 from dfgen.samples.features.image_pair import DEFAULT_SIZE, follow, seen_size
-from dfgen.samples.features.one_row import ColumnSource, OneRow, store_of_row
-from dfgen.samples.features.rows_in_files import bind_rows, check_dataset, image_of, pixels_of_row
+from dfgen.samples.features.one_row import OneRow, store_of_row
+from dfgen.samples.features.rows_in_files import check_dataset, image_of, pixels_of_row
 from dfgen.samples.features.spec import OwnDtype, Spec, Values, Watch, unwatched
 from dfgen.samples.features.values_elsewhere import ELSEWHERE
 from dfgen.samples.pixels.color_modes import CHANNELS
@@ -182,10 +182,6 @@ class Image(Feature):
                 "arrays, which have one: give it, size=(height, width)"
             )
 
-    def bind(self, columns: ColumnSource) -> Any:
-        """Return the files, or structs of the `path` of an array file and the `index` in it."""
-        return bind_rows(self, columns)
-
     def settled(self, values: Any) -> "Image":
         """Return it for images by hand, which are no rows of an array file."""
         return replace(self, index=None, dataset=None)
@@ -287,7 +283,8 @@ class Image(Feature):
             given: what it drew, or where it follows another image the Geometry of that.
         """
         if self.like is not None:
-            return follow(given, image, size)
+            packed = given.steps and self.column == self.image.column and given.steps[1]
+            return follow(packed if packed and packed.image == image else given, image, size)
         draw = given or STILL
         if self.crop == "random_resized":
             return place_resized(image, size, self.ratio or RATIO, draw)
@@ -326,7 +323,7 @@ class Image(Feature):
             store.limits,
         )
         geometry = self.place(image, size, given)
-        if self.size is None and image != size:
+        if self.size is None and image != size and not self.follows:  # `follow` has looked at it
             raise DecodeError(
                 f"the image has {image[0]} x {image[1]} pixels (height x width, upright), but its "
                 f"facts say {size[0]} x {size[1]}: was it changed since? Build the manifest anew, "

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import DecodeError
+from dfgen.errors import DecodeError, without_secrets
 from dfgen.samples.arrow_types import in_one, is_binary
 from dfgen.samples.storage.arrays.array_files import ArrayRows
 from dfgen.samples.storage.files import Files
@@ -98,6 +98,7 @@ def content_shown(content: Any) -> str:
         more = f", ... {len(content)} files" if len(content) > 1 else ""
         return f"[{', '.join(map(content_shown, content[:1]))}{more}]"
     data, path = content_parts(content)
+    path = without_secrets(path) if isinstance(path, str) else path
     if data is None:
         return repr(content if path is None else path)
     return (f"{path!r} " if path else "") + f"({len(data):,} bytes)"

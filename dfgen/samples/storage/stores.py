@@ -8,6 +8,7 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dfgen.errors import has_password
 from dfgen.limits import Limits
 from dfgen.samples.arrow_types import flattened, is_list
 from dfgen.samples.storage.archives.archive_paths import ARCHIVES
@@ -16,7 +17,7 @@ from dfgen.samples.storage.arrays.array_files import ArrayRows
 from dfgen.samples.storage.embedded import Embedded, are_files, paths_of
 from dfgen.samples.storage.far.fsspec_files import FsspecFiles, of_fsspec
 from dfgen.samples.storage.far.objects import Objects
-from dfgen.samples.storage.far.store_options import StorageOptions
+from dfgen.samples.storage.far.store_options import StorageOptions, password_refused
 from dfgen.samples.storage.files import Files
 from dfgen.samples.storage.known_files import Check
 from dfgen.samples.storage.store import Head, Store
@@ -32,6 +33,11 @@ A scheme that is not here is one of fsspec, where that knows it."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _NAMED = re.compile(r"^(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://")
+# a password with / in it too, where no port ends before that
+_PASSWORD = (
+    r"^https?://[^/?#@]*@|"
+    r"^(?:KINDS)://[^/?#@:\[]*:(?:[0-9]*[^0-9/?#@][^?#@]*|[^/?#@]*)@"
+)
 _PIECE = 1 << 18  # bytes of text looked through at once
 
 
@@ -50,6 +56,8 @@ def store_of(
     """
     files = list(columns)
     paths = [paths for paths in map(paths_of, files) if paths is not None]
+    for each in paths:
+        refuse_passwords(each)
     names = {name if has_store(name) else "" for name in set().union(*map(schemes_of, paths))}
     stores = {name: _store(name).within(limits, options) for name in sorted(names)}
     store = Several(stores) if len(stores) > 1 else next(iter(stores.values()), STORES[""]())
@@ -61,6 +69,8 @@ def store_at(
     path: str, limits: Limits | None = None, options: StorageOptions | None = None
 ) -> Store:
     """Return the store of one path or URL."""
+    if has_password(path):
+        raise password_refused(path)
     scheme = scheme_of(path)
     return _store(scheme if has_store(scheme) else "").within(limits, options)
 
@@ -99,6 +109,21 @@ def schemes_of(paths: Any) -> set[str]:
         return {first}
     found = pc.unique(pc.struct_field(pc.extract_regex(paths, _NAMED.pattern), "scheme"))
     return {name or "" for name in found.to_pylist()}
+
+
+def refuse_passwords(paths: Any) -> None:
+    """Refuse paths of which one has a password or token in front of its server.
+
+    Raises:
+        ArgumentError: one has.
+    """
+    kinds = "|".join(map(re.escape, schemes_of(paths) - {"", "file", *ARCHIVES}))
+    paths = flattened(paths) if kinds and is_list(paths.type) else paths
+    if not kinds or not pc.any(pc.match_substring(paths, "@")).as_py():
+        return
+    found = paths.filter(pc.match_substring_regex(paths, _PASSWORD.replace("KINDS", kinds)))
+    if len(found):
+        raise password_refused(found[0].as_py())
 
 
 def _has_colon(paths: Any) -> bool:

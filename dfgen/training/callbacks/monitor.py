@@ -9,7 +9,7 @@ import keras
 
 from dfgen.errors import ArgumentError
 from dfgen.loading.metrics import STAGES
-from dfgen.loading.remedies import Remedy, remedies
+from dfgen.loading.remedies import remedies
 from dfgen.loading.stored_remedies import stored_remedies
 from dfgen.loading.verdict import Waiting, verdict
 from dfgen.system import usable_cpus
@@ -132,12 +132,10 @@ class InputMonitor(keras.callbacks.Callback):
         self._write_receipts()
         if self.params.get("verbose") != 0 and self._epochs:
             waiting = self._waiting()
-            print(verdict(waiting, self._remedies() if waiting.counts else []))
+            reader, limits = self._loader.reader, self._loader._limits
+            ways = remedies(reader) + stored_remedies(reader, limits) if waiting.counts else []
+            print(verdict(waiting, ways))
         self._input = self._loader = None  # which may be large
-
-    def _remedies(self) -> list[Remedy]:
-        reader = self._loader.reader
-        return remedies(reader) + stored_remedies(reader, self._loader._limits)
 
     def _measured(self) -> dict[str, float]:
         """Return what the workers and this process have done by now."""
@@ -174,11 +172,13 @@ class InputMonitor(keras.callbacks.Callback):
         if not rest:
             counted, once = _minus(once, self._first or once), self._first or once
         loader = self._loader
+        used = loader.metrics.workers
         return Waiting(
             counted["waited"], counted["steps"], counted, counted["process"],
-            int(counted["batches"]), loader.workers, loader.use_multiprocessing, usable_cpus(),
+            int(counted["batches"]), used, loader.use_multiprocessing, usable_cpus(),
             loader.depth, loader.max_queue_size, once["waited"],
             "epoch" if rest else "step", on_accelerator(), int(counted["samples"]),
+            loader.workers - used,
         )  # fmt: skip
 
     def _write_receipts(self) -> None:

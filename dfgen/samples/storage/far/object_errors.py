@@ -145,9 +145,12 @@ def error_of_options(error: Exception, scheme: str, names: list[str]) -> DfgenEr
             f"{looked_for(scheme)}"
         )
     key = re.search(r"Configuration key: '([A-Za-z0-9_]+)'", str(error))
+    twice = re.search(r"Duplicate key ([A-Za-z0-9_]+) provided", str(error))
     fault = f"{key[1]!r} is none of its options" if key else "a value is not what it takes"
+    fault = f"{twice[1]} is also in the address" if twice else fault
+    page = {"g": "gcs", "a": "azure", "h": "http"}.get(scheme[0], "aws")
     return ArgumentError(
         f"storage_options cannot open {scheme}://: {fault}. Given: {', '.join(names) or 'none'}. "
         "They are those of obstore's store of that scheme, "
-        "https://developmentseed.org/obstore/latest/api/store/aws/"
+        f"https://developmentseed.org/obstore/latest/api/store/{page}/"
     )

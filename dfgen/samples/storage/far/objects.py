@@ -6,6 +6,7 @@ Source: https://developmentseed.org/obstore, https://docs.rs/object_store.
 """
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -49,6 +50,7 @@ _OF_CLIENT = frozenset(
         "read_timeout", "root_certificate", "timeout", "user_agent",
     )
 )  # fmt: skip
+_BASE = re.compile("endpoint|base_url")  # in the names of options that tell where a store is
 _USERS = set[int]()  # the process that has used obstore, or a parent that had when it forked
 _FORKED = (
     "the file cannot be read: this process was forked from one that had read files far away, whose "
@@ -224,8 +226,8 @@ def _client(place: str, options: StorageOptions) -> Any:
     given = options.values()
     client = {name: given.pop(name) for name in _OF_CLIENT & given.keys()}
     client = {**CLIENT, **client, **given.pop("client_options", {})}
-    endpoint = str(given.get("endpoint", given.get("aws_endpoint", "")))
-    if scheme == "http" or endpoint.startswith("http://"):
+    bases = [str(value) for name, value in given.items() if _BASE.search(name)]
+    if scheme == "http" or any(base.startswith("http://") for base in bases):
         client.setdefault("allow_http", True)
     both = {"client_options": client, "retry_config": {**RETRIES, **given.pop("retry_config", {})}}
     try:
@@ -233,7 +235,7 @@ def _client(place: str, options: StorageOptions) -> Any:
             if given:
                 raise ValueError
             return store.HTTPStore(place, **both)
-        return store.from_url(place, **given, **both)
+        return store.from_url(place.replace("gcs://", "gs://"), **given, **both)
     except Exception as error:
         if scheme.startswith("http") and not options.values():
             raise DecodeError(

@@ -64,6 +64,17 @@ class StorageOptions:
         return StorageOptions, (None, True)
 
 
+def password_refused(address: str) -> ArgumentError:
+    """Return what to raise for an address with a password or token in it, which is not shown."""
+    scheme = address.partition("://")[0]
+    headers = '{"default_headers": {"Authorization": ...}}' if scheme.startswith("http") else ""
+    return ArgumentError(
+        f"the address {scheme}://... has a password or token in it, which a manifest would keep "
+        "and messages would show: leave it out, and give what opens it as storage_options="
+        f"{headers}"
+    )
+
+
 @contextmanager
 def travelling() -> Iterator[None]:
     """Let pickles made within hold storage options: those that a worker process of this one gets.
