@@ -128,3 +128,15 @@ def test_a_monitor_watches_one_fit_after_another(frame):
         model.fit(one, epochs=2, verbose=0, callbacks=[monitor])
         model.fit(other, verbose=0, callbacks=[monitor])
     assert [epoch["images"] for epoch in monitor._epochs] == [24]
+
+
+def test_the_verdict_knows_how_many_threads_make_batches_and_how_many_rest(frame, monkeypatch):
+    found = []
+    monkeypatch.setattr("dfgen.loading.loader.usable_cpus", lambda: 4)
+    monkeypatch.setattr(
+        "dfgen.training.callbacks.monitor.verdict", lambda waiting, _: found.append(waiting)
+    )
+    with sequence(frame(40), workers=None) as seq:
+        seq._loader._maker.pool._chooser.chosen = 1  # as where files are small
+        quick().fit(seq, verbose=2, epochs=2, callbacks=[dfgen.InputMonitor()])
+    assert [(one.workers, one.resting) for one in found] == [(1, 3)]

@@ -49,6 +49,9 @@ SITUATIONS = {
     "a transform that holds the lock": (
         waiting(80, transform=150, decode=45, worked=90, cpus=4), []
     ),
+    "small files, of which one thread makes more than two": (
+        waiting(80, decode=60, read=38, worked=95, workers=1, cpus=2, resting=1), []
+    ),
     "a transform that does not": (waiting(80, transform=150, decode=45, worked=190), []),
     "other programs have the CPUs": (waiting(80, decode=150, resize=45, worked=90), [ALIASED]),
     "a transform in processes": (
@@ -84,6 +87,9 @@ ADVICE = {
     "reading, as many workers as help": ["faster storage (up to 50.0 s)"],
     "a transform that holds the lock": [
         "use_multiprocessing=True if the transform holds Python's lock (up to 53.8 s)",
+    ],
+    "small files, of which one thread makes more than two": [
+        "use_multiprocessing=True, as more threads are slower (up to 42.5 s)",
     ],
     "other programs have the CPUs": ["Image(antialias=False) (up to 18.5 s)"],
     "a transform in processes": ["workers=4, as many as CPUs (up to 45.0 s)"],

@@ -36,7 +36,7 @@ class Waiting:
         seconds: of the workers in that time, as of `Metrics.seconds`.
         cpu: seconds that this process was on CPUs, all of its threads together.
         batches: how many the steps took.
-        workers: as of the Sequence; 0 = the calling thread.
+        workers: that made batches in the end; 0 = the calling thread.
         processes: whether the workers are processes.
         cpus: that this process may use.
         depth: batches ready or in the making, as many as memory allows.
@@ -45,6 +45,7 @@ class Waiting:
         began: what was waited for then, `"epoch"` or `"step"`.
         accelerated: whether the model has another device than the CPUs.
         rows: how many the workers made in that time.
+        resting: threads more, which made batches slower where that was tried.
     """
 
     waited: float
@@ -61,6 +62,7 @@ class Waiting:
     began: str = "step"
     accelerated: bool = False
     rows: int = 0
+    resting: int = 0
 
     @property
     def share(self) -> float:
@@ -232,7 +234,8 @@ def _more_workers(waiting: Waiting) -> Iterator[Gain]:
         yield Gain("faster storage", waiting.gain(waiting.steps * (1 - off)))
     elif workers < cpus and waiting.blocked < _LARGE * waiting.busy:
         gain = waiting.gain(waiting.steps * workers / cpus)
-        yield Gain(f"workers={cpus}, as many as CPUs", gain)
+        processes = "use_multiprocessing=True, as more threads are slower"
+        yield Gain(processes if waiting.resting else f"workers={cpus}, as many as CPUs", gain)
 
 
 def _less_work(waiting: Waiting, remedies: list[Remedy]) -> Iterator[Gain]:

@@ -1,7 +1,6 @@
 """Read and write manifests: Parquet files that say what they are."""
 
 import io
-import json
 import os
 from collections.abc import Mapping
 from typing import Any, Never
@@ -11,59 +10,31 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dfgen import __version__
-from dfgen.errors import (
-    ArgumentError,
-    ManifestError,
-    MissingFileError,
-    ReadError,
-    brief,
-    did_you_mean,
-    reason,
-)
+from dfgen.errors import ArgumentError, ManifestError, MissingFileError, ReadError, brief, reason
 from dfgen.limits import DEFAULT, Limits, limits_given
 from dfgen.manifest.building.categories import as_category
-from dfgen.manifest.building.recipe import absolute_recipe, portable_recipe
+from dfgen.manifest.building.recipe import absolute_recipe
 from dfgen.manifest.checksum import has_checksum, write_parquet
-from dfgen.manifest.dfgen_key import check_metadata, decode_metadata
+from dfgen.manifest.dfgen_key import decode_metadata
 from dfgen.manifest.fingerprint import fingerprint
 from dfgen.manifest.foreign_arguments import refuse_foreign
 from dfgen.manifest.from_pandas import to_frame
-from dfgen.manifest.other_inputs import check_out, frame_of_file, path_of_manifest
-from dfgen.manifest.pack_index import INDEX
+from dfgen.manifest.other_inputs import check_out, frame_of_file, no_manifest, path_of_manifest
+from dfgen.manifest.pack_index import INDEX, in_pack
 from dfgen.manifest.pack_table import looks_like_pack, read_pack
-from dfgen.manifest.paths import (
-    absolute_paths,
-    all_absolute,
-    check_stored_paths,
-    portable_root,
-    refuse_outside,
-    refuse_signatures,
-    stored_paths,
-)
+from dfgen.manifest.paths import absolute_paths, all_absolute, refuse_outside
 from dfgen.manifest.places import absolute_place, file_of
 from dfgen.manifest.reach import reach_of, say_outside
 from dfgen.manifest.reading import check_file
-from dfgen.manifest.schema import (
-    KEY,
-    MANIFEST_FORMAT,
-    Label,
-    Metadata,
-    describe_labels,
-    rows_where,
-    validate,
-    with_column,
-)
+from dfgen.manifest.schema import Label, Metadata, rows_where, validate, with_column
 from dfgen.manifest.tables import Table, arrow_table, read_parquet
 from dfgen.manifest.warn import warn
-from dfgen.samples.storage.embedded import are_files
+from dfgen.manifest.written_table import as_written, rows_of_group
 from dfgen.samples.storage.far.store_options import StorageOptions
 from dfgen.samples.storage.stores import has_store, scheme_of, store_at
 from dfgen.system import write_whole
 
 Path = str | os.PathLike[str]
-
-_GROUP = 1 << 27  # bytes of a row group that holds files
 
 
 def read_manifest(
@@ -130,9 +101,9 @@ def read_table(
     """
     given = str(path)
     path = path_of_manifest(path)
-    if looks_like_pack(path):
-        table, metadata = read_pack(path)
-        return _as_used(table, metadata, os.path.join(path, INDEX), root, reads_files)
+    if looks_like_pack(path, options):
+        table, metadata = read_pack(path, options)
+        return _as_used(table, metadata, in_pack(path.rstrip("/"), INDEX), root, reads_files)
     try:
         with _opened(path, limits, options) as handle:
             is_whole = has_checksum(handle, path)
@@ -142,7 +113,7 @@ def read_table(
         if not is_whole:
             table.validate(full=True)
     except FileNotFoundError:
-        raise MissingFileError(_no_manifest(given, path)) from None
+        raise MissingFileError(no_manifest(given, path)) from None
     except (ArgumentError, ManifestError, ReadError):
         raise
     except Exception as error:  # of a file that may be anything
@@ -242,59 +213,13 @@ def write_manifest(
     table = arrow_table(df)
     known = getattr(df, "attrs", {}).get("dfgen", {})
     table, _ = as_written(table, known, os.path.dirname(path), root)
-    rows = _rows_of_group(table)
+    rows = rows_of_group(table)
     if not has_store(scheme_of(path)):
         write_whole(path, lambda file: write_parquet(table, file, rows))
         return
     whole = io.BytesIO()
     write_parquet(table, whole, rows)
     store_at(path, options=StorageOptions(storage_options)).write(path, whole.getvalue())
-
-
-def as_written(
-    table: pa.Table, known: Mapping[str, Any], folder: str, root: Path | None = None
-) -> tuple[pa.Table, Metadata]:
-    """Return a table as it stands in a manifest file of a folder, with its metadata in the schema.
-
-    Args:
-        table: one row a file.
-        known: its `df.attrs["dfgen"]`, or what a manifest file says of itself.
-        folder: where the file will be.
-        root: as of `write_manifest`.
-
-    Raises:
-        ManifestError: the table is not a manifest; the message names the rows.
-    """
-    validate(table, "the frame")
-    _refuse_odd_categories(table)
-    refuse_signatures(table)
-    table, absolute_root = stored_paths(
-        table, None if root is None else str(root), known.get("root")
-    )
-    check_stored_paths(table, absolute_root, "the frame")
-    metadata: Metadata = {
-        "format": MANIFEST_FORMAT,
-        "root": portable_root(absolute_root, folder),
-        "labels": describe_labels(table, known.get("labels")),
-        "recipe": portable_recipe(known.get("recipe"), folder),
-        "created_by": f"dfgen {__version__}",
-        "fingerprint": fingerprint(table),
-    }
-    check_metadata(metadata, 'df.attrs["dfgen"] of the frame')
-    text = json.dumps(metadata, ensure_ascii=False).encode()
-    table = table.replace_schema_metadata({**(table.schema.metadata or {}), KEY: text})
-    return table, metadata
-
-
-def _refuse_odd_categories(table: pa.Table) -> None:
-    """Refuse categories that Parquet lacks, also in columns that are no label."""
-    for field in table.schema:
-        if isinstance(getattr(field.type, "value_type", None), pa.BaseExtensionType):
-            raise ManifestError(
-                f'column "{field.name}" of the frame has {field.type.value_type} as categories, '
-                f'expected text or whole numbers: df["{field.name}"] = df["{field.name}"]'
-                ".cat.rename_categories(str)"
-            )
 
 
 def _compare_fingerprint(table: pa.Table, expected: str, path: str) -> None:
@@ -318,16 +243,6 @@ def attributes(
 ) -> dict[str, Any]:
     """Return `df.attrs["dfgen"]`: plain JSON types alone, because pandas compares attrs."""
     return {"root": root, "labels": labels, "recipe": absolute_recipe(recipe, os.getcwd())}
-
-
-def _rows_of_group(table: pa.Table) -> int | None:
-    """Return the rows of a row group where a table holds files, so that readers need not hold all.
-
-    None: the default of Arrow, 2^20.
-    """
-    if not any(map(are_files, table.schema.types)) or not len(table):
-        return None
-    return max(1, _GROUP * len(table) // max(1, int(table.nbytes)))
 
 
 def _restore_categories(table: pa.Table, name: str, label: Label, path: str) -> pa.Table:
@@ -355,22 +270,3 @@ def _restore_categories(table: pa.Table, name: str, label: Label, path: str) -> 
         )
     restored = as_category(indices, names, label.get("ordered", False))
     return with_column(table, name, restored)
-
-
-def _no_manifest(given: str, path: str) -> str:
-    folder, name = os.path.split(path)
-    fault = f"there is no manifest {path}"
-    if given.startswith("~"):
-        return f'{fault}: "~" is not expanded, write os.path.expanduser({given!r})'
-    if has_store(scheme_of(path)):
-        return fault
-    if "://" in given:
-        return f"{fault}: it is an address. Read it with pandas, or copy it to a disk"
-    if "*" in given:
-        return f"{fault}: {frame_of_file(given)}"
-    if not os.path.isdir(folder):
-        return f"{fault}: the folder {folder} does not exist"
-    hint = did_you_mean(name, os.listdir(folder))
-    advice = frame_of_file(given)
-    ends = [f"{fault}{hint and '.' + hint}", *([f"Of such a file {advice}"] if advice else [])]
-    return (" " if hint else ". ").join(ends)

@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from dfgen.errors import ArgumentError, WriteError
+from dfgen.errors import ArgumentError, WriteError, did_you_mean
 from dfgen.manifest.paths import is_utf8
 from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix
 from dfgen.samples.storage.stores import has_store, scheme_of
@@ -121,3 +121,23 @@ def check_out(path: str) -> None:
             f"{path} is called {suffix}, and a manifest is a Parquet file: name it {stem}.parquet"
             + as_text
         )
+
+
+def no_manifest(given: str, path: str) -> str:
+    """Return what to say where there is no manifest: of a path as given, and as it was taken."""
+    folder, name = os.path.split(path)
+    fault = f"there is no manifest {path}"
+    if given.startswith("~"):
+        return f'{fault}: "~" is not expanded, write os.path.expanduser({given!r})'
+    if has_store(scheme_of(path)):
+        return fault
+    if "://" in given:
+        return f"{fault}: it is an address. Read it with pandas, or copy it to a disk"
+    if "*" in given:
+        return f"{fault}: {frame_of_file(given)}"
+    if not os.path.isdir(folder):
+        return f"{fault}: the folder {folder} does not exist"
+    hint = did_you_mean(name, os.listdir(folder))
+    advice = frame_of_file(given)
+    ends = [f"{fault}{hint and '.' + hint}", *([f"Of such a file {advice}"] if advice else [])]
+    return (" " if hint else ". ").join(ends)
