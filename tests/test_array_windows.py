@@ -180,7 +180,7 @@ def test_numbers_that_do_not_fit_are_refused_with_their_row(tmp_path):
 
 @pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="the system reads nothing ahead")
 @pytest.mark.parametrize("name", ["plain.npy", "odd.h5", "packed.h5"])
-def test_the_next_window_is_read_ahead_by_a_thread(folder, name, monkeypatch):
+def test_the_first_window_and_the_next_one_are_read_ahead_by_a_thread(folder, name, monkeypatch):
     asked, advise, done = [], os.posix_fadvise, threading.Event()
 
     def note(descriptor, start, length, advice):
@@ -195,7 +195,7 @@ def test_the_next_window_is_read_ahead_by_a_thread(folder, name, monkeypatch):
     loader.batch(0, 0)
     assert done.wait(60)
     wait_for_next_window(loader)
-    blocks = windows.blocks_of(1, seed=0, epoch=0)
+    blocks = np.concatenate([windows.blocks_of(number, seed=0, epoch=0) for number in (0, 1)])
     rows = np.concatenate([windows.block_rows(block) for block in blocks.tolist()])
     assert {thread for _, _, thread in asked} == {"dfgen-0"}
     data = (folder / name).read_bytes()

@@ -144,6 +144,7 @@ def photographs(tmp_path):
     return pd.DataFrame(rows).astype({"width": "Int64", "height": "Int64", "orientation": "Int64"})
 
 
+@pytest.mark.filterwarnings("ignore:the images of 'path' were packed:UserWarning")
 @pytest.mark.parametrize("kind", [*MAKERS])
 @pytest.mark.parametrize(
     "image",
@@ -265,3 +266,13 @@ def test_whole_shards_are_read_ahead(frame, tmp_path, how):
     reader.ahead(np.arange(2))  # of the first one
     assert any(pages_in_cache(shards[0]) >= sizes[0] for _ in range(10_000))  # the disk is at it
     assert pages_in_cache(shards[1]) < sizes[1] / 2
+
+
+def test_images_that_are_larger_than_they_were_packed_are_enlarged_with_a_warning(pack):
+    height, width = SIZE
+    with pytest.warns(UserWarning) as warned:
+        bind(pack, x=dfgen.Image(size=(height, width + 1)), y="kind")
+    assert [str(one.message) for one in warned] == [
+        f"the images of 'path' were packed with image_size={SIZE} and are enlarged to "
+        f"{height, width + 1}: for what the files have beyond that, pack them in this size"
+    ]

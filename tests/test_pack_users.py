@@ -97,3 +97,15 @@ def test_a_pack_names_its_files_as_its_frame_does(frame, tmp_path, root):
     assert [bound.reader.where(row) for row in (0, 7)] == [
         f"row id={bound.reader.id(row)}, path={paths[row]!r}" for row in (0, 7)
     ]
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar"])
+def test_the_files_of_an_archive_are_packed_as_those_of_a_folder(frame, tmp_path, kind):
+    archive = shutil.make_archive(str(tmp_path / "photos"), kind, tmp_path / "imgs")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a root in another folder
+        dfgen.build_manifest(archive, pattern="{id:int}.png", out=tmp_path / "m.parquet")
+        done = packed(tmp_path / "m.parquet", tmp_path / "pack")
+    assert done.problems.empty
+    bound = bind(tmp_path / "pack", y=None, options=Options(image_size=SIZE, label_mode=None))
+    assert samples(bound) == {row: row for row in range(ROWS)}

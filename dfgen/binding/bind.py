@@ -180,7 +180,7 @@ def bind(
     options = options or Options()
     limits = limits or DEFAULT
     opened = StorageOptions(storage_options)
-    columns = open_columns(manifest, root, limits, opened)
+    columns = open_columns(manifest, root, limits, opened, window_bytes(window))
     taken = {name for name in (id, sample_weight) if isinstance(name, str)}
     x, y, named = _features(columns, x, y, options, taken)
     try:

@@ -2,9 +2,9 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,23 +12,44 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
-from dfgen.manifest.pack_index import PackIndex, is_shard, open_arrow, read_index
+from dfgen.limits import DEFAULT, Limits
+from dfgen.loading.order.windows import fitting
+from dfgen.manifest.pack_index import PackIndex, folder_of, is_far, is_shard, read_index
 from dfgen.manifest.pack_table import mapped_table
 from dfgen.manifest.schema import PLACES
 from dfgen.samples.arrow_types import in_one, is_text, value_type
 from dfgen.samples.features.spec import Spec
 from dfgen.samples.pixels.color_modes import CHANNELS
+from dfgen.samples.storage.far.store_options import StorageOptions
+from dfgen.samples.storage.mapped_shards.far_shards import FarShards, check_all_there
 from dfgen.samples.storage.mapped_shards.pack_rows import PackRows
 from dfgen.samples.storage.mapped_shards.pack_shards import (
     NOTHING,
     PackShards,
+    PixelsOfOneSize,
     ShardFile,
     check_there,
     opened_shard,
 )
+from dfgen.samples.storage.store import Store
+from dfgen.samples.storage.stores import store_of
 
 _LOOKED_INTO = 1_000  # shards whose structure is looked at before training, 0.2 ms each
 _READ_AGAIN = "df = dfgen.read_manifest({!r})"
+
+
+class Opening(NamedTuple):
+    """What packs far away are opened with.
+
+    Args:
+        options: of the user.
+        limits: what one file may ask for.
+        window: bytes of a window: two of these are held in memory.
+    """
+
+    options: StorageOptions | None = None
+    limits: Limits = DEFAULT
+    window: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,16 +61,22 @@ class Packs:
         files: the shards that they lie in.
         packed: column -> the arguments that it was packed by.
         index: of the pack that was given by its folder, all of whose rows these are.
+        store: reads those that are far away; None: none is.
+        held: bytes of these that are held in memory, about.
     """
 
     rows: PackRows
     files: tuple[ShardFile, ...]
     packed: Mapping[str, Mapping[str, Any]]
     index: PackIndex | None = None
+    store: Store | None = None
+    held: int = 0
 
     def shards(self, column: str) -> PackShards:
         """Return what the shards hold of a column."""
-        return PackShards(self.files, column)
+        if self.store is None:
+            return PackShards(self.files, column)
+        return FarShards(self.files, column, self.store, self.held)
 
     def is_pixels(self, column: str) -> bool:
         """Whether a column was packed as pixels."""
@@ -64,15 +91,24 @@ class Packs:
         return {name: self._spec(name) for name in self.packed if self.is_pixels(name)}
 
     def _spec(self, column: str) -> Spec:
-        firsts = {os.path.dirname(file.path): file for file in reversed(self.files)}
-        shapes = {_shape(file, column) for file in firsts.values()}
+        firsts = {os.path.dirname(file.path): n for n, file in reversed([*enumerate(self.files)])}
+        shards = self.shards(column)
+        opened = [shards[number] for number in firsts.values()]
+        shapes = {
+            one.pixels.shape[1:] if isinstance(one, PixelsOfOneSize) else (None,) * 3
+            for one in opened
+        }
         channels = CHANNELS[self.packed[column]["color_mode"]]
         height, width, _ = shapes.pop() if len(shapes) == 1 else (None, None, channels)
         return Spec((height, width, channels), np.dtype(np.uint8))
 
 
-def packs_of_folder(index: PackIndex) -> Packs:
+def packs_of_folder(index: PackIndex, opening: Opening) -> Packs:
     """Return the pack of which all rows are taken, in their order.
+
+    Args:
+        index: of the pack.
+        opening: opens its shards where they are far away.
 
     Raises:
         MissingFileError: a shard is missing.
@@ -80,14 +116,15 @@ def packs_of_folder(index: PackIndex) -> Packs:
     """
     files = _files(index)
     rows = PackRows(index.starts, shard_bytes=_mean_bytes(files))
-    return _checked(Packs(rows, files, index.packed, index))
+    return _checked(Packs(rows, files, index.packed, index), opening)
 
 
-def packs_of_columns(table: Any) -> Packs | None:
+def packs_of_columns(table: Any, opening: Opening) -> Packs | None:
     """Return the packs that the columns `shard` and `row` of a frame name; None: it has not both.
 
     Args:
         table: what has `names`, and the columns by their names.
+        opening: opens packs that are far away.
 
     Raises:
         MissingFileError: a pack or a shard is missing.
@@ -111,12 +148,12 @@ def packs_of_columns(table: Any) -> Packs | None:
     numbers = np.full(len(named) + 1, NOTHING, np.int32)  # the last one: of rows in no pack
     for code in used:
         numbers[code] = len(files)
-        files.append(_file(named[code], indexes, known))
+        files.append(_file(named[code], indexes, known, opening.options))
     found = numbers[codes]
     rows = PackRows(None, found, _places(places, found, files), _mean_bytes(files))
     packs = Packs(rows, tuple(files), _packed(indexes))
-    _check_rows(table, packs, indexes)
-    return _checked(packs)
+    _check_rows(table, packs, indexes, opening.options)
+    return _checked(packs, opening)
 
 
 def _files(index: PackIndex) -> tuple[ShardFile, ...]:
@@ -127,12 +164,17 @@ def _files(index: PackIndex) -> tuple[ShardFile, ...]:
     )
 
 
-def _file(path: str, indexes: dict[str, PackIndex], known: dict[str, ShardFile]) -> ShardFile:
+def _file(
+    path: str,
+    indexes: dict[str, PackIndex],
+    known: dict[str, ShardFile],
+    options: StorageOptions | None,
+) -> ShardFile:
     """Return a shard by its path; note its pack by its folder, and all shards of that."""
-    whole = os.path.abspath(path)
+    whole = folder_of(path)
     folder = os.path.dirname(whole)
     if folder not in indexes:
-        indexes[folder] = read_index(folder)
+        indexes[folder] = read_index(folder, options)
         known.update((file.path, file) for file in _files(indexes[folder]))
     if whole not in known:
         raise ManifestError(
@@ -184,7 +226,12 @@ def _packed(indexes: Mapping[str, PackIndex]) -> dict[str, dict[str, Any]]:
     return one.packed
 
 
-def _check_rows(table: Any, packs: Packs, indexes: Mapping[str, PackIndex]) -> None:
+def _check_rows(
+    table: Any,
+    packs: Packs,
+    indexes: Mapping[str, PackIndex],
+    options: StorageOptions | None,
+) -> None:
     """Refuse rows that are others in the pack: by their ids, where these are new by their paths."""
     for folder, index in indexes.items():
         here = [n for n, file in enumerate(packs.files) if os.path.dirname(file.path) == folder]
@@ -193,7 +240,7 @@ def _check_rows(table: Any, packs: Packs, indexes: Mapping[str, PackIndex]) -> N
         shards = packs.rows.shards
         rows = np.flatnonzero(np.isin(shards, here))  # type: ignore[arg-type]
         at = pa.array(starts[shards[rows]] + packs.rows.places[rows])  # type: ignore[index]
-        stored, same = mapped_table(index), np.zeros(len(rows), np.bool_)
+        stored, same = mapped_table(index, options=options), np.zeros(len(rows), np.bool_)
         for name, alike in (("id", _are_same), ("path", _end_alike)):
             left = np.flatnonzero(~same)
             if len(left) and name in table.names and name in stored.column_names:
@@ -229,22 +276,29 @@ def _refuse_row(table: Any, row: int, packs: Packs, folder: str) -> None:
     )
 
 
-def _checked(packs: Packs) -> Packs:
-    """Refuse packs of which a shard is missing, cut short or no shard; of few, look into all."""
-    for file in packs.files:
+def _checked(packs: Packs, opening: Opening) -> Packs:
+    """Refuse packs of which a shard is missing, cut short or no shard; of few, look into all.
+
+    Of those far away one of each pack is looked into; reading the others tells.
+    """
+    near = [file for file in packs.files if not is_far(file.path)]
+    for file in near:
         check_there(file)
     for column in packs.packed:
-        for file in packs.files[:_LOOKED_INTO]:
+        for file in near[:_LOOKED_INTO]:
             opened_shard(file, column)
+    if len(near) == len(packs.files):
+        return packs
+    paths = [pa.array([file.path for file in packs.files])]
+    store = store_of(paths, opening.limits, opening.options)
+    shard = int(np.mean([file.nbytes for file in packs.files]))
+    held = 2 * shard * (fitting(opening.window, shard) + 1)
+    packs = replace(packs, store=store, held=held)
+    check_all_there([file for file in packs.files if is_far(file.path)], store)
+    for column in packs.packed:
+        packs.spec(column)
     return packs
 
 
 def _mean_bytes(files: Sequence[ShardFile]) -> int:
     return sum(file.nbytes for file in files) // len(files)
-
-
-def _shape(file: ShardFile, column: str) -> tuple[Any, ...]:
-    """Return the shape of the pixels in a shard, None for what differs."""
-    with open_arrow(file.path) as reader:
-        kind = reader.schema.field(f"{column}_pixels").type
-    return tuple(kind.shape) if isinstance(kind, pa.FixedShapeTensorType) else (None, None, None)

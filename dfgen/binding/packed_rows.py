@@ -12,22 +12,23 @@ import pyarrow as pa
 
 from dfgen.binding.frame_columns import Columns, open_manifest
 from dfgen.binding.image_sizes import known_sizes
-from dfgen.binding.named_packs import Packs, packs_of_columns, packs_of_folder
+from dfgen.binding.named_packs import Opening, Packs, packs_of_columns, packs_of_folder
 from dfgen.errors import DfgenError, ManifestError
 from dfgen.limits import Limits
 from dfgen.manifest.io import read_manifest
-from dfgen.manifest.pack_index import read_index
+from dfgen.manifest.pack_index import PackIndex, is_far, read_index
 from dfgen.manifest.pack_table import looks_like_pack, mapped_table, metadata_of
 from dfgen.manifest.places import absolute_place, ends_of
+from dfgen.manifest.warn import warn
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.spec import Present
 from dfgen.samples.packed_pixels import PackedPixels, SmallerFiles
-from dfgen.samples.pixels.geometry import shrunk
+from dfgen.samples.pixels.geometry import Size, shrunk
 from dfgen.samples.pixels.upright import size_of_image
 from dfgen.samples.storage.embedded import FILE, paths_of
 from dfgen.samples.storage.far.store_options import StorageOptions
-from dfgen.samples.storage.mapped_shards.mapped_column import MappedColumn
+from dfgen.samples.storage.mapped_shards.mapped_column import HeldColumn, MappedColumn
 from dfgen.samples.storage.mapped_shards.pack_rows import PackRows
 from dfgen.samples.storage.mapped_shards.pack_shards import NOTHING
 from dfgen.samples.storage.mapped_shards.packed_files import PackedFiles
@@ -40,9 +41,11 @@ class PackedColumns(Columns):
 
     Args:
         packs: where they lie.
+        options: open a whole pack that is far away.
     """
 
     packs: Packs
+    options: StorageOptions | None = None
 
     def files(self, name: str) -> Any:
         """Return a column of files: what was packed as files, as such; of pixels the paths."""
@@ -56,7 +59,7 @@ class PackedColumns(Columns):
             if self.root is not None:
                 root, folder = self.root, ""
             ends = None if root is None else ends_of(absolute_place(root, folder))
-            paths = MappedColumn(index.path(index.table), name, ends)
+            paths = self._stored(index, name, ends)
         if self.packs.is_pixels(name):
             return paths
         return PackedFiles(paths, self.packs.rows, self.packs.shards(name))
@@ -64,7 +67,14 @@ class PackedColumns(Columns):
     def mapped_ids(self) -> Any:
         """Return the ids of a whole pack."""
         index = self.packs.index
-        return None if index is None else MappedColumn(index.path(index.table), "id")
+        return None if index is None else self._stored(index, "id")
+
+    def _stored(
+        self, index: PackIndex, name: str, ends: tuple[str, str] | None = None
+    ) -> MappedColumn:
+        """Return a column of a whole pack as it is stored."""
+        path = index.path(index.table)
+        return HeldColumn(self[name], ends) if is_far(path) else MappedColumn(path, name, ends)
 
     def ids_digest(self) -> str | None:
         """Return the digest that the pack has of these ids."""
@@ -73,7 +83,10 @@ class PackedColumns(Columns):
     def frame(self) -> pd.DataFrame:
         """Return the rows as a frame; of a whole pack with `shard` and `row`."""
         index = self.packs.index
-        return super().frame() if index is None else read_manifest(index.folder, self.root)
+        if index is None:
+            return super().frame()
+        given = self.options.values() if self.options else None
+        return read_manifest(index.folder, self.root, storage_options=given)
 
     def of(self, feature: Feature) -> bool:
         """Whether a feature is of a column that was packed."""
@@ -85,24 +98,26 @@ def open_columns(
     root: str | os.PathLike[str] | None,
     limits: Limits,
     options: StorageOptions | None = None,
+    window: int = 0,
 ) -> Columns | PackedColumns:
     """Return the columns of a manifest, as `open_manifest`, and where its rows lie in packs.
 
-    The folder of a pack is mapped into memory: nothing is read of its rows here.
+    The folder of a pack is mapped into memory: nothing is read of its rows here. `window` is that
+    of rows of packs far away, in bytes.
 
     Raises:
         MissingFileError: a file of a pack is missing.
         ManifestError: one is damaged, or rows are not those of the pack.
     """
-    if isinstance(manifest, str | os.PathLike) and looks_like_pack(os.fspath(manifest)):
-        index = read_index(os.fspath(manifest))
+    opening = Opening(options, limits, window)
+    if isinstance(manifest, str | os.PathLike) and looks_like_pack(os.fspath(manifest), options):
+        index = read_index(os.fspath(manifest), options)
         metadata, start = metadata_of(index), os.fspath(root) if root else None
-        packs, table = packs_of_folder(index), mapped_table(index)
-        return PackedColumns(
-            table.replace_schema_metadata(), metadata["labels"], start, packs=packs
-        )
+        packs, table = packs_of_folder(index, opening), mapped_table(index, options=options)
+        table = table.replace_schema_metadata()
+        return PackedColumns(table, metadata["labels"], start, packs=packs, options=options)
     columns = open_manifest(manifest, root, limits, options)
-    packs_named = packs_of_columns(columns)
+    packs_named = packs_of_columns(columns, opening)
     return columns if packs_named is None else PackedColumns(**vars(columns), packs=packs_named)
 
 
@@ -111,7 +126,15 @@ def of_packs(columns: Columns, feature: Feature) -> Feature:
     if not isinstance(columns, PackedColumns) or not columns.of(feature):
         return feature
     name = feature.columns[0]
-    return feature.of_pack(columns.packs.spec(name), columns.packs.packed[name])
+    spec = columns.packs.spec(name)
+    found = feature.of_pack(spec, columns.packs.packed[name])
+    size, load_size = found.drawn_sizes or (None, None)
+    if spec is not None and _is_larger(load_size or size, spec.shape[:2]) and not found.follows:
+        warn(
+            f"the images of {name!r} were packed with image_size={spec.shape[:2]} and are enlarged "
+            f"to {load_size or size}: for what the files have beyond that, pack them in this size"
+        )
+    return found
 
 
 def with_packed(
@@ -161,6 +184,12 @@ def packed_rows(features: Iterable[BoundFeature]) -> PackRows | None:
     """Return where all rows lie in packs, by the first such feature; None: in none, or not all."""
     found = (bound.packed for bound in features if bound.packed is not None)
     return next((rows for rows in found if rows.all_packed), None)
+
+
+def _is_larger(size: Size | None, packed: tuple[int | None, ...]) -> bool:
+    """Whether an image has more rows or columns than what was packed of its file."""
+    sizes = zip(size or (), packed, strict=False)
+    return any(there is not None and wanted > there for wanted, there in sizes)
 
 
 def _takes(bound: BoundFeature) -> bool:

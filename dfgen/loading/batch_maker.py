@@ -47,7 +47,7 @@ class BatchMaker:
         order = self.order
         if order.windows is None or order.seed is None:
             return None
-        return NextWindow(self.maker.reader, order.windows, order.seed)
+        return NextWindow(self.maker.reader, order.windows, order.seed, not self.pool.processes)
 
     def reseeded(self, seed: int, seed_of_order: int | None) -> "BatchMaker":
         """Return a maker of batches by other seeds, and end the workers of this one."""

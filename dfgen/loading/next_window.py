@@ -12,41 +12,40 @@ _PASSES = 4  # that may go on at the same time without asking for their windows 
 
 
 class NextWindow:
-    """Has the system read the files of the next window when a batch of a window begins.
+    """Has the files of the next window read when a batch of a window begins, and first of its own.
 
+    What is far is read into memory, and not where processes read the rows (`far=False`).
     A thread asks for it, so that no batch waits. What the system does not do, as where it lacks the
     memory, costs time later and nothing else.
     """
 
-    def __init__(self, reader: SampleReader, windows: Windows, seed: int) -> None:
-        self._reader, self._windows, self._seed = reader, windows, seed
+    def __init__(self, reader: SampleReader, windows: Windows, seed: int, far: bool = True) -> None:
+        self._reader, self._windows, self._seed, self._far = reader, windows, seed, far
         self._begun: deque[tuple[int, int]] = deque(maxlen=_PASSES)
         self._threads = Threads(1, Worker)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return NextWindow, (self._reader, self._windows, self._seed)
+        return NextWindow, (self._reader, self._windows, self._seed, self._far)
 
     def begin(self, epoch: int, position: int) -> None:
         """Note that a batch begins at a position of an epoch."""
         window = self._windows.window(position, seed=self._seed, epoch=epoch)
         if (epoch, window) not in self._begun:
+            numbers = [window + 1] if self._begun else [window, window + 1]
             self._begun.append((epoch, window))
-            reader, windows, seed = self._reader, self._windows, self._seed
-            self._threads.submit(partial(_ask, reader, windows, seed, epoch, window + 1))
+            for number in numbers:
+                self._threads.submit(partial(self._ask, epoch, number))
 
     def close(self) -> None:
         """End the thread."""
         self._threads.close()
 
-
-def _ask(
-    reader: SampleReader, windows: Windows, seed: int, epoch: int, window: int, worker: Worker
-) -> None:
-    blocks = windows.blocks_of(window, seed=seed, epoch=epoch)
-    if not len(blocks):
-        blocks = windows.blocks_of(0, seed=seed, epoch=epoch + 1)
-    for block in blocks.tolist():
-        if worker.abandoned:
-            return
-        with contextlib.suppress(Exception):  # whoever reads the rows says what is wrong
-            reader.ahead(windows.block_rows(block))
+    def _ask(self, epoch: int, window: int, worker: Worker) -> None:
+        blocks = self._windows.blocks_of(window, seed=self._seed, epoch=epoch)
+        if not len(blocks):
+            blocks = self._windows.blocks_of(0, seed=self._seed, epoch=epoch + 1)
+        for block in blocks.tolist():
+            if worker.abandoned:
+                return
+            with contextlib.suppress(Exception):  # whoever reads the rows says what is wrong
+                self._reader.ahead(self._windows.block_rows(block), self._far)

@@ -20,7 +20,7 @@ from dfgen.manifest.fingerprint import fingerprint
 from dfgen.manifest.foreign_arguments import refuse_foreign
 from dfgen.manifest.from_pandas import to_frame
 from dfgen.manifest.other_inputs import check_out, frame_of_file, no_manifest, path_of_manifest
-from dfgen.manifest.pack_index import INDEX
+from dfgen.manifest.pack_index import INDEX, in_pack
 from dfgen.manifest.pack_table import looks_like_pack, read_pack
 from dfgen.manifest.paths import absolute_paths, all_absolute, refuse_outside
 from dfgen.manifest.places import absolute_place, file_of
@@ -101,9 +101,9 @@ def read_table(
     """
     given = str(path)
     path = path_of_manifest(path)
-    if looks_like_pack(path):
-        table, metadata = read_pack(path)
-        return _as_used(table, metadata, os.path.join(path, INDEX), root, reads_files)
+    if looks_like_pack(path, options):
+        table, metadata = read_pack(path, options)
+        return _as_used(table, metadata, in_pack(path.rstrip("/"), INDEX), root, reads_files)
     try:
         with _opened(path, limits, options) as handle:
             is_whole = has_checksum(handle, path)

@@ -25,8 +25,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.ipc
 
-from dfgen.errors import ManifestError, MissingFileError, brief, reason
+from dfgen.errors import DfgenError, ManifestError, MissingFileError, ReadError, brief, reason
 from dfgen.manifest.schema import Metadata
+from dfgen.samples.storage.far.pieces import whole_file
+from dfgen.samples.storage.far.store_options import StorageOptions
+from dfgen.samples.storage.stores import has_store, scheme_of, store_at
 
 PACK_FORMAT = 1
 INDEX, TABLE = "_manifest.json", "manifest.arrow"
@@ -58,7 +61,7 @@ class PackIndex:
     """What `_manifest.json` says of a pack.
 
     Args:
-        folder: the absolute path of the pack.
+        folder: the absolute path of the pack, or its URL.
         rows: in all shards together.
         shards: the files, in the order of their rows.
         packed: name of a packed column -> the arguments that it was packed by: `format`
@@ -91,7 +94,7 @@ class PackIndex:
 
     def path(self, file: PackFile) -> str:
         """Return the absolute path of one of its files."""
-        return os.path.join(self.folder, file.file)
+        return in_pack(self.folder, file.file)
 
     def to_json(self) -> bytes:
         """Return the bytes of `_manifest.json`."""
@@ -101,14 +104,51 @@ class PackIndex:
         return json.dumps(content, ensure_ascii=False, indent=1).encode()
 
 
-def is_pack(path: object) -> bool:
-    """Whether a path is that of the folder of a whole pack.
+def folder_of(pack: str | os.PathLike[str]) -> str:
+    """Return the absolute path of a folder, or its URL.
+
+    Example:
+        >>> folder_of("s3://bucket/packed/")
+        's3://bucket/packed'
+    """
+    folder = os.fspath(pack)
+    return folder.rstrip("/") if is_far(folder) else os.path.abspath(folder)
+
+
+def is_far(path: str) -> bool:
+    """Whether a path is the URL of a store."""
+    return has_store(scheme_of(path))
+
+
+def in_pack(folder: str, name: str) -> str:
+    """Return the path of a file of a pack."""
+    return f"{folder}/{name}" if is_far(folder) else os.path.join(folder, name)
+
+
+def is_pack(path: object, options: StorageOptions | None = None) -> bool:
+    """Whether a path is that of the folder of a whole pack, or its URL.
 
     Example:
         >>> is_pack("pets.parquet")
         False
     """
-    return isinstance(path, str | os.PathLike) and os.path.isfile(os.path.join(path, INDEX))
+    return isinstance(path, str | os.PathLike) and has_file(os.fspath(path), INDEX, options)
+
+
+def has_file(pack: str, name: str, options: StorageOptions | None) -> bool:
+    """Whether a folder, or what is below a URL, has a file; what is named as a file has none."""
+    path = in_pack(folder_of(pack), name)
+    if not is_far(path):
+        return os.path.isfile(path)
+    if pack.endswith(".parquet"):  # a manifest: a request less
+        return False
+    try:
+        store_at(path, options=options).head(path)
+    except (DfgenError, OSError, ValueError) as error:
+        if isinstance(error, ReadError):
+            raise
+        return False
+    return True
 
 
 def is_shard(path: str) -> bool:
@@ -121,17 +161,27 @@ def is_shard(path: str) -> bool:
     return re.fullmatch(r"shard-\d{5,}\.arrow", os.path.basename(path)) is not None
 
 
-def read_index(folder: str | os.PathLike[str]) -> PackIndex:
+def read_index(folder: str | os.PathLike[str], options: StorageOptions | None = None) -> PackIndex:
     """Read what `_manifest.json` of a pack says.
+
+    Args:
+        folder: of the pack, or its URL.
+        options: open it where it is far away.
 
     Raises:
         MissingFileError: there is none.
         ManifestError: it is none of a pack, of an unknown version, or incomplete.
+        ReadError: it is far away, and cannot be read.
     """
-    path = os.path.join(os.path.abspath(os.fspath(folder)), INDEX)
+    path = in_pack(folder_of(folder), INDEX)
     try:
-        with open(path, "rb") as file:
-            content = json.loads(file.read())
+        if is_far(path):
+            content = json.loads(store_at(path, options=options).read(path))
+        else:
+            with open(path, "rb") as file:
+                content = json.loads(file.read())
+    except ReadError as error:
+        raise type(error)(f"{path}: {error}") from None
     except FileNotFoundError:
         raise MissingFileError(
             f"there is no pack in {os.fspath(folder)}: {INDEX}, which is written last, is missing. "
@@ -172,19 +222,35 @@ def _index(folder: str, content: dict[str, Any]) -> PackIndex:
     return PackIndex(folder, **(given | {"shards": shards, "table": table}))
 
 
-def open_arrow(path: str) -> pa.ipc.RecordBatchFileReader:
+def open_arrow(
+    path: str, options: StorageOptions | None = None, nbytes: int | None = None
+) -> pa.ipc.RecordBatchFileReader:
     """Open an Arrow file by a memory map: nothing is read that is not asked for.
+
+    One that is far away is read into memory as a whole, by a few large requests.
+
+    Args:
+        path: of the file.
+        options: open it where it is far away.
+        nbytes: that it has; None: that is asked for.
 
     Raises:
         MissingFileError: there is no such file.
         ManifestError: it is none, or was cut short.
+        ReadError: it is far away, and cannot be read.
     """
     try:
-        return pa.ipc.open_file(pa.memory_map(path))
+        if not is_far(path):
+            return pa.ipc.open_file(pa.memory_map(path))
+        store = store_at(path, options=options)
+        nbytes = store.head(path).size if nbytes is None else nbytes
+        return pa.ipc.open_file(pa.py_buffer(whole_file(store, path, nbytes)))
     except FileNotFoundError:
         raise MissingFileError(
             f"{path} is missing: take another copy of it, or pack again"
         ) from None
+    except ReadError as error:
+        raise type(error)(f"{path}: {error}") from None
     except (OSError, ValueError) as error:  # Arrow's own errors are of these
         raise ManifestError(
             f"{path} cannot be read as an Arrow file: {reason(error)}. Take another copy of it, or "

@@ -67,7 +67,7 @@ def verify(
 
     Args:
         manifest: a file, or a frame or another table with absolute paths; or the folder of a pack,
-            whose files are compared with their checksums.
+            or its URL, whose files are compared with their checksums.
         root: folder where the stored paths start, if not the one that the manifest names.
         decode: also decode every file to its end, once: pixels of its first image, frames of a
             sound, rows of an HDF5 file; of a .npy file its length. That finds what was cut short
@@ -125,9 +125,9 @@ def check(
     options: StorageOptions | None = None,
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """Do what `verify` says, and return with the findings what could not be looked for."""
-    if is_pack(manifest):
+    if is_pack(manifest, options):
         given = {"root": root is not None, "decode": decode, "write": write}
-        return check_pack(manifest, [name for name in given if given[name]], workers), ()
+        return check_pack(manifest, [name for name in given if given[name]], workers, options), ()
     held = write and isinstance(manifest, str | os.PathLike) and os.path.isfile(manifest)
     # from reading it to writing it
     with only_writer(os.path.abspath(manifest)) if held else nullcontext():

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dfgen.binding.file_facts import with_known_files
 from dfgen.binding.frame_columns import Columns
@@ -22,6 +21,7 @@ from dfgen.manifest.building.scan import stat_files
 from dfgen.manifest.fingerprint import columns_digest
 from dfgen.manifest.io import read_table
 from dfgen.manifest.pack_index import is_pack
+from dfgen.manifest.places import absolute_place, joined
 from dfgen.manifest.schema import Metadata, with_column
 from dfgen.manifest.tables import Table, arrow_table
 from dfgen.manifest.written_table import as_written
@@ -197,9 +197,8 @@ def _absolute(table: pa.Table, metadata: Metadata, folder: str) -> pa.ChunkedArr
     """Return the absolute path of each row."""
     if metadata["root"] is None:
         return table[COLUMN]
-    root = os.path.normpath(os.path.join(folder, metadata["root"])).replace(os.sep, "/")
-    start, slash = (pa.scalar(text, pa.large_string()) for text in (root.rstrip("/"), "/"))
-    return pc.binary_join_element_wise(start, table[COLUMN].cast(pa.large_string()), slash)
+    root = absolute_place(metadata["root"], folder)
+    return joined(root, table[COLUMN].cast(pa.large_string()))
 
 
 def _sized(

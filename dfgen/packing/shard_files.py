@@ -1,10 +1,12 @@
 """One shard of a pack: a task for one worker, which reads files and writes an Arrow file."""
 
+import io
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +22,8 @@ from dfgen.manifest.schema import KEY, with_column
 from dfgen.packing.packers import Packer
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.image import Image
-from dfgen.samples.features.spec import Present, unwatched
+from dfgen.samples.features.spec import unwatched
+from dfgen.samples.pixels.geometry import Pixels
 from dfgen.samples.pixels.upright import prepare_worker
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.storage.known_files import KnownFiles
@@ -31,7 +34,7 @@ from dfgen.system import write_whole
 _PIECE = 1 << 25  # bytes that are written at once
 _CHUNK = 32  # rows that a thread reads in one go
 
-RunChunks = Callable[[Callable[[range], int], Iterable[range]], Iterable[int]]
+RunChunks = Callable[[Callable[[range], Any], Iterable[range]], Iterable[Any]]
 
 
 class PackedShard(NamedTuple):
@@ -92,57 +95,132 @@ def pack_shard(
         ReadError: a read failed for no fault of its file.
     """
     prepare_worker()
-    count = len(task.rows)
-    into = task.packer.begin(count, [] if spare is None else spare)
+    count, spare = len(task.rows), [] if spare is None else spare
     problems = {row: why for row, why in enumerate(task.rows["problem"].to_pylist()) if why}
-    reader = task.reader()
     chunks = [range(s, min(s + _CHUNK, count)) for s in range(0, count, _CHUNK)]
-    for rows in run(partial(_read, task, reader, into, problems), chunks):
-        done(rows)
-    found = pa.array([problems.get(place) for place in range(count)], pa.string())
-    good = np.asarray(found.is_null())
-    file = _write(task, into, good, found)
-    if spare is not None and isinstance(into, np.ndarray):
-        spare.append(into.base)
-    return PackedShard(file, found)
+
+    def blocks() -> Iterator[Any]:
+        """Yield what chunk after chunk becomes, and use its memory again."""
+        for block in run(partial(_read, task, task.reader(), spare, problems), chunks):
+            yield block
+            done(len(block))
+            if isinstance(block, np.ndarray):
+                spare.append(block)
+
+    whole = task.packer.stand_in(count)
+    if whole is None:
+        file = _write(task, list(chain.from_iterable(blocks())), problems)
+    else:
+        file = _write_along(task, whole, blocks(), problems)
+    return PackedShard(file, _told(problems, count))
 
 
 def _read(
-    task: ShardTask, reader: SampleReader, into: Any, problems: dict[int, Any], chunk: range
-) -> int:
-    """Read the files of some rows; note what is wrong with them."""
-    for place in chunk:
-        if place in problems:
-            continue
-        pack = partial(_pack, task, reader, into, place)
+    task: ShardTask, reader: SampleReader, spare: list[Any], problems: dict[int, Any], chunk: range
+) -> Any:
+    """Return what some rows become; note what is wrong with their files."""
+    into = task.packer.begin(len(chunk), spare)
+    for place, row in enumerate(chunk):
+        if row not in problems:
+            _read_row(partial(_pack, task, reader, into, place, row), reader, row, problems)
+        if row in problems and isinstance(into, np.ndarray):
+            into[place] = 0
+    return into
+
+
+def _read_row(
+    pack: Callable[[], None], reader: SampleReader, row: int, problems: dict[int, Any]
+) -> None:
+    try:
         try:
-            try:
-                pack()
-            except Exception as error:
-                read_again(pack, error, reader, place, unwatched, lambda: False)
-        except (DecodeError, MissingFileError) as error:
-            problems[place] = str(error)
+            pack()
         except Exception as error:
-            error.add_note(f"while packing {reader.where(place)}")
-            raise
-    return len(chunk)
+            read_again(pack, error, reader, row, unwatched, lambda: False)
+    except (DecodeError, MissingFileError) as error:
+        problems[row] = str(error)
+    except Exception as error:
+        error.add_note(f"while packing {reader.where(row)}")
+        raise
 
 
-def _pack(task: ShardTask, reader: SampleReader, into: Any, place: int) -> None:
-    store = reader.store if task.known is None else task.known.of(place, reader.store)
-    size = None if task.sizes is None else tuple(task.sizes[place].tolist())
-    task.packer.pack(task.contents[place].as_py(), store, into, place, size)
+def _pack(task: ShardTask, reader: SampleReader, into: Any, place: int, row: int) -> None:
+    store = reader.store if task.known is None else task.known.of(row, reader.store)
+    size = None if task.sizes is None else tuple(task.sizes[row].tolist())
+    task.packer.pack(task.contents[row].as_py(), store, into, place, size)
 
 
-def _write(task: ShardTask, into: Any, good: Present, problems: pa.Array) -> PackFile:
-    packed = task.packer.columns(task.column, into, good)
-    rows = with_column(task.rows, "problem", problems)
-    for name, array in packed.items():
+def _told(problems: dict[int, Any], count: int) -> pa.Array:
+    return pa.array([problems.get(row) for row in range(count)], pa.string())
+
+
+def _table(task: ShardTask, into: Any, problems: dict[int, Any]) -> pa.Table:
+    """Return the rows of a shard, with what they became."""
+    found = _told(problems, len(task.rows))
+    rows = with_column(task.rows, "problem", found)
+    for name, array in task.packer.columns(task.column, into, np.asarray(found.is_null())).items():
         rows = rows.append_column(name, array)
     told = json.dumps({**task.identity, "kind": "shard"}, ensure_ascii=False)
     name = os.path.basename(task.path)
     rows = rows.replace_schema_metadata({KEY: told.encode(), SHARD_NAME: name.encode()})
-    return write_arrow(task.path, rows.schema, rows.combine_chunks().to_batches(), forget=True)
+    return rows.combine_chunks()
+
+
+def _write(task: ShardTask, into: list[Any], problems: dict[int, Any]) -> PackFile:
+    rows = _table(task, into, problems)
+    return write_arrow(task.path, rows.schema, rows.to_batches(), forget=True)
+
+
+def _write_along(
+    task: ShardTask, whole: Pixels, blocks: Iterator[Any], problems: dict[int, Any]
+) -> PackFile:
+    """Write a shard while its rows are read.
+
+    All that stands before them is known, but for problems: where one is found, it is put together
+    anew from what was written.
+    """
+    told: dict[str, Any] = {}
+
+    def write(file: Any) -> None:
+        head, _ = _around(whole, _table(task, whole, problems))
+        sink = Summed(_Forgotten(file))
+        sink.write(head)
+        for block in blocks:
+            sink.write(block.data.cast("B"))
+        found, tail = _around(whole, _table(task, whole, problems))
+        if found != head:
+            file.flush()
+            pixels = np.fromfile(file.name, np.uint8, whole.nbytes, offset=len(head))
+            file.seek(0)
+            file.truncate()
+            sink = Summed(_Forgotten(file))
+            sink.write(found)
+            sink.write(pixels)
+        sink.write(tail)
+        told.update(rows=len(whole), bytes=file.tell(), checksum=sink.checksum)
+
+    write_whole(task.path, write)
+    return PackFile(os.path.basename(task.path), **told)
+
+
+def _around(whole: Pixels, rows: pa.Table) -> tuple[bytes, bytes]:
+    """Return what of an Arrow IPC file stands before the pixels of all rows, and after them."""
+    parts = [bytearray()]
+
+    class Sink(io.RawIOBase):
+        def writable(self) -> bool:
+            return True
+
+        def write(self, data: Any) -> int:
+            if isinstance(data, pa.Buffer) and data.address == whole.ctypes.data:
+                parts.append(bytearray())
+            else:
+                parts[-1].extend(data)
+            return len(data)
+
+    with pa.ipc.new_file(Sink(), rows.schema) as writer:
+        writer.write_batch(*rows.to_batches())
+    head, tail = parts
+    return bytes(head), bytes(tail)
 
 
 def write_arrow(
@@ -181,13 +259,16 @@ class _Forgotten:
     """
 
     def __init__(self, file: Any) -> None:
-        self._file = file
+        self._file, self._written = file, 0
 
     def write(self, data: Any) -> None:
         whole = memoryview(data)
         for start in range(0, len(whole), _PIECE):
-            self._file.write(whole[start : start + _PIECE])
-            if len(whole) >= _PIECE and hasattr(os, "posix_fadvise"):
+            piece = whole[start : start + _PIECE]
+            self._file.write(piece)
+            self._written += len(piece)
+            if self._written >= _PIECE and hasattr(os, "posix_fadvise"):
+                self._written = 0
                 self._file.flush()
                 os.fdatasync(self._file.fileno())
                 os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

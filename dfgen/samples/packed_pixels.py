@@ -43,7 +43,7 @@ class PackedPixels:
         shard, within = self.rows.of_one(row)
         if shard == NOTHING:
             return None
-        opened = self.shards[shard]
+        opened = self.shards.of(shard, within)
         if opened.good is not None and not opened.good[within]:
             raise DecodeError(BAD_WHEN_PACKED)
         found: Values = opened.at(within)
@@ -52,7 +52,10 @@ class PackedPixels:
     def take(self, rows: Indices, out: Values) -> Present | None:
         """Fill `out` with the rows that are there."""
         shards, places = self.rows.of(rows)
-        held = {shard: self.shards[shard] for shard in {*shards.tolist()} - {NOTHING}}
+        wanted = {*shards.tolist()} - {NOTHING}
+        held = self.shards.holding(wanted, shards, places)
+        if len(held) < len(wanted):  # `at` of one row says what is wrong, and is tried again
+            shards = np.where(np.isin(shards, [*held]), shards, NOTHING)
         there = shards != NOTHING
         for shard, opened in held.items():
             if opened.good is not None:
@@ -78,9 +81,14 @@ class PackedPixels:
         size = self.spec.shape[:2]
         return place(_known(self.sizes, row), size, size, self.resize)
 
+    @property
+    def far(self) -> bool:
+        """Whether some of the shards are."""
+        return self.shards.far
+
     def ahead(self, rows: Indices) -> None:
         """Have the shards read where some rows lie."""
-        self.shards.ahead(np.unique(self.rows.of(rows)[0]).tolist())
+        self.shards.ahead(*self.rows.of(rows))
 
 
 @dataclass(frozen=True, eq=False)

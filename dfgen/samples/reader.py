@@ -226,11 +226,14 @@ class SampleReader:
                 taken &= there
         return taken
 
-    def ahead(self, rows: Indices) -> None:
-        """Have the system read ahead what is stored of some rows; it may take a while."""
+    def ahead(self, rows: Indices, far: bool = True) -> None:
+        """Have the system read ahead what is stored of some rows; it may take a while.
+
+        Not what is `far`, where other processes read the rows.
+        """
         for bound in self.features:
             for held in (bound.pixels, bound.values):
-                if isinstance(held, ReadsAhead):
+                if isinstance(held, ReadsAhead) and (far or not held.far):
                     held.ahead(rows)
 
     def read(

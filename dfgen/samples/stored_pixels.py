@@ -36,7 +36,12 @@ class StoredPixels(Protocol):
 
 @runtime_checkable
 class ReadsAhead(Protocol):
-    """StoredPixels that can have the system read rows before they are asked for."""
+    """StoredPixels that can have the system read rows before they are asked for.
+
+    Those that are `far` are read into the memory of this process.
+    """
+
+    far: bool
 
     def ahead(self, rows: Indices) -> None:
         """Have some rows read into the system's cache; it may take a while."""

@@ -40,6 +40,7 @@ class StoredRows:
     dataset: str | None
     store: Store
     known: KnownFiles | None = None
+    far = False
 
     def at(self, row: int) -> None:
         """Return nothing: one row by itself is read from its file."""

@@ -79,6 +79,11 @@ class Pool:
             self._noting.release()
 
     @property
+    def processes(self) -> bool:
+        """Whether processes make batches."""
+        return bool(self._arguments[2])
+
+    @property
     def used(self) -> int:
         """How many workers make batches, as far as that is chosen."""
         return self._arguments[1] if self._chooser is None else self._chooser.chosen

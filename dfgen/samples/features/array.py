@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import pyarrow as pa
 
 from dfgen.errors import ArgumentError, DecodeError
 from dfgen.limits import Limits
@@ -18,8 +17,7 @@ from dfgen.samples.features.arguments import (
 )
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.casting import fill, fill_by
-from dfgen.samples.features.one_row import ColumnSource
-from dfgen.samples.features.rows_in_files import bind_rows, check_dataset
+from dfgen.samples.features.rows_in_files import check_dataset
 from dfgen.samples.features.spec import Spec, Values, Watch
 from dfgen.samples.pixels.formats import holds_image
 from dfgen.samples.storage.arrays.npy import decode_array
@@ -98,10 +96,6 @@ class Array(Feature):
         Where they are not, Keras drops an axis of weights that is one too many.
         """
         return len(spec.shape) if spec.dtype.kind in "iu" else super().loss_axes(spec)
-
-    def bind(self, columns: ColumnSource) -> pa.Array:
-        """Return the files, or structs of the `path` of an array file and the `index` in it."""
-        return bind_rows(self, columns)
 
     def keeps(self, spec: Spec) -> bool:
         """Whether rows of a Spec become its array by casting alone."""

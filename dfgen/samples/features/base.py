@@ -16,6 +16,7 @@ from dfgen.errors import ArgumentError, ManifestError
 from dfgen.samples.arrow_types import in_one, nulls
 from dfgen.samples.features.arguments import column_names
 from dfgen.samples.features.one_row import ColumnSource, OneRow, array_of_row
+from dfgen.samples.features.rows_in_files import bind_rows
 from dfgen.samples.features.spec import Present, Spec, Values, Watch, alone, each
 from dfgen.samples.storage.store import Store
 
@@ -156,10 +157,9 @@ class Feature:
 
     def bind(self, columns: ColumnSource) -> Any:
         """Return what every row holds for it, of which `at` returns one."""
-        found = [
-            columns.files(name) if self.of_files and not place else columns[name]
-            for place, name in enumerate(self.columns)
-        ]
+        if self.of_files:
+            return bind_rows(self, columns)
+        found = [columns[name] for name in self.columns]
         if len(found) == 1:
             return alone(found)
         return pa.StructArray.from_arrays([in_one(array) for array in found], self.columns)

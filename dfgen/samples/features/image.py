@@ -19,8 +19,8 @@ from dfgen.samples.features.image_arguments import (
 from dfgen.samples.features.image_kept import in_two_steps
 from dfgen.samples.features.image_packed import image_of_pack
 from dfgen.samples.features.image_pair import DEFAULT_SIZE, follow, seen_size
-from dfgen.samples.features.one_row import ColumnSource, OneRow, store_of_row
-from dfgen.samples.features.rows_in_files import bind_rows, check_dataset, image_of, pixels_of_row
+from dfgen.samples.features.one_row import OneRow, store_of_row
+from dfgen.samples.features.rows_in_files import check_dataset, image_of, pixels_of_row
 from dfgen.samples.features.spec import OwnDtype, Spec, Values, Watch, unwatched
 from dfgen.samples.features.values_elsewhere import ELSEWHERE
 from dfgen.samples.pixels.color_modes import CHANNELS
@@ -181,10 +181,6 @@ class Image(Feature):
                 f"size=None is for files of different sizes, index={self.index!r} for rows of "
                 "arrays, which have one: give it, size=(height, width)"
             )
-
-    def bind(self, columns: ColumnSource) -> Any:
-        """Return the files, or structs of the `path` of an array file and the `index` in it."""
-        return bind_rows(self, columns)
 
     def settled(self, values: Any) -> "Image":
         """Return it for images by hand, which are no rows of an array file."""

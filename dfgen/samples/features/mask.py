@@ -13,8 +13,7 @@ from dfgen.limits import DEFAULT, Limits
 from dfgen.samples.features.arguments import check_column, checked_missing
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image import Image
-from dfgen.samples.features.one_row import ColumnSource
-from dfgen.samples.features.rows_in_files import bind_rows, check_dataset, pixels_of_row
+from dfgen.samples.features.rows_in_files import check_dataset, pixels_of_row
 from dfgen.samples.features.spec import Spec, Values, Watch
 from dfgen.samples.features.values_elsewhere import ELSEWHERE
 from dfgen.samples.pixels.depth import as_stored
@@ -88,10 +87,6 @@ class Mask(Feature):
         _check_class("fill_value", self.fill_value, self.dtype)
         if self.palette is not None:
             object.__setattr__(self, "palette", _palette(self.palette, self.dtype))
-
-    def bind(self, columns: ColumnSource) -> Any:
-        """Return the files, or structs of the `path` of an array file and the `index` in it."""
-        return bind_rows(self, columns)
 
     @property
     def sample_spec(self) -> Spec:

@@ -8,8 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 _STEP = 1 << 17  # Linux reads no more for one call than its read-ahead is long, 128 KiB mostly
-
-
 _STRETCH = 1 << 23  # bytes of which the first and the last tell whether all are in the cache
 
 

@@ -29,7 +29,6 @@ BROKEN_ROWS = (OSError, ValueError, KeyError, RuntimeError, OverflowError)
 MOST_OPEN = 128
 """Array files that a store keeps open. Each takes a descriptor; a process may have 256 to 1024."""
 
-
 MOST_HELD = 2 * 10**9
 """Bytes of array files in memory where nobody says otherwise."""
 

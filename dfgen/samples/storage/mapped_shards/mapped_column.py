@@ -54,3 +54,19 @@ class MappedColumn:
             return found
         before, after = (pa.scalar(end, found.type) for end in self._ends)
         return pc.binary_join_element_wise(before, found, after, pa.scalar("", found.type))
+
+
+class HeldColumn(MappedColumn):
+    """A column of an Arrow file that is in memory, as one is that is far away; it travels whole.
+
+    Args:
+        array: all of it.
+        ends: as of MappedColumn.
+    """
+
+    def __init__(self, array: Any, ends: tuple[str, str] | None = None) -> None:
+        super().__init__("", "", ends)
+        self.array = in_one(array)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return HeldColumn, (self.array, self._ends)

@@ -3,7 +3,8 @@
 import json
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.ipc
 
-from dfgen.errors import ManifestError, MissingFileError, is_outside, reason
+from dfgen.errors import ManifestError, MissingFileError, ReadError, is_outside, reason
 from dfgen.samples.features.spec import Indices, Present, Values
 from dfgen.samples.storage.mapped_pages import read_ahead
 
@@ -44,6 +45,10 @@ class ShardFile(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.path}, which has the rows {self.start:,} to {self.start + self.rows - 1:,}"
+
+    def of_length(self, nbytes: int) -> str:
+        """Return what to say of it where it has another length."""
+        return f"{self}, has {nbytes:,} bytes, and {self.nbytes:,} were written: {AGAIN}"
 
 
 class PixelsOfOneSize(NamedTuple):
@@ -87,6 +92,8 @@ class PackShards:
         column: that was packed, of the manifest.
     """
 
+    far = False
+
     def __init__(self, files: Iterable[ShardFile], column: str) -> None:
         self.files, self.column = tuple(files), column
         self._opened: dict[int, Opened] = {}
@@ -115,9 +122,17 @@ class PackShards:
             self._opened[shard] = opened
         return opened
 
-    def ahead(self, shards: Iterable[int]) -> None:
+    def of(self, shard: int, place: int) -> Any:
+        """Return what a shard holds, among it one row."""
+        return self[shard]
+
+    def holding(self, wanted: Iterable[int], shards: Indices, places: Indices) -> dict[int, Any]:
+        """Return what the `wanted` shards hold, among it the rows at some places of `shards`."""
+        return {shard: self[shard] for shard in wanted}
+
+    def ahead(self, shards: Indices, places: Indices) -> None:
         """Have the system read whole shards into its cache, where it can, without waiting."""
-        for shard in shards:
+        for shard in np.unique(shards).tolist():
             if shard != NOTHING:
                 file = self.files[shard]
                 read_ahead(file.path, np.array([0]), np.array([file.nbytes]))
@@ -135,9 +150,7 @@ def check_there(file: ShardFile) -> None:
     except OSError as error:
         raise _fault(file, error) from None
     if nbytes != file.nbytes:
-        raise ManifestError(
-            f"{file}, has {nbytes:,} bytes, and {file.nbytes:,} were written: {AGAIN}"
-        )
+        raise ManifestError(file.of_length(nbytes))
 
 
 def opened_shard(file: ShardFile, column: str) -> Opened:
@@ -147,20 +160,59 @@ def opened_shard(file: ShardFile, column: str) -> Opened:
         MissingFileError: there is no such file.
         ManifestError: it is no such shard, or damaged.
     """
-    try:
+    with telling(file):
         with pa.memory_map(file.path) as mapped:
             whole = mapped.read_buffer()  # of which Arrow needs no thread of its own to read
-        with pa.ipc.open_file(whole) as reader:
-            if reader.num_record_batches != 1:
-                raise ValueError(f"it has {reader.num_record_batches} record batches, expected 1")
-            _check_same(file, reader.schema.metadata)
-            batch = reader.get_batch(0)
-        batch.validate()
-        if len(batch) != file.rows:
-            raise ValueError(f"it has {len(batch):,} rows, expected {file.rows:,}")
-        return _held(batch, column)
+        return held(file, column, whole)
+
+
+@contextmanager
+def telling(file: ShardFile) -> Iterator[None]:
+    """Raise whatever reading a shard raises as an error that names it and its rows."""
+    try:
+        yield
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
         raise _fault(file, error) from None
+
+
+def held(
+    file: ShardFile,
+    column: str,
+    whole: pa.Buffer,
+    fetch: Callable[[Iterable[Any]], object] | None = None,
+) -> Opened:
+    """Return what a shard holds of a column, by its bytes.
+
+    Args:
+        file: which shard.
+        column: that was packed.
+        whole: the bytes of the file.
+        fetch: makes sure that some buffers of it are there; None: all are.
+
+    Raises:
+        ManifestError, ValueError: it is no such shard.
+    """
+    with pa.ipc.open_file(whole) as reader:
+        if reader.num_record_batches != 1:
+            raise ValueError(f"it has {reader.num_record_batches} record batches, expected 1")
+        _check_same(file, reader.schema.metadata)
+        batch = reader.get_batch(0)
+    if fetch is None:
+        batch.validate()
+    else:
+        fetch(_small_buffers(batch, column))
+    if len(batch) != file.rows:
+        raise ValueError(f"it has {len(batch):,} rows, expected {file.rows:,}")
+    return _held(batch, column)
+
+
+def _small_buffers(batch: pa.RecordBatch, column: str) -> Iterator[Any]:
+    """Yield all buffers of a packed column but those of the data itself."""
+    for name in (f"{column}_pixels", f"{column}_bytes", f"{column}_shape"):
+        if name in batch.schema.names:
+            values = batch.column(batch.schema.names.index(name))
+            buffers = getattr(values, "storage", values).buffers()
+            yield from buffers if name.endswith("_shape") else buffers[:-1]
 
 
 def _check_same(file: ShardFile, metadata: Mapping[bytes, bytes] | None) -> None:
@@ -188,6 +240,8 @@ def _fault(file: ShardFile, error: Exception) -> Exception:
         return error
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return MissingFileError(f"{file}, is missing: {AGAIN}")
+    if isinstance(error, ReadError):
+        return type(error)(f"{file}: {error}")
     if is_outside(error):
         raise error
     return ManifestError(f"{file}, cannot be read: {reason(error)}. {AGAIN.capitalize()}")

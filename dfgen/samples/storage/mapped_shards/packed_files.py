@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import numpy as np
-
 from dfgen.samples.features.spec import Indices
 from dfgen.samples.storage.embedded import FILE
 from dfgen.samples.storage.mapped_shards.pack_rows import PackRows
@@ -35,12 +33,17 @@ class PackedFiles:
         """Return bytes and path of one row; no bytes where it lies in no pack."""
         path = self._paths[row].as_py()
         shard, place = self._rows.of_one(row)
-        data = None if shard == NOTHING else self._shards[shard].at(place).tobytes()
+        data = None if shard == NOTHING else self._shards.of(shard, place).at(place).tobytes()
         return {"bytes": data, "path": path}
+
+    @property
+    def far(self) -> bool:
+        """Whether some of the shards are."""
+        return self._shards.far
 
     def ahead(self, rows: Indices) -> None:
         """Have the shards read where some rows lie."""
-        self._shards.ahead(np.unique(self._rows.of(rows)[0]).tolist())
+        self._shards.ahead(*self._rows.of(rows))
 
 
 class _Content:
