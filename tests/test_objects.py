@@ -9,7 +9,7 @@ from ipaddress import ip_address
 
 import pytest
 from contracts import StoreContract
-from servers import MODIFIED, SECRET, http_server, s3_server
+from servers import MODIFIED, SECRET, Files, http_server, s3_server
 
 pytest.importorskip("obstore")
 
@@ -340,14 +340,49 @@ def test_a_key_that_no_store_takes_is_named_by_a_listing(s3):
     )
 
 
+class GetAlone(Files):
+    """Refuses HEAD, as who signed an address for GET, and sends one address to itself."""
+
+    def do_HEAD(self):
+        self.send_response(self.server.refusal)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def do_GET(self):
+        if self.path != "/circle":
+            return self.answer()
+        self.send_response(302)
+        self.send_header("Location", self.path)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+
+@pytest.mark.parametrize("refusal", [403, 405, 501])
+def test_where_head_is_refused_size_and_time_come_from_get(refusal):
+    with http_server({"a.jpg": b"0123"}) as server:
+        server.RequestHandlerClass, server.refusal = GetAlone, refusal
+        store = Objects(options=StorageOptions({"retry_config": ONCE}))
+        head = store.head(f"{server.url}/a.jpg")
+        assert (head.size, head.mtime_ns) == (4, MODIFIED * 10**9)
+        with pytest.raises(MissingFileError):
+            store.head(f"{server.url}/b.jpg")
+        with pytest.raises(ReadError) as error:
+            store.read(f"{server.url}/circle")
+    assert str(error.value) == (
+        "the file cannot be read: the server sends to other addresses in a circle, or more than "
+        "10 times"
+    )
+
+
 @pytest.mark.parametrize("server", ["", f"user:{SECRET}@127.0.0.1:8000", "127.0.0.1:99999"])
 def test_an_address_of_no_server_is_told(server):
-    with pytest.raises(DecodeError) as error:
-        Objects().read(f"http://{server}/a.jpg")
-    assert str(error.value) == (
-        "the file cannot be read: its address names no server: expected http://HOST/NAME or "
-        "http://HOST:PORT/NAME"
-    )
+    for options in (None, {"retry_config": ONCE}):
+        with pytest.raises(DecodeError) as error:
+            Objects(options=StorageOptions(options)).read(f"http://{server}/a.jpg")
+        assert str(error.value) == (
+            "the file cannot be read: its address names no server: expected http://HOST/NAME or "
+            "http://HOST:PORT/NAME"
+        )
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

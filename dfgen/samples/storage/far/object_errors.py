@@ -144,6 +144,8 @@ def _passing(text: str, shown: str, status: int) -> str:
     tried = f" after {int(retries[1]) + 1} tries" if retries else ""
     if "Received redirect" in text or status in (301, 307, 308):
         return 'the bucket is elsewhere: give its region as storage_options={"region": ...}'
+    if "following redirect" in text:
+        return "the server sends to other addresses in a circle, or more than 10 times"
     if status:
         return f"the server answers {shown}{tried}"
     if "BadScheme" in text or "builder error" in text:

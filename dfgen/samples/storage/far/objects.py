@@ -51,6 +51,7 @@ _OF_CLIENT = frozenset(
         "read_timeout", "root_certificate", "timeout", "user_agent",
     )
 )  # fmt: skip
+_NO_HEAD = re.compile("status code: (403|405|501)")  # 403: an address that is signed for GET
 _BASE = re.compile("endpoint|base_url")  # in the names of options that tell where a store is
 _USERS = set[int]()  # the process that has used obstore, or a parent that had when it forked
 _FORKED = (
@@ -121,7 +122,7 @@ class Objects(Store):
         try:
             return _head(client.head(key))
         except Exception as error:
-            if "status code: 405" not in str(error):
+            if not _NO_HEAD.search(str(error)):
                 raise self._told(error, path) from None
         try:
             return _head(client.get(key).meta)  # a server without HEAD
@@ -258,7 +259,7 @@ def _client(place: str, options: StorageOptions) -> Any:
             return store.HTTPStore(place, **both)
         return store.from_url(place.replace("gcs://", "gs://"), **given, **both)
     except Exception as error:
-        if scheme.startswith("http") and not options.values():
+        if scheme.startswith("http") and str(error).startswith(("invalid ", "empty host")):
             raise DecodeError(
                 "the file cannot be read: its address names no server: expected "
                 f"{scheme}://HOST/NAME or {scheme}://HOST:PORT/NAME"
