@@ -83,6 +83,17 @@ def test_labels_may_be_missing_in_a_pack(frame, tmp_path, given):
     assert samples(bound) == dict(zip(frame["id"], range(ROWS), strict=True))
 
 
+@pytest.mark.parametrize("name", ["path_pixels", "path_shape", "path_bytes"])
+def test_a_column_named_as_those_of_the_images_in_a_pack_is_refused(frame, tmp_path, name):
+    with pytest.raises(ManifestError) as caught:
+        packed(frame.assign(**{name: 1}), tmp_path / "pack")
+    assert str(caught.value) == (
+        f"the frame has a column {name!r}, as the files of a pack have for the images: pack the "
+        "manifest that it was made of; if it is a column of your own, rename it"
+    )
+    assert not (tmp_path / "pack").exists()
+
+
 @pytest.mark.parametrize("shard", ["train-00000.tar", "a", "2024/x.arrow"])
 def test_columns_shard_and_row_of_the_users_own_are_those_of_no_pack(frame, shard):
     own = frame.assign(shard=shard, row=np.arange(ROWS))

@@ -39,6 +39,8 @@ _SIZES = ("width", "height", "orientation")
 COLUMN = "path"
 """The column that is packed."""
 
+_OF_SHARDS = tuple(f"{COLUMN}_{what}" for what in ("pixels", "shape", "bytes"))
+
 
 @dataclass(frozen=True)
 class PackPlan:
@@ -162,6 +164,12 @@ def _stored(
             'the frame has the columns "shard" and "row", as one of a pack has: pack the manifest '
             "that it was made of, whose files have all their pixels; if these are columns of your "
             "own, rename one"
+        )
+    taken = [name for name in _OF_SHARDS if name in table.column_names]
+    if taken:
+        raise ManifestError(
+            f"the frame has a column {taken[0]!r}, as the files of a pack have for the images: pack "
+            "the manifest that it was made of; if it is a column of your own, rename it"
         )
     table, metadata = as_written(table, known, folder, root)
     return table.combine_chunks(), metadata
