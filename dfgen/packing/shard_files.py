@@ -2,20 +2,21 @@
 
 import json
 import os
+import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
 
-from dfgen.errors import DecodeError, ManifestError, MissingFileError
+from dfgen.errors import DecodeError, DfgenError, ManifestError, MissingFileError, WriteError
 from dfgen.limits import Limits
 from dfgen.loading.workers.retries import read_again
 from dfgen.manifest.checksum import Summed, checksum_of
-from dfgen.manifest.pack_index import PackFile, open_arrow
+from dfgen.manifest.pack_index import PackFile, is_far, open_arrow
 from dfgen.manifest.schema import KEY, with_column
 from dfgen.packing.packers import Packer
 from dfgen.samples.bound_feature import BoundFeature, Sizes
@@ -23,9 +24,11 @@ from dfgen.samples.features.image import Image
 from dfgen.samples.features.spec import Present, unwatched
 from dfgen.samples.pixels.upright import prepare_worker
 from dfgen.samples.reader import SampleReader
+from dfgen.samples.storage.far.ranges import far_file
+from dfgen.samples.storage.far.store_options import StorageOptions
 from dfgen.samples.storage.known_files import KnownFiles
 from dfgen.samples.storage.mapped_shards.pack_shards import SHARD_NAME, exchanged
-from dfgen.samples.storage.stores import store_of
+from dfgen.samples.storage.stores import store_at, store_of
 from dfgen.system import write_whole
 
 _PIECE = 1 << 25  # bytes that are written at once
@@ -54,6 +57,7 @@ class ShardTask:
         sizes: of the upright images, where the packer needs them.
         packer: what the files become.
         limits: what one file may ask for.
+        options: open the files, and the path, where they are far away.
         identity: of the pack, which its files carry.
     """
 
@@ -65,12 +69,14 @@ class ShardTask:
     sizes: Sizes | None
     packer: Packer
     limits: Limits
+    options: StorageOptions
     identity: dict[str, Any]
 
     def reader(self) -> SampleReader:
         """Return what knows the rows by their ids and paths, for messages."""
         bound = BoundFeature(self.column, Image(self.column), self.contents)
-        return SampleReader(self.rows["id"], (bound,), None, store_of([self.contents], self.limits))
+        store = store_of([self.contents], self.limits, self.options)
+        return SampleReader(self.rows["id"], (bound,), None, store)
 
 
 def pack_shard(
@@ -142,18 +148,26 @@ def _write(task: ShardTask, into: Any, good: Present, problems: pa.Array) -> Pac
     told = json.dumps({**task.identity, "kind": "shard"}, ensure_ascii=False)
     name = os.path.basename(task.path)
     rows = rows.replace_schema_metadata({KEY: told.encode(), SHARD_NAME: name.encode()})
-    return write_arrow(task.path, rows.schema, rows.combine_chunks().to_batches(), forget=True)
+    batches = rows.combine_chunks().to_batches()
+    return write_arrow(task.path, rows.schema, batches, task.options, forget=True)
 
 
 def write_arrow(
-    path: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch], forget: bool = False
+    path: str,
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+    options: StorageOptions,
+    forget: bool = False,
 ) -> PackFile:
     """Write an Arrow IPC file, whole or not at all, and return what it is.
+
+    One that goes far away is a temporary file first, which nobody else sees.
 
     Args:
         path: of the file.
         schema: of the batches.
         batches: its rows.
+        options: open the path where it is far away.
         forget: whether the system need not keep it in memory.
 
     Raises:
@@ -162,15 +176,43 @@ def write_arrow(
     told: dict[str, Any] = {}
 
     def write(file: Any) -> None:
-        sink, rows = Summed(_Forgotten(file) if forget else file), 0
+        sink, rows = Summed(_Forgotten(file) if forget and not is_far(path) else file), 0
         with pa.ipc.new_file(sink, schema) as writer:
             for batch in batches:
                 writer.write_batch(batch)
                 rows += len(batch)
         told.update(rows=rows, bytes=file.tell(), checksum=sink.checksum)
 
-    write_whole(path, write)
+    if is_far(path):
+        try:
+            with tempfile.TemporaryFile() as file:
+                write(file)
+                file.seek(0)
+                put_whole(path, file, options)
+        except WriteError:
+            raise
+        except OSError as error:
+            raise WriteError(
+                f"{path} cannot be written: its temporary file in {tempfile.gettempdir()}: {error}"
+            ) from error
+    else:
+        write_whole(path, write)
     return PackFile(os.path.basename(path), **told)
+
+
+def put_whole(path: str, data: bytes | IO[bytes], options: StorageOptions) -> None:
+    """Make an object of a store far away, whole or not at all.
+
+    Raises:
+        WriteError: it cannot be written.
+    """
+    try:
+        store_at(path, options=options).write(path, data)
+    except DfgenError as error:
+        why = str(error).removeprefix("the file cannot be read: ")
+        raise WriteError(
+            f"{path} cannot be written: {why}. What is whole stays: the same command goes on there"
+        ) from None
 
 
 class _Forgotten:
@@ -191,6 +233,16 @@ class _Forgotten:
                 self._file.flush()
                 os.fdatasync(self._file.fileno())
                 os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def problems_far(path: str, options: StorageOptions) -> pa.Array:
+    """Return what is wrong with each row of a shard that is far away, and read little more."""
+    store = store_at(path, options=options)
+    source = pa.PythonFile(far_file(store.head(path).size, partial(store.range, path)), "r")
+    with pa.ipc.open_file(source) as reader:
+        problem = [reader.schema.get_field_index("problem")]
+    with pa.ipc.open_file(source, options=pa.ipc.IpcReadOptions(included_fields=problem)) as reader:
+        return reader.get_batch(0).column(0)
 
 
 def read_shard(path: str, identity: Mapping[str, Any], rows: int) -> PackedShard:
