@@ -1,12 +1,11 @@
 """How fast are packs read, beside a bare gather, tf.data's cache in memory, and a bare hand-over?
 
-And job D, whose images fit on the disk of a laptop; and a pack of 10^8 rows that is opened.
+And packs of smaller JPEGs, beside the large photographs that they were made of.
 """
 
 import shutil
 import tempfile
-import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -16,9 +15,9 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import peers
 from corpus import large_photographs
 from measure import THREADS, Findings, Rates, Verdict, alternate, finish, in_new_process
-from sparse_packs import open_sparse, write_sparse
 
 import dfgen
 from dfgen.binding.bind import bind
@@ -29,9 +28,11 @@ from dfgen.samples.features.image import Image
 
 ROWS, SIDE, BATCH = 4_000, 224, 128
 EPOCHS = 16  # of a `fit`: so many that its beginning and end hardly count
-JOB_D = 89_820, 128, 32  # rows, side, batch
 GATHER, READY = f"bare gather, {THREADS} threads", "fit over ready arrays"
 CACHED, CACHED_BATCHES = "tf.data .cache() of images", "tf.data .cache() of batches"
+DRAIN, SMALLER = "packed pixels, drained as NumPy", "JPEG 512 packed, random resized crops"
+FFCV = "FFCV, raw pixels"
+NO_FFCV = "FFCV's build needs OpenCV and libturbojpeg of the system, and pkg-config"
 BACKENDS = ("tensorflow", "torch", "jax")
 
 
@@ -43,47 +44,30 @@ def main() -> Findings:
         rates.show("images", GATHER)
         fits = {backend: in_new_process(fitted_all, pack, backend=backend) for backend in BACKENDS}
         shutil.rmtree(pack)
-        seconds = in_new_process(job_d, Path(folder))
-        print(f"\njob D: {JOB_D[0]:,} images of 128x128 in batches of 32: {seconds:.2f} s an epoch")
         smaller = in_new_process(crops, Path(folder))
         print("\nJPEG 3000x2000, random resized crops to 224", end="")
         smaller.show("images", "loose files")
-        sparse = Path(folder) / "sparse"
-        sparse.mkdir()
-        nbytes = write_sparse(sparse, 10_000, 10_000, 18)
-        opened, first, private = in_new_process(open_sparse, str(sparse))
-        print(
-            f"\n10^8 rows in 10^4 files, {nbytes / 1e9:.0f} GB: opened in {opened:.2f} s, first "
-            f"batch {first:.2f} s later, {private:.0f} MB of memory of its own"
-        )
+    remark = (
+        f"FFCV: {rates.ratio(FFCV, GATHER):.2f} x a gather" if FFCV in rates.rounds else NO_FFCV
+    )
+    drain, fit = partial(rates.ratio, "dfgen"), "packed pixels, fit on {}, empty step"
+    slower = "x slower of gather, hand-over"
+    cropped = smaller.ratio("packed", "loose files")
     return finish(
         [
-            Verdict(
-                "packed pixels, drained as NumPy", rates.ratio("dfgen", GATHER), 0.85, "x a gather"
-            ),
-            Verdict(
-                "packed pixels, drained as NumPy", rates.ratio("dfgen", CACHED), 1, f"x {CACHED}"
-            ),
+            Verdict(DRAIN, drain(GATHER), 0.85, "x a gather", limit=remark, row="drained"),
+            Verdict(DRAIN, drain(CACHED), 1, f"x {CACHED}", row="drained"),
             *(
-                Verdict(
-                    f"packed pixels, fit on {backend}, empty step", ratio, 0.9,
-                    "x slower of gather, hand-over",
-                )
+                Verdict(fit.format(backend), ratio, 0.9, slower, row="fit")
                 for backend, ratio in fits.items()
             ),
-            Verdict("job D from a pack, an epoch drained", seconds, 3, "s", at_most=True),
-            Verdict(
-                "JPEG 512 packed, random resized crops",
-                smaller.ratio("packed", "loose files"), 5, "x loose 3000x2000",
-            ),
-            Verdict("pack of 10^8 rows, opened", opened, 2, "s", at_most=True),
-            Verdict("pack of 10^8 rows, memory", private, 1000, "MB", at_most=True),
+            Verdict(SMALLER, cropped, 5, "x loose 3000x2000", row="crops"),
         ],
         {f"Packed pixels {SIDE}x{SIDE}, images/s": rates},
-    )  # fmt: skip
+    )
 
 
-def made_pack(folder: Path, rows: int, side: int) -> Path:
+def made_pack(folder: Path, rows: int, side: int, **arguments: Any) -> Path:
     """Pack noise: a thousand files, again and again."""
     files = folder / "files"
     files.mkdir(exist_ok=True)
@@ -93,7 +77,8 @@ def made_pack(folder: Path, rows: int, side: int) -> Path:
         cv2.imwrite(f"{files}/{number}.jpg", noise, [cv2.IMWRITE_JPEG_QUALITY, 40])
     paths = [f"{files}/{number % 1000}.jpg" for number in range(rows)]
     out = folder / f"pack{side}"
-    dfgen.pack(pd.DataFrame({"id": range(rows), "path": paths}), out, image_size=(side, side))
+    frame = pd.DataFrame({"id": range(rows), "path": paths})
+    dfgen.pack(frame, out, image_size=(side, side), **arguments)
     shutil.rmtree(files)
     return out
 
@@ -101,7 +86,8 @@ def made_pack(folder: Path, rows: int, side: int) -> Path:
 def drained_all(pack: Path) -> Rates:
     arrays = views(pack)
     return alternate(
-        {
+        beside(arrays, pack)
+        | {
             GATHER: lambda: sum(bare_gather(arrays, BATCH) for _ in range(8)),
             "dfgen": partial(drained, Image(), pack),
             "dfgen, no windows": partial(
@@ -115,14 +101,29 @@ def drained_all(pack: Path) -> Rates:
     )
 
 
+def beside(arrays: list[npt.NDArray[np.uint8]], pack: Path) -> dict[str, Callable[[], int]]:
+    """Return what drains FFCV, if it can be had here."""
+    try:
+        drain = peers.ffcv_raw(np.concatenate(arrays), str(pack.with_suffix(".beton")), BATCH)
+    except ImportError as error:
+        print(f"left out: {FFCV} ({error}): {NO_FFCV}")
+        return {}
+    return {FFCV: lambda: sum(drain() for _ in range(8))}
+
+
 CROPPED = Image(size=(192, 192), load_size=(SIDE, SIDE), crop="random", flip="horizontal")
 
 
 def drained(
-    image: Image, manifest: Any, batch: int = BATCH, windows: bool = True, epochs: int = 8
+    image: Image,
+    manifest: Any,
+    batch: int = BATCH,
+    windows: bool = True,
+    epochs: int = 8,
+    window: str | None = None,
 ) -> int:
     """Drain epochs, of a Loader for each pass: one that stays would work ahead of its time."""
-    bound = bind(manifest, x=image, options=Options(label_mode=None))
+    bound = bind(manifest, x=image, options=Options(label_mode=None), window=window)
     loader = Loader(bound.reader, batch_size=batch, windows=bound.windows if windows else None)
     ahead, images = loader.stream(0), 0
     for _ in range(epochs * len(loader)):
@@ -219,21 +220,6 @@ def fitted_all(pack: Path) -> float:
     print("\nfit with an empty step", end="")
     rates.show("images", GATHER)
     return rates.ratio("dfgen", min(GATHER, READY, key=rates.median))
-
-
-def job_d(folder: Path) -> float:
-    """Return the seconds of an epoch, the median of five after one that is thrown away."""
-    rows, side, batch = JOB_D
-    pack, seconds = made_pack(folder, rows, side), []
-    bound = bind(pack, options=Options(label_mode=None))
-    loader = Loader(bound.reader, batch_size=batch, windows=bound.windows)
-    for epoch in range(6):
-        start = time.perf_counter()
-        assert sum(len(made.arrays["image"]) for made in loader.batches(epoch)) == rows
-        seconds.append(time.perf_counter() - start)
-    loader.close()
-    shutil.rmtree(pack)
-    return float(np.median(seconds[1:]))
 
 
 def crops(folder: Path) -> Rates:

@@ -20,7 +20,8 @@ Result = TypeVar("Result")
 class Verdict:
     """One figure beside its target, which it reaches from above, or from below if `at_most`.
 
-    `aim` is what would be better still; `limit` says, as measured, what stands in the way.
+    `aim` is what would be better still; `limit` says, as measured, what stands in the way; `row`
+    is the row that it belongs to of the table of more data than memory (`results.LARGE`).
     """
 
     what: str
@@ -30,6 +31,7 @@ class Verdict:
     at_most: bool = False
     aim: float | None = None
     limit: str = ""
+    row: str = ""
 
     @property
     def met(self) -> bool:
@@ -86,14 +88,19 @@ class Rates:
             )
 
 
-def alternate(candidates: dict[str, Callable[[], int]], rounds: int = 5) -> Rates:
+def alternate(
+    candidates: dict[str, Callable[[], int]],
+    rounds: int = 5,
+    before: Callable[[], None] = lambda: None,
+) -> Rates:
     """Run A B C A B C ...; each candidate does its work and returns how many items that was.
 
-    One round before the first warms caches and is thrown away.
+    One round before the first warms caches and is thrown away. `before` each is not timed.
     """
     rates: dict[str, list[float]] = {name: [] for name in candidates}
     for number in range(rounds + 1):
         for name, work in candidates.items():
+            before()
             start = time.perf_counter()
             items = work()
             if number:

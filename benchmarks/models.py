@@ -26,7 +26,7 @@ class Idle(keras.Model):  # type: ignore[misc]
 
 def passes(loader: Loader) -> Passes:
     """Return what Keras sees of a Loader of pictures."""
-    layout = Layout("image", None, frozenset(["image"]), weighted=False, loss_axes={})
+    layout = Layout("image", None, frozenset(["image"]), weighted=False, weighing={})
     return Passes(loader, Progress(loader), layout, shuffle=True, endless=False)
 
 

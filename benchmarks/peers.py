@@ -77,6 +77,27 @@ def tf_data(job: Job, load: Callable[..., Any] = tf_data_image, **options: Any) 
     return lambda: sum(len(images) for images in data)
 
 
+def ffcv_raw(images: Pixels, file: str, batch: int) -> Drain:
+    """FFCV's own format: pixels in a mapped file, gathered by its threads, in random order."""
+    from ffcv.fields import RGBImageField
+    from ffcv.fields.decoders import SimpleRGBImageDecoder
+    from ffcv.loader import Loader, OrderOption
+    from ffcv.writer import DatasetWriter
+
+    with contextlib.redirect_stderr(io.StringIO()):  # a progress bar
+        writer = DatasetWriter(file, {"image": RGBImageField(write_mode="raw")}, num_workers=1)
+        writer.from_indexed_dataset([(image,) for image in images])
+    loader = Loader(
+        file,
+        batch_size=batch,
+        num_workers=THREADS,
+        os_cache=True,
+        order=OrderOption.RANDOM,
+        pipelines={"image": [SimpleRGBImageDecoder()]},
+    )
+    return lambda: sum(len(images) for (images,) in loader)
+
+
 def image_dataset(job: Job) -> Drain:
     """`image_dataset_from_directory`; the paths must be all files of one folder."""
     import keras

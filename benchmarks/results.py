@@ -18,6 +18,22 @@ OURS, OTHERS = "#d1495b", "#8d99ae"
 
 _SOAK = "## A soak"
 
+LARGE_TITLE = "## More data than memory"
+LARGE = {
+    "drained": "pixels 224x224x3, warm page cache, drained as NumPy, FFCV beside",
+    "fit": "through `fit` with an empty model",
+    "job D": "job D: 89,820 x 128x128x3 in batches of 32, drained",
+    "pack": "packing as pixels",
+    "cold": "cold page cache",
+    "crops": "`jpeg --max-side 512` from 3000x2000, then random resized crops to 224",
+    "cache": "an epoch with `cache=`: the first, and later ones",
+    "stores": "files in S3 and behind HTTP with 50 ms, on loopback",
+    "small": "PNG 32x32 with default arguments",
+    "sparse": "100 GB of shards as holes, 10^4 shards, 10^8 rows",
+    "E": "job E by simulation: 3 TB, 64 GB of memory",
+}
+"""The rows of the table of data that does not fit in memory, by the `row` of verdicts."""
+
 Found = Mapping[str, tuple[Findings, str]]
 """Name of a benchmark -> what it found, and what it printed."""
 
@@ -44,15 +60,9 @@ def _version(package: str) -> str | None:
 
 def write(folder: Path, found: Found) -> None:
     """Write RESULTS.md, and a plot of every chart, into a folder."""
-    plots = folder / "plots"
-    plots.mkdir(exist_ok=True)
-    pictures = []
-    for name, (findings, _) in found.items():
-        for number, (title, rates) in enumerate(findings.charts.items()):
-            file = plots / f"{name}_{number}.png"
-            plot(file, title, rates)
-            pictures.append(f"![{title}](plots/{file.name})")
-    verdicts = [verdict for findings, _ in found.values() for verdict in findings.verdicts]
+    pictures = _plotted(folder, found)
+    own = {name: one for name, one in found.items() if not _is_large(one[0])}
+    verdicts = [verdict for findings, _ in own.values() for verdict in findings.verdicts]
     missed = [verdict for verdict in verdicts if not verdict.met]
     text = [
         "# Results",
@@ -64,28 +74,79 @@ def write(folder: Path, found: Found) -> None:
         "## Plots",
         *pictures,
         "## All figures",
-        *(f"### {name}\n\n{_tables(printed)}" for name, (_, printed) in found.items()),
+        *_all_figures(own),
     ]
-    _save(folder, "\n\n".join(text), _parts(folder)[1])
+    _, large, soak = _parts(folder)
+    _save(folder, "\n\n".join(text), large, soak)
+    write_large(folder, found)
+
+
+def write_large(folder: Path, found: Found) -> None:
+    """Write the table of more data than memory into RESULTS.md, and leave the rest of it."""
+    own = {name: one for name, one in found.items() if _is_large(one[0])}
+    _plotted(folder, own)
+    benchmarks, _, soak = _parts(folder)
+    text = [LARGE_TITLE, *machine().split("\n"), large_table(found), *_all_figures(own)]
+    _save(folder, benchmarks, "\n\n".join(text), soak)
+
+
+def large_table(found: Found) -> str:
+    """Return a row for each that must be reached, those with none of the benchmarks included."""
+    verdicts = [verdict for findings, _ in found.values() for verdict in findings.verdicts]
+    lines = ["| work | must reach | reached | met | remark |\n|---|---|---|---|---|"]
+    for row, work in LARGE.items():
+        own = [verdict for verdict in verdicts if verdict.row == row]
+        lines += [_large_row(work, verdict) for verdict in own] or [f"| {work} | | not run | | |"]
+    return "\n".join(lines)
+
+
+def _large_row(work: str, verdict: Verdict) -> str:
+    met, detail = "yes" if verdict.met else "**no**", f"{work}: {verdict.what}"
+    reached = f"{verdict.figure:.3g} {verdict.unit}"
+    return f"| {detail} | {verdict.targets} | {reached} | {met} | {verdict.limit} |"
+
+
+def _is_large(findings: Findings) -> bool:
+    """Whether all verdicts of a benchmark stand in the table of more data than memory."""
+    return all(verdict.row for verdict in findings.verdicts)
+
+
+def _all_figures(found: Found) -> list[str]:
+    return [f"### {name}\n\n{_tables(printed)}" for name, (_, printed) in found.items()]
+
+
+def _plotted(folder: Path, found: Found) -> list[str]:
+    """Plot every chart; return what shows it."""
+    plots = folder / "plots"
+    plots.mkdir(exist_ok=True)
+    pictures = []
+    for name, (findings, _) in found.items():
+        for number, (title, rates) in enumerate(findings.charts.items()):
+            file = plots / f"{name}_{number}.png"
+            plot(file, title, rates)
+            pictures.append(f"![{title}](plots/{file.name})")
+    return pictures
 
 
 def write_soak(folder: Path, text: str) -> None:
     """Write what the soak has found into RESULTS.md, and leave the rest of it."""
     picture = "![What each turn held](plots/soak.png)"
     written = "Written by `python benchmarks/soak.py --results`."
-    _save(folder, _parts(folder)[0], "\n\n".join([written, *machine().split("\n"), text, picture]))
+    soak = "\n\n".join([_SOAK, written, *machine().split("\n"), text, picture])
+    _save(folder, *_parts(folder)[:2], soak)
 
 
-def _parts(folder: Path) -> tuple[str, str]:
-    """Return the two parts of RESULTS.md: of the benchmarks, and of the soak."""
+def _parts(folder: Path) -> tuple[str, str, str]:
+    """Return the parts of RESULTS.md: benchmarks, more data than memory, the soak; each or ""."""
     file = folder / "RESULTS.md"
-    benchmarks, _, soak = (file.read_text() if file.exists() else "").partition(_SOAK)
-    return benchmarks, soak
+    rest, title, soak = (file.read_text() if file.exists() else "").partition(_SOAK)
+    benchmarks, heading, large = rest.partition(LARGE_TITLE)
+    return benchmarks, heading + large, title + soak
 
 
-def _save(folder: Path, benchmarks: str, soak: str) -> None:
-    end = f"{_SOAK}\n\n{soak.strip()}\n" if soak else ""
-    (folder / "RESULTS.md").write_text(f"{benchmarks.strip()}\n\n{end}".strip() + "\n")
+def _save(folder: Path, *parts: str) -> None:
+    text = "\n\n".join(part.strip() for part in parts if part.strip())
+    (folder / "RESULTS.md").write_text(f"{text}\n")
 
 
 def _row(verdict: Verdict) -> str:

@@ -1,6 +1,6 @@
 """Run the benchmarks, each in a process of its own, and say which targets are met.
 
-python benchmarks/run.py [--only NAME] [--results]
+python benchmarks/run.py [--only NAME[,NAME...]] [--results]
 """
 
 import argparse
@@ -22,26 +22,37 @@ NAMES = sorted(file.stem.removeprefix("bench_") for file in HERE.glob("bench_*.p
 def main() -> int:
     """Return 1 if a benchmark could not run; a target that is missed is no error."""
     parser = argparse.ArgumentParser(description="Runs dfgen's benchmarks.")
-    parser.add_argument("--only", choices=NAMES, action="append", help="one question; repeatable")
-    parser.add_argument("--results", action="store_true", help="write RESULTS.md and plots/")
+    parser.add_argument("--only", type=named, default=NAMES, help="some, with commas between")
+    words = "write RESULTS.md and plots/; with --only its part of more data than memory"
+    parser.add_argument("--results", action="store_true", help=words)
     options = parser.parse_args()
     print(results.machine())
     start, found = time.perf_counter(), {}
-    for name in options.only or NAMES:
+    for name in options.only:
         print(f"\n===== {name}", flush=True)
         try:
             found[name] = in_new_process(run, name)
         except Exception:
             traceback.print_exc()
-    broken = len(options.only or NAMES) - len(found)
+    broken = len(options.only) - len(found)
     verdicts = [verdict for findings, _ in found.values() for verdict in findings.verdicts]
     missed = sum(not verdict.met for verdict in verdicts)
     print(f"\n===== all, in {time.perf_counter() - start:.0f} s")
     print(*verdicts, sep="\n")
     print(f"{len(verdicts) - missed} targets met, {missed} missed, {broken} benchmarks broken")
+    print(f"\n{results.large_table(found)}")
     if options.results:
-        results.write(HERE, found)
+        write = results.write if options.only is NAMES else results.write_large
+        write(HERE, found)
     return 1 if broken else 0
+
+
+def named(text: str) -> list[str]:
+    """Return names of benchmarks that commas part."""
+    names = text.split(",")
+    if unknown := {*names} - {*NAMES}:
+        raise argparse.ArgumentTypeError(f"{sorted(unknown)} are none of {', '.join(NAMES)}")
+    return names
 
 
 def run(name: str) -> tuple[Findings, str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO
 
-from dfgen.errors import ArgumentError, WriteError, brief, did_you_mean
+from dfgen.errors import ArgumentError, DfgenError, WriteError, brief, did_you_mean
 from dfgen.locks import LOCK_SUFFIX, FileLock, is_at, lock
 
 _NAME = 50  # characters of a name that stand in the name of a file beside it: at most 200 bytes
@@ -167,6 +167,8 @@ def write_whole(path: str, write: Callable[[BinaryIO], object]) -> None:
             return
         _remove_dead(folder, name)
         _replace(target, write, *_made_beside(folder, name))
+    except DfgenError:  # of what was to be written
+        raise
     except OSError as error:
         changed = "What it had taken is there" if _is_special(path) else "Nothing was changed"
         raise WriteError(f"{path} cannot be written: {error}. {changed}") from error

@@ -1,6 +1,6 @@
 """Packs that are broken off: by SIGKILL at every point of writing, or by a disk that is full.
 
-python tests/broken_packs.py kill FOLDER EVERY
+python tests/broken_packs.py kill FOLDER EVERY [FORMAT]
 python tests/broken_packs.py full FOLDER
 
 Each pack is made by a child that forks from a process that has imported all and no threads.
@@ -22,7 +22,10 @@ from dfgen.errors import DfgenError
 from dfgen.manifest.checksum import Summed
 
 ROWS, SHARDS = 24, 2
-ARGUMENTS = {"format": "original", "shard_size": 100_000 // SHARDS}
+ARGUMENTS = {
+    "original": {"format": "original", "shard_size": 100_000 // SHARDS},
+    "pixels": {"image_size": (16, 16), "shard_size": 16 * 16 * 3 * ROWS // SHARDS},
+}
 BIG = 500  # bytes of a write in whose place the process is killed, half of it written
 
 
@@ -78,10 +81,10 @@ def forked(work):
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def make(frame, out, number=None):
+def make(frame, out, number=None, format="original"):
     points = Points(number)
     points.watch()
-    packed.packed(frame, out, **ARGUMENTS)
+    packed.packed(frame, out, **ARGUMENTS[format])
     return points.total
 
 
@@ -89,23 +92,28 @@ def contents(out):
     return {path.name: path.read_bytes() for path in out.iterdir()}
 
 
-def kill(folder, every):
+def kill(folder, every, format="original"):
     frame = images(folder)
-    points = forked(lambda: make(frame, folder / "whole"))
+    if format == "pixels":  # of which one shard is put together anew
+        frame = packed.write_images(folder / "imgs", ROWS)
+        Path(frame["path"][ROWS // 2]).write_bytes(b"no image")
+        warnings.simplefilter("ignore")
+    made = partial(make, format=format)
+    points = forked(lambda: made(frame, folder / "whole"))
     expected = contents(folder / "whole")
     for number in range(0, points, int(every)):
-        kill_once(frame, folder / "killed", number, expected)
+        kill_once(made, frame, folder / "killed", number, expected)
     print(points, len(expected))
 
 
-def kill_once(frame, out, number, expected):
+def kill_once(made, frame, out, number, expected):
     """Kill at a point, and again soon after it went on, then let it end."""
     for point in (number, 1):
-        status = forked(partial(make, frame, out, point))
+        status = forked(partial(made, frame, out, point))
         assert status == -signal.SIGKILL or point == 1, (number, status)
         whole = {name: data for name, data in contents(out).items() if name[0] != "."}
         assert whole.items() <= expected.items(), number
-    assert forked(lambda: make(frame, out) and 0) == 0, number
+    assert forked(lambda: made(frame, out) and 0) == 0, number
     assert contents(out) == expected, number
     shutil.rmtree(out)
 
@@ -134,7 +142,7 @@ def refused(frame, out):
     """Return 3 where a pack is refused for want of space; the estimate is not asked."""
     shutil.disk_usage = lambda path: shutil._ntuple_diskusage(10**9, 0, 10**9)
     try:
-        packed.packed(frame, out, **ARGUMENTS)
+        packed.packed(frame, out, **ARGUMENTS["original"])
     except DfgenError as error:
         print(error)
         sys.stdout.flush()

@@ -10,6 +10,7 @@ As a process of its own, with as many files of a folder as it holds, until its i
 bucket `bucket`. `SECONDS` as a third argument is the delay of each answer.
 """
 
+import gzip
 import io
 import os
 import socket
@@ -40,6 +41,7 @@ class Faults:
         status: of each answer, instead of what it would be.
         reset: whether connections are reset instead of answered.
         short: bytes of a body after which the connection is closed; None: all.
+        form: "chunked": bodies come without Content-Length and ranges; "gzip": compressed.
         hang: whether no answer comes, until the server ends or `clear`.
         only: part of the paths that are meant; "": all.
         times: how often from now on; None: for ever.
@@ -49,6 +51,7 @@ class Faults:
     status: int | None = None
     reset: bool = False
     short: int | None = None
+    form: str = ""
     hang: bool = False
     only: str = ""
     times: int | None = None
@@ -102,6 +105,7 @@ class Faulty(BaseHTTPRequestHandler):
     """A handler that has the faults of its server, and counts what it is asked for."""
 
     protocol_version = "HTTP/1.1"
+    form = ""
     wbufsize = -1  # a header and its body leave together
     disable_nagle_algorithm = True
 
@@ -135,6 +139,7 @@ class Faulty(BaseHTTPRequestHandler):
             self.answer()
             self.close_connection = True
         else:
+            self.form = faults.form
             self.answer()
 
     def log_message(self, *arguments):
@@ -153,7 +158,9 @@ class Files(Faulty):
             self.send_response(HTTPStatus.NOT_FOUND)
             self.send_header("Content-Length", "0")
             return self.end_headers()
-        asked, whole = self.headers.get("Range"), len(data)
+        if self.form == "gzip":
+            data = gzip.compress(data)
+        asked, whole = self.headers.get("Range") if not self.form else None, len(data)
         start, stop = 0, whole
         if asked:
             first, _, last = asked.removeprefix("bytes=").partition("-")
@@ -167,11 +174,18 @@ class Files(Faulty):
         self.send_response(HTTPStatus.PARTIAL_CONTENT if asked else HTTPStatus.OK)
         if asked:
             self.send_header("Content-Range", f"bytes {start}-{stop - 1}/{whole}")
-        self.send_header("Content-Length", str(stop - start))
+        if self.form == "gzip":
+            self.send_header("Content-Encoding", "gzip")
+        if self.form == "chunked":
+            self.send_header("Transfer-Encoding", "chunked")
+        else:
+            self.send_header("Content-Length", str(stop - start))
         self.send_header("Last-Modified", formatdate(MODIFIED, usegmt=True))
         self.send_header("ETag", f'"{hash(data):x}"')
         self.end_headers()
-        if self.command == "GET":
+        if self.command == "GET" and self.form == "chunked":
+            self.wfile.write(b"%x\r\n%s\r\n0\r\n\r\n" % (len(data), data))
+        elif self.command == "GET":
             self.wfile.write(data[start:stop])
 
     do_GET = do_HEAD = Faulty.faulty

@@ -408,6 +408,37 @@ def test_damage_of_a_tar_is_told(tmp_path):
             dfgen.build_manifest(path)
 
 
+@pytest.mark.parametrize(
+    ("kind", "size", "time", "message"),
+    [
+        (b"0", -512, 7, "the member 'a' has -512 bytes, of the time 7, and ends 0 bytes after the "
+                        "one before"),
+        (b"S", -1024, 7, "the member 'a' has 0 bytes, of the time 7, and ends -512 bytes after the "
+                         "one before"),
+        (b"0", 0, 2**62, f"the member 'a' has 0 bytes, of the time {2**62}, and ends 512 bytes "
+                         "after the one before"),
+        (b"x", -512, 7, "read length must be non-negative or -1"),
+        (b"L", 2**62, 7, "a header says that it has more bytes than memory"),
+    ],
+)  # fmt: skip
+def test_numbers_that_no_member_has_are_damage_and_end_no_process(
+    tmp_path, kind, size, time, message
+):
+    head = bytearray(tarfile.TarInfo("a").tobuf(tarfile.GNU_FORMAT))
+    head[156:157] = kind
+    for place, number in ((124, size), (136, time)):  # as GNU writes what is not in octal digits
+        head[place : place + 12] = number.to_bytes(12, "big", signed=True)
+        head[place] |= 0x80
+    head[148:156] = b" " * 8
+    head[148:156] = b"%06o\0 " % sum(head)
+    write_tar(tmp_path / "b.tar", {"b.png": png(1)}, tarfile.GNU_FORMAT)
+    before = (tmp_path / "b.tar").read_bytes()[:1024]
+    (tmp_path / "a.tar").write_bytes(before + head + bytes(2048))
+    with pytest.raises(DecodeError) as error:
+        read(f"tar://b.png::{tmp_path}/a.tar")
+    assert str(error.value) == DAMAGED.format(message)
+
+
 def test_a_compressed_tar_is_refused_with_advice(pets):
     shutil.make_archive("pets", "gztar", "pets")
     with pytest.raises(ManifestError) as error:

@@ -300,7 +300,10 @@ def test_where_nothing_was_found_to_help_nothing_is_said_to():
 def test_workers_that_gain_nothing_are_not_advised():
     _, limits, one = advice(figures(one=3_000), cpus=8)
     assert "more workers" not in limits
-    assert one == "One worker is faster than 2 on these files, 2.14 x: workers=1."
+    assert one == (
+        "One worker is faster than 2 on these files, 2.14 x: workers=1. Not tried: "
+        "use_multiprocessing=True."
+    )
     assert "more workers, of 8 CPUs: 2 workers make" in advice(figures(), cpus=8)[1]
 
 

@@ -15,7 +15,7 @@ from servers import KEY, SECRET, http_server, s3_server
 pytest.importorskip("obstore")
 
 import dfgen
-from dfgen.errors import AccessError, ManifestError, MissingFileError, ReadError
+from dfgen.errors import AccessError, ArgumentError, ManifestError, MissingFileError, ReadError
 
 ROWS = 12
 X = dfgen.Image("path", size=(6, 8), color_mode="grayscale")
@@ -195,11 +195,27 @@ def test_one_changed_since_names_its_row(s3):
 @pytest.mark.parametrize("processes", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_refused_access_ends_training_at_once_and_skips_no_row(s3, processes):
     frame = build(s3)
-    s3.faults.status, s3.faults.only = 403, "03.png"
+    s3.faults.status = 403
     s3.clear_counts()
-    with pytest.raises(AccessError, match=r"^row id=3, path='s3://.*03.png': .*refuses it \(403"):
+    with pytest.raises(AccessError, match=r"^row id=\d+, path='s3://.*png': .*refuses it \(403"):
         train(frame, s3, on_error="skip", use_multiprocessing=processes)
-    assert s3.asked["GET", f"/{s3.bucket}/imgs/b/03.png"] <= 2  # ahead, and for the row
+    assert s3.asked.total() <= 5 * ROWS  # ahead, for rows, and to see whether others can be read
+
+
+@pytest.mark.parametrize("processes", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_one_refused_object_among_others_is_a_row_to_skip(s3, processes):
+    frame = build(s3)
+    options = {"storage_options": s3.options, "shuffle": False, "batch_size": 4, "workers": 1}
+    options |= {"label_mode": None, "use_multiprocessing": processes}
+    s3.faults.status, s3.faults.only = 403, "05.png"
+    with dfgen.Sequence(frame, X, on_error="skip", **options) as sequence:
+        values = [value for step in range(3) for value in values_of(sequence[step])]
+        assert values == [id if id != 5 else 0 for id in frame["id"]]
+        assert sequence.problems["id"].tolist() == [5]
+        assert (
+            "refuses it (403 Forbidden), while others could be read"
+            in (sequence.problems["reason"][0])
+        )
 
 
 def test_a_server_that_fails_for_ever_is_no_fault_of_the_row(s3, monkeypatch):
@@ -229,6 +245,29 @@ def test_a_build_ends_where_the_server_fails_and_says_that_no_file_is_at_fault(s
     assert str(error.value) == (
         f"{s3.url_of}/imgs/b/03.png cannot be read, and the file is not at fault: the file cannot "
         "be read: the server answers 503 Service Unavailable"
+    )
+
+
+@pytest.mark.parametrize("name", ["x.zip", "x.tar.gz"])
+def test_an_archive_in_a_bucket_is_refused(s3, name):
+    s3.put(s3.bucket, name, b"PK\3\4")
+    with pytest.raises(ManifestError) as error:
+        dfgen.build_manifest(f"{s3.url_of}/{name}", storage_options=s3.options)
+    assert str(error.value) == (
+        f"{s3.url_of}/{name} is an archive, and archives are read from disks alone: copy it to "
+        "one, or unpack it in the store"
+    )
+
+
+@pytest.mark.parametrize("name", ["labels", "listing", "coco", "voc", "metadata", "yolo", "arrays"])
+def test_tables_and_annotations_that_are_far_are_refused(name):
+    place, more = "s3://bucket/t.csv", {"labels": {"path_column": "path"}}
+    with pytest.raises(ArgumentError) as error:
+        dfgen.build_manifest(**{name: place}, **more.get(name, {}))
+    frame = f'; in Python, give a frame: labels=pandas.read_csv("{place}")'
+    assert str(error.value) == (
+        f'{name}="{place}" is far away, and only images are read there: copy it to a disk'
+        f"{frame if name == 'labels' else ''}"
     )
 
 

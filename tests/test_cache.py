@@ -465,3 +465,23 @@ def test_what_is_no_folder_is_refused(frame, cache):
     message = f'cache must be a folder or "memory", got {cache!r}: write cache="cache"'
     with pytest.raises(ArgumentError, match=re.escape(message)):
         bind(frame, options=Options(image_size=SIZE), cache=cache)
+
+
+@pytest.mark.parametrize(
+    ("cache", "why"),
+    [
+        (
+            "s3://bucket/cache",
+            "cache='s3://bucket/cache' is a URL, and a cache is mapped into memory: give a folder "
+            "on a disk of this machine",
+        ),
+        (
+            "~/cache",
+            "cache='~/cache': \"~\" is not expanded, write os.path.expanduser('~/cache')",
+        ),
+    ],
+)
+def test_no_folder_is_made_of_a_url_or_of_a_home_that_is_not_expanded(frame, cache, why):
+    with pytest.raises(ArgumentError) as error:
+        bind(frame, options=Options(image_size=SIZE), cache=cache)
+    assert str(error.value) == why

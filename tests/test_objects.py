@@ -9,7 +9,7 @@ from ipaddress import ip_address
 
 import pytest
 from contracts import StoreContract
-from servers import MODIFIED, SECRET, http_server, s3_server
+from servers import MODIFIED, SECRET, Files, http_server, s3_server
 
 pytest.importorskip("obstore")
 
@@ -164,6 +164,64 @@ FAULTS = {
 }
 
 
+AS_SENT = (
+    ". Have it send files as they lie on its disk, neither compressed nor in chunks, or copy them "
+    "from it (curl --compressed)"
+)
+
+
+@pytest.mark.parametrize(
+    ("form", "message"),
+    [
+        ("chunked", "its server does not say how long the file is (no Content-Length)"),
+        ("gzip", "its server sends it compressed (Content-Encoding: gzip)"),
+    ],
+)
+def test_a_server_that_sends_files_otherwise_is_refused_at_once(http, form, message):
+    http.held["a"], http.faults.form = b"0123456789", form
+    for ask in (Objects().read, Objects().look):
+        http.clear_counts()
+        with pytest.raises(DecodeError) as error:
+            ask(f"{http.url}/a")
+        assert str(error.value) == f"the file cannot be read: {message}{AS_SENT}"
+        assert http.asked["GET", "/a"] <= 2
+
+
+ALONE = (
+    "its permission is missing, or the file itself, for which stores that may not be listed answer "
+    "the same"
+)
+
+
+def test_an_object_that_alone_is_refused_is_the_fault_of_its_row(s3):
+    s3.put("bucket", "taken/b.jpg", b"1")
+    s3.faults.status, s3.faults.only = 403, "b.jpg"
+    store = objects(s3)
+    with pytest.raises(AccessError) as error:
+        store.read("s3://bucket/taken/b.jpg")
+    assert str(error.value).endswith(
+        f'. Where these are right, {ALONE}: if others can be read, on_error="skip" skips such a row'
+    )
+    assert store.read("s3://bucket/taken/a.jpg") == b"0123456789"
+    for ask in (store.read, store.head, store.look):
+        with pytest.raises(DecodeError) as error:
+            ask("s3://bucket/taken/b.jpg")
+        assert str(error.value) == (
+            "the file cannot be read: s3://bucket refuses it (403 Forbidden), while others could "
+            f"be read: {ALONE}"
+        )
+    with pytest.raises(AccessError):
+        store.read("s3://other/b.jpg")
+
+
+def test_an_address_with_a_query_that_is_refused_later_is_not_the_fault_of_its_row(http):
+    http.held["a"], store = b"1", Objects()
+    assert store.read(f"{http.url}/a?sig=1") == b"1"
+    http.faults.status = 403
+    with pytest.raises(AccessError, match="refuses it"):
+        store.read(f"{http.url}/a?sig=1")
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_server_at_fault_is_not_the_fault_of_the_file(s3, fault):
     change, message = FAULTS[fault]
@@ -226,6 +284,16 @@ def test_missing_credentials_are_told_by_where_they_were_looked_for(s3, monkeypa
     )
 
 
+@pytest.mark.parametrize("address", ["gs://b/a", "az://b/a", "http://b/a"])
+def test_options_of_other_stores_are_looked_up_on_their_own_page(address):
+    page = {"g": "gcs", "a": "azure", "h": "http"}[address[0]]
+    with pytest.raises(ArgumentError) as error:
+        Objects(options=StorageOptions({"secret": SECRET})).read(address)
+    assert str(error.value).endswith(
+        f"of that scheme, https://developmentseed.org/obstore/latest/api/store/{page}/"
+    )
+
+
 @pytest.mark.parametrize(
     ("options", "fault"),
     [
@@ -272,14 +340,49 @@ def test_a_key_that_no_store_takes_is_named_by_a_listing(s3):
     )
 
 
+class GetAlone(Files):
+    """Refuses HEAD, as who signed an address for GET, and sends one address to itself."""
+
+    def do_HEAD(self):
+        self.send_response(self.server.refusal)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def do_GET(self):
+        if self.path != "/circle":
+            return self.answer()
+        self.send_response(302)
+        self.send_header("Location", self.path)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+
+@pytest.mark.parametrize("refusal", [403, 405, 501])
+def test_where_head_is_refused_size_and_time_come_from_get(refusal):
+    with http_server({"a.jpg": b"0123"}) as server:
+        server.RequestHandlerClass, server.refusal = GetAlone, refusal
+        store = Objects(options=StorageOptions({"retry_config": ONCE}))
+        head = store.head(f"{server.url}/a.jpg")
+        assert (head.size, head.mtime_ns) == (4, MODIFIED * 10**9)
+        with pytest.raises(MissingFileError):
+            store.head(f"{server.url}/b.jpg")
+        with pytest.raises(ReadError) as error:
+            store.read(f"{server.url}/circle")
+    assert str(error.value) == (
+        "the file cannot be read: the server sends to other addresses in a circle, or more than "
+        "10 times"
+    )
+
+
 @pytest.mark.parametrize("server", ["", f"user:{SECRET}@127.0.0.1:8000", "127.0.0.1:99999"])
 def test_an_address_of_no_server_is_told(server):
-    with pytest.raises(DecodeError) as error:
-        Objects().read(f"http://{server}/a.jpg")
-    assert str(error.value) == (
-        "the file cannot be read: its address names no server: expected http://HOST/NAME or "
-        "http://HOST:PORT/NAME"
-    )
+    for options in (None, {"retry_config": ONCE}):
+        with pytest.raises(DecodeError) as error:
+            Objects(options=StorageOptions(options)).read(f"http://{server}/a.jpg")
+        assert str(error.value) == (
+            "the file cannot be read: its address names no server: expected http://HOST/NAME or "
+            "http://HOST:PORT/NAME"
+        )
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -2,6 +2,8 @@
 
 import gc
 import io
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -153,3 +155,36 @@ def test_processes_read_images_from_a_large_column():
     with dfgen.Sequence(table, x=image, y="row", use_multiprocessing=True, workers=2) as seq:
         for x, y in seq:
             assert (np.asarray(x)[:, 0, 0, 0] == np.asarray(y)).all()
+
+
+UNGUARDED = """
+import numpy as np, pyarrow as pa
+from dfgen.loading.loader import Loader
+from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.features.column import Column
+from dfgen.samples.reader import SampleReader
+
+print("begins")
+added = {"value": 1}
+
+def add(number):
+    return number + added["value"]
+
+part = BoundFeature("number", Column("number", add), pa.array([0.0] * 4))
+reader = SampleReader(np.arange(4), (part,))
+for processes in (False, True):
+    added["value"] = 1
+    loader = Loader(reader, batch_size=2, workers=1, use_multiprocessing=processes)
+    for epoch in range(2):
+        print(*(float(batch.arrays["number"][0]) for batch in loader.batches(epoch)))
+        added["value"] = 10
+    loader.close()
+"""
+
+
+def test_a_script_without_a_guard_runs_once_and_its_function_works_on_a_copy(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(UNGUARDED)
+    made = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60)
+    assert made.stderr == ""
+    assert made.stdout.splitlines() == ["begins", "1.0 1.0", "10.0 10.0", "1.0 1.0", "1.0 1.0"]

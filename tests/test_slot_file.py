@@ -2,7 +2,11 @@
 
 import os
 import pickle
+import shutil
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -191,7 +195,8 @@ def dying(folder, calls, half):
         return one
 
     pwrite = os.pwrite
-    os.pwrite, os.ftruncate = watched(os.pwrite), watched(os.ftruncate)
+    for name in ("pwrite", "ftruncate", "posix_fallocate"):
+        setattr(os, name, watched(getattr(os, name)))
     put(slot_file(folder), 0, 1, 2)
 
 
@@ -208,3 +213,31 @@ def test_killed_at_any_write_it_leaves_what_was_whole(tmp_path, calls, half):
     assert held(slots, range(3)) == [*range(whole)]
     put(slots, *range(3))
     assert held(slot_file(tmp_path), range(3)) == [0, 1, 2]
+
+
+FULL_DISK = """
+import os, subprocess, sys
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=160k", "tmpfs", sys.argv[1]], check=True)
+from test_slot_file import put, slot_file
+slots = slot_file(sys.argv[1])
+with open(sys.argv[1] + "/other", "wb", buffering=0) as other:
+    try:
+        while other.write(bytes(4096)):
+            pass
+    except OSError:
+        other.truncate(other.tell() - 4096)
+print(put(slots, 0, 1), os.strerror(slots.failed), len(slot_file(sys.argv[1])))
+"""
+
+
+def test_a_disk_in_memory_that_is_full_takes_no_more_and_ends_no_process(tmp_path):
+    """Where to read a hole that is mapped takes memory too, and ends a process if there is none."""
+    if not shutil.which("unshare"):
+        pytest.skip("there is no unshare")
+    command = ["unshare", "-rm", sys.executable, "-c", FULL_DISK, str(tmp_path)]
+    paths = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, env=paths)
+    if "mount" in done.stderr or "unshare" in done.stderr:
+        pytest.skip(f"no disk can be mounted: {done.stderr}")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "[-1, -1] No space left on device 0\n"

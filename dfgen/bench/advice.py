@@ -108,7 +108,7 @@ def advise(
         if ONE in rates.rounds and rates.faster(ONE, NUMPY):
             points.append(
                 f"One worker is faster than {workers} on these files, "
-                f"{rates.ratio(ONE, NUMPY):.2f} x: workers=1."
+                f"{rates.ratio(ONE, NUMPY):.2f} x: workers=1. Not tried: use_multiprocessing=True."
             )
         points += _first_read_points(first_read, made, model)
     peers = (n for n in rates.rounds if n not in OURS and rates.faster(n, NUMPY))

@@ -14,6 +14,7 @@ from dfgen.samples.features.spec import Spec
 from dfgen.samples.storage.cache.cache_folder import open_folder, open_memory
 from dfgen.samples.storage.cache.slot_file import SlotFile
 from dfgen.samples.storage.store import Store
+from dfgen.samples.storage.stores import scheme_of
 from dfgen.system import free_memory
 
 Cache = str | os.PathLike[str] | None
@@ -68,6 +69,15 @@ def _checked(cache: Any) -> str:
     if not isinstance(cache, str | os.PathLike) or not os.fspath(cache):
         raise ArgumentError(
             f'cache must be a folder or "memory", got {brief(cache)}: write cache="cache"'
+        )
+    if scheme_of(os.fspath(cache)):
+        raise ArgumentError(
+            f"cache={os.fspath(cache)!r} is a URL, and a cache is mapped into memory: give a "
+            "folder on a disk of this machine"
+        )
+    if os.fspath(cache).startswith("~/"):
+        raise ArgumentError(
+            f'cache={cache!r}: "~" is not expanded, write os.path.expanduser({cache!r})'
         )
     if sys.platform == "win32":
         raise ArgumentError(f"cache={cache!r} does not work on Windows: leave it out")

@@ -30,13 +30,8 @@ from dfgen.packing.class_mixing import Mixing, mixing
 from dfgen.packing.pack_arguments import PackArguments
 from dfgen.packing.pack_folder import PackFolder, pack_folder
 from dfgen.packing.pack_plan import PackPlan, make_plan
-from dfgen.packing.shard_files import (
-    PackedShard,
-    ShardTask,
-    check_same,
-    pack_shard,
-    write_arrow,
-)
+from dfgen.packing.shard_files import ShardTask, pack_shard
+from dfgen.packing.written_files import PackedShard, check_same, write_arrow
 from dfgen.samples.arrow_types import in_one
 from dfgen.samples.storage.far.store_options import StorageOptions
 from dfgen.system import usable_cpus, whole

@@ -1,5 +1,6 @@
 """Packers: what a file becomes in a pack: pixels, its own bytes, or a smaller JPEG."""
 
+import contextlib
 import io
 from dataclasses import dataclass
 from math import prod
@@ -42,12 +43,19 @@ class Packer:
         """
         raise NotImplementedError
 
+    def stand_in(self, rows: int) -> npt.NDArray[np.uint8] | None:
+        """Return an array, never filled, that `columns` takes for all rows of a shard.
+
+        So they are written as they come; None: how many bytes each takes is known when all are.
+        """
+        return None
+
     def begin(self, rows: int, spare: list[Any]) -> Any:
-        """Return what `pack` fills for so many rows: a list with a place for what each becomes.
+        """Return what `pack` fills for some rows: a list with a place for what each becomes.
 
         Args:
             rows: how many.
-            spare: memory that is used no more, of shards before; what is taken is taken out of it.
+            spare: memory of rows that are written; what is taken is taken out of it.
         """
         return [None] * rows
 
@@ -82,28 +90,27 @@ class FixedPixels(Packer):
         """Return the bytes of each row's pixels."""
         return np.full(rows, prod(self.image.spec.shape), np.int64)
 
+    def stand_in(self, rows: int) -> npt.NDArray[np.uint8]:
+        """Return (rows, height, width, channels)."""
+        return np.empty((rows, *self.image.spec.shape), np.uint8)
+
     def begin(self, rows: int, spare: list[Any]) -> npt.NDArray[np.uint8]:
         """Return (rows, height, width, channels).
 
         Memory that was used before is taken first: of new memory every page costs a fault.
         """
-        shape = self.image.spec.shape
-        while spare:
-            memory = spare.pop()
-            if memory.size >= rows * prod(shape):
-                break
-        else:
-            memory = np.empty((rows + rows // 8 + 1) * prod(shape), np.uint8)
-        pixels: npt.NDArray[np.uint8] = memory[: rows * prod(shape)].reshape(rows, *shape)
-        return pixels
+        with contextlib.suppress(IndexError):
+            pixels: npt.NDArray[np.uint8] = spare.pop()
+            if len(pixels) >= rows:
+                return pixels[:rows]
+        return self.stand_in(rows)
 
     def pack(self, content: Content, store: Store, into: Any, place: int, size: Any) -> None:
         """Decode and resize one file."""
         self.image.read(content, into[place], store)
 
     def columns(self, name: str, into: Any, good: Present) -> dict[str, pa.Array]:
-        """Return tensors; rows that are not good are zeros."""
-        into[~good] = 0
+        """Return tensors."""
         kind = pa.fixed_shape_tensor(pa.uint8(), into.shape[1:])
         values = pa.Array.from_buffers(pa.uint8(), into.size, [None, pa.py_buffer(into)])
         rows = pa.Array.from_buffers(

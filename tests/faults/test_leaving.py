@@ -186,7 +186,7 @@ def test_fault_10_an_interrupt_of_the_whole_group_is_one_keyboard_interrupt(trai
     assert training.returncode == -signal.SIGINT
     assert told.count("Traceback") == 1, told
     assert told.endswith("\nKeyboardInterrupt\n"), told
-    assert "dfgen.loading.workers.processes" not in told
+    assert "dfgen.loading.workers.process" not in told
     assert psutil.wait_procs(workers, timeout=30)[1] == []
 
 

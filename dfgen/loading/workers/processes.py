@@ -1,4 +1,4 @@
-"""Worker processes, for transforms that hold the GIL: `python -m dfgen.loading.workers.processes`.
+"""Worker processes, for transforms that hold the GIL, as their parent has them.
 
 Never `multiprocessing.Process`, which would run the user's script again in each child. A thread of
 the parent owns each process: it sends a chunk through the process's standard input, waits at its
@@ -7,29 +7,25 @@ its output, which the thread sees at once; what was lost is made again by anothe
 """
 
 import contextlib
-import ctypes
 import errno
-import mmap
 import os
 import pickle
 import signal
 import subprocess
 import sys
 import time
-import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import IO, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from dfgen.errors import ArgumentError, DfgenError, WorkerError, is_outside
-from dfgen.loading.metrics import IDLE, OF_FILES, Stopwatch
+from dfgen.errors import ArgumentError, WorkerError, is_outside
 from dfgen.loading.problems import WORKER, Failure
 from dfgen.loading.read_ahead import Expected, Taken
 from dfgen.loading.workers.chunks import Blanks, Chunk, ChunkArrays, ChunkMaker
+from dfgen.loading.workers.process_main import NO_ROW, READING, ROW, SINCE, STARTING
 from dfgen.loading.workers.retries import WAITS, waited
 from dfgen.loading.workers.shared_memory import (
     HEADER,
@@ -37,19 +33,15 @@ from dfgen.loading.workers.shared_memory import (
     room,
     shared_arrays,
     shared_memory,
-    shared_object,
 )
 from dfgen.loading.workers.threads import Worker
 from dfgen.samples.features.spec import Spec
-from dfgen.samples.pixels.upright import prepare_worker
 from dfgen.system import python_command
 
 _DEATHS = 3  # on one row: then it is the row
 _MOST_DEATHS = 6  # while one chunk is made, on other rows each time: then it is something else
 _FAREWELL = 1.0  # seconds that a process gets to end once nobody speaks to it
 _LAST = 10.0  # and one that ends by itself, which then tells how: its output is closed before
-_READING, _ROW, _SINCE = 0, 1, 2
-_STARTING, _NO_ROW = -1, -2  # instead of the row that a process has in hand
 _MORE_FILES = (
     ". Each takes three open files, and more while it starts: raise their limit before Python "
     "starts, as by ulimit -n 4096, or give fewer workers="
@@ -122,7 +114,7 @@ class ProcessWorker(Worker):
         if (child := self._child) is None:
             child = self._start()
         else:
-            self._header[_ROW] = _NO_ROW  # it may have died since its last one
+            self._header[ROW] = NO_ROW  # it may have died since its last one
         _send((chunk, _specs(arrays)), child)
         with open(child.stdout.fileno(), "rb", closefd=False) as replies:  # type: ignore[union-attr]
             reply: tuple[Any, ...] = pickle.load(replies)
@@ -152,9 +144,9 @@ class ProcessWorker(Worker):
         if self._file is None:
             self._file, self._memory = shared_memory(self._memory_size)
             self._header = np.frombuffer(self._memory, np.float64, 3)
-        self._header[_ROW] = _STARTING
+        self._header[ROW] = STARTING
         handle = self._file.fileno()
-        command, environment = python_command("dfgen.loading.workers.processes", str(handle))
+        command, environment = python_command("dfgen.loading.workers.process_main", str(handle))
         with _interrupts_blocked():
             return subprocess.Popen(
                 command,
@@ -168,12 +160,12 @@ class ProcessWorker(Worker):
 
     def _bury(self, chunk: Chunk, deaths: Counter[int]) -> dict[int, Failure]:
         """Note which row the process died on; three times, and it is to be skipped: row -> why."""
-        row, code = int(self._header[_ROW]), self._end(_LAST)
+        row, code = int(self._header[ROW]), self._end(_LAST)
         deaths[row] += 1
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         first, others = self._where(int(chunk.rows[0])), len(chunk.rows) - 1
         made = f"{first} and {others} more" if others else first
-        if deaths[_STARTING] == _DEATHS:
+        if deaths[STARTING] == _DEATHS:
             raise WorkerError(
                 f"a worker process cannot start ({how}): see what it printed. It was to make {made}"
             )
@@ -194,7 +186,7 @@ class ProcessWorker(Worker):
         child, self._child = self._child, None
         if child is None:
             return 0
-        self._header[_READING] = 0
+        self._header[READING] = 0
         for pipe in (child.stdin, child.stdout):
             with contextlib.suppress(OSError):  # what was not sent yet cannot be
                 pipe.close()  # type: ignore[union-attr]
@@ -209,9 +201,9 @@ class ProcessWorker(Worker):
         if self._taking is not None or header is None:
             return self._taking
         seen = header.tolist()
-        if not seen[_READING] or seen != header.tolist():  # it goes on meanwhile
+        if not seen[READING] or seen != header.tolist():  # it goes on meanwhile
             return None
-        return int(seen[_ROW]), seen[_SINCE]
+        return int(seen[ROW]), seen[SINCE]
 
     def abandon(self) -> None:
         """End the process, stuck as it may be; its thread then ends too."""
@@ -234,31 +226,6 @@ def _send(message: object, child: subprocess.Popen[bytes]) -> None:
     """
     with open(child.stdin.fileno(), "wb", closefd=False) as requests:  # type: ignore[union-attr]
         pickle.dump(message, requests)
-
-
-class _SharedStopwatch(Stopwatch):
-    """A Stopwatch that the parent can look at while the process is busy."""
-
-    def __init__(self, header: npt.NDArray[np.float64]) -> None:
-        self._header = header
-        super().__init__()
-
-    def __call__(self, stage: str, nbytes: int = 0) -> None:
-        super().__call__(stage, nbytes)
-        self._header[_READING] = 0
-        self._header[_ROW], self._header[_SINCE] = self.row, self._file[1]
-        self._header[_READING] = stage in OF_FILES
-
-    def leave_row(self) -> None:
-        """Say that what comes is no row's doing."""
-        self.row = _NO_ROW
-        self(IDLE)
-
-    def take(self) -> tuple[dict[str, float], Counter[str]]:
-        """Return what was measured since the last time."""
-        taken = self.seconds, self.counts
-        self.seconds, self.counts = dict.fromkeys(self.seconds, 0.0), Counter()
-        return taken
 
 
 def _specs(arrays: ChunkArrays) -> dict[str, Spec]:
@@ -293,67 +260,3 @@ def _interrupts_blocked() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def serve() -> None:
-    """Serve chunks until the parent ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
-    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(2, 1)  # what a transform prints must not come between replies
-    message, memory_size, parent = _received(requests)
-    _die_with(parent)
-    memory = mmap.mmap(int(sys.argv[1]), memory_size)
-    stopwatch = _SharedStopwatch(np.frombuffer(memory, np.float64, 3))
-    maker: ChunkMaker = shared_object(message)
-    prepare_worker()
-    while True:
-        chunk, specs = _received(requests)
-        blanks, error, objects = {}, None, {}
-        try:
-            stopwatch.leave_row()
-            arrays = shared_arrays(memory, specs)
-            blanks = maker.fill(chunk, arrays, stopwatch, lambda: False)
-            objects = {name: array for name, array in arrays.items() if array.dtype.hasobject}
-        except BaseException as raised:
-            error = _portable(raised)
-        stopwatch.leave_row()
-        try:
-            pickle.dump((blanks, *stopwatch.take(), error, objects), replies)
-            replies.flush()
-        except BrokenPipeError:  # nobody waits for it any more
-            os._exit(0)
-
-
-def _received(requests: IO[bytes]) -> tuple[Any, ...]:
-    """Return what the parent sent; leave where it sends nothing more, or was cut off in it."""
-    try:
-        sent: tuple[Any, ...] = pickle.load(requests)
-    except (EOFError, pickle.UnpicklingError):
-        sys.exit()
-    return sent
-
-
-def _portable(error: BaseException) -> BaseException:
-    """Return an error that can be sent, with its traceback as a note, if it has no such yet."""
-    text = "".join(traceback.format_exception(error))
-    try:
-        pickle.loads(pickle.dumps(error))
-        if isinstance(error, DfgenError) and hasattr(error, "__notes__"):
-            return error
-    except Exception:
-        error = WorkerError(f"{type(error).__name__}: {error}")
-    error.add_note(f"In the worker process:\n{text}")
-    return error
-
-
-def _die_with(parent: int) -> None:
-    """Have Linux end this process with the thread that started it, busy as it may be."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-    if os.getppid() != parent:
-        sys.exit()
-
-
-if __name__ == "__main__":
-    serve()

@@ -4,10 +4,11 @@ import errno
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
 
-from dfgen.errors import MissingFileError, ReadError, may_pass, reason
+from dfgen.errors import DfgenError, MissingFileError, ReadError, RefusedError, may_pass, reason
 from dfgen.loading.metrics import IDLE
 from dfgen.samples.features.spec import Watch
 from dfgen.samples.reader import SampleReader
@@ -56,6 +57,8 @@ def read_again(
     """
     began = time.monotonic()
     try:
+        if isinstance(error, RefusedError) and _others_open(reader, row):
+            return read()  # the store knows now that it is this file alone
         for wait in WAITS:
             if not _is_worth_it(error, reader, row):
                 raise error
@@ -124,6 +127,19 @@ def _others_are_gone(reader: SampleReader, row: int, folder: str) -> bool:
     paths = [path for other in sorted(others) for path in _loose(reader, other)]
     below = os.path.join(folder, "")
     return any(path.startswith(below) for path in paths) or not any(map(os.path.exists, paths))
+
+
+def _others_open(reader: SampleReader, row: int) -> bool:
+    """Whether a file of a handful of other rows can be read from the store of the row's files."""
+    others = {*range(row - _NEAR, row + _NEAR + 1)} & {*range(len(reader))} - {row}
+    paths = [path for other in sorted(others) for path in reader.far_paths(other)]
+    places = {path.split("/")[2] for path in reader.far_paths(row)}
+    for path in paths[:_NEAR]:
+        if path.split("/")[2] in places:
+            with suppress(DfgenError):
+                reader.store.look(path)
+                return True
+    return False
 
 
 def _loose(reader: SampleReader, row: int) -> list[str]:

@@ -13,7 +13,8 @@ from dfgen.manifest.schema import quote
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.source import NAMES, TEXT, Argument
 from dfgen.manifest.splitting.split_arguments import Splitting
-from dfgen.samples.storage.archives.archive_paths import member_of
+from dfgen.samples.storage.archives.archive_paths import ARCHIVES, member_of
+from dfgen.samples.storage.stores import has_store, scheme_of
 
 A_FRAME = "a DataFrame"
 """What a recipe says of a table of labels that was never a file."""
@@ -147,6 +148,7 @@ def make_recipe(arguments: Mapping[str, Any]) -> Recipe:
     given |= {name: tuple(given[name]) for name in given if known[name].accepts == NAMES}
     _with_paths(given, _utf8)
     kind = _kind(given)
+    _refuse_far(given)
     source = SOURCES.get(kind)
     names = [kind, *source.arguments] if source else []
     own = {name: given.get(name, known[name].default) for name in names}
@@ -168,6 +170,21 @@ def _utf8(path: str) -> str:
             "hold it: rename the file or folder"
         )
     return path
+
+
+def _refuse_far(given: Mapping[str, Any]) -> None:
+    """Refuse tables and annotations that are not on a disk; images may be anywhere."""
+    for name in ("labels", *SOURCES):
+        place = given.get(name)
+        if name == "source" or not isinstance(place, str):
+            continue
+        scheme = scheme_of(place)
+        if has_store(scheme) and scheme not in ARCHIVES:
+            frame = f"; in Python, give a frame: labels=pandas.read_csv({quote(place)})"
+            raise ArgumentError(
+                f"{name}={quote(place)} is far away, and only images are read there: copy it to a "
+                f"disk{frame if name == 'labels' else ''}"
+            )
 
 
 def _kind(given: Mapping[str, Any]) -> str:

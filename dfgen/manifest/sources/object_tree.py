@@ -18,7 +18,7 @@ from dfgen.manifest.sources.file_tree import (
 )
 from dfgen.manifest.sources.path_pattern import Pattern
 from dfgen.manifest.sources.source import TEXT, Argument, RowGroup, Source
-from dfgen.samples.storage.archives.archive_paths import ARCHIVES
+from dfgen.samples.storage.archives.archive_paths import ARCHIVES, is_named_archive
 from dfgen.samples.storage.far.store_options import StorageOptions
 from dfgen.samples.storage.store import Head
 from dfgen.samples.storage.stores import has_store, scheme_of, store_at
@@ -58,6 +58,11 @@ def read_prefix(
         if "there is no bucket" in str(error):
             raise MissingFileError(str(error).partition(": ")[2]) from None
         raise type(error)(f"{url} cannot be listed: {str(error).partition(': ')[2]}") from None
+    if not found and is_named_archive(url):
+        raise ManifestError(
+            f"{url} is an archive, and archives are read from disks alone: copy it to one, or "
+            "unpack it in the store"
+        )
     if not found:
         raise ManifestError(nothing_found(url, pattern, misfits, group.skipped))
 

@@ -83,11 +83,16 @@ def archive_at(place: str) -> Member | None:
     return None if kind is None else Member(kind, "", place)
 
 
+def is_named_archive(path: str) -> bool:
+    """Whether a file is called as archives are."""
+    return path.lower().endswith(_SUFFIXES)
+
+
 def _kind(path: str) -> str | None:
     """Return the kind of an archive by how it begins, then by what it is called."""
     with open(path, "rb") as file:
         begin = file.read(512)
-    called = path.lower().endswith(_SUFFIXES)
+    called = is_named_archive(path)
     if begin[:4] in (b"PK\3\4", b"PK\5\6", b"PK\x07\x08"):
         return "zip" if called or not path.lower().endswith(".npz") else None
     if begin[257:262] == b"ustar" or (called and begin.startswith((*PACKED,))):

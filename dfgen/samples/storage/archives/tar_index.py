@@ -18,6 +18,8 @@ from dfgen.samples.storage.far.ranges import as_file
 
 _BLOCK = 512
 _BUFFER = 4096
+_MOST = 2**62  # bytes
+_LATEST = 2**33  # seconds since 1970: the nanoseconds are to fit into 64 bits
 _STEPS = 40  # from link to link, as Linux has it
 
 _Row = tuple[int, int, int]  # start, size and time
@@ -66,12 +68,19 @@ def _members(file: ArchiveFile) -> Iterator[tarfile.TarInfo]:
     try:
         whole = as_file(file.size, file.read, _BUFFER)
         with tarfile.open(fileobj=whole, mode="r:") as archive:
+            end = 0
             while (member := archive.next()) is not None:
+                _refuse_absurd(member, archive.offset - end)
                 yield member
                 archive.members = []  # type: ignore[attr-defined]  # else it keeps them all
+                end = archive.offset
             end = archive.offset
-    except tarfile.TarError as error:
+    except DecodeError:
+        raise
+    except (tarfile.TarError, ValueError, OverflowError) as error:
         raise damaged(str(error)) from error
+    except MemoryError as error:
+        raise damaged("a header says that it has more bytes than memory") from error
     if file.read(_BLOCK, end).strip(b"\0"):
         raise damaged(f"there is no header of a member at byte {end:,}, and not its end either")
     if end >= file.size:
@@ -80,6 +89,15 @@ def _members(file: ArchiveFile) -> Iterator[tarfile.TarInfo]:
             "whole, add them: head -c 1024 /dev/zero >> FILE"
         )
     _refuse_another(file, end)
+
+
+def _refuse_absurd(member: tarfile.TarInfo, step: int) -> None:
+    """Refuse numbers that no member has: one that ends before it begins is read for ever."""
+    if step <= 0 or not 0 <= member.size < _MOST or not abs(member.mtime) < _LATEST:
+        raise damaged(
+            f"the member {member.name!r} has {member.size} bytes, of the time {member.mtime}, and "
+            f"ends {step} bytes after the one before"
+        )
 
 
 def _refuse_another(file: ArchiveFile, end: int) -> None:

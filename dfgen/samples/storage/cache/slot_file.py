@@ -34,6 +34,7 @@ from dfgen.samples.features.spec import Indices, Present, Spec, Values
 from dfgen.samples.storage.cache.slot_pages import (
     HEADER_BYTES,
     close_files,
+    lengthen,
     mapped_array,
     open_slots,
     write_at,
@@ -194,7 +195,8 @@ class SlotFile:
         """Return some slots that nobody else will write to.
 
         Nobody is waited for: while another process has the lock, a row is just not kept. Both
-        files grow under it, that of the pixels first: a hole, until they are written.
+        files grow under it, that of the pixels first: a hole, until they are written. The index
+        has none: of a full tmpfs, to read a hole that is mapped would end the process.
         """
         index = self._arguments[0]
         file = os.open(index, os.O_RDWR | os.O_CLOEXEC)
@@ -212,7 +214,7 @@ class SlotFile:
                 end = begin + count
                 if os.fstat(self._pixels).st_size < end * self._size:
                     os.ftruncate(self._pixels, end * self._size)
-                os.ftruncate(file, HEADER_BYTES + end * _SLOT.itemsize)
+                lengthen(file, HEADER_BYTES + begin * _SLOT.itemsize, count * _SLOT.itemsize)
             return list(range(begin, begin + count))
         finally:
             os.close(file)

@@ -52,6 +52,14 @@ def write_at(file: int, data: memoryview, place: int) -> None:
         data, place = data[written:], place + written
 
 
+def lengthen(file: int, start: int, nbytes: int) -> None:
+    """Have a file end so many bytes after `start`, with room on the disk for them."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file, start, nbytes)
+    else:
+        os.ftruncate(file, start + nbytes)
+
+
 def mapped_array(file: int, count: int, dtype: np.dtype[Any], offset: int) -> Values:
     """Return the numbers in a file from `offset` on, shared with whoever writes them."""
     memory = mmap.mmap(file, offset + count * dtype.itemsize, access=mmap.ACCESS_READ)

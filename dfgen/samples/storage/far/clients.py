@@ -19,6 +19,7 @@ class Clients:
 
     def __init__(self, make: Callable[[str, StorageOptions], Any]) -> None:
         self._make, self._cached, self._lock = make, lru_cache(_KEPT)(make), Lock()
+        self.reached = set[str]()  # buckets and hosts of which a file could be read
 
     def get(self, place: str, options: StorageOptions) -> Any:
         """Return the client of `scheme://bucket`."""

@@ -13,6 +13,7 @@ from dfgen.errors import (
     DfgenError,
     MissingFileError,
     ReadError,
+    RefusedError,
 )
 
 _STATUS = re.compile(r"status code: (\d{3})(?: ([A-Z][A-Za-z -]*[A-Za-z]))?")
@@ -43,6 +44,14 @@ _AZURE = (
     "AZURE_CLIENT_ID with AZURE_CLIENT_SECRET and AZURE_TENANT_ID), and the machine's own "
     'identity; for a container that is open to all give {"skip_signature": True}'
 )
+_ONE_ALONE = (
+    "its permission is missing, or the file itself, for which stores that may not be listed answer "
+    "the same"
+)
+_ONE_REFUSED = (
+    f". Where these are right, {_ONE_ALONE}: if others can be read, "
+    'on_error="skip" skips such a row'
+)
 _HTTP = 'storage_options= ({"client_options": {"default_headers": {"Authorization": ...}}})'
 
 
@@ -52,13 +61,16 @@ def looked_for(scheme: str) -> str:
     return next((text for begin, text in by_begin.items() if scheme.startswith(begin)), _HTTP)
 
 
-def error_of_object(error: Exception, scheme: str, bucket: str) -> DfgenError:
+def error_of_object(
+    error: Exception, scheme: str, bucket: str, reached: bool = False
+) -> DfgenError:
     """Return what to raise for what obstore has raised over one object.
 
     Args:
         error: what it was.
         scheme: of its address.
         bucket: the bucket, container or host that it is in.
+        reached: whether others of it could be read, so that the credentials are right.
     """
     text, kind = str(error), type(error).__name__
     found, code = _STATUS.search(text), _CODE.search(text)
@@ -74,10 +86,15 @@ def error_of_object(error: Exception, scheme: str, bucket: str) -> DfgenError:
             f"the file cannot be read: no credentials for {scheme}://{bucket} were found. Looked "
             f"for in {looked_for(scheme)}"
         )
+    if status == 403 and reached and (code is None or code[1] == "AccessDenied"):
+        return DecodeError(
+            f"the file cannot be read: {scheme}://{bucket} refuses it ({shown}), while others "
+            f"could be read: {_ONE_ALONE}"
+        )
     if status in (401, 403) or kind in ("PermissionDeniedError", "UnauthenticatedError"):
-        return AccessError(
+        return (RefusedError if status == 403 else AccessError)(
             f"the file cannot be read: {scheme}://{bucket} refuses it ({shown or kind}). "
-            f"Credentials come from {looked_for(scheme)}"
+            f"Credentials come from {looked_for(scheme)}" + _ONE_REFUSED * (status == 403)
         )
     if found := _CERTIFICATE.search(text):
         return AccessError(
@@ -96,7 +113,17 @@ def error_of_object(error: Exception, scheme: str, bucket: str) -> DfgenError:
             "the file cannot be read: its address has an empty part, or . or .. for one, which "
             "no store takes"
         )
+    if "MissingContentLength" in text:
+        return as_sent("does not say how long the file is (no Content-Length)")
     return ReadError(f"the file cannot be read: {_passing(text, shown, status)}")
+
+
+def as_sent(what: str) -> DecodeError:
+    """Return what to raise where a server does not send the bytes of a file as they are."""
+    return DecodeError(
+        f"the file cannot be read: its server {what}. Have it send files as they lie on its disk, "
+        "neither compressed nor in chunks, or copy them from it (curl --compressed)"
+    )
 
 
 def error_of_listing(error: Exception, scheme: str, bucket: str) -> DfgenError:
@@ -117,6 +144,8 @@ def _passing(text: str, shown: str, status: int) -> str:
     tried = f" after {int(retries[1]) + 1} tries" if retries else ""
     if "Received redirect" in text or status in (301, 307, 308):
         return 'the bucket is elsewhere: give its region as storage_options={"region": ...}'
+    if "following redirect" in text:
+        return "the server sends to other addresses in a circle, or more than 10 times"
     if status:
         return f"the server answers {shown}{tried}"
     if "BadScheme" in text or "builder error" in text:
@@ -132,8 +161,6 @@ def _passing(text: str, shown: str, status: int) -> str:
         return f"the name of its server is not known{tried}"
     if "sending request" in text:
         return f"the server cannot be reached, or closes connections{tried}"
-    if "Content-Length" in text:
-        return "the server does not say how long the file is (no Content-Length)"
     return f"the server's answer makes no sense{tried}"
 
 

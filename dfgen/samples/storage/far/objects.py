@@ -7,7 +7,7 @@ Source: https://developmentseed.org/obstore, https://docs.rs/object_store.
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -20,6 +20,7 @@ from dfgen.errors import AccessError, ArgumentError, DecodeError, DfgenError
 from dfgen.samples.storage.capped import refuse_bytes
 from dfgen.samples.storage.far.clients import Clients
 from dfgen.samples.storage.far.object_errors import (
+    as_sent,
     error_of_listing,
     error_of_object,
     error_of_options,
@@ -50,6 +51,7 @@ _OF_CLIENT = frozenset(
         "read_timeout", "root_certificate", "timeout", "user_agent",
     )
 )  # fmt: skip
+_NO_HEAD = re.compile("status code: (403|405|501)")  # 403: an address that is signed for GET
 _BASE = re.compile("endpoint|base_url")  # in the names of options that tell where a store is
 _USERS = set[int]()  # the process that has used obstore, or a parent that had when it forked
 _FORKED = (
@@ -58,6 +60,7 @@ _FORKED = (
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_PLAIN = ("identity", "", "aws-chunked")  # the last is left of an upload, and tells nothing
 _A_PAGE = 1_000  # names that a listing gives at once
 
 
@@ -87,54 +90,58 @@ class Objects(Store):
         return self._read(path, check)
 
     def _read(self, path: str, check: Check | None) -> bytes:
-        client, key = self._client(path)
+        client, place, key = self._client(path)
         try:
             answer = client.get(key)
             if check is not None:
                 head = _head(answer.meta)
                 check(head.size, head.mtime_ns)
             refuse_bytes(answer.range[1], self.limits)
+            _refuse_packed(answer)
             data = answer.bytes().to_bytes()
         except Exception as error:
-            raise _told(error, path) from None
+            raise self._told(error, path) from None
+        self._reached(place, key)
         if not data:
             raise DecodeError("the file is empty (0 bytes)")
         return bytes(data)
 
     def range(self, path: str, start: int, stop: int) -> bytes:
         """Return some of the bytes of one object, by one request."""
-        client, key = self._client(path)
+        client, _, key = self._client(path)
         try:
             return bytes(client.get_range(key, start=start, end=stop).to_bytes())
         except Exception as error:
             if type(error).__name__ == "NotSupportedError":  # a server without ranges
                 return self.read(path)[start:stop]
-            raise _told(error, path) from None
+            raise self._told(error, path) from None
 
     def head(self, path: str) -> Head:
         """Return size and time of one object, without reading it; `version` is its ETag."""
-        client, key = self._client(path)
+        client, _, key = self._client(path)
         try:
             return _head(client.head(key))
         except Exception as error:
-            if "status code: 405" not in str(error):
-                raise _told(error, path) from None
+            if not _NO_HEAD.search(str(error)):
+                raise self._told(error, path) from None
         try:
             return _head(client.get(key).meta)  # a server without HEAD
         except Exception as error:
-            raise _told(error, path) from None
+            raise self._told(error, path) from None
 
     def look(self, path: str) -> "Store":
         """Return a store of this one object, of which one request has told head and begin."""
-        client, key = self._client(path)
+        client, place, key = self._client(path)
         try:
             answer = client.get(key, options={"range": (0, FIRST)})
+            _refuse_packed(answer)
             head, first = _head(answer.meta), bytes(answer.bytes().to_bytes())
+            self._reached(place, key)
         except Exception as error:
             if "status code: 416" in str(error):  # there is no range in an empty one
                 return self._looked(path, self.head(path), b"")
             if type(error).__name__ != "NotSupportedError":
-                raise _told(error, path) from None
+                raise self._told(error, path) from None
             head, first = self.head(path), self.read(path)
         return self._looked(path, head, first)
 
@@ -153,33 +160,48 @@ class Objects(Store):
                 f"{prefix}: HTTP has no listing of files. Give a table of their addresses, "
                 "labels= with path_column= (--labels TABLE --path-column COLUMN)"
             )
-        client, _ = self._client(prefix)
+        client, *_ = self._client(prefix)
         try:
             for page in client.list(key.strip("/") or None, chunk_size=_A_PAGE):
                 for meta in page:
                     yield f"{place}/{meta['path']}", _head(meta)
         except Exception as error:
-            raise _told(error, prefix, error_of_listing) from None
+            raise self._told(error, prefix, "list") from None
 
     def write(self, path: str, data: bytes | IO[bytes]) -> None:
         """Make an object, or replace it: whole or not at all, in parts where it is large."""
-        client, key = self._client(path)
+        client, _, key = self._client(path)
         try:
             client.put(key, data)
         except Exception as error:
-            raise _told(error, path) from None
+            raise self._told(error, path, "write") from None
 
     def close(self) -> None:
         """Close what is open; it is opened again where it is asked for."""
         super().close()
         self.clients.clear()
 
-    def _client(self, path: str) -> tuple[Any, str]:
+    def _told(self, error: Exception, path: str, asked: str = "read") -> Exception:
+        """Return what to raise for what a client has raised; the fault of the file, or not."""
+        if isinstance(error, DfgenError | MemoryError):
+            return error
+        scheme, _, rest = path.partition("://")
+        bucket = rest.partition("/")[0]
+        if asked == "list":
+            return error_of_listing(error, scheme, bucket)
+        reached = asked == "read" and _parts(path)[0] in self.clients.reached
+        return error_of_object(error, scheme, bucket, reached)
+
+    def _reached(self, place: str, key: str) -> None:
+        if key:  # else the address has a query, which opens this one file, and for a while
+            self.clients.reached.add(place)
+
+    def _client(self, path: str) -> tuple[Any, str, str]:
         if _USERS and os.getpid() not in _USERS:  # also a new client would wait for ever
             raise AccessError(_FORKED)
         _USERS.add(os.getpid())
         place, key = _parts(path)
-        return self.clients.get(place, self.options), key
+        return self.clients.get(place, self.options), place, key
 
 
 @dataclass(frozen=True)
@@ -237,7 +259,7 @@ def _client(place: str, options: StorageOptions) -> Any:
             return store.HTTPStore(place, **both)
         return store.from_url(place.replace("gcs://", "gs://"), **given, **both)
     except Exception as error:
-        if scheme.startswith("http") and not options.values():
+        if scheme.startswith("http") and str(error).startswith(("invalid ", "empty host")):
             raise DecodeError(
                 "the file cannot be read: its address names no server: expected "
                 f"{scheme}://HOST/NAME or {scheme}://HOST:PORT/NAME"
@@ -245,18 +267,13 @@ def _client(place: str, options: StorageOptions) -> Any:
         raise error_of_options(error, scheme, [*options.values()]) from None
 
 
+def _refuse_packed(answer: Any) -> None:
+    """Refuse what is not the bytes of a file, but those of a compressed one."""
+    packed = answer.attributes.get("Content-Encoding", "identity")
+    if packed not in _PLAIN:
+        raise as_sent(f"sends it compressed (Content-Encoding: {packed})")
+
+
 def _head(meta: Any) -> Head:
     time = (meta["last_modified"] - _EPOCH) // _MICROSECOND * 1_000
     return Head(meta["size"], time or None, meta["e_tag"])  # 1970: the server tells no time
-
-
-def _told(
-    error: Exception,
-    path: str,
-    found: Callable[[Exception, str, str], DfgenError] = error_of_object,
-) -> Exception:
-    """Return what to raise for what a client has raised; the fault of the file, or not."""
-    if isinstance(error, DfgenError | MemoryError):
-        return error
-    scheme, _, rest = path.partition("://")
-    return found(error, scheme, rest.partition("/")[0])
