@@ -192,3 +192,20 @@ def test_a_server_that_refuses_a_file_is_told_and_the_next_run_goes_on(frame, at
     key = at.removeprefix("s3:/")
     assert server.asked["PUT", f"{key}/shard-00000.arrow"] == 0
     assert_whole(at, server.options)
+
+
+def test_rows_without_a_good_file_stay_and_are_known_again_by_the_next_run(frame, at, server):
+    Path(frame["path"][7]).write_bytes(Path(frame["path"][7]).read_bytes()[:60])
+    given, key = {"storage_options": server.options}, at.removeprefix("s3://bucket/")
+    done = packed(frame, at, image_size=(6, 8), shard_size=1500, **given)
+    assert done.problems["id"].tolist() == [7]
+    whole = server.get("bucket", f"{key}/manifest.arrow")
+    for name in ("_manifest.json", "manifest.arrow"):
+        server.delete("bucket", f"{key}/{name}")
+    server.clear_counts()
+    again = packed(frame, at, image_size=(6, 8), shard_size=1500, **given)
+    assert again.problems.equals(done.problems)
+    assert not [path for method, path in server.asked if method == "PUT" and "shard" in path]
+    assert server.get("bucket", f"{key}/manifest.arrow") == whole
+    found = verify(at, **given)
+    assert found[["change", "id"]].to_numpy().tolist() == [["broken", 7]]

@@ -1,6 +1,5 @@
 """One shard of a pack: a task for one worker, which reads files and writes an Arrow file."""
 
-import io
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -11,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.ipc
 
 from dfgen.errors import DecodeError, MissingFileError
 from dfgen.limits import Limits
@@ -19,8 +17,9 @@ from dfgen.loading.workers.retries import read_again
 from dfgen.manifest.checksum import Summed
 from dfgen.manifest.pack_index import PackFile
 from dfgen.manifest.schema import KEY, with_column
+from dfgen.packing.arrow_writing import WrittenThrough, parts_around, put_arrow, write_arrow
 from dfgen.packing.packers import Packer
-from dfgen.packing.written_files import Forgotten, PackedShard, put_arrow, write_arrow
+from dfgen.packing.written_files import PackedShard
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.spec import unwatched
@@ -177,19 +176,19 @@ def _write_along(
     told: dict[str, Any] = {}
 
     def write(file: Any) -> None:
-        head, _ = _around(whole, _table(task, whole, problems))
-        sink = Summed(Forgotten(file))
+        head, _ = parts_around(whole, _table(task, whole, problems))
+        sink = Summed(WrittenThrough(file))
         sink.write(head)
         for block in blocks:
             sink.write(block.data.cast("B"))
-        found, tail = _around(whole, _table(task, whole, problems))
+        found, tail = parts_around(whole, _table(task, whole, problems))
         if found != head:
             file.seek(0)
             source = file.name if isinstance(file.name, str) else file  # one without a name is read
             pixels = np.fromfile(source, np.uint8, whole.nbytes, offset=len(head))
             file.seek(0)
             file.truncate()
-            sink = Summed(Forgotten(file))
+            sink = Summed(WrittenThrough(file))
             sink.write(found)
             sink.write(pixels)
         sink.write(tail)
@@ -197,24 +196,3 @@ def _write_along(
 
     put_arrow(task.path, write, task.options)
     return PackFile(os.path.basename(task.path), **told)
-
-
-def _around(whole: Pixels, rows: pa.Table) -> tuple[bytes, bytes]:
-    """Return what of an Arrow IPC file stands before the pixels of all rows, and after them."""
-    parts = [bytearray()]
-
-    class Sink(io.RawIOBase):
-        def writable(self) -> bool:
-            return True
-
-        def write(self, data: Any) -> int:
-            if isinstance(data, pa.Buffer) and data.address == whole.ctypes.data:
-                parts.append(bytearray())
-            else:
-                parts[-1].extend(data)
-            return len(data)
-
-    with pa.ipc.new_file(Sink(), rows.schema) as writer:
-        writer.write_batch(*rows.to_batches())
-    head, tail = parts
-    return bytes(head), bytes(tail)

@@ -1,0 +1,133 @@
+"""Writes Arrow IPC files: whole or not at all, and out of the memory of the system."""
+
+import io
+import os
+import tempfile
+from collections.abc import Callable, Iterable
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.ipc
+
+from dfgen.errors import DfgenError, WriteError
+from dfgen.manifest.checksum import Summed
+from dfgen.manifest.pack_index import PackFile, is_far
+from dfgen.samples.pixels.geometry import Pixels
+from dfgen.samples.storage.far.store_options import StorageOptions
+from dfgen.samples.storage.stores import store_at
+from dfgen.system import write_whole
+
+_PIECE = 1 << 25  # bytes that are written at once
+
+
+def parts_around(whole: Pixels, rows: pa.Table) -> tuple[bytes, bytes]:
+    """Return what of an Arrow IPC file stands before the pixels of all rows, and after them."""
+    parts = [bytearray()]
+
+    class Sink(io.RawIOBase):
+        def writable(self) -> bool:
+            return True
+
+        def write(self, data: Any) -> int:
+            if isinstance(data, pa.Buffer) and data.address == whole.ctypes.data:
+                parts.append(bytearray())
+            else:
+                parts[-1].extend(data)
+            return len(data)
+
+    with pa.ipc.new_file(Sink(), rows.schema) as writer:
+        writer.write_batch(*rows.to_batches())
+    head, tail = parts
+    return bytes(head), bytes(tail)
+
+
+def write_arrow(
+    path: str,
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+    options: StorageOptions,
+    forget: bool = False,
+) -> PackFile:
+    """Write an Arrow IPC file, whole or not at all, and return what it is.
+
+    Args:
+        path: of the file.
+        schema: of the batches.
+        batches: its rows.
+        options: open the path where it is far away.
+        forget: whether the system need not keep it in memory.
+
+    Raises:
+        WriteError: it cannot be written; what was there stays.
+    """
+    told: dict[str, Any] = {}
+
+    def write(file: Any) -> None:
+        sink, rows = Summed(WrittenThrough(file) if forget else file), 0
+        with pa.ipc.new_file(sink, schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+                rows += len(batch)
+        told.update(rows=rows, bytes=file.tell(), checksum=sink.checksum)
+
+    put_arrow(path, write, options)
+    return PackFile(os.path.basename(path), **told)
+
+
+class WrittenThrough:
+    """A file whose pages the system gets back, piece by piece, as soon as they are on the disk.
+
+    So a pack pushes nothing else out of memory, and its next pieces are written into pages that
+    were used before.
+    """
+
+    def __init__(self, file: Any) -> None:
+        self._file, self._written = file, 0
+
+    def write(self, data: Any) -> None:
+        """Write bytes."""
+        whole = memoryview(data)
+        for start in range(0, len(whole), _PIECE):
+            piece = whole[start : start + _PIECE]
+            self._file.write(piece)
+            self._written += len(piece)
+            if self._written >= _PIECE and hasattr(os, "posix_fadvise"):
+                self._written = 0
+                self._file.flush()
+                os.fdatasync(self._file.fileno())
+                os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def put_arrow(path: str, write: Callable[[Any], object], options: StorageOptions) -> None:
+    """Have a file written, whole or not at all; far away one without a name is uploaded."""
+    if not is_far(path):
+        write_whole(path, write)
+        return
+    try:
+        with tempfile.TemporaryFile() as file:
+            write(file)
+            file.seek(0)
+            put_whole(path, file, options)
+    except WriteError:
+        raise
+    except OSError as error:
+        if isinstance(error, DfgenError):
+            raise
+        raise WriteError(
+            f"{path} cannot be written: its temporary file in {tempfile.gettempdir()}: {error}"
+        ) from error
+
+
+def put_whole(path: str, data: bytes | IO[bytes], options: StorageOptions) -> None:
+    """Make an object of a store far away, whole or not at all.
+
+    Raises:
+        WriteError: it cannot be written.
+    """
+    try:
+        store_at(path, options=options).write(path, data)
+    except DfgenError as error:
+        why = str(error).removeprefix("the file cannot be read: ")
+        raise WriteError(
+            f"{path} cannot be written: {why}. What is whole stays: the same command goes on there"
+        ) from None
