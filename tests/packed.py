@@ -12,13 +12,13 @@ from dfgen.packing.pack_arguments import PackArguments
 from dfgen.packing.pack_run import Packed, run_pack
 
 
-def write_images(folder, rows, size=(6, 8), suffix=".png"):
-    """Write images of one size, red as the number of the row; return a manifest of them."""
+def write_images(folder, rows, size=(6, 8), suffix=".png", first=0):
+    """Write images of one size, red as the number of the row from `first`; return a manifest."""
     folder.mkdir(exist_ok=True)
     paths = [str(folder / f"{row}{suffix}") for row in range(rows)]
     for row, path in enumerate(paths):
         pixels = np.zeros((*size, 3), np.uint8)
-        pixels[..., 2] = row
+        pixels[..., 2] = first + row
         cv2.imwrite(path, pixels)
     kinds = pd.Categorical([f"kind {row * 4 // rows}" for row in range(rows)])
     return pd.DataFrame({"id": range(rows), "path": paths, "kind": kinds})

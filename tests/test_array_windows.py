@@ -179,6 +179,24 @@ def test_numbers_that_do_not_fit_are_refused_with_their_row(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="the system reads nothing ahead")
+def test_of_a_column_in_another_order_only_its_rows_are_read_ahead(tmp_path, monkeypatch):
+    np.save(tmp_path / "x.npy", np.zeros((2_000, 1_000), np.uint8))
+    asked = []
+    monkeypatch.setattr(os, "posix_fadvise", lambda *given: asked.append(given[1:3]))
+    monkeypatch.delattr(os, "RWF_NOWAIT", raising=False)
+    index = np.arange(2_000)[::-1] * 401 % 2_000
+    frame = pd.DataFrame({"id": range(2_000), "path": f"{tmp_path}/x.npy", "index": index})
+    x = dfgen.Array("path", shape=(1_000,), index="index")
+    found = bind(frame, x, options=Options(label_mode=None), window="100KB")
+    found.reader.ahead(np.array([0, 5, 7, 1_999]))
+    head = os.path.getsize(tmp_path / "x.npy") - 2_000_000
+    assert sorted(index[[0, 5, 7, 1_999]].tolist()) == [0, 792, 1_594, 1_599]
+    assert asked == [
+        (head + 1_000 * row, 1_000 * rows) for row, rows in ((0, 1), (792, 1), (1_594, 6))
+    ]
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="the system reads nothing ahead")
 @pytest.mark.parametrize("name", ["plain.npy", "odd.h5", "packed.h5"])
 def test_the_first_window_and_the_next_one_are_read_ahead_by_a_thread(folder, name, monkeypatch):
     asked, advise, done = [], os.posix_fadvise, threading.Event()

@@ -114,6 +114,14 @@ def test_relative_paths_begin_at_a_far_root(s3):
         assert train(frame, s3, root=f"{s3.url_of}/imgs{slash}") == list(range(ROWS))
 
 
+def test_rows_of_an_array_are_images_by_its_first_row_opened_as_the_user_says(s3):
+    file = io.BytesIO()
+    np.save(file, np.arange(ROWS, dtype=np.uint8)[:, None, None, None] * np.ones((6, 8, 1), "u1"))
+    s3.put(s3.bucket, "x.npy", file.getvalue())
+    frame = pd.DataFrame({"id": range(ROWS), "path": f"{s3.url_of}/x.npy", "index": range(ROWS)})
+    assert train(frame, s3, "path", color_mode="grayscale") == list(range(ROWS))
+
+
 def test_a_table_that_names_files_begins_at_a_far_root(s3, tmp_path):
     paths = [key.removeprefix("imgs/") for key in contents()]
     pd.DataFrame({"id": range(ROWS), "file": paths}).to_csv(tmp_path / "t.csv", index=False)

@@ -56,6 +56,23 @@ def test_a_pack_that_is_packed_again_under_a_sequence_is_never_mixed_with_the_ol
     )
 
 
+@pytest.mark.parametrize("format", ["pixels", "original"])
+def test_a_pack_that_is_packed_again_by_the_same_plan_of_other_files_is_noticed(
+    frame, tmp_path, format
+):
+    out = tmp_path / "pack"
+    plain = frame[["id", "path", "kind"]]
+    packed(plain, out, format=format, shard_size=600)
+    bound = bind(out, y=None, options=Options(image_size=SIZE, label_mode=None))
+    plan = json.loads((out / "_manifest.json").read_bytes())["plan"]
+    shutil.rmtree(out)
+    write_images(tmp_path / "imgs", ROWS, SIZE, first=100)
+    packed(plain, out, format=format, shard_size=600)
+    assert json.loads((out / "_manifest.json").read_bytes())["plan"] == plan
+    with pytest.raises(ManifestError, match="is now of another pack, which was written in its"):
+        samples(bound)
+
+
 @pytest.mark.parametrize("given", ["folder", "frame"])
 def test_labels_may_be_missing_in_a_pack(frame, tmp_path, given):
     frame.loc[[3, 5], "kind"] = None

@@ -1,7 +1,7 @@
 """Which feature rows of array files become where x is their path alone."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -12,21 +12,24 @@ from dfgen.errors import ArgumentError, DfgenError
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.rows_in_files import holds_pixels
 from dfgen.samples.storage.arrays.array_files import BROKEN_ROWS, open_hdf5
-from dfgen.samples.storage.stores import store_of
+from dfgen.samples.storage.store import Store
+
+StoreOf = Callable[[Iterable[Any]], Store]
 
 
-def array_feature(columns: Columns, image: Callable[..., Image]) -> Image:
+def array_feature(columns: Columns, image: Callable[..., Image], store_of: StoreOf) -> Image:
     """Return the Image of rows of array files: uint8, which can hardly be anything else.
 
     Args:
         columns: with `path` and `index`; the first row tells for all.
         image: makes the Image of a column as the Sequence was asked to; where it is to keep its
             size, it gets that of the rows.
+        store_of: returns the store of arrays of files.
 
     Raises:
         ArgumentError: rows of other numbers, or of several arrays: images, or not.
     """
-    found = _first_array(columns)
+    found = _first_array(columns, store_of)
     if found is None:
         raise ArgumentError(_either("", "...", ""))
     shape, dtype, dataset = found
@@ -45,7 +48,9 @@ def _either(held: str, shape: str, named: str) -> str:
     )
 
 
-def _first_array(columns: Columns) -> tuple[tuple[int, ...], np.dtype[Any], str | None] | None:
+def _first_array(
+    columns: Columns, store_of: StoreOf
+) -> tuple[tuple[int, ...], np.dtype[Any], str | None] | None:
     """Return shape and dtype of a row, and its data set; None where there are several, or none."""
     paths = Columns(columns.source[:1], root=columns.root).files("path")
     path, dataset = paths[0].as_py(), None

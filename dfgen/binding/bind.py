@@ -4,6 +4,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
 from typing import Any
 
@@ -177,9 +178,10 @@ def bind(
     if root is not None and not isinstance(root, str | os.PathLike):
         raise ArgumentError(f"root must be the path of a folder, got {root!r}")
     check_transform("transform", transform, "sample")
-    options = options or Options()
     limits = limits or DEFAULT
     opened = StorageOptions(storage_options)
+    opens = partial(store_of, limits=limits, options=opened)
+    options = replace(options or Options(), store_of=opens)
     columns = open_columns(manifest, root, limits, opened, window_bytes(window))
     taken = {name for name in (id, sample_weight) if isinstance(name, str)}
     x, y, named = _features(columns, x, y, options, taken)
@@ -190,7 +192,7 @@ def bind(
         raise
     for bound in features[len([*leaves(x)]) :]:
         warn_of_infinite(bound)
-    store = store_of((f for bound in features for f in loose_files(columns, bound)), limits, opened)
+    store = opens(f for bound in features for f in loose_files(columns, bound))
     features = with_packed(columns, features, store)
     features, problems = with_sizes(columns, features, limits)
     files = next((b for b in features if b.files is not None and _names_rows(b)), None)

@@ -3,14 +3,14 @@
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import isqrt
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.binding.array_images import array_feature
+from dfgen.binding.array_images import StoreOf, array_feature
 from dfgen.binding.class_names import with_class_names
 from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ArgumentError, DecodeError, brief, column_list, listed
@@ -35,6 +35,7 @@ from dfgen.samples.features.values_elsewhere import ELSEWHERE
 from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix, sniff
 from dfgen.samples.pixels.scaling import Scale
 from dfgen.samples.storage.embedded import are_files, content_parts
+from dfgen.samples.storage.stores import store_of
 from dfgen.system import one_of
 
 _ID = re.compile("(?i:^id|uuid|_id)$|Id$")
@@ -42,13 +43,17 @@ _ID = re.compile("(?i:^id|uuid|_id)$|Id$")
 
 @dataclass(frozen=True)
 class Options:
-    """What turns a bare column name into a feature: the arguments of `dfgen.Sequence`."""
+    """What turns a bare column name into a feature: the arguments of `dfgen.Sequence`.
+
+    `store_of` is the one of `storage.stores`, with the limits and storage options of the user.
+    """
 
     image_size: tuple[int, int] | None = DEFAULT_SIZE
     color_mode: str = "rgb"
     scale: Scale = None
     label_mode: str | None = "int"
     class_names: Any = None
+    store_of: StoreOf = field(default=store_of, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         one_of("label_mode", self.label_mode, (*LABEL_MODES, None), ELSEWHERE["label_mode"])
@@ -70,7 +75,7 @@ def x_feature(columns: Columns, leaf: object, options: Options) -> Feature:
     if name == "path":
         suffix = _suffix(columns.first(name))
         if "index" in columns.names and suffix in (".npy", ".h5", ".hdf5"):
-            return array_feature(columns, options.image)
+            return array_feature(columns, options.image, options.store_of)
         _refuse_others("x", name, suffix)
         return options.image(name)
     values = columns[name]

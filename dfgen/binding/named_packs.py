@@ -14,12 +14,21 @@ import pyarrow.compute as pc
 from dfgen.errors import ManifestError
 from dfgen.limits import DEFAULT, Limits
 from dfgen.loading.order.windows import fitting
-from dfgen.manifest.pack_index import PackIndex, folder_of, is_far, is_shard, read_index
+from dfgen.manifest.pack_index import (
+    INDEX,
+    PackIndex,
+    folder_of,
+    in_pack,
+    is_far,
+    is_shard,
+    read_index,
+)
 from dfgen.manifest.pack_table import mapped_table
 from dfgen.manifest.schema import PLACES
 from dfgen.samples.arrow_types import in_one, is_text, value_type
 from dfgen.samples.features.spec import Spec
 from dfgen.samples.pixels.color_modes import CHANNELS
+from dfgen.samples.storage.archives.archive_file import version_of
 from dfgen.samples.storage.far.store_options import StorageOptions
 from dfgen.samples.storage.mapped_shards.far_shards import FarShards, check_all_there
 from dfgen.samples.storage.mapped_shards.pack_rows import PackRows
@@ -157,9 +166,10 @@ def packs_of_columns(table: Any, opening: Opening) -> Packs | None:
 
 
 def _files(index: PackIndex) -> tuple[ShardFile, ...]:
-    starts = index.starts.tolist()
+    starts, last = index.starts.tolist(), in_pack(index.folder, INDEX)
+    written = None if is_far(last) else (last, version_of(os.stat(last)))
     return tuple(
-        ShardFile(index.path(shard), start, shard.rows, shard.bytes, index.plan)
+        ShardFile(index.path(shard), start, shard.rows, shard.bytes, index.plan, written)
         for shard, start in zip(index.shards, starts, strict=False)
     )
 

@@ -196,17 +196,14 @@ def read_index(folder: str | os.PathLike[str], options: StorageOptions | None = 
             f"{path} has pack format {brief(content.get('format'))}; this dfgen reads format "
             f"{PACK_FORMAT}. Upgrade dfgen, or pack again with this version"
         )
-    wrong = [name for name, kind in _NEEDED.items() if not isinstance(content.get(name), kind)]
-    if wrong:
-        raise ManifestError(
-            f"{path} is damaged: {', '.join(wrong)} is missing, or not what it should be. Take "
-            "another copy of it, or pack again"
-        )
     return _index(os.path.dirname(path), content)
 
 
 def _index(folder: str, content: dict[str, Any]) -> PackIndex:
     try:
+        wrong = [name for name, kind in _NEEDED.items() if not isinstance(content.get(name), kind)]
+        if wrong:
+            raise ValueError(f"{', '.join(wrong)} is missing, or not what it should be")
         shards = tuple(PackFile(**shard) for shard in content["shards"])
         table = PackFile(**content["table"])
         if sum(shard.rows for shard in shards) != content["rows"] or table.rows != content["rows"]:

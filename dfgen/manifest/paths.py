@@ -18,6 +18,7 @@ from dfgen.manifest.places import (
     file_of,
     is_address,
     joined,
+    posix,
     with_absolute_archives,
 )
 from dfgen.manifest.schema import first, quote, rows_where, with_column
@@ -181,7 +182,7 @@ def tidy(paths: pa.ChunkedArray, base: str) -> pa.ChunkedArray:
     untidy = pc.and_(pc.match_substring_regex(paths, _UNTIDY), pc.invert(is_url(paths)))
     if not pc.any(untidy).as_py():
         return paths
-    tidied = [_posix(os.path.normpath(path)) for path in paths.filter(untidy).to_pylist()]
+    tidied = [posix(os.path.normpath(path)) for path in paths.filter(untidy).to_pylist()]
     return pc.replace_with_mask(
         paths.combine_chunks(), untidy.combine_chunks(), pa.array(tidied, pa.string())
     )
@@ -199,7 +200,7 @@ def common_folder(paths: pa.ChunkedArray) -> str:
         folder = os.path.commonpath([os.path.dirname(ends["min"]), os.path.dirname(ends["max"])])
     except ValueError:  # two Windows drives
         return ""
-    return "" if folder == os.path.dirname(folder) else _posix(folder)
+    return "" if folder == os.path.dirname(folder) else posix(folder)
 
 
 def portable_root(root: str | None, folder: str) -> str | None:
@@ -219,8 +220,4 @@ def portable_root(root: str | None, folder: str) -> str | None:
         return root
     if os.path.dirname(shared) == shared and root != folder:
         return root
-    return _posix(os.path.relpath(root, folder))
-
-
-def _posix(path: str) -> str:
-    return path.replace(os.sep, "/")
+    return posix(os.path.relpath(root, folder))

@@ -70,7 +70,7 @@ def _without_slash(address: str) -> str:
 
 def at_folder(member: Member, folder: str) -> Member:
     """Return a member with the absolute path of its archive; relative ones start at a folder."""
-    return member._replace(archive=_posix(os.path.abspath(os.path.join(folder, member.archive))))
+    return member._replace(archive=posix(os.path.abspath(os.path.join(folder, member.archive))))
 
 
 def file_of(place: str) -> str:
@@ -105,7 +105,7 @@ def ends_of(place: str) -> tuple[str, str]:
     """
     member = member_of(place)
     if member is None:
-        return _posix(place).rstrip("/") + "/", ""
+        return posix(place).rstrip("/") + "/", ""
     folder = f"{member.name}/" if member.name else ""
     return f"{member.kind}://{folder}", f"::{member.archive}"
 
@@ -154,5 +154,6 @@ def with_absolute_archives(paths: pa.Array, folder: str) -> pa.Array:
     return pc.replace_with_mask(plain, mask, pa.array(whole, paths.type))
 
 
-def _posix(path: str) -> str:
+def posix(path: str) -> str:
+    """Return a path of this machine with `/` between folders."""
     return path.replace(os.sep, "/")

@@ -1,5 +1,6 @@
 """StoredRows: the rows of array files as pixels, or numbers, that are decoded already."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +14,8 @@ from dfgen.samples.features.spec import Indices, Present, Spec, Values
 from dfgen.samples.pixels.geometry import Geometry
 from dfgen.samples.storage.known_files import KnownFiles
 from dfgen.samples.storage.store import Store
+
+_BETWEEN = 1 << 16  # bytes that are read sooner than left out
 
 
 @dataclass(frozen=True)
@@ -63,10 +66,12 @@ class StoredRows:
         return None if taken.all() else taken
 
     def ahead(self, rows: Indices) -> None:
-        """Have the files read where some rows lie; those between them too."""
+        """Have the files read where some rows lie; a few between them too."""
+        between = _BETWEEN // max(1, math.prod(self.shape) * self.spec.dtype.itemsize)
         for path, here in self._by_file(rows):
-            indices = self.indices[rows[here]]
-            self.store.ahead(path, int(indices.min()), int(indices.max()) + 1, self.dataset)
+            indices = np.unique(self.indices[rows[here]])
+            for part in np.split(indices, np.flatnonzero(np.diff(indices) > between + 1) + 1):
+                self.store.ahead(path, int(part[0]), int(part[-1]) + 1, self.dataset)
 
     def _by_file(self, rows: Indices) -> Iterator[tuple[str, Indices]]:
         """Yield the path of each file that rows lie in, and their places."""

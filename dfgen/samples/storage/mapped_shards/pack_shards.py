@@ -15,6 +15,7 @@ import pyarrow.ipc
 
 from dfgen.errors import ManifestError, MissingFileError, ReadError, is_outside, reason
 from dfgen.samples.features.spec import Indices, Present, Values
+from dfgen.samples.storage.archives.archive_file import ArchiveVersion, version_of
 from dfgen.samples.storage.mapped_pages import read_ahead
 
 _plan_of = lru_cache(64)(json.loads)  # all shards of a pack carry the same
@@ -35,6 +36,7 @@ class ShardFile(NamedTuple):
         rows: how many it has.
         nbytes: of the file.
         plan: what tells its pack from another, as of `PackIndex`.
+        written: the file that is written last of a pack, and its version; None: it is far away.
     """
 
     path: str
@@ -42,6 +44,7 @@ class ShardFile(NamedTuple):
     rows: int
     nbytes: int
     plan: Mapping[str, Any]
+    written: tuple[str, ArchiveVersion] | None = None
 
     def __str__(self) -> str:
         return f"{self.path}, which has the rows {self.start:,} to {self.start + self.rows - 1:,}"
@@ -218,7 +221,9 @@ def _small_buffers(batch: pa.RecordBatch, column: str) -> Iterator[Any]:
 def _check_same(file: ShardFile, metadata: Mapping[bytes, bytes] | None) -> None:
     """Refuse a shard of another pack: one that was packed after this one was opened."""
     found = _plan_of((metadata or {}).get(b"dfgen", b"{}"))
-    if any(found.get(name, value) != value for name, value in file.plan.items()):
+    if _is_rewritten(file) or any(
+        found.get(name, value) != value for name, value in file.plan.items()
+    ):
         raise ManifestError(
             f"{file}, is now of another pack, which was written in its place since this one was "
             "opened: make the Sequence anew, from the folder or from dfgen.read_manifest("
@@ -233,6 +238,17 @@ def exchanged(path: str, metadata: Mapping[bytes, bytes] | None) -> str | None:
     """Return the name that a shard was written by, if it now has that of another."""
     name = (metadata or {}).get(SHARD_NAME, b"").decode(errors="replace")
     return name if name != os.path.basename(path) else None
+
+
+def _is_rewritten(file: ShardFile) -> bool:
+    """Whether its pack was written anew, maybe by the same plan from files that have changed."""
+    if file.written is None:
+        return False
+    path, version = file.written
+    try:
+        return version_of(os.stat(path)) != version
+    except FileNotFoundError:
+        return True
 
 
 def _fault(file: ShardFile, error: Exception) -> Exception:
