@@ -43,7 +43,7 @@ class InMemory(SampleReader):
     def gather(self, rows: npt.NDArray[np.int64], out: Any) -> None:
         gather(rows, out["image"])
 
-    def read(self, row: int, out: Any, rng: Any, watch: Any = None) -> None:
+    def read(self, row: int, out: Any, rng: Any, watch: Any = None, *_: Any) -> None:
         if self.transform is not None:
             watch("transform")
             self.transform({"image": out["image"]}, rng)

@@ -40,7 +40,8 @@ def main() -> int:
     print(f"\n===== all, in {time.perf_counter() - start:.0f} s")
     print(*verdicts, sep="\n")
     print(f"{len(verdicts) - missed} targets met, {missed} missed, {broken} benchmarks broken")
-    print(f"\n{results.large_table(found)}")
+    if any(verdict.row for verdict in verdicts):
+        print(f"\n{results.large_table(found)}")
     if options.results:
         write = results.write if options.only is NAMES else results.write_large
         write(HERE, found)

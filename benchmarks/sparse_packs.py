@@ -63,7 +63,7 @@ def write_sparse(folder: Path, shards: int, rows: int, side: int) -> int:
         "interpolation": "bilinear", "antialias": True, "max_side": None, "quality": None,
     }  # fmt: skip
     whole = (folder / TABLE).stat().st_size
-    whole_sum = checksum_of(folder / TABLE)
+    whole_sum = checksum_of(str(folder / TABLE))
     table = {"file": TABLE, "rows": rows * shards, "bytes": whole, "checksum": whole_sum}
     key = {
         "format": 1, "root": None, "labels": {}, "recipe": None, "created_by": "a benchmark",

@@ -28,6 +28,7 @@ from dfgen.manifest.io import Path
 from dfgen.manifest.pack_index import INDEX, TABLE, PackIndex, is_pack, open_arrow, read_index
 from dfgen.manifest.schema import with_column
 from dfgen.manifest.tables import Table
+from dfgen.packing.arrow_writing import write_arrow
 from dfgen.packing.class_mixing import Mixing, mixing
 from dfgen.packing.pack_arguments import PackArguments
 from dfgen.packing.pack_plan import PackPlan, make_plan
@@ -37,7 +38,6 @@ from dfgen.packing.shard_files import (
     check_same,
     pack_shard,
     read_shard,
-    write_arrow,
 )
 from dfgen.samples.arrow_types import in_one
 from dfgen.system import usable_cpus, whole, write_whole

@@ -1,6 +1,5 @@
 """One shard of a pack: a task for one worker, which reads files and writes an Arrow file."""
 
-import io
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.ipc
 
 from dfgen.errors import DecodeError, ManifestError, MissingFileError
 from dfgen.limits import Limits
@@ -19,6 +17,7 @@ from dfgen.loading.workers.retries import read_again
 from dfgen.manifest.checksum import Summed, checksum_of
 from dfgen.manifest.pack_index import PackFile, open_arrow
 from dfgen.manifest.schema import KEY, with_column
+from dfgen.packing.arrow_writing import WrittenThrough, parts_around, write_arrow
 from dfgen.packing.packers import Packer
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.image import Image
@@ -31,7 +30,6 @@ from dfgen.samples.storage.mapped_shards.pack_shards import SHARD_NAME, exchange
 from dfgen.samples.storage.stores import store_of
 from dfgen.system import write_whole
 
-_PIECE = 1 << 25  # bytes that are written at once
 _CHUNK = 32  # rows that a thread reads in one go
 
 RunChunks = Callable[[Callable[[range], Any], Iterable[range]], Iterable[Any]]
@@ -181,18 +179,18 @@ def _write_along(
     told: dict[str, Any] = {}
 
     def write(file: Any) -> None:
-        head, _ = _around(whole, _table(task, whole, problems))
-        sink = Summed(_Forgotten(file))
+        head, _ = parts_around(whole, _table(task, whole, problems))
+        sink = Summed(WrittenThrough(file))
         sink.write(head)
         for block in blocks:
             sink.write(block.data.cast("B"))
-        found, tail = _around(whole, _table(task, whole, problems))
+        found, tail = parts_around(whole, _table(task, whole, problems))
         if found != head:
             file.flush()
             pixels = np.fromfile(file.name, np.uint8, whole.nbytes, offset=len(head))
             file.seek(0)
             file.truncate()
-            sink = Summed(_Forgotten(file))
+            sink = Summed(WrittenThrough(file))
             sink.write(found)
             sink.write(pixels)
         sink.write(tail)
@@ -200,78 +198,6 @@ def _write_along(
 
     write_whole(task.path, write)
     return PackFile(os.path.basename(task.path), **told)
-
-
-def _around(whole: Pixels, rows: pa.Table) -> tuple[bytes, bytes]:
-    """Return what of an Arrow IPC file stands before the pixels of all rows, and after them."""
-    parts = [bytearray()]
-
-    class Sink(io.RawIOBase):
-        def writable(self) -> bool:
-            return True
-
-        def write(self, data: Any) -> int:
-            if isinstance(data, pa.Buffer) and data.address == whole.ctypes.data:
-                parts.append(bytearray())
-            else:
-                parts[-1].extend(data)
-            return len(data)
-
-    with pa.ipc.new_file(Sink(), rows.schema) as writer:
-        writer.write_batch(*rows.to_batches())
-    head, tail = parts
-    return bytes(head), bytes(tail)
-
-
-def write_arrow(
-    path: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch], forget: bool = False
-) -> PackFile:
-    """Write an Arrow IPC file, whole or not at all, and return what it is.
-
-    Args:
-        path: of the file.
-        schema: of the batches.
-        batches: its rows.
-        forget: whether the system need not keep it in memory.
-
-    Raises:
-        WriteError: it cannot be written; what was there stays.
-    """
-    told: dict[str, Any] = {}
-
-    def write(file: Any) -> None:
-        sink, rows = Summed(_Forgotten(file) if forget else file), 0
-        with pa.ipc.new_file(sink, schema) as writer:
-            for batch in batches:
-                writer.write_batch(batch)
-                rows += len(batch)
-        told.update(rows=rows, bytes=file.tell(), checksum=sink.checksum)
-
-    write_whole(path, write)
-    return PackFile(os.path.basename(path), **told)
-
-
-class _Forgotten:
-    """A file whose pages the system gets back, piece by piece, as soon as they are on the disk.
-
-    So a pack pushes nothing else out of memory, and its next pieces are written into pages that
-    were used before.
-    """
-
-    def __init__(self, file: Any) -> None:
-        self._file, self._written = file, 0
-
-    def write(self, data: Any) -> None:
-        whole = memoryview(data)
-        for start in range(0, len(whole), _PIECE):
-            piece = whole[start : start + _PIECE]
-            self._file.write(piece)
-            self._written += len(piece)
-            if self._written >= _PIECE and hasattr(os, "posix_fadvise"):
-                self._written = 0
-                self._file.flush()
-                os.fdatasync(self._file.fileno())
-                os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def read_shard(path: str, identity: Mapping[str, Any], rows: int) -> PackedShard:
