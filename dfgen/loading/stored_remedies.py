@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dfgen.limits import DEFAULT, Limits
+from dfgen.loading.jpeg_remedies import jpeg_remedies
 from dfgen.loading.metrics import OF_FILES
 from dfgen.loading.remedies import Remedy
 from dfgen.samples.features.spec import Spec
@@ -47,10 +48,12 @@ def stored_remedies(
     files = [bound for bound in reader.features if bound.files is not None]
     steps = [bound.kept(transforms, reader.store) for bound in files if bound.packed is None]
     kept = [found[0] for found in steps if not isinstance(found, str)]
-    if not kept or reader.cached or sys.platform == "win32":
+    rows = len(reader) if rows is None else rows
+    if not kept:
+        return jpeg_remedies(reader, rows)
+    if reader.cached or sys.platform == "win32":
         return []
     specs = [image.spec for image in kept]
-    rows = len(reader) if rows is None else rows
     needed = rows * sum(map(_nbytes, specs))
     disk = shutil.disk_usage(os.curdir)
     room = disk.free - disk.free // SPARE_PART if limits.cache_bytes is None else limits.cache_bytes

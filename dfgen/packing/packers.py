@@ -9,17 +9,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import simplejpeg
 
 from dfgen.samples.bound_feature import Sizes
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.spec import Indices, Present
 from dfgen.samples.pixels.color_modes import CHANNELS
 from dfgen.samples.pixels.formats import parse_header, sniff
-from dfgen.samples.pixels.geometry import Geometry, Size, place, shrunk
 from dfgen.samples.pixels.headers import Header
-from dfgen.samples.pixels.resizing import reduction, resize
-from dfgen.samples.pixels.upright import decode_reduced
+from dfgen.samples.pixels.smaller_jpeg import smaller_jpeg
 from dfgen.samples.storage.embedded import Content
 from dfgen.samples.storage.store import Store
 
@@ -189,27 +186,13 @@ class SmallerJpegs(WholeFiles):
         data = store.read(content)
         name = sniff(data[:16])
         stays = name == "jpeg" and self._stays(parse_header(io.BytesIO(data), name, store.limits))
-        into[place] = data if stays else self._encoded(data, store)
+        if not stays:
+            data = smaller_jpeg(data, self.max_side, self.quality, self.color_mode, store.limits)
+        into[place] = data
 
     def _stays(self, header: Header) -> bool:
         in_mode = self.color_mode == "rgb" or header.channels == 1
         return in_mode and header.orientation == 1 and max(header.size) <= self.max_side
-
-    def _encoded(self, data: bytes, store: Store) -> bytes:
-        pixels, size, reduced = decode_reduced(
-            data, self.color_mode, lambda size: reduction(self._geometry(size)), None, store.limits
-        )
-        geometry = self._geometry(size)
-        out = np.empty((*geometry.size, pixels.shape[2]), np.uint8)
-        resize(pixels, geometry, out, reduced=reduced)
-        how = ("GRAY", "Gray") if self.color_mode == "grayscale" else ("RGB", "420")
-        encoded: bytes = simplejpeg.encode_jpeg(out, self.quality, *how)
-        return encoded
-
-    def _geometry(self, image: Size) -> Geometry:
-        """Return that of an image made smaller, where it is too large."""
-        size = shrunk(image, self.max_side)
-        return place(image, size, size, "stretch")
 
 
 def _validity(good: Present) -> pa.Buffer | None:

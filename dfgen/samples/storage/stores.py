@@ -56,9 +56,8 @@ def store_of(
     """
     files = list(columns)
     paths = [paths for paths in map(paths_of, files) if paths is not None]
-    for each in paths:
-        refuse_passwords(each)
-    names = {name if has_store(name) else "" for name in set().union(*map(schemes_of, paths))}
+    schemes = set[str]().union(*map(refuse_passwords, paths))
+    names = {name if has_store(name) else "" for name in schemes}
     stores = {name: _store(name).within(limits, options) for name in sorted(names)}
     store = Several(stores) if len(stores) > 1 else next(iter(stores.values()), STORES[""]())
     found = Embedded(store) if any(are_files(column.type) for column in files) else store
@@ -111,19 +110,21 @@ def schemes_of(paths: Any) -> set[str]:
     return {name or "" for name in found.to_pylist()}
 
 
-def refuse_passwords(paths: Any) -> None:
-    """Refuse paths of which one has a password or token in front of its server.
+def refuse_passwords(paths: Any) -> set[str]:
+    """Return the schemes of paths, or refuse them if one has a password or token in it.
 
     Raises:
         ArgumentError: one has.
     """
-    kinds = "|".join(map(re.escape, schemes_of(paths) - {"", "file", *ARCHIVES}))
+    schemes = schemes_of(paths)
+    kinds = "|".join(map(re.escape, schemes - {"", "file", *ARCHIVES}))
     paths = flattened(paths) if kinds and is_list(paths.type) else paths
     if not kinds or not pc.any(pc.match_substring(paths, "@")).as_py():
-        return
+        return schemes
     found = paths.filter(pc.match_substring_regex(paths, _PASSWORD.replace("KINDS", kinds)))
     if len(found):
         raise password_refused(found[0].as_py())
+    return schemes
 
 
 def _has_colon(paths: Any) -> bool:
