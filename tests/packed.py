@@ -44,5 +44,6 @@ def table_of(folder):
     return pa.concat_tables([open_arrow(index.path(shard)).read_all() for shard in index.shards])
 
 
-def packed(frame, out, **arguments) -> Packed:
-    return run_pack(frame, out, PackArguments(**arguments))
+def packed(frame, out, storage_options=None, executor=None, **arguments) -> Packed:
+    more = {"storage_options": storage_options, "executor": executor}
+    return run_pack(frame, out, PackArguments(**arguments), **more)

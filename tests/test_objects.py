@@ -319,13 +319,13 @@ def test_options_are_a_dict():
     )
 
 
-@pytest.mark.parametrize("key", ["a//b.jpg", "../a.jpg"])
+@pytest.mark.parametrize("key", ["a//b.jpg", "../a.jpg", "a\tb.jpg"])
 def test_a_key_that_no_store_takes_is_the_fault_of_the_row(s3, key):
     with pytest.raises(DecodeError) as error:
         objects(s3).read(f"s3://bucket/{key}")
     assert str(error.value) == (
-        "the file cannot be read: its address has an empty part, or . or .. for one, which no "
-        "store takes"
+        "the file cannot be read: its address has an empty part, . or .. for one, or a control "
+        "character, which no store takes"
     )
 
 
@@ -335,8 +335,9 @@ def test_a_key_that_no_store_takes_is_named_by_a_listing(s3):
     with pytest.raises(DecodeError) as error:
         [*objects(s3).list("s3://bucket/odd")]
     assert str(error.value) == (
-        "the object 'odd//b.jpg' has an empty part in its key, or . or .. for one, which no store "
-        "takes: rename it, or give a table of the others, labels= with path_column="
+        "the object 'odd//b.jpg' has an empty part in its key, . or .. for one, or a control "
+        "character, which no store takes: rename it, or give a table of the others, labels= with "
+        "path_column="
     )
 
 

@@ -11,7 +11,7 @@ from packed import packed, write_images
 import dfgen
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
-from dfgen.errors import ManifestError
+from dfgen.errors import ManifestError, ProblemsError
 from dfgen.loading.loader import Loader
 from dfgen.samples.features.category import Category
 from dfgen.samples.features.image import Image
@@ -71,6 +71,25 @@ def test_a_pack_that_is_packed_again_by_the_same_plan_of_other_files_is_noticed(
     assert json.loads((out / "_manifest.json").read_bytes())["plan"] == plan
     with pytest.raises(ManifestError, match="is now of another pack, which was written in its"):
         samples(bound)
+
+
+def test_a_bad_file_in_a_pack_is_named_once(frame, tmp_path):
+    path = frame["path"][3]
+    with open(path, "rb") as file:
+        data = file.read()[:60]
+    with open(path, "wb") as file:
+        file.write(data)
+    packed(frame, tmp_path / "pack", format="original")
+    options = Options(image_size=SIZE, label_mode=None)
+    bound = bind(tmp_path / "pack", y=None, options=options, on_error="skip")
+    limits = dfgen.Limits(problems=0)
+    loader = Loader(bound.reader, batch_size=ROWS, workers=0, on_error="skip", limits=limits)
+    with pytest.raises(ProblemsError) as error:
+        loader.batch(0, 0)
+    loader.close()
+    lines = str(error.value).splitlines()
+    assert lines[1].startswith(f"  row id=3, path='{path}' (60 bytes): broken png file: ")
+    assert lines[1].count(path) == 1
 
 
 @pytest.mark.parametrize("given", ["folder", "frame"])

@@ -194,7 +194,7 @@ def bind(
         warn_of_infinite(bound)
     store = opens(f for bound in features for f in loose_files(columns, bound))
     features = with_packed(columns, features, store)
-    features, problems = with_sizes(columns, features, limits)
+    features, problems = with_sizes(columns, features, limits, opened)
     files = next((b for b in features if b.files is not None and _names_rows(b)), None)
     if isinstance(transform, Augmentation):
         if any(b.feature.most_bits for b in features):  # of some, floats come as they are

@@ -17,6 +17,7 @@ from dfgen.loading.order.buckets import Buckets, PaddingShare, padding_share
 from dfgen.manifest.building.scan import read_facts
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.values_elsewhere import ELSEWHERE
+from dfgen.samples.storage.far.store_options import StorageOptions
 from dfgen.system import one_of, whole
 
 _FACTS = ("height", "width", "orientation")
@@ -25,27 +26,32 @@ _MANY = 65_536  # rows of which the padding is told
 
 
 def with_sizes(
-    columns: Columns, features: Iterable[BoundFeature], limits: Limits = DEFAULT
+    columns: Columns,
+    features: Iterable[BoundFeature],
+    limits: Limits = DEFAULT,
+    options: StorageOptions | None = None,
 ) -> tuple[tuple[BoundFeature, ...], dict[int, str]]:
     """Return features with the sizes of images of `size=None`, and row -> why one has none.
 
     They are the facts of the manifest, of its column of files. Where these are not known, the
-    headers of the files are read, once, in threads.
+    headers of the files are read, once, in threads; `options` open those that are far away.
     """
     found, problems = [], dict[int, str]()
     for bound in features:
         if bound.feature.keeps_sizes and not bound.feature.follows and bound.sizes is None:
             facts = _known(columns) if bound.feature.column == columns.of_facts else None
-            sizes, unread = _sizes(facts, bound.files, limits)
+            sizes, unread = _sizes(facts, bound.files, limits, options)
             bound = replace(bound, sizes=sizes)
             problems |= unread
         found.append(bound)
     sizes_of = {"": None} | {bound.name: bound.sizes for bound in found}
-    placed = (_with_sizes_of(sizes_of[bound.like or ""], bound, limits) for bound in found)
+    placed = (_with_sizes_of(sizes_of[bound.like or ""], bound, limits, options) for bound in found)
     return tuple(placed), problems
 
 
-def _with_sizes_of(followed: Sizes | None, bound: BoundFeature, limits: Limits) -> BoundFeature:
+def _with_sizes_of(
+    followed: Sizes | None, bound: BoundFeature, limits: Limits, options: StorageOptions | None
+) -> BoundFeature:
     """Return an image that follows another of its own size with sizes: a whole number of times.
 
     The first files tell the number: all are as many times as large, or an error when read.
@@ -54,7 +60,8 @@ def _with_sizes_of(followed: Sizes | None, bound: BoundFeature, limits: Limits) 
         return bound
     known = followed.all(axis=1)
     rows = np.flatnonzero(known if bound.present is None else known & bound.present)[:_FIRST]
-    own = _upright(read_facts(bound.files.take(pa.array(rows)), limits=limits), limits)
+    facts = read_facts(bound.files.take(pa.array(rows)), limits=limits, options=options)
+    own = _upright(facts, limits)
     times = np.maximum(1, own // followed[rows])
     whole = (own == times * followed[rows]).all(axis=1) & (times[:, 0] == times[:, 1])
     first = times[whole][:1, 0]
@@ -110,13 +117,15 @@ def _known(columns: Columns) -> pa.Table | None:
     return facts if all(map(pa.types.is_integer, facts.schema.types)) else None
 
 
-def _sizes(known: pa.Table | None, files: Any, limits: Limits) -> tuple[Sizes, dict[int, str]]:
+def _sizes(
+    known: pa.Table | None, files: Any, limits: Limits, options: StorageOptions | None
+) -> tuple[Sizes, dict[int, str]]:
     sizes = np.zeros((len(files), 2), np.int32) if known is None else _upright(known, limits)
     missing = np.flatnonzero(~sizes.all(axis=1))
     if not missing.size:
         return sizes, {}
     unknown = files if len(missing) == len(files) else files.take(pa.array(missing))
-    facts = read_facts(unknown, limits=limits)
+    facts = read_facts(unknown, limits=limits, options=options)
     sizes[missing] = _upright(facts, limits)
     broken = pc.indices_nonzero(pc.is_valid(facts["problem"])).to_pylist()
     return sizes, {int(missing[place]): facts["problem"][place].as_py() for place in broken}

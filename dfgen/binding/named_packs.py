@@ -167,7 +167,7 @@ def packs_of_columns(table: Any, opening: Opening) -> Packs | None:
 
 def _files(index: PackIndex) -> tuple[ShardFile, ...]:
     starts, last = index.starts.tolist(), in_pack(index.folder, INDEX)
-    written = None if is_far(last) else (last, version_of(os.stat(last)))
+    written = () if is_far(last) else (last, version_of(os.stat(last)))
     return tuple(
         ShardFile(index.path(shard), start, shard.rows, shard.bytes, index.plan, written)
         for shard, start in zip(index.shards, starts, strict=False)

@@ -11,7 +11,11 @@ from dfgen.commands.options import Json, height_and_width, print_json
 def pack_command(
     manifest: Annotated[str, typer.Argument(help="The manifest.", metavar="M.parquet")],
     out: Annotated[
-        str, typer.Option(help="The folder of the pack, which holds nothing else.", metavar="DIR")
+        str,
+        typer.Option(
+            help="The folder of the pack, or its URL (s3://...); it holds nothing else.",
+            metavar="DIR",
+        ),
     ],
     format: Annotated[
         str,

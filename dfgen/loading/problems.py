@@ -93,10 +93,14 @@ class Problems(Mapping[int, Problem]):
         return id, None if path is None else without_secrets(path)
 
     def _lines(self, rows: Collection[int]) -> str:
-        where = self._reader.where
-        lines = [f"\n  {where(row)}: {self[row].reason}" for row in [*map(int, rows)][:_SHOWN]]
+        lines = [f"\n  {self._line(row)}" for row in [*map(int, rows)][:_SHOWN]]
         more = f"\n  ... and {len(rows) - _SHOWN:,} more" if len(rows) > _SHOWN else ""
         return "".join(lines) + more
+
+    def _line(self, row: int) -> str:
+        where = self._reader.where(row)  # which ends as the reason begins, where that names files
+        paths = where.removeprefix(without_secrets(f"row id={self._reader.id(row)!r}, "))
+        return f"{where}: {self[row].reason.removeprefix(f'{paths}: ')}"
 
 
 def most_problems(limit: int | float | None, rows: int) -> int:

@@ -2,15 +2,19 @@
 
 import io
 import os
-from collections.abc import Iterable
-from typing import Any
+import tempfile
+from collections.abc import Callable, Iterable
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.ipc
 
+from dfgen.errors import DfgenError, WriteError
 from dfgen.manifest.checksum import Summed
-from dfgen.manifest.pack_index import PackFile
+from dfgen.manifest.pack_index import PackFile, is_far
 from dfgen.samples.pixels.geometry import Pixels
+from dfgen.samples.storage.far.store_options import StorageOptions
+from dfgen.samples.storage.stores import store_at
 from dfgen.system import write_whole
 
 _PIECE = 1 << 25  # bytes that are written at once
@@ -38,7 +42,11 @@ def parts_around(whole: Pixels, rows: pa.Table) -> tuple[bytes, bytes]:
 
 
 def write_arrow(
-    path: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch], forget: bool = False
+    path: str,
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+    options: StorageOptions,
+    forget: bool = False,
 ) -> PackFile:
     """Write an Arrow IPC file, whole or not at all, and return what it is.
 
@@ -46,6 +54,7 @@ def write_arrow(
         path: of the file.
         schema: of the batches.
         batches: its rows.
+        options: open the path where it is far away.
         forget: whether the system need not keep it in memory.
 
     Raises:
@@ -61,7 +70,7 @@ def write_arrow(
                 rows += len(batch)
         told.update(rows=rows, bytes=file.tell(), checksum=sink.checksum)
 
-    write_whole(path, write)
+    put_arrow(path, write, options)
     return PackFile(os.path.basename(path), **told)
 
 
@@ -87,3 +96,38 @@ class WrittenThrough:
                 self._file.flush()
                 os.fdatasync(self._file.fileno())
                 os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def put_arrow(path: str, write: Callable[[Any], object], options: StorageOptions) -> None:
+    """Have a file written, whole or not at all; far away one without a name is uploaded."""
+    if not is_far(path):
+        write_whole(path, write)
+        return
+    try:
+        with tempfile.TemporaryFile() as file:
+            write(file)
+            file.seek(0)
+            put_whole(path, file, options)
+    except WriteError:
+        raise
+    except OSError as error:
+        if isinstance(error, DfgenError):
+            raise
+        raise WriteError(
+            f"{path} cannot be written: its temporary file in {tempfile.gettempdir()}: {error}"
+        ) from error
+
+
+def put_whole(path: str, data: bytes | IO[bytes], options: StorageOptions) -> None:
+    """Make an object of a store far away, whole or not at all.
+
+    Raises:
+        WriteError: it cannot be written.
+    """
+    try:
+        store_at(path, options=options).write(path, data)
+    except DfgenError as error:
+        why = str(error).removeprefix("the file cannot be read: ")
+        raise WriteError(
+            f"{path} cannot be written: {why}. What is whole stays: the same command goes on there"
+        ) from None

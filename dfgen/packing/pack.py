@@ -1,6 +1,7 @@
 """`dfgen.pack`: what callers give, and what they are told; `run_pack` does it."""
 
 import warnings
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from typing import Any, Never
 
@@ -36,6 +37,7 @@ def pack(
     workers: int | None = None,
     executor: Executor | None = None,
     limits: Limits | None = None,
+    storage_options: Mapping[str, Any] | None = None,
     **unknown: Never,
 ) -> pd.DataFrame:
     """Write a manifest and its files as a few large files: a pack.
@@ -52,7 +54,8 @@ def pack(
 
     Args:
         manifest: a file, or a frame or another table.
-        out: the folder of the pack, made if it is not there; it holds nothing else.
+        out: the folder of the pack, made if it is not there, or its URL, as
+            `"s3://bucket/packed"`; it holds nothing else.
         format: `"pixels"` (default): decoded, uint8; `"original"`: files as they are; `"jpeg"`:
             images made smaller, to `max_side`.
         image_size: of pixels, (height, width); None (default): that of all images, which must have
@@ -74,6 +77,7 @@ def pack(
         executor: any `concurrent.futures.Executor`, one task a file of the pack, instead of
             `workers`; its workers read and write at the same paths.
         limits: `dfgen.Limits`: what one file may ask for.
+        storage_options: what opens URLs, those of files and that of `out`; see `Sequence`.
         **unknown: none: arguments of other libraries are named with what they are called here.
 
     Returns:
@@ -95,7 +99,7 @@ def pack(
         format, image_size, color_mode, resize, interpolation, antialias, max_side, quality,
         shard_size, keep_order, seed,
     )  # fmt: skip
-    done = run_pack(manifest, out, arguments, root, workers, executor, limits)
+    done = run_pack(manifest, out, arguments, root, workers, executor, limits, storage_options)
     for line in _lines(done):
         warnings.warn(legible(line, 1_000), stacklevel=2)
     return done.problems

@@ -20,7 +20,7 @@ from dfgen.loading.order.permutation import permutation
 from dfgen.manifest.building.scan import stat_files
 from dfgen.manifest.fingerprint import columns_digest
 from dfgen.manifest.io import read_table
-from dfgen.manifest.pack_index import is_pack
+from dfgen.manifest.pack_index import in_pack, is_pack
 from dfgen.manifest.places import absolute_place, joined
 from dfgen.manifest.schema import Metadata, with_column
 from dfgen.manifest.tables import Table, arrow_table
@@ -32,7 +32,9 @@ from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.image import Image
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.storage.embedded import are_files
+from dfgen.samples.storage.far.store_options import StorageOptions
 from dfgen.samples.storage.known_files import KnownFiles
+from dfgen.samples.storage.store import Store
 from dfgen.samples.storage.stores import store_of
 
 _SIZES = ("width", "height", "orientation")
@@ -47,7 +49,7 @@ class PackPlan:
     """Which rows stand in which shard.
 
     Args:
-        folder: the absolute path of the pack.
+        folder: the absolute path of the pack, or its URL.
         table: the columns of the manifest, as they are stored, in its own order.
         metadata: its `dfgen` key.
         contents: the absolute path of each row.
@@ -55,6 +57,7 @@ class PackPlan:
         sizes: of the upright images, where the packer needs them.
         packer: what the files become.
         limits: what one file may ask for.
+        options: open what is far away.
         order: the row of the table at each place of the pack.
         starts: the first place of each shard, and the number of rows.
         nbytes: about how many each shard will have, without columns.
@@ -70,6 +73,7 @@ class PackPlan:
     sizes: Sizes | None
     packer: Packer
     limits: Limits
+    options: StorageOptions
     order: npt.NDArray[np.int64]
     starts: npt.NDArray[np.int64]
     nbytes: npt.NDArray[np.int64]
@@ -80,7 +84,7 @@ class PackPlan:
 
     def path(self, shard: int) -> str:
         """Return the path of a shard's file."""
-        return os.path.join(self.folder, f"shard-{shard:05}.arrow")
+        return in_pack(self.folder, f"shard-{shard:05}.arrow")
 
     def rows(self, shard: int) -> npt.NDArray[np.int64]:
         """Return the rows of the table that stand in a shard."""
@@ -102,6 +106,7 @@ class PackPlan:
             None if self.sizes is None else self.sizes[rows],
             self.packer,
             self.limits,
+            self.options,
             self.identity,
         )
 
@@ -112,6 +117,7 @@ def make_plan(
     arguments: PackArguments,
     root: str | os.PathLike[str] | None,
     limits: Limits,
+    options: StorageOptions,
 ) -> PackPlan:
     """Return the plan of a pack; of files it reads headers alone, where no facts are known.
 
@@ -119,18 +125,18 @@ def make_plan(
         ManifestError: the manifest cannot be packed so.
         MissingFileError: none of a few files that are looked for is there.
     """
-    table, metadata = _stored(manifest, folder, root, limits)
+    table, metadata = _stored(manifest, folder, root, limits, options)
     _check(table, metadata, arguments)
     contents = _absolute(table, metadata, folder)
     columns = Columns(with_column(table, COLUMN, contents))
     bound = BoundFeature(COLUMN, Image(COLUMN, size=None), columns.files(COLUMN))
-    store, bad = store_of([bound.values], limits), known_problems(columns)
+    store, bad = store_of([bound.values], limits, options), known_problems(columns)
     look_for_files(columns, SampleReader(table["id"], (bound,), None, store), bad, skips=True)
-    sizes, packer, bad = _sized(columns, bound, arguments, limits, bad)
+    sizes, packer, bad = _sized(columns, bound, arguments, store, bad)
     known = with_known_files(columns, (bound,), store, bad)[0].known
     files = None if known is None else known.sizes
     if arguments.format == "original" and files is None:
-        files = stat_files(bound.values.to_pylist())[0].to_numpy()
+        files = stat_files(bound.values.to_pylist(), options=options)[0].to_numpy()
     nbytes = packer.nbytes(sizes, files, len(table))
     order = np.arange(len(table))
     if not arguments.keep_order:
@@ -140,22 +146,26 @@ def make_plan(
     identity = _identity(table, metadata, arguments, starts)
     sums = np.add.reduceat(nbytes[order], starts[:-1])
     return PackPlan(
-        folder, table, metadata, bound.values, known, sizes, packer, limits, order, starts, sums,
-        identity,
+        folder, table, metadata, bound.values, known, sizes, packer, limits, options, order,
+        starts, sums, identity,
     )  # fmt: skip
 
 
 def _stored(
-    manifest: Any, folder: str, root: str | os.PathLike[str] | None, limits: Limits
+    manifest: Any,
+    folder: str,
+    root: str | os.PathLike[str] | None,
+    limits: Limits,
+    options: StorageOptions,
 ) -> tuple[pa.Table, Metadata]:
     """Return the columns of a manifest as they are stored, relative to the folder of the pack."""
-    if is_pack(manifest):
+    if is_pack(manifest, options):
         raise ManifestError(
             f"{os.fspath(manifest)} is a pack already: pack the manifest that it was made of, "
             "whose files have all their pixels"
         )
     if isinstance(manifest, str | os.PathLike):
-        table, known = read_table(os.fspath(manifest), root, limits=limits)
+        table, known = read_table(os.fspath(manifest), root, limits=limits, options=options)
         root = None
     else:
         table, known = arrow_table(manifest), getattr(manifest, "attrs", {}).get("dfgen", {})
@@ -213,13 +223,13 @@ def _sized(
     columns: Columns,
     bound: BoundFeature,
     arguments: PackArguments,
-    limits: Limits,
+    store: Store,
     bad: dict[int, str],
 ) -> tuple[Sizes | None, Packer, dict[int, str]]:
     """Return the sizes of images, where they are needed, and what the files become."""
     if not arguments.needs_sizes:
         return None, arguments.packer(None), bad
-    (found,), problems = with_sizes(columns, (bound,), limits)
+    (found,), problems = with_sizes(columns, (bound,), store.limits, store.options)
     sizes, bad = found.sizes, problems | bad
     if sizes is None or not sizes.any():
         first = next(iter(bad.items()), (0, "its header tells no size"))

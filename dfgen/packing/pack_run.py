@@ -4,14 +4,13 @@ Each file appears whole or not at all, so that a run that was killed is gone on 
 """
 
 import os
-import re
-import shutil
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -20,35 +19,26 @@ from tqdm import tqdm
 
 from dfgen import __version__
 from dfgen.binding.row_ids import plain_ids
-from dfgen.errors import ArgumentError, WriteError, brief, listed, reason
+from dfgen.errors import ArgumentError, brief
 from dfgen.limits import Limits, limits_given
 from dfgen.loading.state import ids_digest
-from dfgen.locks import LOCK_SUFFIX, FileLock
 from dfgen.manifest.io import Path
-from dfgen.manifest.pack_index import INDEX, TABLE, PackIndex, is_pack, open_arrow, read_index
+from dfgen.manifest.pack_index import TABLE, PackIndex, in_pack, is_pack, open_arrow, read_index
 from dfgen.manifest.schema import with_column
 from dfgen.manifest.tables import Table
 from dfgen.packing.arrow_writing import write_arrow
 from dfgen.packing.class_mixing import Mixing, mixing
 from dfgen.packing.pack_arguments import PackArguments
+from dfgen.packing.pack_folder import PackFolder, pack_folder
 from dfgen.packing.pack_plan import PackPlan, make_plan
-from dfgen.packing.shard_files import (
-    PackedShard,
-    ShardTask,
-    check_same,
-    pack_shard,
-    read_shard,
-)
+from dfgen.packing.shard_files import ShardTask, pack_shard
+from dfgen.packing.written_files import PackedShard, check_same
 from dfgen.samples.arrow_types import in_one
-from dfgen.system import usable_cpus, whole, write_whole
+from dfgen.samples.storage.far.store_options import StorageOptions
+from dfgen.system import usable_cpus, whole
 
 _AHEAD = 1024  # shards that an executor may have at a time
 _WRITERS = 2  # one writes while the other's files are read
-_LOCK = f".pack{LOCK_SUFFIX}"
-_OURS = re.compile(
-    rf"(?:shard-\d{{5,}}\.arrow|{re.escape(TABLE)}|{re.escape(INDEX)}|{re.escape(_LOCK)}"
-    r"|\.(?:shard-\d+\.arrow|manifest\.arrow|_manifest\.json)\.[0-9a-f]{8}\.tmp)"
-)
 
 
 @dataclass(frozen=True)
@@ -74,6 +64,7 @@ def run_pack(
     workers: int | None = None,
     executor: Executor | None = None,
     limits: Limits | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Packed:
     """Do what `pack` says, and return all that is known of the pack."""
     if workers is not None:
@@ -86,61 +77,31 @@ def run_pack(
         )
     if not isinstance(out, str | os.PathLike):
         raise ArgumentError(f"out must be the path of a folder, got {brief(out)}")
-    folder = os.path.abspath(os.fspath(out))
-    _check_folder(folder)
-    plan = make_plan(manifest, folder, arguments, root, limits_given(limits))
-    _make(folder)
-    advice = "wait until that has ended, or choose another place"
-    with FileLock(os.path.join(folder, _LOCK), f"{folder} is being written", advice):
-        _check_folder(folder)
-        if is_pack(folder):
-            index = read_index(folder)
-            check_same(folder, index.plan, plan.identity)
-            table = open_arrow(index.path(index.table)).read_all()
+    opened = StorageOptions(storage_options)
+    place = pack_folder(os.fspath(out), opened)
+    place.check()
+    plan = make_plan(manifest, place.folder, arguments, root, limits_given(limits), opened)
+    with place.alone():
+        place.check()
+        if is_pack(place.folder, opened):
+            index = read_index(place.folder, opened)
+            check_same(place.folder, index.plan, plan.identity)
+            table = open_arrow(index.path(index.table), opened).read_all()
         else:
-            shards = _shards(plan, workers or usable_cpus(), executor)
+            shards = _shards(plan, place, workers or usable_cpus(), executor)
             table = _table(plan, shards)
-            index = _finish(plan, table, shards)
+            index = _finish(plan, place, table, shards)
     mixed = mixing(table, plan.starts, plan.nbytes) if arguments.keep_order else None
     return Packed(index, _bad_rows(table), mixed)
 
 
-def _check_folder(folder: str) -> None:
-    """Refuse a folder that holds anything else than a pack, or what one left."""
-    try:
-        strangers = [name for name in sorted(os.listdir(folder)) if not _OURS.fullmatch(name)]
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise WriteError(f"{folder} cannot be packed into: {reason(error)}") from None
-    if strangers:
-        raise WriteError(
-            f"{folder} is not empty: it holds {listed(strangers)}. A pack has a folder of its own: "
-            "name one that is not there yet"
-        )
-
-
-def _make(folder: str) -> None:
-    try:
-        os.makedirs(folder, exist_ok=True)
-    except OSError as error:
-        raise WriteError(f"{folder} cannot be made: {reason(error)}") from None
-    if not os.access(folder, os.W_OK):
-        raise WriteError(
-            f"{folder} cannot be written: no permission to write into it. Change the permission, "
-            "or choose another place"
-        )
-
-
-def _shards(plan: PackPlan, workers: int, executor: Executor | None) -> list[PackedShard]:
+def _shards(
+    plan: PackPlan, place: PackFolder, workers: int, executor: Executor | None
+) -> list[PackedShard]:
     """Return all shards; those that a run before this one has written are read, not made."""
-    found = {
-        number: read_shard(plan.path(number), plan.identity, len(plan.rows(number)))
-        for number in range(len(plan))
-        if os.path.exists(plan.path(number))
-    }
+    found = place.begin(plan)
     left = [number for number in range(len(plan)) if number not in found]
-    _check_space(plan, left)
+    place.check_space(plan, left)
     there = sum(shard.file.rows for shard in found.values())
     with tqdm(
         total=len(plan.order), initial=there, desc="Packing", unit=" rows", disable=None
@@ -153,21 +114,10 @@ def _shards(plan: PackPlan, workers: int, executor: Executor | None) -> list[Pac
         with _workers(workers, executor, done) as (submit, ahead):
             for number, shard in _in_order(plan, left, submit, ahead):
                 found[number] = shard
+                place.note(number, shard)
                 if executor is not None:
                     done(shard.file.rows)
     return [found[number] for number in range(len(plan))]
-
-
-def _check_space(plan: PackPlan, left: list[int]) -> None:
-    """Refuse to begin where the disk has not the space."""
-    needed = int(plan.nbytes[left].sum()) + plan.table.nbytes
-    free = shutil.disk_usage(plan.folder).free
-    if left and needed > free:
-        raise WriteError(
-            f"{plan.folder} needs about {needed / 1e9:,.1f} GB more, and its disk has "
-            f"{free / 1e9:,.1f} GB free: make space, choose another place, or a smaller image_size "
-            "or max_side"
-        )
 
 
 Submit = Callable[[ShardTask], "Future[PackedShard]"]
@@ -220,9 +170,11 @@ def _table(plan: PackPlan, shards: list[PackedShard]) -> pa.Table:
     return with_column(table, "problem", problems.combine_chunks())
 
 
-def _finish(plan: PackPlan, table: pa.Table, shards: list[PackedShard]) -> PackIndex:
+def _finish(
+    plan: PackPlan, place: PackFolder, table: pa.Table, shards: list[PackedShard]
+) -> PackIndex:
     """Write the columns of the manifest, and last what says that the pack is whole."""
-    path = os.path.join(plan.folder, TABLE)
+    path = in_pack(plan.folder, TABLE)
     parts = table.combine_chunks().to_batches()  # one, so that its columns are read by the map
     index = PackIndex(
         folder=plan.folder,
@@ -230,13 +182,13 @@ def _finish(plan: PackPlan, table: pa.Table, shards: list[PackedShard]) -> PackI
         shards=tuple(shard.file for shard in shards),
         packed=plan.identity["packed"],
         order=plan.identity["order"],
-        table=write_arrow(path, table.schema, parts),
+        table=write_arrow(path, table.schema, parts, plan.options),
         ids=ids_digest(plain_ids(in_one(table["id"]))),
         dfgen=plan.metadata,
         created_by=f"dfgen {__version__}",
         plan=plan.identity,
     )
-    write_whole(os.path.join(plan.folder, INDEX), lambda file: file.write(index.to_json()))
+    place.finish(index.to_json())
     return index
 
 

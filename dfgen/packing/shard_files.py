@@ -2,44 +2,38 @@
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from dfgen.errors import DecodeError, ManifestError, MissingFileError
+from dfgen.errors import DecodeError, MissingFileError
 from dfgen.limits import Limits
 from dfgen.loading.workers.retries import read_again
-from dfgen.manifest.checksum import Summed, checksum_of
-from dfgen.manifest.pack_index import PackFile, open_arrow
+from dfgen.manifest.checksum import Summed
+from dfgen.manifest.pack_index import PackFile
 from dfgen.manifest.schema import KEY, with_column
-from dfgen.packing.arrow_writing import WrittenThrough, parts_around, write_arrow
+from dfgen.packing.arrow_writing import WrittenThrough, parts_around, put_arrow, write_arrow
 from dfgen.packing.packers import Packer
+from dfgen.packing.written_files import PackedShard
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.spec import unwatched
 from dfgen.samples.pixels.geometry import Pixels
 from dfgen.samples.pixels.upright import prepare_worker
 from dfgen.samples.reader import SampleReader
+from dfgen.samples.storage.far.store_options import StorageOptions
 from dfgen.samples.storage.known_files import KnownFiles
-from dfgen.samples.storage.mapped_shards.pack_shards import SHARD_NAME, exchanged
+from dfgen.samples.storage.mapped_shards.pack_shards import SHARD_NAME
 from dfgen.samples.storage.stores import store_of
-from dfgen.system import write_whole
 
 _CHUNK = 32  # rows that a thread reads in one go
 
 RunChunks = Callable[[Callable[[range], Any], Iterable[range]], Iterable[Any]]
-
-
-class PackedShard(NamedTuple):
-    """A shard that is on the disk."""
-
-    file: PackFile
-    problems: pa.Array  # of each row, null where there is none
 
 
 @dataclass(frozen=True)
@@ -55,6 +49,7 @@ class ShardTask:
         sizes: of the upright images, where the packer needs them.
         packer: what the files become.
         limits: what one file may ask for.
+        options: open the files, and the path, where they are far away.
         identity: of the pack, which its files carry.
     """
 
@@ -66,12 +61,14 @@ class ShardTask:
     sizes: Sizes | None
     packer: Packer
     limits: Limits
+    options: StorageOptions
     identity: dict[str, Any]
 
     def reader(self) -> SampleReader:
         """Return what knows the rows by their ids and paths, for messages."""
         bound = BoundFeature(self.column, Image(self.column), self.contents)
-        return SampleReader(self.rows["id"], (bound,), None, store_of([self.contents], self.limits))
+        store = store_of([self.contents], self.limits, self.options)
+        return SampleReader(self.rows["id"], (bound,), None, store)
 
 
 def pack_shard(
@@ -165,7 +162,7 @@ def _table(task: ShardTask, into: Any, problems: dict[int, Any]) -> pa.Table:
 
 def _write(task: ShardTask, into: list[Any], problems: dict[int, Any]) -> PackFile:
     rows = _table(task, into, problems)
-    return write_arrow(task.path, rows.schema, rows.to_batches(), forget=True)
+    return write_arrow(task.path, rows.schema, rows.to_batches(), task.options, forget=True)
 
 
 def _write_along(
@@ -186,8 +183,9 @@ def _write_along(
             sink.write(block.data.cast("B"))
         found, tail = parts_around(whole, _table(task, whole, problems))
         if found != head:
-            file.flush()
-            pixels = np.fromfile(file.name, np.uint8, whole.nbytes, offset=len(head))
+            file.seek(0)
+            source = file.name if isinstance(file.name, str) else file  # one without a name is read
+            pixels = np.fromfile(source, np.uint8, whole.nbytes, offset=len(head))
             file.seek(0)
             file.truncate()
             sink = Summed(WrittenThrough(file))
@@ -196,41 +194,5 @@ def _write_along(
         sink.write(tail)
         told.update(rows=len(whole), bytes=file.tell(), checksum=sink.checksum)
 
-    write_whole(task.path, write)
+    put_arrow(task.path, write, task.options)
     return PackFile(os.path.basename(task.path), **told)
-
-
-def read_shard(path: str, identity: Mapping[str, Any], rows: int) -> PackedShard:
-    """Return a shard that was written before, of the same pack.
-
-    Raises:
-        ManifestError: it is damaged, or of another pack.
-    """
-    with open_arrow(path) as file:
-        found = json.loads((file.schema.metadata or {}).get(KEY, b"{}"))
-        check_same(os.path.dirname(path), found, identity)
-        batch = file.get_batch(0) if file.num_record_batches == 1 else None
-        if batch is None or len(batch) != rows or exchanged(path, file.schema.metadata):
-            raise ManifestError(
-                f"{path} does not hold the {rows:,} rows that it should: delete it, and pack again"
-            )
-        column = batch.column(batch.schema.get_field_index("problem"))
-        problems = pa.array(column.to_pylist(), pa.string())  # not of the map
-    size = os.path.getsize(path)
-    return PackedShard(PackFile(os.path.basename(path), rows, size, checksum_of(path)), problems)
-
-
-def check_same(folder: str, found: Mapping[str, Any], identity: Mapping[str, Any]) -> None:
-    """Refuse a folder in which another pack was begun, by what its files carry."""
-    differing = [name for name, value in identity.items() if found.get(name) != value]
-    if differing:
-        said = "; ".join(
-            f"{name} was {json.dumps(found.get(name))}, and is {json.dumps(identity[name])}"
-            for name in differing
-            if name not in ("manifest", "starts")
-        )
-        said = said or "its manifest has other rows, labels or facts of files"
-        raise ManifestError(
-            f"{folder} holds another pack, whole or in part: {said}. Pack into another folder, or "
-            "delete this one"
-        )

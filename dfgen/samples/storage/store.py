@@ -143,8 +143,8 @@ class Store:
         """Yield path and head of all files below a folder, in any depth, in no promised order."""
         raise ArgumentError(f"{prefix}: nothing can be listed there")
 
-    def write(self, path: str, data: bytes) -> None:
-        """Make a file, or replace it; it is there as a whole or not at all."""
+    def write(self, path: str, data: bytes | IO[bytes]) -> None:
+        """Make a file of bytes, or of those of an open file; it is there whole or not at all."""
         raise ArgumentError(f"{path}: nothing can be written there")
 
     def open_rows(self, path: str, dataset: str | None = None) -> ArrayRows:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from importlib.util import find_spec
+from shutil import copyfileobj
 from typing import IO, Any
 
 from dfgen.errors import (
@@ -28,6 +29,7 @@ from dfgen.samples.storage.store import Head, Store
 
 _TIMES = ("mtime", "LastModified", "last_modified", "modified", "created")
 _TAGS = ("ETag", "etag", "md5Hash", "checksum", "ino")
+_COPIED = 1 << 23  # bytes that are written at once
 _NOT = ("file", "")  # a path of this machine, which is written without
 
 
@@ -87,9 +89,16 @@ class FsspecFiles(Store):
         for name, info in self._ask(prefix, "find", detail=True).items():
             yield f"{prefix}/{name[len(root) :].lstrip('/')}", _head(info)
 
-    def write(self, path: str, data: bytes) -> None:
+    def write(self, path: str, data: bytes | IO[bytes]) -> None:
         """Make a file, or replace it."""
-        self._ask(path, "pipe_file", data)
+        if isinstance(data, bytes):
+            self._ask(path, "pipe_file", data)
+            return
+        with self._ask(path, "open", "wb") as file:
+            try:
+                copyfileobj(data, file, _COPIED)
+            except Exception as error:
+                raise _told(error, path) from None
 
     def close(self) -> None:
         """Close what is open; it is opened again where it is asked for."""

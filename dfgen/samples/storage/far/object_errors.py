@@ -110,8 +110,8 @@ def error_of_object(
         )
     if kind in ("ValueError", "InvalidPathError"):
         return DecodeError(
-            "the file cannot be read: its address has an empty part, or . or .. for one, which "
-            "no store takes"
+            "the file cannot be read: its address has an empty part, . or .. for one, or a "
+            "control character, which no store takes"
         )
     if "MissingContentLength" in text:
         return as_sent("does not say how long the file is (no Content-Length)")
@@ -133,8 +133,9 @@ def error_of_listing(error: Exception, scheme: str, bucket: str) -> DfgenError:
     if not (key and isinstance(found, DecodeError)):
         return found
     return DecodeError(
-        f"the object {key[1]!r} has an empty part in its key, or . or .. for one, which no store "
-        "takes: rename it, or give a table of the others, labels= with path_column="
+        f"the object {key[1]!r} has an empty part in its key, . or .. for one, or a control "
+        "character, which no store takes: rename it, or give a table of the others, labels= with "
+        "path_column="
     )
 
 

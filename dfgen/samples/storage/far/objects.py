@@ -168,8 +168,8 @@ class Objects(Store):
         except Exception as error:
             raise self._told(error, prefix, "list") from None
 
-    def write(self, path: str, data: bytes) -> None:
-        """Make an object, or replace it; it is there as a whole or not at all."""
+    def write(self, path: str, data: bytes | IO[bytes]) -> None:
+        """Make an object, or replace it: whole or not at all, in parts where it is large."""
         client, _, key = self._client(path)
         try:
             client.put(key, data)

@@ -36,7 +36,7 @@ class ShardFile(NamedTuple):
         rows: how many it has.
         nbytes: of the file.
         plan: what tells its pack from another, as of `PackIndex`.
-        written: the file that is written last of a pack, and its version; None: it is far away.
+        written: the file that is written last of a pack, and its version; (): it is far away.
     """
 
     path: str
@@ -44,7 +44,7 @@ class ShardFile(NamedTuple):
     rows: int
     nbytes: int
     plan: Mapping[str, Any]
-    written: tuple[str, ArchiveVersion] | None = None
+    written: tuple[str, ArchiveVersion] | tuple[()] = ()
 
     def __str__(self) -> str:
         return f"{self.path}, which has the rows {self.start:,} to {self.start + self.rows - 1:,}"
@@ -221,7 +221,7 @@ def _small_buffers(batch: pa.RecordBatch, column: str) -> Iterator[Any]:
 def _check_same(file: ShardFile, metadata: Mapping[bytes, bytes] | None) -> None:
     """Refuse a shard of another pack: one that was packed after this one was opened."""
     found = _plan_of((metadata or {}).get(b"dfgen", b"{}"))
-    if _is_rewritten(file) or any(
+    if _is_rewritten(*file.written) or any(
         found.get(name, value) != value for name, value in file.plan.items()
     ):
         raise ManifestError(
@@ -240,13 +240,10 @@ def exchanged(path: str, metadata: Mapping[bytes, bytes] | None) -> str | None:
     return name if name != os.path.basename(path) else None
 
 
-def _is_rewritten(file: ShardFile) -> bool:
+def _is_rewritten(path: str = "", version: ArchiveVersion | None = None) -> bool:
     """Whether its pack was written anew, maybe by the same plan from files that have changed."""
-    if file.written is None:
-        return False
-    path, version = file.written
     try:
-        return version_of(os.stat(path)) != version
+        return path != "" and version_of(os.stat(path)) != version
     except FileNotFoundError:
         return True
 
