@@ -178,8 +178,8 @@ def _stored(
     taken = [name for name in _OF_SHARDS if name in table.column_names]
     if taken:
         raise ManifestError(
-            f"the frame has a column {taken[0]!r}, as the files of a pack have for the images: pack "
-            "the manifest that it was made of; if it is a column of your own, rename it"
+            f"the frame has a column {taken[0]!r}, as the files of a pack have for the images: "
+            "pack the manifest that it was made of; if it is a column of your own, rename it"
         )
     table, metadata = as_written(table, known, folder, root)
     return table.combine_chunks(), metadata
