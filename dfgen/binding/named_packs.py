@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from dfgen.binding.same_rows import READ_AGAIN, check_same_rows
 from dfgen.errors import ManifestError
 from dfgen.limits import DEFAULT, Limits
 from dfgen.loading.order.windows import fitting
@@ -23,7 +23,6 @@ from dfgen.manifest.pack_index import (
     is_shard,
     read_index,
 )
-from dfgen.manifest.pack_table import mapped_table
 from dfgen.manifest.schema import PLACES
 from dfgen.samples.arrow_types import in_one, is_text, value_type
 from dfgen.samples.features.spec import Spec
@@ -44,7 +43,6 @@ from dfgen.samples.storage.store import Store
 from dfgen.samples.storage.stores import store_of
 
 _LOOKED_INTO = 1_000  # shards whose structure is looked at before training, 0.2 ms each
-_READ_AGAIN = "df = dfgen.read_manifest({!r})"
 
 
 class Opening(NamedTuple):
@@ -161,7 +159,7 @@ def packs_of_columns(table: Any, opening: Opening) -> Packs | None:
     found = numbers[codes]
     rows = PackRows(None, found, _places(places, found, files), _mean_bytes(files))
     packs = Packs(rows, tuple(files), _packed(indexes))
-    _check_rows(table, packs, indexes, opening.options)
+    check_same_rows(table, rows, files, indexes, opening.options)
     return _checked(packs, opening)
 
 
@@ -189,7 +187,7 @@ def _file(
     if whole not in known:
         raise ManifestError(
             f"column 'shard' names {path}, which is no file of the pack in {folder}: was it packed "
-            f"again since? Read it again, {_READ_AGAIN.format(folder)}"
+            f"again since? Read it again, {READ_AGAIN.format(folder)}"
         )
     return known[whole]
 
@@ -209,7 +207,7 @@ def _places(
         raise ManifestError(
             f"column 'row' has {numbers[first]:g} in row {first} of the frame, but {file.path} has "
             f"the rows 0 to {file.rows - 1:,}: was it packed again since? Read it again, "
-            f"{_READ_AGAIN.format(os.path.dirname(file.path))}",
+            f"{READ_AGAIN.format(os.path.dirname(file.path))}",
             row=first,
         )
     return np.where(packed, whole, 0).astype(np.int64)
@@ -236,56 +234,6 @@ def _packed(indexes: Mapping[str, PackIndex]) -> dict[str, dict[str, Any]]:
     return one.packed
 
 
-def _check_rows(
-    table: Any,
-    packs: Packs,
-    indexes: Mapping[str, PackIndex],
-    options: StorageOptions | None,
-) -> None:
-    """Refuse rows that are others in the pack: by their ids, where these are new by their paths."""
-    for folder, index in indexes.items():
-        here = [n for n, file in enumerate(packs.files) if os.path.dirname(file.path) == folder]
-        starts = np.zeros(len(packs.files) + 1, np.int64)
-        starts[here] = [packs.files[number].start for number in here]
-        shards = packs.rows.shards
-        rows = np.flatnonzero(np.isin(shards, here))  # type: ignore[arg-type]
-        at = pa.array(starts[shards[rows]] + packs.rows.places[rows])  # type: ignore[index]
-        stored, same = mapped_table(index, options=options), np.zeros(len(rows), np.bool_)
-        for name, alike in (("id", _are_same), ("path", _end_alike)):
-            left = np.flatnonzero(~same)
-            if len(left) and name in table.names and name in stored.column_names:
-                mine = in_one(table[name]).take(pa.array(rows[left]))
-                theirs = in_one(stored[name]).take(at.take(pa.array(left)))
-                same[left] = alike(mine, theirs)
-        if not same.all() and {"id", "path"} & {*table.names}:
-            _refuse_row(table, int(rows[same.argmin()]), packs, folder)
-
-
-def _are_same(mine: Any, theirs: Any) -> npt.NDArray[np.bool_]:
-    if is_text(mine.type) != is_text(theirs.type):
-        return np.zeros(len(mine), np.bool_)
-    mine = mine.cast(theirs.type, safe=False)
-    return np.asarray(pc.fill_null(pc.equal(mine, theirs), False))
-
-
-def _end_alike(mine: Any, theirs: Any) -> npt.NDArray[np.bool_]:
-    if not is_text(mine.type):
-        return np.zeros(len(mine), np.bool_)
-    pairs = zip(mine.to_pylist(), theirs.to_pylist(), strict=True)
-    return np.array([str(one).endswith(str(end)) for one, end in pairs], np.bool_)
-
-
-def _refuse_row(table: Any, row: int, packs: Packs, folder: str) -> None:
-    shard, place = packs.rows.of_one(row)
-    named = [f"{name} {table[name][row]}" for name in ("id", "path") if name in table.names]
-    raise ManifestError(
-        f"row {row} of the frame ({', '.join(named)}) is another one in the pack, row {place} of "
-        f"{packs.files[shard].path}: was it packed again since, or were the columns shard and row "
-        f"changed? Read it again, {_READ_AGAIN.format(folder)}",
-        row=row,
-    )
-
-
 def _checked(packs: Packs, opening: Opening) -> Packs:
     """Refuse packs of which a shard is missing, cut short or no shard; of few, look into all.
 
@@ -301,7 +249,7 @@ def _checked(packs: Packs, opening: Opening) -> Packs:
         return packs
     paths = [pa.array([file.path for file in packs.files])]
     store = store_of(paths, opening.limits, opening.options)
-    shard = int(np.mean([file.nbytes for file in packs.files]))
+    shard = packs.rows.shard_bytes
     held = 2 * shard * (fitting(opening.window, shard) + 1)
     packs = replace(packs, store=store, held=held)
     check_all_there([file for file in packs.files if is_far(file.path)], store)

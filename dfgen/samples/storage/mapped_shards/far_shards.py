@@ -12,7 +12,7 @@ import pyarrow.ipc
 from dfgen.errors import ManifestError, ReadError, may_pass
 from dfgen.samples.features.spec import Indices, Values
 from dfgen.samples.storage.far.pieces import PIECE, fetch
-from dfgen.samples.storage.far.ranges import far_file
+from dfgen.samples.storage.far.ranges import as_file
 from dfgen.samples.storage.mapped_shards.pack_shards import (
     NOTHING,
     Opened,
@@ -25,7 +25,8 @@ from dfgen.samples.storage.mapped_shards.pack_shards import (
 from dfgen.samples.storage.store import Head, Store
 
 _HEADS = 32  # requests at a time
-_GAP = 1 << 18  # bytes that are fetched without need sooner than by two requests
+_ENDS = 1 << 16  # bytes of a file, at its begin and its end, that tell how rows lie in it
+_GAP = 1 << 16  # bytes that are fetched without need sooner than by two requests
 
 
 class FarShards(PackShards):
@@ -163,10 +164,9 @@ class FarShard:
             missing = np.union1d(missing, np.arange(missing[0], until))
         runs = [*_runs(self._first + starts[missing], self._first + stops[missing])]
         with telling(self._file):
-            fetch(self._store, self._file.path, runs, self._memory)
+            self._fetch_runs(runs)
             self._refuse_other(self._store.head(self._file.path))
         self._there[missing] = True
-        self.taken += sum(stop - start for start, stop in runs)
         return True
 
     def _open(self) -> Opened:
@@ -176,27 +176,33 @@ class FarShard:
             raise ManifestError(self._file.of_length(self._head.size))
         self._memory = np.zeros(self._file.nbytes, np.uint8)
         self._there = np.zeros(self._file.rows, np.bool_)
-        source = pa.PythonFile(far_file(self._file.nbytes, self._range), "r")
-        with pa.ipc.open_file(source) as reader:  # what Arrow reads of it is in memory then
-            problem = [reader.schema.get_field_index("problem")]
-        with pa.ipc.open_file(source, options=_reading(problem)) as reader:
-            reader.get_batch(0)
+        size = self._file.nbytes
+        head = min(_ENDS, size)
+        self._fetch_runs([(0, head), (max(head, size - _ENDS), size)])
+        source = pa.PythonFile(as_file(size, self._read, _ENDS), "r")
+        options = pa.ipc.IpcReadOptions(included_fields=[0])  # so that it reads no pixels
+        with pa.ipc.open_file(source, options=options) as reader:
+            reader.get_batch(0)  # what Arrow reads of it is in memory then
         opened = held(self._file, self._column, pa.py_buffer(self._memory), self._fetch_buffers)
         data = opened.pixels if isinstance(opened, PixelsOfOneSize) else opened.data
         self._first = _address(data) - _address(self._memory) if data.size else 0
-        self._refuse_other(self._store.head(self._file.path))
         return opened
 
-    def _range(self, start: int, stop: int) -> bytes:
-        fetch(self._store, self._file.path, [(start, stop)], self._memory)
-        self.taken += stop - start
+    def _read(self, nbytes: int, start: int) -> bytes:
+        """Return some bytes, of which its ends are in memory already."""
+        stop = start + nbytes
+        if stop > _ENDS and start < self._file.nbytes - _ENDS:
+            self._fetch_runs([(start, stop)])
         return self._memory[start:stop].tobytes()
 
     def _fetch_buffers(self, buffers: Iterable[Any]) -> None:
         first = _address(self._memory)
         places = [(b.address - first, b.size) for b in buffers if b is not None and b.size]
-        fetch(self._store, self._file.path, [(at, at + size) for at, size in places], self._memory)
-        self.taken += sum(size for _, size in places)
+        self._fetch_runs([(at, at + size) for at, size in places])
+
+    def _fetch_runs(self, runs: list[tuple[int, int]]) -> None:
+        fetch(self._store, self._file.path, runs, self._memory)
+        self.taken += sum(stop - start for start, stop in runs)
 
     def _refuse_other(self, head: Head) -> None:
         times = (head.mtime_ns, self._head.mtime_ns) if head.version is None else ()
@@ -227,10 +233,6 @@ def check_all_there(files: Iterable[ShardFile], store: Store) -> None:
             pass
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def _reading(fields: list[int]) -> pa.ipc.IpcReadOptions:
-    return pa.ipc.IpcReadOptions(included_fields=fields)
 
 
 def _address(array: Values) -> int:
