@@ -6,7 +6,6 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import fsspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -97,6 +96,7 @@ def test_a_pack_of_files_in_a_bucket_goes_into_one(frame, at, server, tmp_path):
 
 
 def test_any_store_that_is_written_to_holds_packs(frame, tmp_path):
+    fsspec = pytest.importorskip("fsspec")
     packed(frame, "memory://packs/one", shard_size=1500, executor=ThreadPoolExecutor(2))
     assert_whole("memory://packs/one", None)
     fsspec.filesystem("memory").rm("/packs", recursive=True)

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from packed import packed, write_images
-from servers import s3_server
+from servers import http_server, s3_server
 
 pytest.importorskip("obstore")
 
@@ -94,6 +94,13 @@ def test_files_of_own_sizes_are_read_too(folder, server, tmp_path, format):
            shard_size=1000, **more)  # fmt: skip
     copy(server, tmp_path / "p", format)
     assert_same(batches(f"s3://bucket/{format}/", server), batches(tmp_path / "p"))
+
+
+def test_a_pack_behind_http_is_read_as_in_a_folder(folder):
+    held = {f"pack/{path.name}": path.read_bytes() for path in folder.glob("[a-z_]*")}
+    with http_server(held) as web:
+        assert_same(batches(f"{web.url}/pack", web), batches(folder))
+        assert verify(f"{web.url}/pack").empty
 
 
 def test_a_frame_of_it_trains_as_one_of_the_folder(folder, server):
