@@ -49,21 +49,22 @@ def contents(name, options):
 
 def kill_once(frame, name, options, number):
     """Kill at a point, and let it end then."""
+    whole = f"{name.partition('/')[0]}/whole"
 
     def is_part():
-        return contents(name, options).items() <= contents("whole", options).items()
+        return contents(name, options).items() <= contents(whole, options).items()
 
     assert forked(lambda: make(frame, name, options, number)) == -signal.SIGKILL, number
     assert forked(is_part) == 1, number
     assert forked(lambda: make(frame, name, options) and 0) == 0, number
-    assert forked(lambda: contents(name, options) == contents("whole", options)) == 1, number
+    assert forked(lambda: contents(name, options) == contents(whole, options)) == 1, number
 
 
 def main(folder, options, every):
     frame = packed.write_images(Path(folder), ROWS)
-    points = forked(lambda: make(frame, "whole", options))
+    points = forked(lambda: make(frame, f"{every}/whole", options))
     for number in range(0, points, every):
-        kill_once(frame, f"killed-{number}", options, number)
+        kill_once(frame, f"{every}/killed-{number}", options, number)
     print(points)
 
 

@@ -119,7 +119,9 @@ def test_killed_before_and_after_an_object_and_run_again_a_pack_is_the_same(
     points = int(done.stdout)
     assert points == 2 * (1 + 2 * 3 + 2)
     for name in ("killed-16", *["killed-17"] * (every == "1")):
-        puts = {n: server.asked["PUT", f"/bucket/{name}/shard-0000{n}.arrow"] for n in range(3)}
+        puts = {
+            n: server.asked["PUT", f"/bucket/{every}/{name}/shard-0000{n}.arrow"] for n in range(3)
+        }
         assert puts == {0: 1, 1: 1, 2: 1}
 
 
