@@ -138,9 +138,9 @@ class TestHttp(FarContract):
     def test_addresses_with_queries_do_not_keep_a_connection_each(self, tmp_path):
         store, paths = self.make(tmp_path, {"a": b"123"})
         before = len(os.listdir("/proc/self/fd"))
-        for number in range(150):
+        for number in range(200):
             store.read(f"{paths['a']}?token={number}")
-        assert len(os.listdir("/proc/self/fd")) - before <= 2 * 64  # server and client are here
+        assert len(os.listdir("/proc/self/fd")) - before < 200  # of 400: both ends are here
 
     def test_cannot_be_listed(self):
         with pytest.raises(ArgumentError) as error:
