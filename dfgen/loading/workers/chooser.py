@@ -18,7 +18,8 @@ _FASTER = 1.1  # times as fast as what is used, and it is changed
 _SLOWER = 0.7  # of the rate at which a choice was made, and it is taken back
 _HOPELESS = 0.5  # of the best rate, and a choice is not measured again
 _AWAY = 0.25  # seconds between two batches after which nothing is measured across them
-_AGAIN, _MOST_AGAIN = 60.0, 960.0  # seconds until all are measured again: the first, the longest
+_AGAIN, _MOST_AGAIN = 10.0, 960.0  # seconds until all are measured again: the first, the longest
+_REST = 60.0  # seconds until all are measured again after a choice was taken back
 
 
 def thread_counts(most: int) -> tuple[int, ...]:
@@ -94,7 +95,7 @@ class Chooser:
             if not self._turns:
                 self._choose(now)
         elif is_bound and self.chosen != self.choices[0] and rate < _SLOWER * self._rate:
-            self.chosen, self._next = self.choices[0], now + _AGAIN
+            self.chosen, self._next = self.choices[0], now + _REST
         elif is_bound and now >= self._next and rate * _SMALL > 1:
             self._turns = deque(self.choices * _TURNS)
             self._rates.clear()
