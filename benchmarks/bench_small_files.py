@@ -1,9 +1,10 @@
 """Does a Sequence with default arguments make small files as fast as the best choice of workers?
 
-Each candidate stays from pass to pass, as in a training: threads are chosen while batches are made,
-and processes take seconds to start.
+Each candidate stays from pass to pass, as in a training: what is fastest is found out while batches
+are made, and processes are tried after ten seconds.
 """
 
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -17,6 +18,7 @@ import dfgen
 
 DEFAULT, TF_DATA = "default arguments", "tf.data by hand"
 FILES, SIZE, BATCH = 10_000, 32, 64
+TRIED = 15.0  # seconds of work before it is measured
 FIXED = {
     "workers=0": {"workers": 0},
     "workers=1": {"workers": 1},
@@ -31,11 +33,15 @@ def main() -> Findings:
         name: sequence(paths, **options) for name, options in {DEFAULT: {}, **FIXED}.items()
     }
     tf_data = peers.tf_data(peers.Job(paths, SIZE, BATCH), peers.tf_data_png)
+    begun = time.monotonic()
+    while time.monotonic() - begun < TRIED:  # what is fastest is found out by then
+        passes(sequences[DEFAULT])()
     rates = alternate(
         {**{name: passes(made) for name, made in sequences.items()}, TF_DATA: tf_data}, rounds=7
     )
-    chosen = sequences[DEFAULT].metrics.workers
-    print(f"\nPNG 32x32, batch {BATCH}, {THREADS} CPUs; {DEFAULT}: {chosen} threads", end="")
+    metrics = sequences[DEFAULT].metrics
+    chosen = f"{metrics.workers} {'processes' if metrics.use_multiprocessing else 'threads'}"
+    print(f"\nPNG 32x32, batch {BATCH}, {THREADS} CPUs; {DEFAULT}: {chosen}", end="")
     rates.show("images", TF_DATA)
     for made in sequences.values():
         made.close()
@@ -64,7 +70,6 @@ def verdicts(rates: Rates) -> list[Verdict]:
     threads = max((name for name in FIXED if "workers=" in name), key=rates.median)
     best = max(FIXED, key=rates.median)
     of_all = rates.ratio(DEFAULT, best)
-    limit = f"threads alone are chosen: the best is {best}"
     return [
         Verdict(
             f"PNG 32x32, {DEFAULT}", rates.ratio(DEFAULT, TF_DATA), 1.3, f"x {TF_DATA}", row="small"
@@ -72,7 +77,7 @@ def verdicts(rates: Rates) -> list[Verdict]:
         Verdict(
             f"PNG 32x32, {DEFAULT}", rates.ratio(DEFAULT, threads), 0.9, f"x {threads}", row="small"
         ),
-        Verdict(f"PNG 32x32, {DEFAULT}", of_all, 0.9, f"x {best}", limit=limit, row="small"),
+        Verdict(f"PNG 32x32, {DEFAULT}", of_all, 0.9, f"x {best}", row="small"),
     ]
 
 

@@ -1,5 +1,6 @@
 """How many threads are used where nobody says it: by the rate of batches, which stay the same."""
 
+from dataclasses import replace
 from itertools import cycle
 from threading import Event
 
@@ -7,11 +8,13 @@ import cv2
 import numpy as np
 import pyarrow as pa
 import pytest
+from processes_of import children
 
 from dfgen.loading.loader import Loader
 from dfgen.loading.workers import chooser
 from dfgen.loading.workers.chooser import Chooser, thread_counts
 from dfgen.loading.workers.chunks import ChunkMaker
+from dfgen.loading.workers.either import may_be_processes
 from dfgen.loading.workers.pool import Pool
 from dfgen.loading.workers.threads import Threads, Worker
 from dfgen.samples.bound_feature import BoundFeature
@@ -58,7 +61,7 @@ class Machine:
         ({16: 90_000, 4: 80_000, 1: 30_000}, 16),
     ],
 )
-def test_what_is_a_tenth_faster_is_used_and_trying_costs_less_than_a_tenth(rates, best):
+def test_what_is_faster_is_used_and_trying_costs_less_than_a_tenth(rates, best):
     choice = Chooser(tuple(rates))
     machine = Machine(choice, rates)
     rate = machine.run(30)
@@ -107,7 +110,7 @@ def test_a_choice_is_taken_back_when_files_are_no_longer_in_memory():
     assert choice.chosen == 4
 
 
-def test_all_is_measured_again_after_a_minute_and_then_ever_more_seldom():
+def test_all_is_measured_again_after_seconds_and_then_ever_more_seldom():
     choice = Chooser((2, 1))
     machine = Machine(choice, {2: 30_000, 1: 20_000})
     machine.run(50)
@@ -140,7 +143,7 @@ def restless(monkeypatch):
     monkeypatch.setattr("dfgen.loading.loader.usable_cpus", lambda: 8)
     for name, value in {"_WINDOW": 0, "_BATCHES": 1, "_SETTLING": 0, "_AGAIN": 0}.items():
         monkeypatch.setattr(chooser, name, value)
-    for name, value in {"_BOUND": -1, "_SMALL": 10.0, "_AWAY": 1e9}.items():
+    for name, value in {"_BOUND": -1, "_SMALL": 10.0, "_AWAY": 1e9, "_HOPELESS": 0}.items():
         monkeypatch.setattr(chooser, name, value)
 
 
@@ -170,6 +173,7 @@ def test_no_batch_differs_while_threads_go_to_rest_and_wake(tmp_path, restless, 
     assert len(counts) > 20
     assert with_choice.metrics.workers in (8, 2, 1)
     with_choice.close()
+    assert not children()
 
 
 @pytest.mark.parametrize("options", [{"workers": 3}, {"workers": 0}])
@@ -226,3 +230,75 @@ def test_another_wakes_for_a_thread_that_is_given_up():
     threads.replace(threads.workers[0])
     assert [worker.awake.is_set() for worker in threads.workers] == [True, True, False, False]
     threads.close()
+
+
+def test_what_is_dear_to_start_is_tried_late_and_left_for_good_unless_it_is_chosen():
+    rates = {2: 30_000, 1: 20_000, "processes": 31_000}
+    choice = Chooser((2, 1), late="processes")
+    machine = Machine(choice, rates)
+    machine.run(9)
+    assert machine.made["processes"] == 0
+    machine.run(30)
+    assert machine.made["processes"] > 0 and choice.late is None
+    made = machine.made["processes"]
+    machine.run(600)
+    assert machine.made["processes"] == made and choice.chosen == 2
+
+    machine = Machine(choice := Chooser((2, 1), late="processes"), {**rates, "processes": 36_000})
+    assert machine.run(60) > 0.9 * 36_000 * 48 / 60 + 0.9 * 30_000 * 12 / 60
+    assert choice.chosen == choice.late == "processes"
+
+
+def switched(folder, monkeypatch):
+    """A loader that would choose, and its switch, which is set by hand alone."""
+    monkeypatch.setattr("dfgen.loading.loader.usable_cpus", lambda: 2)
+    made = image_loader(folder)
+    pool = made._maker.pool
+    pool._chooser.note = lambda rows, waited, now: pool._chooser.used
+    return made, pool._switch
+
+
+def test_no_batch_differs_while_threads_and_processes_change_over(tmp_path, monkeypatch):
+    made, switch = switched(tmp_path, monkeypatch)
+    alone, seen = image_loader(tmp_path, workers=0), set()
+    for epoch in range(3):
+        for step in range(25):
+            switch.in_processes = (step // 3) % 2 == 1
+            found, expected = made.batch(epoch, step), alone.batch(epoch, step)
+            assert found.ids == expected.ids
+            assert (found.arrays["image"] == expected.arrays["image"]).all()
+            seen.add(len(children()))
+    assert max(seen) == 2 and made.metrics.samples >= 600
+    switch.is_over = True
+    for step in range(8):
+        made.batch(3, step)
+    made.close()
+    assert not children()
+
+
+def test_a_process_that_dies_is_replaced_where_nobody_asked_for_it(tmp_path, monkeypatch):
+    made, switch = switched(tmp_path, monkeypatch)
+    switch.in_processes = True
+    for step in range(12):
+        for child in children()[: step % 4 == 1]:
+            child.kill()
+        pixels = made.batch(0, step).arrays["image"]
+        assert (pixels[:, 0, 0, 2] == made.rows(0, step)).all()
+    made.close()
+
+
+def test_threads_do_the_work_of_processes_that_cannot_start(tmp_path, monkeypatch):
+    made, switch = switched(tmp_path, monkeypatch)
+    switch.in_processes = True
+    command = "dfgen.loading.workers.processes.python_command"
+    monkeypatch.setattr(command, lambda *given: (["/no/such/python"], {}))
+    assert (made.batch(0, 0).arrays["image"][:, 0, 0, 2] == made.rows(0, 0)).all()
+    assert switch.is_over and not made.metrics.use_multiprocessing
+    made.close()
+
+
+def test_processes_are_not_tried_where_a_function_of_the_user_would_run_on_copies(tmp_path):
+    assert may_be_processes(image_loader(tmp_path).reader)
+    reader = image_loader(tmp_path).reader
+    assert not may_be_processes(replace(reader, transform=lambda sample, rng: sample))
+    assert not may_be_processes(SampleReader(np.arange(200), ()))  # there are no files

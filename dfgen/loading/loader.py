@@ -70,8 +70,8 @@ class Loader:
         on_error: `"raise"`, or `"skip"`: a bad row keeps its place with zeros and weight 0, and
             the real rows of its batch weigh batch / real.
         problems: row -> why it is not to be read at all; needs `on_error="skip"`.
-        workers: threads; None = the CPUs this process may use, or fewer where rows are small and
-            that turns out to be faster; 0 = in the calling thread.
+        workers: threads; None = the CPUs this process may use, or fewer, or processes, where rows
+            are small and that turns out to be faster; 0 = in the calling thread.
         use_multiprocessing: a process for each worker instead of a thread.
         max_queue_size: batches ready or in the making.
         limits: bounds on memory, on the time of a read, and on the rows that may turn out bad.
@@ -218,7 +218,7 @@ class Loader:
         pool, ahead = self._maker.pool, self._maker.ahead
         made = total(stopwatches, self._waited, self._handed_out, pool.abandoned, held)
         counts = {} if ahead is None else ahead.counts
-        return replace(made, workers=pool.used, ahead=counts)
+        return replace(made, workers=pool.used, use_multiprocessing=pool.in_processes, ahead=counts)
 
     def rows(self, epoch: int, step: int, plan: Plan | None = None) -> Integers:
         """Return the rows of one batch on this host: those at its positions of the order."""

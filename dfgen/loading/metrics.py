@@ -90,6 +90,8 @@ class Metrics:
     `in_flight` now, and the `readers` that there are."""
     workers: int = 0
     """That make batches now: where none are asked for, as many as turned out to be fastest."""
+    use_multiprocessing: bool = False
+    """Whether they are processes."""
 
 
 def total(

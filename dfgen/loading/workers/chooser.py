@@ -1,4 +1,4 @@
-"""How many threads make rows fastest: found out while batches are made, where rows are small.
+"""How many threads, or processes, make rows fastest: found out meanwhile, where rows are small.
 
 A row of a few kB takes little longer than to wake a thread that waits for Python's lock: on some
 machines two threads make half of what one makes, on others nearly twice as much. Which of them this
@@ -6,15 +6,19 @@ is shows by measuring alone. Batches are the same in any case.
 """
 
 from collections import defaultdict, deque
+from collections.abc import Hashable
 from statistics import median
+from typing import Generic, TypeVar
 
 _SMALL = 200e-6  # seconds a row, from which on all threads are best anyway
 _WINDOW = 0.05  # seconds of one measurement, at least
 _BATCHES = 8  # in one measurement, at least
 _SETTLING = 2  # batches after a change that are not measured
+_TRIES = 2  # of what is dear to start
+_STARTING = 40  # and after the first change to what has to start
 _TURNS = 5  # measurements of each choice, in alternation
 _BOUND = 0.1  # share of the time for which batches are waited for: below, none is too slow
-_FASTER = 1.1  # times as fast as what is used, and it is changed
+_FASTER = 1.05  # times as fast as what is used, and it is changed
 _SLOWER = 0.7  # of the rate at which a choice was made, and it is taken back
 _HOPELESS = 0.5  # of the best rate, and a choice is not measured again
 _AWAY = 0.25  # seconds between two batches after which nothing is measured across them
@@ -32,7 +36,10 @@ def thread_counts(most: int) -> tuple[int, ...]:
     return (most, *thread_counts(most // 4 or 1)) if most > 1 else (1,)
 
 
-class Chooser:
+C = TypeVar("C", bound=Hashable)
+
+
+class Chooser(Generic[C]):
     """Chooses one of several ways to make batches by the rate at which they are handed out.
 
     That counts all there is, the consumer's own work too: what is faster by the clock alone is
@@ -41,21 +48,25 @@ class Chooser:
 
     Args:
         choices: the ways; the first is used until another has been faster.
+        late: one more that is dear to start: it is not tried the first time that all are measured,
+            and left for good once it was not chosen twice.
     """
 
-    def __init__(self, choices: tuple[int, ...]) -> None:
+    def __init__(self, choices: tuple[C, ...], late: C | None = None) -> None:
         self.choices = choices
+        self.late = late
         self.chosen = choices[0]
         self.used = choices[0]
         """What makes the next batches: while they are measured, each in turn."""
-        self._turns: deque[int] = deque()
-        self._rates: dict[int, list[float]] = defaultdict(list)
+        self._turns: deque[C] = deque()
+        self._rates: dict[C, list[float]] = defaultdict(list)
         self._rate = 0.0  # of what was chosen
         self._next, self._wait = 0.0, _AGAIN
         self._last = self._since = self._waited = 0.0
         self._rows, self._batches, self._settling = 0, 0, _SETTLING
+        self._has_started, self._lost = False, 0
 
-    def note(self, rows: int, waited: float, now: float) -> int:
+    def note(self, rows: int, waited: float, now: float) -> C:
         """Note that a batch was handed out; return what is to make the next ones.
 
         Args:
@@ -75,12 +86,19 @@ class Chooser:
         if is_hopeless or (self._batches >= _BATCHES and seconds >= _WINDOW):
             before = self.used
             self._measured(rate, self._waited > _BOUND * seconds, now, is_hopeless)
-            self._begin(now, _SETTLING if self.used != before else 0)
+            self._begin(now, self._settled() if self.used != before else 0)
         return self.used
 
     def _best(self) -> float:
         """Return the best rate that was measured of any choice."""
         return max(map(median, self._rates.values()), default=0.0)
+
+    def _settled(self) -> int:
+        """Return how many batches after a change are not measured."""
+        if self.used != self.late or self._has_started:
+            return _SETTLING
+        self._has_started = True
+        return _STARTING
 
     def _begin(self, now: float, settling: int) -> None:
         """Begin a measurement, after some batches more."""
@@ -108,3 +126,9 @@ class Chooser:
             self.chosen = best
         self._rate, self._next = rates[self.chosen], now + self._wait
         self._wait = min(2 * self._wait, _MOST_AGAIN)
+        if self.late is not None and self.late not in rates:
+            self.choices = (*self.choices, self.late)  # the next time
+        elif self.chosen != self.late:
+            self._lost += 1
+        if self._lost == _TRIES:
+            self.choices, self.late = tuple(c for c in self.choices if c != self.late), None

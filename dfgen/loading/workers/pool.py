@@ -9,10 +9,12 @@ from typing import Any
 from dfgen.errors import ArgumentError, ReadTimeoutError
 from dfgen.loading.workers.chooser import Chooser, thread_counts
 from dfgen.loading.workers.chunks import ChunkMaker
+from dfgen.loading.workers.either import EitherWorker, Switch, may_be_processes
 from dfgen.loading.workers.processes import ProcessWorker, pickled
 from dfgen.loading.workers.threads import CLOSED, MOST_STUCK, Task, Threads, ThreadWorker, Worker
 from dfgen.samples.features.spec import Spec
 
+_Choice = tuple[int, bool]  # how many workers, and whether they are processes
 _LOOK = 1.0  # seconds, at most, between two looks for late workers of whoever waits for a batch
 
 
@@ -20,7 +22,7 @@ class Pool:
     """Runs tasks on workers, which start with the first task and anew wherever it is sent.
 
     With `processes` each has one to make its chunks, with memory for `size` rows of `specs`. If it
-    `chooses`, not all threads are used where fewer turn out to be faster.
+    `chooses`, fewer threads are used, or processes, where those turn out to be faster.
     """
 
     def __init__(
@@ -39,8 +41,13 @@ class Pool:
         make: Any = partial(ThreadWorker, maker)
         if processes:
             make = partial(ProcessWorker, maker, pickled(maker), specs, size)
+        self._switch = Switch(maker, specs, size)
+        self._chooser: Chooser[_Choice] | None = None
+        if chooses and workers > 1:
+            late = (workers, True) if may_be_processes(maker.reader) else None
+            self._chooser = Chooser(tuple((n, False) for n in thread_counts(workers)), late)
+            make = partial(EitherWorker, self._switch) if late else make
         self._threads = Threads(workers, make) if workers else None
-        self._chooser = Chooser(thread_counts(workers)) if chooses and workers > 1 else None
         self._noting = threading.Lock()
         self._stood_still = 0.0  # until when this process was stopped, as by Ctrl-Z
 
@@ -72,9 +79,11 @@ class Pool:
         if self._chooser is None or not self._noting.acquire(blocking=False):
             return
         try:
-            used = self._chooser.used
-            if used != self._chooser.note(rows, waited, now):
-                self._threads.use(self._chooser.used)  # type: ignore[union-attr]
+            before = self._chooser.used
+            if before != (used := self._chooser.note(rows, waited, now)):
+                self._threads.use(used[0])  # type: ignore[union-attr]
+                self._switch.in_processes = used[1]
+            self._switch.is_over |= self._chooser.late is None
         finally:
             self._noting.release()
 
@@ -86,7 +95,14 @@ class Pool:
     @property
     def used(self) -> int:
         """How many workers make batches, as far as that is chosen."""
-        return self._arguments[1] if self._chooser is None else self._chooser.chosen
+        return self._arguments[1] if self._chooser is None else self._chooser.chosen[0]
+
+    @property
+    def in_processes(self) -> bool:
+        """Whether processes make batches, as far as that is chosen."""
+        if self._chooser is None:
+            return self.processes
+        return self._chooser.chosen[1] and not self._switch.is_over
 
     @property
     def abandoned(self) -> int:

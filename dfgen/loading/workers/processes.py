@@ -52,6 +52,10 @@ _OTHER_CAUSES = (
 )
 
 
+class StartError(WorkerError):
+    """A worker process cannot start."""
+
+
 class ProcessWorker(Worker):
     """Makes chunks in a process of its own, which is replaced when it dies.
 
@@ -137,7 +141,7 @@ class ProcessWorker(Worker):
                 wait = next(waits, None) if is_outside(error) else None
                 if wait is None or not waited(wait, lambda: self.abandoned):
                     advice = _MORE_FILES if error.errno in (errno.EMFILE, errno.ENFILE) else ""
-                    raise WorkerError(f"a worker process cannot start: {error}{advice}") from error
+                    raise StartError(f"a worker process cannot start: {error}{advice}") from error
 
     def _spawned(self) -> subprocess.Popen[bytes]:
         """Start a process, in a group of its own: Ctrl-C and Ctrl-Z are the parent's."""
@@ -166,7 +170,7 @@ class ProcessWorker(Worker):
         first, others = self._where(int(chunk.rows[0])), len(chunk.rows) - 1
         made = f"{first} and {others} more" if others else first
         if deaths[STARTING] == _DEATHS:
-            raise WorkerError(
+            raise StartError(
                 f"a worker process cannot start ({how}): see what it printed. It was to make {made}"
             )
         if deaths[row] == _DEATHS and row >= 0:

@@ -172,13 +172,14 @@ class InputMonitor(keras.callbacks.Callback):
         if not rest:
             counted, once = _minus(once, self._first or once), self._first or once
         loader = self._loader
-        used = loader.metrics.workers
+        metrics = loader.metrics
         return Waiting(
             counted["waited"], counted["steps"], counted, counted["process"],
-            int(counted["batches"]), used, loader.use_multiprocessing, usable_cpus(),
+            int(counted["batches"]), metrics.workers,
+            metrics.use_multiprocessing, usable_cpus(),
             loader.depth, loader.max_queue_size, once["waited"],
             "epoch" if rest else "step", on_accelerator(), int(counted["samples"]),
-            loader.workers - used,
+            loader.workers - metrics.workers,
         )  # fmt: skip
 
     def _write_receipts(self) -> None:
