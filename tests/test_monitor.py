@@ -137,6 +137,6 @@ def test_the_verdict_knows_how_many_threads_make_batches_and_how_many_rest(frame
         "dfgen.training.callbacks.monitor.verdict", lambda waiting, _: found.append(waiting)
     )
     with sequence(frame(40), workers=None) as seq:
-        seq._loader._maker.pool._chooser.chosen = 1  # as where files are small
+        seq._loader._maker.pool._chooser.chosen = 1, False  # as where files are small
         quick().fit(seq, verbose=2, epochs=2, callbacks=[dfgen.InputMonitor()])
     assert [(one.workers, one.resting) for one in found] == [(1, 3)]
