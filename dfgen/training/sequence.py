@@ -104,8 +104,8 @@ class Sequence(Passes):
             part of it) weigh batch / real. Keras's `metrics=` ignore weights: use
             `weighted_metrics=`. More bad rows than `limits.problems`, or a batch of them alone,
             stop training; so does a read that fails for no fault of the file, such as of a disk.
-        workers: threads; None = the CPUs this process may use, or fewer where rows are small and
-            that turns out to be faster (`metrics.workers`); 0 = the calling thread.
+        workers: threads; None = the CPUs this process may use, or fewer, or processes, where rows
+            are small and that turns out to be faster (`metrics`); 0 = the calling thread.
         use_multiprocessing: a process for each worker, for transforms that hold the GIL, and for
             files of a few kB, of which threads make hardly more than one alone.
         max_queue_size: batches ready or in the making.
