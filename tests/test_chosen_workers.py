@@ -269,11 +269,25 @@ def test_no_batch_differs_while_threads_and_processes_change_over(tmp_path, monk
             assert (found.arrays["image"] == expected.arrays["image"]).all()
             seen.add(len(children()))
     assert max(seen) == 2 and made.metrics.samples >= 600
-    switch.is_over = True
-    for step in range(8):
-        made.batch(3, step)
     made.close()
     assert not children()
+
+
+def test_processes_that_are_left_for_good_end_those_of_resting_threads_too(tmp_path, monkeypatch):
+    made, switch = switched(tmp_path, monkeypatch)
+    pool, switch.in_processes = made._maker.pool, True
+    for step in range(8):
+        made.batch(0, step)
+    assert len(children()) == 2
+    pool._threads.use(1)
+    pool._chooser.late, switch.in_processes = None, False
+    for step in range(8, 25):
+        made.batch(0, step)
+        pool.note(8, 0.0, float(step))
+    while children():  # the one at work ends with its next chunk
+        made.batch(1, 0)
+    assert pool.workers[1]._process is None
+    made.close()
 
 
 def test_a_process_that_dies_is_replaced_where_nobody_asked_for_it(tmp_path, monkeypatch):

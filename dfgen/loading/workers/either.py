@@ -51,14 +51,16 @@ class EitherWorker(ThreadWorker):
         super().__init__(switch.maker)
         self._switch = switch
         self._process: ProcessWorker | None = None
+        self._at_work = threading.Lock()
 
     def fill(self, chunk: Chunk, arrays: ChunkArrays, cancelled: Callable[[], bool]) -> Blanks:
         """Fill the arrays of a chunk, as `ChunkMaker.fill`."""
         if self._switch.is_over:
-            self.close()
+            self.end_process()
         elif self._switch.in_processes:
             try:
-                return self._with_process().fill(chunk, arrays, cancelled)
+                with self._at_work:
+                    return self._with_process().fill(chunk, arrays, cancelled)
             except StartError:
                 self._switch.is_over = True
         return super().fill(chunk, arrays, cancelled)
@@ -81,6 +83,14 @@ class EitherWorker(ThreadWorker):
         super().abandon()
         if (process := self._process) is not None:
             process.abandon()
+
+    def end_process(self) -> None:
+        """End the process, from any thread; one that is at work ends before the next chunk."""
+        if self._at_work.acquire(blocking=False):
+            try:
+                self.close()
+            finally:
+                self._at_work.release()
 
     def close(self) -> None:
         """End the process, if there is one."""

@@ -46,6 +46,7 @@ class Pool:
         if chooses and workers > 1:
             late = (workers, True) if may_be_processes(maker.reader) else None
             self._chooser = Chooser(tuple((n, False) for n in thread_counts(workers)), late)
+            self._switch.is_over = late is None
             make = partial(EitherWorker, self._switch) if late else make
         self._threads = Threads(workers, make) if workers else None
         self._noting = threading.Lock()
@@ -83,7 +84,11 @@ class Pool:
             if before != (used := self._chooser.note(rows, waited, now)):
                 self._threads.use(used[0])  # type: ignore[union-attr]
                 self._switch.in_processes = used[1]
-            self._switch.is_over |= self._chooser.late is None
+            if self._chooser.late is None and not self._switch.is_over:
+                self._switch.is_over = True
+                for worker in self.workers:
+                    if not worker.awake.is_set():  # the others end theirs before the next chunk
+                        worker.end_process()  # type: ignore[attr-defined]
         finally:
             self._noting.release()
 
