@@ -116,14 +116,18 @@ def _read_separated(path: str, text: Sequence[str], delimiter: str) -> pa.Table:
         column_types=dict.fromkeys(text, pa.string()), null_values=[""], strings_can_be_null=True
     )
     try:
-        table = pa.csv.read_csv(path, parse_options=parse, convert_options=convert)
+        table = _read_csv(path, pa.csv.ReadOptions(), parse, convert)
     except pa.ArrowInvalid:  # one thread is slower, and names the row
-        one = pa.csv.ReadOptions(use_threads=False)
-        table = pa.csv.read_csv(path, one, parse, convert)
+        table = _read_csv(path, pa.csv.ReadOptions(use_threads=False), parse, convert)
     columns = zip(table.column_names, table.schema.types, strict=True)  # names may raise too
     if any(pa.types.is_binary(kind) for _, kind in columns):
         raise ValueError("it is not UTF-8 text")
     return table.rename_columns(_named(table.column_names))
+
+
+def _read_csv(path: str, *options: Any) -> pa.Table:
+    with pa.OSFile(path) as file:  # or threads of Arrow's may hold it open after an error
+        return pa.csv.read_csv(file, *options)
 
 
 def _named(names: list[str]) -> list[str]:
