@@ -20,7 +20,7 @@ from dfgen.samples.storage.stores import store_at
 
 
 class PackedShard(NamedTuple):
-    """A shard that is on the disk."""
+    """A shard that is written."""
 
     file: PackFile
     problems: pa.Array  # of each row, null where there is none

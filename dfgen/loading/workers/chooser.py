@@ -14,8 +14,8 @@ _SMALL = 200e-6  # seconds a row, from which on all threads are best anyway
 _WINDOW = 0.05  # seconds of one measurement, at least
 _BATCHES = 8  # in one measurement, at least
 _SETTLING = 2  # batches after a change that are not measured
-_TRIES = 2  # of what is dear to start
 _STARTING = 40  # and after the first change to what has to start
+_TRIES = 2  # of what is dear to start
 _TURNS = 5  # measurements of each choice, in alternation
 _BOUND = 0.1  # share of the time for which batches are waited for: below, none is too slow
 _FASTER = 1.05  # times as fast as what is used, and it is changed
@@ -128,7 +128,7 @@ class Chooser(Generic[C]):
         self._wait = min(2 * self._wait, _MOST_AGAIN)
         if self.late is not None and self.late not in rates:
             self.choices = (*self.choices, self.late)  # the next time
-        elif self.chosen != self.late:
+        elif self.late is not None and self.chosen != self.late:
             self._lost += 1
-        if self._lost == _TRIES:
-            self.choices, self.late = tuple(c for c in self.choices if c != self.late), None
+            if self._lost == _TRIES:
+                self.choices, self.late = self.choices[:-1], None
