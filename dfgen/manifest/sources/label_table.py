@@ -126,7 +126,7 @@ def _read_separated(path: str, text: Sequence[str], delimiter: str) -> pa.Table:
 
 
 def _read_csv(path: str, *options: Any) -> pa.Table:
-    with pa.OSFile(path) as file:  # or threads of Arrow's may hold it open after an error
+    with pa.OSFile(path) as file:  # closed at once, after an error too
         return pa.csv.read_csv(file, *options)
 
 
