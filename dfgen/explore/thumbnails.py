@@ -34,7 +34,7 @@ _USED = ("index", "shard", "row", "width", "height", "orientation")
 """Columns that say where the pixels of a row lie, or how large its file is."""
 
 
-Job = tuple[SampleReader | None, int, str]
+Readable = tuple[SampleReader | None, int, str]
 """What reads a row, which row of its it is, and why it cannot be read, or not all of it."""
 
 
@@ -169,7 +169,7 @@ def _reader(rows: pd.DataFrame, features: Mapping[str, Feature], **how: Any) -> 
 
 def _jobs(
     reader: Callable[..., SampleReader], rows: pd.DataFrame, features: Mapping[str, Feature]
-) -> list[Job]:
+) -> list[Readable]:
     """Return what reads each row, and which it is there; of one at fault what can be, and why."""
     try:
         found = reader(rows, features)
