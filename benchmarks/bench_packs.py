@@ -29,6 +29,7 @@ from dfgen.samples.features.image import Image
 ROWS, SIDE, BATCH = 4_000, 224, 128
 EPOCHS = 16  # of a `fit`: so many that its beginning and end hardly count
 GATHER, READY = f"bare gather, {THREADS} threads", "fit over ready arrays"
+BOTH = "both at once, the slower of them"
 CACHED, CACHED_BATCHES = "tf.data .cache() of images", "tf.data .cache() of batches"
 DRAIN, SMALLER = "packed pixels, drained as NumPy", "JPEG 512 packed, random resized crops"
 FFCV = "FFCV, raw pixels"
@@ -51,7 +52,7 @@ def main() -> Findings:
         f"FFCV: {rates.ratio(FFCV, GATHER):.2f} x a gather" if FFCV in rates.rounds else NO_FFCV
     )
     drain, fit = partial(rates.ratio, "dfgen"), "packed pixels, fit on {}, empty step"
-    slower = "x slower of gather, hand-over"
+    slower = "x slower of gather, hand-over, at once"
     cropped = smaller.ratio("packed", "loose files")
     return finish(
         [
@@ -182,7 +183,10 @@ def tf_cached(shards: list[npt.NDArray[np.uint8]], of_batches: bool) -> Any:
 
 
 def fitted_all(pack: Path) -> float:
-    """Return fit on a pack beside the slower of a bare gather and a bare hand-over."""
+    """Return fit on a pack beside the slower of a bare gather and a bare hand-over, on the same CPUs.
+
+    They share them as they do in any loader: run at once, for as many batches each.
+    """
     import warnings
 
     import keras
@@ -203,6 +207,14 @@ def fitted_all(pack: Path) -> float:
         idle.fit(data, steps_per_epoch=steps, verbose=0)
         return steps * BATCH
 
+    def gathered() -> int:
+        return sum(bare_gather(arrays, BATCH) for _ in range(EPOCHS))
+
+    def at_once() -> int:
+        with ThreadPoolExecutor(1) as beside:
+            gathering = beside.submit(gathered)
+            return min(fitted(ready()), gathering.result())
+
     def from_pack() -> int:
         with dfgen.Sequence(
             pack, label_mode=None, batch_size=BATCH, drop_remainder=True
@@ -211,15 +223,16 @@ def fitted_all(pack: Path) -> float:
 
     rates = alternate(
         {
-            GATHER: lambda: sum(bare_gather(arrays, BATCH) for _ in range(EPOCHS)),
+            GATHER: gathered,
             READY: lambda: fitted(ready()),
+            BOTH: at_once,
             "dfgen": from_pack,
         },
         rounds=3,
     )
     print("\nfit with an empty step", end="")
     rates.show("images", GATHER)
-    return rates.ratio("dfgen", min(GATHER, READY, key=rates.median))
+    return rates.ratio("dfgen", BOTH)
 
 
 def crops(folder: Path) -> Rates:
