@@ -27,7 +27,7 @@ from dfgen.loading.order.permutation import permutation
 from dfgen.samples.features.image import Image
 
 ROWS, SIDE, BATCH = 4_000, 224, 128
-EPOCHS = 16  # of a `fit`: so many that its beginning and end hardly count
+EPOCHS = 24  # so many that the beginning and the end hardly count
 GATHER, READY = f"bare gather, {THREADS} threads", "fit over ready arrays"
 BOTH = "both at once, the slower of them"
 CACHED, CACHED_BATCHES = "tf.data .cache() of images", "tf.data .cache() of batches"
@@ -89,10 +89,10 @@ def drained_all(pack: Path) -> Rates:
     return alternate(
         beside(arrays, pack)
         | {
-            GATHER: lambda: sum(bare_gather(arrays, BATCH) for _ in range(8)),
-            "dfgen": partial(drained, Image(), pack),
+            GATHER: lambda: sum(bare_gather(arrays, BATCH) for _ in range(EPOCHS)),
+            "dfgen": partial(drained, Image(), pack, epochs=EPOCHS),
             "dfgen, no windows": partial(
-                drained, Image(), dfgen.read_manifest(pack), windows=False
+                drained, Image(), dfgen.read_manifest(pack), windows=False, epochs=EPOCHS
             ),
             "dfgen, crop 192 and flip": partial(drained, CROPPED, pack),
             "dfgen, scaled": partial(drained, Image(scale="0..1"), pack),
@@ -109,7 +109,7 @@ def beside(arrays: list[npt.NDArray[np.uint8]], pack: Path) -> dict[str, Callabl
     except ImportError as error:
         print(f"left out: {FFCV} ({error}): {NO_FFCV}")
         return {}
-    return {FFCV: lambda: sum(drain() for _ in range(8))}
+    return {FFCV: lambda: sum(drain() for _ in range(EPOCHS))}
 
 
 CROPPED = Image(size=(192, 192), load_size=(SIDE, SIDE), crop="random", flip="horizontal")
@@ -178,7 +178,7 @@ def tf_cached(shards: list[npt.NDArray[np.uint8]], of_batches: bool) -> Any:
     rows = sum(map(len, shards))
     data = data.batch(BATCH).cache() if of_batches else data.cache().shuffle(rows).batch(BATCH)
     data = data.prefetch(tf.data.AUTOTUNE)
-    data = data.repeat(8)
+    data = data.repeat(EPOCHS)
     return lambda: sum(len(images) for images in data.as_numpy_iterator())
 
 
