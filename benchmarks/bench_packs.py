@@ -183,9 +183,9 @@ def tf_cached(shards: list[npt.NDArray[np.uint8]], of_batches: bool) -> Any:
 
 
 def fitted_all(pack: Path) -> float:
-    """Return fit on a pack beside the slower of a bare gather and a bare hand-over, on the same CPUs.
+    """Return fit on a pack beside the slower of a bare gather and a bare hand-over.
 
-    They share them as they do in any loader: run at once, for as many batches each.
+    These share the CPUs, as in any loader: they run at once, for as many batches each.
     """
     import warnings
 
