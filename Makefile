@@ -1,6 +1,6 @@
 # Everything runs in .venv, which each target fills with what it needs, once:
 # the empty file .venv/with-test says that keras-dfgen[test] is installed there.
-.PHONY: demo test test-all test-backends test-clients test-lowest lint notebooks bench clean
+.PHONY: demo test test-all test-backends test-clients test-lowest lint notebooks docs bench clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -46,6 +46,10 @@ lint: .venv/with-test               ## style, format, types
 
 notebooks: .venv/with-notebook      ## executes them; what they show is thrown away
 	.venv/bin/jupyter-nbconvert --to notebook --execute --stdout notebooks/*.ipynb > /dev/null
+
+docs: .venv/with-docs               ## the site, in build/docs: every warning an error, links checked
+	.venv/bin/python -m sphinx --quiet --fail-on-warning --keep-going --builder html docs build/docs
+	@echo 'See build/docs/index.html'
 
 bench: .venv/with-bench .venv/with-jax .venv/with-torch  ## dfgen beside bare loops and peers
 	.venv/bin/python benchmarks/run.py

@@ -17,8 +17,9 @@ import dfgen
 from dfgen.cli import app
 
 README = Path(dfgen.__file__).parents[1] / "README.md"
-PAGES = sorted(README.parent.glob("docs/*.md"))
-NEEDED = {"others.md": ("keras_hub", "keras_tuner", "sklearn", "tensorboard", "torch")}
+DOCS = README.parent / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+NEEDED = {"other-libraries.md": ("keras_hub", "keras_tuner", "sklearn", "tensorboard", "torch")}
 """What a page shows that `make test` does not install; `make test-clients` does."""
 
 
@@ -105,7 +106,7 @@ def test_readme_runs_as_written(tmp_path, monkeypatch):
 
 @pytest.mark.filterwarnings("ignore:currentThread|getName:DeprecationWarning")  # of KerasTuner
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning", "ignore:.*fork:RuntimeWarning")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
 def test_page_runs_as_written(page, tmp_path, monkeypatch):
     for package in NEEDED.get(page.name, ()):
         pytest.importorskip(package)
