@@ -26,6 +26,7 @@ from dfgen.commands.manifests import (
 )
 from dfgen.commands.options import height_and_width
 from dfgen.commands.packs import pack_command
+from dfgen.commands.reports import report_command
 from dfgen.errors import DfgenError
 
 COMPARING = ("diff", "verify")
@@ -89,6 +90,7 @@ app.command("diff")(diff_command)
 app.command("split")(split_command)
 app.command("recipe")(recipe_command)
 app.command("pack")(pack_command)
+app.command("report")(report_command)
 app.add_typer(cached_folders.cache, name="cache")
 
 
