@@ -357,7 +357,7 @@ def test_problems_of_training_go_into_the_manifest_and_stay(data, skipped):
     assert kept == f"{problem} (as the manifest says)"
     [_, decoded] = dfgen.verify("m.parquet", decode=True)["detail"]
     assert decoded == kept
-    with pytest.raises(ManifestError, match="^2 of 6 rows have a problem, by the facts"):
+    with pytest.raises(ManifestError, match=r"^2 of 6 rows have a problem, by the facts"):
         dfgen.Sequence("m.parquet", y="kind", image_size=(4, 4))
 
 
