@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ManifestError
 from dfgen.explore.chosen_rows import check_known
-from dfgen.explore.figures import new_figure, shown
-from dfgen.explore.predicted import KINDS, heads_of
+from dfgen.explore.figures import new_figure, one_line
+from dfgen.explore.predicted import OF_MODEL, heads_of
 from dfgen.manifest.schema import PARTS, label_columns
 from dfgen.manifest.tables import Table, data_frame
 from dfgen.samples.arrow_types import is_list
@@ -104,11 +104,11 @@ def _draw_bars(axes: Any, name: str, part: pd.DataFrame) -> None:
         thick = 0.8 / len(splits)
         bars = axes.barh(places + (number + 0.5) * thick - 0.4, shares, thick, label=str(split))
         axes.bar_label(bars, [f"{rows:,}" for rows in part[split]], padding=2, fontsize=7)
-    axes.set_yticks(places, map(shown, part.index), fontsize=8, parse_math=False)
+    axes.set_yticks(places, map(one_line, part.index), fontsize=8, parse_math=False)
     axes.invert_yaxis()
     axes.margins(x=0.12)
     axes.xaxis.set_major_formatter("{x:.0%}")
-    axes.set_title(shown(_spread(name, part), 90), fontsize=9, loc="left", parse_math=False)
+    axes.set_title(one_line(_spread(name, part), 90), fontsize=9, loc="left", parse_math=False)
     if splits != ["rows"]:
         for text in axes.legend(fontsize=7, title="share of").get_texts():
             text.set_parse_math(False)
@@ -126,7 +126,7 @@ def _spread(name: str, part: pd.DataFrame) -> str:
 
 
 def _candidates(frame: pd.DataFrame) -> list[str]:
-    of_model = {f"{kind}{head}" for head in heads_of(frame) for kind in KINDS}
+    of_model = {f"{kind}{head}" for head in heads_of(frame) for kind in OF_MODEL}
     names = [name for name in label_columns(list(frame.columns)) if isinstance(name, str)]
     return [name for name in names if name not in of_model]
 

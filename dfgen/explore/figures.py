@@ -98,7 +98,7 @@ def picture_figure(rows: Sequence[PictureRow], table: pd.DataFrame, title: str =
     height = sum(heights) + 3 * _LINE
     figure = new_figure(width, height, table)
     figure.suptitle(
-        shown(title, int(width * 14)), x=_GAP / width, y=1 - _GAP / height, ha="left", va="top",
+        one_line(title, int(width * 14)), x=_GAP / width, y=1 - _GAP / height, ha="left", va="top",
         fontsize=10, **_PLAIN,
     )  # fmt: skip
     top = height - 3 * _LINE
@@ -108,7 +108,7 @@ def picture_figure(rows: Sequence[PictureRow], table: pd.DataFrame, title: str =
     return figure
 
 
-def shown(text: object, most: int = _CHARACTERS) -> str:
+def one_line(text: object, most: int = _CHARACTERS) -> str:
     """Return a text as one line of so many characters."""
     line = " ".join(legible(str(text)).split())
     return line if len(line) <= most else f"{line[: most - 1]}…"
@@ -124,7 +124,7 @@ def _draw_row(figure: Any, row: PictureRow, top: float, size: tuple[float, float
     width, height = size
     if row.heading:
         figure.text(
-            _GAP / width, top / height, shown(row.heading, int(width * 15)), va="top", fontsize=8,
+            _GAP / width, top / height, one_line(row.heading, int(width * 15)), va="top", fontsize=8,
             weight="bold", **_PLAIN,
         )  # fmt: skip
         top -= _LINE
@@ -134,7 +134,7 @@ def _draw_row(figure: Any, row: PictureRow, top: float, size: tuple[float, float
             (left / width, bottom / height, _CELL / width, _CELL / height), anchor="S"
         )
         draw_picture(axes, one.thumbnail)
-        text = "\n".join(map(shown, one.caption))
+        text = "\n".join(map(one_line, one.caption))
         colour = "firebrick" if one.is_wrong else "black"
         axes.text(
             0.5, -0.02, text, transform=axes.transAxes, ha="center", va="top", fontsize=7,
@@ -168,6 +168,6 @@ def draw_picture(axes: Any, thumbnail: Thumbnail) -> None:
         )
         place = "bottom" if top > thumbnail.pixels.shape[0] / 8 else "top"  # above it, or within
         axes.text(
-            left, top, shown(label, 12), fontsize=5.5, color="white", va=place, clip_on=True,
+            left, top, one_line(label, 12), fontsize=5.5, color="white", va=place, clip_on=True,
             bbox={"facecolor": colour, "edgecolor": "none", "pad": 0.5}, **_PLAIN,
         )  # fmt: skip

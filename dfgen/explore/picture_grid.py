@@ -9,7 +9,7 @@ import pandas as pd
 from dfgen.errors import ManifestError
 from dfgen.explore.chosen_rows import check_known, chosen
 from dfgen.explore.figures import Captioned, PictureRow, picture_figure
-from dfgen.explore.predicted import heads_of, joined, prediction_lines
+from dfgen.explore.predicted import heads_of, with_predictions, prediction_lines
 from dfgen.explore.thumbnails import thumbnails
 from dfgen.limits import Limits
 from dfgen.manifest.schema import label_columns
@@ -79,7 +79,7 @@ def show(
     frame = data_frame(manifest)
     if not len(frame):
         raise ManifestError("there are no rows to show")
-    frame = frame if predictions is None else joined(frame, predictions)
+    frame = frame if predictions is None else with_predictions(frame, predictions)
     groups = chosen(frame, n, by, sort, seed)
     rows = frame.iloc[np.concatenate([places for _, places in groups])]
     found = thumbnails(

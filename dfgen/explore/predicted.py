@@ -7,7 +7,7 @@ import pandas as pd
 
 from dfgen.errors import ManifestError
 
-KINDS = ("y_true", "y_pred", "prob", "loss", "weight")
+OF_MODEL = ("y_true", "y_pred", "prob", "loss", "weight")
 """The columns of each head: of one alone as they are, of several with `_` and its name."""
 
 
@@ -17,14 +17,14 @@ def heads_of(frame: pd.DataFrame) -> list[str]:
     return [n[6:] for n in names if n == "y_pred" or n.startswith("y_pred_")]
 
 
-def joined(frame: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataFrame:
+def with_predictions(frame: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataFrame:
     """Return a frame with the columns of its predictions, by their ids; missing where none are."""
     if not isinstance(predictions, pd.DataFrame):
         raise ManifestError(
             f"predictions must be a frame of dfgen.predict_frame, got {type(predictions).__name__}"
         )
     heads = heads_of(predictions)
-    wanted = [f"{kind}{head}" for head in heads for kind in KINDS]
+    wanted = [f"{kind}{head}" for head in heads for kind in OF_MODEL]
     wanted = [name for name in dict.fromkeys([*wanted, "loss"]) if name in predictions]
     key = next((name for name in ("id", "path") if name in frame and name in predictions), None)
     if not heads or key is None:
