@@ -124,8 +124,8 @@ def _draw_row(figure: Any, row: PictureRow, top: float, size: tuple[float, float
     width, height = size
     if row.heading:
         figure.text(
-            _GAP / width, top / height, one_line(row.heading, int(width * 15)), va="top", fontsize=8,
-            weight="bold", **_PLAIN,
+            _GAP / width, top / height, one_line(row.heading, int(width * 15)), va="top",
+            fontsize=8, weight="bold", **_PLAIN,
         )  # fmt: skip
         top -= _LINE
     for place, one in enumerate(row.pictures):

@@ -16,7 +16,7 @@ _LEAST = np.log(2)  # and at least twice as large, or half
 _DOTS = 5_000
 _BINS = 60
 
-Facts = npt.NDArray[np.float64]
+SizeFacts = npt.NDArray[np.float64]
 
 
 def sizes(manifest: Table) -> Any:
@@ -63,7 +63,7 @@ def sizes(manifest: Table) -> Any:
     return figure
 
 
-def _facts(frame: pd.DataFrame) -> dict[str, Facts]:
+def _facts(frame: pd.DataFrame) -> dict[str, SizeFacts]:
     """Return the facts that there are by name, nan where they are missing."""
     known = [name for name in ("width", "height", "bytes") if name in frame]
     found = {name: frame[name].to_numpy(np.float64, na_value=np.nan) for name in known}
@@ -85,7 +85,7 @@ def _facts(frame: pd.DataFrame) -> dict[str, Facts]:
     return found
 
 
-def _far_out(frame: pd.DataFrame, numbers: dict[str, Facts]) -> pd.DataFrame:
+def _far_out(frame: pd.DataFrame, numbers: dict[str, SizeFacts]) -> pd.DataFrame:
     """Return the rows that are far from the others, the farthest first, and why."""
     distance = np.zeros(len(frame))
     why: dict[int, list[str]] = {}
@@ -103,7 +103,7 @@ def _far_out(frame: pd.DataFrame, numbers: dict[str, Facts]) -> pd.DataFrame:
     return frame.iloc[rows][shown].assign(**facts, why=["; ".join(why[row]) for row in rows])
 
 
-def _draw_sizes(axes: Any, numbers: dict[str, Facts], name: str) -> None:
+def _draw_sizes(axes: Any, numbers: dict[str, SizeFacts], name: str) -> None:
     """Draw a dot for each pair of width and height that occurs."""
     known = numbers["width"] * numbers["height"] > 0
     keys = numbers["width"][known].astype(np.int64) << 32 | numbers["height"][known].astype(
@@ -122,7 +122,7 @@ def _draw_sizes(axes: Any, numbers: dict[str, Facts], name: str) -> None:
     axes.set_title(said, fontsize=9, loc="left")
 
 
-def _draw_spread(axes: Any, numbers: dict[str, Facts], name: str) -> None:
+def _draw_spread(axes: Any, numbers: dict[str, SizeFacts], name: str) -> None:
     """Draw how many rows have which aspect, or which bytes."""
     values = numbers[name][numbers[name] > 0]
     low, high = values.min(), values.max()

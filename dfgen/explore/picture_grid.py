@@ -9,7 +9,7 @@ import pandas as pd
 from dfgen.errors import ManifestError
 from dfgen.explore.chosen_rows import check_known, chosen
 from dfgen.explore.figures import Captioned, PictureRow, picture_figure
-from dfgen.explore.predicted import heads_of, with_predictions, prediction_lines
+from dfgen.explore.predicted import heads_of, prediction_lines, with_predictions
 from dfgen.explore.thumbnails import thumbnails
 from dfgen.limits import Limits
 from dfgen.manifest.schema import label_columns
