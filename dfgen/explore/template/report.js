@@ -144,12 +144,13 @@ byId("large").addEventListener("close", () => {
 
 function select(label, options) {
   const box = element("select");
+  box.setAttribute("aria-label", label);
   options.forEach(([text, value]) => {
     const option = element("option", "", text);
     option.value = value;
     box.append(option);
   });
-  const around = element("label", "", `${label} `);
+  const around = element("label", "", label);
   around.append(box);
   byId("selects").append(around);
   box.addEventListener("change", update);
