@@ -15,7 +15,7 @@ function element(name, className, text) {
 function picture(row, size) {
   if (!row.picture) {
     const reason = element("span", "reason");
-    reason.append(element("b", "", "No picture"), row.reason || "");
+    reason.append(element("b", "", "No picture: "), row.reason);
     return reason;
   }
   const image = element("img", row.side < size ? "small-picture" : "");
