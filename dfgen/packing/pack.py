@@ -44,7 +44,7 @@ def pack(
 
     Use it where decoding limits training, or where many small files lie on a slow disk: pixels are
     then read at the speed of memory, and files in big pieces. `dfgen pack` does the same job. A
-    pack is a folder of Arrow files, which pandas, DuckDB and Polars open, and docs/guides/packs.md
+    pack is a folder of Arrow files, which pandas, DuckDB and Polars open, and docs/guides/more-data-than-memory.md
     describes. All columns of the manifest are in it. Rows stand in a permuted order, so that
     neighbours mix as in a full shuffle.
 
