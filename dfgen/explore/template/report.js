@@ -15,7 +15,7 @@ function element(name, className, text) {
 function picture(row, size) {
   if (!row.picture) {
     const reason = element("span", "reason");
-    reason.append(element("b", "", "No picture"), row.reason || "");
+    reason.append(element("b", "", "No picture: "), row.reason);
     return reason;
   }
   const image = element("img", row.side < size ? "small-picture" : "");
@@ -144,12 +144,13 @@ byId("large").addEventListener("close", () => {
 
 function select(label, options) {
   const box = element("select");
+  box.setAttribute("aria-label", label);
   options.forEach(([text, value]) => {
     const option = element("option", "", text);
     option.value = value;
     box.append(option);
   });
-  const around = element("label", "", `${label} `);
+  const around = element("label", "", label);
   around.append(box);
   byId("selects").append(around);
   box.addEventListener("change", update);
