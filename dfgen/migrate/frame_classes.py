@@ -11,7 +11,7 @@ from dfgen.manifest.warn import warn
 from dfgen.migrate.flow_arguments import WrongTypeError
 from dfgen.samples.features.spec import Indices
 
-Label = Any
+RowLabel = Any
 """What a row has in the column of classes: a class, or a list of several."""
 
 
@@ -29,7 +29,7 @@ class Classes(NamedTuple):
     rows: Indices
 
 
-def checked_labels(column: pd.Series, y_col: str, class_mode: str) -> list[Label]:
+def checked_labels(column: pd.Series, y_col: str, class_mode: str) -> list[RowLabel]:
     """Return the labels of all rows: text, other classes, or lists of them.
 
     Keras takes text alone, and with `"categorical"` lists of classes. Other classes are taken too,
@@ -80,11 +80,11 @@ def checked_labels(column: pd.Series, y_col: str, class_mode: str) -> list[Label
     return labels
 
 
-def _is_missing(label: Label) -> bool:
+def _is_missing(label: RowLabel) -> bool:
     return not isinstance(label, list | tuple) and bool(pd.isna(label))
 
 
-def _each(labels: Iterable[Label]) -> Iterable[Any]:
+def _each(labels: Iterable[RowLabel]) -> Iterable[Any]:
     """Yield each class of each row."""
     for label in labels:
         if isinstance(label, list | tuple):
@@ -93,7 +93,7 @@ def _each(labels: Iterable[Label]) -> Iterable[Any]:
             yield label
 
 
-def check_binary(labels: Sequence[Label], given: Sequence[Any] | None) -> None:
+def check_binary(labels: Sequence[RowLabel], given: Sequence[Any] | None) -> None:
     """Refuse more or fewer classes than two."""
     count = len(set(given or labels))
     if count != 2:
@@ -101,7 +101,7 @@ def check_binary(labels: Sequence[Label], given: Sequence[Any] | None) -> None:
         raise ArgumentError(f'If class_mode="binary" there must be 2 classes. {counted}')
 
 
-def classes_of(labels: Sequence[Label], given: Sequence[Any] | None) -> Classes:
+def numbered_classes(labels: Sequence[RowLabel], given: Sequence[Any] | None) -> Classes:
     """Return the classes of rows; those that have none of the given ones are left out.
 
     Args:
@@ -121,7 +121,7 @@ def classes_of(labels: Sequence[Label], given: Sequence[Any] | None) -> Classes:
     return Classes(indices, [one for one in found if one is not None], rows)
 
 
-def _known(label: Label, indices: dict[Any, int]) -> Any:
+def _known(label: RowLabel, indices: dict[Any, int]) -> Any:
     """Return the number of a label, or those of its known ones; None where none is."""
     if not isinstance(label, list | tuple):
         return indices.get(label)

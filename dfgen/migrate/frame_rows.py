@@ -11,7 +11,7 @@ import pandas as pd
 from dfgen.errors import ArgumentError, ManifestError, brief, column_list, did_you_mean
 from dfgen.manifest.warn import warn
 from dfgen.migrate.flow_arguments import SUFFIXES, FlowOptions, WrongTypeError
-from dfgen.migrate.frame_classes import Classes, check_binary, checked_labels, classes_of
+from dfgen.migrate.frame_classes import Classes, check_binary, checked_labels, numbered_classes
 from dfgen.samples.features.spec import Indices
 
 CLASSED = ("binary", "categorical", "sparse")
@@ -115,7 +115,7 @@ def frame_rows(given: FrameColumns, options: FlowOptions) -> FrameRows:
         rows = _valid_rows(given, paths)
     found = Classes({}, [], np.arange(len(rows)))
     if labels is not None:
-        found = classes_of([labels[row] for row in rows.tolist()], known)
+        found = numbered_classes([labels[row] for row in rows.tolist()], known)
         _tell_left_out(given, labels, rows, found)
     part = options.part(len(found.rows))
     rows = rows[found.rows][part]
