@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import shutil
+from functools import cache
 from pathlib import Path
 
 import annotated
@@ -18,7 +19,6 @@ from dfgen.cli import app
 
 README = Path(dfgen.__file__).parents[1] / "README.md"
 DOCS = README.parent / "docs"
-PAGES = sorted(DOCS.rglob("*.md"))
 NEEDED = {"other-libraries.md": ("keras_hub", "keras_tuner", "sklearn", "tensorboard", "torch")}
 """What a page shows that `make test` does not install; `make test-clients` does."""
 
@@ -26,6 +26,9 @@ NEEDED = {"other-libraries.md": ("keras_hub", "keras_tuner", "sklearn", "tensorb
 def blocks_of(page):
     text = page.read_text("utf-8")
     return re.findall(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+PAGES = sorted(page for page in DOCS.rglob("*.md") if blocks_of(page))
 
 
 def write_pets(folder):
@@ -62,11 +65,13 @@ def write_annotations(folder):
         annotated.coco(folder / f"instances_{split}.json", {row: f"{row}.jpg"}, cats, {1: "cat"})
 
 
+@cache
 def any_compiled_model():
+    """Of images of any size; one for all pages, so that Keras compiles it once."""
     layers = keras.layers
-    model = keras.Sequential(
-        [layers.Rescaling(1 / 255), layers.GlobalAveragePooling2D(), layers.Dense(2)]
-    )
+    image = keras.Input((None, None, 3))
+    pooled = layers.GlobalAveragePooling2D()(layers.Rescaling(1 / 255)(image))
+    model = keras.Model(image, layers.Dense(2)(pooled))
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     return model
 
