@@ -20,7 +20,7 @@ CLASSES, LABELS, NUMBERS, ARRAY = "classes", "labels", "numbers", "array"
 
 
 @dataclass(frozen=True, eq=False)
-class Head:
+class ModelHead:
     """One output of a model.
 
     Args:
@@ -121,13 +121,13 @@ def _sigmoid(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     return found
 
 
-def heads_of(
+def model_heads(
     model: Any,
     outputs: Any,
     y: Any,
     targets: Mapping[str, tuple[Feature, BoundFeature | None]],
     logits: bool | None = None,
-) -> list[tuple[Head, npt.NDArray[Any]]]:
+) -> list[tuple[ModelHead, npt.NDArray[Any]]]:
     """Return each output of a model with its head.
 
     Args:
@@ -150,7 +150,7 @@ def heads_of(
         feature, bound = targets[target] if target is not None else (None, None)
         output = last(name) if len(named) == 1 or len(known) > 1 else None
         loss = losses.get(name)
-        head = Head(
+        head = ModelHead(
             "" if len(named) == 1 else name,
             target,
             feature,

@@ -1,6 +1,6 @@
 """How many batches are predicted at once: so many that it costs nothing, few enough to hold."""
 
-FIRST = 8
+FIRST_STEPS = 8
 """Batches of the first part: what an error of the last layer costs."""
 
 _SECONDS = 5.0

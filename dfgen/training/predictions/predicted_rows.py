@@ -17,9 +17,9 @@ from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature
 from dfgen.training.device_division import keras_division
 from dfgen.training.keras_private import loss_weights
-from dfgen.training.predictions.heads import Head, heads_of
+from dfgen.training.predictions.heads import ModelHead, model_heads
 from dfgen.training.predictions.ordered_passes import OrderedPasses
-from dfgen.training.predictions.part_sizes import FIRST, next_steps
+from dfgen.training.predictions.part_sizes import FIRST_STEPS, next_steps
 from dfgen.training.predictions.prediction_columns import Said, table_of
 from dfgen.training.predictions.row_losses import row_losses
 from dfgen.training.sequence import Sequence
@@ -67,7 +67,7 @@ class Prediction:
 
     def tables(self, first: int) -> Iterator[tuple[range, pa.Table]]:
         """Yield the columns of the rows of some batches after the other, from one batch on."""
-        passes, steps = OrderedPasses(self.sequence, self.plan), FIRST
+        passes, steps = OrderedPasses(self.sequence, self.plan), FIRST_STEPS
         try:
             while first < self.steps.stop:
                 part = range(first, min(first + steps, self.steps.stop))
@@ -88,7 +88,7 @@ class Prediction:
             until = self.steps.stop if self.views == 1 else part.stop
             outputs, targets = passes.predict(self.model, part, view, until)
             true = dict(zip(keras.tree.flatten(y), keras.tree.flatten(targets), strict=True))
-            heads = heads_of(self.model, outputs, y, self._targets, self.logits)
+            heads = model_heads(self.model, outputs, y, self._targets, self.logits)
             said = [_of_head(head, array, true.get(head.target)) for head, array in heads]
             held = [*true.values(), *(array for _, array in heads)]
             nbytes = sum(one.nbytes for one in held if one is not None)
@@ -123,7 +123,7 @@ class Prediction:
         return table_of(said, rows, reasons, weights, loss_weights(self.model))
 
 
-def _of_head(head: Head, outputs: npt.NDArray[Any], target: npt.NDArray[Any] | None) -> Said:
+def _of_head(head: ModelHead, outputs: npt.NDArray[Any], target: npt.NDArray[Any] | None) -> Said:
     losses = None
     if head.loss is not None and target is not None:
         losses = row_losses(head.loss, target, outputs)

@@ -11,9 +11,9 @@ import pyarrow as pa
 from dfgen.errors import ArgumentError
 from dfgen.samples.arrow_types import lists_of, with_ends
 from dfgen.samples.features.spec import Present
-from dfgen.training.predictions.heads import ARRAY, CLASSES, LABELS, Head
+from dfgen.training.predictions.heads import ARRAY, CLASSES, LABELS, ModelHead
 
-Numbers = npt.NDArray[np.float32]
+_Floats = npt.NDArray[np.float32]
 
 _NAN = "the model gave NaN"
 
@@ -28,9 +28,9 @@ class Said:
         losses: of each row, None without.
     """
 
-    head: Head
-    numbers: Numbers
-    losses: Numbers | None
+    head: ModelHead
+    numbers: _Floats
+    losses: _Floats | None
 
     def __add__(self, other: "Said") -> "Said":
         losses = None if self.losses is None or other.losses is None else self.losses + other.losses
@@ -49,7 +49,7 @@ def table_of(
     said: list[Said],
     rows: slice,
     reasons: list[str | None],
-    weights: Numbers | None = None,
+    weights: _Floats | None = None,
     loss_weights: Any = None,
 ) -> pa.Table:
     """Return the columns of some rows.
@@ -94,18 +94,18 @@ def _factors(said: list[Said], given: Any) -> list[float]:
     return [*map(float, given)] if isinstance(given, Sequence) else [1.0] * len(said)
 
 
-def _total(losses: list[Numbers], factors: list[float]) -> Numbers:
+def _total(losses: list[_Floats], factors: list[float]) -> _Floats:
     """Return the sum of losses of those that there are; NaN where there is none."""
     each = np.array([one * factor for one, factor in zip(losses, factors, strict=True)])
-    found: Numbers = np.where(np.isnan(each).all(axis=0), np.nan, np.nansum(each, axis=0))
+    found: _Floats = np.where(np.isnan(each).all(axis=0), np.nan, np.nansum(each, axis=0))
     return found
 
 
-def _numbers(values: Numbers) -> pa.Array:
+def _numbers(values: _Floats) -> pa.Array:
     return pa.array(values, pa.float32(), mask=np.isnan(values))
 
 
-def _lacking(head: Head, rows: slice) -> Present:
+def _lacking(head: ModelHead, rows: slice) -> Present:
     """Return which rows have no label of a head."""
     if head.bound is None or head.bound.present is None:
         return np.zeros(rows.stop - rows.start, bool)
@@ -113,7 +113,7 @@ def _lacking(head: Head, rows: slice) -> Present:
     return found
 
 
-def _truth(head: Head, rows: slice, lacking: Present) -> dict[str, pa.Array]:
+def _truth(head: ModelHead, rows: slice, lacking: Present) -> dict[str, pa.Array]:
     """Return `y_true`, where the table tells it."""
     bound = head.bound
     if bound is None:
@@ -124,7 +124,7 @@ def _truth(head: Head, rows: slice, lacking: Present) -> dict[str, pa.Array]:
     return {} if found is None else {head.column("y_true"): found}
 
 
-def _predicted(head: Head, said: Numbers, lost: Present) -> dict[str, pa.Array]:
+def _predicted(head: ModelHead, said: _Floats, lost: Present) -> dict[str, pa.Array]:
     """Return `y_pred`, and `prob` of classes.
 
     Args:
@@ -143,7 +143,7 @@ def _predicted(head: Head, said: Numbers, lost: Present) -> dict[str, pa.Array]:
     return {head.column(name): values for name, values in made.items()}
 
 
-def _of_class(head: Head, said: Numbers, lost: Present) -> dict[str, pa.Array]:
+def _of_class(head: ModelHead, said: _Floats, lost: Present) -> dict[str, pa.Array]:
     if said.shape[1] == 1:
         said = np.concatenate([1 - said, said], axis=1)
         numbers = said[:, 1] > 0.5
@@ -157,7 +157,7 @@ def _of_class(head: Head, said: Numbers, lost: Present) -> dict[str, pa.Array]:
     return {"y_pred": pa.DictionaryArray.from_arrays(codes, pa.array(names)), "prob": prob}
 
 
-def _of_labels(head: Head, said: Numbers, lost: Present) -> dict[str, pa.Array]:
+def _of_labels(head: ModelHead, said: _Floats, lost: Present) -> dict[str, pa.Array]:
     names = head.class_names or ()
     _check_units(head, said, len(names))
     chosen = (said > 0.5) & ~lost[:, None]
@@ -166,13 +166,13 @@ def _of_labels(head: Head, said: Numbers, lost: Present) -> dict[str, pa.Array]:
     return {"y_pred": with_ends(labels, ends, lost), "prob": lists_of(said, lost)}
 
 
-def _of_numbers(head: Head, said: Numbers, lost: Present) -> dict[str, pa.Array]:
+def _of_numbers(head: ModelHead, said: _Floats, lost: Present) -> dict[str, pa.Array]:
     if said.shape[1] == 1:
         return {"y_pred": pa.array(said[:, 0], mask=lost)}
     return {"y_pred": lists_of(said, lost)}
 
 
-def _check_units(head: Head, said: Numbers, classes: int) -> None:
+def _check_units(head: ModelHead, said: _Floats, classes: int) -> None:
     if said.shape[1] != classes:
         raise ArgumentError(
             f"the output {head.name or 'of the model'!r} has {said.shape[1]} units, but y has "
