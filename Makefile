@@ -1,6 +1,7 @@
 # Everything runs in .venv, which each target fills with what it needs, once:
 # the empty file .venv/with-test says that keras-dfgen[test] is installed there.
-.PHONY: demo test test-all test-backends test-clients test-lowest lint notebooks docs bench clean
+.PHONY: demo test test-all test-backends test-clients test-browser test-lowest lint notebooks docs \
+	bench clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -35,6 +36,10 @@ test-backends: .venv/with-test .venv/with-jax .venv/with-torch
 
 test-clients: .venv/with-test .venv/with-clients .venv/with-jax .venv/with-torch
 	.ci/clients
+
+test-browser: .venv/with-test       ## the pages of `dfgen report` in Chromium, skipped without one
+	-$(MAKE) .venv/with-browser
+	.ci/browser
 
 test-lowest: .venv-lowest/with-test  # with the lowest versions that pyproject.toml allows
 	.venv-lowest/bin/python -m pytest $(PARALLEL)
