@@ -1,6 +1,7 @@
 # Everything runs in .venv, which each target fills with what it needs, once:
 # the empty file .venv/with-test says that keras-dfgen[test] is installed there.
-.PHONY: demo test test-all test-backends test-clients test-lowest lint notebooks bench clean
+.PHONY: demo test test-all test-backends test-clients test-browser test-lowest lint notebooks docs \
+	bench clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -36,6 +37,10 @@ test-backends: .venv/with-test .venv/with-jax .venv/with-torch
 test-clients: .venv/with-test .venv/with-clients .venv/with-jax .venv/with-torch
 	.ci/clients
 
+test-browser: .venv/with-test       ## the pages of `dfgen report` in Chromium, skipped without one
+	-$(MAKE) .venv/with-browser
+	.ci/browser
+
 test-lowest: .venv-lowest/with-test  # with the lowest versions that pyproject.toml allows
 	.venv-lowest/bin/python -m pytest $(PARALLEL)
 
@@ -46,6 +51,10 @@ lint: .venv/with-test               ## style, format, types
 
 notebooks: .venv/with-notebook      ## executes them; what they show is thrown away
 	.venv/bin/jupyter-nbconvert --to notebook --execute --stdout notebooks/*.ipynb > /dev/null
+
+docs: .venv/with-docs               ## the site, in build/docs: every warning an error, links checked
+	.venv/bin/python -m sphinx --quiet --fail-on-warning --keep-going --builder html docs build/docs
+	@echo 'See build/docs/index.html'
 
 bench: .venv/with-bench .venv/with-jax .venv/with-torch  ## dfgen beside bare loops and peers
 	.venv/bin/python benchmarks/run.py

@@ -27,8 +27,9 @@ from dfgen.loading.order.permutation import permutation
 from dfgen.samples.features.image import Image
 
 ROWS, SIDE, BATCH = 4_000, 224, 128
-EPOCHS = 16  # of a `fit`: so many that its beginning and end hardly count
+EPOCHS = 24  # so many that the beginning and the end hardly count
 GATHER, READY = f"bare gather, {THREADS} threads", "fit over ready arrays"
+BOTH = "both at once, the slower of them"
 CACHED, CACHED_BATCHES = "tf.data .cache() of images", "tf.data .cache() of batches"
 DRAIN, SMALLER = "packed pixels, drained as NumPy", "JPEG 512 packed, random resized crops"
 FFCV = "FFCV, raw pixels"
@@ -51,7 +52,7 @@ def main() -> Findings:
         f"FFCV: {rates.ratio(FFCV, GATHER):.2f} x a gather" if FFCV in rates.rounds else NO_FFCV
     )
     drain, fit = partial(rates.ratio, "dfgen"), "packed pixels, fit on {}, empty step"
-    slower = "x slower of gather, hand-over"
+    slower = "x slower of gather, hand-over, at once"
     cropped = smaller.ratio("packed", "loose files")
     return finish(
         [
@@ -88,10 +89,10 @@ def drained_all(pack: Path) -> Rates:
     return alternate(
         beside(arrays, pack)
         | {
-            GATHER: lambda: sum(bare_gather(arrays, BATCH) for _ in range(8)),
-            "dfgen": partial(drained, Image(), pack),
+            GATHER: lambda: sum(bare_gather(arrays, BATCH) for _ in range(EPOCHS)),
+            "dfgen": partial(drained, Image(), pack, epochs=EPOCHS),
             "dfgen, no windows": partial(
-                drained, Image(), dfgen.read_manifest(pack), windows=False
+                drained, Image(), dfgen.read_manifest(pack), windows=False, epochs=EPOCHS
             ),
             "dfgen, crop 192 and flip": partial(drained, CROPPED, pack),
             "dfgen, scaled": partial(drained, Image(scale="0..1"), pack),
@@ -108,7 +109,7 @@ def beside(arrays: list[npt.NDArray[np.uint8]], pack: Path) -> dict[str, Callabl
     except ImportError as error:
         print(f"left out: {FFCV} ({error}): {NO_FFCV}")
         return {}
-    return {FFCV: lambda: sum(drain() for _ in range(8))}
+    return {FFCV: lambda: sum(drain() for _ in range(EPOCHS))}
 
 
 CROPPED = Image(size=(192, 192), load_size=(SIDE, SIDE), crop="random", flip="horizontal")
@@ -177,12 +178,15 @@ def tf_cached(shards: list[npt.NDArray[np.uint8]], of_batches: bool) -> Any:
     rows = sum(map(len, shards))
     data = data.batch(BATCH).cache() if of_batches else data.cache().shuffle(rows).batch(BATCH)
     data = data.prefetch(tf.data.AUTOTUNE)
-    data = data.repeat(8)
+    data = data.repeat(EPOCHS)
     return lambda: sum(len(images) for images in data.as_numpy_iterator())
 
 
 def fitted_all(pack: Path) -> float:
-    """Return fit on a pack beside the slower of a bare gather and a bare hand-over."""
+    """Return fit on a pack beside the slower of a bare gather and a bare hand-over.
+
+    These share the CPUs, as in any loader: they run at once, for as many batches each.
+    """
     import warnings
 
     import keras
@@ -203,6 +207,14 @@ def fitted_all(pack: Path) -> float:
         idle.fit(data, steps_per_epoch=steps, verbose=0)
         return steps * BATCH
 
+    def gathered() -> int:
+        return sum(bare_gather(arrays, BATCH) for _ in range(EPOCHS))
+
+    def at_once() -> int:
+        with ThreadPoolExecutor(1) as beside:
+            gathering = beside.submit(gathered)
+            return min(fitted(ready()), gathering.result())
+
     def from_pack() -> int:
         with dfgen.Sequence(
             pack, label_mode=None, batch_size=BATCH, drop_remainder=True
@@ -211,15 +223,16 @@ def fitted_all(pack: Path) -> float:
 
     rates = alternate(
         {
-            GATHER: lambda: sum(bare_gather(arrays, BATCH) for _ in range(EPOCHS)),
+            GATHER: gathered,
             READY: lambda: fitted(ready()),
+            BOTH: at_once,
             "dfgen": from_pack,
         },
         rounds=3,
     )
     print("\nfit with an empty step", end="")
     rates.show("images", GATHER)
-    return rates.ratio("dfgen", min(GATHER, READY, key=rates.median))
+    return rates.ratio("dfgen", BOTH)
 
 
 def crops(folder: Path) -> Rates:

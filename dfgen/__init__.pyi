@@ -5,6 +5,7 @@ from dfgen.binding.preprocessing import load_preprocessing as load_preprocessing
 from dfgen.errors import DfgenError as DfgenError
 from dfgen.limits import Limits as Limits
 from dfgen.manifest.building.build import build_manifest as build_manifest
+from dfgen.manifest.corrections import update_labels as update_labels
 from dfgen.manifest.diff import diff as diff
 from dfgen.manifest.io import read_manifest as read_manifest
 from dfgen.manifest.io import write_manifest as write_manifest
@@ -26,6 +27,8 @@ from dfgen.samples.features.text import Text as Text
 from dfgen.training.callbacks.backup import BackupAndRestore as BackupAndRestore
 from dfgen.training.callbacks.monitor import InputMonitor as InputMonitor
 from dfgen.training.callbacks.save_preprocessing import SavePreprocessing as SavePreprocessing
+from dfgen.training.predictions.predict_frame import evaluate_frame as evaluate_frame
+from dfgen.training.predictions.predict_frame import predict_frame as predict_frame
 from dfgen.training.sequence import Sequence as Sequence
 from dfgen.training.split_sequences import sequences as sequences
 

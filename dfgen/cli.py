@@ -17,9 +17,16 @@ import typer.core
 from dfgen import __version__
 from dfgen.commands import cached_folders
 from dfgen.commands.build_manifest import BuildCommand, build_command
-from dfgen.commands.manifests import diff_command, recipe_command, split_command, verify_command
+from dfgen.commands.manifests import (
+    diff_command,
+    recipe_command,
+    split_command,
+    update_labels_command,
+    verify_command,
+)
 from dfgen.commands.options import height_and_width
 from dfgen.commands.packs import pack_command
+from dfgen.commands.reports import report_command
 from dfgen.errors import DfgenError
 
 COMPARING = ("diff", "verify")
@@ -78,10 +85,12 @@ def _feed(
 
 app.command("build-manifest", cls=BuildCommand)(build_command)
 app.command("verify")(verify_command)
+app.command("update-labels")(update_labels_command)
 app.command("diff")(diff_command)
 app.command("split")(split_command)
 app.command("recipe")(recipe_command)
 app.command("pack")(pack_command)
+app.command("report")(report_command)
 app.add_typer(cached_folders.cache, name="cache")
 
 

@@ -1,4 +1,4 @@
-"""What docs/answers.md tells of predictions holds: pixels encode the row number."""
+"""What docs/how-to tells of predictions holds: pixels encode the row number."""
 
 import cv2
 import keras

@@ -110,6 +110,19 @@ def test_a_choice_is_taken_back_when_files_are_no_longer_in_memory():
     assert choice.chosen == 4
 
 
+def test_a_choice_stays_where_others_take_half_of_the_machine():
+    choice = Chooser((2, 1), "processes")
+    rates = {2: 33_000, 1: 24_000, "processes": 40_000}
+    machine = Machine(choice, rates)
+    machine.run(20)
+    assert choice.chosen == "processes"
+    machine.rates = {used: rate / 2 for used, rate in rates.items()}
+    machine.run(2)
+    assert choice.chosen == "processes"
+    machine.rates = rates
+    assert machine.run(10) > 0.95 * rates["processes"]
+
+
 def test_all_is_measured_again_after_seconds_and_then_ever_more_seldom():
     choice = Chooser((2, 1))
     machine = Machine(choice, {2: 30_000, 1: 20_000})

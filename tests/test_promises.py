@@ -1,11 +1,11 @@
-"""Each test that docs/promises.md names is there."""
+"""Each test that docs/about/promises.md names is there."""
 
 import ast
 import re
 from pathlib import Path
 
 TESTS = Path(__file__).parent
-PAGE = TESTS.parent / "docs" / "promises.md"
+PAGE = TESTS.parent / "docs/about/promises.md"
 
 
 def named_in(tree, prefix):

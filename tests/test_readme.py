@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import shutil
+from functools import cache
 from pathlib import Path
 
 import annotated
@@ -17,14 +18,17 @@ import dfgen
 from dfgen.cli import app
 
 README = Path(dfgen.__file__).parents[1] / "README.md"
-PAGES = sorted(README.parent.glob("docs/*.md"))
-NEEDED = {"others.md": ("keras_hub", "keras_tuner", "sklearn", "tensorboard", "torch")}
+DOCS = README.parent / "docs"
+NEEDED = {"other-libraries.md": ("keras_hub", "keras_tuner", "sklearn", "tensorboard", "torch")}
 """What a page shows that `make test` does not install; `make test-clients` does."""
 
 
 def blocks_of(page):
     text = page.read_text("utf-8")
     return re.findall(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+PAGES = sorted(page for page in DOCS.rglob("*.md") if blocks_of(page))
 
 
 def write_pets(folder):
@@ -61,11 +65,13 @@ def write_annotations(folder):
         annotated.coco(folder / f"instances_{split}.json", {row: f"{row}.jpg"}, cats, {1: "cat"})
 
 
+@cache
 def any_compiled_model():
+    """Of images of any size; one for all pages, so that Keras compiles it once."""
     layers = keras.layers
-    model = keras.Sequential(
-        [layers.Rescaling(1 / 255), layers.GlobalAveragePooling2D(), layers.Dense(2)]
-    )
+    image = keras.Input((None, None, 3))
+    pooled = layers.GlobalAveragePooling2D()(layers.Rescaling(1 / 255)(image))
+    model = keras.Model(image, layers.Dense(2)(pooled))
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     return model
 
@@ -105,7 +111,7 @@ def test_readme_runs_as_written(tmp_path, monkeypatch):
 
 @pytest.mark.filterwarnings("ignore:currentThread|getName:DeprecationWarning")  # of KerasTuner
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning", "ignore:.*fork:RuntimeWarning")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
 def test_page_runs_as_written(page, tmp_path, monkeypatch):
     for package in NEEDED.get(page.name, ()):
         pytest.importorskip(package)
@@ -114,7 +120,16 @@ def test_page_runs_as_written(page, tmp_path, monkeypatch):
     run(page)
 
 
-def test_readme_names_files_that_are_there():
-    tree = blocks_of(README)[-1][1]
-    for line in tree.splitlines():
-        assert (README.parent / line.split()[0]).exists(), line
+def headings_of(page):
+    """The anchors of a page, as Markdown's readers make them of its headings."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "manifests/README.md"])
+def test_links_of_pages_outside_the_site_lead_somewhere(name):
+    page = README.parent / name
+    for file, anchor in re.findall(r"\]\(([^)#:]+)(?:#([^)]+))?\)", page.read_text("utf-8")):
+        target = page.parent / file.strip()
+        assert target.exists(), file
+        assert not anchor or anchor in headings_of(target), f"{file}#{anchor}"

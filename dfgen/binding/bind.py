@@ -42,7 +42,7 @@ from dfgen.loading.order.buckets import Buckets
 from dfgen.loading.order.row_order import Draws
 from dfgen.loading.order.windows import Windows
 from dfgen.manifest.tables import Table
-from dfgen.samples.albumentations import Augmentation, check_pixels
+from dfgen.samples.albumentations import Pipeline, check_pixels
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.items import in_lists
@@ -196,7 +196,7 @@ def bind(
     features = with_packed(columns, features, store)
     features, problems = with_sizes(columns, features, limits, opened)
     files = next((b for b in features if b.files is not None and _names_rows(b)), None)
-    if isinstance(transform, Augmentation):
+    if isinstance(transform, Pipeline):
         if any(b.feature.most_bits for b in features):  # of some, floats come as they are
             check_pixels(transform)
         kinds = (

@@ -1,7 +1,8 @@
-"""The commands for manifests that exist: verify, diff, split, recipe."""
+"""The commands for manifests that exist: verify, update-labels, diff, split, recipe."""
 
 import json
 import os
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -22,6 +23,14 @@ def verify_command(
     decode: Annotated[
         bool, typer.Option("--decode", help="Decode every file to its end: finds cut-off ones.")
     ] = False,
+    add: Annotated[
+        str | None,
+        typer.Option(
+            help="Table of problems, as of training, to write into it: column id, and reason or "
+            "problem.",
+            metavar="PROBLEMS.parquet",
+        ),
+    ] = None,
     write: Annotated[
         bool, typer.Option("--write", help="Write facts and problems as they are into it.")
     ] = False,
@@ -36,11 +45,11 @@ def verify_command(
     """
     from dfgen.manifest.verify import check
 
-    found, notes = check(manifest, root=root, decode=decode, write=write, workers=workers)
+    found, notes = check(manifest, root=root, decode=decode, write=write, add=add, workers=workers)
     _show(found, as_json, notes)
     if not as_json and (found["change"] == "new").any():
         print(f"Add what is new: dfgen build-manifest --update {manifest}")
-    if write and not as_json:
+    if (write or add) and not as_json:
         print(f"Wrote {manifest}")
     raise typer.Exit(int(len(found) > 0))
 
@@ -59,6 +68,37 @@ def diff_command(
     found = diff(a, b)
     _show(found, as_json)
     raise typer.Exit(int(len(found) > 0))
+
+
+def update_labels_command(
+    manifest: Manifest,
+    corrections: Annotated[
+        str,
+        typer.Argument(
+            help="Column id and corrected labels: .csv, .tsv, .jsonl or .parquet.",
+            metavar="FIX.csv",
+        ),
+    ],
+    label: Annotated[
+        list[str] | None,
+        typer.Option(help="Column to take. Repeatable. Default: all.", metavar="COL"),
+    ] = None,
+    new_classes: Annotated[
+        bool, typer.Option("--new-classes", help="Number new classes after the others.")
+    ] = False,
+    out: Annotated[
+        str | None, typer.Option(help="The file to write. Default: the manifest itself.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Put corrected labels into a manifest by id, and list what changed."""
+    from dfgen.manifest.corrections import correct
+    from dfgen.manifest.diff import diff
+
+    before, after, notes = correct(manifest, corrections, label or (), new_classes, out or manifest)
+    _show(diff(before, after), as_json, notes)
+    if not as_json:
+        print(f"Wrote {out or manifest}")
 
 
 def split_command(
@@ -114,7 +154,15 @@ def recipe_command(
     from dfgen.manifest.building.recipe_file import to_toml, write_recipe
     from dfgen.manifest.io import read_table
 
-    arguments = read_table(manifest, reads_files=False)[1]["recipe"]
+    metadata = read_table(manifest, reads_files=False)[1]
+    arguments = metadata["recipe"]
+    corrected = [name for name, label in metadata["labels"].items() if label.get("corrected")]
+    if arguments is not None and corrected:
+        print(
+            f"dfgen: {', '.join(corrected)} of {manifest} was corrected since: the recipe makes it "
+            "as it was before, and dfgen update-labels corrects it again",
+            file=sys.stderr,
+        )
     if out is None:
         print(to_toml(arguments, os.getcwd()), end="")
     else:

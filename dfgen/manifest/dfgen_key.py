@@ -47,6 +47,7 @@ _OF_LABEL: _Rules = {
     "kind": (lambda kind: kind in KINDS, f"one of {', '.join(map(quote, KINDS))}"),
     "class_names": (_are_names, "a list of texts or of whole numbers, each once"),
     "ordered": (lambda ordered: isinstance(ordered, bool), "true or false"),
+    "corrected": (lambda corrected: isinstance(corrected, bool), "true or false"),
     "box_format": (lambda boxes: boxes == BOX_FORMAT, quote(BOX_FORMAT)),
 }
 

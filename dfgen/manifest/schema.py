@@ -53,6 +53,7 @@ class Label(TypedDict, total=False):
     class_names: list[str | int]  # of a category or lists of classes, in the order of their numbers
     ordered: bool  # of an ordered category: true
     box_format: str  # of lists of boxes: xyxy, in pixels of the upright image
+    corrected: bool  # labels were corrected since they were built: true
 
 
 class Metadata(TypedDict):
@@ -78,7 +79,8 @@ def label_columns(names: list[str]) -> list[str]:
 def describe_labels(table: pa.Table, known: Mapping[str, Label] | None = None) -> dict[str, Label]:
     """Return what the metadata says of the label columns of `table`.
 
-    Class names and box format of a list are not in its type: they come from what is `known`.
+    Class names and box format of a list are not in its type: they come from what is `known`, as
+    does that labels were corrected.
     """
     labels, known = {}, known or {}
     for name in label_columns(table.column_names):
@@ -86,6 +88,8 @@ def describe_labels(table: pa.Table, known: Mapping[str, Label] | None = None) -
         if labels[name]["kind"] == "list" and name in known:
             _check_classes(table, name, known[name].get("class_names"))
             labels[name] = {**known[name], **labels[name]}
+        if known.get(name, {}).get("corrected"):
+            labels[name]["corrected"] = True
     return labels
 
 

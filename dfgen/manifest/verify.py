@@ -29,6 +29,7 @@ from dfgen.manifest.building.update.match import match
 from dfgen.manifest.diff import as_text, differ, in_order, plain
 from dfgen.manifest.facts import FACTS, OF_WHOLE_FILES, has_whole_facts
 from dfgen.manifest.foreign_arguments import refuse_foreign
+from dfgen.manifest.found_problems import with_found_problems
 from dfgen.manifest.io import Path, read_manifest, write_manifest
 from dfgen.manifest.pack_check import check_pack
 from dfgen.manifest.pack_index import is_pack
@@ -53,6 +54,7 @@ def verify(
     root: Path | None = None,
     decode: bool = False,
     write: bool = False,
+    add: Path | Table | None = None,
     workers: int | None = None,
     limits: Limits | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -74,6 +76,9 @@ def verify(
             or damaged behind a good header, at the pace of decoding.
         write: also write the facts and problems as they are now into the file. No row is dropped
             or added; `build_manifest(update=...)` adds those that are new.
+        add: also write problems that training has found: `seq.problems`, the rows of predictions,
+            or another table with `id` and `reason` or `problem`, or a file of one. What `stage`
+            calls `read` or the manifest knows is not taken: whether a file is there is seen here.
         workers: threads that read, and decode; None: as many as this process may use CPUs.
         limits: `dfgen.Limits`: what one file may ask for, as of the Sequence that will read them.
         storage_options: what opens URLs, as `{"region": "eu-central-1"}`; see `Sequence`. It is
@@ -105,6 +110,7 @@ def verify(
         root=root,
         decode=decode,
         write=write,
+        add=add,
         workers=workers,
         limits=limits,
         options=StorageOptions(storage_options),
@@ -121,28 +127,36 @@ def check(
     decode: bool,
     write: bool,
     workers: int | None,
+    add: Path | Table | None = None,
     limits: Limits | None = None,
     options: StorageOptions | None = None,
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """Do what `verify` says, and return with the findings what could not be looked for."""
     if is_pack(manifest, options):
-        given = {"root": root is not None, "decode": decode, "write": write}
+        given = {"root": root is not None, "decode": decode, "write": write, "add": add is not None}
         return check_pack(manifest, [name for name in given if given[name]], workers, options), ()
+    write = write or add is not None
     held = write and isinstance(manifest, str | os.PathLike) and os.path.isfile(manifest)
     # from reading it to writing it
     with only_writer(os.path.abspath(manifest)) if held else nullcontext():
         how = {"workers": workers, "limits": limits_given(limits), "options": options}
-        return _check(manifest, root, decode, write, how)
+        return _check(manifest, root, decode, write, add, how)
 
 
 def _check(
-    manifest: Path | Table, root: Path | None, decode: bool, write: bool, how: dict[str, Any]
+    manifest: Path | Table,
+    root: Path | None,
+    decode: bool,
+    write: bool,
+    add: Path | Table | None,
+    how: dict[str, Any],
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
     given = how["options"].values() if how["options"] else None
     if isinstance(manifest, str | os.PathLike):
         frame, name = read_manifest(manifest, root, how["limits"], given), os.fspath(manifest)
     elif write:
-        raise ArgumentError("write=True needs the path of a manifest; a frame was given")
+        what = "write=True" if add is None else "add="
+        raise ArgumentError(f"{what} needs the path of a manifest; a frame was given")
     else:
         frame, name = data_frame(manifest), IN_HAND
     table = arrow_table(frame, name)
@@ -159,20 +173,22 @@ def _check(
         facts = facts if decode else _with_known_faults(facts, table)
         table = with_column(table, "path", pa.nulls(len(table)) if paths is None else paths)
     facts = without(facts, foreign)
+    notes = tuple[str, ...]()
+    if add is not None:
+        facts, notes = with_found_problems(facts, add, table, how["limits"])
     found, differs = _findings(table, facts)
     if write:
         rows = pc.indices_nonzero(differs).to_numpy()
         facts = with_column(facts, "problem", problems_now(table, facts))
         write_manifest(_corrected(frame, facts, rows), manifest, root, given)
     found = found.filter(pc.is_valid(found["change"]))
-    notes = tuple[str, ...]()
     try:
         recipe = frame.attrs.get("dfgen", {}).get("recipe")
         if recipe is not None and held == "path" and _looks_for_files(recipe):
             new = _new(table, _source(recipe, root, name), name, how["limits"], how["options"])
             found = pa.concat_tables([found, new])
     except DfgenError as error:
-        notes = (f"New files were not looked for: {error}",)
+        notes += (f"New files were not looked for: {error}",)
     return in_order(found, FINDINGS), notes
 
 

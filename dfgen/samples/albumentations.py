@@ -63,7 +63,7 @@ def albumentations(pipeline: Any) -> Transform:
             f"the Albumentations pipeline holds {name}, but images stay NumPy arrays of shape "
             "(height, width, channels), which each backend gets as it needs them: leave it out"
         )
-    return Augmentation(pipeline)
+    return Pipeline(pipeline)
 
 
 def check_pixels(transform: Any) -> None:
@@ -72,7 +72,7 @@ def check_pixels(transform: Any) -> None:
     Raises:
         ArgumentError: it holds such a step.
     """
-    steps = _steps(transform.pipeline) if isinstance(transform, Augmentation) else ()
+    steps = _steps(transform.pipeline) if isinstance(transform, Pipeline) else ()
     for step in steps:
         if type(step).__name__ in ("Normalize", "ToFloat"):
             scale = '"0..1"'
@@ -118,7 +118,7 @@ class _Target(NamedTuple):
             sample[self.name] = made if np.ndim(made) == axes else np.asarray(made)[..., None]
 
 
-class Augmentation:
+class Pipeline:
     """A pipeline as a transform; `albumentations` makes it.
 
     Args:
@@ -131,7 +131,7 @@ class Augmentation:
         self._targets = targets
         self._local = threading.local()
 
-    def of(self, arrays: Iterable[tuple[str, str, str]]) -> "Augmentation":
+    def of(self, arrays: Iterable[tuple[str, str, str]]) -> "Pipeline":
         """Return the same for samples of arrays: their names, kinds (maybe numbered), and formats.
 
         Raises:
@@ -143,7 +143,7 @@ class Augmentation:
             if kind:
                 is_first = all(target.kind != kind for target in targets)
                 targets.append(_Target(name, kind, kind if is_first else name, format))
-        return Augmentation(_prepared(self.pipeline, targets), tuple(targets))
+        return Pipeline(_prepared(self.pipeline, targets), tuple(targets))
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         """Run the pipeline on one sample."""
@@ -170,10 +170,10 @@ class Augmentation:
         return f"dfgen.albumentations({self.pipeline!r})"
 
 
-def _restored(pipeline: bytes, targets: tuple[_Target, ...]) -> Augmentation:
+def _restored(pipeline: bytes, targets: tuple[_Target, ...]) -> Pipeline:
     """Unpickle, which imports Albumentations, without having it ask the network for its version."""
     os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
-    return Augmentation(pickle.loads(pipeline), targets)
+    return Pipeline(pickle.loads(pipeline), targets)
 
 
 def _prepared(pipeline: Any, targets: list[_Target]) -> Any:

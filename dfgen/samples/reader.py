@@ -90,7 +90,7 @@ class SampleReader:
     @cached_property
     def reads_rows(self) -> bool:
         """Whether there is anything to do row by row: files to read, or functions to run."""
-        return bool(self._steps) or self.transform is not None
+        return bool(self.steps) or self.transform is not None
 
     @cached_property
     def takes_rows(self) -> bool:
@@ -129,7 +129,7 @@ class SampleReader:
     @cached_property
     def _others(self) -> list[RowStep]:
         """What is made row by row of rows that are taken."""
-        return [step for step in self._steps if step.name not in self._taken]
+        return [step for step in self.steps if step.name not in self._taken]
 
     @cached_property
     def is_random(self) -> bool:
@@ -161,7 +161,7 @@ class SampleReader:
         return [bound for bound in self.features if not bound.feature.by_row]
 
     @cached_property
-    def _steps(self) -> list[RowStep]:
+    def steps(self) -> list[RowStep]:
         """What is made row by row: images before what lies on them."""
         return [
             RowStep(
@@ -193,14 +193,14 @@ class SampleReader:
     @cached_property
     def _is_straight(self) -> bool:
         """Whether a row is done when its files are read and its functions have run."""
-        return self.transform is None and not any(step.between for step in self._steps)
+        return self.transform is None and not any(step.between for step in self.steps)
 
     @cached_property
     def _changed(self) -> dict[str, tuple[Any, ...]]:
         """What a transform may give back of another shape than it got."""
         return {
             name: made.shape
-            for step in self._steps
+            for step in self.steps
             for (name, seen), made in zip(
                 step.between.items(), each(step.feature.made_spec), strict=True
             )
@@ -267,7 +267,7 @@ class SampleReader:
         out = self.padding.own(row, out) if self.padding.sizes else out
         sample: Any = out if self._is_straight else dict(out)
         try:
-            for step in self._others if taken else self._steps:
+            for step in self._others if taken else self.steps:
                 for name, spec in step.between.items():
                     sample[name] = empty(spec, out[name].shape)
                 given = told.get(step.told_by)
@@ -303,13 +303,13 @@ class SampleReader:
             for bound in self._encoded:
                 out[bound.name][...] = sample[bound.name]
         watch("scale")
-        for step in self._steps:
+        for step in self.steps:
             if step.between:
                 step.feature.finish(step.of(sample), step.of(out))
 
     def _transformed(self, sample: Sample, rng: Any) -> Sample:
         """Run the transform on what it should see of a sample."""
-        for step in self._steps:
+        for step in self.steps:
             seen = each(step.feature.seen(step.of(sample)))
             sample.update(zip(step.names, seen, strict=True))
         return transformed(self.transform, sample, rng, self._changed)  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ _TRIES = 2  # of what is dear to start
 _TURNS = 5  # measurements of each choice, in alternation
 _BOUND = 0.1  # share of the time for which batches are waited for: below, none is too slow
 _FASTER = 1.05  # times as fast as what is used, and it is changed
-_SLOWER = 0.7  # of the rate at which a choice was made, and it is taken back
+_SLOWER = 0.7  # of the rate at which a choice was made, and it is doubted
 _HOPELESS = 0.5  # of the best rate, and a choice is not measured again
 _AWAY = 0.25  # seconds between two batches after which nothing is measured across them
 _AGAIN, _MOST_AGAIN = 10.0, 960.0  # seconds until all are measured again: the first, the longest
@@ -44,7 +44,8 @@ class Chooser(Generic[C]):
 
     That counts all there is, the consumer's own work too: what is faster by the clock alone is
     chosen. Disks and networks that keep readers waiting are faster with more of them, and so keep
-    them; where a choice becomes slow, as when files are no longer in memory, it is taken back.
+    them; where a choice becomes slow, all are measured again, and where rows are by then, as when
+    files are no longer in memory, it is taken back.
 
     Args:
         choices: the ways; the first is used until another has been faster.
@@ -106,17 +107,18 @@ class Chooser(Generic[C]):
         self._rows, self._batches, self._waited = 0, 0, 0.0
 
     def _measured(self, rate: float, is_bound: bool, now: float, is_hopeless: bool) -> None:
+        is_slow = self.chosen != self.choices[0] and rate < _SLOWER * self._rate
         if self._turns:
             self._rates[self._turns.popleft()].append(rate)
             if is_hopeless:
                 self._turns = deque(turn for turn in self._turns if turn != self.used)
             if not self._turns:
                 self._choose(now)
-        elif is_bound and self.chosen != self.choices[0] and rate < _SLOWER * self._rate:
-            self.chosen, self._next = self.choices[0], now + _REST
-        elif is_bound and now >= self._next and rate * _SMALL > 1:
+        elif is_bound and (is_slow or now >= self._next) and rate * _SMALL > 1:
             self._turns = deque(self.choices * _TURNS)
             self._rates.clear()
+        elif is_bound and is_slow:
+            self.chosen, self._next = self.choices[0], now + _REST
         self.used = self._turns[0] if self._turns else self.chosen
 
     def _choose(self, now: float) -> None:

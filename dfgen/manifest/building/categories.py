@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
-from dfgen.manifest.schema import Label, label_columns, with_column
+from dfgen.manifest.schema import EXAMPLES, Label, label_columns, quote, with_column
 from dfgen.samples.arrow_types import is_text
 
 
@@ -80,6 +80,14 @@ def with_classes(column: pa.ChunkedArray, names: pa.Array, ordered: bool) -> pa.
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     return as_category(pc.index_in(column.cast(names.type), value_set=names), names, ordered)
+
+
+def numbered_after(name: str, old: int, new: Sequence[object]) -> tuple[str, ...]:
+    """Return what to say of new classes of a column, if there are any."""
+    if not new:
+        return ()
+    shown = ", ".join(map(quote, new[:EXAMPLES]))
+    return (f"{name} has new classes, numbered after the {old} old ones: {shown}.",)
 
 
 def as_category(codes: pa.ChunkedArray, names: pa.Array, ordered: bool = False) -> pa.ChunkedArray:

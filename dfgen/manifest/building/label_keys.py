@@ -1,5 +1,7 @@
 """The keys of a label table: which column has them, as text, each of them once."""
 
+from dataclasses import dataclass
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -10,8 +12,24 @@ SEPARATORS = (";", "\t", "|", ",")
 _READ = "in Python, labels=pandas.read_csv(PATH"
 
 
+@dataclass(frozen=True)
+class KeyAdvice:
+    """What to do where a table has no such column of keys, and where a key stands in it twice."""
+
+    missing: str = "Write on=FIELD=COLUMN (--on FIELD=COLUMN)"
+    several: str = (
+        "A file can have the labels of one row only: keep one row a key, or join on a column that "
+        "tells them apart"
+    )
+
+
 def label_keys(
-    labels: pa.Table, column: str, table: str, whole: bool, files: pa.ChunkedArray
+    labels: pa.Table,
+    column: str,
+    table: str,
+    whole: bool,
+    files: pa.ChunkedArray,
+    advice: KeyAdvice = KeyAdvice(),
 ) -> pa.ChunkedArray:
     """Return the key column as text; `files` are the keys that it is compared with.
 
@@ -21,9 +39,10 @@ def label_keys(
         table: how messages call it.
         whole: compare whole numbers: 007 as 7.
         files: keys of the files.
+        advice: what to do about it.
     """
     if column not in labels.column_names:
-        raise ManifestError(_no_column(labels, column, table, files))
+        raise ManifestError(_no_column(labels, column, table, files, advice.missing))
     keys = key_text(labels[column], column, table)
     empty = rows_where(pc.or_(pc.is_null(keys), pc.fill_null(pc.equal(keys, ""), False)))
     if len(empty):
@@ -34,13 +53,15 @@ def label_keys(
         )
     keys = whole_numbers(keys) if whole else keys
     if pc.count_distinct(keys).as_py() < len(keys):
-        raise ManifestError(_several_rows(labels, keys, column, table))
+        raise ManifestError(_several_rows(labels, keys, column, table, advice.several))
     return keys
 
 
-def _no_column(labels: pa.Table, column: str, table: str, files: pa.ChunkedArray) -> str:
+def _no_column(
+    labels: pa.Table, column: str, table: str, files: pa.ChunkedArray, write: str
+) -> str:
     names = labels.column_names
-    near, write = did_you_mean(column, names), "Write on=FIELD=COLUMN (--on FIELD=COLUMN)"
+    near = did_you_mean(column, names)
     used = [each for each in SEPARATORS if len(names) == 1 and each in names[0]]
     if used:
         near = f" It has one column only: its values are separated by {quote(used[0])}."
@@ -59,7 +80,9 @@ def _shown(name: str) -> str:
     return name if name and name == name.strip() else quote(name)
 
 
-def _several_rows(labels: pa.Table, keys: pa.ChunkedArray, column: str, table: str) -> str:
+def _several_rows(
+    labels: pa.Table, keys: pa.ChunkedArray, column: str, table: str, several: str
+) -> str:
     """Return the message on keys that stand more than once: where, and with which labels."""
     twice = repeated(keys)
     places = [rows_where(pc.equal(keys, key)) for key in first(twice.field("values"))]
@@ -70,15 +93,12 @@ def _several_rows(labels: pa.Table, keys: pa.ChunkedArray, column: str, table: s
         shown.append(
             f"{quote(key)} (rows {', '.join(map(str, first(rows)))}: {differing or 'alike'})"
         )
-    advice = (
-        f"drop the repeated ones: labels.drop_duplicates({quote(column)})"
-        if same
-        else "keep one row a key, or join on a column that tells them apart"
-    )
+    if same:
+        several = several.partition(":")[0]
+        several += f": drop the repeated ones: labels.drop_duplicates({quote(column)})"
     return (
         f"{count(len(twice), 'key')} in several rows of {table}, column {quote(column)}: "
-        f"{'; '.join(shown)}. Rows are counted from 0 below the header. A file can have the labels "
-        f"of one row only: {advice}"
+        f"{'; '.join(shown)}. Rows are counted from 0 below the header. {several}"
     )
 
 

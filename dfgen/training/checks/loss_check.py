@@ -15,7 +15,7 @@ from dfgen.binding.nested import leaves
 from dfgen.errors import ArgumentError, DecodeError, MissingFileError
 from dfgen.loading.loader import Loader
 from dfgen.manifest.warn import warn
-from dfgen.samples.albumentations import Augmentation
+from dfgen.samples.albumentations import Pipeline
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.training.checks.known_losses import KnownLoss, known_loss
 from dfgen.training.checks.loss_rules import doubt, mismatch
@@ -105,7 +105,7 @@ def _target(bound: BoundFeature, array: str, loader: Loader, loss: KnownLoss) ->
     """Return a target as far as it is known; what a function of the user's makes of it is not."""
     feature, reader = bound.feature, loader.reader
     same = loader.specs is reader.specs  # without a batch_transform
-    as_written = same and isinstance(reader.transform, Augmentation | None)
+    as_written = same and isinstance(reader.transform, Pipeline | None)
     names = feature.class_names if same and len(bound.specs) == 1 else None
 
     def numbers() -> Any:

@@ -4,7 +4,7 @@ Rows are matched by id, then by path. The old rows stay in their order and the n
 old row that the source no longer gives stays too: its file may be gone, which `problem` then says.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,11 +13,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
-from dfgen.manifest.building.categories import class_names, to_category, with_classes
+from dfgen.manifest.building.categories import (
+    class_names,
+    numbered_after,
+    to_category,
+    with_classes,
+)
 from dfgen.manifest.building.scan import PANDAS_TYPES, problems_now
 from dfgen.manifest.building.update.match import match, taken
 from dfgen.manifest.building.update.previous import Old
-from dfgen.manifest.schema import EXAMPLES, Label, count, describe_labels, first, quote, with_column
+from dfgen.manifest.diff import differ
+from dfgen.manifest.schema import Label, count, describe_labels, first, quote, with_column
 from dfgen.samples.arrow_types import is_text
 
 
@@ -70,6 +76,9 @@ def grow(
     warnings += _kept_notes(rest["path"], kept.column_names, old.name)
     for name in kept.column_names:
         together = together.append_column(name, kept[name])
+    for name in (name for name in known if known[name].get("corrected")):
+        together, of_corrected = _keep_corrected(together, own, name, old.name)
+        warnings += of_corrected
     parts = {
         name: own[name].to_pandas(types_mapper=PANDAS_TYPES.get)
         for name in parts
@@ -100,15 +109,10 @@ def _same_lists(
         old = before[name].get("class_names", [])
         new = [value for value in labels[name]["class_names"] if value not in old]
         known[name] = {**labels[name], "class_names": [*old, *new]}
-        warnings += _new_classes(name, len(old), new)
+        warnings += numbered_after(name, len(old), new)
+    for name in (name for name in before if before[name].get("corrected")):
+        known[name] = {**known[name], "corrected": True}
     return known, warnings
-
-
-def _new_classes(name: str, old: int, new: Sequence[object]) -> tuple[str, ...]:
-    if not new:
-        return ()
-    shown = ", ".join(map(quote, new[:EXAMPLES]))
-    return (f"{name} has new classes, numbered after the {old} old ones: {shown}.",)
 
 
 def _same_classes(before: pa.Table, fresh: pa.Table) -> tuple[pa.Table, pa.Table, tuple[str, ...]]:
@@ -125,7 +129,7 @@ def _same_classes(before: pa.Table, fresh: pa.Table) -> tuple[pa.Table, pa.Table
             names = pa.concat_arrays([known, new])
             before = with_column(before, name, with_classes(before[name], names, kind.ordered))
             if name != "format":
-                warnings += _new_classes(name, len(known), new.to_pylist())
+                warnings += numbered_after(name, len(known), new.to_pylist())
         fresh = with_column(fresh, name, with_classes(fresh[name], names, kind.ordered))
     return before, fresh, warnings
 
@@ -156,6 +160,23 @@ def _align(rows: pa.Table, schema: pa.Schema, where: str) -> pa.Table:
                 f"others ({error}). Build the manifest anew, without update= (--update)"
             ) from None
     return pa.table(columns, schema=schema)
+
+
+def _keep_corrected(
+    together: pa.Table, own: pa.Table, name: str, where: str
+) -> tuple[pa.Table, tuple[str, ...]]:
+    """Give old rows their labels in a column that was corrected; say how many differ."""
+    is_old = own["id"].is_valid().to_numpy()
+    theirs = _align(own, together.select([name]).schema, where)[name]
+    odd = np.count_nonzero(differ(together[name], theirs) & is_old)
+    places = np.arange(len(is_old)) + np.where(is_old, len(is_old), 0)
+    both = pa.chunked_array([*together[name].chunks, *theirs.chunks])
+    note = (
+        f"Kept the {name} of {count(int(odd), 'old row')} of {where}, where the source has another "
+        "one: it was corrected."
+    )
+    together = with_column(together, name, both.take(pa.array(places)))
+    return together, (note,) * bool(odd)
 
 
 def _keep(

@@ -1,0 +1,25 @@
+"""The command `report`."""
+
+import os
+from typing import Annotated
+
+import typer
+
+
+def report_command(
+    manifest: Annotated[str, typer.Argument(help="The manifest.", metavar="M.parquet")],
+    out: Annotated[str, typer.Option(help="The page to write.", metavar="F.html")],
+    rows: Annotated[int, typer.Option(help="Most rows of the gallery, 1 to 2000.")] = 600,
+    seed: Annotated[int, typer.Option(help="Another seed draws other rows.")] = 0,
+    root: Annotated[
+        str | None, typer.Option(help="Folder of the files, if not the one of the manifest.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Threads that read and decode. Default: all CPUs.")
+    ] = None,
+) -> None:
+    """Write one HTML file that shows what is in a manifest, to look at and to send."""
+    from dfgen.explore.report_file import report
+
+    report(manifest, out, rows=rows, seed=seed, root=root, workers=workers)
+    print(f"Wrote {out}: {os.path.getsize(out) / 1e6:.1f} MB")

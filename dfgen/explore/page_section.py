@@ -1,0 +1,94 @@
+"""A section of the page of a manifest, and what its sections share."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dfgen.explore.html_text import Html, element, markup
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page.
+
+    Args:
+        name: its place in the address, and the name of it in the navigation when small.
+        title: its heading.
+        body: what it shows.
+        count: a number beside its link, or None.
+        rows: positions of the rows whose pictures it shows.
+        marks: words said of rows, by which the gallery can be filtered.
+    """
+
+    name: str
+    title: str
+    body: Html
+    count: int | None = None
+    rows: Sequence[int] = ()
+    marks: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+    def html(self) -> Html:
+        """Return its markup."""
+        heading = element("h2", self.title, id=f"{self.name}-title")
+        return element(
+            "section", heading, self.body, id=self.name, aria_labelledby=f"{self.name}-title"
+        )
+
+    def link(self) -> Html:
+        """Return the link to it."""
+        told = () if self.count is None else (" ", element("b", f"{self.count:,}"))
+        return element("a", self.title, *told, href=f"#{self.name}")
+
+
+def note(*inside: object) -> Html:
+    """Return a paragraph in a quiet color."""
+    return element("p", *inside, class_="note")
+
+
+def tiles(label: str, rows: Iterable[int], notes: Iterable[str] = ()) -> Html:
+    """Return a box that the page fills with pictures of rows, and a note of each."""
+    told = [*notes]
+    return element(
+        "ul", class_="tiles", aria_label=f"{label}. Arrow keys move, Enter opens",
+        data_rows=json.dumps([*rows]), data_notes=json.dumps(told) if told else None,
+    )  # fmt: skip
+
+
+def html_table(heads: Iterable[object], rows: Iterable[Iterable[object]], class_: str = "") -> Html:
+    """Return a table; the first cell of a row is its head, columns of ints stand right."""
+    cells = [[*row] for row in rows]
+    right = {at for row in cells[:1] for at, value in enumerate(row) if isinstance(value, int)}
+    body = [
+        element("tr", element("th", first, scope="row"), *map(_cell, rest))
+        for first, *rest in cells
+    ]
+    head = element(
+        "tr",
+        *(
+            element("th", name, scope="col", class_="number" if at in right else None)
+            for at, name in enumerate(heads)
+        ),
+    )
+    made = element("table", element("thead", head), element("tbody", *body), class_=class_ or None)
+    return element("div", made, class_="scroll")
+
+
+def _cell(value: object) -> Html:
+    if isinstance(value, int):
+        return element("td", f"{value:,}", class_="number")
+    return element("td", value)
+
+
+def facts_list(facts: Iterable[tuple[object, object, str, bool]]) -> Html:
+    """Return figures as cards: what each is, its value, a smaller word, whether it alarms."""
+    return element(
+        "dl",
+        markup(
+            element(
+                "div", element("dt", what), element("dd", value, element("small", more)),
+                class_="alarm" if alarms else None,
+            )
+            for what, value, more, alarms in facts
+        ),
+        class_="cards",
+    )  # fmt: skip

@@ -1,0 +1,179 @@
+"""`dfgen.explore.report`: a manifest as one HTML file that a colleague opens in a browser."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from importlib.resources import files
+from string import Template
+from typing import Any
+
+import pandas as pd
+
+from dfgen import __version__
+from dfgen.errors import ArgumentError, WriteError
+from dfgen.explore.frame_sections import (
+    class_section,
+    problem_section,
+    size_section,
+    summary_section,
+)
+from dfgen.explore.html_text import Html, escaped, json_block, markup, short, source_hash
+from dfgen.explore.page_section import Section
+from dfgen.explore.picture_bytes import as_webp
+from dfgen.explore.row_cards import cards, class_columns, sampled
+from dfgen.explore.thumbnails import Thumbnail, thumbnails
+from dfgen.limits import Limits
+from dfgen.manifest.io import Path, read_manifest
+from dfgen.manifest.tables import Table, data_frame
+from dfgen.system import check_writable, whole, write_whole
+
+LARGEST = 10_000_000
+"""Bytes of a page."""
+_MOST_ROWS = 2000
+_SIDE = 224
+_AROUND = 80  # bytes of JSON around a picture
+
+
+def report(
+    manifest: Path | Table,
+    out: Path,
+    *,
+    rows: int = 600,
+    seed: int = 0,
+    root: Path | None = None,
+    limits: Limits | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    workers: int | None = None,
+) -> None:
+    """Write a page that shows what is in a manifest: one file, which needs no network.
+
+    Use it to look at data before training on it, and to send others what you saw. It has figures of
+    all rows, and pictures of some: of problems, of the ends of sizes, of copies, and a gallery to
+    filter and sort. It is at most 10 MB: of a large manifest the gallery holds a sample, drawn in
+    turn from each class, and says so. The same manifest makes the same file.
+
+    Args:
+        manifest: a manifest's path, or a frame or another table with absolute paths.
+        out: the HTML file; an older one is replaced.
+        rows: most rows that are drawn for the gallery, 1 to 2,000; more have smaller pictures.
+        seed: another seed draws others.
+        root: folder where the stored paths start, if not the one that the manifest names.
+        limits: `dfgen.Limits`: what one file may ask for. What asks for more is a tile that says
+            so, as is what is missing or broken.
+        storage_options: what opens URLs, as `{"region": "eu-central-1"}`; see `Sequence`.
+        workers: threads that read and decode; None: as many as this process may use CPUs.
+
+    Raises:
+        ArgumentError: a value that cannot be.
+        ManifestError: it is not a manifest, or has no rows.
+        WriteError: the file cannot be written, or is not called .html.
+
+    Example:
+        >>> report("manifests/pets.parquet", "pets.html")  # doctest: +SKIP
+    """
+    whole("rows", rows, least=1)
+    if rows > _MOST_ROWS:
+        raise ArgumentError(
+            f"rows={rows}: a page has room for the pictures of {_MOST_ROWS}. Its figures are of "
+            "all rows, however few are drawn"
+        )
+    out = os.path.abspath(_html_name(out))
+    check_writable(out)
+    is_path = isinstance(manifest, str | os.PathLike)
+    frame, title = _opened(manifest, is_path, root, limits, storage_options)
+    sections = _sections(frame)
+    drawn = _drawn(frame, rows, seed)
+    shown = {*drawn, *(row for one in sections for row in one.rows)}
+    marks = {word: said for one in sections for word, said in one.marks.items()}
+    base = frame.attrs.get("dfgen", {}).get("root")
+    data = cards(frame, shown, marks, base)
+    of_frame = None if is_path or root is None else os.fspath(root)
+    small = thumbnails(
+        frame.iloc[[*data["rows"]]], side=_SIDE, root=of_frame, limits=limits,
+        storage_options=storage_options, workers=workers,
+    )  # fmt: skip
+    said = _said_of_sample(len(drawn), len(frame), len(shown), seed)
+    made = _with_pictures(data, small, lambda: _page(title, said, sections, data))
+    write_whole(out, lambda file: file.write(made))
+
+
+def _html_name(out: Path) -> str:
+    path = os.fspath(out)
+    if not path.lower().endswith((".html", ".htm")):
+        raise WriteError(f"{path}: a report is a page, name it {os.path.splitext(path)[0]}.html")
+    return path
+
+
+def _opened(
+    manifest: Any, is_path: bool, root: Path | None, limits: Limits | None, options: Any
+) -> tuple[pd.DataFrame, str]:
+    """Return a frame whose index counts its rows, and what it is called."""
+    if is_path:
+        frame = read_manifest(manifest, root, limits, options)
+        return frame.reset_index(drop=True), os.path.basename(os.fspath(manifest).rstrip("/"))
+    frame = data_frame(manifest)
+    kept = frame.reset_index(drop=True)
+    kept.attrs = frame.attrs
+    return kept, "Manifest"
+
+
+def _sections(frame: pd.DataFrame) -> list[Section]:
+    found = [class_section(frame), size_section(frame), problem_section(frame)]
+    told = [one for one in found if one is not None]
+    return [summary_section(frame, told), *told]
+
+
+def _drawn(frame: pd.DataFrame, rows: int, seed: int) -> list[int]:
+    label = next(iter(class_columns(frame)), None)
+    return sampled(frame, rows, seed, label)
+
+
+def _said_of_sample(drawn: int, total: int, shown: int, seed: int) -> str:
+    if drawn == total:
+        return f"All {total:,} rows."
+    more = f", and the {shown - drawn:,} that are pictured above" * (shown > drawn)
+    return (
+        f"A sample: {drawn:,} of {total:,} rows, drawn with seed {seed} in turn from each class"
+        f"{more}. All figures above are of all rows."
+    )
+
+
+def _with_pictures(
+    data: dict[str, Any], small: Sequence[Thumbnail], page: Callable[[], str]
+) -> bytes:
+    """Return the page with pictures as large as it has room for."""
+    cells = [*data["rows"].values()]
+    for cell, one in zip(cells, small, strict=True):
+        if one.problem is not None:
+            cell["reason"] = short(one.problem)
+            continue
+        cell["side"] = max(one.pixels.shape[:2])
+        if one.note:
+            cell["note"] = short(one.note)
+    pictured = [(cell, one) for cell, one in zip(cells, small, strict=True) if one.problem is None]
+    room = LARGEST - len(page().encode())
+    longest = room // max(1, len(pictured)) - _AROUND
+    texts = as_webp([one.pixels for _, one in pictured], longest)
+    for (cell, _), text in zip(pictured, texts, strict=True):
+        cell["picture"] = text
+    return page().encode()
+
+
+def _page(title: str, said: str, sections: Sequence[Section], data: dict[str, Any]) -> Html:
+    """Return the whole page."""
+    template = files("dfgen.explore") / "template"
+    style, script = ((template / f"report.{kind}").read_text("utf-8") for kind in ("css", "js"))
+    links = markup([*(one.link() for one in sections), Html('<a href="#gallery">Gallery</a>')])
+    parts = {
+        "title": escaped(short(title)),
+        "about": escaped(f"What is in this manifest. Made by dfgen {__version__}"),
+        "links": links,
+        "sections": markup([one.html() for one in sections]),
+        "sampled": escaped(said),
+        "footer": Html("One file: nothing is loaded from elsewhere, nothing is sent."),
+        "data": json_block(data | {"gallery": sorted(data["rows"])}),
+        "style": style,
+        "style_hash": source_hash(style),
+        "script": script,
+        "script_hash": source_hash(script),
+    }
+    return Html(Template((template / "report.html").read_text("utf-8")).substitute(parts))

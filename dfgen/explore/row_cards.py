@@ -1,0 +1,159 @@
+"""Rows of a manifest for its page: which are shown, and what is told of each."""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dfgen.explore.html_text import json_block, short
+from dfgen.manifest.facts import FACTS
+from dfgen.manifest.schema import PARTS, label_columns
+
+_HIDDEN = ("mtime_ns", "index", "shard", "row")
+_COLUMNS = 40  # told of each row
+_BYTES = 3000  # of JSON told of a row
+_CHOICES = 200  # of a filter
+_FILTERS = 4
+_EXACT = 2**53  # JavaScript's numbers are whole up to here
+
+
+def sampled(frame: pd.DataFrame, most: int, seed: int, label: str | None) -> list[int]:
+    """Return positions of at most so many rows, in their order.
+
+    They are drawn by `seed`, in turn from each class of `label`, so that rare classes are seen.
+    """
+    if len(frame) <= most:
+        return list(range(len(frame)))
+    drawn = np.random.default_rng(seed).permutation(len(frame))
+    if label is not None:
+        codes = pd.Series(pd.factorize(frame[label])[0][drawn])
+        drawn = drawn[np.argsort(codes.groupby(codes).cumcount().to_numpy(), kind="stable")]
+    return sorted(drawn[:most].tolist())
+
+
+def shown_columns(frame: pd.DataFrame) -> list[str]:
+    """Return the columns told of a row: its name, its part, labels, then facts of its file."""
+    names = [*frame.columns]
+    first = [name for name in ("id", "path", *PARTS) if name in names]
+    labels = [name for name in label_columns(names) if name not in _HIDDEN]
+    facts = [name for name in FACTS if name in names and name not in _HIDDEN]
+    return [*first, *labels[: max(0, _COLUMNS - len(first) - len(facts))], *facts]
+
+
+def class_columns(frame: pd.DataFrame) -> list[str]:
+    """Return the labels that are classes: categories, text and booleans."""
+    return [name for name in label_columns([*frame.columns]) if is_classes(frame[name])]
+
+
+def is_classes(column: pd.Series) -> bool:
+    """Whether values of a column are classes."""
+    kinds = pd.api.types
+    if isinstance(column.dtype, pd.CategoricalDtype) or kinds.is_bool_dtype(column):
+        return True
+    if not kinds.is_string_dtype(column) and column.dtype != object:
+        return False
+    filled = column.dropna()
+    return len(filled) > 0 and bool(filled.map(lambda value: isinstance(value, str | bool)).all())
+
+
+def cards(
+    frame: pd.DataFrame,
+    positions: Iterable[int],
+    marks: Mapping[str, Iterable[int]],
+    root: str | None,
+) -> dict[str, Any]:
+    """Return what the page knows of rows, in JSON types; rows are called by their position.
+
+    `marks` are words, such as duplicate, and the rows they are said of.
+    """
+    names = shown_columns(frame)
+    wanted = sorted(set(positions))
+    few = frame.iloc[wanted]
+    if "path" in few:
+        few = few.assign(path=[relative(path, root) for path in few["path"]])
+    columns = [_values(few[name]) for name in names]
+    rows = {position: _card([*values]) for position, *values in zip(wanted, *columns, strict=True)}
+    for word, said_of in marks.items():
+        for position in set(said_of) & rows.keys():
+            rows[position].setdefault("marks", []).append(word)
+    titles = [name for name in class_columns(few) if name in names][:2]
+    return {
+        "columns": [{"name": short(name)} for name in names],
+        "name": names.index("id") if "id" in names else 0,
+        "path": names.index("path") if "path" in names else -1,
+        "caption": [names.index(name) for name in titles],
+        "filters": [*_filters(few, names, columns)],
+        "marks": [word for word, said_of in marks.items() if set(said_of) & rows.keys()],
+        "rows": rows,
+    }
+
+
+def _filters(few: pd.DataFrame, names: list[str], columns: list[list[Any]]) -> Any:
+    """Yield the columns that rows can be chosen by, with their values."""
+    parts = [name for name in PARTS if name in names]
+    asked = [name for name in [*parts, *class_columns(few), "format"] if name in names]
+    found = 0
+    for name in asked:
+        place = names.index(name)
+        values = {value for value in columns[place] if value is not None}
+        if 1 < len(values) <= _CHOICES and found < _FILTERS:
+            found += 1
+            order = _in_order(few[name], values)
+            yield {"column": place, "values": order + [None] * (None in columns[place])}
+
+
+def _in_order(column: pd.Series, values: set[Any]) -> list[Any]:
+    """Return values in the order of their categories, else sorted."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        known = dict.fromkeys(_plain(value) for value in column.cat.categories)
+        return [value for value in known if value in values]
+    return sorted(values, key=lambda value: (str(type(value)), value))
+
+
+def relative(path: Any, root: str | None) -> Any:
+    """Return a path without the folder that all files of a manifest are in."""
+    return path.removeprefix(f"{root}/") if root and isinstance(path, str) else path
+
+
+def _card(values: list[Any]) -> dict[str, Any]:
+    """Return a row with as many of its values as a page has room for."""
+    card: dict[str, Any] = {"values": values}
+    used = 0
+    for place, value in enumerate(values):
+        used += len(json_block(value).encode())
+        if used > _BYTES:
+            card["values"] = [*values[:place], *[None] * (len(values) - place)]
+            card["more"] = f"{len(values) - place} more columns, for which there is no room here"
+            break
+    return card
+
+
+def _values(column: pd.Series) -> list[Any]:
+    return [_plain(value) for value in column.astype(object)]
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of any column as a number, a short text, or None where there is none."""
+    if isinstance(value, bytes):
+        return f"{len(value):,} bytes"
+    if isinstance(value, dict):
+        return short(", ".join(f"{key}: {_plain(one)}" for key, one in value.items()))
+    if isinstance(value, list | tuple | set | np.ndarray):
+        return short(", ".join(str(_plain(one)) for one in [*value][:20]))
+    if value is None or value is pd.NaT or value is pd.NA:
+        return None
+    if isinstance(value, bool | np.bool_):
+        return str(bool(value))
+    if isinstance(value, int | np.integer):
+        return int(value) if abs(int(value)) <= _EXACT else str(value)
+    if isinstance(value, float | np.floating):
+        return (
+            float(f"{value:.6g}")
+            if math.isfinite(value)
+            else None
+            if math.isnan(value)
+            else str(value)
+        )
+    return short(value)

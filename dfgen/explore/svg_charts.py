@@ -1,0 +1,140 @@
+"""Charts as inline SVG, small and without a library: bars, histograms, clouds of points."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dfgen.explore.html_text import Html, element, markup
+
+_WIDE, _HIGH = 420, 220
+_LEFT, _BOTTOM, _TOP, _RIGHT = 52, 26, 8, 12
+_BINS = 30
+_MARKS = 900  # of a cloud; more points than that are put together
+
+_Numbers = npt.NDArray[Any]
+
+
+def bar(share: float, color: int) -> Html:
+    """Return a bar of a length between 0 and 1, in one of six colors."""
+    back = _rect(0, 0, 100, 6, "back")
+    front = _rect(0, 0, 100 * share, 6, f"f{color % 6}")
+    return element(
+        "svg", back, front, class_="bar", viewBox="0 0 100 6", preserveAspectRatio="none",
+        aria_hidden="true",
+    )  # fmt: skip
+
+
+def histogram(values: _Numbers, unit: str = "", log: bool = False) -> Html:
+    """Return how many of the finite `values` lie where; `log`: in steps of equal ratio."""
+    values = np.asarray(values, np.float64)
+    values = values[np.isfinite(values) & ((values > 0) | (not log))]
+    scaled = np.log10(values) if log else values
+    counts, edges = np.histogram(scaled, _BINS)
+    most = int(counts.max())
+    step = (_WIDE - _LEFT - _RIGHT) / len(counts)
+    columns = [
+        _rect(_LEFT + at * step + 0.5, _y(n / most), step - 1, _y(0) - _y(n / most), "column")
+        for at, n in enumerate(counts)
+    ]
+    shown = 10**edges if log else edges
+    texts = [_x_text(at, number(shown[place]) + unit) for at, place in _ends(len(edges))]
+    scale = f"{number(shown[0])} to {number(shown[-1])}{unit}"
+    label = f"Histogram of {len(values):,} values from {scale}"
+    return _chart(label, *columns, _y_text(1, f"{most:,}"), _y_text(0, "0"), *texts)
+
+
+def cloud(x: _Numbers, y: _Numbers, counts: _Numbers) -> Html:
+    """Return points in a plane, both axes from 0, with an area that grows with their counts."""
+    x, y, counts = _thinned(np.asarray(x, float), np.asarray(y, float), np.asarray(counts))
+    right, top = 1.05 * float(x.max()), 1.08 * float(y.max())  # marks have a radius
+    sizes = 2.5 + 9 * np.sqrt(counts / counts.max())
+    points = zip(x.tolist(), y.tolist(), counts.tolist(), sizes.tolist(), strict=True)
+    marks = [
+        element(
+            "circle",
+            element("title", f"{number(a)} x {number(b)}: {n:,.0f}"),
+            class_="mark",
+            cx=_round(_LEFT + a / right * (_WIDE - _LEFT - _RIGHT)),
+            cy=_round(_y(b / top)),
+            r=_round(size),
+        )
+        for a, b, n, size in points
+    ]
+    wide, high = number(float(x.max())), number(float(y.max()))
+    label = f"{int(counts.sum()):,} points up to {wide} wide and {high} high"
+    ticks = [_y_text(1 / 1.08, high), _y_text(0, "0"), _x_text(1 / 1.05, wide)]
+    return _chart(label, *marks, *ticks)
+
+
+def number(value: float) -> str:
+    """Return a number as people read it: 12,345 or 0.0123.
+
+    Example:
+        >>> number(12345.0), number(0.01234)
+        ('12,345', '0.0123')
+    """
+    return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
+
+
+def nbytes(value: float) -> str:
+    """Return bytes as people read them.
+
+    Example:
+        >>> nbytes(127), nbytes(2_500_000)
+        ('127 B', '2.5 MB')
+    """
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{number(round(value, 1))} {unit}"
+        value /= 1000
+    return f"{number(round(value, 1))} TB"
+
+
+def _thinned(x: _Numbers, y: _Numbers, counts: _Numbers) -> tuple[_Numbers, _Numbers, _Numbers]:
+    """Return so few points that a page holds them: of many, those of a fine grid."""
+    if len(x) <= _MARKS:
+        return x, y, counts
+    cells = int(np.sqrt(_MARKS))
+    total, x_edges, y_edges = np.histogram2d(x, y, cells, weights=counts)
+    at = np.nonzero(total)
+    middles = [(edges[1:] + edges[:-1]) / 2 for edges in (x_edges, y_edges)]
+    return middles[0][at[0]], middles[1][at[1]], total[at].astype(int)
+
+
+def _chart(label: str, *inside: Html) -> Html:
+    lines = f"M{_LEFT} {_TOP}V{_y(0):g}H{_WIDE - _RIGHT}"
+    axis = element("path", class_="axis", d=lines)
+    return element(
+        "svg", axis, markup(inside), viewBox=f"0 0 {_WIDE} {_HIGH}", role="img", aria_label=label
+    )
+
+
+def _y(share: float) -> float:
+    return _TOP + (1 - share) * (_HIGH - _TOP - _BOTTOM)
+
+
+def _ends(edges: int) -> Sequence[tuple[float, int]]:
+    return ((0, 0), (0.5, edges // 2), (1, edges - 1))
+
+
+def _x_text(share: float, text: str) -> Html:
+    x = _LEFT + share * (_WIDE - _LEFT - _RIGHT)
+    anchor = "start" if share == 0 else "end" if share > 0.9 else "middle"
+    return element("text", text, x=_round(x), y=_HIGH - 8, text_anchor=anchor)
+
+
+def _y_text(share: float, text: str) -> Html:
+    y = _y(share) + (10 if share else 0)
+    return element("text", text, x=_LEFT - 6, y=_round(y), text_anchor="end")
+
+
+def _rect(x: float, y: float, width: float, height: float, class_: str) -> Html:
+    return element(
+        "rect", class_=class_, x=_round(x), y=_round(y), width=_round(width), height=_round(height)
+    )
+
+
+def _round(value: float) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".")

@@ -1,0 +1,234 @@
+"""Random transforms of `ImageDataGenerator`: what is drawn for an image, and what that does to it.
+
+Draws and their meaning: `get_random_transform` and `apply_transform` of
+`keras/src/legacy/preprocessing/image.py`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import isfinite
+from numbers import Integral, Real
+from typing import Any
+
+import cv2
+import numpy as np
+
+from dfgen.errors import ArgumentError, brief
+from dfgen.migrate.affine import FILL_MODES, HIGHEST_ORDER, keras_matrix, warped
+from dfgen.samples.pixels.geometry import Pixels
+from dfgen.system import flag, one_of, whole
+
+Shift = float | tuple[float, ...]
+
+_STILL = {"theta": 0, "tx": 0, "ty": 0, "shear": 0, "zx": 1, "zy": 1}  # the affine parameters
+
+
+@dataclass(frozen=True, kw_only=True)
+class Augmentation:
+    """Draws transforms of images as Keras's `ImageDataGenerator` does, and applies them.
+
+    `draw` depends on its generator alone, so that a row can have a generator of its own.
+
+    Args:
+        rotation_range: degrees, to either side.
+        width_shift_range: a float below 1 is a share of the width, from 1 on it is pixels; an int
+            draws whole pixels less than it; a list, one of its numbers, to either side.
+        height_shift_range: the same, of the height.
+        brightness_range: (least, largest) factor, or None.
+        shear_range: degrees, to either side.
+        zoom_range: (least, largest) factor of each axis, below 1 to zoom in; z is (1 - z, 1 + z).
+        channel_shift_range: what is added at most to all pixels, to either side.
+        fill_mode: what is outside the image: `"nearest"`, `"constant"`, `"reflect"`, `"wrap"`.
+        cval: that, with `"constant"`.
+        horizontal_flip: whether half of the images are flipped left to right.
+        vertical_flip: whether half of them are flipped upside down.
+        interpolation_order: 0, the nearest pixel; 1, linear; 2 to 5, ever higher splines.
+
+    Raises:
+        ArgumentError: of a value that it cannot have.
+
+    Example:
+        >>> import numpy as np
+        >>> augmentation = Augmentation(rotation_range=20, horizontal_flip=True)
+        >>> image = np.zeros((32, 48, 3), np.uint8)
+        >>> drawn = augmentation.draw(image.shape, np.random.default_rng(0))
+        >>> round(drawn["theta"], 2), drawn["flip_horizontal"]
+        (5.48, True)
+        >>> augmentation.apply(image, drawn).dtype
+        dtype('float32')
+    """
+
+    rotation_range: float = 0
+    width_shift_range: Any = 0.0
+    height_shift_range: Any = 0.0
+    brightness_range: Any = None
+    shear_range: float = 0.0
+    zoom_range: Any = 0.0
+    channel_shift_range: float = 0.0
+    fill_mode: str = "nearest"
+    cval: float = 0.0
+    horizontal_flip: bool = False
+    vertical_flip: bool = False
+    interpolation_order: int = 1
+
+    def __post_init__(self) -> None:
+        checked: dict[str, Any] = {
+            name: _number(name, getattr(self, name))
+            for name in ("rotation_range", "shear_range", "channel_shift_range", "cval")
+        }
+        for name in ("width_shift_range", "height_shift_range"):
+            checked[name] = _shift(name, getattr(self, name))
+        for name in ("horizontal_flip", "vertical_flip"):
+            checked[name] = flag(name, getattr(self, name))
+        zoom = self.zoom_range
+        zoom = (1 - zoom, 1 + zoom) if _is_number(zoom) else zoom
+        checked["zoom_range"] = _pair(
+            "zoom_range", zoom, "a float or a tuple or list of two floats"
+        )
+        if self.brightness_range is not None:
+            checked["brightness_range"] = _pair(
+                "brightness_range", self.brightness_range, "a tuple or list of two floats, or None"
+            )
+        one_of("fill_mode", self.fill_mode, FILL_MODES)
+        order = whole("interpolation_order", self.interpolation_order, most=HIGHEST_ORDER)
+        for name, value in {**checked, "interpolation_order": order}.items():
+            object.__setattr__(self, name, value)
+
+    def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> dict[str, Any]:
+        """Return the parameters of one transform, under Keras's names.
+
+        Args:
+            shape: (height, width, ...) of the image.
+            rng: what decides, and all that does.
+
+        Returns:
+            `theta` and `shear` in degrees, `tx` and `ty` in pixels, `zx` and `zy` as factors,
+            `flip_horizontal` and `flip_vertical`; `channel_shift_intensity` and `brightness`, None
+            where they are not asked for.
+        """
+        theta = _between(rng, -self.rotation_range, self.rotation_range)
+        tx = _drawn_shift(rng, self.height_shift_range, shape[0])
+        ty = _drawn_shift(rng, self.width_shift_range, shape[1])
+        shear = _between(rng, -self.shear_range, self.shear_range)
+        zx, zy = (_between(rng, *self.zoom_range) for _ in range(2))
+        intensity = self.channel_shift_range
+        return {
+            "theta": theta,
+            "tx": tx,
+            "ty": ty,
+            "shear": shear,
+            "zx": zx,
+            "zy": zy,
+            "flip_horizontal": rng.random() < 0.5 and self.horizontal_flip,
+            "flip_vertical": rng.random() < 0.5 and self.vertical_flip,
+            "channel_shift_intensity": _between(rng, -intensity, intensity) if intensity else None,
+            "brightness": _between(rng, *self.brightness_range) if self.brightness_range else None,
+        }
+
+    def apply(self, image: Pixels, parameters: Mapping[str, Any]) -> Pixels:
+        """Return an image transformed as `parameters` say.
+
+        Args:
+            image: (height, width, channels) of numbers; it is left as it is.
+            parameters: any of those that `draw` returns.
+
+        Returns:
+            float32 of the same shape: `image` itself where it is that and nothing changes it.
+
+        Raises:
+            ArgumentError: `image` is no such array, or has over 32766 rows or columns.
+        """
+        if image.ndim != 3:
+            raise ArgumentError(
+                f"an image must be an array (height, width, channels), got shape {image.shape}"
+            )
+        made: Pixels = image.astype(np.float32, copy=False)
+        affine = {name: parameters.get(name, still) for name, still in _STILL.items()}
+        if affine != _STILL:
+            matrix = keras_matrix(*image.shape[:2], **affine)
+            made = warped(made, matrix, self.fill_mode, self.cval, self.interpolation_order)
+        if (intensity := parameters.get("channel_shift_intensity")) is not None:
+            made = np.clip(made + np.float32(intensity), made.min(), made.max())
+        if parameters.get("flip_horizontal"):
+            made = made[:, ::-1]
+        if parameters.get("flip_vertical"):
+            made = made[::-1]
+        if (brightness := parameters.get("brightness")) is not None:
+            made = _brightened(made, float(brightness))
+        return made
+
+
+def _between(rng: np.random.Generator, least: float, largest: float) -> float:
+    """Return a number drawn between two; nothing is drawn if they are equal."""
+    return least + (largest - least) * rng.random() if least != largest else least
+
+
+def _drawn_shift(rng: np.random.Generator, given: Shift, length: int) -> float:
+    """Return pixels to shift by, as Keras draws them of a float, an int or a tuple."""
+    if not given:
+        return 0
+    if isinstance(given, tuple):
+        drawn, largest = given[rng.integers(len(given))] * _sign(rng), max(given)
+    elif isinstance(given, int) and given > 0:
+        drawn, largest = int(rng.integers(given)) * _sign(rng), given
+    else:
+        drawn, largest = _between(rng, -given, given), given
+    return drawn * length if largest < 1 else drawn
+
+
+def _sign(rng: np.random.Generator) -> int:
+    return 1 if rng.random() < 0.5 else -1
+
+
+def _brightened(image: Pixels, factor: float) -> Pixels:
+    """Return an image as Pillow makes it brighter: of whole levels, alpha as it is.
+
+    Pixels that are not all within 0..255 are stretched to that meanwhile.
+    """
+    least, largest = image.min(), image.max()
+    stretched = least < 0 or largest > 255
+    levels = image
+    if stretched:
+        levels = (image - least) / ((largest - least) or np.float32(1)) * np.float32(255)
+    levels = levels.astype(np.uint8, order="C")
+    table = np.clip(np.arange(256, dtype=np.float32) * np.float32(factor), 0, 255)
+    made: Pixels = cv2.LUT(levels, np.trunc(table)).reshape(image.shape)
+    if image.shape[2] == 4:
+        made[..., 3] = levels[..., 3]
+    if stretched:
+        made = made / np.float32(255) * (largest - least) + least
+    return made
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and isfinite(value)
+
+
+def _plain(value: Any) -> float:
+    """Return an int or a float, of NumPy's too."""
+    return int(value) if isinstance(value, Integral) else float(value)
+
+
+def _number(name: str, value: object) -> float:
+    if not _is_number(value):
+        raise ArgumentError(f"{name} must be a number, got {brief(value)}")
+    return _plain(value)
+
+
+def _pair(name: str, value: object, expected: str) -> tuple[float, float]:
+    numbers = [*value] if isinstance(value, tuple | list | np.ndarray) else []
+    if len(numbers) != 2 or not all(map(_is_number, numbers)):
+        raise ArgumentError(f"{name} must be {expected}, got {brief(value)}")
+    return _plain(numbers[0]), _plain(numbers[1])
+
+
+def _shift(name: str, value: Any) -> Shift:
+    """Return a number, or a tuple of those to choose from."""
+    if _is_number(value):
+        return _plain(value)
+    numbers = [*value] if isinstance(value, tuple | list | np.ndarray) else [None]
+    if not all(map(_is_number, numbers)):
+        raise ArgumentError(
+            f"{name} must be a share below 1, pixels, or a list of those, got {brief(value)}"
+        )
+    return tuple(map(_plain, numbers))

@@ -1,0 +1,184 @@
+"""What `ImageDataGenerator` does to pixels after its random transforms, and `fit` before them.
+
+As `standardize` and `fit` of `keras/src/legacy/preprocessing/image.py`; whitening is left out.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dfgen.errors import ArgumentError, brief
+from dfgen.manifest.warn import warn
+from dfgen.samples.pixels.geometry import Pixels
+from dfgen.system import flag, whole
+
+_SMALL = np.float32(1e-6)  # added to deviations, as Keras adds it
+
+_OVERRIDES = (
+    ("featurewise_std_normalization", "featurewise_center"),
+    ("samplewise_std_normalization", "samplewise_center"),
+)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Standardization:
+    """Scales and centres images as Keras's `ImageDataGenerator` does.
+
+    In this order: the function, `rescale`, then by each image's own numbers, then by those of all.
+
+    Args:
+        featurewise_center: subtract the mean of each channel, over all images that `fitted` got.
+        samplewise_center: subtract the mean of each image.
+        featurewise_std_normalization: divide by the standard deviation over all images.
+        samplewise_std_normalization: divide by that of each image.
+        rescale: what pixels are multiplied by; None or 0: by nothing.
+        preprocessing_function: `function(image) -> image`, of the same shape.
+        mean: of each channel, as `fitted` finds it.
+        std: of each channel, as `fitted` finds it.
+
+    Raises:
+        ArgumentError: of a value that it cannot have.
+
+    Example:
+        >>> import numpy as np
+        >>> images = np.random.default_rng(0).integers(0, 256, (8, 32, 32, 3))
+        >>> of_all = Standardization(featurewise_center=True).fitted(images)
+        >>> of_all.mean.shape, f"{abs(of_all.apply(images).mean()):.3f}"
+        ((1, 1, 3), '0.000')
+    """
+
+    featurewise_center: bool = False
+    samplewise_center: bool = False
+    featurewise_std_normalization: bool = False
+    samplewise_std_normalization: bool = False
+    rescale: float | None = None
+    preprocessing_function: Callable[[Any], Any] | None = None
+    mean: Pixels | None = None
+    std: Pixels | None = None
+
+    def __post_init__(self) -> None:
+        for names in _OVERRIDES:
+            for name in names:
+                object.__setattr__(self, name, flag(name, getattr(self, name)))
+            deviation, center = names
+            if getattr(self, deviation) and not getattr(self, center):
+                object.__setattr__(self, center, True)
+                warn(
+                    f"This ImageDataGenerator specifies `{deviation}`, which overrides setting of "
+                    f"`{center}`."
+                )
+        function = self.preprocessing_function
+        if function is not None and not callable(function):
+            raise ArgumentError(
+                f"preprocessing_function must be a function of an image, got {brief(function)}"
+            )
+
+    def apply(self, image: Pixels) -> Pixels:
+        """Return an image, or a batch of them, as the model gets it.
+
+        Args:
+            image: an array of floats; only `preprocessing_function` may change it.
+        """
+        made = image
+        if self.preprocessing_function is not None:
+            made = self.preprocessing_function(made)
+        if self.rescale:
+            made = made * self.rescale
+        if self.samplewise_center:
+            made = made - np.mean(made, keepdims=True)
+        if self.samplewise_std_normalization:
+            made = made / (np.std(made, keepdims=True) + _SMALL)
+        if self.featurewise_center and self.mean is not None:
+            made = made - self.mean
+        if self.featurewise_std_normalization and self.std is not None:
+            made = made / (self.std + _SMALL)
+        return made
+
+    def warn_unfitted(self) -> None:
+        """Warn, in Keras's words, of what is asked for and left out until `fitted` has found it."""
+        for name, found in (
+            ("featurewise_center", self.mean),
+            ("featurewise_std_normalization", self.std),
+        ):
+            if getattr(self, name) and found is None:
+                warn(
+                    f"This ImageDataGenerator specifies `{name}`, but it hasn't been fit on any "
+                    "training data. Fit it first by calling `.fit(numpy_data)`."
+                )
+
+    def fitted(
+        self,
+        images: npt.ArrayLike,
+        *,
+        random_transform: Callable[[Pixels], Pixels] | None = None,
+        rounds: int = 1,
+        channels_first: bool = False,
+    ) -> "Standardization":
+        """Return the same with the mean and the deviation of images, where they are asked for.
+
+        Args:
+            images: (n, height, width, channels), or (n, channels, height, width).
+            random_transform: `fit(augment=True)`: what is done to each of them before.
+            rounds: how often each is transformed.
+            channels_first: whether the axis of channels is the first.
+
+        Raises:
+            ArgumentError: they are no such images.
+        """
+        images = np.asarray(images)
+        if images.ndim != 4 or not images.size:
+            raise ArgumentError(
+                "fit(x) needs images as an array (n, height, width, channels), "
+                f"got shape {images.shape}"
+            )
+        channels = images.shape[1 if channels_first else 3]
+        if channels not in (1, 3, 4):
+            warn(
+                f"Expected images of 1, 3 or 4 channels on axis {1 if channels_first else 3}, got "
+                f"an array of shape {images.shape} ({channels} channels)."
+            )
+        if not self.featurewise_center:
+            return self
+        over = (1, 2) if channels_first else (0, 1)
+        sums, squares, count = np.zeros(channels), np.zeros(channels), 0
+        for pixels in self._passed(images, random_transform, whole("rounds", rounds, least=1)):
+            sums += pixels.sum(over)
+            squares += np.square(pixels).sum(over)
+            count += pixels.size // channels
+        mean = sums / count
+        std = np.sqrt(np.maximum(squares / count - mean**2, 0))
+        shape = (-1, 1, 1) if channels_first else (1, 1, -1)
+        return replace(
+            self,
+            mean=mean.astype(np.float32).reshape(shape),
+            std=std.astype(np.float32).reshape(shape)
+            if self.featurewise_std_normalization
+            else None,
+        )
+
+    def _passed(
+        self, images: Pixels, transform: Callable[[Pixels], Pixels] | None, rounds: int
+    ) -> Iterator[npt.NDArray[np.float64]]:
+        """Yield each image as its numbers are counted, one by one: all would not fit."""
+        for _ in range(rounds if transform else 1):
+            for image in images:
+                pixels = image.astype(np.float32)
+                if self.rescale:
+                    pixels *= np.float32(self.rescale)
+                yield (transform(pixels) if transform else pixels).astype(np.float64)
+
+
+def refuse_whitening(given: object) -> None:
+    """Refuse `zca_whitening=True`, and say how to whiten."""
+    if flag("zca_whitening", given):
+        raise ArgumentError(
+            "zca_whitening=True is not built in. Write whitening as a preprocessing_function, "
+            "without rescale: with x, images as an array (n, height, width, channels), mean = "
+            "x.mean((0, 1, 2)); flat = (x - mean).reshape(len(x), -1); u, s, _ = np.linalg.svd("
+            "flat.T, full_matrices=False); matrix = (u * (len(x) ** 0.5 / (s + 1e-6))) @ u.T; "
+            "then preprocessing_function=lambda image: ((image - mean).ravel() @ matrix)"
+            ".reshape(image.shape)"
+        )

@@ -1,0 +1,202 @@
+"""`dfgen report`: the file itself. What a browser makes of it is in test_report_browser.py."""
+
+import base64
+import json
+import os
+import re
+from html.parser import HTMLParser
+
+import command
+import cv2
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+import dfgen
+from dfgen.explore import report
+from dfgen.explore.html_text import element, json_block, source_hash
+from dfgen.explore.picture_bytes import as_webp
+
+NASTY = [
+    "<script>alert(1)</script>",
+    "</script><!--",
+    "a\u2028b",
+    "\"'><img src=x onerror=alert(1)>",
+]
+
+
+class Page(HTMLParser):
+    """The tags of a page, the text of its scripts, and the text that is seen."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.scripts, self.styles, self.seen = [], [], [], []
+        self._into = self.seen
+        self.feed(text)
+        self.data = json.loads(self.scripts[0])
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self._into = {"script": self.scripts, "style": self.styles}.get(tag, self.seen)
+
+    def handle_endtag(self, tag):
+        self._into = self.seen
+
+    def handle_data(self, data):
+        self._into.append(data)
+
+
+def page_of(manifest, tmp_path, **arguments):
+    report(manifest, tmp_path / "page.html", **arguments)
+    return Page((tmp_path / "page.html").read_text("utf-8"))
+
+
+def test_text_of_users_is_text_wherever_it_stands(frame, tmp_path):
+    df = frame(8)
+    df["label"] = pd.Categorical(NASTY * 2)
+    df[NASTY[0]] = NASTY * 2
+    df["split"] = NASTY * 2
+    df["problem"] = NASTY * 2
+    page = page_of(df, tmp_path)
+    assert [tag for tag, _ in page.tags].count("script") == 2
+    assert not [tag for tag, _ in page.tags if tag == "img"]
+    assert not [name for _, attributes in page.tags for name in attributes if name[:2] == "on"]
+    assert NASTY[0] in page.seen
+    assert {*page.data["filters"][1]["values"]} == {*NASTY[:2], r"a\u2028b", NASTY[3]}
+
+
+@pytest.mark.parametrize("text", NASTY)
+def test_a_block_of_json_holds_any_text(text):
+    block = json_block({text: [text]})
+    assert not re.search("[<>&\u2028\u2029]", block)
+    assert json.loads(block) == {text: [text]}
+    assert Page(f"<script>{block}</script>").data == {text: [text]}
+
+
+def test_what_is_no_markup_is_escaped():
+    assert (
+        element("a", "<", element("b"), href='"', class_=None) == '<a href="&quot;">&lt;<b></b></a>'
+    )
+
+
+def test_only_the_scripts_of_the_page_may_run_and_nothing_may_be_loaded(frame, tmp_path):
+    page = page_of(frame(3), tmp_path)
+    policy = next(a["content"] for _, a in page.tags if a.get("http-equiv"))
+    assert policy == (
+        "default-src 'none'; img-src data:; "
+        f"style-src '{source_hash(page.styles[0])}'; script-src '{source_hash(page.scripts[1])}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    links = [a[name] for _, a in page.tags for name in ("src", "href") if name in a]
+    assert all(link.startswith(("#", "data:")) for link in links)
+
+
+def test_the_page_holds_the_pictures_and_facts_of_its_rows(frame, tmp_path):
+    df = frame(5)
+    df["box"] = [[row, 0.5] for row in range(5)]
+    df["when"] = pd.Timestamp("2026-01-02")
+    df["none"] = [None, np.nan, pd.NA, pd.NaT, 2**60]
+    data = page_of(df, tmp_path).data
+    assert [one["name"] for one in data["columns"]] == [
+        "id",
+        "path",
+        "label",
+        "box",
+        "when",
+        "none",
+    ]
+    assert data["rows"]["4"]["values"][3:] == ["4, 0.5", "2026-01-02 00:00:00", str(2**60)]
+    assert [data["rows"][str(row)]["values"][5] for row in range(4)] == [None] * 4
+    webp = np.frombuffer(base64.b64decode(data["rows"]["3"]["picture"]), np.uint8)
+    assert cv2.imdecode(webp, cv2.IMREAD_COLOR)[0, 0].tolist() == [0, 0, 3]  # row 3, as BGR
+
+
+def test_a_file_that_is_missing_broken_or_huge_is_a_tile_that_tells_why(frame, files, tmp_path):
+    df = frame(4)
+    df.loc[1, "path"] = f"{tmp_path}/none.png"
+    (tmp_path / "cut.jpg").write_bytes(b"\xff\xd8\xff\xe0 and no more")
+    df.loc[2, "path"] = f"{tmp_path}/cut.jpg"
+    Image.new("1", (3000, 3000)).save(tmp_path / "huge.png")
+    df.loc[3, "path"] = f"{tmp_path}/huge.png"
+    rows = page_of(df, tmp_path, limits=dfgen.Limits(decoded_bytes=1_000_000)).data["rows"]
+    assert [("picture" in one, one.get("reason", "")[:28]) for one in rows.values()] == [
+        (True, ""),
+        (False, "the file does not exist"),
+        (False, "broken jpeg header: it ends "),
+        (False, "the image is 3000 x 3000, 36"),
+    ]
+
+
+def test_a_sample_is_drawn_from_each_class_in_turn_and_the_page_says_so(frame, tmp_path):
+    df = frame(100)
+    df["label"] = ["rare" if row == 77 else "often" for row in range(100)]
+    df["problem"] = [("broken: cut" if row == 99 else None) for row in range(100)]
+    page = page_of(df, tmp_path, rows=10)
+    assert 77 in page.data["gallery"]
+    assert len(page.data["gallery"]) in (10, 11)
+    assert any("A sample: 10 of 100 rows, drawn with seed 0 in turn" in text for text in page.seen)
+    assert page.data["rows"]["99"]["marks"] == ["problem"]
+    assert page.data["gallery"] == page_of(df, tmp_path, rows=10).data["gallery"]
+    assert page.data["gallery"] != page_of(df, tmp_path, rows=10, seed=1).data["gallery"]
+
+
+def test_pictures_fit_into_what_there_is_for_them():
+    noise = np.random.default_rng(0).integers(0, 256, (224, 224, 3), np.uint8)
+    small = noise[:8, :8]
+    for longest in (40_000, 6_000, 800, 200):
+        assert all(len(text) <= longest for text in as_webp([noise, small], longest))
+    decoded = cv2.imdecode(np.frombuffer(base64.b64decode(as_webp([small], 800)[0]), np.uint8), 1)
+    assert (decoded[..., ::-1] == small).all()
+
+
+def test_a_page_of_long_texts_and_many_columns_stays_small(frame, tmp_path):
+    df = frame(100)
+    wide = pd.DataFrame({f"<{'&' * 300}{at}": ["<" * 1000] * 100 for at in range(60)})
+    page_of(pd.concat([df, wide], axis=1), tmp_path)
+    assert os.path.getsize(tmp_path / "page.html") < 1_500_000
+
+
+def test_the_same_manifest_makes_the_same_page(frame, tmp_path):
+    dfgen.write_manifest(frame(20), tmp_path / "m.parquet")
+    pages = []
+    for _ in range(2):
+        report(tmp_path / "m.parquet", tmp_path / "page.html")
+        pages.append((tmp_path / "page.html").read_bytes())
+    assert pages[0] == pages[1]
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_a_manifest_of_hardly_any_rows_has_a_page(rows, frame, tmp_path):
+    assert len(page_of(frame(1)[:rows], tmp_path).data["gallery"]) == rows
+
+
+def test_the_command_says_what_it_wrote(frame, tmp_path):
+    dfgen.write_manifest(frame(20), tmp_path / "m.parquet")
+    ran = command.run("report", tmp_path / "m.parquet", "--out", tmp_path / "m.html", "--rows", 10)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (
+        0, f"Wrote {tmp_path}/m.html: 0.0 MB\n", "",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--out", "m.txt"],
+            "m.txt: a report is a page, name it m.html",
+        ),
+        (
+            ["--out", "m.html", "--rows", 2001],
+            "rows=2001: a page has room for the pictures of 2000. Its figures are of all rows, "
+            "however few are drawn",
+        ),
+        (["--out", "m.html", "--rows", 0], "rows=0 is not a whole number of 1 or more"),
+    ],
+)
+def test_what_cannot_be_is_refused(arguments, message, frame, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    dfgen.write_manifest(frame(2), "m.parquet")
+    ran = command.run("report", "m.parquet", *arguments)
+    assert (ran.returncode, ran.stderr) == (1, f"dfgen: {message}\n")
+    assert os.listdir() == ["m.parquet"]
