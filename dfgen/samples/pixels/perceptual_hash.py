@@ -15,10 +15,9 @@ from dfgen.samples.pixels.geometry import Pixels, Size, place
 from dfgen.samples.pixels.resizing import resize
 from dfgen.samples.pixels.upright import turn
 
-SIDE = 32
-"""Pixels a side of what is hashed; a smaller picture has no hash."""
+_SIDE = 32  # pixels of what is hashed; a smaller picture has no hash
 _EDGE = 0.1  # what a pixel at the edge counts for
-_LEAST = 1.0  # gray levels times SIDE that half of the frequencies stand above, at least
+_LEAST = 1.0  # gray levels times 32 that half of the frequencies stand above, at least
 _ONE_COLOUR = 0.8  # share of the pixels within 2 gray levels of the middle one, at most
 _WAVES = 10  # half waves across and down together, at most
 
@@ -29,8 +28,8 @@ _LOW = np.concatenate([_LOW[start::3] for start in range(3)])  # each third has 
 
 def _rows_of_waves() -> npt.NDArray[np.float32]:
     """Return the orthonormal DCT-II, one wave a row, its columns weighed towards the middle."""
-    place = (np.arange(SIDE) + 0.5) / SIDE
-    waves = np.cos(np.pi * np.outer(np.arange(SIDE), place)) * np.sqrt(2 / SIDE)
+    place = (np.arange(_SIDE) + 0.5) / _SIDE
+    waves = np.cos(np.pi * np.outer(np.arange(_SIDE), place)) * np.sqrt(2 / _SIDE)
     waves[0] /= np.sqrt(2)
     weighed: npt.NDArray[np.float64] = waves * (_EDGE + (1 - _EDGE) * np.sin(np.pi * place))
     return weighed.astype(np.float32)
@@ -41,7 +40,7 @@ _WAVE = _rows_of_waves()[: _WAVES + 1]
 
 def reduction_for_hash(size: Size) -> int:
     """Return by how much a JPEG may be decoded smaller: 1, 2, 4 or 8."""
-    return next((number for number in (8, 4, 2) if min(size) >= 2 * SIDE * number), 1)
+    return next((number for number in (8, 4, 2) if min(size) >= 2 * _SIDE * number), 1)
 
 
 def perceptual_hash(
@@ -49,7 +48,7 @@ def perceptual_hash(
 ) -> int | None:
     """Return the hash of a picture, 64 bits, of which half are set; copies have nearly the same.
 
-    None for a picture that is smaller than `SIDE`, or so plain that others have the same by chance:
+    None for a picture that is smaller than 32 pixels a side, or so plain that others have the same by chance:
     flat, or four fifths of it of one colour, as a drawing of a few lines.
 
     Args:
@@ -62,13 +61,13 @@ def perceptual_hash(
         >>> perceptual_hash(np.full((64, 64, 1), 128, np.uint8), (64, 64)) is None
         True
     """
-    if min(size) < SIDE:
+    if min(size) < _SIDE:
         return None
-    small = np.empty((SIDE, SIDE, pixels.shape[2]), pixels.dtype)
-    target = (SIDE, SIDE)
+    small = np.empty((_SIDE, _SIDE, pixels.shape[2]), pixels.dtype)
+    target = (_SIDE, _SIDE)
     resize(pixels, place(size, target, target, "stretch"), small, "area", reduced=reduced)
     gray = small if small.shape[2] == 1 else cv2.cvtColor(small[..., :3], cv2.COLOR_RGB2GRAY)
-    gray = turn(gray.reshape(SIDE, SIDE, 1), orientation)[..., 0].astype(np.float32)
+    gray = turn(gray.reshape(_SIDE, _SIDE, 1), orientation)[..., 0].astype(np.float32)
     if pixels.dtype != np.uint8:  # whose range may be any
         gray = cv2.normalize(gray, None, 0, 255, cv2.NORM_MINMAX)
     low = (_WAVE @ (gray - gray.mean()) @ _WAVE.T).ravel()[_LOW]
