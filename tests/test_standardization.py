@@ -39,12 +39,10 @@ def test_images_become_what_keras_makes_of_them(case, channels_first):
     reference = Reference(**CASES[case], data_format=layout)
     reference.fit(images)
     ours = Standardization(**CASES[case]).fitted(images, channels_first=channels_first)
-    before = images.copy()
     for image in images[:4]:
-        made = ours.apply(image)
+        made = ours.apply(image.copy())
         assert made.dtype == np.float32
         np.testing.assert_allclose(made, reference.standardize(image.copy()), atol=2e-4)
-    assert np.array_equal(images, before)
     for name in ("mean", "std"):
         found, expected = getattr(ours, name), getattr(reference, name)
         assert (found is None) == (expected is None)
@@ -69,6 +67,14 @@ def test_fit_counts_augmented_images_each_round():
     assert len(seen) == 36
     np.testing.assert_allclose(found.mean[0, 0], np.mean(seen, (0, 1, 2)), rtol=1e-4)
     np.testing.assert_allclose(found.std[0, 0], np.std(seen, (0, 1, 2)), rtol=1e-4)
+
+
+def test_floats_are_changed_in_place_and_bytes_become_floats():
+    ours = Standardization(rescale=0.5)
+    image, pixels = IMAGES[0].copy(), IMAGES[0].astype(np.uint8)
+    assert ours.apply(image) is image
+    assert np.array_equal(image, IMAGES[0] / 2)
+    assert np.array_equal(ours.apply(pixels), pixels / np.float32(2))
 
 
 def test_bytes_are_fitted_as_numbers():
@@ -103,7 +109,7 @@ def test_what_was_not_fitted_is_left_out_and_both_say_so_in_the_same_words():
     with pytest.warns(UserWarning) as said:
         ours.warn_unfitted()
     assert [str(one.message) for one in said] == [str(one.message) for one in theirs]
-    assert np.array_equal(ours.apply(IMAGES[0]), expected)
+    assert np.array_equal(ours.apply(IMAGES[0].copy()), expected)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         ours.fitted(IMAGES).warn_unfitted()
