@@ -2,6 +2,7 @@
 
 import warnings
 
+import keras
 import numpy as np
 import pytest
 from keras.src.legacy.preprocessing.image import ImageDataGenerator as Reference
@@ -160,3 +161,17 @@ def test_whitening_is_refused_and_the_way_that_is_told_does_what_keras_did():
     reference = Reference(zca_whitening=True, featurewise_center=True)
     reference.fit(IMAGES)
     np.testing.assert_allclose(made, reference.standardize(IMAGES[2].copy()), atol=1e-3)
+
+
+def test_layers_do_the_same():
+    of_each = Standardization(samplewise_center=True, samplewise_std_normalization=True)
+    layer = keras.layers.LayerNormalization(
+        axis=(1, 2, 3), center=False, scale=False, epsilon=1e-12
+    )
+    made = keras.ops.convert_to_numpy(layer(IMAGES[:1]))[0]
+    np.testing.assert_allclose(made, of_each.apply(IMAGES[0].copy()), atol=1e-5)
+    of_all = Standardization(featurewise_center=True, featurewise_std_normalization=True)
+    layer = keras.layers.Normalization(axis=-1)
+    layer.adapt(IMAGES)
+    made = keras.ops.convert_to_numpy(layer(IMAGES[:1]))[0]
+    np.testing.assert_allclose(made, of_all.fitted(IMAGES).apply(IMAGES[0].copy()), atol=1e-3)
