@@ -48,8 +48,8 @@ def perceptual_hash(
 ) -> int | None:
     """Return the hash of a picture, 64 bits, of which half are set; copies have nearly the same.
 
-    None for a picture that is smaller than 32 pixels a side, or so plain that others have the same by chance:
-    flat, or four fifths of it of one colour, as a drawing of a few lines.
+    None for a picture that has less than 32 pixels a side, or is so plain that others have the same
+    by chance: flat, or four fifths of it of one colour, as a drawing of a few lines.
 
     Args:
         pixels: gray or RGB, (height, width, channels), uint8, uint16 or float32, as stored.
