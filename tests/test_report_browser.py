@@ -64,7 +64,8 @@ def opened(browser, address):
     contexts = []
 
     def open_page(width=1400, **options):
-        context = browser.new_context(viewport={"width": width, "height": 900}, **options)
+        still = {"viewport": {"width": width, "height": 900}, "reduced_motion": "reduce"}
+        context = browser.new_context(**still, **options)
         contexts.append(context)
         page = context.new_page()
         page.heard = []

@@ -16,6 +16,7 @@ _CLASSES, _LARGEST = 40, 30  # of a table; of more, the largest and the smallest
 _LABELS = 12
 _PARTS = 6
 _PICTURES = 24
+_UNEVEN = 1.5  # times as large as the smallest class, before the page says so
 _ENDS = 4  # rows shown of each end
 
 
@@ -166,7 +167,7 @@ def _few_classes(counts: pd.DataFrame, missing: int) -> tuple[list[object], str]
             f"{len(order):,} classes: these are the {_LARGEST} largest and the "
             f"{_CLASSES - _LARGEST} smallest"
         )
-    if len(totals) > 1 and totals.min() > 0:
+    if totals.min() and totals.max() > _UNEVEN * totals.min():
         said.append(
             f"The largest class has {number(totals.max() / totals.min())} times the rows of the "
             "smallest"
