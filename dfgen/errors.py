@@ -3,6 +3,7 @@
 DfgenError
 ├── ArgumentError(ValueError)          an argument has a value that it cannot have
 ├── UnknownArgumentError(TypeError)    an argument that does not exist
+├── MissingPackageError(ImportError)   a package of an extra, which is not installed
 ├── ManifestError(ValueError)          a manifest, frame or label table that cannot be used
 ├── WriteError(OSError)                a file that cannot be written
 ├── MissingFileError(FileNotFoundError)  a file that is not there
@@ -44,6 +45,10 @@ class ArgumentError(DfgenError, ValueError):
 
 class UnknownArgumentError(DfgenError, TypeError):
     """An argument that does not exist; the message names the one that does."""
+
+
+class MissingPackageError(DfgenError, ImportError):
+    """A package of an extra is not installed; the message says how to."""
 
 
 class ManifestError(DfgenError, ValueError):

@@ -120,7 +120,16 @@ def test_page_runs_as_written(page, tmp_path, monkeypatch):
     run(page)
 
 
-def test_readme_names_files_that_are_there():
-    tree = blocks_of(README)[-1][1]
-    for line in tree.splitlines():
-        assert (README.parent / line.split()[0]).exists(), line
+def headings_of(page):
+    """The anchors of a page, as Markdown's readers make them of its headings."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "manifests/README.md"])
+def test_links_of_pages_outside_the_site_lead_somewhere(name):
+    page = README.parent / name
+    for file, anchor in re.findall(r"\]\(([^)#:]+)(?:#([^)]+))?\)", page.read_text("utf-8")):
+        target = page.parent / file.strip()
+        assert target.exists(), file
+        assert not anchor or anchor in headings_of(target), f"{file}#{anchor}"

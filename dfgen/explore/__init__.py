@@ -1,5 +1,15 @@
-"""Looking at data: pictures of rows, and figures of a frame; matplotlib draws them."""
+"""Looking at data: `df.dfgen.show()` and its like, the plain functions behind them, and reports.
 
-from dfgen.explore.report_file import report
+`import dfgen.explore` gives every DataFrame the accessor `df.dfgen`. Pictures are drawn by
+matplotlib, of the extra `explore`; it is loaded when the first is asked for.
+"""
 
-__all__ = ["report"]
+from dfgen.explore.accessor import FrameAccessor as FrameAccessor
+from dfgen.explore.class_counts import balance as balance
+from dfgen.explore.class_counts import classes as classes
+from dfgen.explore.file_sizes import sizes as sizes
+from dfgen.explore.picture_grid import show as show
+from dfgen.explore.problem_rows import problems as problems
+from dfgen.explore.report_file import report as report
+from dfgen.explore.thumbnails import Thumbnail as Thumbnail
+from dfgen.explore.thumbnails import thumbnails as thumbnails

@@ -1,0 +1,62 @@
+"""`df.dfgen`: looking at a frame in a word or two."""
+
+from typing import Any
+
+import pandas as pd
+
+from dfgen.explore.class_counts import balance, classes
+from dfgen.explore.file_sizes import sizes
+from dfgen.explore.picture_grid import show
+from dfgen.explore.problem_rows import problems
+from dfgen.samples.features.boxes import Boxes
+from dfgen.samples.features.image import Image
+from dfgen.samples.features.mask import Mask
+
+
+@pd.api.extensions.register_dataframe_accessor("dfgen")
+class FrameAccessor:
+    """What `import dfgen.explore` adds to a DataFrame; each is a function of `dfgen.explore` too.
+
+    Example:
+        >>> import dfgen.explore  # doctest: +SKIP
+        >>> df.dfgen.show(by="kind")
+        >>> df.dfgen.classes()
+    """
+
+    def __init__(self, frame: pd.DataFrame) -> None:
+        self._frame = frame
+
+    def show(
+        self,
+        n: int = 16,
+        *,
+        by: str | None = None,
+        sort: str | None = None,
+        boxes: str | Boxes | bool | None = None,
+        masks: str | Mask | bool | None = None,
+        predictions: pd.DataFrame | None = None,
+        image: str | Image | None = None,
+        seed: int = 0,
+        root: str | None = None,
+    ) -> Any:
+        """Show some rows as pictures: see `dfgen.explore.show`."""
+        return show(
+            self._frame, n, by=by, sort=sort, boxes=boxes, masks=masks, predictions=predictions,
+            image=image, seed=seed, root=root,
+        )  # fmt: skip
+
+    def classes(self, label: str | None = None) -> pd.DataFrame:
+        """Count the rows of each class, in each split: see `dfgen.explore.classes`."""
+        return classes(self._frame, label)
+
+    def balance(self, label: str | None = None) -> Any:
+        """Show how the classes are spread over each split: see `dfgen.explore.balance`."""
+        return balance(self._frame, label)
+
+    def sizes(self) -> Any:
+        """Show how large the files are, and which are far from others: `dfgen.explore.sizes`."""
+        return sizes(self._frame)
+
+    def problems(self) -> pd.DataFrame:
+        """Return the rows whose files cannot be used: see `dfgen.explore.problems`."""
+        return problems(self._frame)

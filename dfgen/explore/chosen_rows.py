@@ -1,0 +1,85 @@
+"""Which rows are shown of many: drawn, first by a column, or some of each of its values."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dfgen.binding.near_columns import not_a_column
+from dfgen.errors import ManifestError
+
+Rows = npt.NDArray[np.int64]
+"""Places in a frame."""
+
+MOST_VALUES = 12
+
+
+def check_known(argument: str, name: object, frame: pd.DataFrame) -> None:
+    """Refuse what is no column of a frame."""
+    if name not in frame:
+        raise ManifestError(not_a_column(argument, name, list(frame.columns), frame))
+
+
+def chosen(
+    frame: pd.DataFrame, n: int, by: str | None, sort: str | None, seed: int
+) -> list[tuple[str, Rows]]:
+    """Return n rows in all: by heading their places; the frame's other rows are not touched.
+
+    Args:
+        frame: to choose from.
+        n: how many rows.
+        by: some of each value of this column, of the most frequent where there are many.
+        sort: the lowest of this column first, with `-` before its name the highest; None: drawn.
+        seed: of what is drawn.
+    """
+    if by is None:
+        return [("", _first(frame, sort, n) if sort else _drawn(len(frame), n, seed))]
+    check_known("by", by, frame)
+    codes, values = pd.factorize(frame[by])
+    counts = np.bincount(codes[codes >= 0], minlength=len(values))
+    most = np.argsort(-counts, kind="stable")[: min(n, MOST_VALUES)]
+    found = []
+    for value in sorted(most.tolist(), key=lambda one: _order(frame[by], values[one])):
+        places = np.flatnonzero(codes == value)
+        each = max(1, n // len(most))
+        if sort:
+            places = places[_first(frame.iloc[places], sort, each)]
+        else:
+            places = places[_drawn(len(places), each, seed)]
+        found.append((f"{by} = {values[value]} ({counts[value]:,} rows)", places))
+    return found
+
+
+def _order(column: "pd.Series[Any]", value: Any) -> Any:
+    """Return what sorts values of a column: categories in their own order, others as text."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return column.cat.categories.get_loc(value)
+    return value if isinstance(value, int | float | np.number) else str(value)
+
+
+def _drawn(rows: int, n: int, seed: int) -> Rows:
+    """Return some rows in their own order."""
+    places = np.random.default_rng(seed).choice(rows, min(n, rows), replace=False, shuffle=False)
+    return np.sort(places).astype(np.int64)
+
+
+def _first(frame: pd.DataFrame, sort: str, n: int) -> Rows:
+    """Return the n lowest rows by a column, or highest; what is missing comes last."""
+    down = sort.startswith("-") and sort not in frame
+    name = sort[1:] if down else sort
+    check_known("sort", name, frame)
+    column = frame[name]
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        column = column.cat.codes.where(column.notna())
+    try:
+        keys = pa.array(column, from_pandas=True)
+        order = [("", "descending" if down else "ascending")]
+        places: Rows = pc.select_k_unstable(keys, min(n, len(frame)), order).to_numpy()
+    except (pa.ArrowException, TypeError) as error:
+        raise ManifestError(
+            f"sort={sort!r}: the column holds {column.dtype}, which has no order: {error}"
+        ) from None
+    return places.astype(np.int64)

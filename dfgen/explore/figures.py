@@ -1,0 +1,173 @@
+"""Figures of matplotlib that know the numbers they show, and pictures laid out in rows.
+
+They belong to no window and no list of open figures: nothing has to be closed.
+"""
+
+import io
+import textwrap
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+from zlib import crc32
+
+import pandas as pd
+
+from dfgen.errors import MissingPackageError, legible
+from dfgen.explore.thumbnails import Thumbnail
+
+_CELL, _LINE, _GAP = 1.5, 0.14, 0.08  # inches: of a picture, of a line of text, between pictures
+_CHARACTERS = 25  # of a line below a picture
+_LINES = 5  # of a reason on a tile
+_DPI = 100
+_PLAIN = {"parse_math": False}  # a $ is a $
+
+
+@dataclass(frozen=True)
+class Captioned:
+    """A picture, the lines below it, and whether these are in red."""
+
+    thumbnail: Thumbnail
+    caption: tuple[str, ...] = ()
+    is_wrong: bool = False
+
+
+@dataclass(frozen=True)
+class PictureRow:
+    """Pictures side by side below a heading; "": none."""
+
+    pictures: Sequence[Captioned]
+    heading: str = ""
+
+
+def new_figure(width: float, height: float, table: pd.DataFrame) -> Any:
+    """Return an empty `Figure` of matplotlib, in inches, with the frame that it shows as `table`.
+
+    Raises:
+        MissingPackageError: matplotlib is not installed.
+    """
+    return _figure_class()(table, figsize=(width, height), dpi=_DPI)
+
+
+@cache
+def _figure_class() -> Any:
+    try:
+        from matplotlib.figure import Figure  # late: half a second, and an extra
+    except ImportError as error:
+        raise MissingPackageError(
+            "pictures need matplotlib, which is not installed. It is in the extra named explore: "
+            'pip install "keras-dfgen[explore]"'
+        ) from error
+
+    class TableFigure(Figure):  # type: ignore[misc]
+        """A figure, and the frame that it shows: `figure.table`."""
+
+        def __init__(self, table: pd.DataFrame, **how: Any) -> None:
+            super().__init__(**how)
+            self.table = table
+
+        def _repr_png_(self) -> bytes:
+            file = io.BytesIO()
+            with warnings.catch_warnings():  # of letters that the font lacks
+                warnings.filterwarnings("ignore", "Glyph .* missing from")
+                self.savefig(file, format="png")
+            return file.getvalue()
+
+        def __repr__(self) -> str:
+            titles = [self.get_suptitle(), *(axes.get_title("left") for axes in self.axes)]
+            said = "\n".join(filter(None, titles))
+            return f"{said}\n{self.table}\n[a figure of matplotlib: .savefig(file), .table]"
+
+        __str__ = __repr__
+
+    return TableFigure
+
+
+def picture_figure(rows: Sequence[PictureRow], table: pd.DataFrame, title: str = "") -> Any:
+    """Return a figure of rows of pictures, each with its caption below it.
+
+    Args:
+        rows: of pictures; they need not be of one length.
+        table: the frame that they are of.
+        title: of the whole.
+    """
+    columns = max((len(row.pictures) for row in rows), default=1)
+    heights = [_height(row) for row in rows]
+    width = max(columns * (_CELL + _GAP) + _GAP, 5)
+    height = sum(heights) + 3 * _LINE
+    figure = new_figure(width, height, table)
+    figure.suptitle(
+        one_line(title, int(width * 14)), x=_GAP / width, y=1 - _GAP / height, ha="left", va="top",
+        fontsize=10, **_PLAIN,
+    )  # fmt: skip
+    top = height - 3 * _LINE
+    for row, space in zip(rows, heights, strict=True):
+        _draw_row(figure, row, top, (width, height))
+        top -= space
+    return figure
+
+
+def one_line(text: object, most: int = _CHARACTERS) -> str:
+    """Return a text as one line of so many characters."""
+    line = " ".join(legible(str(text)).split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def _height(row: PictureRow) -> float:
+    lines = max((len(one.caption) for one in row.pictures), default=0)
+    return _CELL + (lines + bool(row.heading)) * _LINE + 2 * _GAP
+
+
+def _draw_row(figure: Any, row: PictureRow, top: float, size: tuple[float, float]) -> None:
+    """Draw a row of pictures from `top` inches downwards."""
+    width, height = size
+    if row.heading:
+        figure.text(
+            _GAP / width, top / height, one_line(row.heading, int(width * 15)), va="top",
+            fontsize=8, weight="bold", **_PLAIN,
+        )  # fmt: skip
+        top -= _LINE
+    for place, one in enumerate(row.pictures):
+        left, bottom = _GAP + place * (_CELL + _GAP), top - _GAP - _CELL
+        axes = figure.add_axes(
+            (left / width, bottom / height, _CELL / width, _CELL / height), anchor="S"
+        )
+        draw_picture(axes, one.thumbnail)
+        text = "\n".join(map(one_line, one.caption))
+        colour = "firebrick" if one.is_wrong else "black"
+        axes.text(
+            0.5, -0.02, text, transform=axes.transAxes, ha="center", va="top", fontsize=7,
+            color=colour, **_PLAIN,
+        )  # fmt: skip
+
+
+def draw_picture(axes: Any, thumbnail: Thumbnail) -> None:
+    """Draw a thumbnail with its mask, its boxes and their labels, or why it cannot be shown."""
+    import matplotlib as mpl
+    from matplotlib.patches import Rectangle
+
+    axes.imshow(thumbnail.pixels, interpolation="nearest")
+    axes.axis("off")
+    if thumbnail.problem is not None:
+        lines = textwrap.wrap(legible(thumbnail.problem, 400), _CHARACTERS)
+        text = "\n".join(lines[:_LINES] + ["…"] * (len(lines) > _LINES))
+        axes.text(
+            0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", fontsize=6.5,
+            bbox={"facecolor": "white", "alpha": 0.85, "edgecolor": "none"}, **_PLAIN,
+        )  # fmt: skip
+    if thumbnail.mask is not None:
+        colours = mpl.colormaps["tab10"](thumbnail.mask.astype(int) % 10)
+        colours[..., 3] = 0.5 * (thumbnail.mask != 0)
+        axes.imshow(colours, interpolation="nearest")
+    for (left, top, right, bottom), label in zip(thumbnail.boxes, thumbnail.labels, strict=True):
+        colour = f"C{crc32(label.encode()) % 10}"  # one label, one colour in all pictures
+        corner = (left - 0.5, top - 0.5)  # of pixels, whose centres matplotlib counts by
+        axes.add_patch(
+            Rectangle(corner, right - left, bottom - top, fill=False, edgecolor=colour, linewidth=1)
+        )
+        place = "bottom" if top > thumbnail.pixels.shape[0] / 8 else "top"  # above it, or within
+        axes.text(
+            left, top, one_line(label, 12), fontsize=5.5, color="white", va=place, clip_on=True,
+            bbox={"facecolor": colour, "edgecolor": "none", "pad": 0.5}, **_PLAIN,
+        )  # fmt: skip

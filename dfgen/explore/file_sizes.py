@@ -1,0 +1,134 @@
+"""How large the files are: width and height, aspect, bytes, and which are far from the others."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from dfgen.errors import ManifestError, column_list
+from dfgen.explore.figures import new_figure
+from dfgen.manifest.schema import PARTS
+from dfgen.manifest.tables import Table, data_frame
+
+_FAR = 3  # quartile ranges beyond a quartile: "far out" (Tukey, Exploratory Data Analysis, 1977)
+_LEAST = np.log(2)  # and at least twice as large, or half
+_DOTS = 5_000
+_BINS = 60
+
+SizeFacts = npt.NDArray[np.float64]
+
+
+def sizes(manifest: Table) -> Any:
+    """Show how large the images are, and which are far from all others.
+
+    Width and height are those of the upright image. An image is far from the others where its
+    width, height, aspect (width / height) or bytes lie, on a logarithmic scale, more than three
+    times the distance of the quartiles beyond one of them, and at least a factor of two (Tukey,
+    Exploratory Data Analysis, 1977).
+
+    Args:
+        manifest: a frame with the facts `width`, `height` and `bytes`, or some of them, as
+            `dfgen.build_manifest` reads them from headers.
+
+    Returns:
+        A `matplotlib.figure.Figure`: a dot for each size that occurs, larger where more rows have
+        it (a sample of 5,000 sizes where there are more), those far from the others as red
+        crosses, and how aspect and bytes are spread. Its
+        `table` has the rows that are far from the others, the farthest first, and `why`.
+
+    Raises:
+        ManifestError: the frame has none of these facts.
+        MissingPackageError: matplotlib is not installed.
+
+    Example:
+        >>> df.dfgen.sizes().table  # doctest: +SKIP
+             id              path  width  height  aspect   bytes                          why
+        17   17  imgs/banner.jpg   4000     200    20.0  190000  aspect 20, of others 1.3 to 1.5
+    """
+    frame = data_frame(manifest)
+    numbers = _facts(frame)
+    table = _far_out(frame, numbers)
+    figure = new_figure(11, 3.6, table)
+    figure.set_layout_engine("constrained")
+    drawn = {"width": _draw_sizes, "aspect": _draw_spread, "bytes": _draw_spread}
+    names = [name for name in drawn if name in numbers]
+    for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
+        drawn[name](axes, numbers, name)
+    if "width" in numbers:
+        odd = table.head(_DOTS)
+        figure.axes[0].scatter(odd["width"], odd["height"], 12, color="firebrick", marker="x")
+    some = f"{len(table):,} of {len(frame):,} rows are far from the others"
+    figure.suptitle(some, fontsize=9, ha="left", x=0.01)
+    return figure
+
+
+def _facts(frame: pd.DataFrame) -> dict[str, SizeFacts]:
+    """Return the facts that there are by name, nan where they are missing."""
+    known = [name for name in ("width", "height", "bytes") if name in frame]
+    found = {name: frame[name].to_numpy(np.float64, na_value=np.nan) for name in known}
+    if {"width", "height"} <= found.keys():
+        if "orientation" in frame:
+            turned = frame["orientation"].to_numpy(np.float64, na_value=1) >= 5
+            pair = found["width"], found["height"]
+            found["width"], found["height"] = (np.where(turned, *pair[::step]) for step in (-1, 1))
+        found["aspect"] = found["width"] / found["height"]
+    found = {name: numbers for name, numbers in found.items() if not np.isnan(numbers).all()}
+    if "width" in found and "aspect" not in found:
+        del found["width"]
+    if not found:
+        raise ManifestError(
+            "the frame does not say how large its files are (columns: "
+            f'{column_list(map(str, frame.columns))}): dfgen.build_manifest(..., facts="header") '
+            "reads width, height and bytes"
+        )
+    return found
+
+
+def _far_out(frame: pd.DataFrame, numbers: dict[str, SizeFacts]) -> pd.DataFrame:
+    """Return the rows that are far from the others, the farthest first, and why."""
+    distance = np.zeros(len(frame))
+    why: dict[int, list[str]] = {}
+    for name, values in numbers.items():
+        logs = np.log(np.where(values > 0, values, np.nan))
+        low, high = np.nanquantile(logs, (0.25, 0.75))
+        beyond = np.maximum(low - logs, logs - high) / max(_FAR * (high - low), _LEAST)
+        distance = np.fmax(distance, beyond)
+        others = f"of others {np.exp(low):.4g} to {np.exp(high):.4g}"
+        for row in np.flatnonzero(beyond > 1).tolist():
+            why.setdefault(row, []).append(f"{name} {values[row]:.4g}, {others}")
+    rows = sorted(why, key=lambda row: (-distance[row], row))
+    shown = [name for name in ("id", "path", *PARTS) if name in frame]
+    facts = {name: values[rows] for name, values in numbers.items()}
+    return frame.iloc[rows][shown].assign(**facts, why=["; ".join(why[row]) for row in rows])
+
+
+def _draw_sizes(axes: Any, numbers: dict[str, SizeFacts], name: str) -> None:
+    """Draw a dot for each pair of width and height that occurs."""
+    known = numbers["width"] * numbers["height"] > 0
+    keys = numbers["width"][known].astype(np.int64) << 32 | numbers["height"][known].astype(
+        np.int64
+    )
+    pairs, counts = np.unique(keys, return_counts=True)
+    some = np.arange(len(pairs))
+    if len(pairs) > _DOTS:
+        some = np.random.default_rng(0).choice(len(pairs), _DOTS, replace=False)
+    area = 8 + 400 * counts[some] / counts.max() if len(pairs) < 200 else 4
+    axes.scatter(pairs[some] >> 32, pairs[some] & 0xFFFFFFFF, area, alpha=0.5, linewidths=0)
+    axes.set(xlabel="width", ylabel="height")
+    for scale, sides in ((axes.set_xscale, pairs >> 32), (axes.set_yscale, pairs & 0xFFFFFFFF)):
+        scale("log" if sides.max() > 10 * sides.min() else "linear")
+    said = f"{len(pairs):,} sizes" + (f", {_DOTS:,} of them shown" if len(pairs) > _DOTS else "")
+    axes.set_title(said, fontsize=9, loc="left")
+
+
+def _draw_spread(axes: Any, numbers: dict[str, SizeFacts], name: str) -> None:
+    """Draw how many rows have which aspect, or which bytes."""
+    values = numbers[name][numbers[name] > 0]
+    low, high = values.min(), values.max()
+    bins = np.geomspace(low, high, _BINS) if high > low else np.array([low * 0.9, low * 1.1])
+    counts, edges = np.histogram(values, bins)
+    axes.stairs(counts, edges, fill=True)
+    axes.set(xscale="log" if high > 10 * low else "linear", yscale="symlog")
+    axes.set(xlabel=name, ylabel="rows")
+    axes.set_title(f"{name}: {low:.4g} to {high:.4g}", fontsize=9, loc="left")

@@ -1,0 +1,70 @@
+"""What `dfgen.predict_frame` says of rows: its columns by heads, and in words."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dfgen.errors import ManifestError
+
+OF_MODEL = ("y_true", "y_pred", "prob", "loss", "weight")
+"""The columns of each head: of one alone as they are, of several with `_` and its name."""
+
+
+def heads_of(frame: pd.DataFrame) -> list[str]:
+    """Return what ends the columns of each head: "" of one alone, `_name` of several."""
+    names = [name for name in frame if isinstance(name, str)]
+    return [n[6:] for n in names if n == "y_pred" or n.startswith("y_pred_")]
+
+
+def with_predictions(frame: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame with the columns of its predictions, by their ids; missing where none are."""
+    if not isinstance(predictions, pd.DataFrame):
+        raise ManifestError(
+            f"predictions must be a frame of dfgen.predict_frame, got {type(predictions).__name__}"
+        )
+    heads = heads_of(predictions)
+    wanted = [f"{kind}{head}" for head in heads for kind in OF_MODEL]
+    wanted = [name for name in dict.fromkeys([*wanted, "loss"]) if name in predictions]
+    key = next((name for name in ("id", "path") if name in frame and name in predictions), None)
+    if not heads or key is None:
+        raise ManifestError(
+            "predictions must be a frame of dfgen.predict_frame with the ids of the manifest, got "
+            f"one with the columns {', '.join(map(str, predictions.columns))}"
+        )
+    places = pd.Index(predictions[key]).get_indexer(pd.Index(frame[key]))
+    found = predictions[wanted].reset_index(drop=True).reindex(places).set_axis(frame.index)
+    return pd.concat([frame.drop(columns=wanted, errors="ignore"), found], axis=1)
+
+
+def prediction_lines(row: "pd.Series[Any]", heads: list[str]) -> tuple[list[str], bool]:
+    """Return what a model says of one row, a line a head, and whether it is wrong of one."""
+    lines, is_wrong = [], False
+    for head in heads:
+        said, true = row[f"y_pred{head}"], row.get(f"y_true{head}")
+        if not _is_told(said):
+            continue
+        name = f"{head[1:]} " if head else ""
+        true_said = f"{word(true)} " if _is_told(true) else ""
+        lines.append(f"{name}{true_said}→ {word(said)}{_share(row.get(f'prob{head}'))}")
+        is_wrong |= _is_told(true) and not isinstance(said, float) and word(true) != word(said)
+    loss = row.get("loss")
+    if lines and isinstance(loss, float | np.floating) and np.isfinite(loss):
+        lines.append(f"loss {loss:.3g}")
+    return lines, is_wrong
+
+
+def word(value: Any) -> str:
+    """Return a label or a prediction as text."""
+    if isinstance(value, list | tuple | np.ndarray):
+        return ", ".join(map(word, value)) or "none"
+    return f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)
+
+
+def _is_told(value: Any) -> bool:
+    return isinstance(value, list | tuple | np.ndarray) or not pd.isna(value)
+
+
+def _share(prob: Any) -> str:
+    """Return the probability of the likeliest class."""
+    return f" {np.max(prob):.0%}" if isinstance(prob, np.ndarray) and prob.size else ""

@@ -1,0 +1,274 @@
+"""Looking at a frame: figures by what they contain, and the frames behind them."""
+
+import subprocess
+import sys
+
+import cv2
+import numpy as np
+import pandas as pd
+import pytest
+
+import dfgen
+import dfgen.explore
+from dfgen.errors import ManifestError, MissingPackageError
+from dfgen.explore import figures
+
+
+def texts(axes):
+    return [text.get_text() for text in axes.texts]
+
+
+def captions(figure):
+    """What stands below each picture; on the tile of a bad one, why."""
+    return ["\n".join(texts(axes)) for axes in figure.axes]
+
+
+def headings(figure):
+    return [text.get_text() for text in figure.texts]
+
+
+@pytest.fixture
+def rows(frame):
+    """Of ten rows every second is even; some are for validation."""
+    return frame(10).assign(split=pd.Categorical(["train"] * 6 + ["val"] * 4))
+
+
+def test_importing_dfgen_gives_frames_no_accessor_and_exploring_does():
+    code = (
+        "import sys, pandas as pd, dfgen\n"
+        "assert not hasattr(pd.DataFrame, 'dfgen')\n"
+        "import dfgen.explore\n"
+        "assert hasattr(pd.DataFrame, 'dfgen')\n"
+        "assert not {'matplotlib', 'keras', 'tensorflow'} & {*sys.modules}"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_without_matplotlib_an_error_says_what_to_install(rows, monkeypatch):
+    figures._figure_class.cache_clear()
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(MissingPackageError) as caught:
+        rows.dfgen.balance()
+    assert str(caught.value) == (
+        "pictures need matplotlib, which is not installed. It is in the extra named explore: "
+        'pip install "keras-dfgen[explore]"'
+    )
+    assert isinstance(caught.value, ImportError)
+    assert rows.dfgen.classes()["rows"].tolist() == [5, 5]  # which needs none
+
+
+def test_a_grid_has_a_picture_and_a_label_of_each_row(rows):
+    figure = rows.dfgen.show()
+    assert figure.get_suptitle() == "10 of 10 rows, drawn at random"
+    assert captions(figure) == ["even", "odd"] * 5
+    red = [axes.images[0].get_array()[0, 0, 0] for axes in figure.axes]
+    assert red == list(range(10))  # the pixels hold the number of the row
+    assert figure.table["id"].tolist() == list(range(10))
+
+
+def test_a_figure_is_a_picture_in_a_notebook_and_text_in_a_terminal(rows):
+    figure = rows[["id", "path", "label"]].iloc[:2].dfgen.show()
+    pixels = cv2.imdecode(np.frombuffer(figure._repr_png_(), np.uint8), cv2.IMREAD_COLOR)
+    assert pixels.shape[1] == 500
+    assert str(figure) == repr(figure)
+    first, *lines, last = repr(figure).splitlines()
+    assert (first, len(lines)) == ("2 of 2 rows, drawn at random", 3)
+    assert last == "[a figure of matplotlib: .savefig(file), .table]"
+
+
+def test_rows_are_drawn_by_a_seed_sorted_or_some_of_each_value(rows):
+    drawn = rows.dfgen.show(3).table["id"].tolist()
+    assert drawn == sorted(drawn) == rows.dfgen.show(3).table["id"].tolist()
+    assert drawn != rows.dfgen.show(3, seed=1).table["id"].tolist()
+    rows["age"] = [5, np.nan, 3, 9, 1, 7, 8, 2, 4, 6]
+    assert rows.dfgen.show(3, sort="age").table["id"].tolist() == [4, 7, 2]
+    assert rows.dfgen.show(2, sort="-age").table["id"].tolist() == [3, 6]
+    assert rows.dfgen.show(10, sort="age").table["id"].tolist()[-1] == 1
+    figure = rows.dfgen.show(4, by="label", sort="-age")
+    assert headings(figure)[1:] == ["label = even (5 rows)", "label = odd (5 rows)"]
+    assert figure.table["id"].tolist() == [6, 0, 3, 5]
+    assert rows.dfgen.show(2, sort="label").table["label"].tolist() == ["even", "even"]
+
+
+def test_the_most_frequent_values_are_shown_where_there_are_many(rows):
+    rows["site"] = ["a", "b", "b", "c", "c", "c", None, "d", "d", "d"]
+    figure = rows.dfgen.show(2, by="site")
+    assert headings(figure)[1:] == ["site = c (3 rows)", "site = d (3 rows)"]
+
+
+def test_what_is_broken_is_shown_as_such_and_text_stays_text(tmp_path):
+    cv2.imwrite(f"{tmp_path}/deep.png", np.full((4, 4), 700, np.uint16))
+    frame = pd.DataFrame(
+        {
+            "id": [1, 2],
+            "path": [f"{tmp_path}/none.png", f"{tmp_path}/deep.png"],
+            "label": [r"$\frac{<b>", "line\nline" * 9],
+        }
+    )
+    figure = frame.dfgen.show()
+    assert captions(figure) == [
+        "the file does not exist\n$\\frac{<b>",
+        "line lineline lineline l…\nuint16 700..700",
+    ]
+    assert figure._repr_png_()
+
+
+def test_boxes_and_masks_are_drawn_where_there_are_some(tmp_path, rows):
+    mask = f"{tmp_path}/mask.png"
+    cv2.imwrite(mask, np.array([[0, 0, 0, 3]] * 4, np.uint8))
+    rows = rows.iloc[:2].assign(
+        boxes=[[[1, 1, 3, 2]], []], labels=[["cat"], []], mask=[mask, f"{tmp_path}/none.png"]
+    )
+    one, other = rows.dfgen.show().axes
+    [box] = one.patches
+    assert box.get_bbox().extents.tolist() == [0.5, 0.5, 2.5, 1.5]  # pixels' centres are whole
+    assert texts(one) == ["cat", "even"]
+    assert one.images[1].get_array()[..., 3].tolist() == [[0, 0, 0, 0.5]] * 4
+    assert (len(other.patches), len(other.images)) == (0, 1)
+    assert texts(other) == ["odd\nmask: the file does not …"]
+    plain = rows.dfgen.show(boxes=False, masks=False)
+    assert [len(axes.patches) + len(axes.images) for axes in plain.axes] == [1, 1]
+
+
+def test_what_a_model_says_stands_below_in_red_where_it_is_wrong(rows):
+    said = pd.Categorical(["even"] * 10, categories=["even", "odd"])
+    prob = [np.array([0.75, 0.25], np.float32)] * 10
+    loss = np.arange(10, dtype=np.float32)
+    made = pd.DataFrame(
+        {"id": range(10), "y_true": rows["label"], "y_pred": said, "prob": prob, "loss": loss}
+    ).iloc[::-1]
+    figure = rows.iloc[:2].dfgen.show(predictions=made)
+    assert captions(figure) == ["even\neven → even 75%\nloss 0", "odd\nodd → even 75%\nloss 1"]
+    assert [axes.texts[-1].get_color() for axes in figure.axes] == ["black", "firebrick"]
+    assert rows.dfgen.show(2, sort="-loss", predictions=made).table["id"].tolist() == [9, 8]
+    with pytest.raises(ManifestError) as caught:
+        rows.dfgen.show(predictions=rows)
+    assert str(caught.value) == (
+        "predictions must be a frame of dfgen.predict_frame with the ids of the manifest, got one "
+        "with the columns id, path, label, split"
+    )
+
+
+def test_wrong_arguments_are_told(rows):
+    for how, message in (
+        ({"by": "lable"}, 'by="lable" is not a column of the manifest. Columns: id, path, label, '
+         'split. Did you mean "label"?'),
+        ({"sort": "-lable"}, 'sort="lable" is not a column of the manifest. Columns: id, path, '
+         'label, split. Did you mean "label"?'),
+        ({"n": 0}, "n=0 is not a whole number of 1 or more"),
+        ({"boxes": True}, 'boxes="boxes" is not a column of the manifest. Columns: id, path, '
+         "label, split."),
+    ):  # fmt: skip
+        with pytest.raises(dfgen.DfgenError) as caught:
+            rows.dfgen.show(**how)
+        assert str(caught.value) == message
+    with pytest.raises(ManifestError) as caught:
+        rows.iloc[:0].dfgen.show()
+    assert str(caught.value) == "there are no rows to show"
+    with pytest.raises(ManifestError) as caught:
+        rows.assign(one=[[1]] * 10).dfgen.show(sort="one")
+    assert str(caught.value).startswith("sort='one': the column holds object, which has no order")
+
+
+def test_classes_are_counted_in_each_split(rows):
+    table = rows.dfgen.classes()
+    assert table.index.name == "label"
+    assert table.to_dict("list") == {
+        "train": [3, 3], "val": [2, 2], "rows": [5, 5], "share": [0.5, 0.5]
+    }  # fmt: skip
+    rows["label"] = rows["label"].cat.add_categories(["none"]).where(rows["id"] > 0)
+    assert rows.dfgen.classes()["rows"].to_dict() == {
+        "even": 4, "odd": 5, "none": 0, "(missing)": 1
+    }  # fmt: skip
+    assert list(rows.drop(columns="split").dfgen.classes()) == ["rows", "share"]
+
+
+def test_lists_of_classes_text_and_small_numbers_are_counted(rows):
+    rows = rows[["id", "path"]].assign(
+        tags=[["a", "b"], [], ["b"], *[["a"]] * 7],
+        stars=[1, 2] * 5,
+        age=np.arange(10) / 3,
+        note=[f"written by {row}" for row in range(10)],
+        numbers=range(10, 20),
+    )
+    found = rows.drop(columns="note").dfgen.classes()
+    assert found.loc["tags", "rows"].to_dict() == {"a": 8, "b": 2}
+    assert found.loc["stars", "rows"].to_dict() == {1: 5, 2: 5}
+    assert found.index.unique(0).tolist() == ["tags", "stars", "numbers"]
+    assert rows.dfgen.classes("note")["rows"].tolist() == [1] * 10
+    with pytest.raises(ManifestError) as caught:
+        rows[["id", "path", "age"]].dfgen.classes()
+    assert str(caught.value) == (
+        "no column holds classes (columns: id, path, age): name one, as in label=..."
+    )
+
+
+def test_balance_draws_a_bar_for_each_class_and_split(rows):
+    rows["label"] = pd.Categorical(["$a"] * 8 + ["b"] * 2)
+    figure = rows.dfgen.balance()
+    [axes] = figure.axes
+    assert axes.get_title("left") == "label: 2 classes, $a 4 times as often as b"
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["$a", "b"]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["train", "val"]
+    assert [bar.get_width() for bar in axes.patches] == [1, 0, 0.5, 0.5]
+    assert [text.get_text() for text in axes.texts] == ["6", "0", "2", "2"]
+    assert figure.table.equals(rows.dfgen.classes())
+    assert figure._repr_png_()
+
+
+def test_of_many_classes_the_most_frequent_are_drawn(frame):
+    rows = frame(100).assign(label=[f"{row % 60:02}" for row in range(100)])
+    figure = rows.dfgen.balance()
+    assert len(figure.axes[0].patches) == 30
+    assert len(figure.table) == 60
+
+
+def test_sizes_show_what_is_far_from_the_others():
+    rows = pd.DataFrame(
+        {
+            "id": range(40), "path": "a.png",
+            "width": [400] * 38 + [4000, 300], "height": [300] * 39 + [400],
+            "orientation": [1] * 39 + [6], "bytes": [*range(9_000, 9_390, 10), 20],
+        }
+    )  # fmt: skip
+    figure = rows.dfgen.sizes()
+    assert figure.get_suptitle() == "2 of 40 rows are far from the others"
+    assert figure.table["why"].to_dict() == {
+        39: "bytes 20, of others 9087 to 9282",
+        38: "width 4000, of others 400 to 400; aspect 13.33, of others 1.333 to 1.333",
+    }
+    sizes, aspect, volume = figure.axes
+    assert sizes.collections[0].get_offsets().tolist() == [
+        [400, 300],
+        [4000, 300],
+    ]  # turned upright
+    assert aspect.get_title("left") == "aspect: 1.333 to 13.33"
+    assert aspect.patches[0].get_data().values.sum() == 40
+    assert volume.get_xlabel() == "bytes"
+
+
+def test_sizes_of_rows_that_lack_facts(rows):
+    with pytest.raises(ManifestError) as caught:
+        rows.dfgen.sizes()
+    assert str(caught.value) == (
+        "the frame does not say how large its files are (columns: id, path, label, split): "
+        'dfgen.build_manifest(..., facts="header") reads width, height and bytes'
+    )
+    rows["bytes"] = pd.array([5] * 9 + [None], "Int64")
+    figure = rows.dfgen.sizes()
+    assert [axes.get_xlabel() for axes in figure.axes] == ["bytes"]
+    assert len(figure.table) == 0
+
+
+def test_problems_are_those_that_the_manifest_knows(rows):
+    rows["problem"] = [None] * 9 + ["the file is empty (0 bytes)"]
+    assert rows.dfgen.problems().to_dict("list") == {
+        "id": [9], "path": [rows["path"][9]], "split": ["val"],
+        "problem": ["the file is empty (0 bytes)"],
+    }  # fmt: skip
+    with pytest.raises(ManifestError) as caught:
+        rows.drop(columns="problem").dfgen.problems()
+    assert str(caught.value) == (
+        "the frame does not say which files cannot be used (columns: id, path, label, split): "
+        "dfgen.verify(df) looks at them, and dfgen.build_manifest adds the column problem"
+    )
