@@ -138,7 +138,7 @@ def test_what_a_model_says_stands_below_in_red_where_it_is_wrong(rows):
         {"id": range(10), "y_true": rows["label"], "y_pred": said, "prob": prob, "loss": loss}
     ).iloc[::-1]
     figure = rows.iloc[:2].dfgen.show(predictions=made)
-    assert captions(figure) == ["even\neven → even 75%\nloss 0", "odd\nodd → even 75%\nloss 1"]
+    assert captions(figure) == ["0\neven → even 75%\nloss 0", "1\nodd → even 75%\nloss 1"]
     assert [axes.texts[-1].get_color() for axes in figure.axes] == ["black", "firebrick"]
     assert rows.dfgen.show(2, sort="-loss", predictions=made).table["id"].tolist() == [9, 8]
     with pytest.raises(ManifestError) as caught:

@@ -75,9 +75,9 @@ def _first(frame: pd.DataFrame, sort: str, n: int) -> Rows:
     if isinstance(column.dtype, pd.CategoricalDtype):
         column = column.cat.codes.where(column.notna())
     try:
-        keys = pa.array(column, from_pandas=True)
-        order = [("", "descending" if down else "ascending")]
-        places: Rows = pc.select_k_unstable(keys, min(n, len(frame)), order).to_numpy()
+        rows = pa.table({"key": pa.array(column, from_pandas=True), "row": np.arange(len(column))})
+        order = [("key", "descending" if down else "ascending"), ("row", "ascending")]
+        places: Rows = pc.select_k_unstable(rows, min(n, len(frame)), order).to_numpy()
     except (pa.ArrowException, TypeError) as error:
         raise ManifestError(
             f"sort={sort!r}: the column holds {column.dtype}, which has no order: {error}"
