@@ -50,7 +50,7 @@ def address(tmp_path_factory):
     os.remove(f"{folder}/3.png")
     df = pd.DataFrame({"id": range(ROWS), "path": [f"{folder}/{row}.png" for row in range(ROWS)]})
     df["label"] = pd.Categorical([LABELS[row % 4] for row in range(ROWS)], LABELS)
-    df["size"] = df.index[::-1]
+    df["size"] = 39.0 - df["id"]
     df["width"] = df["height"] = 8 + df["id"]
     df["split"] = ["val" if row < 10 else "train" for row in range(ROWS)]
     df["problem"] = [("the file does not exist" if row == 3 else None) for row in range(ROWS)]
