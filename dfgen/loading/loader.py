@@ -125,7 +125,7 @@ class Loader:
         self.problems = Problems(reader, problems or {}, self._limits.problems)
         self._known = set(self.problems)
         self._skip = on_error == "skip"
-        if not len(self.given):
+        if rows and not len(self.given):
             raise ArgumentError(
                 f"{rows:,} rows make no batch of batch_size={batch_size} with drop_remainder=True: "
                 "make the batches smaller, or keep the remainder"
@@ -138,7 +138,7 @@ class Loader:
         self._parked = Parked()
         self._look: Callable[[], Callable[[], Any] | None] = _nothing
         self._process = os.getpid()
-        self._closed = False
+        self._closed, self._trains = False, True
         self.is_waited_for = False
         """Whether somebody waits for a batch just now."""
         self._waited = 0.0
@@ -194,6 +194,19 @@ class Loader:
     def weights(self) -> Weights | None:
         """What each row counts in the loss; None: all the same."""
         return self._maker.weights
+
+    def in_order(self, plan: Plan) -> "Loader":
+        """Return a loader of each row once, in their own order, made by the same workers.
+
+        Its batches are not trained on: all rows of one may be bad.
+        """
+        found = copy.copy(self)
+        order = RowOrder(len(self.reader), None)
+        found._maker = replace(self._maker, order=order, plan=plan)
+        found._parked = Parked()
+        found.given = found.plan = plan
+        found.shuffle, found._trains = False, False
+        return found
 
     def reseed(self, seed: int) -> None:
         """Take the seed of a training that goes on, where none was asked for."""
@@ -306,7 +319,8 @@ class Loader:
             self._tell_of_cache()
         self._known.update(row for row, fault in faults.items() if fault.stage == WORKER)
         self.problems.add(faults, pending.position[0])
-        self.problems.check_batch(batch.rows, len(batch.skipped))
+        if self._trains:
+            self.problems.check_batch(batch.rows, len(batch.skipped))
         now = time.perf_counter()
         self._waited += now - began
         self._handed_out += 1

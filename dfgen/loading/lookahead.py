@@ -40,7 +40,8 @@ class LookAhead:
         self.plan = plan
         self.repeat_epoch = False
         """True where the same epoch will be asked for again, as by validation."""
-        self._only = position[0] if one_epoch else None
+        self.end: Position | None = (position[0] + 1, 0) if one_epoch else None
+        """The position that none is made ahead of from; None: there is no end."""
         self.source = source
         """Missing while it is parked."""
         self._ahead: deque[PendingBatch] = deque()
@@ -81,7 +82,7 @@ class LookAhead:
             ahead.pop().cancelled = True
         position = self._after(ahead[-1].position) if ahead else self.position
         while len(ahead) < self.source.depth:
-            if self._only is not None and position[0] != self._only:
+            if self.end is not None and position >= self.end:
                 break
             ahead.append(self.source.start(*position, self.plan, spread=not ahead))
             position = self._after(position)

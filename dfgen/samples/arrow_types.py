@@ -1,5 +1,7 @@
 """Types of Arrow, and columns of lists, checked without a loop over rows."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -163,3 +165,30 @@ def refuse_missing(column: str, values: pa.Array, what: str, advice: str) -> Non
             f"{row}: {advice}",
             row=row.as_py(),
         )
+
+
+def with_ends(values: pa.Array, ends: Offsets, lacking: npt.NDArray[np.bool_]) -> pa.Array:
+    """Return lists of values that lie after one another, null for rows that lack theirs.
+
+    Example:
+        >>> with_ends(pa.array([1, 2, 3]), np.array([0, 2, 2, 3]), np.array([0, 1, 0], bool))
+        <pyarrow.lib.LargeListArray object at ...>
+        [
+          [
+            1,
+            2
+          ],
+          null,
+          [
+            3
+          ]
+        ]
+    """
+    starts = pa.array(np.asarray(ends, np.int64), mask=np.append(lacking, False))
+    return pa.LargeListArray.from_arrays(starts, values)
+
+
+def lists_of(values: npt.NDArray[Any], lacking: npt.NDArray[np.bool_]) -> pa.Array:
+    """Return the rows of an array (rows, numbers) as lists, null for rows that lack theirs."""
+    rows, each = values.shape
+    return with_ends(pa.array(values.reshape(-1)), np.arange(rows + 1) * each, lacking)

@@ -143,7 +143,8 @@ def _check_predict(given: Plan, devices: int) -> None:
             f"matched with the rows. Give each process rows of its own, df.iloc[{index}::{count}], "
             "and a Sequence without shard, on a model that no other process shares"
         )
-    if rest := given.rows % given.batch_size % devices:
+    rest = 0 if given.tail == "pad" else given.rows % given.batch_size % devices
+    if rest:
         raise ArgumentError(
             f"predict on {devices} devices: the last batch has {given.rows % given.batch_size} "
             f"rows, which cannot be divided over them. Predict on one device, or leave out {rest} "

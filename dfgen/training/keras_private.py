@@ -17,6 +17,7 @@ import keras
 
 try:
     from keras.src.backend.common.global_state import get_global_attribute, set_global_attribute
+    from keras.src.losses.losses import LossFunctionWrapper
     from keras.src.random.seed_generator import global_seed_generator
     from keras.src.trainers.data_adapters.data_adapter import DataAdapter as DataAdapter
     from keras.src.trainers.epoch_iterator import EpochIterator
@@ -268,6 +269,19 @@ def arguments_of_loss(loss: Any) -> Mapping[str, Any] | None:
     """Return what a loss class of Keras tells its function; None where it is not known."""
     found: Mapping[str, Any] | None = getattr(loss, "_fn_kwargs", None)
     return found
+
+
+def as_loss(given: Any) -> Any:
+    """Return a loss as `compile` takes it as the `keras.Loss` that Keras makes of it; or None."""
+    found = keras.losses.get(given)
+    if found is None or isinstance(found, keras.losses.Loss):
+        return found
+    return LossFunctionWrapper(found)
+
+
+def loss_weights(model: Any) -> Any:
+    """Return what a model was compiled with as `loss_weights=`, None if nothing."""
+    return getattr(getattr(model, "_compile_loss", None), "_user_loss_weights", None)
 
 
 def when_losses_are_built(call: Call, act: Callable[[Any], None]) -> None:

@@ -62,6 +62,9 @@ class Passes(keras.utils.PyDataset, DataAdapter):
     Of an endless one a pass goes on into the next epoch.
     """
 
+    part: tuple[range, int] | None = None
+    """As of a Run."""
+
     def __init__(
         self, loader: Loader, progress: Progress, layout: Layout, shuffle: bool, endless: bool
     ) -> None:
@@ -114,7 +117,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
             run = self._runs.get(call.iterator)
             plan = self._divided(call)[0] if run is None else run.plan
         self._plain.begin_fetching()
-        return None if self._endless else len(plan)
+        return None if self._endless else len(plan if self.part is None else self.part[0])
 
     def _check(self, call: Call) -> None:
         """Refuse arguments that do not reach a Sequence, and a model that it does not fit."""
@@ -282,7 +285,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         if call is None:
             return Run(self._loader.plan, self._layout)
         if call.iterator not in self._runs:
-            run = Run(*self._divided(call), weakref.ref(call.iterator))
+            run = Run(*self._divided(call), weakref.ref(call.iterator), part=self.part)
             if call.purpose == "fit":
                 self._loader.plan = run.plan
             self._runs[call.iterator] = run

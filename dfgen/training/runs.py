@@ -30,6 +30,8 @@ class Run:
         keras_iterator: a weak reference to it, or None for a use without one.
         plain: whether Keras gets single batches, `sequence[i]`, as of a plain PyDataset.
         exact: whether a loop of the user's own knows how many batches come, and asks for no more.
+        part: the steps that a pass is of, and the one that none is made ahead of from; None: a pass
+            is of all steps of the plan.
         driver: who asks: fit, evaluate, predict, build, or None for a loop of the user's own.
         undo: gives Keras's epochs their full length again.
         failure: what Keras's own thread is still to raise.
@@ -40,6 +42,7 @@ class Run:
     keras_iterator: "weakref.ref[Any] | None" = None
     plain: bool = False
     exact: bool = False
+    part: tuple[range, int] | None = None
     driver: str | None = None
     undo: Callable[[Any, bool], None] | None = None
     failure: Exception | None = None
@@ -63,6 +66,7 @@ class Pass:
         self._progress = progress
         self._layout, self._plan = run.layout, run.plan
         self._driver, self._exact = run.driver, run.exact
+        self._part = run.part
         self._endless = endless
         self._left: int | None = None
         self._stream: LookAhead | None = None
@@ -104,9 +108,12 @@ class Pass:
         progress, place = self._progress, self._progress.place
         follows = self._endless or self._driver == "fit" or (progress.resumed and not self._driver)
         place = place if follows else Place(place.epoch)
+        steps = range(place.step, len(self._plan))
+        if self._part is not None:
+            steps = self._part[0]
         self._epoch = place.epoch
         if not self._endless:
-            self._left = len(self._plan) - place.step
+            self._left = len(steps)
             if self._exact and place.step:
                 raise ArgumentError(
                     f"this dataset is of whole epochs of {len(self._plan)} batches, and the state "
@@ -114,8 +121,11 @@ class Pass:
                     "get_tf_dataset() again"
                 )
         self._ledger = progress.fit if self._driver else progress.begin_loop(place)
-        self._stream = self._loader.stream(place.epoch, place.step, self._plan)
-        self._stream.repeat_epoch = self._driver in ("evaluate", "predict")
+        self._stream = self._loader.stream(place.epoch, steps.start, self._plan)
+        if self._part is None:
+            self._stream.repeat_epoch = self._driver in ("evaluate", "predict")
+        else:
+            self._stream.end = (place.epoch, self._part[1])
         self._abandon = weakref.finalize(self, self._stream.close)
 
     def _handed_out(self, handed: Handed) -> None:

@@ -11,9 +11,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.samples.arrow_types import in_one, nulls
+from dfgen.samples.arrow_types import in_one, is_text, nulls
 from dfgen.samples.features.arguments import column_names
 from dfgen.samples.features.one_row import ColumnSource, OneRow, array_of_row
 from dfgen.samples.features.rows_in_files import bind_rows
@@ -131,6 +132,22 @@ class Feature:
             ArgumentError: they are not what a model of its classes predicts.
         """
         return predictions
+
+    def truth(self, values: Any, rows: slice, lacking: Present) -> Any:
+        """Return what some rows hold, as a person would write it: names, numbers, paths.
+
+        Args:
+            values: what `bind` has returned.
+            rows: which rows.
+            lacking: which of them do not have it, and get null.
+
+        Returns:
+            An Arrow array, one for each of its arrays; None where only arrays could tell.
+        """
+        files = self.files(values)
+        if not isinstance(files, pa.Array) or not is_text(files.type):
+            return None
+        return pc.if_else(pa.array(lacking), None, files[rows])
 
     # By hand
 

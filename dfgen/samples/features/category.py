@@ -18,7 +18,7 @@ from dfgen.samples.features.arguments import (
     probabilities,
 )
 from dfgen.samples.features.encoded import Encoded
-from dfgen.samples.features.spec import Indices, Values
+from dfgen.samples.features.spec import Indices, Present, Values
 from dfgen.samples.features.values_elsewhere import ELSEWHERE
 from dfgen.system import one_of
 
@@ -121,6 +121,11 @@ class Category(Encoded):
         if self.label_mode == "binary":
             return numbers[:, None].astype(np.float32)
         return np.eye(len(self.class_names or ()), dtype=np.float32)[numbers]
+
+    def truth(self, values: Values, rows: slice, lacking: Present) -> pa.Array:
+        """Return the names of some rows."""
+        numbers = pa.array(values[rows], mask=lacking)
+        return pa.DictionaryArray.from_arrays(numbers, pa.array(self.class_names or ()))
 
     def meaning(self, predictions: Any) -> list[object]:
         """Return the name of the most likely class of each; of `"binary"`, above 0.5 the second."""

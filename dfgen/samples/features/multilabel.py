@@ -17,6 +17,7 @@ from dfgen.samples.arrow_types import (
     place_of,
     split_text,
     value_type,
+    with_ends,
 )
 from dfgen.samples.features.arguments import (
     check_column,
@@ -26,7 +27,7 @@ from dfgen.samples.features.arguments import (
 )
 from dfgen.samples.features.category import Category
 from dfgen.samples.features.encoded import Encoded
-from dfgen.samples.features.spec import Indices, Values
+from dfgen.samples.features.spec import Indices, Present, Values
 
 
 class LabelRows(NamedTuple):
@@ -132,6 +133,13 @@ class MultiLabel(Encoded):
                 f'labels within a text write dfgen.MultiLabel({self.column!r}, sep=",")'
             )
         return values
+
+    def truth(self, values: LabelRows, rows: slice, lacking: Present) -> pa.Array:
+        """Return the names of the labels of some rows."""
+        ends = values.offsets[rows.start : rows.stop + 1]
+        names = pa.array(self.class_names or ())
+        labels = names.take(pa.array(values.numbers[ends[0] : ends[-1]]))
+        return with_ends(labels, ends - ends[0], lacking)
 
     def meaning(self, predictions: Any) -> list[list[object]]:
         """Return the names of the labels of each row whose probability is above 0.5."""

@@ -8,11 +8,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
-from dfgen.samples.arrow_types import OR_IGNORE, are_fractions, are_numbers, is_text, nulls
+from dfgen.samples.arrow_types import (
+    OR_IGNORE,
+    are_fractions,
+    are_numbers,
+    is_text,
+    lists_of,
+    nulls,
+)
 from dfgen.samples.features.arguments import checked_missing, column_names, number_dtype
 from dfgen.samples.features.casting import cast
 from dfgen.samples.features.encoded import Encoded
-from dfgen.samples.features.spec import Values
+from dfgen.samples.features.spec import Present, Values
 
 
 @dataclass(frozen=True, repr=False)
@@ -59,6 +66,11 @@ class Number(Encoded):
     def label_numbers(self, values: Values) -> Values:
         """Return the numbers of every row."""
         return values
+
+    def truth(self, values: Values, rows: slice, lacking: Present) -> pa.Array:
+        """Return the numbers of some rows; of several columns lists."""
+        found = values[rows]
+        return pa.array(found, mask=lacking) if found.ndim == 1 else lists_of(found, lacking)
 
     def settled(self, values: Values) -> "Number":
         """Return it with the dtype that its columns have told."""

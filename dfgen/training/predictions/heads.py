@@ -1,0 +1,212 @@
+"""Heads: each output of a model, with the target and the loss that it is compared by."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import numpy.typing as npt
+
+from dfgen.errors import ArgumentError
+from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.features.base import Feature
+from dfgen.training.checks.known_losses import BINARY, CATEGORICAL, SPARSE, KnownLoss, known_loss
+from dfgen.training.checks.model_outputs import outputs_of
+from dfgen.training.keras_private import as_loss
+
+CLASSES, LABELS, NUMBERS, ARRAY = "classes", "labels", "numbers", "array"
+"""What a head says of a row: one class, any number of classes, a few numbers, or more axes."""
+
+
+@dataclass(frozen=True, eq=False)
+class ModelHead:
+    """One output of a model.
+
+    Args:
+        name: of the output; "" where there is one alone.
+        target: the name of its array in y, None without.
+        feature: what y has for it, None where there is no y.
+        bound: that with its rows.
+        loss: of Keras; None: the model has none for it, or makes it by itself.
+        known: what is known of the loss.
+        activation: what the last layer ends in, where that is known.
+        logits: as `from_logits` of `predict_frame`.
+    """
+
+    name: str
+    target: str | None
+    feature: Feature | None
+    bound: BoundFeature | None
+    loss: Any
+    known: KnownLoss | None
+    activation: str | None
+    logits: bool | None = None
+
+    def column(self, name: str) -> str:
+        """Return the name of a column of this head."""
+        return f"{name}_{self.name}" if self.name else name
+
+    @property
+    def class_names(self) -> tuple[Any, ...] | None:
+        """The classes in the order of their numbers, where the Sequence knows them."""
+        return getattr(self.feature, "class_names", None)
+
+    @property
+    def loss_kind(self) -> str | None:
+        """Which crossentropy the loss is, or regression; None where it is not known."""
+        return None if self.known is None else self.known.kind
+
+    def kind(self, outputs: npt.NDArray[Any]) -> str:
+        """Return what it says of a row, by what the model has said."""
+        if outputs.ndim > 2:
+            return ARRAY
+        if self.feature is not None and self.feature.many_labels:
+            return LABELS
+        units = outputs.shape[1] if outputs.ndim == 2 else 1
+        if self.class_names is not None or self._counts_classes(units):
+            return CLASSES
+        return NUMBERS
+
+    def _counts_classes(self, units: int) -> bool:
+        """Whether the loss takes the target for class numbers, though they have no names."""
+        if self.loss_kind == BINARY:
+            whole = self.bound is None or self.bound.specs[self.target or ""].dtype.kind in "biu"
+            return units == 1 and whole
+        if self.loss_kind is None and self.feature is None:
+            return self.activation == "softmax"
+        return self.loss_kind == SPARSE or (self.loss_kind == CATEGORICAL and self.feature is None)
+
+    def activated(self, outputs: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+        """Return probabilities of what are logits, other numbers as they are, as float32.
+
+        Raises:
+            ArgumentError: classes are told by numbers that are no probabilities.
+        """
+        found: npt.NDArray[np.float32] = np.asarray(outputs, np.float32)
+        kind = self.kind(outputs)
+        of_classes = kind in (CLASSES, LABELS) or self.loss_kind in (SPARSE, CATEGORICAL, BINARY)
+        if not of_classes or not found.size:
+            return found
+        if self._gives_logits():
+            alone = kind == LABELS or self.loss_kind == BINARY or found.shape[-1] == 1
+            return _sigmoid(found) if alone or found.ndim == 1 else _softmax(found)
+        low, high = np.fmin.reduce(found, axis=None), np.fmax.reduce(found, axis=None)
+        if low < -1e-3 or high > 1 + 1e-3:
+            raise ArgumentError(
+                f"the output {self.name or 'of the model'!r} goes from {low:g} to {high:g}, which "
+                "are no probabilities, and the loss does not say that they are logits: give "
+                "from_logits=True if they are, or end the model in a softmax or a sigmoid"
+            )
+        return found
+
+    def _gives_logits(self) -> bool:
+        if self.logits is not None:
+            return self.logits
+        if self.known is not None:
+            return self.known.from_logits
+        said = getattr(self.loss, "from_logits", None)
+        return self.activation == "linear" if said is None else bool(said)
+
+
+def _softmax(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    found: npt.NDArray[np.float32] = powers / powers.sum(axis=-1, keepdims=True)
+    return found
+
+
+def _sigmoid(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    low = np.exp(-np.abs(logits))  # which cannot overflow
+    found: npt.NDArray[np.float32] = np.where(logits >= 0, 1, low) / (1 + low)
+    return found
+
+
+def model_heads(
+    model: Any,
+    outputs: Any,
+    y: Any,
+    targets: Mapping[str, tuple[Feature, BoundFeature | None]],
+    logits: bool | None = None,
+) -> list[tuple[ModelHead, npt.NDArray[Any]]]:
+    """Return each output of a model with its head.
+
+    Args:
+        model: the model.
+        outputs: what it has said, nested as it is.
+        y: the names of the arrays of the targets, nested; None: there are none.
+        targets: name of an array -> the feature that it is of.
+        logits: as `from_logits` of `predict_frame`.
+
+    Raises:
+        ArgumentError: outputs and y do not go together.
+    """
+    named = dict(_named(outputs, list(getattr(model, "output_names", ()))))
+    losses = _losses(model, list(named))
+    pairs = _pairs(named, y, losses)
+    known = outputs_of(model)
+    last = known.get if len(known) != 1 else lambda name: next(iter(known.values()))
+    found = []
+    for name, target in pairs.items():
+        feature, bound = targets[target] if target is not None else (None, None)
+        output = last(name) if len(named) == 1 or len(known) > 1 else None
+        loss = losses.get(name)
+        head = ModelHead(
+            "" if len(named) == 1 else name,
+            target,
+            feature,
+            bound,
+            as_loss(loss),
+            known_loss(loss) if loss is not None else None,
+            None if output is None else output.activation,
+            logits,
+        )
+        found.append((head, named[name]))
+    return found
+
+
+def _named(tree: Any, names: list[str], within: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the name of each output and what it is; of nested ones all keys in one."""
+    if isinstance(tree, list | tuple):
+        fits = not within and len(names) == len(tree) == len({*names})
+        tree = dict(zip(names if fits else map(str, range(len(tree))), tree, strict=True))
+    if not isinstance(tree, Mapping):
+        yield within, tree
+        return
+    for key, one in tree.items():
+        yield from _named(one, [], f"{within}_{key}" if within else str(key))
+
+
+def _losses(model: Any, names: list[str]) -> dict[str, Any]:
+    """Return the loss of each output, as `compile` was given it."""
+    loss = getattr(model, "loss", None)
+    if type(model).compute_loss is not keras.Model.compute_loss:
+        return {}
+    if isinstance(loss, Mapping):
+        return {name: loss.get(name) for name in names}
+    if isinstance(loss, list | tuple):
+        return dict(zip(names, loss, strict=False))
+    return dict.fromkeys(names, loss)
+
+
+def _pairs(named: dict[str, Any], y: Any, losses: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return name of an output -> name of its target's array."""
+    if y is None:
+        return dict.fromkeys(named)
+    wanted = dict(_named(y, list(named)))
+    if len(wanted) == len(named) == 1:
+        return dict.fromkeys(named, next(iter(wanted.values())))
+    needed = [name for name in named if not losses or losses[name] is not None]
+    strangers = [name for name in wanted if name not in named]
+    lacking = [name for name in needed if name not in wanted]
+    if not strangers and not lacking:
+        return {name: wanted.get(name) for name in named}
+    raise ArgumentError(
+        f"the model has {len(named)} outputs ({_listed(named)}), but y has {len(wanted)} "
+        f"({_listed(wanted)}): write y={{{next(iter(named))!r}: ..., ...}}, a feature for each "
+        "output by its name, or predict with a model of those outputs alone, "
+        "keras.Model(model.input, ...)"
+    )
+
+
+def _listed(names: Mapping[str, Any]) -> str:
+    return ", ".join(name or "without a name" for name in names)

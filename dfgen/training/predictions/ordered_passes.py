@@ -1,0 +1,91 @@
+"""The rows of a Sequence in their own order, each once, for `model.predict`."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+
+from dfgen.loading.order.plan import Plan
+from dfgen.loading.state import Place
+from dfgen.training.passes import Passes
+from dfgen.training.progress import Progress
+from dfgen.training.runs import Run
+from dfgen.training.sequence import Sequence
+
+
+class OrderedPasses(Passes):
+    """Feeds `model.predict` a few batches at a time, and keeps their targets.
+
+    Rows come in the order of the manifest, whatever that of the Sequence is; the workers are its
+    own, and its epochs are left alone.
+
+    Args:
+        sequence: whose rows they are.
+        plan: how they are divided into batches.
+    """
+
+    def __init__(self, sequence: Sequence, plan: Plan) -> None:
+        loader = sequence._loader.in_order(plan)
+        super().__init__(loader, Progress(loader), sequence._layout, shuffle=False, endless=False)
+        self._targets: dict[int, Any] = {}
+
+    def predict(self, model: Any, part: range, view: int, until: int) -> tuple[Any, Any]:
+        """Return what a model says of the rows of some batches, and their targets.
+
+        Args:
+            model: the model.
+            part: the steps of the plan.
+            view: the epoch that chance draws as.
+            until: the step that none is made ahead of from.
+
+        Returns:
+            Outputs and targets, nested as they are, without rows that only fill up a batch.
+        """
+        self.part, self._targets = (part, until), {}
+        self.progress.place = Place(view)
+        outputs = model.predict(self, verbose=0)
+        rows = sum(map(self._loader.plan.real, part))
+        targets = [self._targets[place] for place in range(len(part))]
+        joined = None
+        if self._layout.y is not None:
+            joined = keras.tree.map_structure(lambda *each: np.concatenate(each)[:rows], *targets)
+        self._targets = {}
+        return keras.tree.map_structure(lambda array: np.asarray(array)[:rows], outputs), joined
+
+    def new_pass(self, run: Run) -> Iterator[Any]:
+        """Return a pass that keeps the targets."""
+        return _Noted(super().new_pass(run), self._note)
+
+    def __len__(self) -> int:
+        """Return the number of batches of the part."""
+        return 0 if self.part is None else len(self.part[0])
+
+    def __getitem__(self, index: int) -> Any:
+        """Return a batch of the part, where Keras takes it as a plain PyDataset."""
+        steps = range(0) if self.part is None else self.part[0]
+        return self._note(index, self._layout.batch(self._loader.batch(self.epoch, steps[index])))
+
+    def end(self) -> None:
+        """Let go of what was made ahead."""
+        self._loader.park(None)
+
+    def _note(self, place: int, batch: Any) -> Any:
+        self._targets[place] = batch[1] if len(batch) > 1 else None
+        return batch
+
+
+class _Noted:
+    """Shows a function the number of each batch and the batch."""
+
+    def __init__(self, batches: Iterator[Any], show: Callable[[int, Any], Any]) -> None:
+        self._batches, self._show, self._place = batches, show, 0
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        batch = next(self._batches)
+        self._show(self._place, batch)
+        self._place += 1
+        return batch

@@ -1,0 +1,164 @@
+"""predict_frame, evaluate_frame: what a model says of each row, as columns of the frame."""
+
+from typing import Any
+
+import keras
+import pandas as pd
+import pyarrow as pa
+from tqdm import tqdm
+
+from dfgen.errors import ArgumentError, ManifestError, brief
+from dfgen.system import whole
+from dfgen.training.predictions.predicted_rows import Prediction
+from dfgen.training.sequence import Sequence
+
+PREDICTIONS = "dfgen_predictions"
+
+
+def predict_frame(
+    model: keras.Model,
+    sequence: Sequence,
+    *,
+    views: int | None = None,
+    from_logits: bool | None = None,
+) -> pd.DataFrame:
+    """Return the rows of a Sequence with what a model says of each, to find out why it is wrong.
+
+    Each row of the manifest comes once, in the order of the manifest and with its index; `shuffle`,
+    `balance` and `drop_remainder` of the Sequence play no part in it, and its epochs are left
+    alone. With `shard=(index, count)` it is a part of the rows, those of one process after those of
+    the other. Images are made as the Sequence makes them, by `model.predict`.
+
+    These columns follow those of the manifest, as `y_true_<head>` and so on where the model has
+    several outputs:
+
+    - `y_true`: what the manifest says: the name of a class, a list of names, a number, a list of
+      numbers, the path of a mask. Absent where the Sequence has no y; missing where a row has no
+      label.
+    - `y_pred`: the same, as the model says: the most likely class, or classes above 0.5. Classes
+      are a categorical with all class names, in the order of their numbers, in both columns; those
+      without names are numbers. Absent for outputs of more axes, as masks are.
+    - `prob`: the probability of each class, a float32 array of shape (classes,) in each row; of two
+      classes told by one unit p it is (1 - p, p). Absent where there are no classes.
+    - `loss`: by the loss of the model, float32: what it would be of a batch of this row alone,
+      without the weights of rows. So a loss of pixels is their mean. Of several outputs, `loss` is
+      their sum by `loss_weights`, beside `loss_<head>` of each. Absent without y, and where the
+      model was not compiled with a loss, or has a `compute_loss` of its own.
+    - `problem`: why a row has no prediction, where `on_error="skip"` or the model gave NaN; else
+      missing. It takes the place of a column of that name. y_pred, prob and loss of such rows are
+      missing.
+
+    Whether an output gives logits tells its loss, by `from_logits` of a loss of Keras or of a class
+    that has it as an attribute; where nothing is known of the loss, a last layer without an
+    activation gives them. Of logits the softmax is taken, or the sigmoid, where the loss is binary
+    crossentropy, there is one unit, or a row may have several labels.
+
+    Args:
+        model: of Keras. It need not be compiled.
+        sequence: whose rows.
+        views: how many times each row is predicted, each time as chance has it: another random
+            crop, flip and `transform`, by the seed of the Sequence, the row and the number of the
+            view. Probabilities, numbers and losses are averaged. None: once.
+        from_logits: whether outputs of classes are logits, where nothing tells it, or wrongly.
+
+    Raises:
+        ArgumentError: outputs and y do not go together, or classes are told by numbers that are
+            no probabilities.
+        ManifestError: the manifest has a column that is called as one of these.
+
+    Example:
+        >>> frame = dfgen.predict_frame(model, val)  # doctest: +SKIP
+        >>> frame[frame.y_true != frame.y_pred].sort_values("loss")
+    """
+    return _framed(_prediction(model, sequence, views, from_logits))
+
+
+def evaluate_frame(
+    model: keras.Model,
+    sequence: Sequence,
+    *,
+    views: int | None = None,
+    from_logits: bool | None = None,
+) -> pd.DataFrame:
+    """Return what `predict_frame` does, of which each row has a loss, and what it weighs.
+
+    The column `weight` is what the row counts in the loss: its `sample_weight` times that of its
+    class, 1 without, 0 where it has no label or no prediction. The mean of `loss * weight` is what
+    `model.evaluate` calls the loss, where no row is bad and the loss is a mean.
+
+    Args:
+        model: of Keras, compiled with a loss.
+        sequence: whose rows, with y.
+        views: as of `predict_frame`.
+        from_logits: as of `predict_frame`.
+
+    Raises:
+        ArgumentError: there are no labels, no loss, or as of `predict_frame`.
+        ManifestError: as of `predict_frame`.
+
+    Example:
+        >>> frame = dfgen.evaluate_frame(model, val)  # doctest: +SKIP
+        >>> frame.groupby("y_true", observed=True).loss.mean()
+    """
+    prediction = _prediction(model, sequence, views, from_logits, weighs=True)
+    if sequence._layout.y is None:
+        raise ArgumentError(
+            "evaluate_frame needs labels, but the Sequence has inputs alone: give it y=, the "
+            "column of the labels, or take predict_frame"
+        )
+    if model.loss is None or type(model).compute_loss is not keras.Model.compute_loss:
+        raise ArgumentError(
+            "evaluate_frame needs a loss that tells rows apart, but the model "
+            + (
+                "is not compiled with one: model.compile(loss=...)"
+                if model.loss is None
+                else "computes its own (compute_loss): take predict_frame"
+            )
+        )
+    return _framed(prediction)
+
+
+def _prediction(
+    model: Any, sequence: Any, views: Any, logits: Any, weighs: bool = False
+) -> Prediction:
+    """Return what is to be predicted, checked."""
+    if not isinstance(model, keras.Model):
+        raise ArgumentError(f"model must be a keras.Model, got {brief(model)}")
+    if not isinstance(sequence, Sequence):
+        raise ArgumentError(f"sequence must be a dfgen.Sequence, got {brief(sequence)}")
+    if sequence._loader.transforms_batches:
+        raise ArgumentError(
+            "the Sequence has a batch_transform, which may mix rows, so that no prediction is of "
+            "one row: make one for predictions without it"
+        )
+    views = 1 if views is None else whole("views", views, least=1)
+    return Prediction(model, sequence, views, logits, weighs)
+
+
+def _framed(prediction: Prediction) -> pd.DataFrame:
+    """Return the rows of the manifest with what is predicted."""
+    steps = prediction.steps
+    rows = prediction.rows(steps)
+    frame = prediction.sequence.manifest.iloc[rows].drop(columns="problem", errors="ignore")
+    tables = []
+    with tqdm(total=len(frame), desc="Predicting", unit=" rows", disable=None) as bar:
+        for _, table in prediction.tables(steps.start):
+            _check_columns(list(frame.columns), table.column_names)
+            tables.append(table)
+            bar.update(len(table))
+    joined = pa.concat_tables(tables)
+    found = joined.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
+    for name in found.columns:
+        frame[name] = found[name].array
+    frame.attrs[PREDICTIONS] = {"heads": prediction.heads}
+    return frame
+
+
+def _check_columns(known: list[str], made: list[str]) -> None:
+    """Refuse to write over columns of the manifest."""
+    taken = [name for name in made if name in known]
+    if taken:
+        raise ManifestError(
+            f"the manifest has the columns {taken} already, which predictions would be called: "
+            f"rename them, or leave them out, df.drop(columns={taken})"
+        )

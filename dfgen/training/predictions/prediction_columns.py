@@ -1,0 +1,181 @@
+"""What a model says of rows as columns of Arrow: names of classes, probabilities, losses."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dfgen.errors import ArgumentError
+from dfgen.samples.arrow_types import lists_of, with_ends
+from dfgen.samples.features.spec import Present
+from dfgen.training.predictions.heads import ARRAY, CLASSES, LABELS, ModelHead
+
+_Floats = npt.NDArray[np.float32]
+
+_NAN = "the model gave NaN"
+
+
+@dataclass(frozen=True, eq=False)
+class Said:
+    """What one head says of some rows.
+
+    Args:
+        head: the output.
+        numbers: probabilities of classes, others as they are, (rows, ...).
+        losses: of each row, None without.
+    """
+
+    head: ModelHead
+    numbers: _Floats
+    losses: _Floats | None
+
+    def __add__(self, other: "Said") -> "Said":
+        losses = None if self.losses is None or other.losses is None else self.losses + other.losses
+        return replace(self, numbers=self.numbers + other.numbers, losses=losses)
+
+    def mean(self, views: int) -> "Said":
+        """Return the mean of what was added up of so many views."""
+        if views == 1:
+            return self
+        share = np.float32(1 / views)
+        losses = None if self.losses is None else self.losses * share
+        return replace(self, numbers=self.numbers * share, losses=losses)
+
+
+def table_of(
+    said: list[Said],
+    rows: slice,
+    reasons: list[str | None],
+    weights: _Floats | None = None,
+    loss_weights: Any = None,
+) -> pa.Table:
+    """Return the columns of some rows.
+
+    Args:
+        said: of every head.
+        rows: which of the manifest.
+        reasons: why each has no prediction, None where it has one.
+        weights: what each counts in the loss; None: nobody asks.
+        loss_weights: of the heads, as `compile` takes them.
+
+    Raises:
+        ArgumentError: there are other classes than y has.
+    """
+    lost = np.array([reason is not None for reason in reasons], bool)
+    columns: dict[str, Any] = {}
+    losses = []
+    for one in said:
+        head, lacking = one.head, _lacking(one.head, rows)
+        columns |= _truth(head, rows, lacking)
+        nan = np.isnan(one.numbers.reshape(len(lost), -1)).any(axis=1)
+        reasons = [
+            _NAN if gone and not why else why
+            for gone, why in zip(np.atleast_1d(nan), reasons, strict=True)
+        ]
+        columns |= _predicted(head, one.numbers, lost | nan)
+        if one.losses is not None:
+            losses.append(np.where(lost | lacking, np.nan, one.losses))
+            columns[head.column("loss")] = _numbers(losses[-1])
+        if weights is not None:
+            columns[head.column("weight")] = pa.array(np.where(lost | lacking, 0, weights))
+    if len(said) > 1 and losses:
+        factors = _factors([one for one in said if one.losses is not None], loss_weights)
+        columns["loss"] = _numbers(_total(losses, factors))
+    return pa.table({**columns, "problem": pa.array(reasons, pa.string())})
+
+
+def _factors(said: list[Said], given: Any) -> list[float]:
+    """Return what the loss of each head counts in that of all."""
+    if isinstance(given, Mapping):
+        return [float(given.get(one.head.name, 1)) for one in said]
+    return [*map(float, given)] if isinstance(given, Sequence) else [1.0] * len(said)
+
+
+def _total(losses: list[_Floats], factors: list[float]) -> _Floats:
+    """Return the sum of losses of those that there are; NaN where there is none."""
+    each = np.array([one * factor for one, factor in zip(losses, factors, strict=True)])
+    found: _Floats = np.where(np.isnan(each).all(axis=0), np.nan, np.nansum(each, axis=0))
+    return found
+
+
+def _numbers(values: _Floats) -> pa.Array:
+    return pa.array(values, pa.float32(), mask=np.isnan(values))
+
+
+def _lacking(head: ModelHead, rows: slice) -> Present:
+    """Return which rows have no label of a head."""
+    if head.bound is None or head.bound.present is None:
+        return np.zeros(rows.stop - rows.start, bool)
+    found: Present = ~head.bound.present[rows]
+    return found
+
+
+def _truth(head: ModelHead, rows: slice, lacking: Present) -> dict[str, pa.Array]:
+    """Return `y_true`, where the table tells it."""
+    bound = head.bound
+    if bound is None:
+        return {}
+    found = bound.feature.truth(bound.values, rows, lacking)
+    if isinstance(found, tuple):
+        found = found[list(bound.specs).index(head.target or "")]
+    return {} if found is None else {head.column("y_true"): found}
+
+
+def _predicted(head: ModelHead, said: _Floats, lost: Present) -> dict[str, pa.Array]:
+    """Return `y_pred`, and `prob` of classes.
+
+    Args:
+        head: the output.
+        said: of each row, probabilities where it tells of classes.
+        lost: rows without a prediction.
+
+    Raises:
+        ArgumentError: there are other classes than y has.
+    """
+    kind = head.kind(said)
+    if kind == ARRAY:
+        return {}
+    said = said.reshape(len(said), -1)
+    made = {CLASSES: _of_class, LABELS: _of_labels}.get(kind, _of_numbers)(head, said, lost)
+    return {head.column(name): values for name, values in made.items()}
+
+
+def _of_class(head: ModelHead, said: _Floats, lost: Present) -> dict[str, pa.Array]:
+    if said.shape[1] == 1:
+        said = np.concatenate([1 - said, said], axis=1)
+        numbers = said[:, 1] > 0.5
+    else:
+        numbers = said.argmax(axis=1)
+    names, prob = head.class_names, lists_of(said, lost)
+    if names is None:
+        return {"y_pred": pa.array(numbers.astype(np.int64), mask=lost), "prob": prob}
+    _check_units(head, said, len(names))
+    codes = pa.array(numbers.astype(np.int32), mask=lost)
+    return {"y_pred": pa.DictionaryArray.from_arrays(codes, pa.array(names)), "prob": prob}
+
+
+def _of_labels(head: ModelHead, said: _Floats, lost: Present) -> dict[str, pa.Array]:
+    names = head.class_names or ()
+    _check_units(head, said, len(names))
+    chosen = (said > 0.5) & ~lost[:, None]
+    labels = pa.array(names).take(pa.array(np.nonzero(chosen)[1]))
+    ends = np.append(0, np.cumsum(chosen.sum(axis=1)))
+    return {"y_pred": with_ends(labels, ends, lost), "prob": lists_of(said, lost)}
+
+
+def _of_numbers(head: ModelHead, said: _Floats, lost: Present) -> dict[str, pa.Array]:
+    if said.shape[1] == 1:
+        return {"y_pred": pa.array(said[:, 0], mask=lost)}
+    return {"y_pred": lists_of(said, lost)}
+
+
+def _check_units(head: ModelHead, said: _Floats, classes: int) -> None:
+    if said.shape[1] != classes:
+        raise ArgumentError(
+            f"the output {head.name or 'of the model'!r} has {said.shape[1]} units, but y has "
+            f"{classes} classes, {', '.join(map(repr, (head.class_names or ())[:5]))}: expected a "
+            "unit for each, or one alone for two classes"
+        )

@@ -1,0 +1,206 @@
+"""What a model says of each row: the right row, whatever the order, and the right words."""
+
+import json
+
+import keras
+import numpy as np
+import pandas as pd
+import pytest
+
+import dfgen
+from dfgen.errors import ArgumentError, ManifestError
+
+pytestmark = pytest.mark.backend
+layers = keras.layers
+
+
+def reading(**heads):
+    """A model whose outputs are functions of the row number that the pixels hold."""
+    image = keras.Input((4, 4, 3))
+    row = layers.GlobalAveragePooling2D()(image)
+    made = {}
+    for name, (units, activation, kernel, bias) in heads.items():
+        dense = layers.Dense(units, activation, name=name)
+        made[name] = dense(row)
+        weights = np.zeros((3, units), np.float32)
+        weights[0] = kernel
+        dense.set_weights([weights, np.array(bias, np.float32)])
+    return keras.Model(image, made if len(made) > 1 else next(iter(made.values())))
+
+
+PARITY = 1, "sigmoid", [0.1], [-3]  # odd above row 30
+LOGITS = 2, None, [0, 0.1], [0, -3]
+ROW = 1, None, [1], [0]
+
+
+def sequence(df, **options):
+    return dfgen.Sequence(df, **{"y": "label", "image_size": (4, 4), "batch_size": 8, **options})
+
+
+def probability(rows):
+    return 1 / (1 + np.exp(3 - 0.1 * np.asarray(rows, np.float64)))
+
+
+@pytest.mark.parametrize("heads", [{"label": PARITY}, {"label": LOGITS}])
+def test_rows_keep_their_order_and_index_whatever_the_sequence_does(frame, heads):
+    df = frame(61)
+    df.index = [f"row {number}" for number in range(61)][::-1]
+    df = df[df.id % 3 != 1].sample(frac=1, random_state=0)
+    model = reading(**heads)
+    logits = heads["label"][1] is None
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    many = {} if keras.backend.backend() == "torch" else {"steps_per_execution": 3}
+    model.compile(loss=loss if logits else "binary_crossentropy", **many)
+    found = dfgen.predict_frame(model, sequence(df, drop_remainder=True, seed=3))
+    assert list(found) == [*df, "y_true", "y_pred", "prob", "loss", "problem"]
+    pd.testing.assert_frame_equal(found[list(df)], df)
+    p = probability(df.id)
+    np.testing.assert_allclose(np.stack(found.prob), np.stack([1 - p, p], axis=1), atol=1e-6)
+    names = np.array(["even", "odd"])
+    assert found.y_true.tolist() == names[df.id % 2].tolist()
+    assert found.y_pred.tolist() == names[(p > 0.5).astype(int)].tolist()
+    assert found.y_pred.dtype == found.y_true.dtype == pd.CategoricalDtype(["even", "odd"])
+    right = np.where(df.id % 2, p, 1 - p)
+    np.testing.assert_allclose(found.loss, -np.log(right), rtol=1e-3, atol=1e-6)
+    assert found.problem.isna().all()
+
+
+def test_losses_and_weights_are_those_of_evaluate(frame):
+    df = frame(50).assign(counts=np.linspace(0, 2, 50))
+    model = reading(label=LOGITS)
+    model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    found = dfgen.evaluate_frame(model, sequence(df, sample_weight="counts"))
+    whole = sequence(df, sample_weight="counts", batch_size=50)
+    np.testing.assert_allclose((found.loss * found.weight).mean(), model.evaluate(whole, verbose=0))
+    assert list(found)[-3:] == ["loss", "weight", "problem"]
+
+
+def test_training_goes_on_where_it_was(frame):
+    train = sequence(frame(20))
+    next(iter(train))
+    before = train.state_dict()
+    dfgen.predict_frame(reading(label=PARITY), train)
+    assert json.dumps(train.state_dict()) == json.dumps(before)
+    assert len([*train]) == 3
+
+
+def test_rows_that_cannot_be_read_are_there_and_say_why(frame, tmp_path):
+    df = frame(12)
+    (tmp_path / "bad.png").write_bytes(b"no image")
+    df["path"] = df["path"].where(df.id % 6 > 0, str(tmp_path / "bad.png"))
+    model = reading(label=PARITY)
+    model.compile(loss="binary_crossentropy")
+    found = dfgen.evaluate_frame(model, sequence(df, on_error="skip", batch_size=1))
+    bad = df.id % 6 == 0
+    assert (found.problem.notna() == bad).all()
+    assert found.problem[0].startswith("not an image, array or sound that dfgen opens: the file ")
+    for name in ("y_pred", "prob", "loss"):
+        assert (found[name].isna() == bad).all(), name
+    assert found.y_true.tolist() == df.label.tolist()
+    assert (found.weight == ~bad).all()
+
+
+def test_several_heads_have_columns_of_their_own(frame):
+    df = frame(20).assign(age=np.arange(20.0), tags=[["a"] * (n > 3) + ["b"] for n in range(20)])
+    df["tags"] = df.tags.where(df.id != 5, None)
+    model = reading(label=PARITY, age=ROW, tags=(2, None, [1, 0], [-3.5, 1]))
+    bce = keras.losses.BinaryCrossentropy(from_logits=True)
+    model.compile(
+        loss={"label": "binary_crossentropy", "age": "mse", "tags": bce},
+        loss_weights={"age": 2.0},
+    )
+    y = {
+        "label": dfgen.Category("label"),
+        "tags": dfgen.MultiLabel("tags", class_names=["a", "b"], missing="ignore"),
+        "age": dfgen.Number("age"),
+    }
+    found = dfgen.evaluate_frame(model, dfgen.Sequence(df, x=dfgen.Image(size=(4, 4)), y=y))
+    kinds = ["y_true", "y_pred", "prob", "loss", "weight"]
+    assert {*found} - {*df} == {
+        "loss", "problem", *(f"{kind}_{name}" for kind in kinds for name in y)
+    } - {"prob_age"}  # fmt: skip
+    np.testing.assert_allclose(found.y_pred_age, df.id, atol=1e-5)
+    assert [*map(list, found.y_pred_tags)] == [["a"] * (n > 3) + ["b"] for n in range(20)]
+    assert found.y_true_tags.isna().tolist() == [n == 5 for n in range(20)]
+    assert (found.loss_tags.isna() == found.y_true_tags.isna()).all()
+    assert found.weight_tags.tolist() == [n != 5 for n in range(20)]
+    assert found.loss_age.max() < 1e-9
+    total = found.loss_label + 2 * found.loss_age + found.loss_tags.fillna(0)
+    np.testing.assert_allclose(found.loss, total, rtol=1e-6)
+
+
+def test_a_sequence_without_y_and_a_model_without_a_loss_still_predict(frame):
+    df = frame(10)
+    found = dfgen.predict_frame(reading(row=ROW), sequence(df, y=None, label_mode=None))
+    assert list(found) == [*df, "y_pred", "problem"]
+    np.testing.assert_allclose(found.y_pred, df.id, atol=1e-5)
+
+
+def test_class_numbers_without_names_stay_numbers(frame):
+    df = frame(10).assign(label=np.arange(10) % 2)
+    model = reading(label=LOGITS)
+    model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    found = dfgen.predict_frame(model, sequence(df))
+    assert found.y_true.tolist() == df.label.tolist()
+    assert found.y_pred.tolist() == [0] * 10
+    assert found.y_pred.dtype == pd.Int64Dtype()
+
+
+def test_a_row_of_nan_says_so(frame):
+    model = reading(label=(1, "sigmoid", [np.nan], [0]))
+    found = dfgen.predict_frame(model, sequence(frame(3)))
+    assert found.problem.tolist() == ["the model gave NaN"] * 3
+    assert found.y_pred.isna().all()
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (
+            lambda df, model: dfgen.predict_frame("pets.keras", sequence(df)),
+            "model must be a keras.Model, got 'pets.keras'",
+        ),
+        (
+            lambda df, model: dfgen.predict_frame(model, df.iloc[:2]),
+            "sequence must be a dfgen.Sequence, got a pandas.DataFrame of shape (2, 3)",
+        ),
+        (
+            lambda df, model: dfgen.evaluate_frame(model, sequence(df)),
+            "evaluate_frame needs a loss that tells rows apart, but the model is not compiled with "
+            "one: model.compile(loss=...)",
+        ),
+        (
+            lambda df, model: dfgen.evaluate_frame(model, sequence(df, y=None, label_mode=None)),
+            "evaluate_frame needs labels, but the Sequence has inputs alone: give it y=, the "
+            "column of the labels, or take predict_frame",
+        ),
+        (
+            lambda df, model: dfgen.predict_frame(model, sequence(df), views=0),
+            "views=0 is not a whole number of 1 or more",
+        ),
+        (
+            lambda df, model: dfgen.predict_frame(reading(label=ROW, row=ROW), sequence(df)),
+            "the model has 2 outputs (label, row), but y has 1 (without a name): write "
+            "y={'label': ..., ...}, a feature for each output by its name, or predict with a model "
+            "of those outputs alone, keras.Model(model.input, ...)",
+        ),
+        (
+            lambda df, model: dfgen.predict_frame(
+                reading(label=LOGITS), sequence(df), from_logits=False
+            ),
+            "the output 'of the model' goes from -3 to 0, which are no probabilities, and the loss "
+            "does not say that they are logits: give from_logits=True if they are, or end the "
+            "model in a softmax or a sigmoid",
+        ),
+        (
+            lambda df, model: dfgen.predict_frame(model, sequence(df.assign(prob=0.5), y="label")),
+            "the manifest has the columns ['prob'] already, which predictions would be called: "
+            "rename them, or leave them out, df.drop(columns=['prob'])",
+        ),
+    ],
+)
+def test_what_cannot_be_is_told(frame, call, told):
+    model = reading(label=PARITY)
+    with pytest.raises((ArgumentError, ManifestError)) as caught:
+        call(frame(6), model)
+    assert str(caught.value) == told
