@@ -35,7 +35,7 @@ def definitions(found):
     lines = []
     for name in found[2].split():
         default = parameters[name].default
-        shown = "" if default is inspect.Parameter.empty else f" = {default!r}"
+        shown = "" if name == "manifest" else f" = {default!r}"
         lines += [f"[`{name}{shown}`]{{#{name}}}", f": {texts[name]}", ""]
     return "\n".join(lines)
 

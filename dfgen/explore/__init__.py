@@ -8,6 +8,8 @@ from dfgen.explore.accessor import FrameAccessor as FrameAccessor
 from dfgen.explore.class_counts import balance as balance
 from dfgen.explore.class_counts import classes as classes
 from dfgen.explore.file_sizes import sizes as sizes
+from dfgen.explore.mistakes import Mistakes as Mistakes
+from dfgen.explore.mistakes import mistakes as mistakes
 from dfgen.explore.picture_grid import show as show
 from dfgen.explore.problem_rows import problems as problems
 from dfgen.explore.report_file import report as report
