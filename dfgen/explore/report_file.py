@@ -11,6 +11,7 @@ import pandas as pd
 from dfgen import __version__
 from dfgen.errors import ArgumentError, WriteError
 from dfgen.explore.class_counts import counts_by_label
+from dfgen.explore.copies_sections import duplicate_section, leak_section
 from dfgen.explore.frame_sections import (
     problem_section,
     size_section,
@@ -118,7 +119,8 @@ def _opened(
 
 
 def _sections(frame: pd.DataFrame, counts: Mapping[str, pd.DataFrame]) -> list[Section]:
-    found = [class_section(frame, counts), size_section(frame), problem_section(frame)]
+    found = [class_section(frame, counts), size_section(frame), problem_section(frame),
+             duplicate_section(frame), leak_section(frame)]  # fmt: skip
     told = [one for one in found if one is not None]
     return [summary_section(frame, counts, told), *told]
 
