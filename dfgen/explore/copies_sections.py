@@ -20,20 +20,21 @@ _PAIRS = 24
 
 def duplicate_section(frame: pd.DataFrame) -> Section:
     """Return groups of rows whose pictures are copies of each other; `frame` counts its index."""
-    if not _HASHES <= {*frame.columns}:
+    if not {*frame.columns} >= _HASHES:
         return Section("duplicates", "Duplicates", note(_NOT_LOOKED_FOR))
     found = duplicates(frame)
     groups = [rows for _, rows in found[found["group"] < _GROUPS].groupby("group")]
-    kinds = found.drop_duplicates("group")["kind"].value_counts()
+    kinds = found.drop_duplicates("group")["kind"].value_counts().sort_index()
+    total = int(kinds.sum())
     head = "No picture has a copy."
     if groups:
         told = ", ".join(f"{size:,} {kind}" for kind, size in kinds.items())
-        head = f"{count(int(kinds.sum()), 'group')} of copies ({told}), {len(found):,} rows."
-        head += f" The first {_GROUPS}:" * (kinds.sum() > _GROUPS)
+        head = f"{count(total, 'group')} of copies ({told}), {len(found):,} rows."
+        head += f" The first {_GROUPS}:" * (total > _GROUPS)
     body = markup([note(head), *(_group(frame, rows) for rows in groups)])
     shown = [row for rows in groups for row in rows.index[:_OF_GROUP]]
     return Section(
-        "duplicates", "Duplicates", body, int(kinds.sum()), "groups of copies", rows=shown,
+        "duplicates", "Duplicates", body, total, "groups of copies", rows=shown,
         marks={"duplicate": found.index.tolist()},
     )  # fmt: skip
 
@@ -51,7 +52,7 @@ def _group(frame: pd.DataFrame, rows: pd.DataFrame) -> Html:
 
 def leak_section(frame: pd.DataFrame) -> Section:
     """Return pairs of copies that are in different splits."""
-    if not _HASHES <= {*frame.columns}:
+    if not {*frame.columns} >= _HASHES:
         return Section("leaks", "Leaks", note(_NOT_LOOKED_FOR))
     if not {*PARTS} & {*frame.columns}:
         return Section("leaks", "Leaks", note("There are no splits for a picture to leak between."))
@@ -63,7 +64,7 @@ def leak_section(frame: pd.DataFrame) -> Section:
     if pairs:
         first = f" The first {len(some)}:" * (len(found) > len(some))
         head = f"{count(len(found), 'row')} with a copy in an earlier split, in pairs.{first}"
-    boxes = [_pair(one, rows) for one, rows in zip(some.to_dict("records"), pairs, strict=True)]
+    boxes = [_pair(one, rows) for (_, one), rows in zip(some.iterrows(), pairs, strict=True)]
     return Section(
         "leaks",
         "Leaks",
@@ -76,7 +77,7 @@ def leak_section(frame: pd.DataFrame) -> Section:
     )
 
 
-def _pair(leak: dict[str, object], rows: Sequence[int]) -> Html:
-    splits = [short(leak[name]) for name in leak if name.startswith("other_") and name[6:] in PARTS]
-    own = [short(leak[name]) for name in leak if name in PARTS]
-    return tiles(f"Copies, {leak['kind']}", rows, (*splits, f"{own[0]}: {leak['kind']}"))
+def _pair(leak: pd.Series, rows: Sequence[int]) -> Html:
+    part = next(name for name in PARTS if name in leak)
+    notes = short(leak[f"other_{part}"]), f"{short(leak[part])}: {leak['kind']}"
+    return tiles(f"Copies, {leak['kind']}", rows, notes)
