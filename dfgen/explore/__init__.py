@@ -5,6 +5,8 @@ matplotlib, of the extra `explore`; it is loaded when the first is asked for.
 """
 
 from dfgen.explore.accessor import FrameAccessor as FrameAccessor
+from dfgen.explore.batch_pictures import batch as batch
+from dfgen.explore.batch_pictures import draws as draws
 from dfgen.explore.class_counts import balance as balance
 from dfgen.explore.class_counts import classes as classes
 from dfgen.explore.file_sizes import sizes as sizes
