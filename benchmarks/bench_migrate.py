@@ -1,4 +1,4 @@
-"""Is `dfgen.migrate` ahead of Keras's own `ImageDataGenerator`, plain and with rotation and shifts?"""
+"""Is `dfgen.migrate` ahead of Keras's own generator, plain and with rotation and shifts?"""
 
 import contextlib
 import io
