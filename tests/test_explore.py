@@ -138,7 +138,7 @@ def test_what_a_model_says_stands_below_in_red_where_it_is_wrong(rows):
         {"id": range(10), "y_true": rows["label"], "y_pred": said, "prob": prob, "loss": loss}
     ).iloc[::-1]
     figure = rows.iloc[:2].dfgen.show(predictions=made)
-    assert captions(figure) == ["even\neven → even 75%\nloss 0", "odd\nodd → even 75%\nloss 1"]
+    assert captions(figure) == ["0\neven → even 75%\nloss 0", "1\nodd → even 75%\nloss 1"]
     assert [axes.texts[-1].get_color() for axes in figure.axes] == ["black", "firebrick"]
     assert rows.dfgen.show(2, sort="-loss", predictions=made).table["id"].tolist() == [9, 8]
     with pytest.raises(ManifestError) as caught:
@@ -167,7 +167,30 @@ def test_wrong_arguments_are_told(rows):
     assert str(caught.value) == "there are no rows to show"
     with pytest.raises(ManifestError) as caught:
         rows.assign(one=[[1]] * 10).dfgen.show(sort="one")
-    assert str(caught.value).startswith("sort='one': the column holds object, which has no order")
+    assert str(caught.value) == (
+        "sort='one': the column holds list<item: int64>, which has no order"
+    )
+    with pytest.raises(ManifestError) as caught:
+        rows.assign(one=[1, "a"] * 5).dfgen.show(sort="one")
+    assert str(caught.value).startswith("sort='one': the column has no order: ")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [None] * 10,
+        pd.array([True, None] * 5, "boolean"),
+        pd.to_datetime(["2026-01-02"] * 10),
+        np.arange(10, dtype=np.float16),
+        np.arange(10, dtype=np.uint64),
+        [b"a"] * 10,
+        [f"{row}" for row in range(10)],
+        pd.Series([f"{row}" for row in range(10)], dtype=object),
+    ],
+)
+def test_rows_are_sorted_by_whatever_has_an_order(rows, values):
+    for sort in ("one", "-one"):
+        assert len(rows.assign(one=values).dfgen.show(2, sort=sort).table) == 2
 
 
 def test_classes_are_counted_in_each_split(rows):

@@ -397,7 +397,10 @@ def test_columns_that_do_not_exist_are_named_with_the_nearest(data):
             {"source": "imgs", "unmatched": "dorp"},
             'unmatched="dorp" is unknown. Did you mean "drop"? Expected: "error", "keep", "drop"',
         ),
-        ({"source": "imgs", "facts": "all"}, 'facts="all" is unknown. Expected: "none", "header"'),
+        (
+            {"source": "imgs", "facts": "all"},
+            'facts="all" is unknown. Expected: "none", "header", "full"',
+        ),
         (
             {"source": "imgs", "split": {"train": 0.5}},
             "split: train=0.5 add up to 0.5. Shares must add up to 1, as in train=0.8 val=0.2. "

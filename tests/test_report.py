@@ -17,6 +17,7 @@ import dfgen
 from dfgen.explore import report
 from dfgen.explore.html_text import element, json_block, source_hash
 from dfgen.explore.picture_bytes import as_webp
+from dfgen.explore.report_file import LARGEST
 
 NASTY = [
     "<script>alert(1)</script>",
@@ -200,3 +201,28 @@ def test_what_cannot_be_is_refused(arguments, message, frame, tmp_path, monkeypa
     ran = command.run("report", "m.parquet", *arguments)
     assert (ran.returncode, ran.stderr) == (1, f"dfgen: {message}\n")
     assert os.listdir() == ["m.parquet"]
+
+
+@pytest.fixture(scope="module")
+def million(files, tmp_path_factory):
+    """A manifest of 10^6 rows that share 120 files."""
+    rows = np.arange(1_000_000)
+    df = pd.DataFrame({"id": rows, "path": np.array(files, object)[rows % len(files)]})
+    df["label"] = pd.Categorical.from_codes(rows % 7919 % 1000, [f"class {n}" for n in range(1000)])
+    df["note"] = [f"row {row}" for row in rows]
+    df["age"] = rows % 97 / 7
+    df["bytes"], df["width"], df["height"] = rows % 9973 + 100, rows % 1013 + 8, rows % 617 + 8
+    df["split"] = pd.Categorical.from_codes(rows % 10 // 9, ["train", "val"])
+    df["problem"] = pd.Series("broken: cut", df.index).where(rows % 1000 == 0)
+    path = tmp_path_factory.mktemp("million") / "million.parquet"
+    dfgen.write_manifest(df, path)
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60, func_only=True)
+def test_a_million_rows_make_a_page_of_10_megabytes_at_most(million, tmp_path):
+    page = page_of(million, tmp_path, rows=2000)
+    assert os.path.getsize(tmp_path / "page.html") <= LARGEST
+    assert len(page.data["gallery"]) >= 2000
+    assert any("A sample: 2,000 of 1,000,000 rows" in text for text in page.seen)

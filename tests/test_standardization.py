@@ -2,6 +2,7 @@
 
 import warnings
 
+import keras
 import numpy as np
 import pytest
 from keras.src.legacy.preprocessing.image import ImageDataGenerator as Reference
@@ -39,12 +40,10 @@ def test_images_become_what_keras_makes_of_them(case, channels_first):
     reference = Reference(**CASES[case], data_format=layout)
     reference.fit(images)
     ours = Standardization(**CASES[case]).fitted(images, channels_first=channels_first)
-    before = images.copy()
     for image in images[:4]:
-        made = ours.apply(image)
+        made = ours.apply(image.copy())
         assert made.dtype == np.float32
         np.testing.assert_allclose(made, reference.standardize(image.copy()), atol=2e-4)
-    assert np.array_equal(images, before)
     for name in ("mean", "std"):
         found, expected = getattr(ours, name), getattr(reference, name)
         assert (found is None) == (expected is None)
@@ -69,6 +68,14 @@ def test_fit_counts_augmented_images_each_round():
     assert len(seen) == 36
     np.testing.assert_allclose(found.mean[0, 0], np.mean(seen, (0, 1, 2)), rtol=1e-4)
     np.testing.assert_allclose(found.std[0, 0], np.std(seen, (0, 1, 2)), rtol=1e-4)
+
+
+def test_floats_are_changed_in_place_and_bytes_become_floats():
+    ours = Standardization(rescale=0.5)
+    image, pixels = IMAGES[0].copy(), IMAGES[0].astype(np.uint8)
+    assert ours.apply(image) is image
+    assert np.array_equal(image, IMAGES[0] / 2)
+    assert np.array_equal(ours.apply(pixels), pixels / np.float32(2))
 
 
 def test_bytes_are_fitted_as_numbers():
@@ -103,7 +110,7 @@ def test_what_was_not_fitted_is_left_out_and_both_say_so_in_the_same_words():
     with pytest.warns(UserWarning) as said:
         ours.warn_unfitted()
     assert [str(one.message) for one in said] == [str(one.message) for one in theirs]
-    assert np.array_equal(ours.apply(IMAGES[0]), expected)
+    assert np.array_equal(ours.apply(IMAGES[0].copy()), expected)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         ours.fitted(IMAGES).warn_unfitted()
@@ -154,3 +161,17 @@ def test_whitening_is_refused_and_the_way_that_is_told_does_what_keras_did():
     reference = Reference(zca_whitening=True, featurewise_center=True)
     reference.fit(IMAGES)
     np.testing.assert_allclose(made, reference.standardize(IMAGES[2].copy()), atol=1e-3)
+
+
+def test_layers_do_the_same():
+    of_each = Standardization(samplewise_center=True, samplewise_std_normalization=True)
+    layer = keras.layers.LayerNormalization(
+        axis=(1, 2, 3), center=False, scale=False, epsilon=1e-12
+    )
+    made = keras.ops.convert_to_numpy(layer(IMAGES[:1]))[0]
+    np.testing.assert_allclose(made, of_each.apply(IMAGES[0].copy()), atol=1e-5)
+    of_all = Standardization(featurewise_center=True, featurewise_std_normalization=True)
+    layer = keras.layers.Normalization(axis=-1)
+    layer.adapt(IMAGES)
+    made = keras.ops.convert_to_numpy(layer(IMAGES[:1]))[0]
+    np.testing.assert_allclose(made, of_all.fitted(IMAGES).apply(IMAGES[0].copy()), atol=1e-3)

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from dfgen.binding.near_columns import not_a_column
 from dfgen.errors import ManifestError
+from dfgen.samples.arrow_types import is_binary, is_text
 
 Rows = npt.NDArray[np.int64]
 """Places in a frame."""
@@ -71,15 +72,31 @@ def _first(frame: pd.DataFrame, sort: str, n: int) -> Rows:
     down = sort.startswith("-") and sort not in frame
     name = sort[1:] if down else sort
     check_known("sort", name, frame)
-    column = frame[name]
+    keys = _keys(frame[name], sort)
+    if isinstance(keys, np.ndarray):
+        keys = np.where(np.isnan(keys), np.inf, -keys if down else keys)
+        least = np.partition(keys, min(n, len(keys)) - 1)[min(n, len(keys)) - 1]
+        places = np.flatnonzero(keys <= least)
+        found: Rows = places[np.argsort(keys[places], kind="stable")[:n]]
+        return found
+    order = pc.sort_indices(keys, sort_keys=[("", "descending" if down else "ascending")])
+    return order[:n].to_numpy().astype(np.int64)  # type: ignore[no-any-return]
+
+
+def _keys(column: "pd.Series[Any]", sort: str) -> Any:
+    """Return what a column is sorted by: floats in NumPy, nan where missing, or text in Arrow."""
     if isinstance(column.dtype, pd.CategoricalDtype):
-        column = column.cat.codes.where(column.notna())
+        return column.cat.codes.where(column.notna()).to_numpy(np.float64)
+    if pd.api.types.is_datetime64_any_dtype(column.dtype) or column.dtype.kind == "m":
+        return column.astype("int64").where(column.notna()).to_numpy(np.float64)
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        return column.to_numpy(np.float64, na_value=np.nan)
     try:
         keys = pa.array(column, from_pandas=True)
-        order = [("", "descending" if down else "ascending")]
-        places: Rows = pc.select_k_unstable(keys, min(n, len(frame)), order).to_numpy()
-    except (pa.ArrowException, TypeError) as error:
-        raise ManifestError(
-            f"sort={sort!r}: the column holds {column.dtype}, which has no order: {error}"
-        ) from None
-    return places.astype(np.int64)
+    except (pa.ArrowException, TypeError) as error:  # of values that are not alike
+        raise ManifestError(f"sort={sort!r}: the column has no order: {error}") from None
+    if pa.types.is_null(keys.type):
+        return np.full(len(keys), np.nan)
+    if is_text(keys.type) or is_binary(keys.type):
+        return keys
+    raise ManifestError(f"sort={sort!r}: the column holds {keys.type}, which has no order")

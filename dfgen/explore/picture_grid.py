@@ -22,6 +22,7 @@ from dfgen.system import whole
 _COLUMNS = 8
 _SIDE = 160
 _LABELS = 3
+_NO_LABELS = ("loss", "weight", "mask", "prob_own")
 
 
 def show(
@@ -127,7 +128,12 @@ def _is_label(rows: pd.DataFrame, name: str, heads: list[str]) -> bool:
     of_model = {f"{kind}{head}" for head in heads for kind in ("y_true", "y_pred", "prob", "loss")}
     values = rows[name]
     is_long = values.dtype == object and not values.map(lambda one: isinstance(one, str)).all()
-    return name not in {*of_model, "loss", "weight", "mask"} and not is_long
+    as_true = any(
+        values.astype(str).equals(rows[f"y_true{head}"].astype(str))
+        for head in heads
+        if f"y_true{head}" in rows
+    )
+    return name not in {*of_model, *_NO_LABELS} and not is_long and not as_true
 
 
 def _value(name: str, value: Any, several: int) -> str:

@@ -10,16 +10,17 @@ import pandas as pd
 
 from dfgen import __version__
 from dfgen.errors import ArgumentError, WriteError
+from dfgen.explore.class_counts import counts_by_label
 from dfgen.explore.frame_sections import (
-    class_section,
     problem_section,
     size_section,
     summary_section,
 )
 from dfgen.explore.html_text import Html, escaped, json_block, markup, short, source_hash
+from dfgen.explore.label_section import class_section
 from dfgen.explore.page_section import Section
 from dfgen.explore.picture_bytes import as_webp
-from dfgen.explore.row_cards import cards, class_columns, sampled
+from dfgen.explore.row_cards import cards, sampled
 from dfgen.explore.thumbnails import Thumbnail, thumbnails
 from dfgen.limits import Limits
 from dfgen.manifest.io import Path, read_manifest
@@ -80,12 +81,12 @@ def report(
     check_writable(out)
     is_path = isinstance(manifest, str | os.PathLike)
     frame, title = _opened(manifest, is_path, root, limits, storage_options)
-    sections = _sections(frame)
-    drawn = _drawn(frame, rows, seed)
+    counts = counts_by_label(frame)
+    sections = _sections(frame, counts)
+    drawn = sampled(frame, rows, seed, [*counts])
     shown = {*drawn, *(row for one in sections for row in one.rows)}
     marks = {word: said for one in sections for word, said in one.marks.items()}
-    base = frame.attrs.get("dfgen", {}).get("root")
-    data = cards(frame, shown, marks, base)
+    data = cards(frame, shown, [*counts], marks)
     of_frame = None if is_path or root is None else os.fspath(root)
     small = thumbnails(
         frame.iloc[[*data["rows"]]], side=_SIDE, root=of_frame, limits=limits,
@@ -116,15 +117,10 @@ def _opened(
     return kept, "Manifest"
 
 
-def _sections(frame: pd.DataFrame) -> list[Section]:
-    found = [class_section(frame), size_section(frame), problem_section(frame)]
+def _sections(frame: pd.DataFrame, counts: Mapping[str, pd.DataFrame]) -> list[Section]:
+    found = [class_section(frame, counts), size_section(frame), problem_section(frame)]
     told = [one for one in found if one is not None]
-    return [summary_section(frame, told), *told]
-
-
-def _drawn(frame: pd.DataFrame, rows: int, seed: int) -> list[int]:
-    label = next(iter(class_columns(frame)), None)
-    return sampled(frame, rows, seed, label)
+    return [summary_section(frame, counts, told), *told]
 
 
 def _said_of_sample(drawn: int, total: int, shown: int, seed: int) -> str:

@@ -125,7 +125,7 @@ class Loader:
         self.problems = Problems(reader, problems or {}, self._limits.problems)
         self._known = set(self.problems)
         self._skip = on_error == "skip"
-        if not len(self.given):
+        if rows and not len(self.given):
             raise ArgumentError(
                 f"{rows:,} rows make no batch of batch_size={batch_size} with drop_remainder=True: "
                 "make the batches smaller, or keep the remainder"

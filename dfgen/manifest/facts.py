@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from dfgen.samples.pixels.headers import Header
 from dfgen.samples.storage.store import Head
+from dfgen.samples.whole_files import Whole
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,8 @@ class Fact:
 
     type: pa.DataType
     of_head: Callable[[Head], Any] | None = None  # makes it of what the store says of a file, or
-    of_header: Callable[[Header], Any] | None = None  # of what the file says of itself
+    of_header: Callable[[Header], Any] | None = None  # of what the file says of itself, or
+    of_whole: Callable[[Whole], Any] | None = None  # of all of it, decoded to its end
 
 
 SCHEMA = {
@@ -31,8 +33,18 @@ SCHEMA = {
     "bits": Fact(pa.int16(), of_header=attrgetter("bits")),
     "frames": Fact(pa.int64(), of_header=attrgetter("frames")),
     "sample_rate": Fact(pa.int32(), of_header=attrgetter("sample_rate")),
+    "digest": Fact(pa.string(), of_whole=attrgetter("digest")),
+    "phash": Fact(pa.uint64(), of_whole=attrgetter("phash")),
     "problem": Fact(pa.string()),
 }
 """Column -> its fact, in the order of a manifest."""
 
 FACTS = SCHEMA.keys()
+
+OF_WHOLE_FILES = ("digest", "phash")
+"""Those that only a file decoded to its end tells."""
+
+
+def has_whole_facts(schema: pa.Schema) -> bool:
+    """Whether a table has the facts of whole files; a `digest` alone is a column of its owner's."""
+    return all(name in schema.names for name in OF_WHOLE_FILES)

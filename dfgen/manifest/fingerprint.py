@@ -1,7 +1,8 @@
 """The fingerprint of a manifest: the same for the same rows, wherever the files lie.
 
-BLAKE2b-128 over the ids in row order, the paths as stored and the values of the label columns.
-File facts and splits have no part in it, so a copied data set keeps its fingerprint.
+BLAKE2b-128 over the ids in row order, the paths as stored, the values of the label columns, and the
+digests of the files where the manifest has them. Other facts of files and splits have no part in
+it, so a copied data set keeps its fingerprint.
 manifests/README.md specifies the bytes for other programs.
 """
 
@@ -27,7 +28,8 @@ def fingerprint(table: pa.Table) -> str:
         '587670c93357d8f3043a84ed5ea916c1'
     """
     names = label_columns(table.column_names)
-    names += [name for name in table.column_names if name == "index"]  # says which row of the file
+    # which row of the file, and what is in it
+    names += [name for name in table.column_names if name in ("index", "digest")]
     names = ["id", *(name for name in table.column_names if name == "path"), *sorted(names)]
     return columns_digest(table, names)
 

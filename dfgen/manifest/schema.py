@@ -19,7 +19,7 @@ manifests/README.md specifies it for other programs.
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, TypedDict
 
 import pyarrow as pa
@@ -266,6 +266,11 @@ def with_column(table: pa.Table, name: str, column: Any) -> pa.Table:
     if name not in table.column_names:
         return table.append_column(name, column)
     return table.set_column(table.column_names.index(name), name, column)
+
+
+def without(table: pa.Table, names: Collection[str]) -> pa.Table:
+    """Return `table` without these columns, where it has them."""
+    return table.drop_columns([name for name in table.column_names if name in names])
 
 
 def first(values: pa.Array) -> list[Any]:

@@ -27,7 +27,7 @@ from dfgen.manifest.building.scan import (
 )
 from dfgen.manifest.building.update.match import match
 from dfgen.manifest.diff import as_text, differ, in_order, plain
-from dfgen.manifest.facts import FACTS
+from dfgen.manifest.facts import FACTS, OF_WHOLE_FILES, has_whole_facts
 from dfgen.manifest.foreign_arguments import refuse_foreign
 from dfgen.manifest.found_problems import with_found_problems
 from dfgen.manifest.io import Path, read_manifest, write_manifest
@@ -35,7 +35,7 @@ from dfgen.manifest.pack_check import check_pack
 from dfgen.manifest.pack_index import is_pack
 from dfgen.manifest.paths import is_url, tidy
 from dfgen.manifest.places import absolute_place
-from dfgen.manifest.schema import files_column, validate, with_column
+from dfgen.manifest.schema import files_column, validate, with_column, without
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.splitting.split_arguments import Splitting
 from dfgen.manifest.tables import Table, arrow_table, data_frame
@@ -162,7 +162,8 @@ def _check(
     table = arrow_table(frame, name)
     validate(table, name)
     labels = FACTS & frame.attrs.get("dfgen", {}).get("labels", {}).keys()  # of an older dfgen
-    table = table.drop_columns([*labels])
+    foreign = {*labels} if has_whole_facts(table.schema) else {*labels, *OF_WHOLE_FILES}
+    table = without(table, foreign)
     held = files_column(table.schema) or "path"
     if held == "path":
         _refuse_addresses(table["path"], name)
@@ -171,7 +172,7 @@ def _check(
         facts, paths = read_facts(table[held], decode=decode, **how), paths_of(table[held])
         facts = facts if decode else _with_known_faults(facts, table)
         table = with_column(table, "path", pa.nulls(len(table)) if paths is None else paths)
-    facts = facts.drop_columns([*labels])
+    facts = without(facts, foreign)
     notes = tuple[str, ...]()
     if add is not None:
         facts, notes = with_found_problems(facts, add, table, how["limits"])
@@ -225,6 +226,10 @@ def _findings(table: pa.Table, now: pa.Table) -> tuple[pa.Table, pa.Array]:
     bad = pc.is_valid(problem_now)
     lost = pc.and_(bad, pc.is_null(plain(now["bytes"])))
     odd = {name: differ(known[name], now[name]) for name in known}
+    for name in odd.keys() & {*OF_WHOLE_FILES}:  # others are not known of a header
+        odd[name] &= (name == "digest") & pc.is_valid(plain(now[name])).to_numpy(
+            zero_copy_only=False
+        )
     details = [
         _detail(name, known[name], now[name], odd[name])
         for name in known

@@ -6,15 +6,12 @@ Draws and their meaning: `get_random_transform` and `apply_transform` of
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from math import isfinite
 from numbers import Integral, Real
 from typing import Any
 
 import cv2
 import numpy as np
-from PIL import Image as PillowImage
-from PIL import ImageEnhance
 
 from dfgen.errors import ArgumentError, brief
 from dfgen.migrate.affine import FILL_MODES, HIGHEST_ORDER, keras_matrix, warped
@@ -193,22 +190,14 @@ def _brightened(image: Pixels, factor: float) -> Pixels:
     levels = image
     if stretched:
         levels = (image - least) / ((largest - least) or np.float32(1)) * np.float32(255)
-    table = _brightness_table(factor)
-    made: Pixels = cv2.LUT(np.ascontiguousarray(levels.astype(np.uint8)), table).reshape(
-        image.shape
-    )
+    levels = levels.astype(np.uint8, order="C")
+    table = np.clip(np.arange(256, dtype=np.float32) * np.float32(factor), 0, 255)
+    made: Pixels = cv2.LUT(levels, np.trunc(table)).reshape(image.shape)
     if image.shape[2] == 4:
-        made[..., 3] = levels[..., 3].astype(np.uint8)
+        made[..., 3] = levels[..., 3]
     if stretched:
         made = made / np.float32(255) * (largest - least) + least
     return made
-
-
-@lru_cache(maxsize=8)  # of a fixed factor
-def _brightness_table(factor: float) -> Pixels:
-    """Return what levels 0 to 255 become."""
-    levels = PillowImage.fromarray(np.arange(256, dtype=np.uint8)[None])
-    return np.asarray(ImageEnhance.Brightness(levels).enhance(factor), np.float32)
 
 
 def _is_number(value: object) -> bool:

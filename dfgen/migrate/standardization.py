@@ -80,22 +80,24 @@ class Standardization:
         """Return an image, or a batch of them, as the model gets it.
 
         Args:
-            image: an array of floats; only `preprocessing_function` may change it.
+            image: an array; one of floats is changed in place, as by Keras.
         """
-        made = image
+        made: Any = image
         if self.preprocessing_function is not None:
             made = self.preprocessing_function(made)
+        if made.dtype.kind != "f":
+            made = made.astype(np.float32)
         if self.rescale:
-            made = made * self.rescale
+            made *= self.rescale
         if self.samplewise_center:
-            made = made - np.mean(made, keepdims=True)
+            made -= np.mean(made, keepdims=True)
         if self.samplewise_std_normalization:
-            made = made / (np.std(made, keepdims=True) + _SMALL)
+            made /= np.std(made, keepdims=True) + _SMALL
         if self.featurewise_center and self.mean is not None:
-            made = made - self.mean
+            made -= self.mean
         if self.featurewise_std_normalization and self.std is not None:
-            made = made / (self.std + _SMALL)
-        return made
+            made /= self.std + _SMALL
+        return made  # type: ignore[no-any-return]
 
     def warn_unfitted(self) -> None:
         """Warn, in Keras's words, of what is asked for and left out until `fitted` has found it."""

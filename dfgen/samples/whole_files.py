@@ -1,15 +1,17 @@
-"""Files decoded to their end: what is wrong with the pixels, frames or numbers of each."""
+"""Files decoded to their end: what is wrong with each, what its bytes are, what it looks like."""
 
+import hashlib
 import io
 from collections.abc import Callable
 from functools import partial
-from typing import IO
+from typing import IO, NamedTuple
 
 from dfgen.errors import DecodeError, is_outside, reason
 from dfgen.limits import Limits
 from dfgen.samples.pixels.color_modes import CHANNELS
 from dfgen.samples.pixels.formats import FORMATS, parse_header, read_known
 from dfgen.samples.pixels.headers import Header, check_decoded
+from dfgen.samples.pixels.perceptual_hash import perceptual_hash, reduction_for_hash
 from dfgen.samples.sounds.sound_files import whole_sound
 from dfgen.samples.storage.arrays.array_files import check_row, open_hdf5
 from dfgen.samples.storage.arrays.hdf5_texts import read_texts
@@ -20,18 +22,32 @@ from dfgen.samples.storage.store import Store
 
 _BLOCK = 1 << 24  # bytes of an array that are read at once
 
-Checked = tuple[Header, str | None]
-"""What a file says of itself, and why it cannot be decoded, or None."""
+Checked = tuple[Header, str | None, int | None]
+"""What a file says of itself, why it cannot be decoded, or None, and the hash of a picture."""
 
 
-def decode_whole(content: Content, store: Store) -> Checked:
+class Whole(NamedTuple):
+    """What is known of a file that was decoded to its end.
+
+    Args:
+        header: what it says of itself.
+        fault: what its decoder says, None where it is whole.
+        digest: BLAKE2b-128 of its bytes, 32 hexadecimal digits.
+        phash: the perceptual hash of a picture, None where it has none.
+    """
+
+    header: Header
+    fault: str | None
+    digest: str
+    phash: int | None
+
+
+def decode_whole(content: Content, store: Store) -> Whole:
     """Read a file once, and decode all that samples are made of.
 
     That is the first image of a file, all frames of a sound, and all rows of an HDF5 file, a few
-    at a time. Of a .npy file it is the length alone: its numbers are as they are.
-
-    Returns:
-        Its header, and what its decoder says of the rest, None where that is whole.
+    at a time. Of a .npy file it is the length alone: its numbers are as they are. A JPEG is read to
+    its end, and made as small as the perceptual hash needs it.
 
     Raises:
         MissingFileError: there is no such file.
@@ -41,31 +57,45 @@ def decode_whole(content: Content, store: Store) -> Checked:
     return read_known(content, store, partial(_checked, limits=store.limits))
 
 
-def _checked(file: IO[bytes], name: str, limits: Limits) -> Checked:
+def _checked(file: IO[bytes], name: str, limits: Limits) -> Whole:
     file.seek(0)
-    return _READERS[FORMATS[name].holds](file, name, limits)
+    if FORMATS[name].holds == "image":
+        data = read_file(file, limits)
+        digest, found = hashlib.blake2b(data, digest_size=16), _image(data, name, limits)
+    else:
+        found = (*_READERS[FORMATS[name].holds](file, name, limits), None)
+        file.seek(0)
+        digest = hashlib.blake2b(digest_size=16)
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    header, fault, phash = found
+    return Whole(header, fault, digest.hexdigest(), phash)
 
 
-def _image(file: IO[bytes], name: str, limits: Limits) -> Checked:
-    data = read_file(file, limits)
+def _image(data: bytes, name: str, limits: Limits) -> Checked:
     header, format = parse_header(io.BytesIO(data), name, limits), FORMATS[name]
     decode = format.decode
     if decode is None:
-        return header, None
+        return header, None, None
     try:
         counted = header if format.guard is None else format.guard(data, header, limits)
         check_decoded(counted, limits, CHANNELS["rgb"])
-        decode(data, "rgb")
+        if not format.reduces:
+            pixels, reduced = decode(data, "rgb"), 1
+        else:
+            reduced = reduction_for_hash((header.height or 0, header.width or 0))
+            pixels = decode(data, "grayscale", reduced)
     except DecodeError as error:
-        return header, str(error)
+        return header, str(error), None
     except Exception as error:
         if is_outside(error):
             raise
-        return header, f"broken {name} file: {reason(error)}"
-    return header, None
+        return header, f"broken {name} file: {reason(error)}", None
+    stored = pixels.shape[:2] if reduced == 1 else (header.height or 0, header.width or 0)
+    return header, None, perceptual_hash(pixels, stored, reduced, header.orientation)
 
 
-def _array(file: IO[bytes], name: str, limits: Limits) -> Checked:
+def _array(file: IO[bytes], name: str, limits: Limits) -> tuple[Header, str | None]:
     header = parse_header(file, name, limits)
     file.seek(0)
     try:
@@ -97,9 +127,8 @@ def _read_rows(file: IO[bytes], limits: Limits) -> None:
             raise DecodeError(f"the array {name} is damaged: {reason(error)}") from error
 
 
-_READERS: dict[str, Callable[[IO[bytes], str, Limits], Checked]] = {
-    "image": _image,
+_READERS: dict[str, Callable[[IO[bytes], str, Limits], tuple[Header, str | None]]] = {
     "array": _array,
     "sound": whole_sound,
 }
-"""What a format holds -> what decodes it."""
+"""What a format holds -> what decodes it, if not as an image."""

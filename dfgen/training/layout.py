@@ -12,7 +12,8 @@ from dfgen.binding.nested import channels_first, leaves, tree_of
 from dfgen.loading.pending_batch import Batch
 from dfgen.samples.features.spec import Spec
 
-_Weighs = Callable[[str, int], Any]
+Weighs = Callable[[str, int], Any]
+"""Told the name of an array, and the axes after the first, returns its weights."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +52,12 @@ class Layout:
         found: tuple[Any, ...] = keras.tree.map_structure(_keras_tensor, self.specs(specs), names)
         return found
 
-    def _nest(self, named: Mapping[str, Any], weights: _Weighs) -> tuple[Any, ...]:
+    def _nest(self, named: Mapping[str, Any], weights: Weighs) -> tuple[Any, ...]:
         trees = (self.x,) if self.y is None else (self.x, self.y)
         nested = tuple(tree_of(tree, named.__getitem__) for tree in trees)
         return (*nested, self._weights(weights)) if self.weighted else nested
 
-    def _weights(self, of: _Weighs) -> Any:
+    def _weights(self, of: Weighs) -> Any:
         """Return the weights for Keras, which multiplies losses by them as NumPy multiplies.
 
         A loss of pixels, (batch, height, width), needs them as (batch, 1, 1). Where losses differ

@@ -121,7 +121,8 @@ def build_manifest(
         unmatched: files without labels or annotation, and the reverse: `"error"`, `"keep"` or
             `"drop"`. Default: `"error"`.
         facts: `"header"` (the default) reads size, time and header of every file; `"none"` reads
-            nothing.
+            nothing; `"full"` decodes every file once, which finds broken ones, and adds `digest`
+            and `phash`, by which copies are found.
         split: split -> share, as in `{"train": 0.8, "val": 0.2}`.
         folds: instead of splits make so many folds for cross-validation, the column `fold`.
         stratify: the column whose classes get exactly these shares.

@@ -14,7 +14,7 @@ from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.building.join import join, split_on
 from dfgen.manifest.building.label_keys import key_text
 from dfgen.manifest.building.recipe import LABEL_TABLE, Recipe
-from dfgen.manifest.facts import FACTS
+from dfgen.manifest.facts import FACTS, OF_WHOLE_FILES
 from dfgen.manifest.reading import TOLD, fault_of
 from dfgen.manifest.schema import PARTS, Label, files_column, quote, repeated, with_column
 from dfgen.manifest.sources import SOURCES
@@ -119,6 +119,8 @@ def _wanted(labels: pa.Table, recipe: Recipe) -> pa.Table:
 def _refuse_facts(table: pa.Table, recipe: Recipe, where: str) -> None:
     """Raise if a column is one that the files fill."""
     filled = [name for name in table.column_names if name in FACTS and name != "problem"]
+    if recipe.facts != "full":
+        filled = [name for name in filled if name not in OF_WHOLE_FILES]
     if filled and recipe.facts != "none":
         raise ManifestError(
             f'the column "{filled[0]}" of {where} is one that dfgen fills from the files. '

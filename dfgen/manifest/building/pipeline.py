@@ -23,7 +23,7 @@ from dfgen.manifest.building.summary import BuildReport, lines_of_skipped
 from dfgen.manifest.building.update.match import rebase
 from dfgen.manifest.building.update.merge import Growth, grow
 from dfgen.manifest.building.update.previous import Old, changed_recipe
-from dfgen.manifest.facts import FACTS
+from dfgen.manifest.facts import FACTS, OF_WHOLE_FILES, has_whole_facts
 from dfgen.manifest.from_pandas import to_frame
 from dfgen.manifest.io import attributes, write_manifest
 from dfgen.manifest.other_inputs import check_out
@@ -37,6 +37,7 @@ from dfgen.manifest.schema import (
     quote,
     validate,
     with_column,
+    without,
 )
 from dfgen.manifest.sources.source import RowGroup
 from dfgen.manifest.splitting.absent_classes import lacking_rows
@@ -90,7 +91,8 @@ def _run(
     if old is not None:
         old, warnings = _old_rows(old, recipe, gathered.rows, root)
     listed = gathered.rows.select(["path", *gathered.facts]) if gathered.facts else None
-    reading = {"workers": workers, "limits": limits, "options": options, "listed": listed}
+    reading: dict[str, Any] = {"workers": workers, "limits": limits, "options": options}
+    reading |= {"listed": listed, "full": recipe.facts == "full"}
     read = None if recipe.facts == "none" else partial(_read_facts, old=old, **reading)
     grown = Growth(_settle(gathered, read, recipe), labels, {})
     if old is not None:
@@ -184,11 +186,15 @@ def _with_whole_paths(table: pa.Table, name: str, folder: str) -> pa.Table:
 
 
 def _read_facts(
-    paths: pa.ChunkedArray, old: Old | None, listed: pa.Table | None, **how: Any
+    paths: pa.ChunkedArray, old: Old | None, listed: pa.Table | None, full: bool, **how: Any
 ) -> pa.Table:
+    known, kept = old.table if old else None, full
+    if known is not None and has_whole_facts(known.schema):
+        kept = True
+    elif known is not None:
+        known = without(known, OF_WHOLE_FILES)
     if are_files(paths.type):
-        facts = read_facts(paths, **how)
-        return with_column(facts, "format", to_category(facts["format"]))
+        return _as_kept(read_facts(paths, decode=full, **how), kept)
     addresses = without_store(paths.filter(is_url(paths)))
     if len(addresses):
         raise ArgumentError(
@@ -196,8 +202,12 @@ def _read_facts(
             'facts="none" (--facts none), or with root= (--root) the folder where the files are '
             "mounted"
         )
-    facts = refresh_facts(paths, old.table if old else None, listed=listed, **how)
-    return with_column(facts, "format", to_category(facts["format"]))
+    return _as_kept(refresh_facts(paths, known, listed=listed, full=full, **how), kept)
+
+
+def _as_kept(facts: pa.Table, of_whole_files: bool) -> pa.Table:
+    facts = with_column(facts, "format", to_category(facts["format"]))
+    return facts if of_whole_files else without(facts, OF_WHOLE_FILES)
 
 
 def _settle(gathered: RowGroup, read: ReadFacts | None, recipe: Recipe) -> pa.Table:

@@ -64,9 +64,9 @@ class Recipe:
     )
     facts: str = _shared(
         TEXT,
-        "What to read of each file: none or header. Default: header.",
+        "What to read of each file: none, header, or full: decodes it. Default: header.",
         default="header",
-        choices=("none", "header"),
+        choices=("none", "header", "full"),
     )
     split: Mapping[str, float] | None = _shared(
         (dict,), "A split and its share, as train=0.8. Repeatable.", "NAME=SHARE"

@@ -30,7 +30,7 @@ from dfgen.samples.storage.far.store_options import StorageOptions
 from dfgen.samples.storage.known_files import are_same_times
 from dfgen.samples.storage.store import Head, Store
 from dfgen.samples.storage.stores import store_of
-from dfgen.samples.whole_files import decode_whole
+from dfgen.samples.whole_files import Whole, decode_whole
 from dfgen.system import usable_cpus
 
 TASK = 256
@@ -45,7 +45,8 @@ UNDECODABLE = "cannot be decoded"
 
 NOT_THERE = "the file does not exist"
 
-_Found = tuple[Head | None, Header | None, str | None]  # and what is wrong with a file
+_Found = tuple[Head | None, Header | None, Whole | None, str | None]
+"""What the store, the header and all of a file tell, and what is wrong with it."""
 
 _COMPARED = {"path", "bytes", "mtime_ns", "format", "problem"}
 """What an older manifest must know of files so that they need not be opened again."""
@@ -56,6 +57,7 @@ PANDAS_TYPES = {
     pa.int32(): pd.Int32Dtype(),
     pa.int16(): pd.Int16Dtype(),
     pa.int8(): pd.Int8Dtype(),
+    pa.uint64(): pd.UInt64Dtype(),
 }
 
 
@@ -76,7 +78,8 @@ def read_facts(
     The files are a list of paths, or a column of Arrow that may hold their bytes, of which one at
     a time becomes a Python object. A file with a fault keeps its row: `problem` says what is wrong,
     as `kind` or `kind: details`. Return one row a file in the same order, with the columns of
-    `SCHEMA`, null where unknown. Of a file far away one request tells all but with `decode`.
+    `SCHEMA`, null where unknown; `digest` and `phash` are, but with `decode`. Of a file far away
+    one request tells all but those.
 
     Example:
         >>> read_facts(["missing.jpg"])["problem"].to_pylist()
@@ -107,22 +110,26 @@ def refresh_facts(
     limits: Limits | None = None,
     options: StorageOptions | None = None,
     listed: pa.Table | None = None,
+    full: bool = False,
 ) -> pa.Table:
     """Read the facts of files, opening only those that are new or changed since they were `known`.
 
     These are rows of an older manifest with absolute paths; None: all files are opened. A file is
     unchanged if size and time of the last change are. Files that had a problem are opened again.
     Of unchanged ones, a fact that the older manifest lacks stays unknown. With `decode` all are
-    opened, and decoded to their end. `listed` has `path`, `bytes` and `mtime_ns` of files as a
-    listing of a bucket has told them just now; each of the others is asked for its own.
+    opened, and decoded to their end; with `full` so are those that are opened, and files without a
+    known digest are. `listed` has `path`, `bytes` and `mtime_ns` of files as a listing of a bucket
+    has told them just now; each of the others is asked for its own.
     """
-    read = partial(read_facts, workers=workers, decode=decode, limits=limits, options=options)
+    read = partial(
+        read_facts, workers=workers, decode=decode or full, limits=limits, options=options
+    )
     paths = paths.combine_chunks().dictionary_encode()  # several rows may share a file
     names, codes = pa.chunked_array([paths.dictionary]), paths.indices
     if known is None or not set(known.column_names) >= _COMPARED:
         return read(names.to_pylist()).take(codes)
     stat = partial(_sizes_and_times, listed=listed, workers=workers, options=options)
-    facts = _refreshed(names, known, read, stat, decode)
+    facts = _refreshed(names, known, read, stat, decode, full)
     return facts if len(names) == len(paths) else facts.take(codes)
 
 
@@ -149,6 +156,7 @@ def _refreshed(
     read_all: Callable[[list[str]], pa.Table],
     stat: Callable[[list[str]], tuple[Any, Any]],
     decode: bool,
+    full: bool,
 ) -> pa.Table:
     """Return the facts of different paths, opening only files that are not as `known`, or all."""
     known = _of_readable(known, decode)
@@ -157,10 +165,13 @@ def _refreshed(
     if decode:
         read = read_all(paths.to_pylist())
         same = pc.and_(_same(known, read["bytes"], read["mtime_ns"]), pc.is_null(read["problem"]))
+        same = pc.and_(same, pc.fill_null(pc.equal(known["digest"], read["digest"]), True))
         changed = pc.invert(same).to_numpy()
         read = read.filter(pa.array(changed))
     else:
-        changed = pc.invert(_same(known, *stat(paths.to_pylist()))).to_numpy()
+        same = _same(known, *stat(paths.to_pylist()))
+        same = pc.and_(same, pc.is_valid(known["digest"])) if full else same
+        changed = pc.invert(same).to_numpy()
         read = read_all(paths.filter(pa.array(changed)).to_pylist())
     order = np.argsort(changed, kind="stable")  # the unchanged first
     places = np.empty_like(order)
@@ -263,28 +274,31 @@ def _read_many(files: Any, store: Store, decode: bool) -> list[pa.RecordBatch]:
         return [_facts_of_one(*one) for one in found]
 
 
-def _facts_of_one(head: Head | None, header: Header | None, problem: str | None) -> pa.RecordBatch:
-    for known in ((head, header), (head, None)):
+def _facts_of_one(
+    head: Head | None, header: Header | None, whole: Whole | None, problem: str | None
+) -> pa.RecordBatch:
+    for known in ((head, header, whole), (head, None, None)):
         try:
             return _facts([(*known, problem)])
         except MemoryError:
             raise
         except Exception as error:
             problem = f"its facts cannot be kept: {reason(error)}"
-    return _facts([(None, None, problem)])
+    return _facts([(None, None, None, problem)])
 
 
 def _facts(found: list[_Found]) -> pa.RecordBatch:
-    heads, headers, problems = zip(*found, strict=True)
+    heads, headers, wholes, problems = zip(*found, strict=True)
     arrays = []
     for fact in SCHEMA.values():
-        read, known = (fact.of_head, heads) if fact.of_head else (fact.of_header, headers)
+        told = ((fact.of_head, heads), (fact.of_header, headers), (fact.of_whole, wholes))
+        read, known = next((pair for pair in told if pair[0]), (None, problems))
         if read is None:
             values = problems
-        elif not any(problems):
-            values = tuple(map(read, known))
-        else:
+        elif any(problems) or known is wholes:
             values = tuple(None if one is None else read(one) for one in known)
+        else:
+            values = tuple(map(read, known))
         arrays.append(pa.array(values, fact.type))
     return pa.record_batch(arrays, schema=facts_schema())
 
@@ -296,14 +310,14 @@ def _read(path: Content, store: Store, decode: bool) -> _Found:
         store = store if decode else store.look(path)
         head = store.head(path)
         if decode and not head.problem:
-            header, fault = decode_whole(path, store)
-            return head, header, fault and f"{UNDECODABLE}: {fault}"
-        return head, None if head.problem else read_header(path, store), head.problem
+            whole = decode_whole(path, store)
+            return head, whole.header, whole, whole.fault and f"{UNDECODABLE}: {whole.fault}"
+        return head, None if head.problem else read_header(path, store), None, head.problem
     except FileNotFoundError:  # dfgen's MissingFileError is one too
-        return head, None, NOT_THERE
+        return head, None, None, NOT_THERE
     except (ArgumentError, MemoryError):
         raise
     except Exception as error:  # of a store or a reader, which may be anybody's
         if is_outside(error):
             raise fault_of(error, str(path)) from error
-        return head, None, str(error) or type(error).__name__
+        return head, None, None, str(error) or type(error).__name__

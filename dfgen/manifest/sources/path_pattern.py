@@ -8,13 +8,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.manifest.facts import FACTS
+from dfgen.manifest.facts import FACTS, OF_WHOLE_FILES
 from dfgen.manifest.schema import quote
 
 FROM_PATH = {"name": r"(?s)^.*/", "stem": r"(?s)^.*/|\.[^./]*$", "relpath": r"\A\z"}
 """Key made of a path below the folder -> what is cut off from it."""
 IGNORED = "_"
-_RESERVED = ("path", *FACTS)
+_RESERVED = {"path", *FACTS}.difference(OF_WHOLE_FILES)
 _HELP = "Example: {kind}/{shard}/{id:int}.jpg. Doubled braces stand for braces in a name"
 
 

@@ -9,13 +9,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dfgen.errors import ArgumentError
+from dfgen.manifest.found_problems import NO_PREDICTION
 from dfgen.samples.arrow_types import lists_of, with_ends
 from dfgen.samples.features.spec import Present
 from dfgen.training.predictions.heads import ARRAY, CLASSES, LABELS, ModelHead
 
 _Floats = npt.NDArray[np.float32]
-
-_NAN = "the model gave NaN"
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +70,7 @@ def table_of(
         head, lacking = one.head, _lacking(one.head, rows)
         columns |= _truth(head, rows, lacking)
         nan = np.isnan(one.numbers.reshape(len(lost), -1)).any(axis=1)
-        reasons[nan & ~lost] = _NAN
+        reasons[nan & ~lost] = NO_PREDICTION
         columns |= _predicted(head, one.numbers, lost | nan)
         if one.losses is not None:
             losses.append(np.where(lost | lacking, np.nan, one.losses))

@@ -1,0 +1,247 @@
+"""Where a model is wrong: confusion, its worst rows, and labels that are likely wrong."""
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from dfgen.errors import ArgumentError, ManifestError, column_list
+from dfgen.explore.confident_learning import suspected
+from dfgen.explore.confusion_matrix import class_table, confusion_figure, confusion_of
+from dfgen.explore.picture_grid import show
+from dfgen.explore.predicted import heads_of
+from dfgen.manifest.schema import PARTS, label_columns
+from dfgen.manifest.tables import Table, data_frame
+from dfgen.system import write_whole
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Mistakes:
+    """What `dfgen.explore.mistakes` finds; a notebook and a terminal show it in short.
+
+    Args:
+        frame: the rows that have a label and a prediction, with their pictures' paths; `loss` is
+            there in any case.
+        head: which output of the model: what ends its columns, "" of a model of one.
+        confusion: how many rows of each class (down) are predicted as which (across).
+        classes: of each class `rows`, `precision`, `recall`, `f1`, mean `loss`, and the class that
+            it is most often `taken_for`.
+        mislabels: the rows whose label is likely wrong, the likeliest first: `id`, `path`,
+            `y_true`, `suggested`, the probabilities of both, and `loss`.
+        label: the column of the manifest that holds the labels; None: none is the same as y_true.
+        said: all of it in a sentence.
+    """
+
+    frame: pd.DataFrame
+    head: str
+    confusion: pd.DataFrame
+    classes: pd.DataFrame
+    mislabels: pd.DataFrame
+    label: str | None
+    said: str
+
+    @property
+    def worst(self) -> pd.DataFrame:
+        """The rows that are predicted wrong, the highest loss first."""
+        wrong = self._names("y_true") != self._names("y_pred")
+        return self.frame[wrong].sort_values(f"loss{self.head}", ascending=False)
+
+    def show(self, n: int = 16, *, by: str | None = None, root: str | None = None) -> Any:
+        """Show the rows of the highest loss as pictures, with what the model says of them.
+
+        Args:
+            n: rows in all.
+            by: some of each value of this column, such as `"y_true"`, or `"y_pred"`.
+            root: folder where relative paths begin.
+        """
+        return show(self.frame, n, by=by, sort=f"-loss{self.head}", root=root)
+
+    def show_mislabels(self, n: int = 16, *, root: str | None = None) -> Any:
+        """Show the rows whose label is likely wrong as pictures, the likeliest first.
+
+        Args:
+            n: rows in all.
+            root: folder where relative paths begin.
+        """
+        rows = self.frame.loc[self.mislabels.index].assign(prob_own=self.mislabels["prob_own"])
+        return show(rows, n, sort="prob_own", root=root)
+
+    def show_confusion(self) -> Any:
+        """Show the confusion matrix; of more than 30 classes those that are confused most."""
+        return confusion_figure(self.confusion)
+
+    def write(self, path: str | os.PathLike[str] = "to_fix.csv") -> pd.DataFrame:
+        """Write the likely mislabels as a table of corrections that `dfgen.update_labels` takes.
+
+        It has the ids and the suggested labels. Take out the rows whose label is right after all:
+        `show_mislabels` shows them.
+
+        Args:
+            path: of the .csv file.
+
+        Returns:
+            What was written.
+
+        Raises:
+            ManifestError: no column of the frame has the labels, or it has no ids.
+            WriteError: the file cannot be written.
+        """
+        lacks = None if "id" in self.mislabels else "no column id"
+        if self.label is None:
+            advice = "name it, as in dfgen.explore.mistakes(frame, label=...)"
+            lacks = f"no label column that is y_true: {advice}"
+        if lacks is not None:
+            raise ManifestError(
+                f"the frame has {lacks}. Columns: {column_list(self.frame.columns)}"
+            )
+        found = pd.DataFrame(
+            {"id": self.mislabels["id"], self.label: self.mislabels["suggested"].astype(object)}
+        )
+        text = found.to_csv(index=False).encode()
+        write_whole(os.path.abspath(path), lambda file: file.write(text))
+        return found
+
+    def _names(self, kind: str) -> "pd.Series[Any]":
+        return self.frame[f"{kind}{self.head}"].astype(object)
+
+    def __repr__(self) -> str:
+        return f"{self.said}\n{self.classes}\n[.show(), .show_confusion(), .mislabels, .write()]"
+
+    def _repr_html_(self) -> str:
+        return (
+            pd.DataFrame({"": [self.said]}).to_html(index=False, header=False, border=0)
+            + self.classes.to_html(float_format="{:.3g}".format, max_rows=40)
+            + self.mislabels.head(10).to_html(float_format="{:.3g}".format)
+        )
+
+
+def mistakes(predicted: Table, *, head: str | None = None, label: str | None = None) -> Mistakes:
+    """Find out where a model is wrong: what it confuses, its worst rows, and wrong labels.
+
+    A label is likely wrong where confident learning counts its row into another class (Northcutt et
+    al. 2021), or, where there are fewer than two classes of 5 rows, where the model predicts
+    another one. For that the model must not have been trained on these rows: take those of
+    validation, or of each fold the model that has not seen it.
+
+    Args:
+        predicted: the frame of `dfgen.predict_frame` or `dfgen.evaluate_frame`, of classes.
+        head: which output of the model, where it has several.
+        label: the column of the manifest that holds the labels, for `write`; None: the one that is
+            the same as `y_true`.
+
+    Returns:
+        `Mistakes`: frames to go on with, and figures. Of a model without a loss, the loss is minus
+        the logarithm of the probability of the own label.
+
+    Raises:
+        ManifestError: the frame is no such frame, has no labels, or what is predicted is no class.
+        ArgumentError: the model has several outputs, and `head` names none of them.
+
+    Example:
+        >>> wrong = dfgen.explore.mistakes(dfgen.predict_frame(model, val))  # doctest: +SKIP
+        >>> wrong.show()
+        >>> wrong.write("to_fix.csv")
+        >>> dfgen.update_labels("pets.parquet", "to_fix.csv")
+    """
+    frame = data_frame(predicted)
+    frame = frame if frame.index.is_unique else frame.reset_index(drop=True)
+    end = _head(frame, head)
+    names = _class_names(frame, end)
+    told = frame[frame[f"y_true{end}"].notna() & frame[f"y_pred{end}"].notna()]
+    if not len(told):
+        raise ManifestError(f"none of the {len(frame):,} rows has a label and a prediction")
+    true, said = (
+        pd.Categorical(told[f"{kind}{end}"], names).codes for kind in ("y_true", "y_pred")
+    )
+    true, said = true.astype(np.int64), said.astype(np.int64)
+    prob = np.stack(told[f"prob{end}"].to_list()) if f"prob{end}" in told else None
+    if f"loss{end}" not in told:
+        own = (true == said) if prob is None else prob[np.arange(len(told)), true]
+        told = told.assign(**{f"loss{end}": -np.log(np.maximum(own, 1e-7))})
+    confusion = confusion_of(true, said, names)
+    mislabels, how = _mislabels(told, end, true, prob, names)
+    missing = len(frame) - len(told)
+    parts = [
+        f"{len(told):,} rows, {np.mean(true == said):.1%} right, {(true != said).sum():,} wrong",
+        f"{missing:,} without a label or a prediction" if missing else "",
+        f"{len(mislabels):,} labels likely wrong, by {how}",
+    ]
+    classes = class_table(confusion, told[f"loss{end}"].to_numpy(np.float64), true)
+    label = _label_column(frame, end) if label is None else label
+    return Mistakes(told, end, confusion, classes, mislabels, label, "; ".join(filter(None, parts)))
+
+
+def _head(frame: pd.DataFrame, head: str | None) -> str:
+    """Return what ends the columns of a head."""
+    heads = heads_of(frame)
+    if not heads:
+        raise ManifestError(
+            "expected the frame of dfgen.predict_frame, got one without y_pred. Columns: "
+            f"{column_list(frame.columns)}"
+        )
+    wanted = heads[0] if head is None and len(heads) == 1 else f"_{head}" if head else ""
+    if wanted not in heads:
+        known = ", ".join(repr(one[1:]) for one in heads)
+        raise ArgumentError(f"head={head!r}: expected one of the outputs of the model, {known}")
+    if f"y_true{wanted}" not in frame:
+        raise ManifestError("the frame has no labels, y_true: predict rows of a Sequence with y")
+    return wanted
+
+
+def _class_names(frame: pd.DataFrame, end: str) -> list[Any]:
+    """Return the classes in the order of their numbers."""
+    said = frame[f"y_pred{end}"]
+    if isinstance(said.dtype, pd.CategoricalDtype):
+        return said.cat.categories.tolist()
+    known = frame[f"prob{end}"].dropna().head(1).tolist() if f"prob{end}" in frame else []
+    if not known or said.map(pd.api.types.is_list_like).any():
+        raise ManifestError(
+            f'y_pred{end} holds no classes, one in each row: df.dfgen.show(sort="-loss") shows '
+            "the worst rows of any model"
+        )
+    return list(range(len(known[0])))
+
+
+def _mislabels(
+    told: pd.DataFrame,
+    end: str,
+    true: npt.NDArray[np.int64],
+    prob: npt.NDArray[Any] | None,
+    names: list[Any],
+) -> tuple[pd.DataFrame, str]:
+    """Return the rows whose label is likely wrong, the likeliest first, and how they were found."""
+    if prob is None:
+        prob = np.eye(len(names))[pd.Categorical(told[f"y_pred{end}"], names).codes]
+    suggested, has_thresholds = suspected(true, prob)
+    places = np.flatnonzero(suggested >= 0)
+    own, other = prob[places, true[places]], prob[places, suggested[places]]
+    order = np.lexsort((-other, own))
+    places, own, other = places[order], own[order], other[order]
+    rows = told.iloc[places]
+    kept = rows[[name for name in ("id", "path", *PARTS) if name in rows]]
+    found = kept.assign(
+        y_true=rows[f"y_true{end}"],
+        suggested=pd.Categorical([names[one] for one in suggested[places]], names),
+        prob_own=own,
+        prob_suggested=other,
+        loss=rows[f"loss{end}"],
+    )
+    return found, "confident learning" if has_thresholds else "the likeliest class"
+
+
+def _label_column(frame: pd.DataFrame, end: str) -> str | None:
+    """Return the column of the manifest that y_true was made of."""
+    true = frame[f"y_true{end}"]
+    text = true.astype(object).map(str, na_action="ignore")
+    for name in label_columns([str(one) for one in frame.columns]):
+        column = frame[name]
+        if name.startswith(("y_true", "y_pred", "prob", "loss")):
+            continue
+        if column.isna().equals(true.isna()) and column.astype(object).map(
+            str, na_action="ignore"
+        ).equals(text):
+            return name
+    return None

@@ -1,0 +1,80 @@
+"""FlowOptions: the arguments that all iterators of Keras's `ImageDataGenerator` share, checked."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dfgen.errors import ArgumentError, brief
+from dfgen.migrate.keras_pixels import FILTERS
+from dfgen.samples.pixels.color_modes import CHANNELS
+from dfgen.system import whole
+
+SUFFIXES = ("png", "jpg", "jpeg", "bmp", "ppm", "tif", "tiff")
+"""How names of files end that Keras takes for images, in lower case."""
+
+
+class WrongTypeError(ArgumentError, TypeError):
+    """An argument or a column of a type that Keras refuses with TypeError."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlowOptions:
+    """Arguments of `flow_from_dataframe` and `flow_from_directory`, as these explain them.
+
+    What it refuses it refuses in Keras's own words, where Keras has any.
+    """
+
+    target_size: tuple[int, int] = (256, 256)
+    color_mode: str = "rgb"
+    batch_size: int = 32
+    shuffle: bool = True
+    seed: int | None = None
+    data_format: str = "channels_last"
+    dtype: str = "float32"
+    save_to_dir: str | None = None
+    save_prefix: str = ""
+    save_format: str = "png"
+    subset: str | None = None
+    validation_split: float = 0.0
+    interpolation: str = "nearest"
+    keep_aspect_ratio: bool = False
+
+    def __post_init__(self) -> None:
+        size = self.target_size
+        if not (isinstance(size, tuple | list | np.ndarray) and len(size) == 2):
+            raise ArgumentError(f"target_size must be (height, width) in pixels, got {brief(size)}")
+        sides = tuple(whole(f"target_size[{n}]", side, least=1) for n, side in enumerate(size))
+        object.__setattr__(self, "target_size", sides)
+        if self.color_mode not in CHANNELS:
+            raise ArgumentError(
+                f'Invalid color mode: {self.color_mode}; expected "rgb", "rgba", or "grayscale".'
+            )
+        if self.subset not in (None, "training", "validation"):
+            raise ArgumentError(
+                f'Invalid subset name: {self.subset};expected "training" or "validation"'
+            )
+        if self.interpolation not in FILTERS:
+            raise ArgumentError(
+                f"Invalid interpolation method {self.interpolation} specified. Supported methods "
+                f"are {', '.join(FILTERS)}"
+            )
+
+    @cached_property
+    def image_shape(self) -> tuple[int, int, int]:
+        """The shape of one image."""
+        channels = CHANNELS[self.color_mode]
+        first = self.data_format == "channels_first"
+        return (channels, *self.target_size) if first else (*self.target_size, channels)
+
+    def part(self, rows: int) -> slice:
+        """Return which of some rows, in their order, are of the subset: the first are validation's.
+
+        Example:
+            >>> FlowOptions(subset="training", validation_split=0.25).part(10)
+            slice(2, 10, None)
+        """
+        cut = int((self.validation_split or 0) * rows)
+        if self.subset is None:
+            return slice(0, rows)
+        return slice(0, cut) if self.subset == "validation" else slice(cut, rows)

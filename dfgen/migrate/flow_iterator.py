@@ -1,0 +1,198 @@
+"""FlowIterator: what the iterators of Keras's `ImageDataGenerator` have in common."""
+
+import threading
+import weakref
+from dataclasses import fields, replace
+from secrets import randbits
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+
+from dfgen.errors import ArgumentError
+from dfgen.loading.loader import Loader
+from dfgen.loading.lookahead import LookAhead
+from dfgen.loading.order.permutation import Integers
+from dfgen.loading.pending_batch import Batch
+from dfgen.manifest.warn import warn
+from dfgen.migrate.flow_arguments import SUFFIXES, FlowOptions
+from dfgen.migrate.flow_labels import bound_labels
+from dfgen.migrate.flow_layout import FlowLayout, SavedImages
+from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.features.spec import Values
+from dfgen.samples.reader import SampleReader
+from dfgen.training.keras_private import Call
+from dfgen.training.passes import Passes
+from dfgen.training.progress import Progress
+
+IMAGE, WEIGHT = "image", "sample_weight"
+
+
+class FlowIterator(Passes):
+    """Feeds batches to `fit`, `evaluate` and `predict` as an iterator of Keras's own does.
+
+    And by hand: `next(it)`, endless, `it[0]` and `len(it)`, with the attributes that Keras's has.
+    Batches are made ahead of time by threads.
+
+    Args:
+        generator: the `ImageDataGenerator` that made it.
+        options: the arguments.
+        column: what messages call the paths.
+        paths: of the images of all rows.
+        labels: the targets: None, one, or a tuple of several.
+        weights: of all rows; None: all weigh the same.
+        feeds_itself: whether images are the targets.
+    """
+
+    white_list_formats: ClassVar[tuple[str, ...]] = SUFFIXES
+
+    def __init__(
+        self,
+        generator: Any,
+        options: FlowOptions,
+        column: str,
+        paths: list[str],
+        labels: tuple[BoundFeature, ...] | BoundFeature | None,
+        weights: Values | None = None,
+        feeds_itself: bool = False,
+    ) -> None:
+        self.image_data_generator, self.filepaths = generator, paths
+        self.samples = self.n = len(paths)
+        self.sample_weight = weights
+        for field in fields(options):
+            if field.name not in ("batch_size", "validation_split"):
+                setattr(self, field.name, getattr(options, field.name))
+        self.image_shape = options.image_shape
+        self.total_batches_seen = 0
+        """Batches that `next` and indexing have returned."""
+        self.batch_index = 0
+        """Which batch of a pass `next` returns next; 0 begins another pass."""
+        self.lock = threading.Lock()
+        self._ahead: LookAhead | None = None
+        self._pass, self._warned = 0, False
+        image = BoundFeature(
+            IMAGE, generator.loaded_image(column, options), pa.array(paths, pa.string())
+        )
+        targets = (labels,) if isinstance(labels, BoundFeature) else labels or ()
+        own = () if weights is None else (bound_labels(WEIGHT, WEIGHT, weights),)
+        loader = Loader(
+            SampleReader(np.arange(self.n), (image, *targets, *own)),
+            batch_size=options.batch_size,
+            shuffle=options.shuffle,
+            seed=randbits(32) if options.seed is None else options.seed,
+            weights=None if weights is None else weights.astype(np.float32),
+        )
+        y: Any = tuple(one.name for one in targets) or None
+        if isinstance(labels, BoundFeature):
+            y = labels.name
+        layout = _layout(options, IMAGE if feeds_itself else y, weights is not None)
+        super().__init__(loader, Progress(loader), layout, shuffle=False, endless=False)
+
+    @property
+    def index_array(self) -> Integers:
+        """The rows in the order of the pass that `next` is in, or of the current epoch."""
+        epoch = self.epoch if self._ahead is None else self._pass
+        return np.concatenate([self._loader.rows(epoch, step) for step in range(len(self))])
+
+    def __len__(self) -> int:
+        """Return the number of batches of a pass."""
+        return len(self._loader)
+
+    def __getitem__(self, index: int) -> Any:
+        """Return batch `index` of the current epoch."""
+        if hasattr(index, "__index__") and index >= len(self):
+            raise ArgumentError(
+                f"Asked to retrieve element {index}, but the Sequence has length {len(self)}"
+            )
+        self._warn_unfitted()
+        found = super().__getitem__(index)
+        self.total_batches_seen += 1
+        return _as_keras(found)
+
+    def __iter__(self) -> Self:
+        """Return itself, which never ends."""
+        return self
+
+    def __next__(self) -> Any:
+        with self.lock:
+            batch = self._following()
+            self.batch_index = (self.batch_index + 1) % len(self)
+            self.total_batches_seen += 1
+        return _as_keras(self._layout.batch(batch))
+
+    next = __next__
+
+    def _following(self) -> Batch:
+        """Return batch `batch_index`; those that follow it are made ahead once a second is wanted.
+
+        Of one batch alone, as to look at it, no others are made.
+        """
+        self._check_rows()
+        self._warn_unfitted()
+        ahead, index = self._ahead, self.batch_index
+        if ahead is not None and ahead.position[1] == index:
+            self._pass = ahead.position[0]
+            return next(ahead)
+        if not index:
+            self._end_pass()
+        batch = self._loader.batch(self._pass, index)
+        after = divmod(index + 1, len(self))
+        ahead = LookAhead(self._loader, (self._pass + after[0], after[1]), self._loader.plan)
+        self._ahead, self._abandon = ahead, weakref.finalize(self, ahead.close)
+        return batch
+
+    def _check_rows(self) -> None:
+        if not self.n:
+            raise ArgumentError(
+                "the iterator has no rows, and so no batches: see what was told when it was made, "
+                "and its filenames, directory and subset"
+            )
+
+    def _warn_unfitted(self) -> None:
+        if not self._warned:
+            self._warned = True
+            self.image_data_generator.warn_unfitted()
+
+    def _end_pass(self) -> None:
+        if self._ahead is not None:
+            self._abandon()
+            self._ahead, self._pass = None, self._pass + 1
+
+    def reset(self) -> None:
+        """Have `next` begin another pass, in another order where rows are shuffled."""
+        self.batch_index = 0
+        self._end_pass()
+
+    def _check(self, call: Call) -> None:
+        """Refuse what Keras refuses; warn where predictions could not be matched with the rows."""
+        self._check_rows()
+        self._warn_unfitted()
+        if call.purpose == "predict" and self.shuffle:
+            warn(
+                "predict on an iterator that shuffles: the predictions come in the order of "
+                "it.index_array, not of it.filenames. Make it with shuffle=False"
+            )
+        super()._check(replace(call, arguments={**call.arguments, "shuffle": None}))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "lock": None, "_ahead": None, "_abandon": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({**state, "lock": threading.Lock()})
+
+
+def _layout(options: FlowOptions, y: Any, weighs: bool) -> FlowLayout:
+    saved = None
+    if options.save_to_dir:
+        first = options.data_format == "channels_first"
+        saved = SavedImages(options.save_to_dir, options.save_prefix, options.save_format, first)
+    weighing = dict.fromkeys((y,) if isinstance(y, str) else y or (), (0, None))
+    return FlowLayout(IMAGE, y, frozenset(), False, weighing, WEIGHT if weighs else None, saved)
+
+
+def _as_keras(batch: tuple[Any, ...]) -> Any:
+    """Return x alone where there is nothing else, and several targets as a list."""
+    if len(batch) == 1:
+        return batch[0]
+    x, y, *weights = batch
+    return (x, list(y) if isinstance(y, tuple) else y, *weights)

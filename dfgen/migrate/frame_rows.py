@@ -1,0 +1,186 @@
+"""Which rows of a frame `flow_from_dataframe` takes, and what is told of the others."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dfgen.errors import ArgumentError, ManifestError, brief, column_list, did_you_mean
+from dfgen.manifest.warn import warn
+from dfgen.migrate.flow_arguments import SUFFIXES, FlowOptions, WrongTypeError
+from dfgen.migrate.frame_classes import Classes, check_binary, checked_labels, numbered_classes
+from dfgen.samples.features.spec import Indices
+
+CLASSED = ("binary", "categorical", "sparse")
+CLASS_MODES = (*CLASSED, "input", "multi_output", "raw", None)
+_SHOWN = 3  # rows that a warning shows
+
+
+class NoColumnError(ManifestError, KeyError):
+    """A column that the frame does not have."""
+
+    __str__ = Exception.__str__  # of a KeyError it would be quoted
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrameColumns:
+    """A frame, and which of its columns are what, as `flow_from_dataframe` explains it."""
+
+    frame: pd.DataFrame
+    directory: str | os.PathLike[str] | None
+    x_col: str
+    y_col: Any
+    weight_col: str | None
+    classes: Sequence[Any] | None
+    class_mode: str | None
+    validate_filenames: bool
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.frame, pd.DataFrame):
+            raise ArgumentError(f"dataframe must be a pandas DataFrame, got {brief(self.frame)}")
+        if self.class_mode not in CLASS_MODES:
+            modes = ", ".join(map(repr, CLASS_MODES))
+            raise ArgumentError(
+                f"Invalid class_mode: {self.class_mode}; expected one of: {{{modes}}}"
+            )
+        if self.class_mode == "multi_output" and not isinstance(self.y_col, list):
+            raise WrongTypeError(
+                f'If class_mode="multi_output", y_col must be a list. Received '
+                f"{type(self.y_col).__name__}."
+            )
+
+    def __getitem__(self, argument: str) -> Any:
+        """Return the column, or columns, that an argument names."""
+        given = getattr(self, argument)
+        for name in given if isinstance(given, list) else [given]:
+            if name not in self.frame.columns:
+                near = did_you_mean(str(name), map(str, self.frame.columns))
+                raise NoColumnError(
+                    f"{argument}={brief(given)}: the frame has no column {name!r}. Columns: "
+                    f"{column_list(map(str, self.frame.columns))}.{near}"
+                )
+        return self.frame[given]
+
+    def shown(self, rows: Indices) -> str:
+        """Return the first of some rows, by their index and file, and how many there are more."""
+        files = self["x_col"]
+        texts = [f"row {self.frame.index[row]!r} ({files.iloc[row]!r})" for row in rows[:_SHOWN]]
+        more = f", and {len(rows) - _SHOWN:,} more" if len(rows) > _SHOWN else ""
+        return ", ".join(texts) + more
+
+
+@dataclass(frozen=True)
+class FrameRows:
+    """The rows that are taken.
+
+    Args:
+        rows: which of the frame.
+        filenames: of them, as the frame has them.
+        filepaths: of them, with their directory.
+        classes: class -> its number; None where `class_mode` has none.
+        numbers: of the classes of each row.
+    """
+
+    rows: Indices
+    filenames: list[str]
+    filepaths: list[str]
+    classes: dict[Any, int] | None
+    numbers: list[Any]
+
+
+def frame_rows(given: FrameColumns, options: FlowOptions) -> FrameRows:
+    """Choose the rows, by Keras's rules and in its order: valid files, known classes, the subset.
+
+    Raises:
+        WrongTypeError, ArgumentError: in Keras's words, what it refuses.
+    """
+    names = _checked_names(given)
+    known = list(given.classes) if given.classes is not None else []
+    labels = None
+    if given.class_mode in CLASSED:
+        labels = checked_labels(given["y_col"], given.y_col, given.class_mode)
+        if given.class_mode == "binary":
+            check_binary(labels, known)
+    elif known:
+        warn(f'`classes` will be ignored given the class_mode="{given.class_mode}"')
+    if given.weight_col:
+        _check_weights(given["weight_col"], given.weight_col)
+    folder = os.fspath(given.directory or "")
+    paths = [os.path.join(folder, name) for name in names]
+    rows: Indices = np.arange(len(names))
+    if given.validate_filenames:
+        rows = _valid_rows(given, paths)
+    found = Classes({}, [], np.arange(len(rows)))
+    if labels is not None:
+        found = numbered_classes([labels[row] for row in rows.tolist()], known)
+        _tell_left_out(given, labels, rows, found)
+    part = options.part(len(found.rows))
+    rows = rows[found.rows][part]
+    taken = rows.tolist()
+    return FrameRows(
+        rows,
+        [names[row] for row in taken],
+        [paths[row] for row in taken],
+        None if labels is None else found.indices,
+        found.numbers[part],
+    )
+
+
+def _checked_names(given: FrameColumns) -> list[str]:
+    column = given["x_col"]
+    names: list[str] = column.astype(object).tolist()
+    wrong = next((row for row, name in enumerate(names) if not isinstance(name, str)), None)
+    if wrong is not None:
+        raise WrongTypeError(
+            f"All values in column x_col={given.x_col} must be strings. Row "
+            f"{given.frame.index[wrong]!r} has {brief(names[wrong])}"
+        )
+    return names
+
+
+def _check_weights(column: pd.Series, weight_col: str) -> None:
+    if not issubclass(column.dtype.type, np.number):
+        raise WrongTypeError(
+            f"Column weight_col={weight_col} must be numeric. It holds {column.dtype}"
+        )
+
+
+def _valid_rows(given: FrameColumns, paths: list[str]) -> Indices:
+    """Return the rows whose file is there and has one of the suffixes that Keras knows."""
+    valid = np.array(
+        [path.lower().endswith(SUFFIXES) and os.path.isfile(path) for path in paths], np.bool_
+    )
+    others = np.flatnonzero(~valid)
+    if len(others):
+        warn(
+            f'Found {len(others)} invalid image filename(s) in x_col="{given.x_col}". These '
+            f"filename(s) will be ignored. They are {given.shown(others)}: no file is there, or "
+            f"it is none of {', '.join(SUFFIXES)}. dfgen.Sequence(df, x=dfgen.Image("
+            f'{given.x_col!r}), on_error="skip") keeps such rows with weight 0, and lists them in '
+            "seq.problems"
+        )
+    return np.flatnonzero(valid)
+
+
+def _tell_left_out(given: FrameColumns, labels: list[Any], rows: Indices, found: Classes) -> None:
+    """Tell, as Keras does not, of rows and labels that `classes` leaves out."""
+    left = np.delete(rows, found.rows)
+    call = f"df[df[{given.y_col!r}].isin(classes)]"
+    if len(left):
+        warn(
+            f"{len(left):,} of {len(rows):,} rows are left out, as by Keras's own, which does not "
+            f"say so: {given.y_col!r} has none of the {len(found.indices)} classes in "
+            f"{given.shown(left)}. To leave them out yourself: dfgen.Sequence({call}, ...)"
+        )
+    kept = rows[found.rows].tolist()
+    counts = zip(kept, found.numbers, strict=True)
+    cut = [row for row, now in counts if isinstance(now, list) and len(now) < len(labels[row])]
+    if cut:
+        warn(
+            f"{len(cut):,} rows keep some of their labels alone, those in classes=, as by Keras's "
+            f"own, which does not say so: {given.shown(np.array(cut))}. dfgen.Sequence(df, "
+            f"y=dfgen.MultiLabel({given.y_col!r}, class_names=...)) refuses other labels by name"
+        )

@@ -1,0 +1,147 @@
+"""Pixels as `keras.utils.load_img` makes them, which dfgen's own decoders leave upright and deep.
+
+Read from `keras/src/utils/image_utils.py` of Keras 3.12 and 3.15: whatever Pillow opens, not turned
+by EXIF, alpha dropped, resized by Pillow. Most JPEG and PNG files are decoded, and by `"nearest"`
+resized, with what gives the same numbers sooner.
+"""
+
+import io
+from collections.abc import Callable
+
+import cv2
+import numpy as np
+import PIL.Image
+
+from dfgen.errors import DecodeError, raise_broken, reason
+from dfgen.limits import Limits
+from dfgen.samples.pixels.formats import parse_header
+from dfgen.samples.pixels.geometry import Pixels, Size
+from dfgen.samples.pixels.headers import check_decoded, png_glance
+from dfgen.samples.pixels.jpeg_decoder import check_scans, decode_jpeg
+from dfgen.samples.pixels.opencv_decoders import decode_png
+from dfgen.samples.pixels.pillow_warnings import UNWARNED
+
+FILTERS = {
+    "nearest": PIL.Image.Resampling.NEAREST,
+    "bilinear": PIL.Image.Resampling.BILINEAR,
+    "bicubic": PIL.Image.Resampling.BICUBIC,
+    "hamming": PIL.Image.Resampling.HAMMING,
+    "box": PIL.Image.Resampling.BOX,
+    "lanczos": PIL.Image.Resampling.LANCZOS,
+}
+"""Keras's `interpolation` -> Pillow's filter."""
+
+_MODES = {"grayscale": "L", "rgb": "RGB", "rgba": "RGBA"}
+_GRAY = ("L", "I;16", "I")  # which Keras leaves as they are
+_PNG = b"\x89PNG\r\n\x1a\n"
+_JPEG = b"\xff\xd8\xff"
+_SOONER = (b"\x08\0", b"\x08\2", b"\x08\6")  # PNG of 8 bits: gray, RGB, RGBA
+_BOX = tuple[int, int, int, int]
+
+
+def load_pixels(
+    data: bytes,
+    color_mode: str,
+    size: Size,
+    interpolation: str,
+    keep_aspect_ratio: bool,
+    limits: Limits,
+    doubt: Callable[[str], None],
+) -> Pixels:
+    """Return (height, width, channels) as Keras makes them of the bytes of a file.
+
+    Args:
+        data: of a file that Pillow opens.
+        color_mode: `"rgb"`, `"rgba"` or `"grayscale"`, which keeps 16 and 32 bits.
+        size: (height, width) of the result.
+        interpolation: one of `FILTERS`.
+        keep_aspect_ratio: cut the largest part of the right aspect ratio first.
+        limits: what one file may ask for.
+        doubt: is told what is wrong with a file that Pillow decodes nevertheless.
+
+    Raises:
+        DecodeError: the file is broken.
+    """
+    try:
+        pixels = _sooner(data, color_mode, limits, doubt)
+        with UNWARNED:
+            if pixels is None:
+                image = _by_pillow(data, color_mode)
+            elif interpolation == "nearest":
+                image = _image(_nearest(pixels, size, keep_aspect_ratio), color_mode)
+            else:
+                image = _image(pixels, color_mode)
+            return _as_array(_resized(image, size, interpolation, keep_aspect_ratio))
+    except Exception as error:
+        raise_broken("image file", error)
+
+
+def _sooner(
+    data: bytes, color_mode: str, limits: Limits, doubt: Callable[[str], None]
+) -> Pixels | None:
+    """Return the pixels of a file that need not be decoded by Pillow, None of others.
+
+    Of colours they are RGB where `"grayscale"` is asked for: Pillow weighs them in its own way.
+    """
+    decode: Callable[..., Pixels] = decode_jpeg
+    if data[:3] == _JPEG:
+        header = check_scans(data, parse_header(io.BytesIO(data), "jpeg", limits), limits)
+        check_decoded(header, limits, 3)
+        channels = header.channels
+    elif data[:8] == _PNG and data[24:26] in _SOONER and (bare := png_glance(data)) is not None:
+        check_decoded(bare, limits, 4)
+        channels, decode = bare.channels, decode_png
+    else:
+        return None
+    try:
+        coloured = color_mode == "grayscale" and channels != 1
+        return decode(data, "rgb" if coloured else color_mode)
+    except (ValueError, OSError) as error:
+        doubt(reason(error))
+        return None
+
+
+def _image(pixels: Pixels, color_mode: str) -> PIL.Image.Image:
+    image = PIL.Image.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels)
+    return image.convert("L") if color_mode == "grayscale" else image
+
+
+def _by_pillow(data: bytes, color_mode: str) -> PIL.Image.Image:
+    if not data:
+        raise DecodeError("the file is empty (0 bytes)")
+    image: PIL.Image.Image = PIL.Image.open(io.BytesIO(data))
+    as_it_is = image.mode in _GRAY if color_mode == "grayscale" else False
+    return image if as_it_is else image.convert(_MODES[color_mode])
+
+
+def _resized(
+    image: PIL.Image.Image, size: Size, interpolation: str, keep_aspect_ratio: bool
+) -> PIL.Image.Image:
+    if image.size == size[::-1]:
+        return image
+    box = _cut((image.height, image.width), size) if keep_aspect_ratio else None
+    return image.resize(size[::-1], FILTERS[interpolation], box)
+
+
+def _nearest(pixels: Pixels, size: Size, keep_aspect_ratio: bool) -> Pixels:
+    """Return an image as Pillow resizes it by `"nearest"`: the same pixels of it, found sooner."""
+    if pixels.shape[:2] == size:
+        return pixels
+    if keep_aspect_ratio:
+        left, top, right, bottom = _cut(pixels.shape[:2], size)
+        pixels = pixels[top:bottom, left:right]
+    resized: Pixels = cv2.resize(pixels, size[::-1], interpolation=cv2.INTER_NEAREST_EXACT)
+    return resized.reshape(*size, -1)
+
+
+def _cut(image: Size, size: Size) -> _BOX:
+    """Return left, top, right and bottom of the centre that has the aspect ratio of a size."""
+    height = min(image[0], image[1] * size[0] // size[1])
+    width = min(image[1], image[0] * size[1] // size[0])
+    top, left = (image[0] - height) // 2, (image[1] - width) // 2
+    return left, top, left + width, top + height
+
+
+def _as_array(image: PIL.Image.Image) -> Pixels:
+    array = np.asarray(image)
+    return array if array.ndim == 3 else array[..., None]

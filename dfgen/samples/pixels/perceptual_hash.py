@@ -1,0 +1,78 @@
+"""A hash of what a picture looks like: copies differ in a few of its 64 bits, others in about 32.
+
+Source: pHash's DCT hash, C. Zauner, "Implementation and Benchmarking of Perceptual Image Hash
+Functions", 2010, section 3.2: is each low frequency above their median? Two things are otherwise.
+Pixels count less towards the edges: of photographs cropped by 2 % at each edge, 99 of 100 differ in
+8 bits or fewer, else 90. And the frequencies are the 64 lowest, not a square of them, which takes
+more pictures for copies that are none.
+"""
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from dfgen.samples.pixels.geometry import Pixels, Size, place
+from dfgen.samples.pixels.resizing import resize
+from dfgen.samples.pixels.upright import turn
+
+_SIDE = 32  # pixels of what is hashed; a smaller picture has no hash
+_EDGE = 0.1  # what a pixel at the edge counts for
+_LEAST = 1.0  # gray levels times 32 that half of the frequencies stand above, at least
+_ONE_COLOUR = 0.8  # share of the pixels within 2 gray levels of the middle one, at most
+_WAVES = 10  # half waves across and down together, at most
+
+_SUMS = np.add.outer(np.arange(_WAVES + 1), np.arange(_WAVES + 1))
+_LOW = np.flatnonzero((_SUMS > 0) & (_SUMS <= _WAVES))[:64]
+_LOW = np.concatenate([_LOW[start::3] for start in range(3)])  # each third has waves of all kinds
+
+
+def _rows_of_waves() -> npt.NDArray[np.float32]:
+    """Return the orthonormal DCT-II, one wave a row, its columns weighed towards the middle."""
+    place = (np.arange(_SIDE) + 0.5) / _SIDE
+    waves = np.cos(np.pi * np.outer(np.arange(_SIDE), place)) * np.sqrt(2 / _SIDE)
+    waves[0] /= np.sqrt(2)
+    weighed: npt.NDArray[np.float64] = waves * (_EDGE + (1 - _EDGE) * np.sin(np.pi * place))
+    return weighed.astype(np.float32)
+
+
+_WAVE = _rows_of_waves()[: _WAVES + 1]
+
+
+def reduction_for_hash(size: Size) -> int:
+    """Return by how much a JPEG may be decoded smaller: 1, 2, 4 or 8."""
+    return next((number for number in (8, 4, 2) if min(size) >= 2 * _SIDE * number), 1)
+
+
+def perceptual_hash(
+    pixels: Pixels, size: Size, reduced: int = 1, orientation: int = 1
+) -> int | None:
+    """Return the hash of a picture, 64 bits, of which half are set; copies have nearly the same.
+
+    None for a picture that has less than 32 pixels a side, or is so plain that others have the same
+    by chance: flat, or four fifths of it of one colour, as a drawing of a few lines.
+
+    Args:
+        pixels: gray or RGB, (height, width, channels), uint8, uint16 or float32, as stored.
+        size: (height, width) of the whole picture as stored.
+        reduced: by how much fewer rows and columns the pixels have.
+        orientation: of EXIF, 1 to 8: the hash is that of the upright picture.
+
+    Example:
+        >>> perceptual_hash(np.full((64, 64, 1), 128, np.uint8), (64, 64)) is None
+        True
+    """
+    if min(size) < _SIDE:
+        return None
+    small = np.empty((_SIDE, _SIDE, pixels.shape[2]), pixels.dtype)
+    target = (_SIDE, _SIDE)
+    resize(pixels, place(size, target, target, "stretch"), small, "area", reduced=reduced)
+    gray = small if small.shape[2] == 1 else cv2.cvtColor(small[..., :3], cv2.COLOR_RGB2GRAY)
+    gray = turn(gray.reshape(_SIDE, _SIDE, 1), orientation)[..., 0].astype(np.float32)
+    if pixels.dtype != np.uint8:  # whose range may be any
+        gray = cv2.normalize(gray, None, 0, 255, cv2.NORM_MINMAX)
+    low = (_WAVE @ (gray - gray.mean()) @ _WAVE.T).ravel()[_LOW]
+    if not np.median(np.abs(low)) >= _LEAST:  # nor where some are NaN
+        return None
+    if (np.abs(gray - np.median(gray)) <= 2).mean() >= _ONE_COLOUR:
+        return None
+    return int.from_bytes(np.packbits(low > np.median(low)).tobytes(), "big")
