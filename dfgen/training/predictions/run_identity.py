@@ -11,7 +11,7 @@ import numpy as np
 from dfgen.errors import ArgumentError
 from dfgen.training.sequence import Sequence
 
-FORMAT = 1
+_VERSION = 1
 """The version of what a file says of its run."""
 
 _WORDS = {
@@ -45,7 +45,7 @@ def run_of(model: Any, sequence: Sequence, **arguments: Any) -> dict[str, Any]:
     features = {bound.name: _written(bound.feature) for bound in loader.reader.features}
     names = [*keras.tree.flatten(binding.x)]
     return {
-        "format": FORMAT,
+        "format": _VERSION,
         "rows": identity.rows,
         "ids": identity.ids,
         "labels": identity.labels,
