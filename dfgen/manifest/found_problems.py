@@ -14,6 +14,9 @@ from dfgen.manifest.rows_by_id import rows_by_id
 from dfgen.manifest.schema import with_column
 from dfgen.manifest.tables import Table
 
+NO_PREDICTION = "the model gave NaN"
+"""The problem of a row of predictions whose file is not at fault."""
+
 _OF_DISK = "read"
 """The stage of a problem that a look at the file finds."""
 
@@ -29,7 +32,7 @@ def with_found_problems(
     Args:
         facts: what a look at the files has found.
         given: a table with `id` and `reason`, as `seq.problems`, or `problem`, as predictions; or
-            a file of one. Rows without a reason have no problem.
+            a file of one. Rows without a reason have no problem, nor such as the model alone had.
         table: the rows of the manifest.
         limits: what a file may ask for.
 
@@ -46,6 +49,7 @@ def with_found_problems(
             f"row. Columns: {column_list(rows.column_names)}. seq.problems has one"
         )
     reasons = rows[column].cast(pa.string()).combine_chunks()
+    reasons = pc.if_else(pc.fill_null(pc.equal(reasons, NO_PREDICTION), False), None, reasons)
     known = pa.nulls(len(table), pa.string())
     if "problem" in table.column_names:
         known = table["problem"].cast(pa.string()).combine_chunks()

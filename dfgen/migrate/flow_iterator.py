@@ -69,7 +69,7 @@ class FlowIterator(Passes):
         """Which batch of a pass `next` returns next; 0 begins another pass."""
         self.lock = threading.Lock()
         self._ahead: LookAhead | None = None
-        self._pass = 0
+        self._pass, self._warned = 0, False
         image = BoundFeature(
             IMAGE, generator.loaded_image(column, options), pa.array(paths, pa.string())
         )
@@ -104,6 +104,7 @@ class FlowIterator(Passes):
             raise ArgumentError(
                 f"Asked to retrieve element {index}, but the Sequence has length {len(self)}"
             )
+        self._warn_unfitted()
         found = super().__getitem__(index)
         self.total_batches_seen += 1
         return _as_keras(found)
@@ -127,6 +128,7 @@ class FlowIterator(Passes):
         Of one batch alone, as to look at it, no others are made.
         """
         self._check_rows()
+        self._warn_unfitted()
         ahead, index = self._ahead, self.batch_index
         if ahead is not None and ahead.position[1] == index:
             self._pass = ahead.position[0]
@@ -146,6 +148,11 @@ class FlowIterator(Passes):
                 "and its filenames, directory and subset"
             )
 
+    def _warn_unfitted(self) -> None:
+        if not self._warned:
+            self._warned = True
+            self.image_data_generator.warn_unfitted()
+
     def _end_pass(self) -> None:
         if self._ahead is not None:
             self._abandon()
@@ -159,6 +166,7 @@ class FlowIterator(Passes):
     def _check(self, call: Call) -> None:
         """Refuse what Keras refuses; warn where predictions could not be matched with the rows."""
         self._check_rows()
+        self._warn_unfitted()
         if call.purpose == "predict" and self.shuffle:
             warn(
                 "predict on an iterator that shuffles: the predictions come in the order of "

@@ -3,21 +3,18 @@
 import inspect
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from dfgen.errors import ArgumentError, did_you_mean
+from dfgen.errors import did_you_mean
 from dfgen.manifest.warn import warn
 from dfgen.migrate.directory_listing import DirectoryIterator
 from dfgen.migrate.flow_arguments import FlowOptions
 from dfgen.migrate.frame_iterator import DataFrameIterator
 from dfgen.migrate.frame_rows import FrameColumns
-from dfgen.migrate.loaded_image import Doubts, LoadedImage
-from dfgen.samples.features.spec import Values
-from dfgen.training.backends import keras_defaults
+from dfgen.migrate.image_transforms import ImageTransforms
 
 _DEPRECATED = {
     "has_ext": "has_ext is deprecated, filenames in the dataframe have to match the exact "
@@ -30,23 +27,42 @@ _DEPRECATED = {
 """Arguments of keras-preprocessing -> what Keras says of them."""
 
 
-class ImageDataGenerator:
-    """Keras's `ImageDataGenerator` as it was, several times faster: change the import alone.
+class ImageDataGenerator(ImageTransforms):
+    """Keras's `ImageDataGenerator` as it was, over dfgen's workers: change the import alone.
 
-    `from dfgen.migrate import ImageDataGenerator` in the place of
-    `from keras.src.legacy.preprocessing.image import ImageDataGenerator` or of
-    `tensorflow.keras.preprocessing.image`. New code is better off with `dfgen.Sequence`.
+    `from dfgen.migrate import ImageDataGenerator` stands in the place of
+    `from tensorflow.keras.preprocessing.image import ImageDataGenerator`. Batches are those of
+    Keras's own, but that what chance decides for a row depends on the seed, the epoch and the row,
+    and not on which worker was first. New code is better off with `dfgen.Sequence`.
 
     Args:
+        featurewise_center: subtract the mean of each channel, which `fit` finds.
+        samplewise_center: subtract the mean of each image.
+        featurewise_std_normalization: divide by the standard deviation, which `fit` finds.
+        samplewise_std_normalization: divide by that of each image.
+        zca_whitening: refused, with what to write instead.
+        zca_epsilon: of whitening.
+        rotation_range: degrees, to either side.
+        width_shift_range: a share of the width below 1, else pixels, or a list to choose from.
+        height_shift_range: likewise, of the height.
+        brightness_range: (least, largest) factor, or None.
+        shear_range: degrees, to either side.
+        zoom_range: (least, largest) factor, or z for (1 - z, 1 + z).
+        channel_shift_range: what is added to all pixels at most, to either side.
+        fill_mode: what is outside the image: `"nearest"`, `"constant"`, `"reflect"`, `"wrap"`.
+        cval: that, with `"constant"`.
+        horizontal_flip: flip half of the images left to right.
+        vertical_flip: flip half of them upside down.
         rescale: what pixels are multiplied by, after `preprocessing_function`; None or 0: nothing.
         preprocessing_function: `function(image) -> image`, told each image as `floatx` numbers
-            0..255 of the shape that it has in the batch, after resizing. It runs in a worker
+            0..255 of the shape that it has in the batch, after its transform. It runs in a worker
             thread.
         data_format: `"channels_last"` or `"channels_first"`; None:
             `keras.config.image_data_format()`.
         validation_split: the share of rows, the first ones, that `subset="validation"` takes,
             above 0 and below 1.
-        dtype: of images, labels and weights in batches; None: `keras.config.floatx()`.
+        interpolation_order: of transforms: 0, the nearest pixel; 1, linear; up to 5.
+        dtype: of images and labels in batches; None: `keras.config.floatx()`.
 
     Raises:
         ArgumentError: an argument that cannot be.
@@ -58,33 +74,6 @@ class ImageDataGenerator:
         ... )  # doctest: +SKIP
         >>> model.fit(train, epochs=10)  # doctest: +SKIP
     """
-
-    def __init__(
-        self,
-        *,
-        rescale: float | None = None,
-        preprocessing_function: Callable[[Values], Any] | None = None,
-        data_format: str | None = None,
-        validation_split: float = 0.0,
-        dtype: str | None = None,
-    ) -> None:
-        self._floatx, default_format = keras_defaults()
-        self.rescale = rescale
-        self.preprocessing_function = preprocessing_function
-        self.data_format = default_format if data_format is None else data_format
-        self.dtype = self._floatx if dtype is None else np.dtype(dtype).name
-        if self.data_format not in ("channels_last", "channels_first"):
-            raise ArgumentError(
-                '`data_format` should be `"channels_last"` (channel after row and column) or '
-                '`"channels_first"` (channel before row and column). Received: '
-                f"{self.data_format}"
-            )
-        if validation_split and not 0 < validation_split < 1:
-            raise ArgumentError(
-                "`validation_split` must be strictly between 0 and 1.  Received: "
-                f"{validation_split}"
-            )
-        self._validation_split = validation_split
 
     def flow_from_dataframe(
         self,
@@ -136,7 +125,7 @@ class ImageDataGenerator:
                 knows, with a warning.
             kwargs: `has_ext`, `sort`, `drop_duplicates`, which do nothing, as in Keras.
         """
-        for name in kwargs:
+        for name in sorted(kwargs, key=[*_DEPRECATED, *kwargs].index):
             self._tell_unused(name)
         if class_mode == "other":
             told = '`class_mode="other"` is deprecated, please use `class_mode="raw"`.'
@@ -201,39 +190,6 @@ class ImageDataGenerator:
             self, directory, options, classes=classes, class_mode=class_mode,
             follow_links=follow_links,
         )  # fmt: skip
-
-    def standardize(self, x: Values) -> Any:
-        """Return an image as it stands in a batch; `x`, of floats, may be changed in place.
-
-        Args:
-            x: one image, of floats.
-        """
-        if self.preprocessing_function:
-            x = self.preprocessing_function(x)
-        if self.rescale:
-            x *= self.rescale
-        return x
-
-    def loaded_image(self, column: str, options: FlowOptions) -> LoadedImage:
-        """Return the feature that makes images as an iterator of this generator feeds them."""
-        plain = type(self).standardize is ImageDataGenerator.standardize
-        plain = plain and not self.preprocessing_function
-        return LoadedImage(
-            column,
-            options.target_size,
-            options.color_mode,
-            options.interpolation,
-            options.keep_aspect_ratio,
-            options.data_format == "channels_first",
-            self._floatx,
-            options.dtype,
-            Doubts(),
-            self.rescale,
-            None if plain else self._changed,
-        )
-
-    def _changed(self, x: Values, drawn: Any) -> Any:
-        return self.standardize(x)
 
     def _options(self, **given: Any) -> FlowOptions:
         return FlowOptions(

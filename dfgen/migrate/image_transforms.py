@@ -1,0 +1,197 @@
+"""ImageTransforms: what Keras's `ImageDataGenerator` does to each image, drawn and fixed."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dfgen.errors import ArgumentError
+from dfgen.migrate.augmentation import Augmentation
+from dfgen.migrate.flow_arguments import FlowOptions
+from dfgen.migrate.loaded_image import Doubts, LoadedImage
+from dfgen.migrate.standardization import Standardization, refuse_whitening
+from dfgen.samples.features.spec import Values
+from dfgen.training.backends import keras_defaults
+
+
+class ImageTransforms:
+    """Transforms, scales and centres images; the arguments are those of `ImageDataGenerator`."""
+
+    def __init__(
+        self,
+        featurewise_center: bool = False,
+        samplewise_center: bool = False,
+        featurewise_std_normalization: bool = False,
+        samplewise_std_normalization: bool = False,
+        zca_whitening: bool = False,
+        zca_epsilon: float = 1e-6,
+        rotation_range: float = 0,
+        width_shift_range: Any = 0.0,
+        height_shift_range: Any = 0.0,
+        brightness_range: Any = None,
+        shear_range: float = 0.0,
+        zoom_range: Any = 0.0,
+        channel_shift_range: float = 0.0,
+        fill_mode: str = "nearest",
+        cval: float = 0.0,
+        horizontal_flip: bool = False,
+        vertical_flip: bool = False,
+        rescale: float | None = None,
+        preprocessing_function: Callable[[Values], Any] | None = None,
+        data_format: str | None = None,
+        validation_split: float = 0.0,
+        interpolation_order: int = 1,
+        dtype: str | None = None,
+    ) -> None:
+        refuse_whitening(zca_whitening)
+        given = locals()
+        parts = Augmentation, Standardization
+        self._parts: dict[type, Any] = {part: part(**_given_to(part, given)) for part in parts}
+        self._floatx, default_format = keras_defaults()
+        self.zca_whitening, self.zca_epsilon = False, zca_epsilon
+        self.data_format = default_format if data_format is None else data_format
+        self.dtype = self._floatx if dtype is None else np.dtype(dtype).name
+        self._first = self.data_format == "channels_first"
+        self.channel_axis, self.row_axis, self.col_axis = (1, 2, 3) if self._first else (3, 1, 2)
+        if self.data_format not in ("channels_last", "channels_first"):
+            raise ArgumentError(
+                '`data_format` should be `"channels_last"` (channel after row and column) or '
+                '`"channels_first"` (channel before row and column). Received: '
+                f"{self.data_format}"
+            )
+        if validation_split and not 0 < validation_split < 1:
+            raise ArgumentError(
+                "`validation_split` must be strictly between 0 and 1.  Received: "
+                f"{validation_split}"
+            )
+        self._validation_split = validation_split
+
+    def __getattr__(self, name: str) -> Any:
+        for part in vars(self).get("_parts", {}).values():
+            if name in vars(part):
+                return getattr(part, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute; one of transforms or of standardization holds for later batches."""
+        for kind, part in vars(self).get("_parts", {}).items():
+            if name in vars(part):
+                value = (
+                    np.asarray(value) if name in ("mean", "std") and value is not None else value
+                )
+                self._parts[kind] = replace(part, **{name: value})
+                return
+        super().__setattr__(name, value)
+
+    def get_random_transform(self, img_shape: tuple[int, ...], seed: int | None = None) -> Any:
+        """Return the parameters of one random transform, as a dict with Keras's names.
+
+        Args:
+            img_shape: of the image, three numbers.
+            seed: of what is drawn; None: by NumPy's global generator, as in Keras.
+        """
+        seed = np.random.randint(2**31) if seed is None else seed
+        return self._drawn(img_shape, np.random.default_rng(seed))
+
+    def apply_transform(self, x: Values, transform_parameters: Mapping[str, Any]) -> Values:
+        """Return one image transformed, float32.
+
+        Args:
+            x: (height, width, channels), or (channels, height, width).
+            transform_parameters: any of `theta`, `tx`, `ty`, `shear`, `zx`, `zy`,
+                `flip_horizontal`, `flip_vertical`, `channel_shift_intensity`, `brightness`.
+        """
+        image = np.moveaxis(x, 0, -1) if self._first else x
+        made: Values = self._parts[Augmentation].apply(image, transform_parameters)
+        return np.moveaxis(made, -1, 0) if self._first else made
+
+    def random_transform(self, x: Values, seed: int | None = None) -> Values:
+        """Return one image transformed by what `get_random_transform` draws."""
+        return self.apply_transform(x, self.get_random_transform(x.shape, seed))
+
+    def standardize(self, x: Values) -> Any:
+        """Scale and centre an image, or a batch of them: those of floats in place, as Keras does.
+
+        With a `preprocessing_function` what that returns is, and `x` may stay as it was.
+        """
+        self.warn_unfitted()
+        return self._parts[Standardization].apply(x)
+
+    def fit(
+        self, x: npt.ArrayLike, augment: bool = False, rounds: int = 1, seed: int | None = None
+    ) -> None:
+        """Find the mean and the deviation of images, for `featurewise_...`.
+
+        Args:
+            x: (images, height, width, channels), or with the channels second.
+            augment: transform the images at random before.
+            rounds: how many times, each image.
+            seed: of the transforms.
+        """
+        rng = np.random.default_rng(np.random.randint(2**31) if seed is None else seed)
+        self._parts[Standardization] = self._parts[Standardization].fitted(
+            x,
+            random_transform=partial(self._transformed, rng) if augment else None,
+            rounds=rounds,
+            channels_first=self._first,
+        )
+
+    def warn_unfitted(self) -> None:
+        """Warn where `fit` has not found what is to be subtracted, or divided by."""
+        self._parts[Standardization].warn_unfitted()
+
+    def loaded_image(self, column: str, options: FlowOptions) -> LoadedImage:
+        """Return the feature that makes images as an iterator of this generator feeds them."""
+        image = LoadedImage(
+            column=column,
+            size=options.target_size,
+            color_mode=options.color_mode,
+            interpolation=options.interpolation,
+            keep_aspect_ratio=options.keep_aspect_ratio,
+            channels_first=self._first,
+            floatx=self._floatx,
+            dtype=options.dtype,
+            doubts=Doubts(),
+            rescale=self.rescale,
+        )
+        outside: dict[str, Any] = {"fill_mode": "nearest", "cval": 0.0, "interpolation_order": 1}
+        draws = replace(self._parts[Augmentation], **outside) != Augmentation()
+        if draws or self._overrides("get_random_transform", "apply_transform"):
+            image = replace(image, drawn=partial(self._drawn_for_row, image.shape))
+        centers = self.featurewise_center or self.samplewise_center
+        if image.drawn or centers or self.preprocessing_function or self._overrides("standardize"):
+            image = replace(image, change=self._changed)
+        return image
+
+    def _drawn(self, shape: tuple[int, ...], rng: np.random.Generator) -> Any:
+        height, width = shape[self.row_axis - 1], shape[self.col_axis - 1]
+        return self._parts[Augmentation].draw((height, width), rng)
+
+    def _transformed(self, rng: np.random.Generator, image: Values) -> Values:
+        return self.apply_transform(image, self._drawn(image.shape, rng))
+
+    def _drawn_for_row(self, shape: tuple[int, ...], rng: np.random.Generator) -> Any:
+        """Return what is drawn for a row; by a method of a subclass, as Keras would call it."""
+        if self._overrides("get_random_transform"):
+            return self.get_random_transform(shape)
+        return self._drawn(shape, rng)
+
+    def _changed(self, x: Values, drawn: Any) -> Any:
+        """Return an image, of a worker's own, as it stands in a batch."""
+        if drawn is not None:
+            x = self.apply_transform(x, drawn)
+        if self._overrides("standardize"):
+            return self.standardize(x)
+        return self._parts[Standardization].apply(x)
+
+    def _overrides(self, *names: str) -> bool:
+        own = type(self)
+        return any(getattr(own, name) is not getattr(ImageTransforms, name) for name in names)
+
+
+def _given_to(part: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those arguments that a part takes."""
+    return {field.name: given[field.name] for field in fields(part) if field.name in given}
