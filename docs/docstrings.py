@@ -2,7 +2,7 @@
 
 - `<!-- arguments: dfgen.Sequence | manifest x y -->` becomes these arguments with their defaults,
   as the docstring describes them. What the page does not name, or names twice, is a warning.
-- `<!-- commands -->` becomes the help of all commands.
+- `<!-- commands -->` becomes the help of all commands, `<!-- tree of errors -->` that tree.
 - A public name that no page documents is a warning.
 """
 
@@ -15,6 +15,7 @@ import typer.main
 from sphinx.util import logging
 
 import dfgen
+import dfgen.errors
 from dfgen.cli import app as commands
 
 ARGUMENTS = re.compile(r"<!-- arguments: dfgen\.(\w+) \| ([\w\s]+) -->")
@@ -46,24 +47,28 @@ def complete(docname, text):
     for name, arguments in ARGUMENTS.findall(text):
         pages.setdefault(name, Counter()).update(arguments.split())
     for name, shown in pages.items():
-        if (known := Counter(described(name).keys())) != shown:
-            LOG.warning(
-                "arguments of dfgen.%s: %s",
-                name,
-                (known - shown) + (shown - known),
-                location=docname,
-            )
+        known = Counter(described(name).keys())
+        if wrong := ", ".join((known - shown) + (shown - known)):
+            text = "arguments of dfgen.%s that stand in no group, in two, or are none: %s"
+            LOG.warning(text, name, wrong, location=docname)
+
+
+def help_of_commands():
+    """Return the help of every command, as Markdown without a title."""
+    command = typer.main.get_command(commands)
+    context = command.context_class(command, info_name="dfgen")
+    text = typer.cli.get_docs_for_click(obj=command, ctx=context, name="dfgen")
+    return text.split("\n", 1)[1]
 
 
 def fill_in(app, docname, source):
     """Replace the comments of a page."""
     complete(docname, source[0])
     source[0] = ARGUMENTS.sub(definitions, source[0])
+    tree = dfgen.errors.__doc__.split("\n\n")[1]
+    source[0] = source[0].replace("<!-- tree of errors -->", f"```text\n{tree}\n```")
     if "<!-- commands -->" in source[0]:
-        command = typer.main.get_command(commands)
-        context = command.context_class(command, info_name="dfgen")
-        text = typer.cli.get_docs_for_click(obj=command, ctx=context, name="dfgen")
-        source[0] = source[0].replace("<!-- commands -->", text.split("\n", 1)[1])
+        source[0] = source[0].replace("<!-- commands -->", help_of_commands())
 
 
 def only_known(app, what, name, found, options, lines):

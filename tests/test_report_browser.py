@@ -50,7 +50,7 @@ def address(tmp_path_factory):
     os.remove(f"{folder}/3.png")
     df = pd.DataFrame({"id": range(ROWS), "path": [f"{folder}/{row}.png" for row in range(ROWS)]})
     df["label"] = pd.Categorical([LABELS[row % 4] for row in range(ROWS)], LABELS)
-    df["size"] = df.index[::-1]
+    df["size"] = 39.0 - df["id"]
     df["width"] = df["height"] = 8 + df["id"]
     df["split"] = ["val" if row < 10 else "train" for row in range(ROWS)]
     df["problem"] = [("the file does not exist" if row == 3 else None) for row in range(ROWS)]
@@ -64,7 +64,8 @@ def opened(browser, address):
     contexts = []
 
     def open_page(width=1400, **options):
-        context = browser.new_context(viewport={"width": width, "height": 900}, **options)
+        still = {"viewport": {"width": width, "height": 900}, "reduced_motion": "reduce"}
+        context = browser.new_context(**still, **options)
         contexts.append(context)
         page = context.new_page()
         page.heard = []

@@ -19,7 +19,7 @@ from dfgen.samples.arrow_types import is_list
 _MOST = 1_000  # different texts that are classes; more are names
 _FEW = 50  # different numbers that are
 _BARS = 30
-_MISSING = "(missing)"
+MISSING = "(missing)"
 
 
 def classes(manifest: Table, label: str | None = None) -> pd.DataFrame:
@@ -47,9 +47,7 @@ def classes(manifest: Table, label: str | None = None) -> pd.DataFrame:
     frame = data_frame(manifest)
     if label is not None:
         check_known("label", label, frame)
-    names = [label] if label is not None else _candidates(frame)
-    counted = {name: _counted(frame, name, label is not None) for name in names}
-    found = {name: table for name, table in counted.items() if table is not None}
+    found = counts_by_label(frame, label)
     if not found:
         raise ManifestError(
             f"no column holds classes (columns: {', '.join(map(str, frame.columns))}): name one, "
@@ -58,6 +56,13 @@ def classes(manifest: Table, label: str | None = None) -> pd.DataFrame:
     if len(found) == 1:
         return next(iter(found.values()))
     return pd.concat(found, names=["label", "class"])
+
+
+def counts_by_label(frame: pd.DataFrame, label: str | None = None) -> dict[str, pd.DataFrame]:
+    """Return what `classes` does, a table a column; none where no column holds classes."""
+    names = [label] if label is not None else _candidates(frame)
+    counted = {name: _counted(frame, name, label is not None) for name in names}
+    return {name: table for name, table in counted.items() if table is not None}
 
 
 def balance(manifest: Table, label: str | None = None) -> Any:
@@ -116,7 +121,7 @@ def _draw_bars(axes: Any, name: str, part: pd.DataFrame) -> None:
 
 def _spread(name: str, part: pd.DataFrame) -> str:
     """Return how many classes there are, and how much more often the first of them comes."""
-    known = part.drop(index=_MISSING, errors="ignore")["rows"]
+    known = part.drop(index=MISSING, errors="ignore")["rows"]
     said = f"{name}: {len(known):,} classes"
     if known.nunique() > 1 and known.min() > 0:
         said += (
@@ -144,7 +149,7 @@ def _counted(frame: pd.DataFrame, name: str, is_asked: bool) -> pd.DataFrame | N
     codes = np.where(lacks, len(values), codes)
     shape = len(values) + 1, len(names)
     table = np.bincount(codes * len(names) + splits[rows], minlength=shape[0] * shape[1])
-    counts = pd.DataFrame(table.reshape(shape), [*values, _MISSING], names)
+    counts = pd.DataFrame(table.reshape(shape), [*values, MISSING], names)
     counts.index.name = name
     counts = counts if lacks.any() else counts.iloc[:-1]
     total = counts.sum(axis=1)

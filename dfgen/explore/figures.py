@@ -84,24 +84,33 @@ def _figure_class() -> Any:
     return TableFigure
 
 
-def picture_figure(rows: Sequence[PictureRow], table: pd.DataFrame, title: str = "") -> Any:
+def picture_figure(
+    rows: Sequence[PictureRow], table: pd.DataFrame, title: str = "", faults: Sequence[str] = ()
+) -> Any:
     """Return a figure of rows of pictures, each with its caption below it.
 
     Args:
         rows: of pictures; they need not be of one length.
         table: the frame that they are of.
         title: of the whole.
+        faults: what is wrong, below the title in red.
     """
     columns = max((len(row.pictures) for row in rows), default=1)
     heights = [_height(row) for row in rows]
     width = max(columns * (_CELL + _GAP) + _GAP, 5)
-    height = sum(heights) + 3 * _LINE
+    warned = [line for fault in faults for line in textwrap.wrap(fault, int(width * 14))]
+    height = sum(heights) + (3 + len(warned)) * _LINE
     figure = new_figure(width, height, table)
     figure.suptitle(
         one_line(title, int(width * 14)), x=_GAP / width, y=1 - _GAP / height, ha="left", va="top",
         fontsize=10, **_PLAIN,
     )  # fmt: skip
-    top = height - 3 * _LINE
+    if warned:
+        figure.text(
+            _GAP / width, 1 - 2 * _LINE / height, "\n".join(warned), va="top", fontsize=8,
+            color="firebrick", **_PLAIN,
+        )  # fmt: skip
+    top = height - (3 + len(warned)) * _LINE
     for row, space in zip(rows, heights, strict=True):
         _draw_row(figure, row, top, (width, height))
         top -= space

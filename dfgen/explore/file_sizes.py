@@ -47,8 +47,8 @@ def sizes(manifest: Table) -> Any:
         17   17  imgs/banner.jpg   4000     200    20.0  190000  aspect 20, of others 1.3 to 1.5
     """
     frame = data_frame(manifest)
-    numbers = _facts(frame)
-    table = _far_out(frame, numbers)
+    numbers = size_facts(frame)
+    table = far_out(frame, numbers)
     figure = new_figure(11, 3.6, table)
     figure.set_layout_engine("constrained")
     drawn = {"width": _draw_sizes, "aspect": _draw_spread, "bytes": _draw_spread}
@@ -63,8 +63,12 @@ def sizes(manifest: Table) -> Any:
     return figure
 
 
-def _facts(frame: pd.DataFrame) -> dict[str, SizeFacts]:
-    """Return the facts that there are by name, nan where they are missing."""
+def size_facts(frame: pd.DataFrame) -> dict[str, SizeFacts]:
+    """Return the facts that there are by name, nan where they are missing.
+
+    Raises:
+        ManifestError: there are none.
+    """
     known = [name for name in ("width", "height", "bytes") if name in frame]
     found = {name: frame[name].to_numpy(np.float64, na_value=np.nan) for name in known}
     if {"width", "height"} <= found.keys():
@@ -85,7 +89,7 @@ def _facts(frame: pd.DataFrame) -> dict[str, SizeFacts]:
     return found
 
 
-def _far_out(frame: pd.DataFrame, numbers: dict[str, SizeFacts]) -> pd.DataFrame:
+def far_out(frame: pd.DataFrame, numbers: dict[str, SizeFacts]) -> pd.DataFrame:
     """Return the rows that are far from the others, the farthest first, and why."""
     distance = np.zeros(len(frame))
     why: dict[int, list[str]] = {}

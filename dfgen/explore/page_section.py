@@ -15,7 +15,9 @@ class Section:
         name: its place in the address, and the name of it in the navigation when small.
         title: its heading.
         body: what it shows.
-        count: a number beside its link, or None.
+        count: a number beside its link and in the summary, or None.
+        unit: what is counted, where the title does not say it.
+        alarms: whether any is one too many.
         rows: positions of the rows whose pictures it shows.
         marks: words said of rows, by which the gallery can be filtered.
     """
@@ -24,6 +26,8 @@ class Section:
     title: str
     body: Html
     count: int | None = None
+    unit: str = ""
+    alarms: bool = False
     rows: Sequence[int] = ()
     marks: Mapping[str, Sequence[int]] = field(default_factory=dict)
 

@@ -1,17 +1,19 @@
 """Rows of a manifest for its page: which are shown, and what is told of each."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from dfgen.explore.html_text import json_block, short
+from dfgen.explore.predicted import heads_of
 from dfgen.manifest.facts import FACTS
 from dfgen.manifest.schema import PARTS, label_columns
 
 _HIDDEN = ("mtime_ns", "index", "shard", "row")
+_OF_MODEL = ("prob", "weight")  # not told of a row, beside y_true, y_pred and loss
 _COLUMNS = 40  # told of each row
 _BYTES = 3000  # of JSON told of a row
 _CHOICES = 200  # of a filter
@@ -19,58 +21,51 @@ _FILTERS = 4
 _EXACT = 2**53  # JavaScript's numbers are whole up to here
 
 
-def sampled(frame: pd.DataFrame, most: int, seed: int, label: str | None) -> list[int]:
+def sampled(frame: pd.DataFrame, most: int, seed: int, labels: list[str]) -> list[int]:
     """Return positions of at most so many rows, in their order.
 
-    They are drawn by `seed`, in turn from each class of `label`, so that rare classes are seen.
+    They are drawn by `seed`, in turn from each class of the first of `labels` that has one class a
+    row, so that rare classes are seen.
     """
     if len(frame) <= most:
         return list(range(len(frame)))
     drawn = np.random.default_rng(seed).permutation(len(frame))
+    label = next((name for name in labels if not _has_lists(frame[name])), None)
     if label is not None:
         codes = pd.Series(pd.factorize(frame[label])[0][drawn])
         drawn = drawn[np.argsort(codes.groupby(codes).cumcount().to_numpy(), kind="stable")]
     return sorted(drawn[:most].tolist())
 
 
+def _has_lists(column: pd.Series) -> bool:
+    return any(pd.api.types.is_list_like(value) for value in column.dropna().iloc[:1])
+
+
 def shown_columns(frame: pd.DataFrame) -> list[str]:
     """Return the columns told of a row: its name, its part, labels, then facts of its file."""
     names = [*frame.columns]
     first = [name for name in ("id", "path", *PARTS) if name in names]
-    labels = [name for name in label_columns(names) if name not in _HIDDEN]
+    hidden = {*_HIDDEN, *(f"{kind}{head}" for head in heads_of(frame) for kind in _OF_MODEL)}
+    labels = [name for name in label_columns(names) if name not in hidden]
     facts = [name for name in FACTS if name in names and name not in _HIDDEN]
     return [*first, *labels[: max(0, _COLUMNS - len(first) - len(facts))], *facts]
-
-
-def class_columns(frame: pd.DataFrame) -> list[str]:
-    """Return the labels that are classes: categories, text and booleans."""
-    return [name for name in label_columns([*frame.columns]) if is_classes(frame[name])]
-
-
-def is_classes(column: pd.Series) -> bool:
-    """Whether values of a column are classes."""
-    kinds = pd.api.types
-    if isinstance(column.dtype, pd.CategoricalDtype) or kinds.is_bool_dtype(column):
-        return True
-    if not kinds.is_string_dtype(column) and column.dtype != object:
-        return False
-    filled = column.dropna()
-    return len(filled) > 0 and bool(filled.map(lambda value: isinstance(value, str | bool)).all())
 
 
 def cards(
     frame: pd.DataFrame,
     positions: Iterable[int],
+    classes_of: list[str],
     marks: Mapping[str, Iterable[int]],
-    root: str | None,
 ) -> dict[str, Any]:
     """Return what the page knows of rows, in JSON types; rows are called by their position.
 
-    `marks` are words, such as duplicate, and the rows they are said of.
+    `classes_of` are the columns of classes; `marks` words, such as duplicate, and the rows they are
+    said of.
     """
     names = shown_columns(frame)
     wanted = sorted(set(positions))
     few = frame.iloc[wanted]
+    root = frame.attrs.get("dfgen", {}).get("root")
     if "path" in few:
         few = few.assign(path=[relative(path, root) for path in few["path"]])
     columns = [_values(few[name]) for name in names]
@@ -78,22 +73,24 @@ def cards(
     for word, said_of in marks.items():
         for position in set(said_of) & rows.keys():
             rows[position].setdefault("marks", []).append(word)
-    titles = [name for name in class_columns(few) if name in names][:2]
+    titles = [name for name in classes_of if name in names]
     return {
         "columns": [{"name": short(name)} for name in names],
         "name": names.index("id") if "id" in names else 0,
         "path": names.index("path") if "path" in names else -1,
-        "caption": [names.index(name) for name in titles],
-        "filters": [*_filters(few, names, columns)],
+        "caption": [names.index(name) for name in titles[:2]],
+        "filters": [*_filters(few, names, columns, titles)],
         "marks": [word for word, said_of in marks.items() if set(said_of) & rows.keys()],
         "rows": rows,
     }
 
 
-def _filters(few: pd.DataFrame, names: list[str], columns: list[list[Any]]) -> Any:
+def _filters(
+    few: pd.DataFrame, names: list[str], columns: list[list[Any]], titles: list[str]
+) -> Iterator[dict[str, Any]]:
     """Yield the columns that rows can be chosen by, with their values."""
-    parts = [name for name in PARTS if name in names]
-    asked = [name for name in [*parts, *class_columns(few), "format"] if name in names]
+    single = [name for name in titles if not _has_lists(few[name])]
+    asked = [name for name in [*PARTS, *single, "format"] if name in names]
     found = 0
     for name in asked:
         place = names.index(name)

@@ -1,6 +1,5 @@
 """Charts as inline SVG, small and without a library: bars, histograms, clouds of points."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,17 +29,16 @@ def histogram(values: _Numbers, unit: str = "", log: bool = False) -> Html:
     """Return how many of the finite `values` lie where; `log`: in steps of equal ratio."""
     values = np.asarray(values, np.float64)
     values = values[np.isfinite(values) & ((values > 0) | (not log))]
-    scaled = np.log10(values) if log else values
-    counts, edges = np.histogram(scaled, _BINS)
+    counts, edges = _log_counts(values) if log else np.histogram(values, _bins(values))
     most = int(counts.max())
     step = (_WIDE - _LEFT - _RIGHT) / len(counts)
     columns = [
         _rect(_LEFT + at * step + 0.5, _y(n / most), step - 1, _y(0) - _y(n / most), "column")
         for at, n in enumerate(counts)
     ]
-    shown = 10**edges if log else edges
-    texts = [_x_text(at, number(shown[place]) + unit) for at, place in _ends(len(edges))]
-    scale = f"{number(shown[0])} to {number(shown[-1])}{unit}"
+    ends = values.min(), edges[len(edges) // 2], values.max()
+    texts = [_x_text(at / 2, number(value) + unit) for at, value in enumerate(ends)]
+    scale = f"{number(ends[0])} to {number(ends[-1])}{unit}"
     label = f"Histogram of {len(values):,} values from {scale}"
     return _chart(label, *columns, _y_text(1, f"{most:,}"), _y_text(0, "0"), *texts)
 
@@ -92,6 +90,20 @@ def nbytes(value: float) -> str:
     return f"{number(round(value, 1))} TB"
 
 
+def _log_counts(values: _Numbers) -> tuple[_Numbers, _Numbers]:
+    counts, edges = np.histogram(np.log10(values), _BINS)
+    return counts, 10**edges
+
+
+def _bins(values: _Numbers) -> Any:
+    """Return bins that hold equally many whole numbers, where the values are such."""
+    low, high = values.min(), values.max()
+    if (values != np.round(values)).any():
+        return _BINS
+    step = np.ceil((high - low + 1) / _BINS)
+    return low - 0.5 + step * np.arange(np.ceil((high - low + 1) / step) + 1)
+
+
 def _thinned(x: _Numbers, y: _Numbers, counts: _Numbers) -> tuple[_Numbers, _Numbers, _Numbers]:
     """Return so few points that a page holds them: of many, those of a fine grid."""
     if len(x) <= _MARKS:
@@ -113,10 +125,6 @@ def _chart(label: str, *inside: Html) -> Html:
 
 def _y(share: float) -> float:
     return _TOP + (1 - share) * (_HIGH - _TOP - _BOTTOM)
-
-
-def _ends(edges: int) -> Sequence[tuple[float, int]]:
-    return ((0, 0), (0.5, edges // 2), (1, edges - 1))
 
 
 def _x_text(share: float, text: str) -> Html:

@@ -58,7 +58,7 @@ def _stretched(pixels: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], str]:
     low, high = np.percentile(numbers, _BEYOND)
     with np.errstate(invalid="ignore"):
         share = np.clip((pixels - low) / ((high - low) or 1), 0, 1)
-    shown = np.nan_to_num(share * 255, nan=0.0).astype(np.uint8)
+    shown = np.rint(np.nan_to_num(share * 255, nan=0.0)).astype(np.uint8)
     return shown, f"{pixels.dtype} {low:.4g}..{high:.4g}"
 
 

@@ -5,6 +5,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
+from importlib import import_module
 from secrets import randbits
 from typing import Any, Never
 
@@ -39,7 +40,7 @@ from dfgen.training.layout import layout_of
 from dfgen.training.passes import Passes
 from dfgen.training.problems_frame import problems_frame
 from dfgen.training.progress import Progress
-from dfgen.training.sequence_repr import summary
+from dfgen.training.sequence_repr import html_summary, summary
 from dfgen.training.shards import resolve_shard
 
 
@@ -399,6 +400,34 @@ class Sequence(Passes):
             window=self._binding.windows_digest if self._shuffle else None,
         )
 
+    def show(self, i: int = 0, *, n: int = 16, draws: int = 10, model: Any = None) -> Any:
+        """Show a batch as the model gets it: after decoding, resizing, transforms and scaling.
+
+        Labels, weights, boxes and masks are drawn. Above the pictures stands what their numbers
+        are, and what looks wrong about them. Where chance has a part in it, the first row follows
+        as it comes in this epoch and the next ones.
+
+        Args:
+            i: which batch of the current epoch.
+            n: rows shown, the first of the batch.
+            draws: of the first row; 0: none.
+            model: the model that it is for; where pixels of 0..255 reach its first layer with
+                weights as they are, or are scaled twice, the figure says so.
+
+        Returns:
+            A `matplotlib.figure.Figure`, whose `table` has the rows that are shown.
+
+        Raises:
+            ArgumentError: there are no images.
+            MissingPackageError: matplotlib is not installed; it is in the extra `explore`.
+
+        Example:
+            >>> train.show(model=model)  # doctest: +SKIP
+        """
+        # by its public name: looking at batches stands above training, which does without
+        explore = import_module("dfgen.explore")
+        return explore.batch(self, i, n=n, draws=draws, model=model)
+
     def close(self) -> None:
         """End the threads; the Sequence cannot be used any more."""
         self._loader.close()
@@ -413,3 +442,6 @@ class Sequence(Passes):
         padding = None if self._binding.buckets is None else self.padding
         rows = len(self._binding.columns)
         return summary(self._loader, self.progress, rows, self.seed, padding)
+
+    def _repr_html_(self) -> str:
+        return html_summary(self._loader, self.class_names, len(self._binding.columns), repr(self))

@@ -1,8 +1,15 @@
-"""What the repr of a Sequence says."""
+"""What the repr of a Sequence says, in a terminal and in a notebook."""
+
+from html import escape
+from typing import Any
 
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.buckets import PaddingShare
+from dfgen.loading.workers.chunks import row_bytes
+from dfgen.samples.features.spec import Spec
 from dfgen.training.progress import Progress
+
+_CLASSES = 20
 
 
 def summary(
@@ -27,3 +34,35 @@ def summary(
         f"<dfgen.Sequence: {rows:,} rows, {len(loader):,} batches of "
         f"{loader.batch_size}{part}; {arrays}; seed {seed}, epoch {epoch}{step}>"
     )
+
+
+def html_summary(loader: Loader, class_names: Any, rows: int, line: str) -> str:
+    """Return a table for notebooks: rows, steps, arrays, classes, memory of batches in the making.
+
+    Args:
+        loader: of the Sequence.
+        class_names: of its targets; by name where there are several.
+        rows: of the manifest.
+        line: its repr, below the table.
+    """
+    classes = class_names if isinstance(class_names, dict) else {"": class_names or []}
+    largest = loader.reader.padding.specs(slice(None), loader.reader.specs)
+    nbytes = loader.depth * loader.plan.size * row_bytes(largest)
+    told = {
+        "rows": f"{rows:,}",
+        "steps": f"{len(loader):,} of {loader.batch_size} rows",
+        **{name: _shape(spec) for name, spec in loader.specs.items()},
+        **{f"classes {name}".strip(): _names(found) for name, found in classes.items() if found},
+        "in flight": f"{loader.depth} batches, about {nbytes / 1e6:,.1f} MB",
+    }
+    cells = (f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in told.items())
+    return f"<table>{''.join(cells)}</table><small>{escape(line)}</small>"
+
+
+def _shape(spec: Spec) -> str:
+    return f"{' x '.join(map(str, spec.shape)).replace('None', '?') or 'scalar'} {spec.dtype}"
+
+
+def _names(class_names: list[Any]) -> str:
+    more = ", ..." if len(class_names) > _CLASSES else ""
+    return f"{len(class_names):,}: {', '.join(map(str, class_names[:_CLASSES]))}{more}"

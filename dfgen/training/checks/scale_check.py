@@ -1,4 +1,4 @@
-"""Are pixels scaled twice, by the Sequence and by the model?"""
+"""Are pixels scaled twice, by the Sequence and by the model, or not at all?"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,6 +9,15 @@ from dfgen.binding.nested import leaves
 from dfgen.loading.loader import Loader
 from dfgen.manifest.warn import warn
 
+_PASSING = (
+    keras.layers.InputLayer, keras.layers.Reshape, keras.layers.Flatten, keras.layers.Dropout,
+    keras.layers.ZeroPadding2D, keras.layers.MaxPooling2D, keras.layers.AveragePooling2D,
+    keras.layers.GlobalAveragePooling2D, keras.layers.GlobalMaxPooling2D, keras.layers.Resizing,
+    keras.layers.RandomFlip, keras.layers.RandomRotation, keras.layers.RandomZoom,
+    keras.layers.RandomTranslation, keras.layers.RandomCrop, keras.layers.CenterCrop, keras.Model,
+)  # fmt: skip
+"""Layers behind which 0..255 is that still; of models within one the layers follow."""
+_WEIGHING = ("Conv2D", "SeparableConv2D", "DepthwiseConv2D", "Conv2DTranspose", "Dense")
 _SMALL = ("0..1", "-1..1", "tf", "torch", "standardize")
 
 
@@ -22,18 +31,53 @@ def warn_of_scaling_twice(model: Any, loader: Loader, x: Any) -> None:
         loader: of the Sequence.
         x: the names of its inputs, nested.
     """
+    for fault in _scaled_twice(model, _scales(loader, x)):
+        warn(fault)
+
+
+def range_faults(model: Any, loader: Loader, x: Any) -> list[str]:
+    """Return what is wrong with the range of pixels for a model: scaled twice, or not at all.
+
+    The arguments are those of `warn_of_scaling_twice`. That pixels are not scaled is no fault that
+    `fit` tells: some models learn to do with it.
+    """
+    scales = _scales(loader, x)
+    return [*_scaled_twice(model, scales), *_not_scaled(model, scales)]
+
+
+def _scales(loader: Loader, x: Any) -> list[Any]:
+    """Return the scale of each image among the inputs, none where nobody knows what comes out."""
     names = set(leaves(x))
     images = [one for one in loader.reader.features if one.channel_arrays & names]
-    scales = [one.feature.scale for one in images]
-    if not images or loader.transforms_batches or not all(map(_is_small, scales)):
+    return [] if loader.transforms_batches else [one.feature.scale for one in images]
+
+
+def _scaled_twice(model: Any, scales: list[Any]) -> Iterator[str]:
+    if not scales or not all(map(_is_small, scales)):
         return
     layer = next(_dividing(model), None)
     if layer is not None:
-        warn(
+        yield (
             f"scale={scales[0]!r} makes pixels about 1 at most, and the layer {layer.name!r} of "
             f"the model, Rescaling, multiplies them by {float(layer.scale):.4g} again, so that all "
             "images would look alike: leave out scale=, or the layer"
         )
+
+
+def _not_scaled(model: Any, scales: list[Any]) -> Iterator[str]:
+    if None not in scales:
+        return
+    for one in _operations(model):
+        is_layer = isinstance(one, keras.layers.Layer)
+        if isinstance(one, _PASSING):
+            continue
+        if is_layer and type(one).__name__ in _WEIGHING:
+            yield (
+                f"pixels of 0 to 255 reach the layer {one.name!r} of the model, "
+                f'{type(one).__name__}, as they are: give the Sequence scale="0..1", or begin the '
+                "model with keras.layers.Rescaling(1 / 255)"
+            )
+        return
 
 
 def _is_small(scale: Any) -> bool:

@@ -1,11 +1,11 @@
 """How many batches are predicted at once: so many that it costs nothing, few enough to hold."""
 
-FIRST_STEPS = 8
+FIRST_STEPS = 16
 """Batches of the first part: what an error of the last layer costs."""
 
 _SECONDS = 5.0
 _BYTES = 1 << 26
-_GROWTH = 4.0
+_GROWTH = 8.0
 
 
 def next_steps(steps: int, seconds: float, nbytes: int) -> int:
@@ -21,7 +21,7 @@ def next_steps(steps: int, seconds: float, nbytes: int) -> int:
 
     Example:
         >>> next_steps(8, 0.1, 1000), next_steps(100, 10.0, 1000), next_steps(8, 0.1, 1 << 27)
-        (32, 50, 4)
+        (64, 50, 4)
     """
     growth = min(_GROWTH, _SECONDS / max(seconds, 1e-9), _BYTES / max(nbytes, 1))
     return max(1, int(steps * growth))

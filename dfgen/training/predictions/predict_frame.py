@@ -1,5 +1,6 @@
 """predict_frame, evaluate_frame: what a model says of each row, as columns of the frame."""
 
+import os
 from typing import Any
 
 import keras
@@ -8,11 +9,21 @@ import pyarrow as pa
 from tqdm import tqdm
 
 from dfgen.errors import ArgumentError, ManifestError, brief
-from dfgen.system import whole
+from dfgen.manifest.other_inputs import check_out
+from dfgen.manifest.tables import arrow_table
+from dfgen.samples.storage.embedded import are_files
+from dfgen.system import only_writer, whole
+from dfgen.training.device_division import keras_division
 from dfgen.training.predictions.predicted_rows import Prediction
+from dfgen.training.predictions.predictions_file import (
+    PREDICTIONS,
+    PartsFolder,
+    frame_of_columns,
+    run_of_file,
+    write_joined,
+)
+from dfgen.training.predictions.run_identity import refuse_other
 from dfgen.training.sequence import Sequence
-
-PREDICTIONS = "dfgen_predictions"
 
 
 def predict_frame(
@@ -21,7 +32,8 @@ def predict_frame(
     *,
     views: int | None = None,
     from_logits: bool | None = None,
-) -> pd.DataFrame:
+    out: str | os.PathLike[str] | None = None,
+) -> pd.DataFrame | str:
     """Return the rows of a Sequence with what a model says of each, to find out why it is wrong.
 
     Each row of the manifest comes once, in the order of the manifest and with its index; `shuffle`,
@@ -60,17 +72,27 @@ def predict_frame(
             crop, flip and `transform`, by the seed of the Sequence, the row and the number of the
             view. Probabilities, numbers and losses are averaged. None: once.
         from_logits: whether outputs of classes are logits, where nothing tells it, or wrongly.
+        out: the Parquet file to write instead, for more rows than memory holds; neither the index
+            nor columns of bytes are in it. It is written part by part: called again after a kill,
+            with the same arguments, it goes on where it was. Until it is there, the folder
+            `<out>.parts` holds the parts. None: a frame.
+
+    Returns:
+        The frame, whose `attrs["dfgen_predictions"]["heads"]` tells kind and class names of each
+        output; with `out` the path of the file, whose schema metadata has them.
 
     Raises:
-        ArgumentError: outputs and y do not go together, or classes are told by numbers that are
-            no probabilities.
+        ArgumentError: outputs and y do not go together, classes are told by numbers that are no
+            probabilities, or `out` holds predictions of another run: of other rows, another model.
         ManifestError: the manifest has a column that is called as one of these.
+        WriteError: the file cannot be written, or another process is writing it.
 
     Example:
         >>> frame = dfgen.predict_frame(model, val)  # doctest: +SKIP
         >>> frame[frame.y_true != frame.y_pred].sort_values("loss")
     """
-    return _framed(_prediction(model, sequence, views, from_logits))
+    prediction = _prediction(model, sequence, views, from_logits)
+    return _framed(prediction) if out is None else _written(prediction, os.path.abspath(out))
 
 
 def evaluate_frame(
@@ -79,7 +101,8 @@ def evaluate_frame(
     *,
     views: int | None = None,
     from_logits: bool | None = None,
-) -> pd.DataFrame:
+    out: str | os.PathLike[str] | None = None,
+) -> pd.DataFrame | str:
     """Return what `predict_frame` does, of which each row has a loss, and what it weighs.
 
     The column `weight` is what the row counts in the loss: its `sample_weight` times that of its
@@ -91,10 +114,12 @@ def evaluate_frame(
         sequence: whose rows, with y.
         views: as of `predict_frame`.
         from_logits: as of `predict_frame`.
+        out: as of `predict_frame`.
 
     Raises:
         ArgumentError: there are no labels, no loss, or as of `predict_frame`.
         ManifestError: as of `predict_frame`.
+        WriteError: as of `predict_frame`.
 
     Example:
         >>> frame = dfgen.evaluate_frame(model, val)  # doctest: +SKIP
@@ -115,7 +140,7 @@ def evaluate_frame(
                 else "computes its own (compute_loss): take predict_frame"
             )
         )
-    return _framed(prediction)
+    return _framed(prediction) if out is None else _written(prediction, os.path.abspath(out))
 
 
 def _prediction(
@@ -131,27 +156,84 @@ def _prediction(
             "the Sequence has a batch_transform, which may mix rows, so that no prediction is of "
             "one row: make one for predictions without it"
         )
+    _check_processes(model, sequence)
     views = 1 if views is None else whole("views", views, least=1)
     return Prediction(model, sequence, views, logits, weighs)
 
 
+def _check_processes(model: Any, sequence: Sequence) -> None:
+    """Refuse a model that several processes share, and processes without rows."""
+    given = sequence._loader.given
+    division = keras_division(model)
+    if division.shard[1] > 1:
+        raise ArgumentError(
+            f"{division.by} divides each batch over {division.shard[1]} processes, expected a "
+            "model that each process has to itself: predict without it, each process its part, as "
+            "shard=(index, count) of the Sequence says"
+        )
+    batches = -(-len(sequence._loader.reader) // given.size)
+    if batches < given.shard[1]:
+        raise ArgumentError(
+            f"{batches} batches of {given.size} rows are too few for {given.shard[1]} processes: "
+            "make the batches smaller, or predict in fewer"
+        )
+
+
 def _framed(prediction: Prediction) -> pd.DataFrame:
     """Return the rows of the manifest with what is predicted."""
-    steps = prediction.steps
-    rows = prediction.rows(steps)
+    rows = prediction.rows(prediction.steps)
     frame = prediction.sequence.manifest.iloc[rows].drop(columns="problem", errors="ignore")
     tables = []
-    with tqdm(total=len(frame), desc="Predicting", unit=" rows", disable=None) as bar:
-        for _, table in prediction.tables(steps.start):
+    with _bar(len(frame)) as bar:
+        for _, table in prediction.tables(prediction.steps.start):
             _check_columns(list(frame.columns), table.column_names)
             tables.append(table)
             bar.update(len(table))
-    joined = pa.concat_tables(tables)
-    found = joined.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
+    found = frame_of_columns(pa.concat_tables(tables))
     for name in found.columns:
         frame[name] = found[name].array
-    frame.attrs[PREDICTIONS] = {"heads": prediction.heads}
+    frame.attrs[PREDICTIONS] = prediction.said(whole=False)
     return frame
+
+
+def _written(prediction: Prediction, out: str) -> str:
+    """Write the rows of the manifest with what is predicted; return the path of the file."""
+    check_out(out)
+    run, steps = prediction.run, prediction.steps
+    with only_writer(out):
+        if os.path.exists(out):
+            advice = f"Give another out=, or remove {out}"
+            refuse_other(run_of_file(out), run, f"{out} holds predictions", advice)
+            return out
+        folder, manifest = PartsFolder(out, run), _manifest(prediction.sequence)
+        first = max((step for step, _ in folder.files(steps)), default=steps.start)
+        done = prediction.rows(range(steps.start, first))
+        with _bar(prediction.plan.rows - done.start, done.stop - done.start) as bar:
+            for part, table in prediction.tables(first):
+                _check_columns(manifest.column_names, table.column_names)
+                rows = prediction.rows(part)
+                beside = manifest.slice(rows.start, len(table))
+                for name in table.column_names:
+                    beside = beside.append_column(name, table[name])
+                folder.add(part, beside, prediction.heads)
+                bar.update(len(table))
+        paths = [path for _, path in folder.files(steps)]
+        prediction.heads.update(run_of_file(paths[0]))
+        write_joined(out, paths, prediction.said(whole=True))
+        folder.remove()
+    return out
+
+
+def _manifest(sequence: Sequence) -> pa.Table:
+    """Return the columns of the manifest, without what files hold."""
+    source = sequence._binding.columns.source
+    table = source if isinstance(source, pa.Table) else arrow_table(source)
+    left_out = [f.name for f in table.schema if f.name == "problem" or are_files(f.type)]
+    return table.drop_columns(left_out).replace_schema_metadata()
+
+
+def _bar(rows: int, done: int = 0) -> Any:
+    return tqdm(total=rows, initial=done, desc="Predicting", unit=" rows", disable=None)
 
 
 def _check_columns(known: list[str], made: list[str]) -> None:

@@ -22,6 +22,7 @@ from dfgen.training.predictions.ordered_passes import OrderedPasses
 from dfgen.training.predictions.part_sizes import FIRST_STEPS, next_steps
 from dfgen.training.predictions.prediction_columns import Said, table_of
 from dfgen.training.predictions.row_losses import row_losses
+from dfgen.training.predictions.run_identity import run_of
 from dfgen.training.sequence import Sequence
 
 
@@ -96,6 +97,26 @@ class Prediction:
         return [one.mean(self.views) for one in found], nbytes
 
     @cached_property
+    def run(self) -> dict[str, Any]:
+        """What tells this run from others."""
+        return run_of(
+            self.model,
+            self.sequence,
+            views=self.views,
+            from_logits=self.logits,
+            evaluates=self.weighs,
+        )
+
+    def said(self, whole: bool) -> dict[str, Any]:
+        """Return what is told of the run beside its rows, once these are predicted.
+
+        What tells it from others is `whole`, or one part of several: to find it takes time.
+        """
+        rows, alone = self.rows(self.steps), self.sequence.shard[1] == 1
+        known = {} if alone and not whole else {**self.run, "part": [rows.start, rows.stop]}
+        return {**known, "heads": self.heads}
+
+    @cached_property
     def _targets(self) -> Mapping[str, tuple[Feature, BoundFeature | None]]:
         """Name of an array of y -> its feature, and that with its rows."""
         binding = self.sequence._binding
@@ -109,17 +130,14 @@ class Prediction:
             names = one.head.class_names
             known = {"kind": one.head.kind(one.numbers), "class_names": names and list(names)}
             self.heads[one.head.name] = known
-        reasons = [
-            loader.problems[n].reason if n in loader.problems else None
-            for n in range(rows.start, rows.stop)
-        ]
+        reasons = np.full(rows.stop - rows.start, None, object)
+        for row in loader.problems:
+            if rows.start <= row < rows.stop:
+                reasons[row - rows.start] = loader.problems[row].reason
         weights = None
         if self.weighs:
-            weights = (
-                np.ones(len(reasons), np.float32)
-                if loader.weights is None
-                else loader.weights[rows]
-            )
+            alike = np.ones(len(reasons), np.float32)
+            weights = alike if loader.weights is None else loader.weights[rows]
         return table_of(said, rows, reasons, weights, loss_weights(self.model))
 
 

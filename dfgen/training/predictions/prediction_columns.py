@@ -47,7 +47,7 @@ class Said:
 def table_of(
     said: list[Said],
     rows: slice,
-    reasons: list[str | None],
+    reasons: npt.NDArray[Any],
     weights: _Floats | None = None,
     loss_weights: Any = None,
 ) -> pa.Table:
@@ -56,24 +56,21 @@ def table_of(
     Args:
         said: of every head.
         rows: which of the manifest.
-        reasons: why each has no prediction, None where it has one.
+        reasons: why each has no prediction, None where it has one; more are noted in it.
         weights: what each counts in the loss; None: nobody asks.
         loss_weights: of the heads, as `compile` takes them.
 
     Raises:
         ArgumentError: there are other classes than y has.
     """
-    lost = np.array([reason is not None for reason in reasons], bool)
+    lost = reasons.astype(bool)
     columns: dict[str, Any] = {}
     losses = []
     for one in said:
         head, lacking = one.head, _lacking(one.head, rows)
         columns |= _truth(head, rows, lacking)
         nan = np.isnan(one.numbers.reshape(len(lost), -1)).any(axis=1)
-        reasons = [
-            NO_PREDICTION if gone and not why else why
-            for gone, why in zip(np.atleast_1d(nan), reasons, strict=True)
-        ]
+        reasons[nan & ~lost] = NO_PREDICTION
         columns |= _predicted(head, one.numbers, lost | nan)
         if one.losses is not None:
             losses.append(np.where(lost | lacking, np.nan, one.losses))

@@ -1,0 +1,245 @@
+"""What the model sees: a batch as it is handed over, and one row under several draws of chance."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dfgen.binding.nested import leaves
+from dfgen.errors import ArgumentError, brief
+from dfgen.explore.array_words import in_words
+from dfgen.explore.figures import Captioned, PictureRow, picture_figure
+from dfgen.explore.thumbnails import Thumbnail
+from dfgen.explore.visible_pixels import crossed, visible
+from dfgen.loading.metrics import Stopwatch
+from dfgen.loading.workers.chunks import Chunk, ChunkMaker
+from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.reader import SampleReader
+from dfgen.system import whole
+
+_COLUMNS = 8
+_RANGES = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))
+"""What becomes black and white, the first that all pixels lie in; else their own."""
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+def batch(sequence: Any, i: int = 0, *, n: int = 16, draws: int = 10, model: Any = None) -> Any:
+    """Show a batch as the model gets it: after decoding, resizing, transforms and scaling.
+
+    Pictures carry their labels, weights, boxes and masks. Above them stands what the numbers are:
+    dtype, shape, range and mean, and what looks wrong about them. Where chance has a part in it,
+    the first row follows in several draws: as it comes in this epoch and the next ones, without
+    `batch_transform`.
+
+    Args:
+        sequence: a `dfgen.Sequence`.
+        i: which batch of its current epoch.
+        n: rows shown, the first of the batch.
+        draws: of the first row; 0: none.
+        model: the Keras model that it is for; where pixels of 0..255 reach its first layer with
+            weights as they are, or are scaled twice, the figure says so.
+
+    Returns:
+        A `matplotlib.figure.Figure`, whose `table` has the rows of the manifest that are shown.
+
+    Raises:
+        ArgumentError: it is no Sequence, or has no images.
+        MissingPackageError: matplotlib is not installed.
+        DfgenError: what making the batch raises.
+
+    Example:
+        >>> train.show(model=model)  # doctest: +SKIP
+    """
+    whole("n", n, least=1)
+    whole("draws", draws)
+    loader, binding = _parts(sequence)
+    images = _images(binding)
+    rows = sequence.rows(i)
+    made = loader.batch(sequence.epoch, i % len(sequence))
+    shown = min(n, len(rows))
+    skipped = {place: loader.problems[int(rows[place])].reason for place in made.skipped}
+    captions = [_caption(binding, made, place) for place in range(shown)]
+    lines = []
+    for bound in images:
+        tiles = _tiles(binding, bound, made.arrays, shown, skipped)
+        pictures = [Captioned(*pair) for pair in zip(tiles, captions, strict=True)]
+        lines += _in_rows(pictures, _range_of(bound, made.arrays[bound.name]))
+    if draws and loader.reader.is_random:
+        lines += _drawn_rows(sequence, images, int(rows[0]), draws)
+    faults = [fault for bound in images for fault in _faults(made.arrays[bound.name])]
+    if model is not None:
+        from dfgen.training.checks.scale_check import range_faults  # late: it loads Keras
+
+        faults += range_faults(model, loader, binding.x)
+    title = f"batch {i} of {len(sequence):,}, epoch {sequence.epoch}: {shown} of {len(rows)} rows"
+    table = sequence.manifest.iloc[rows[:shown]]
+    return picture_figure(lines, table, title, [f"Looks wrong: {fault}" for fault in faults])
+
+
+def draws(sequence: Any, row: int = 0, n: int = 10) -> Any:
+    """Show one row as it comes in the next epochs, each time as chance has it.
+
+    Args:
+        sequence: a `dfgen.Sequence`.
+        row: which of its manifest, from 0.
+        n: how often.
+
+    Returns:
+        A `matplotlib.figure.Figure`, whose `table` has the row.
+
+    Raises:
+        ArgumentError: it is no Sequence, has no images, or not so many rows.
+        MissingPackageError: matplotlib is not installed.
+
+    Example:
+        >>> dfgen.explore.draws(train, row=3)  # doctest: +SKIP
+    """
+    whole("n", n, least=1)
+    loader, binding = _parts(sequence)
+    whole("row", row, most=len(loader.reader) - 1)
+    lines = [*_drawn_rows(sequence, _images(binding), row, n)]
+    said = "" if loader.reader.is_random else ", where chance has no part in it"
+    return picture_figure(lines, sequence.manifest.iloc[[row]], f"row {row}{said}")
+
+
+def _parts(sequence: Any) -> tuple[Any, Any]:
+    """Return what a Sequence is made of."""
+    try:
+        return sequence._loader, sequence._binding
+    except AttributeError:
+        raise ArgumentError(f"expected a dfgen.Sequence, got {brief(sequence)}") from None
+
+
+def _images(binding: Any) -> list[BoundFeature]:
+    """Return the images among inputs and targets."""
+    found = [one for one in binding.reader.features if one.feature.has_geometry]
+    if not found:
+        kinds = ", ".join(one.feature.kind for one in binding.reader.features)
+        raise ArgumentError(f"the Sequence has no images, but {kinds}: look at seq[0]")
+    return found
+
+
+def _in_rows(pictures: list[Captioned], heading: str) -> list[PictureRow]:
+    starts = range(0, len(pictures), _COLUMNS)
+    return [PictureRow(pictures[at : at + _COLUMNS], heading if not at else "") for at in starts]
+
+
+def _drawn_rows(
+    sequence: Any, images: list[BoundFeature], row: int, n: int
+) -> Iterator[PictureRow]:
+    """Yield a line of pictures of a row for each of its images, one picture an epoch."""
+    loader, binding = _parts(sequence)
+    maker = ChunkMaker(loader.reader, sequence.seed, skip=False)
+    epochs = range(sequence.epoch, sequence.epoch + n)
+    made = [_one_row(maker, loader.reader, row, epoch) for epoch in epochs]
+    for bound in images:
+        tiles = [_tiles(binding, bound, arrays, 1, {})[0] for arrays in made]
+        captions = ((f"epoch {epoch}",) for epoch in epochs)
+        pictures = [Captioned(*pair) for pair in zip(tiles, captions, strict=True)]
+        heading = f"{bound.name} of row id={loader.reader.id(row)!r}, in {n} draws"
+        yield from _in_rows(pictures, heading)
+
+
+def _one_row(maker: ChunkMaker, reader: SampleReader, row: int, epoch: int) -> Arrays:
+    """Return the arrays of a batch of one row, as workers make them."""
+    rows = np.array([row])
+    specs = reader.padding.specs(rows, reader.specs)
+    arrays = {name: np.zeros((1, *spec.shape), spec.dtype) for name, spec in specs.items()}
+    chunk = Chunk(epoch, rows, np.zeros(1, np.int64))
+    maker.fill(chunk, arrays, Stopwatch(), lambda: False)
+    return arrays
+
+
+def _tiles(
+    binding: Any, bound: BoundFeature, arrays: Arrays, n: int, skipped: Mapping[int, str]
+) -> list[Thumbnail]:
+    """Return the pictures of an image's array, with the boxes and masks that lie on it."""
+    array = arrays[bound.name]
+    low, high = _black_and_white(array)
+    on_it = [one for one in binding.reader.features if one.like == bound.name]
+    found = []
+    for place in range(n):
+        if place in skipped:
+            found.append(Thumbnail(crossed(array.shape[-3]), f"skipped: {skipped[place]}"))
+            continue
+        pixels = _first_item(array[place])[..., :: -1 if bound.feature.scale == "caffe" else 1]
+        if pixels.dtype != np.uint8:
+            with np.errstate(invalid="ignore"):
+                share = np.clip((pixels - low) / ((high - low) or 1), 0, 1)
+            pixels = np.rint(np.nan_to_num(share * 255)).astype(np.uint8)
+        drawn: dict[str, Any] = {}
+        for one in on_it:
+            drawn |= _overlay(one, arrays, place, pixels.shape[:2])
+        found.append(Thumbnail(visible(pixels)[0], **drawn))
+    return found
+
+
+def _first_item(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an image, of several in a row the first."""
+    return array if array.ndim == 3 else array[0]
+
+
+def _overlay(
+    one: BoundFeature, arrays: Arrays, place: int, size: tuple[int, ...]
+) -> dict[str, Any]:
+    """Return the boxes or the mask of a row as thumbnails hold them."""
+    names = list(one.arrays.values())
+    if one.feature.kind == "mask":
+        return {"mask": _first_item(arrays[names[0]][place])[..., 0]}
+    if one.feature.kind != "boxes":
+        return {}
+    labels = arrays[names[1]][place]
+    there = labels >= 0
+    boxes = arrays[names[0]][place][there].astype(np.float32)
+    if one.feature.format == "rel_xyxy":  # type: ignore[attr-defined]
+        boxes = boxes * np.array([size[1], size[0]] * 2, np.float32)
+    elif one.feature.format == "xywh":  # type: ignore[attr-defined]
+        boxes = np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1)
+    classes = one.feature.class_names
+    words = (str(label if classes is None else classes[label]) for label in labels[there].tolist())
+    return {"boxes": boxes, "labels": tuple(words)}
+
+
+def _caption(binding: Any, made: Any, place: int) -> tuple[str, ...]:
+    """Return the labels of a row in words, and what it weighs where that is not 1."""
+    if place in made.skipped:  # whose arrays hold blanks
+        return ("weight 0",)
+    lines = []
+    for name in [*leaves(binding.y), *leaves(binding.x)]:
+        bound = binding[name]
+        if bound.feature.has_geometry or bound.like is not None:
+            continue
+        array = made.arrays[next(iter(bound.arrays.values()))][place]
+        lines.append(in_words(bound.feature.class_names, array))
+    weights = {float(made.weights_of(name)[place]) for name in leaves(binding.y)}
+    lines += [f"weight {weight:.3g}" for weight in sorted(weights) if weight != 1]
+    return tuple(filter(None, lines))
+
+
+def _range_of(bound: BoundFeature, array: npt.NDArray[Any]) -> str:
+    """Return what the numbers of an image's array are."""
+    shape = " x ".join(map(str, array.shape[1:]))
+    numbers = array[np.isfinite(array)] if array.dtype.kind == "f" else array
+    held = "no finite number"
+    if numbers.size:
+        held = f"{numbers.min():.4g} to {numbers.max():.4g}, mean {numbers.mean(dtype=float):.4g}"
+    channels = ", BGR" if bound.feature.scale == "caffe" else ""
+    return f"{bound.name}: {array.dtype} {shape}{channels}, {held}"
+
+
+def _black_and_white(array: npt.NDArray[Any]) -> tuple[float, float]:
+    """Return which numbers are shown as black and white."""
+    numbers = array[np.isfinite(array)] if array.dtype.kind == "f" else array
+    low, high = float(numbers.min(initial=0)), float(numbers.max(initial=0))
+    fitting = (pair for pair in _RANGES if pair[0] <= low and high <= pair[1])
+    return next(fitting, (low, high))
+
+
+def _faults(array: npt.NDArray[Any]) -> Iterator[str]:
+    """Yield what no batch of images should be."""
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        yield "pixels are NaN or infinite"
+    elif len(array) > 1 and array.size and array.min() == array.max():
+        yield f"all pixels of the batch are {array.flat[0]}"

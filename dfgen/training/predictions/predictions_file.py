@@ -1,0 +1,148 @@
+"""Predictions in a Parquet file, written part by part, so that a run that was killed goes on."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, BinaryIO
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dfgen.errors import ArgumentError, WriteError
+from dfgen.system import write_whole
+from dfgen.training.predictions.run_identity import refuse_other
+
+PREDICTIONS = "dfgen_predictions"
+"""What `df.attrs`, and the schema metadata of a file, say of the run by."""
+
+_RUN = "run.json"
+_GROUP = 1 << 17  # rows of a row group
+
+
+def frame_of_columns(table: pa.Table) -> pd.DataFrame:
+    """Return predictions as a frame, in which numbers of classes stay numbers where some lack."""
+    frame: pd.DataFrame = table.to_pandas(ignore_metadata=True)
+    numbers = [name for name in table.column_names if name.startswith("y_pred")]
+    kinds = {name: "Int64" for name in numbers if pa.types.is_int64(table.schema.field(name).type)}
+    return frame.astype(kinds)
+
+
+def claim(folder: str, run: Mapping[str, Any], argument: str) -> None:
+    """Make a folder for the files of a run, or find it as this run has left it.
+
+    Args:
+        folder: its path.
+        run: what tells the run from others.
+        argument: which names the folder.
+
+    Raises:
+        ArgumentError: it holds files of another run, or of something else.
+        WriteError: it cannot be made.
+    """
+    path = os.path.join(folder, _RUN)
+    advice = f"Give another {argument}=, or remove {folder}"
+    try:
+        os.makedirs(folder, exist_ok=True)
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                refuse_other(json.load(file), run, f"{folder} holds files", advice)
+        elif any(not name.endswith(".tmp") for name in os.listdir(folder)):
+            raise ArgumentError(f"{folder} holds files that predict_frame did not write. {advice}")
+        else:
+            write_whole(path, lambda file: file.write(json.dumps(run).encode()))
+    except OSError as error:
+        raise WriteError(f"{folder} cannot be written to: {error}. {advice}") from error
+
+
+class PartsFolder:
+    """A folder beside a file to be, with what is predicted so far: a file for some batches each.
+
+    Each is written whole or not at all, so whatever is there is right.
+
+    Args:
+        out: the path of the file to be.
+        run: what tells the run from others.
+
+    Raises:
+        ArgumentError: the folder is of another run.
+        WriteError: it cannot be made.
+    """
+
+    def __init__(self, out: str, run: Mapping[str, Any]) -> None:
+        self._folder = f"{out}.parts"
+        claim(self._folder, run, "out")
+
+    def add(self, steps: range, table: pa.Table, heads: Mapping[str, Any]) -> None:
+        """Write what is predicted of some batches."""
+        path = os.path.join(self._folder, f"{steps.start:012d}-{steps.stop:012d}.parquet")
+        known = {PREDICTIONS: json.dumps(heads)}
+        table = table.replace_schema_metadata({**(table.schema.metadata or {}), **known})
+        write_whole(path, lambda file: pq.write_table(table, file))
+
+    def files(self, steps: range) -> Iterator[tuple[int, str]]:
+        """Yield the files that there are from the first of some steps on, with the step after."""
+        known = {}
+        for name in os.listdir(self._folder):
+            first, dash, last = name.removesuffix(".parquet").partition("-")
+            if dash and first.isdigit() and last.isdigit():
+                known[int(first)] = int(last), os.path.join(self._folder, name)
+        step = steps.start
+        while step in known:
+            step, path = known[step]
+            yield step, path
+
+    def remove(self) -> None:
+        """Remove the folder."""
+        shutil.rmtree(self._folder)
+
+
+def run_of_file(path: str) -> Any:
+    """Return what a file says of its run.
+
+    Raises:
+        ArgumentError: it is no file of predictions.
+    """
+    try:
+        with pq.ParquetFile(path) as file:
+            return json.loads((file.schema_arrow.metadata or {})[PREDICTIONS.encode()])
+    except (OSError, pa.ArrowException, KeyError, ValueError) as error:
+        raise ArgumentError(
+            f"{path} is no file of predictions, as predict_frame(out=...) writes them"
+        ) from error
+
+
+def write_joined(out: str, paths: Iterable[str], said: Mapping[str, Any]) -> None:
+    """Write one file of several, holding a little of it at a time.
+
+    Args:
+        out: the file.
+        paths: of the files, in order.
+        said: what it says of the run.
+    """
+    write_whole(out, lambda file: _write(file, list(paths), said))
+
+
+def _write(file: BinaryIO, paths: list[str], said: Mapping[str, Any]) -> None:
+    schema = pq.read_schema(paths[0])
+    empty = frame_of_columns(schema.empty_table())
+    of_pandas = pa.Schema.from_pandas(empty, preserve_index=False).metadata
+    schema = schema.with_metadata({**of_pandas, PREDICTIONS.encode(): json.dumps(said).encode()})
+    with pq.ParquetWriter(file, schema) as writer:
+        for table in _gathered(paths):
+            writer.write_table(table.replace_schema_metadata(schema.metadata).cast(schema))
+
+
+def _gathered(paths: list[str]) -> Iterator[pa.Table]:
+    """Yield the rows of files, at least a row group at once."""
+    held: list[pa.Table] = []
+    for path in paths:
+        with pq.ParquetFile(path) as file:
+            for group in range(file.num_row_groups):
+                held.append(file.read_row_group(group))
+                if sum(map(len, held)) >= _GROUP:
+                    yield pa.concat_tables(held)
+                    held = []
+    if held:
+        yield pa.concat_tables(held)
