@@ -236,6 +236,16 @@ def test_predictions_come_from_a_file_too(frame, predicted, tmp_path):
     assert page.boxes["Worst by loss"] == ([5], ["odd → even, loss 1.61"])
 
 
+def test_of_numbers_the_page_shows_the_rows_of_the_highest_loss(frame, tmp_path):
+    predicted = pd.DataFrame({"id": range(6), "y_true": 1.0, "y_pred": 1.5, "loss": np.arange(6.0)})
+    page = page_of(frame(8), tmp_path, predictions=predicted)
+    assert page.boxes["Worst by loss"] == (
+        [5, 4, 3, 2, 1, 0],
+        [f"1 → 1.5, loss {row}" for row in range(6)][::-1],
+    )
+    assert page.data["marks"] == []
+
+
 def test_of_many_classes_the_page_shows_what_is_confused_most(frame, tmp_path):
     names = [f"class {number}" for number in range(30)]
     df = frame(90)
