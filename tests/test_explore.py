@@ -1,5 +1,6 @@
 """Looking at a frame: figures by what they contain, and the frames behind them."""
 
+import shutil
 import subprocess
 import sys
 
@@ -281,6 +282,53 @@ def test_sizes_of_rows_that_lack_facts(rows):
     figure = rows.dfgen.sizes()
     assert [axes.get_xlabel() for axes in figure.axes] == ["bytes"]
     assert len(figure.table) == 0
+
+
+@pytest.fixture(scope="module")
+def copies(tmp_path_factory):
+    """Six photographs; 1 and 4 are of the same bytes, 5 is 2, saved anew and smaller."""
+    folder, rng = tmp_path_factory.mktemp("copies"), np.random.default_rng(0)
+    for row in range(4):
+        coarse = rng.integers(0, 256, (6, 8, 3), np.uint8)
+        photo = cv2.resize(coarse, (120, 90), interpolation=cv2.INTER_CUBIC)
+        cv2.imwrite(f"{folder}/{row}.png", photo)
+    shutil.copy(f"{folder}/1.png", f"{folder}/4.png")
+    cv2.imwrite(f"{folder}/5.jpg", cv2.resize(cv2.imread(f"{folder}/2.png"), (100, 75)))
+    frame = dfgen.build_manifest(folder, pattern="{id:int}.{kind}", facts="full")
+    split = ["train"] * 4 + ["val"] * 2
+    return frame.drop(columns="kind").assign(split=split).set_axis(list("abcdef"))
+
+
+def test_copies_are_rows_of_pictures(copies):
+    figure = copies.dfgen.duplicates()
+    assert headings(figure) == [
+        "2 groups of copies, 4 rows", "0: exact, 2 rows", "1: near, 2 rows"
+    ]  # fmt: skip
+    assert captions(figure) == ["1 in train", "4 in val", "2 in train", "5 in val"]
+    first, same, near, smaller = (axes.images[0].get_array() for axes in figure.axes)
+    assert (first == same).all()
+    assert (near.shape, smaller.shape) == ((90, 120, 3), (75, 100, 3))
+    assert figure.table.index.tolist() == ["b", "e", "c", "f"]
+    assert figure.table["kind"].tolist() == ["exact", "exact", "near", "near"]
+    assert headings(copies.dfgen.duplicates(1))[0] == ("2 groups of copies, 4 rows; 1 shown")
+    none = copies.iloc[:4].dfgen.duplicates()
+    assert (headings(none), len(none.axes), len(none.table)) == (["no copies"], 0, 0)
+
+
+def test_leaks_are_pairs_of_pictures(copies):
+    figure = copies.dfgen.leaks()
+    assert headings(figure) == ["2 rows have a copy in an earlier split", "exact", "near"]
+    assert captions(figure) == ["4 in val", "1 in train", "5 in val", "2 in train"]
+    assert figure.table.index.tolist() == ["e", "f"]
+    assert figure.table["other_id"].tolist() == [1, 2]
+    none = copies.iloc[:4].dfgen.leaks()
+    assert (headings(none), len(none.table)) == (["nothing leaks"], 0)
+
+
+def test_copies_of_a_frame_that_does_not_know_them_are_an_error(rows):
+    with pytest.raises(ManifestError) as caught:
+        rows.dfgen.duplicates()
+    assert 'facts="full"' in str(caught.value)
 
 
 def test_problems_are_those_that_the_manifest_knows(rows):

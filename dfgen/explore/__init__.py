@@ -9,6 +9,8 @@ from dfgen.explore.batch_pictures import batch as batch
 from dfgen.explore.batch_pictures import draws as draws
 from dfgen.explore.class_counts import balance as balance
 from dfgen.explore.class_counts import classes as classes
+from dfgen.explore.copy_pictures import show_duplicates as show_duplicates
+from dfgen.explore.copy_pictures import show_leaks as show_leaks
 from dfgen.explore.file_sizes import sizes as sizes
 from dfgen.explore.mistakes import Mistakes as Mistakes
 from dfgen.explore.mistakes import mistakes as mistakes

@@ -5,6 +5,7 @@ from typing import Any
 import pandas as pd
 
 from dfgen.explore.class_counts import balance, classes
+from dfgen.explore.copy_pictures import show_duplicates, show_leaks
 from dfgen.explore.file_sizes import sizes
 from dfgen.explore.picture_grid import show
 from dfgen.explore.problem_rows import problems
@@ -60,3 +61,11 @@ class FrameAccessor:
     def problems(self) -> pd.DataFrame:
         """Return the rows whose files cannot be used: see `dfgen.explore.problems`."""
         return problems(self._frame)
+
+    def duplicates(self, n: int = 8, *, within: int | None = None, root: str | None = None) -> Any:
+        """Show groups of copies, a row of pictures each: see `dfgen.explore.show_duplicates`."""
+        return show_duplicates(self._frame, n, within=within, root=root)
+
+    def leaks(self, n: int = 8, *, within: int | None = None, root: str | None = None) -> Any:
+        """Show pictures that stand in several splits: see `dfgen.explore.show_leaks`."""
+        return show_leaks(self._frame, n, within=within, root=root)
