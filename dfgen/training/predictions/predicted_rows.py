@@ -26,7 +26,12 @@ from dfgen.training.predictions.part_sizes import FIRST_STEPS, next_steps
 from dfgen.training.predictions.prediction_columns import Said, table_of
 from dfgen.training.predictions.row_losses import row_losses
 from dfgen.training.predictions.run_identity import run_of
-from dfgen.training.predictions.said_arrays import LISTS, in_files, in_lists, said_of_arrays
+from dfgen.training.predictions.said_arrays import (
+    LISTS,
+    files_of_rows,
+    nested_lists,
+    said_of_arrays,
+)
 from dfgen.training.sequence import Sequence
 
 
@@ -158,9 +163,9 @@ class Prediction:
         """Return the column of an output of more axes than one."""
         found = said_of_arrays(head, said)
         if self.arrays == LISTS:
-            return in_lists(found, lost)
+            return nested_lists(found, lost)
         ids = self.sequence._loader.order.ids_at(np.arange(rows.start, rows.stop))
-        return in_files(found, lost, os.path.join(self.arrays or "", head.name), ids)
+        return files_of_rows(found, lost, os.path.join(self.arrays or "", head.name), ids)
 
 
 def _of_head(head: ModelHead, outputs: npt.NDArray[Any], target: npt.NDArray[Any] | None) -> Said:

@@ -15,7 +15,7 @@ from dfgen.samples.features.spec import Present
 from dfgen.training.predictions.heads import ARRAY, CLASSES, LABELS, ModelHead
 
 _Floats = npt.NDArray[np.float32]
-Arrays = Callable[[ModelHead, _Floats, Present], pa.Array] | None
+_OfArrays = Callable[[ModelHead, _Floats, Present], pa.Array] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ def table_of(
     reasons: npt.NDArray[Any],
     weights: _Floats | None = None,
     loss_weights: Any = None,
-    arrays: Arrays = None,
+    arrays: _OfArrays = None,
 ) -> pa.Table:
     """Return the columns of some rows.
 
@@ -124,7 +124,7 @@ def _truth(head: ModelHead, rows: slice, lacking: Present) -> dict[str, pa.Array
 
 
 def _predicted(
-    head: ModelHead, said: _Floats, lost: Present, arrays: Arrays
+    head: ModelHead, said: _Floats, lost: Present, arrays: _OfArrays
 ) -> dict[str, pa.Array]:
     """Return `y_pred`, and `prob` of classes.
 

@@ -36,7 +36,7 @@ def said_of_arrays(head: ModelHead, said: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return said
 
 
-def in_lists(values: npt.NDArray[Any], lost: Present) -> pa.Array:
+def nested_lists(values: npt.NDArray[Any], lost: Present) -> pa.Array:
     """Return arrays (rows, ...) as lists of lists."""
     found = pa.array(values.reshape(-1))
     for axis in range(values.ndim - 1, 0, -1):
@@ -46,7 +46,7 @@ def in_lists(values: npt.NDArray[Any], lost: Present) -> pa.Array:
     return found
 
 
-def in_files(
+def files_of_rows(
     values: npt.NDArray[Any], lost: Present, folder: str, ids: Sequence[object]
 ) -> pa.Array:
     """Write arrays (rows, ...) into a folder, a file each, and return their paths.
