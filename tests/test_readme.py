@@ -136,3 +136,9 @@ def test_links_of_pages_outside_the_site_lead_somewhere(name):
         target = page.parent / file.strip()
         assert target.exists(), file
         assert not anchor or anchor in headings_of(target), f"{file}#{anchor}"
+
+
+def test_contributing_names_files_that_are_there():
+    [(_, tree)] = blocks_of(README.parent / "CONTRIBUTING.md")
+    for line in tree.splitlines():
+        assert (README.parent / line.split()[0]).exists(), line
