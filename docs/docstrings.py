@@ -47,13 +47,10 @@ def complete(docname, text):
     for name, arguments in ARGUMENTS.findall(text):
         pages.setdefault(name, Counter()).update(arguments.split())
     for name, shown in pages.items():
-        if (known := Counter(described(name).keys())) != shown:
-            LOG.warning(
-                "arguments of dfgen.%s: %s",
-                name,
-                (known - shown) + (shown - known),
-                location=docname,
-            )
+        known = Counter(described(name).keys())
+        if wrong := ", ".join((known - shown) + (shown - known)):
+            text = "arguments of dfgen.%s that stand in no group, in two, or are none: %s"
+            LOG.warning(text, name, wrong, location=docname)
 
 
 def help_of_commands():

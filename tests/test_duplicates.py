@@ -1,15 +1,23 @@
 """Digests and perceptual hashes of files; their copies, and copies in several splits."""
 
 import hashlib
+import os
+import shutil
+import warnings
 
 import cv2
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
+from command import run
 
 import dfgen
 from dfgen.errors import ManifestError
-from dfgen.manifest.duplicates import duplicates, leaks, usual_within
+from dfgen.manifest.building import scan
+from dfgen.manifest.duplicates import duplicates, leaks
+from dfgen.manifest.file_copies import usual_within
+from dfgen.manifest.fingerprint import fingerprint
 from dfgen.manifest.near_hashes import bits_between, near_pairs
 
 DRAWS = np.random.default_rng(0)
@@ -161,19 +169,22 @@ def test_what_copies_are_found_by_must_be_there(planted):
 
 
 def test_near_pairs_are_those_of_comparing_all_with_all():
-    hashes = DRAWS.integers(0, 2**64, 400, dtype=np.uint64)
-    for row in range(200):  # in 1 to 13 bits another than one before
+    hashes = DRAWS.integers(0, 2**64, 1200, dtype=np.uint64)
+    for row in range(400):  # in 1 to 13 bits another than one after
         bits = DRAWS.choice(64, 1 + row % 13, replace=False).astype(np.uint64)
-        hashes[row] = hashes[row + 200] ^ np.bitwise_xor.reduce(np.uint64(1) << bits)
-    one, other = np.triu_indices(400, 1)
+        hashes[row] = hashes[row + 400] ^ np.bitwise_xor.reduce(np.uint64(1) << bits)
+    one, other = np.triu_indices(1200, 1)
     apart = bits_between(hashes[one], hashes[other])
-    assert apart.tolist() == [
-        int(a ^ b).bit_count() for a, b in zip(hashes[one], hashes[other], strict=True)
+    assert apart[:2000].tolist() == [
+        int(a ^ b).bit_count()
+        for a, b in zip(hashes[one][:2000], hashes[other][:2000], strict=True)
     ]
     for within in (0, 1, 3, 8):
-        pairs = np.array(near_pairs(hashes, within)).T.tolist()
         near = apart <= within
-        assert sorted(pairs) == np.array([one[near], other[near], apart[near]]).T.tolist()
+        wanted = np.array([one[near], other[near], apart[near]]).T.tolist()
+        assert sorted(np.array(near_pairs(hashes, within)).T.tolist()) == wanted
+        few = [pair for pair in wanted if max(pair[:2]) < 900]
+        assert sorted(np.array(near_pairs(hashes[:900], within)).T.tolist()) == few
 
 
 def test_pictures_that_are_all_alike_are_no_copies():
@@ -204,3 +215,205 @@ def test_what_cannot_be_decoded_is_a_problem_and_has_a_digest(tmp_path):
     assert frame["problem"]["whole.jpg"].startswith(
         "cannot be decoded: the image is 160 x 120, 57,600 bytes decoded"
     )
+
+
+def in_pairs(rows):
+    """Return a frame of which each two rows are copies, but for every fifth pair."""
+    ids = np.arange(rows)
+    apart = (ids // 2 % 5 == 0) * ids
+    hashes = np.random.default_rng(1).integers(0, 2**64, rows, dtype=np.uint64)
+    return pd.DataFrame(
+        {
+            "id": ids,
+            "path": [f"{row}.png" for row in ids],
+            "kind": pd.Categorical(np.where(ids % 3, "cat", "dog")),
+            "digest": [f"{row // 2} {other}" for row, other in zip(ids, apart, strict=True)],
+            "phash": pd.array(hashes, "UInt64"),
+        }
+    )
+
+
+SHARES = {"train": 0.7, "val": 0.3}
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"shares": SHARES},
+        {"shares": SHARES, "stratify": "kind"},
+        {"shares": SHARES, "group": "scene"},
+        {"shares": SHARES, "order": "time"},
+        {"folds": 3},
+        {"folds": 3, "stratify": "kind"},
+    ],
+)
+def test_copies_stay_in_one_split(how):
+    frame = in_pairs(300).assign(scene=lambda df: df["id"] // 3, time=lambda df: df["id"] * 7 % 300)
+    with pytest.warns(UserWarning, match="a copy of their picture in an earlier split"):
+        dfgen.split(frame, **how)
+    found = dfgen.split(frame, **how, group_duplicates=True)
+    assert leaks(found).empty
+    part = found["split" if "shares" in how else "fold"]
+    assert (part.value_counts(normalize=True) > 0.2).all()
+    if "stratify" in how and "shares" in how:
+        counts = pd.crosstab(found["kind"], part)
+        assert counts.values.tolist() == [[140, 60], [70, 30]]
+    if "group" in how:
+        assert (part.astype(str).groupby(found["scene"]).nunique() == 1).all()
+
+
+def test_without_copies_the_split_is_the_same_as_without_looking_for_them():
+    frame = in_pairs(300)[::2]
+    for how in ({"shares": SHARES}, {"shares": SHARES, "stratify": "kind"}, {"folds": 4}):
+        pd.testing.assert_frame_equal(
+            dfgen.split(frame, **how), dfgen.split(frame, **how, group_duplicates=True)
+        )
+
+
+LEAK = (
+    "2 rows have a copy of their picture in an earlier split, as id {} of {} that of id {} of {}: "
+    "what is measured on them was trained on. Keep copies in one split, group_duplicates=True "
+    "(--group-duplicates), or leave them out: df.drop(df.dfgen.leaks().index), after import "
+    "dfgen.explore"
+)
+OF_VAL = LEAK.format('"val/0.png"', '"val"', '"train/0.png"', '"train"')
+
+
+@pytest.fixture(scope="module")
+def leaking(tmp_path_factory):
+    """A folder of train/ and val/, of which two pictures stand in both."""
+    folder = tmp_path_factory.mktemp("leaking")
+    pictures = [encoded(picture(48, 64), ".png") for _ in range(10)]
+    for name, numbers in {"train": range(8), "val": (0, 1, 8, 9)}.items():
+        (folder / "imgs" / name).mkdir(parents=True)
+        for number in numbers:
+            (folder / "imgs" / name / f"{number}.png").write_bytes(pictures[number])
+    return folder
+
+
+def built(folder, **how):
+    """Build the manifest of a folder of splits, and return with it the texts of its warnings."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        frame = dfgen.build_manifest(folder / "imgs", facts="full", **how)
+    return frame, [str(one.message) for one in caught]
+
+
+def warned(make):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        make().close()
+    return [str(one.message) for one in caught]
+
+
+def test_what_leaks_is_told_as_it_is_built_and_once_by_the_sequence_that_measures(leaking):
+    frame, messages = built(leaking, pattern="{split}/{file:int}.png", out=leaking / "m.parquet")
+    assert messages == [OF_VAL]
+    given = {"image_size": (8, 8), "y": None, "label_mode": None}
+    for df in (frame, dfgen.read_manifest(leaking / "m.parquet")):
+        train, val = (df[df["split"] == name] for name in ("train", "val"))
+        assert warned(lambda part=val: dfgen.Sequence(part, **given)) == [OF_VAL]
+        assert warned(lambda part=train: dfgen.Sequence(part, **given)) == []
+        assert warned(lambda whole=df: dfgen.Sequence(whole, **given)) == []
+        mended = val.drop(leaks(df).index)
+        assert warned(lambda part=mended: dfgen.Sequence(part, **given)) == []
+        moved = val.assign(split="train")
+        assert warned(lambda part=moved: dfgen.Sequence(part, **given)) == []
+
+
+def test_all_splits_together_are_told_once_that_they_leak(leaking):
+    frame, _ = built(leaking, pattern="{split}/{file:int}.png", out=leaking / "m.parquet")
+    for manifest in (frame, leaking / "m.parquet"):
+        with pytest.warns(UserWarning) as caught:
+            dfgen.sequences(manifest, image_size=(8, 8), y=None, label_mode=None)
+        assert [str(one.message) for one in caught] == [OF_VAL]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mended = frame.drop(leaks(frame).index)
+        dfgen.sequences(mended, image_size=(8, 8), y=None, label_mode=None)
+
+
+def test_a_recipe_keeps_copies_together_as_the_manifest_grows(leaking, tmp_path):
+    how = {"split": {"train": 0.5, "val": 0.5}, "group_duplicates": True}
+    shutil.copytree(leaking / "imgs", tmp_path / "imgs")
+    frame, messages = built(tmp_path, out=tmp_path / "m.parquet", **how)
+    assert messages == [] and "leaks" not in frame.attrs["dfgen"]
+    assert frame.attrs["dfgen"]["recipe"]["group_duplicates"] is True
+    for split, number in (("val", 8), ("val", 9), ("train", 3), ("train", 4)):
+        shutil.copy(leaking / f"imgs/{split}/{number}.png", tmp_path / f"imgs/again {number}.png")
+    grown = dfgen.build_manifest(update=tmp_path / "m.parquet")
+    assert len(grown) == 16 and leaks(grown).empty
+    assert len(duplicates(grown)) == 12
+    assert grown["split"].tolist()[:12] == frame["split"].tolist()
+
+
+def test_commands_keep_copies_together(leaking, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    split = ["--split", "train=0.5", "--split", "val=0.5"]
+    options = ["--facts", "full", *split, "--group-duplicates", "--out", "m.parquet"]
+    assert run("build-manifest", leaking / "imgs", *options).returncode == 0
+    assert leaks("m.parquet").empty
+    done = run("split", "m.parquet", *split, "--seed", "3")
+    assert done.returncode == 0 and "a copy of their picture in an earlier split" in done.stdout
+    assert len(leaks("m.parquet")) == 2
+    assert run("split", "m.parquet", *split, "--seed", "3", "--group-duplicates").returncode == 0
+    assert leaks("m.parquet").empty
+    done = run(
+        "build-manifest", leaking / "imgs", *split, "--group-duplicates", "--out", "m.parquet"
+    )
+    assert (done.returncode, done.stderr) == (
+        1,
+        "dfgen: group_duplicates= (--group-duplicates) finds copies by what all of a file tells: "
+        'give facts="full" (--facts full), which decodes every file once\n',
+    )
+
+
+def test_a_changed_byte_is_found_by_the_digest_though_size_and_time_are_the_same(tmp_path):
+    noise = DRAWS.integers(0, 255, (40, 40, 3), np.uint8)
+    (tmp_path / "imgs").mkdir()
+    path = tmp_path / "imgs/a.bmp"
+    path.write_bytes(encoded(noise, ".bmp"))
+    before = os.stat(path)
+    first = dfgen.build_manifest(tmp_path / "imgs", facts="full", out=tmp_path / "m.parquet")
+    path.write_bytes(encoded(noise ^ 1, ".bmp"))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert dfgen.verify(tmp_path / "m.parquet").empty
+    [found] = dfgen.verify(tmp_path / "m.parquet", decode=True, write=True).to_dict("records")
+    after = dfgen.read_manifest(tmp_path / "m.parquet")["digest"][0]
+    assert (found["change"], found["detail"]) == (
+        "changed",
+        f"digest {first['digest'][0]} -> {after}",
+    )
+    assert dfgen.verify(tmp_path / "m.parquet", decode=True).empty
+
+
+def test_only_new_and_changed_files_are_decoded_as_the_manifest_grows(tmp_path, monkeypatch):
+    (tmp_path / "imgs").mkdir()
+    for name in "abc":
+        (tmp_path / f"imgs/{name}.png").write_bytes(encoded(picture(48, 64), ".png"))
+    dfgen.build_manifest(tmp_path / "imgs", out=tmp_path / "m.parquet")
+    decoded, decode = [], scan.decode_whole
+    monkeypatch.setattr(
+        scan, "decode_whole", lambda path, store: decoded.append(path[-5]) or decode(path, store)
+    )
+    with pytest.warns(UserWarning, match='facts was "header", is "full"'):
+        full = dfgen.build_manifest(
+            facts="full", update=tmp_path / "m.parquet", out=tmp_path / "m.parquet"
+        )
+    assert sorted(decoded) == ["a", "b", "c"] and full["phash"].notna().all()
+    decoded.clear()
+    (tmp_path / "imgs/b.png").write_bytes(encoded(picture(48, 72), ".png"))
+    os.utime(tmp_path / "imgs/b.png", ns=(1, 1))
+    (tmp_path / "imgs/d.png").write_bytes(encoded(picture(48, 64), ".png"))
+    grown = dfgen.build_manifest(update=tmp_path / "m.parquet")
+    assert sorted(decoded) == ["b", "d"]
+    assert (grown["digest"][:3] == full["digest"]).tolist() == [True, False, True]
+    with pytest.warns(UserWarning, match='facts was "full", is "header"'):
+        headers = dfgen.build_manifest(facts="header", update=tmp_path / "m.parquet")
+    assert headers["digest"].notna().tolist() == [True, False, True, False]
+
+
+def test_the_fingerprint_tells_other_bytes_at_the_same_paths(planted):
+    table = pa.table({"id": [1], "path": ["a"], "digest": ["0f"], "phash": [7]})
+    assert fingerprint(table) != fingerprint(table.drop_columns(["digest"]))
+    assert fingerprint(table) == fingerprint(table.drop_columns(["phash"]))

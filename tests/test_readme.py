@@ -19,7 +19,10 @@ from dfgen.cli import app
 
 README = Path(dfgen.__file__).parents[1] / "README.md"
 DOCS = README.parent / "docs"
-NEEDED = {"other-libraries.md": ("keras_hub", "keras_tuner", "sklearn", "tensorboard", "torch")}
+NEEDED = {
+    "other-libraries.md": ("keras_hub", "keras_tuner", "sklearn", "tensorboard"),
+    "migrate-torch.md": ("torch",),
+}
 """What a page shows that `make test` does not install; `make test-clients` does."""
 
 
@@ -133,3 +136,9 @@ def test_links_of_pages_outside_the_site_lead_somewhere(name):
         target = page.parent / file.strip()
         assert target.exists(), file
         assert not anchor or anchor in headings_of(target), f"{file}#{anchor}"
+
+
+def test_contributing_names_files_that_are_there():
+    [(_, tree)] = blocks_of(README.parent / "CONTRIBUTING.md")
+    for line in tree.splitlines():
+        assert (README.parent / line.split()[0]).exists(), line

@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import re
+import shutil
 from html.parser import HTMLParser
 
 import command
@@ -15,6 +16,7 @@ from PIL import Image
 
 import dfgen
 from dfgen.explore import report
+from dfgen.explore.copies_sections import _NOT_LOOKED_FOR
 from dfgen.explore.html_text import element, json_block, source_hash
 from dfgen.explore.picture_bytes import as_webp
 from dfgen.explore.report_file import LARGEST
@@ -36,6 +38,20 @@ class Page(HTMLParser):
         self._into = self.seen
         self.feed(text)
         self.data = json.loads(self.scripts[0])
+        self.boxes = {
+            told["aria-label"].removesuffix(". Arrow keys move, Enter opens"): (
+                json.loads(told["data-rows"]),
+                json.loads(told.get("data-notes", "[]")),
+            )
+            for _, told in self.tags
+            if "data-rows" in told
+        }
+        self.text = text
+
+    def cells(self, class_):
+        """Return the texts of a table."""
+        table = re.search(f'<table class="{class_}">(.*?)</table>', self.text)[1]
+        return re.findall("<t[hd][^>]*>([^<]+)</t[hd]>", table)
 
     def handle_starttag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
@@ -142,6 +158,147 @@ def test_a_sample_is_drawn_from_each_class_in_turn_and_the_page_says_so(frame, t
     assert page.data["gallery"] != page_of(df, tmp_path, rows=10, seed=1).data["gallery"]
 
 
+def test_copies_are_shown_in_groups_and_those_of_other_splits_in_pairs(tmp_path):
+    photo = np.random.default_rng(0).integers(0, 256, (6, 8, 3), np.uint8)
+    for row in range(4):
+        cv2.imwrite(f"{tmp_path}/{row}.png", cv2.resize(np.roll(photo, row, 1), (400, 300)))
+    cv2.imwrite(f"{tmp_path}/4.jpg", cv2.imread(f"{tmp_path}/1.png"))
+    shutil.copy(tmp_path / "2.png", tmp_path / "5.png")
+    df = dfgen.build_manifest(tmp_path, pattern="{id:int}.{kind}", facts="full")
+    df["split"] = ["train", "val", "train", "train", "train", "train"]
+    page = page_of(df, tmp_path)
+    assert {name: told for name, told in page.boxes.items() if "Copies" in name} == {
+        "Copies, near, 2 rows": ([1, 4], ["val", "train"]),
+        "Copies, exact, 2 rows": ([2, 5], ["train", "train"]),
+        "Copies, near": ([4, 1], ["train", "val: near"]),
+    }
+    assert "2 groups of copies (1 exact, 1 near), 4 rows." in page.seen
+    assert "1 row with a copy in an earlier split, in pairs." in page.seen
+    assert page.data["marks"] == ["duplicate", "leak"]
+    assert page.data["rows"]["1"]["marks"] == ["duplicate", "leak"]
+
+
+def test_without_hashes_the_page_says_that_copies_were_not_looked_for(frame, tmp_path):
+    told = [text for text in page_of(frame(3), tmp_path).seen if "not looked for" in text]
+    assert told == [_NOT_LOOKED_FOR] * 2
+
+
+@pytest.fixture
+def predicted(frame):
+    """The predictions for 8 rows: row 5, odd, is taken for even, and row 7 was not predicted."""
+    even = np.array([0.9, 0.1] * 3 + [0.6]).round(2)
+    even[5] = 0.8
+    df = frame(8)[:7]
+    prob = np.stack([even, 1 - even], axis=1)
+    said = pd.Categorical.from_codes(prob.argmax(1), ["even", "odd"])
+    own = prob[np.arange(7), df["label"].cat.codes]
+    return pd.DataFrame(
+        {
+            "id": df["id"],
+            "y_true": df["label"],
+            "y_pred": said,
+            "prob": [*prob],
+            "loss": -np.log(own),
+        }
+    )
+
+
+def test_with_predictions_the_page_shows_where_the_model_is_wrong(frame, predicted, tmp_path):
+    page = page_of(frame(8), tmp_path, predictions=predicted)
+    assert page.boxes["Worst by loss"] == ([5], ["odd → even, loss 1.61"])
+    assert page.boxes["Likely mislabels"] == ([5], ["odd → even 80%"])
+    names = [one["name"] for one in page.data["columns"]]
+    assert names == ["id", "path", "label", "y_true", "y_pred", "loss"]
+    assert page.data["rows"]["7"]["values"][3:] == [None] * 3
+    assert page.data["rows"]["5"]["marks"] == ["predicted wrong", "likely mislabel"]
+    assert page.cells("confusion") == ["even", "odd", "even", "4", "·", "odd", "1", "2"]
+    assert page.cells("scores")[:7] == [
+        "class",
+        "rows",
+        "precision",
+        "recall",
+        "F1",
+        "loss",
+        "taken for",
+    ]
+    assert page.cells("scores")[7:14] == ["odd", "3", "100.0%", "66.7%", "80.0%", "0.607", "even"]
+
+
+def test_predictions_come_from_a_file_too(frame, predicted, tmp_path):
+    predicted.to_parquet(tmp_path / "p.parquet")
+    dfgen.write_manifest(frame(8), tmp_path / "m.parquet")
+    ran = command.run(
+        "report", tmp_path / "m.parquet", "--predictions", tmp_path / "p.parquet",
+        "--out", tmp_path / "page.html",
+    )  # fmt: skip
+    assert (ran.returncode, ran.stderr) == (0, "")
+    page = Page((tmp_path / "page.html").read_text("utf-8"))
+    assert page.boxes["Worst by loss"] == ([5], ["odd → even, loss 1.61"])
+
+
+def test_of_numbers_the_page_shows_the_rows_of_the_highest_loss(frame, tmp_path):
+    predicted = pd.DataFrame({"id": range(6), "y_true": 1.0, "y_pred": 1.5, "loss": np.arange(6.0)})
+    page = page_of(frame(8), tmp_path, predictions=predicted)
+    assert page.boxes["Worst by loss"] == (
+        [5, 4, 3, 2, 1, 0],
+        [f"1 → 1.5, loss {row}" for row in range(6)][::-1],
+    )
+    assert page.data["marks"] == []
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        ([1, 2, 1], "predictions have several rows of id 1, expected one"),
+        (
+            [77, 78, 79],
+            "predictions are of other rows: none of 3 has the id of a row, such as 0; they have "
+            "[77, 78, 79]",
+        ),
+    ],
+)
+def test_predictions_of_other_rows_are_refused(ids, message, frame, tmp_path):
+    predicted = pd.DataFrame({"id": ids, "y_true": 1.0, "y_pred": 1.5, "loss": 0.5})
+    with pytest.raises(dfgen.DfgenError) as caught:
+        report(frame(4), tmp_path / "page.html", predictions=predicted)
+    assert str(caught.value) == message
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"age": [np.nan, np.inf, -np.inf, 1.0]},
+        {"age": [1e308, -1e308, 0.0, 1.0]},
+        {"age": [2.0**62, 0.0, 1.0, 2.0]},
+        {"age": np.nan},
+        {"width": 0, "height": 0, "bytes": 0},
+        {"fold": range(4)},
+        {"split": ["train", None] * 2},
+        {"tags": [["x", "y"], [], None, ["x"]]},
+        {"kind": pd.Categorical([1, 2, 1, 2], [1, 2, 3])},
+    ],
+    ids=lambda columns: "-".join(columns),
+)
+def test_odd_columns_have_their_place(columns, frame, tmp_path):
+    assert len(page_of(frame(4).assign(**columns), tmp_path).data["gallery"]) == 4
+
+
+def test_of_many_classes_the_page_shows_what_is_confused_most(frame, tmp_path):
+    names = [f"class {number}" for number in range(30)]
+    df = frame(90)
+    true = pd.Categorical.from_codes(np.arange(90) % 30, names)
+    said = pd.Categorical.from_codes(
+        np.where(np.arange(90) % 30 == 4, 7, np.arange(90) % 30), names
+    )
+    df["label"] = true
+    predicted = pd.DataFrame({"id": df["id"], "y_true": true, "y_pred": said})
+    page = page_of(df, tmp_path, predictions=predicted)
+    assert "confusion" not in [attributes.get("class") for _, attributes in page.tags]
+    at = page.seen.index("predicted as")
+    assert [text for text in page.seen[at:][:8] if text.strip()][2:5] == ["class 4", "class 7", "3"]
+
+
 def test_pictures_fit_into_what_there_is_for_them():
     noise = np.random.default_rng(0).integers(0, 256, (224, 224, 3), np.uint8)
     small = noise[:8, :8]
@@ -192,6 +349,16 @@ def test_the_command_says_what_it_wrote(frame, tmp_path):
             "rows=2001: a page has room for the pictures of 2000. Its figures are of all rows, "
             "however few are drawn",
         ),
+        (
+            ["--out", "m.html", "--predictions", "m.parquet"],
+            "predictions must be a frame of dfgen.predict_frame with the ids of the manifest, got "
+            "one with the columns id, path, label",
+        ),
+        (["--out", "m.html", "--seed", -1], "seed=-1 is not a whole number of 0 or more"),
+        (
+            ["--out", "m.html", "--predictions", "none.parquet"],
+            "there is no file of predictions {folder}/none.parquet",
+        ),
         (["--out", "m.html", "--rows", 0], "rows=0 is not a whole number of 1 or more"),
     ],
 )
@@ -199,7 +366,10 @@ def test_what_cannot_be_is_refused(arguments, message, frame, tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     dfgen.write_manifest(frame(2), "m.parquet")
     ran = command.run("report", "m.parquet", *arguments)
-    assert (ran.returncode, ran.stderr) == (1, f"dfgen: {message}\n")
+    assert (ran.returncode, ran.stderr) == (
+        1,
+        f"dfgen: {message}\n".replace("{folder}", str(tmp_path)),
+    )
     assert os.listdir() == ["m.parquet"]
 
 

@@ -18,6 +18,7 @@ from dfgen.binding.followed_image import followed_image, warn_of_two_draws
 from dfgen.binding.frame_columns import Columns
 from dfgen.binding.image_depths import deep_rows, refusal_of_deep
 from dfgen.binding.image_sizes import bucketed, with_sizes
+from dfgen.binding.known_leaks import warn_of_leaks
 from dfgen.binding.missing_labels import present_rows, with_stand_ins
 from dfgen.binding.nested import Tree, leaf_names, leaves, map_leaves
 from dfgen.binding.packed_rows import (
@@ -183,6 +184,7 @@ def bind(
     opens = partial(store_of, limits=limits, options=opened)
     options = replace(options or Options(), store_of=opens)
     columns = open_columns(manifest, root, limits, opened, window_bytes(window))
+    warn_of_leaks(columns)
     taken = {name for name in (id, sample_weight) if isinstance(name, str)}
     x, y, named = _features(columns, x, y, options, taken)
     try:

@@ -61,6 +61,7 @@ class Columns:
         kept: columns of bytes that have become Arrow already.
         read_by: what gave the paths of a manifest their root, and that root.
         file: the manifest that was opened, if it was not a frame in hand.
+        leaks: what the manifest says of copies in several of its splits.
     """
 
     source: pd.DataFrame | pa.Table
@@ -70,6 +71,7 @@ class Columns:
     kept: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     read_by: tuple[str, str | None] = ("", None)
     file: str | None = None
+    leaks: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         odd = [name for name in self.names if not isinstance(name, str)]
@@ -339,12 +341,13 @@ def open_manifest(
     if isinstance(manifest, pd.DataFrame):
         known = manifest.attrs.get("dfgen", {})
         read_by = ("dfgen.read_manifest", known.get("root"))
-        return Columns(manifest.copy(), known.get("labels", {}), start, read_by=read_by)
+        labels, leaks = known.get("labels", {}), known.get("leaks")
+        return Columns(manifest.copy(), labels, start, read_by=read_by, leaks=leaks)
     if isinstance(manifest, str | os.PathLike):
         table, metadata = read_table(os.fspath(manifest), root, limits=limits, options=options)
         read_by = ("Sequence", metadata["root"])
-        file = os.fspath(manifest)
-        return Columns(table, metadata["labels"], start, read_by=read_by, file=file)
+        known, file = {"leaks": metadata.get("leaks")}, os.fspath(manifest)
+        return Columns(table, metadata["labels"], start, read_by=read_by, file=file, **known)
     if is_table(manifest):
         return Columns(arrow_table(manifest, "the manifest"), root=start)
     raise ManifestError(

@@ -70,7 +70,7 @@ def _made() -> Any:
 
 def _parameter(name: str, argument: Any, sources: list[str]) -> inspect.Parameter:
     """Return the option of an argument, or the argument of the command that `source` is."""
-    kind = int if int in argument.accepts else str
+    kind = next((kind for kind in (bool, int) if kind in argument.accepts), str)
     several = argument.accepts in READERS and not argument.from_file
     text = argument.help
     if sources:

@@ -120,6 +120,10 @@ def split_command(
     order: Annotated[
         str | None, typer.Option(help="Column of times: the earliest rows are the first split.")
     ] = None,
+    group_duplicates: Annotated[
+        bool,
+        typer.Option("--group-duplicates", help="Keep copies in one split; needs --facts full."),
+    ] = False,
     seed: Annotated[int, typer.Option(help="Another seed gives another split.")] = 0,
     out: Annotated[
         str | None, typer.Option(help="The file to write. Default: the manifest itself.")
@@ -132,7 +136,8 @@ def split_command(
     from dfgen.manifest.splitting.split_arguments import Splitting
 
     out = out or manifest
-    how = Splitting(shares_of("--split", shares), folds, stratify, group, order, seed)
+    given = shares_of("--split", shares)
+    how = Splitting(given, folds, stratify, group, order, group_duplicates, seed)
     frame, warnings = make_split(manifest, how, out)
     report = BuildReport(warnings=warnings)
     file = beside(out)

@@ -7,10 +7,12 @@ from string import Template
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 
 from dfgen import __version__
-from dfgen.errors import ArgumentError, WriteError
+from dfgen.errors import ArgumentError, ManifestError, MissingFileError, WriteError
 from dfgen.explore.class_counts import counts_by_label
+from dfgen.explore.copies_sections import duplicate_section, leak_section
 from dfgen.explore.frame_sections import (
     problem_section,
     size_section,
@@ -18,13 +20,15 @@ from dfgen.explore.frame_sections import (
 )
 from dfgen.explore.html_text import Html, escaped, json_block, markup, short, source_hash
 from dfgen.explore.label_section import class_section
+from dfgen.explore.mistake_section import mistake_section
 from dfgen.explore.page_section import Section
 from dfgen.explore.picture_bytes import as_webp
+from dfgen.explore.predicted import heads_of, with_predictions
 from dfgen.explore.row_cards import cards, sampled
 from dfgen.explore.thumbnails import Thumbnail, thumbnails
 from dfgen.limits import Limits
 from dfgen.manifest.io import Path, read_manifest
-from dfgen.manifest.tables import Table, data_frame
+from dfgen.manifest.tables import Table, data_frame, read_foreign_parquet
 from dfgen.system import check_writable, whole, write_whole
 
 LARGEST = 10_000_000
@@ -38,6 +42,7 @@ def report(
     manifest: Path | Table,
     out: Path,
     *,
+    predictions: Path | Table | None = None,
     rows: int = 600,
     seed: int = 0,
     root: Path | None = None,
@@ -55,6 +60,8 @@ def report(
     Args:
         manifest: a manifest's path, or a frame or another table with absolute paths.
         out: the HTML file; an older one is replaced.
+        predictions: what a model says of the rows, as `dfgen.predict_frame` returns it, or the path
+            of the Parquet file of it: the page shows where the model is wrong.
         rows: most rows that are drawn for the gallery, 1 to 2,000; more have smaller pictures.
         seed: another seed draws others.
         root: folder where the stored paths start, if not the one that the manifest names.
@@ -72,6 +79,7 @@ def report(
         >>> report("manifests/pets.parquet", "pets.html")  # doctest: +SKIP
     """
     whole("rows", rows, least=1)
+    whole("seed", seed, least=0)
     if rows > _MOST_ROWS:
         raise ArgumentError(
             f"rows={rows}: a page has room for the pictures of {_MOST_ROWS}. Its figures are of "
@@ -81,6 +89,8 @@ def report(
     check_writable(out)
     is_path = isinstance(manifest, str | os.PathLike)
     frame, title = _opened(manifest, is_path, root, limits, storage_options)
+    if predictions is not None:
+        frame = with_predictions(frame, _predicted(predictions))
     counts = counts_by_label(frame)
     sections = _sections(frame, counts)
     drawn = sampled(frame, rows, seed, [*counts])
@@ -98,6 +108,8 @@ def report(
 
 
 def _html_name(out: Path) -> str:
+    if not isinstance(out, str | os.PathLike):
+        raise ArgumentError(f"out={out!r}: expected the path of the page, such as pets.html")
     path = os.fspath(out)
     if not path.lower().endswith((".html", ".htm")):
         raise WriteError(f"{path}: a report is a page, name it {os.path.splitext(path)[0]}.html")
@@ -117,8 +129,23 @@ def _opened(
     return kept, "Manifest"
 
 
+def _predicted(predictions: Path | Table) -> pd.DataFrame:
+    if not isinstance(predictions, str | os.PathLike):
+        return data_frame(predictions)
+    path = os.path.abspath(predictions)
+    if not os.path.isfile(path):
+        raise MissingFileError(f"there is no file of predictions {path}")
+    try:
+        return data_frame(read_foreign_parquet(path))
+    except (pa.ArrowException, OSError) as error:
+        raise ManifestError(f"{path} is no Parquet file of predictions: {error}") from error
+
+
 def _sections(frame: pd.DataFrame, counts: Mapping[str, pd.DataFrame]) -> list[Section]:
-    found = [class_section(frame, counts), size_section(frame), problem_section(frame)]
+    found = [class_section(frame, counts), size_section(frame), problem_section(frame),
+             duplicate_section(frame), leak_section(frame)]  # fmt: skip
+    if heads_of(frame):
+        found.append(mistake_section(frame))
     told = [one for one in found if one is not None]
     return [summary_section(frame, counts, told), *told]
 

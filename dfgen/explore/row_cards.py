@@ -8,10 +8,12 @@ import numpy as np
 import pandas as pd
 
 from dfgen.explore.html_text import json_block, short
+from dfgen.explore.predicted import heads_of
 from dfgen.manifest.facts import FACTS
 from dfgen.manifest.schema import PARTS, label_columns
 
 _HIDDEN = ("mtime_ns", "index", "shard", "row")
+_OF_MODEL = ("prob", "weight")  # not told of a row, beside y_true, y_pred and loss
 _COLUMNS = 40  # told of each row
 _BYTES = 3000  # of JSON told of a row
 _CHOICES = 200  # of a filter
@@ -43,7 +45,8 @@ def shown_columns(frame: pd.DataFrame) -> list[str]:
     """Return the columns told of a row: its name, its part, labels, then facts of its file."""
     names = [*frame.columns]
     first = [name for name in ("id", "path", *PARTS) if name in names]
-    labels = [name for name in label_columns(names) if name not in _HIDDEN]
+    hidden = {*_HIDDEN, *(f"{kind}{head}" for head in heads_of(frame) for kind in _OF_MODEL)}
+    labels = [name for name in label_columns(names) if name not in hidden]
     facts = [name for name in FACTS if name in names and name not in _HIDDEN]
     return [*first, *labels[: max(0, _COLUMNS - len(first) - len(facts))], *facts]
 

@@ -27,6 +27,16 @@ def _are_names(names: Any) -> bool:
     return len(set(names)) == len(names)
 
 
+def _are_leaks(leaks: Any) -> bool:
+    examples = leaks.get("examples") if isinstance(leaks, dict) else None
+    if not isinstance(examples, list) or not examples or type(leaks.get("rows")) is not int:
+        return False
+    return all(
+        isinstance(one, list) and [type(value) in (int, str) for value in one] == [True] * 4
+        for one in examples
+    )
+
+
 _OF_KEY: _Rules = {
     "root": (
         lambda root: root is None or (isinstance(root, str) and bool(root) and "\0" not in root),
@@ -42,6 +52,7 @@ _OF_KEY: _Rules = {
         lambda text: isinstance(text, str) and re.fullmatch("[0-9a-f]{32}", text) is not None,
         "32 hexadecimal digits",
     ),
+    "leaks": (_are_leaks, "an object: rows, and examples of id and split, and those of its copy"),
 }
 _OF_LABEL: _Rules = {
     "kind": (lambda kind: kind in KINDS, f"one of {', '.join(map(quote, KINDS))}"),
@@ -79,7 +90,8 @@ def decode_metadata(schema_metadata: dict[bytes, bytes] | None, path: str) -> Me
             f"{path} has manifest format {version!r}; this dfgen reads format {MANIFEST_FORMAT}. "
             "Upgrade dfgen, or build the manifest again with this version"
         )
-    missing = [name for name in Metadata.__annotations__ if name not in metadata]
+    missing = [name for name in Metadata.__annotations__ if name in Metadata.__required_keys__]
+    missing = [name for name in missing if name not in metadata]
     if missing:
         raise ManifestError(
             f'{path}: the "dfgen" key of the schema metadata lacks {", ".join(missing)}. '

@@ -5,29 +5,16 @@ Exact copies have the same `digest`; near ones, saved anew, resized or cropped a
 """
 
 import os
-from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError, column_list
+from dfgen.manifest.file_copies import file_copies, leaking_rows
 from dfgen.manifest.io import Path, read_manifest
-from dfgen.manifest.near_hashes import Hashes, RowNumbers, bits_between, near_pairs
+from dfgen.manifest.near_hashes import RowNumbers
 from dfgen.manifest.schema import PARTS
-from dfgen.manifest.tables import Table, arrow_table, data_frame
-
-WITHIN = 8
-"""Bits that near copies differ in, at most: see `samples/pixels/perceptual_hash.py`."""
-
-_MOST_WITHIN = 16
-_ALIKE = 12  # bits: pairs that differ in no more may be copies
-_MANY = 1000  # pictures of which no half can be copies of one
-_RARE = 4.7  # standard deviations below the mean: of a million such pairs, one
-_SAMPLED = 1_000_000
-_MOST_PAIRS = 20_000_000
+from dfgen.manifest.tables import Table, data_frame
 
 
 def duplicates(manifest: Path | Table, *, within: int | None = None) -> pd.DataFrame:
@@ -58,7 +45,7 @@ def duplicates(manifest: Path | Table, *, within: int | None = None) -> pd.DataF
         [[0, 'exact', 1], [0, 'exact', 2]]
     """
     frame = _frame(manifest)
-    files = _files(frame)
+    files = file_copies(frame)
     groups = files.groups(within)
     others = np.bincount(groups[files.paths != files.paths[groups]], minlength=len(frame))
     rows = np.flatnonzero(others[groups])
@@ -102,184 +89,18 @@ def leaks(manifest: Path | Table, *, within: int | None = None) -> pd.DataFrame:
             'the manifest has neither "split" nor "fold", between which copies could leak. Make '
             f"one: dfgen.split. Columns: {column_list(frame.columns)}"
         )
-    files, (parts, names) = _files(frame), _codes(frame[part])
-    ranks = np.argsort(np.argsort([name != "train" for name in names], kind="stable"))
-    parts = np.append(ranks, -1)[parts].astype(np.int64)
-    pairs = files.pairs(within)
-    found = [_leaks_into(files, parts, each, pairs) for each in range(parts.max(initial=-1))]
-    rows, others, kinds = (
-        np.concatenate([pair[number] for pair in found] or [np.empty(0, np.int64)])
-        for number in range(3)
-    )
-    order = np.lexsort((parts[others], rows))
-    rows, others, kinds = rows[order], others[order], kinds[order]
+    rows, others, kinds, bits = leaking_rows(frame, part, within)
     return _columns(frame, rows).assign(
         **_columns(frame, others).add_prefix("other_").set_axis(frame.index[rows]),
         kind=np.array(["same file", "exact", "near"], object)[kinds],
-        distance=files.distance(rows, others),
+        distance=bits,
     )
-
-
-def groups_of_copies(frame: pd.DataFrame, within: int | None = None) -> RowNumbers:
-    """Return for each row the number of the first row that is a copy of it, or its own.
-
-    Rows of one path belong together too.
-    """
-    return _files(frame).groups(within)
-
-
-@dataclass(frozen=True)
-class _Files:
-    """What is known of the file of each row: numbers of its path and digest, and its hash.
-
-    Args:
-        paths: the same for the same path.
-        digests: the same for the same bytes, -1 where unknown.
-        hashes: the place of its hash in `distinct`, -1 where it has none.
-        distinct: the hashes, each once.
-    """
-
-    paths: RowNumbers
-    digests: RowNumbers
-    hashes: RowNumbers
-    distinct: Hashes
-
-    def pairs(self, within: int | None) -> tuple[RowNumbers, RowNumbers, RowNumbers]:
-        """Return the places of hashes that are near each other, and the bits between them."""
-        return near_pairs(self.distinct, usual_within(self.distinct) if within is None else within)
-
-    def groups(self, within: int | None) -> RowNumbers:
-        """Return the first row of the group of each row."""
-        one, other, _ = self.pairs(within)
-        first = _first_rows(self.hashes, len(self.distinct))
-        links = [(first[one], first[other])]
-        for codes in (self.paths, self.digests, self.hashes):
-            known = np.flatnonzero(codes >= 0)
-            links.append((known, _first_rows(codes, codes.max(initial=-1) + 1)[codes[known]]))
-        return joined_rows(len(self.paths), *map(np.concatenate, zip(*links, strict=True)))
-
-    def distance(self, rows: RowNumbers, others: RowNumbers) -> RowNumbers:
-        """Return the bits between the hashes of rows; 0 where one has none."""
-        both = (self.hashes[rows] >= 0) & (self.hashes[others] >= 0)
-        found = np.zeros(len(rows), np.int64)
-        one, other = (self.distinct[self.hashes[each[both]]] for each in (rows, others))
-        found[both] = bits_between(one, other)
-        return found
-
-
-def usual_within(hashes: Hashes) -> int:
-    """Return in how many bits copies differ: `WITHIN`, or fewer where others look alike.
-
-    By a sample of pairs. Those that differ in few bits may be copies and are left out; the others
-    are about normal, and the bound is where hardly a row would have a pair by chance. It is lower,
-    too, where so many are near each other that they cannot be listed.
-
-    Args:
-        hashes: each once.
-    """
-    count = len(hashes)
-    if count < 2:
-        return WITHIN
-    one, other = np.random.default_rng(0).integers(0, count, (2, min(_SAMPLED, count**2)))
-    bits = bits_between(hashes[one], hashes[other])[one != other]
-    copies = min(_ALIKE, np.median(bits) / 2) if count >= _MANY else _ALIKE
-    unlike = bits[bits > copies]
-    bound = WITHIN
-    if len(unlike):
-        rare = min(_RARE, NormalDist().inv_cdf(1 - 0.01 / count))
-        bound = min(bound, int(max(0, unlike.mean() - rare * unlike.std())))
-    listed = np.cumsum(np.bincount(bits, minlength=65)) / max(1, len(bits)) * count**2 / 2
-    return min(bound, int(np.searchsorted(listed, _MOST_PAIRS, side="right")) - 1)
-
-
-def joined_rows(count: int, one: RowNumbers, other: RowNumbers) -> RowNumbers:
-    """Return for each of `count` rows the lowest that it is joined with, through others too.
-
-    Example:
-        >>> joined_rows(4, np.array([0, 2]), np.array([2, 3])).tolist()
-        [0, 1, 0, 0]
-    """
-    lowest = np.arange(count)
-    while True:
-        left, right = lowest[one], lowest[other]
-        apart = left != right
-        if not apart.any():
-            return lowest
-        one, other, left, right = one[apart], other[apart], left[apart], right[apart]
-        np.minimum.at(lowest, np.maximum(left, right), np.minimum(left, right))
-        while (lowest != (lower := lowest[lowest])).any():
-            lowest = lower
 
 
 def _frame(manifest: Path | Table) -> pd.DataFrame:
     if isinstance(manifest, str | os.PathLike):
         return read_manifest(manifest)
     return data_frame(manifest)
-
-
-def _files(frame: pd.DataFrame) -> _Files:
-    missing = [name for name in ("digest", "phash") if name not in frame]
-    if missing:
-        raise ManifestError(
-            f'the manifest has no column "{missing[0]}", by which copies are found. Build it, or '
-            'let it grow, with facts="full" (--facts full), which decodes every file once. '
-            f"Columns: {column_list(frame.columns)}"
-        )
-    hashes = arrow_table(frame[["phash"]])["phash"]
-    if not (pa.types.is_integer(hashes.type) or pa.types.is_null(hashes.type)):
-        raise ManifestError(
-            f'the column "phash" holds {hashes.type}, expected whole numbers of 64 bits: as it is '
-            "read from Parquet"
-        )
-    hashes = hashes.cast(pa.uint64(), safe=False)
-    distinct = np.unique(hashes.drop_null().to_numpy())
-    places = np.searchsorted(distinct, pc.fill_null(hashes, 0).to_numpy())
-    paths, digests = np.arange(len(frame)), _codes(frame["digest"])[0]
-    if "path" in frame:
-        paths = _codes(frame["path"])[0]
-    if "index" in frame:  # rows of one file of arrays
-        paths = np.arange(len(frame))
-        digests[frame["index"].notna()] = -1
-    return _Files(paths, digests, np.where(pc.is_valid(hashes), places, -1), distinct)
-
-
-def _codes(values: pd.Series) -> tuple[RowNumbers, list[object]]:
-    """Return a number for each value, -1 for a missing one, and the values by their numbers."""
-    if isinstance(values.dtype, pd.CategoricalDtype):
-        return values.cat.codes.to_numpy().astype(np.int64), list(values.cat.categories)
-    codes, names = pd.factorize(values)
-    return codes.astype(np.int64), list(names)
-
-
-def _first_rows(codes: RowNumbers, count: int) -> RowNumbers:
-    """Return the first row that has each number below `count`, or -1."""
-    rows = np.flatnonzero(codes >= 0)[::-1]
-    first = np.full(count, -1)
-    first[codes[rows]] = rows
-    return first
-
-
-def _leaks_into(
-    files: _Files, parts: RowNumbers, part: int, pairs: tuple[RowNumbers, RowNumbers, RowNumbers]
-) -> tuple[RowNumbers, RowNumbers, RowNumbers]:
-    """Return the rows of later splits that have a copy in this one, which, and of what kind."""
-    rows = np.flatnonzero(parts > part)
-    others, kinds = np.full(len(rows), -1), np.zeros(len(rows), np.int64)
-    nearest = _first_rows(np.where(parts == part, files.hashes, -1), len(files.distinct))
-    there = nearest.copy()
-    one, other = np.concatenate([pairs[:2], pairs[1::-1]], axis=1)
-    bits = np.tile(pairs[2], 2)
-    far_first = np.argsort(-bits, kind="stable")
-    far_first = far_first[(there[one] < 0)[far_first] & (there[other] >= 0)[far_first]]
-    nearest[one[far_first]] = there[other[far_first]]  # the last stays
-    for kind, codes in enumerate((files.paths, files.digests, files.hashes)):
-        held = np.where(parts == part, codes, -1)
-        first = nearest if kind == 2 else _first_rows(held, codes.max(initial=-1) + 1)
-        new = np.flatnonzero((others < 0) & (codes[rows] >= 0))
-        others[new] = first[codes[rows[new]]]
-        kinds[new] = kind
-    found = others >= 0
-    return rows[found], others[found], kinds[found]
 
 
 def _columns(frame: pd.DataFrame, rows: RowNumbers) -> pd.DataFrame:

@@ -82,7 +82,8 @@ def read_manifest(
         frame = to_frame(table)
     except Exception as error:  # of pandas' own key, which may be anything
         raise ManifestError(f"{path} cannot be made a frame: {reason(error)}") from error
-    frame.attrs = {"dfgen": attributes(metadata["root"], metadata["labels"], metadata["recipe"])}
+    known = (metadata["root"], metadata["labels"], metadata["recipe"], metadata.get("leaks"))
+    frame.attrs = {"dfgen": attributes(*known)}
     return frame
 
 
@@ -239,10 +240,14 @@ def _compare_fingerprint(table: pa.Table, expected: str, path: str) -> None:
 
 
 def attributes(
-    root: str | None, labels: dict[str, Label], recipe: dict[str, Any] | None
+    root: str | None,
+    labels: dict[str, Label],
+    recipe: dict[str, Any] | None,
+    leaks: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return `df.attrs["dfgen"]`: plain JSON types alone, because pandas compares attrs."""
-    return {"root": root, "labels": labels, "recipe": absolute_recipe(recipe, os.getcwd())}
+    known = {"root": root, "labels": labels, "recipe": absolute_recipe(recipe, os.getcwd())}
+    return known if leaks is None else {**known, "leaks": leaks}
 
 
 def _restore_categories(table: pa.Table, name: str, label: Label, path: str) -> pa.Table:

@@ -18,6 +18,7 @@ Hashes = npt.NDArray[np.uint64]
 RowNumbers = npt.NDArray[np.int64]
 
 _BANDS = ((42, 22), (21, 21), (0, 21))  # where each begins, and its bits
+_FEW = 1000  # hashes of which all are compared with all: as quick
 _CROWD = 1 << 12  # pairs of two sets that agree in a band of which all are compared
 _BLOCK = 1 << 22  # pairs that are compared at once
 
@@ -40,6 +41,11 @@ def near_pairs(hashes: Hashes, within: int) -> tuple[RowNumbers, RowNumbers, Row
         >>> [part.tolist() for part in near_pairs(np.array([0, 7, 2**63 - 1], np.uint64), 3)]
         [[0], [1], [3]]
     """
+    if len(hashes) <= _FEW:
+        one, other = np.triu_indices(len(hashes), 1)
+        bits = bits_between(hashes[one], hashes[other])
+        near = bits <= within
+        return one[near], other[near], bits[near]
     found = [np.empty((2, 0), np.int64)]
     spare = max(0, within - len(_BANDS) + 1)  # bits that the bands may differ in, together
     for number, (start, width) in enumerate(_BANDS):

@@ -11,7 +11,8 @@ A manifest is a table with one row a file. On disk it is a Parquet file with one
                    "age": {"kind": "number"}},
         "recipe": {"source": "imgs", ...}, the arguments that built it; null: made by hand
         "created_by": "dfgen 0.1.0",
-        "fingerprint": "9a0c..."           see fingerprint.py
+        "fingerprint": "9a0c...",          see fingerprint.py
+        "leaks": {"rows": 2, ...}          of splits that share pictures; see leaking_splits.py
     }
 
 manifests/README.md specifies it for other programs.
@@ -20,7 +21,7 @@ manifests/README.md specifies it for other programs.
 import json
 from collections import Counter
 from collections.abc import Collection, Mapping
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -65,6 +66,7 @@ class Metadata(TypedDict):
     recipe: dict[str, Any] | None
     created_by: str
     fingerprint: str
+    leaks: NotRequired[Mapping[str, Any]]
 
 
 def label_columns(names: list[str]) -> list[str]:

@@ -8,12 +8,13 @@ from typing import Any, Never
 import pandas as pd
 
 from dfgen.errors import ArgumentError, ManifestError, column_list, did_you_mean, legible
-from dfgen.manifest.building.recipe import unit_of
+from dfgen.manifest.building.recipe import is_left_out, unit_of
 from dfgen.manifest.facts import FACTS
 from dfgen.manifest.foreign_arguments import refuse_foreign
 from dfgen.manifest.io import Path, read_manifest, write_manifest
 from dfgen.manifest.schema import PARTS, check_names, label_columns, quote
 from dfgen.manifest.splitting.absent_classes import lacking_rows
+from dfgen.manifest.splitting.leaking_splits import leaks_between_splits, notes_of
 from dfgen.manifest.splitting.split_arguments import Splitting
 from dfgen.manifest.tables import Table, data_frame
 
@@ -26,6 +27,7 @@ def split(
     stratify: str | None = None,
     group: str | None = None,
     order: str | None = None,
+    group_duplicates: bool = False,
     seed: int = 0,
     out: Path | None = None,
     **unknown: Never,
@@ -47,6 +49,8 @@ def split(
             split, the latest the last. Shares are exact, but rows of the same time stay together,
             in the split of the first of them. With `group`, a group stands where its latest row
             does. Neither `seed` nor chance has a part in it.
+        group_duplicates: keep copies of a picture in one split: rows of the same file, bytes or
+            nearly the same perceptual hash. Needs a manifest built with `facts="full"`.
         seed: another seed gives another split.
         out: also write the manifest to this file.
         **unknown: none: arguments of other libraries are named with what they are called here.
@@ -67,7 +71,7 @@ def split(
         ['train', 'train', 'val', 'val']
     """
     refuse_foreign(split, unknown)
-    how = Splitting(shares, folds, stratify, group, order, seed)
+    how = Splitting(shares, folds, stratify, group, order, group_duplicates, seed)
     frame, messages = make_split(manifest, how, out)
     for message in messages:
         warnings.warn(legible(message, 1_000), stacklevel=2)
@@ -106,7 +110,11 @@ def make_split(
     place = len([name for name in frame.columns if name not in FACTS])
     frame.insert(place, how.column, pd.Series(parts, frame.index))
     recipe, messages = _new_recipe(known.get("recipe"), how, came_with)
-    frame.attrs = {"dfgen": {**known, "recipe": recipe}} if known else {}
+    leaks = leaks_between_splits(frame)
+    messages += notes_of(leaks)
+    known = {**known, "recipe": recipe} if known else {}
+    known = {**known, "leaks": leaks} if leaks or "leaks" in known else known
+    frame.attrs = {"dfgen": known} if known else {}
     messages += lacking_rows(frame, label_columns(list(frame.columns)), how)
     if out is not None:
         write_manifest(frame, out)
@@ -124,5 +132,5 @@ def _new_recipe(
         )
     if recipe:
         asked = {**recipe, **vars(how)} | ({"split": dict(how.split)} if how.split else {})
-        recipe = {name: value for name, value in asked.items() if value is not None}
+        recipe = {name: value for name, value in asked.items() if not is_left_out(value)}
     return recipe, ()

@@ -50,6 +50,8 @@ def as_written(
         "created_by": f"dfgen {__version__}",
         "fingerprint": fingerprint(table),
     }
+    if known.get("leaks"):
+        metadata["leaks"] = known["leaks"]
     check_metadata(metadata, 'df.attrs["dfgen"] of the frame')
     text = json.dumps(metadata, ensure_ascii=False).encode()
     table = table.replace_schema_metadata({**(table.schema.metadata or {}), KEY: text})

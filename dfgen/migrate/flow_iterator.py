@@ -13,8 +13,10 @@ from dfgen.errors import ArgumentError
 from dfgen.loading.loader import Loader
 from dfgen.loading.lookahead import LookAhead
 from dfgen.loading.order.permutation import Integers
+from dfgen.loading.order.plan import Plan
 from dfgen.loading.pending_batch import Batch
 from dfgen.manifest.warn import warn
+from dfgen.migrate.fit_arguments import checked_arguments, checked_class_weight
 from dfgen.migrate.flow_arguments import SUFFIXES, FlowOptions
 from dfgen.migrate.flow_labels import bound_labels
 from dfgen.migrate.flow_layout import FlowLayout, SavedImages
@@ -22,6 +24,7 @@ from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.spec import Values
 from dfgen.samples.reader import SampleReader
 from dfgen.training.keras_private import Call
+from dfgen.training.layout import Layout
 from dfgen.training.passes import Passes
 from dfgen.training.progress import Progress
 
@@ -70,6 +73,7 @@ class FlowIterator(Passes):
         self.lock = threading.Lock()
         self._ahead: LookAhead | None = None
         self._pass, self._warned = 0, False
+        self._class_weights: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         image = BoundFeature(
             IMAGE, generator.loaded_image(column, options), pa.array(paths, pa.string())
         )
@@ -144,8 +148,8 @@ class FlowIterator(Passes):
     def _check_rows(self) -> None:
         if not self.n:
             raise ArgumentError(
-                "the iterator has no rows, and so no batches: see what was told when it was made, "
-                "and its filenames, directory and subset"
+                "The PyDataset has length 0: no rows were taken. What was told when it was made "
+                "says which were left out; subset= and validation_split= leave out others"
             )
 
     def _warn_unfitted(self) -> None:
@@ -164,21 +168,35 @@ class FlowIterator(Passes):
         self._end_pass()
 
     def _check(self, call: Call) -> None:
-        """Refuse what Keras refuses; warn where predictions could not be matched with the rows."""
+        """Refuse and leave out what Keras does, keep `class_weight`, warn of a shuffled predict."""
         self._check_rows()
         self._warn_unfitted()
+        given = checked_arguments(call.arguments, self.sample_weight is not None)
         if call.purpose == "predict" and self.shuffle:
             warn(
                 "predict on an iterator that shuffles: the predictions come in the order of "
-                "it.index_array, not of it.filenames. Make it with shuffle=False"
+                "its epoch, not of it.filenames. Make it with shuffle=False"
             )
-        super()._check(replace(call, arguments={**call.arguments, "shuffle": None}))
+        if given.get("class_weight") is not None:
+            known = range(len(getattr(self, "class_indices", ()))) or None
+            self._class_weights[call.iterator] = checked_class_weight(given["class_weight"], known)
+        super()._check(replace(call, arguments={**given, "class_weight": None}))
+
+    def _divided(self, call: Call) -> tuple[Plan, Layout]:
+        """Return how batches are divided, and nested with the weights of the classes."""
+        plan, layout = super()._divided(call)
+        weights = self._class_weights.get(call.iterator)
+        if weights is not None and isinstance(layout, FlowLayout):
+            layout = replace(layout, weighted=True, class_weight=weights)
+        return plan, layout
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "lock": None, "_ahead": None, "_abandon": None}
+        return {**super().__getstate__(), "lock": None, "_ahead": None, "_abandon": None,
+                "_class_weights": None}  # fmt: skip
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__({**state, "lock": threading.Lock()})
+        new = {"lock": threading.Lock(), "_class_weights": weakref.WeakKeyDictionary()}
+        super().__setstate__({**state, **new})
 
 
 def _layout(options: FlowOptions, y: Any, weighs: bool) -> FlowLayout:

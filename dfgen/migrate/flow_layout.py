@@ -49,16 +49,20 @@ class FlowLayout(Layout):
     Args:
         own_weights: the name of their array; None: rows have none of their own.
         saved: writes the images of each batch.
+        class_weight: number of a class -> what its rows weigh, as of `fit`; then `weighted` too.
     """
 
     own_weights: str | None = None
     saved: SavedImages | None = None
+    class_weight: Mapping[int, float] | None = None
 
     def batch(self, batch: Batch) -> tuple[Any, ...]:
         """Return (x,), (x, y) or (x, y, weights)."""
         x, *others = super().batch(batch)
         if self.y == self.x:  # class_mode="input": whoever adds noise to x means x alone
             others[0] = x.copy()
+        if self.class_weight is not None:
+            others[1] = others[1] * _class_weights(others[0], self.class_weight)
         if self.saved is not None:
             self.saved.save(x, batch.rows)
         return (x, *others)
@@ -68,3 +72,11 @@ class FlowLayout(Layout):
         if self.own_weights is None or self.weighted or self.y is None:
             return nested
         return (*nested, named[self.own_weights])
+
+
+def _class_weights(y: Values, class_weight: Mapping[int, float]) -> Values:
+    """Return what rows weigh by their classes, as Keras's `class_weight_to_sample_weights`."""
+    if y.ndim > 1:
+        y = y[..., 0] if y.shape[-1] == 1 else y.argmax(-1)
+    numbers = np.rint(y).astype(np.int32).tolist()
+    return np.array([class_weight.get(number, 1) for number in numbers], np.float32)

@@ -113,16 +113,12 @@ class ImageTransforms:
         return self.apply_transform(x, self.get_random_transform(x.shape, seed))
 
     def standardize(self, x: Values) -> Any:
-        """Scale and centre an image, or a batch of them, of floats, in place.
+        """Scale and centre an image, or a batch of them: those of floats in place, as Keras does.
 
         With a `preprocessing_function` what that returns is, and `x` may stay as it was.
         """
         self.warn_unfitted()
-        made = self._parts[Standardization].apply(x)
-        if made is x or self.preprocessing_function:
-            return made
-        x[...] = made
-        return x
+        return self._parts[Standardization].apply(x)
 
     def fit(
         self, x: npt.ArrayLike, augment: bool = False, rounds: int = 1, seed: int | None = None

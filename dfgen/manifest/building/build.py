@@ -68,6 +68,7 @@ def build_manifest(
     stratify: str | None = None,
     group: str | None = None,
     order: str | None = None,
+    group_duplicates: bool | None = None,
     seed: int | None = None,
     update: Path | None = None,
     out: Path | None = None,
@@ -129,6 +130,7 @@ def build_manifest(
         group: the column whose groups stay whole.
         order: a column of dates, times or numbers: the earliest rows are the first split. See
             `split`.
+        group_duplicates: keep copies of a picture in one split; needs `facts="full"`. See `split`.
         seed: another seed gives another split; default: 0.
         update: an older manifest that grows: only new or changed files are opened, old rows keep
             id, split and class numbers, new rows follow. Arguments left out are those of its

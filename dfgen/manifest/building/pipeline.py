@@ -41,6 +41,7 @@ from dfgen.manifest.schema import (
 )
 from dfgen.manifest.sources.source import RowGroup
 from dfgen.manifest.splitting.absent_classes import lacking_rows
+from dfgen.manifest.splitting.leaking_splits import leaks_between_splits, notes_of
 from dfgen.samples.storage.embedded import are_files, is_file_struct, paths_of, with_paths
 from dfgen.samples.storage.far.store_options import StorageOptions
 from dfgen.samples.storage.stores import has_store, scheme_of, without_store
@@ -108,7 +109,9 @@ def _run(
     frame = frame[ordered]
     if _box_format(kept):
         kept["boxes"] = {**kept["boxes"], "box_format": "xyxy"}
-    frame.attrs = {"dfgen": attributes(root, kept, recipe.arguments())}
+    leaks = leaks_between_splits(frame)
+    warnings += notes_of(leaks)
+    frame.attrs = {"dfgen": attributes(root, kept, recipe.arguments(), leaks)}
     if out is not None:
         write_manifest(frame, out, recipe.root, options.values() if options else None)
     return frame, BuildReport(gathered.skipped, gathered.notes, warnings)

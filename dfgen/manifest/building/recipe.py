@@ -75,6 +75,9 @@ class Recipe:
     stratify: str | None = _shared(TEXT, "Column whose classes get exactly these shares.")
     group: str | None = _shared(TEXT, "Column whose groups stay whole.")
     order: str | None = _shared(TEXT, "Column of times: the earliest rows are the first split.")
+    group_duplicates: bool = _shared(
+        (bool,), "Keep copies of a picture in one split; needs facts full.", default=False
+    )
     seed: int = _shared((int,), "Another seed gives another split. Default: 0.", default=0)
 
     @property
@@ -109,7 +112,12 @@ class Recipe:
             for name in all_arguments()
             if name in values
         }
-        return {name: value for name, value in plain.items() if value not in (None, [])}
+        return {name: value for name, value in plain.items() if not is_left_out(value)}
+
+
+def is_left_out(value: Any) -> bool:
+    """Whether a value of an argument says nothing: None, False, or empty."""
+    return value is None or value is False or value == []
 
 
 def shared_arguments() -> dict[str, Argument]:
@@ -229,6 +237,11 @@ def _check_shared(recipe: Recipe) -> None:
         if wrong:
             raise ArgumentError(advice)
     recipe.splitting.check()
+    if recipe.group_duplicates and recipe.facts != "full":
+        raise ArgumentError(
+            "group_duplicates= (--group-duplicates) finds copies by what all of a file tells: give "
+            'facts="full" (--facts full), which decodes every file once'
+        )
 
 
 def unit_of(recipe: Mapping[str, Any]) -> str | None:

@@ -30,7 +30,13 @@ from dfgen.manifest.sources import SOURCES
 from dfgen.system import check_writable, write_whole
 
 SUFFIX = ".toml"
-_WORDS = {str: "text", int: "a whole number", list: "a list", dict: "a table"}
+_WORDS = {
+    str: "text",
+    bool: "true or false",
+    int: "a whole number",
+    list: "a list",
+    dict: "a table",
+}
 
 
 def resolve(
@@ -108,7 +114,7 @@ def check_recipe(arguments: Mapping[str, Any], where: str) -> None:
                 f"Keys: {', '.join(known)}"
             )
         accepted = known[name].accepts
-        if not isinstance(value, accepted) or isinstance(value, bool):
+        if not isinstance(value, accepted) or (isinstance(value, bool) and bool not in accepted):
             expected = " or ".join(word for kind, word in _WORDS.items() if kind in accepted)
             raise ArgumentError(f"{where}: {name} = {value!r}: expected {expected}")
         odd = [] if name == "split" else [v for v in _parts(value) if not isinstance(v, str)]
