@@ -121,6 +121,11 @@ def test_labels_of_lists_that_are_no_classes_are_told(frame, folder):
     ]
 
 
+def test_lists_without_a_class_are_rows_of_zeros(frame, folder):
+    frame["class"] = [["a"], [], ["b", "a"], ("c",), [], "b"]
+    assert_same(*of_frame(frame, folder))
+
+
 @pytest.mark.parametrize(
     ("labels", "names"),
     [
