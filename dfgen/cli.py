@@ -4,7 +4,6 @@ Imports that cost time stand inside the functions, so that `dfgen --help` answer
 """
 
 import contextlib
-import os
 import sys
 import warnings
 from collections.abc import Iterator
@@ -24,8 +23,9 @@ from dfgen.commands.manifests import (
     update_labels_command,
     verify_command,
 )
-from dfgen.commands.options import height_and_width
+from dfgen.commands.options import height_and_width, silence
 from dfgen.commands.packs import pack_command
+from dfgen.commands.predict import predict_command
 from dfgen.commands.reports import report_command
 from dfgen.errors import DfgenError
 
@@ -90,6 +90,7 @@ app.command("diff")(diff_command)
 app.command("split")(split_command)
 app.command("recipe")(recipe_command)
 app.command("pack")(pack_command)
+app.command("predict")(predict_command)
 app.command("report")(report_command)
 app.add_typer(cached_folders.cache, name="cache")
 
@@ -102,7 +103,7 @@ def demo_command(
     ] = None,
 ) -> None:
     """Train three models on scanned digits, showing each step; takes a minute."""
-    with _silence():
+    with silence():
         from dfgen.demo import run
 
     if not run(partial(app, standalone_mode=False), keep):
@@ -141,7 +142,7 @@ def bench_command(
 ) -> None:
     """Measure how fast batches come from your files, and say what limits them."""
     height, width = height_and_width("--image-size", image_size)
-    with _silence():
+    with silence():
         from dfgen.bench import report
         from dfgen.bench.run import bench
 
@@ -158,17 +159,3 @@ def bench_command(
     )
     print(report.table(result))
     report.write(result, png, json_file)
-
-
-@contextlib.contextmanager
-def _silence() -> Iterator[None]:
-    """Drop what goes to stderr, C++ included: while it loads, TensorFlow logs at any level."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    stderr = os.dup(2)
-    with open(os.devnull, "w") as nothing:
-        os.dup2(nothing.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(stderr, 2)
-        os.close(stderr)

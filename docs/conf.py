@@ -20,6 +20,7 @@ toc_object_entries_show_parents = "hide"
 maximum_signature_line_length = 80
 html_theme = "pydata_sphinx_theme"
 html_theme_options = {"navbar_align": "left", "show_toc_level": 2, "footer_end": []}
+html_sidebars = {name: [] for name in ("index", "start", "troubleshooting")}  # of no section
 html_static_path = ["_static"]
 html_css_files = ["style.css"]
 html_show_sourcelink = False

@@ -16,8 +16,8 @@ from dfgen.errors import ArgumentError
 from dfgen.migrate.affine import FILL_MODES
 from dfgen.migrate.augmentation import Augmentation
 
-# what newer SciPy says to Keras
-pytestmark = pytest.mark.filterwarnings("ignore:Please import:DeprecationWarning")
+# what SciPy says to Keras
+pytestmark = pytest.mark.filterwarnings("ignore:Please (import|use):DeprecationWarning")
 
 # Eileen Collins, by NASA, in the public domain: https://flic.kr/p/r9qvLn
 PHOTOGRAPH = cv2.imread(str(Path(__file__).parent / "data" / "astronaut.jpg"))[..., ::-1]
@@ -33,7 +33,7 @@ IMAGES = {
 }
 SMOOTH = cv2.blur(IMAGES["rgba"], (5, 5))  # few pixels of an edge say more of OpenCV's 32nds
 AFFINE = [
-    {"theta": 90},
+    {"theta": 90, "tx": 0.25, "ty": 0.25},  # else places of some lie just between two pixels
     {"theta": -180.0},
     {"theta": 17.5},
     {"tx": 3},

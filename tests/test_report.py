@@ -236,6 +236,54 @@ def test_predictions_come_from_a_file_too(frame, predicted, tmp_path):
     assert page.boxes["Worst by loss"] == ([5], ["odd → even, loss 1.61"])
 
 
+def test_of_numbers_the_page_shows_the_rows_of_the_highest_loss(frame, tmp_path):
+    predicted = pd.DataFrame({"id": range(6), "y_true": 1.0, "y_pred": 1.5, "loss": np.arange(6.0)})
+    page = page_of(frame(8), tmp_path, predictions=predicted)
+    assert page.boxes["Worst by loss"] == (
+        [5, 4, 3, 2, 1, 0],
+        [f"1 → 1.5, loss {row}" for row in range(6)][::-1],
+    )
+    assert page.data["marks"] == []
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        ([1, 2, 1], "predictions have several rows of id 1, expected one"),
+        (
+            [77, 78, 79],
+            "predictions are of other rows: none of 3 has the id of a row, such as 0; they have "
+            "[77, 78, 79]",
+        ),
+    ],
+)
+def test_predictions_of_other_rows_are_refused(ids, message, frame, tmp_path):
+    predicted = pd.DataFrame({"id": ids, "y_true": 1.0, "y_pred": 1.5, "loss": 0.5})
+    with pytest.raises(dfgen.DfgenError) as caught:
+        report(frame(4), tmp_path / "page.html", predictions=predicted)
+    assert str(caught.value) == message
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"age": [np.nan, np.inf, -np.inf, 1.0]},
+        {"age": [1e308, -1e308, 0.0, 1.0]},
+        {"age": [2.0**62, 0.0, 1.0, 2.0]},
+        {"age": np.nan},
+        {"width": 0, "height": 0, "bytes": 0},
+        {"fold": range(4)},
+        {"split": ["train", None] * 2},
+        {"tags": [["x", "y"], [], None, ["x"]]},
+        {"kind": pd.Categorical([1, 2, 1, 2], [1, 2, 3])},
+    ],
+    ids=lambda columns: "-".join(columns),
+)
+def test_odd_columns_have_their_place(columns, frame, tmp_path):
+    assert len(page_of(frame(4).assign(**columns), tmp_path).data["gallery"]) == 4
+
+
 def test_of_many_classes_the_page_shows_what_is_confused_most(frame, tmp_path):
     names = [f"class {number}" for number in range(30)]
     df = frame(90)
@@ -306,6 +354,11 @@ def test_the_command_says_what_it_wrote(frame, tmp_path):
             "predictions must be a frame of dfgen.predict_frame with the ids of the manifest, got "
             "one with the columns id, path, label",
         ),
+        (["--out", "m.html", "--seed", -1], "seed=-1 is not a whole number of 0 or more"),
+        (
+            ["--out", "m.html", "--predictions", "none.parquet"],
+            "there is no file of predictions {folder}/none.parquet",
+        ),
         (["--out", "m.html", "--rows", 0], "rows=0 is not a whole number of 1 or more"),
     ],
 )
@@ -313,7 +366,10 @@ def test_what_cannot_be_is_refused(arguments, message, frame, tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     dfgen.write_manifest(frame(2), "m.parquet")
     ran = command.run("report", "m.parquet", *arguments)
-    assert (ran.returncode, ran.stderr) == (1, f"dfgen: {message}\n")
+    assert (ran.returncode, ran.stderr) == (
+        1,
+        f"dfgen: {message}\n".replace("{folder}", str(tmp_path)),
+    )
     assert os.listdir() == ["m.parquet"]
 
 

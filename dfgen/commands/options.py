@@ -4,7 +4,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, TextIO
 
 import typer
@@ -38,6 +38,15 @@ def height_and_width(option: str, text: str, otherwise: str = "") -> tuple[int, 
     except ValueError:
         raise ArgumentError(f"{option} {text}: expected H,W, as in 224,224{otherwise}") from None
     return height, width
+
+
+def part_of(option: str, text: str | None) -> tuple[int, int] | None:
+    """Return index and count of an `I/N` text."""
+    try:
+        index, count = map(int, text.split("/")) if text else (0, 1)
+    except ValueError:
+        raise ArgumentError(f"{option} {text}: expected I/N, as 0/4 of the first of 4") from None
+    return (index, count) if text else None
 
 
 def one_or_more(option: str, texts: list[str] | None) -> Any:
@@ -83,3 +92,17 @@ def beside(out: str) -> TextIO:
         if os.path.samestat(os.stat(out), os.fstat(1)):
             return sys.stderr
     return sys.stdout
+
+
+@contextlib.contextmanager
+def silence() -> Iterator[None]:
+    """Drop what goes to stderr, C++ included: while it loads, TensorFlow logs at any level."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    stderr = os.dup(2)
+    with open(os.devnull, "w") as nothing:
+        os.dup2(nothing.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)

@@ -76,7 +76,8 @@ def size_facts(frame: pd.DataFrame) -> dict[str, SizeFacts]:
             turned = frame["orientation"].to_numpy(np.float64, na_value=1) >= 5
             pair = found["width"], found["height"]
             found["width"], found["height"] = (np.where(turned, *pair[::step]) for step in (-1, 1))
-        found["aspect"] = found["width"] / found["height"]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found["aspect"] = found["width"] / found["height"]
     found = {name: numbers for name, numbers in found.items() if not np.isnan(numbers).all()}
     if "width" in found and "aspect" not in found:
         del found["width"]
@@ -94,6 +95,8 @@ def far_out(frame: pd.DataFrame, numbers: dict[str, SizeFacts]) -> pd.DataFrame:
     distance = np.zeros(len(frame))
     why: dict[int, list[str]] = {}
     for name, values in numbers.items():
+        if not (values > 0).any():
+            continue
         logs = np.log(np.where(values > 0, values, np.nan))
         low, high = np.nanquantile(logs, (0.25, 0.75))
         beyond = np.maximum(low - logs, logs - high) / max(_FAR * (high - low), _LEAST)

@@ -47,7 +47,10 @@ def _spread_of(column: pd.Series) -> Html:
     values = values[np.isfinite(values)]
     if not len(values):
         return note("No finite number.")
-    caption = f"{number(values.min())} to {number(values.max())}, mean {number(values.mean())}"
+    low, high = float(values.min()), float(values.max())
+    if not np.isfinite(high - low):
+        return note(f"{low:g} to {high:g}")
+    caption = f"{number(low)} to {number(high)}, mean {number(values.mean())}"
     chart = element("figure", element("figcaption", caption), histogram(values))
     return element("div", chart, class_="charts")
 

@@ -15,6 +15,7 @@ from dfgen.explore.svg_charts import number
 _MATRIX = 20  # classes of a confusion matrix; of more, the pairs that are confused most
 _CLASSES = 40
 _PICTURES = 24
+_WRONG, _DOUBTFUL = "predicted wrong", "likely mislabel"
 
 
 def mistake_section(frame: pd.DataFrame) -> Section:
@@ -24,39 +25,47 @@ def mistake_section(frame: pd.DataFrame) -> Section:
     """
     body: list[Html] = []
     shown: list[int] = []
-    wrong: dict[int, None] = {}
-    doubtful: dict[int, None] = {}
+    marks: dict[str, dict[int, None]] = {}
     for head in heads_of(frame):
         if head:
             body.append(element("h3", short(head[1:])))
         try:
             found = mistakes(frame, head=head[1:] or None)
-        except ManifestError as error:
-            body.append(note(short(error)))
+        except ManifestError:  # it has no classes, or no labels
+            worst = _highest(frame, head)
+            body += _tiles("Worst by loss", worst, head)
+            shown += worst.index[:_PICTURES].tolist()
             continue
         body += _of_head(found)
-        shown += [*found.worst.index[:_PICTURES], *found.mislabels.index[:_PICTURES]]
-        wrong |= dict.fromkeys(found.worst.index.tolist())
-        doubtful |= dict.fromkeys(found.mislabels.index.tolist())
-    marks = {"predicted wrong": [*wrong], "likely mislabel": [*doubtful]}
+        for word_said, rows in ((_WRONG, found.worst), (_DOUBTFUL, found.mislabels)):
+            shown += rows.index[:_PICTURES].tolist()
+            marks.setdefault(word_said, {}).update(dict.fromkeys(rows.index.tolist()))
     return Section(
-        "mistakes", "Mistakes", markup(body), len(wrong), "rows predicted wrong", rows=shown,
-        marks=marks,
+        "mistakes", "Mistakes", markup(body), len(marks[_WRONG]) if marks else None,
+        "rows predicted wrong", rows=shown, marks={name: [*rows] for name, rows in marks.items()},
     )  # fmt: skip
+
+
+def _highest(frame: pd.DataFrame, head: str) -> pd.DataFrame:
+    """Return the rows of the highest loss, of a head that has one."""
+    loss = f"loss{head}"
+    rows = frame[frame[loss].notna()] if loss in frame else frame.iloc[:0]
+    return rows.sort_values(loss, ascending=False, kind="stable") if len(rows) else rows
 
 
 def _of_head(found: Mistakes) -> Iterator[Html]:
     yield note(found.said)
     yield _confusion(found.confusion)
     yield _class_table(found.classes)
-    for title, rows in (("Worst by loss", found.worst), ("Likely mislabels", found.mislabels)):
-        some = rows.iloc[:_PICTURES]
-        first = f", the first {len(some)} of {len(rows):,}" * (len(rows) > len(some))
-        yield element("h4", title + first)
-        if len(some):
-            yield tiles(title, some.index, _notes(found.head, some))
-        else:
-            yield note("None.")
+    yield from _tiles("Worst by loss", found.worst, found.head)
+    yield from _tiles("Likely mislabels", found.mislabels, found.head)
+
+
+def _tiles(title: str, rows: pd.DataFrame, head: str) -> Iterator[Html]:
+    some = rows.iloc[:_PICTURES]
+    first = f", the first {len(some)} of {len(rows):,}" * (len(rows) > len(some))
+    yield element("h4", title + first)
+    yield tiles(title, some.index, _notes(head, some)) if len(some) else note("None.")
 
 
 def _notes(head: str, rows: pd.DataFrame) -> Iterator[str]:
@@ -66,8 +75,8 @@ def _notes(head: str, rows: pd.DataFrame) -> Iterator[str]:
             told = f"{word(row['suggested'])} {row['prob_suggested']:.0%}"
             yield short(f"{word(row['y_true'])} → {told}")
         else:
-            told = f"{word(row[f'y_pred{head}'])}, loss {row[f'loss{head}']:.3g}"
-            yield short(f"{word(row[f'y_true{head}'])} → {told}")
+            said = " → ".join(word(row[f"{kind}{head}"]) for kind in ("y_true", "y_pred"))
+            yield short(f"{said}, loss {row[f'loss{head}']:.3g}")
 
 
 def _confusion(confusion: pd.DataFrame) -> Html:

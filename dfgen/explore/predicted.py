@@ -32,7 +32,16 @@ def with_predictions(frame: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataF
             "predictions must be a frame of dfgen.predict_frame with the ids of the manifest, got "
             f"one with the columns {', '.join(map(str, predictions.columns))}"
         )
-    places = pd.Index(predictions[key]).get_indexer(pd.Index(frame[key]))
+    names = pd.Index(predictions[key])
+    if not names.is_unique:
+        twice = names[names.duplicated()].tolist()[0]
+        raise ManifestError(f"predictions have several rows of {key} {twice!r}, expected one")
+    places = names.get_indexer(pd.Index(frame[key]))
+    if len(frame) and not (places >= 0).any():
+        raise ManifestError(
+            f"predictions are of other rows: none of {len(names):,} has the {key} of a row, such "
+            f"as {frame[key].iloc[:1].tolist()[0]!r}; they have {names[:3].tolist()}"
+        )
     found = predictions[wanted].reset_index(drop=True).reindex(places).set_axis(frame.index)
     return pd.concat([frame.drop(columns=wanted, errors="ignore"), found], axis=1)
 

@@ -79,6 +79,7 @@ def report(
         >>> report("manifests/pets.parquet", "pets.html")  # doctest: +SKIP
     """
     whole("rows", rows, least=1)
+    whole("seed", seed, least=0)
     if rows > _MOST_ROWS:
         raise ArgumentError(
             f"rows={rows}: a page has room for the pictures of {_MOST_ROWS}. Its figures are of "
@@ -107,6 +108,8 @@ def report(
 
 
 def _html_name(out: Path) -> str:
+    if not isinstance(out, str | os.PathLike):
+        raise ArgumentError(f"out={out!r}: expected the path of the page, such as pets.html")
     path = os.fspath(out)
     if not path.lower().endswith((".html", ".htm")):
         raise WriteError(f"{path}: a report is a page, name it {os.path.splitext(path)[0]}.html")

@@ -10,6 +10,7 @@ from dfgen.explore.html_text import Html, element, markup
 _WIDE, _HIGH = 420, 220
 _LEFT, _BOTTOM, _TOP, _RIGHT = 52, 26, 8, 12
 _BINS = 30
+_EXACT = 2**52  # whole numbers further apart have no halves between them
 _MARKS = 900  # of a cloud; more points than that are put together
 
 _Numbers = npt.NDArray[Any]
@@ -98,7 +99,7 @@ def _log_counts(values: _Numbers) -> tuple[_Numbers, _Numbers]:
 def _bins(values: _Numbers) -> Any:
     """Return bins that hold equally many whole numbers, where the values are such."""
     low, high = values.min(), values.max()
-    if (values != np.round(values)).any():
+    if (values != np.round(values)).any() or high - low > _EXACT:
         return _BINS
     step = np.ceil((high - low + 1) / _BINS)
     return low - 0.5 + step * np.arange(np.ceil((high - low + 1) / step) + 1)

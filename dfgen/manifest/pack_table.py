@@ -100,7 +100,7 @@ def read_pack(folder: str, options: StorageOptions | None = None) -> tuple[pa.Ta
 def metadata_of(index: PackIndex) -> Metadata:
     """Return what the manifest of a pack said of itself, checked."""
     path = in_pack(index.folder, INDEX)
-    missing = [name for name in Metadata.__annotations__ if name not in index.dfgen]
+    missing = sorted(Metadata.__required_keys__ - index.dfgen.keys())
     if missing:
         raise ManifestError(f"{path} is damaged: its dfgen lacks {', '.join(missing)}. Pack again")
     check_metadata(index.dfgen, f"{path}, its dfgen")

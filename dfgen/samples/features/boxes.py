@@ -7,14 +7,14 @@ import numpy as np
 import pyarrow as pa
 
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, TransformError
-from dfgen.samples.arrow_types import are_numbers, flattened, offsets
+from dfgen.samples.arrow_types import are_numbers, flattened, lists_of, offsets, with_ends
 from dfgen.samples.features.arguments import check_column, checked_missing
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.box_rows import BoxRows, checked_corners, class_numbers
 from dfgen.samples.features.category import Category
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.one_row import ColumnSource
-from dfgen.samples.features.spec import Spec, Values, Watch
+from dfgen.samples.features.spec import Present, Spec, Values, Watch
 from dfgen.samples.features.values_elsewhere import ELSEWHERE
 from dfgen.samples.pixels.geometry import Geometry, move
 from dfgen.samples.storage.store import Store
@@ -164,6 +164,16 @@ class Boxes(Feature):
             )
         corners = checked_corners(self.column, boxes, where, self.source_format)
         return BoxRows(where, corners, class_numbers(self.labels, labels, where, self.class_names))
+
+    def truth(self, values: BoxRows, rows: slice, lacking: Present) -> tuple[pa.Array, pa.Array]:
+        """Return the boxes of some rows as they are stored, and their labels, with names."""
+        ends = values.offsets[rows.start : rows.stop + 1]
+        part = slice(ends[0], ends[-1])
+        boxes = lists_of(values.boxes[part], np.zeros(ends[-1] - ends[0], bool))
+        labels = pa.array(values.labels[part])
+        if self.class_names is not None:
+            labels = pa.array(self.class_names).take(labels)
+        return with_ends(boxes, ends - ends[0], lacking), with_ends(labels, ends - ends[0], lacking)
 
     def read(
         self, value: Labelled, out: Labelled, store: Store, watch: Watch, given: Geometry

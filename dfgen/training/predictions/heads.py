@@ -53,6 +53,11 @@ class ModelHead:
         return getattr(self.feature, "class_names", None)
 
     @property
+    def has_pixels(self) -> bool:
+        """Whether y has (height, width, channels), or as `image_data_format` says."""
+        return self.bound is not None and self.target in self.bound.channel_arrays
+
+    @property
     def loss_kind(self) -> str | None:
         """Which crossentropy the loss is, or regression; None where it is not known."""
         return None if self.known is None else self.known.kind

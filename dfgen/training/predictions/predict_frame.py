@@ -14,15 +14,18 @@ from dfgen.manifest.tables import arrow_table
 from dfgen.samples.storage.embedded import are_files
 from dfgen.system import only_writer, whole
 from dfgen.training.device_division import keras_division
+from dfgen.training.predictions.as_trained import Saved, check_as_trained, opened
 from dfgen.training.predictions.predicted_rows import Prediction
 from dfgen.training.predictions.predictions_file import (
     PREDICTIONS,
     PartsFolder,
+    claim,
     frame_of_columns,
     run_of_file,
     write_joined,
 )
 from dfgen.training.predictions.run_identity import refuse_other
+from dfgen.training.predictions.said_arrays import LISTS
 from dfgen.training.sequence import Sequence
 
 
@@ -32,6 +35,8 @@ def predict_frame(
     *,
     views: int | None = None,
     from_logits: bool | None = None,
+    preprocessing: Saved = None,
+    arrays: str | os.PathLike[str] | None = None,
     out: str | os.PathLike[str] | None = None,
 ) -> pd.DataFrame | str:
     """Return the rows of a Sequence with what a model says of each, to find out why it is wrong.
@@ -72,6 +77,14 @@ def predict_frame(
             crop, flip and `transform`, by the seed of the Sequence, the row and the number of the
             view. Probabilities, numbers and losses are averaged. None: once.
         from_logits: whether outputs of classes are logits, where nothing tells it, or wrongly.
+        preprocessing: what `SavePreprocessing` has saved beside the model, or the path of its file:
+            a Sequence that makes other inputs, or numbers classes otherwise, is refused, and where
+            it has no y, the classes have their names nevertheless. None: nothing is compared.
+        arrays: what `y_pred` holds of outputs of more axes than one, as masks, boxes and maps:
+            `"lists"`, or the path of a folder for a file a row, called by its id, in a folder for
+            each of several outputs. Classes of pixels, which the loss or a softmax or sigmoid at
+            the end tells, become their numbers, (height, width) as the model has seen the image, in
+            PNG files; all else is as it is, in NPY files. None: there is no such column.
         out: the Parquet file to write instead, for more rows than memory holds; neither the index
             nor columns of bytes are in it. It is written part by part: called again after a kill,
             with the same arguments, it goes on where it was. Until it is there, the folder
@@ -83,7 +96,8 @@ def predict_frame(
 
     Raises:
         ArgumentError: outputs and y do not go together, classes are told by numbers that are no
-            probabilities, or `out` holds predictions of another run: of other rows, another model.
+            probabilities, the Sequence is not that of `preprocessing`, or `out` holds predictions
+            of another run: of other rows, another model.
         ManifestError: the manifest has a column that is called as one of these.
         WriteError: the file cannot be written, or another process is writing it.
 
@@ -91,7 +105,7 @@ def predict_frame(
         >>> frame = dfgen.predict_frame(model, val)  # doctest: +SKIP
         >>> frame[frame.y_true != frame.y_pred].sort_values("loss")
     """
-    prediction = _prediction(model, sequence, views, from_logits)
+    prediction = _prediction(model, sequence, views, from_logits, preprocessing, arrays)
     return _framed(prediction) if out is None else _written(prediction, os.path.abspath(out))
 
 
@@ -101,6 +115,8 @@ def evaluate_frame(
     *,
     views: int | None = None,
     from_logits: bool | None = None,
+    preprocessing: Saved = None,
+    arrays: str | os.PathLike[str] | None = None,
     out: str | os.PathLike[str] | None = None,
 ) -> pd.DataFrame | str:
     """Return what `predict_frame` does, of which each row has a loss, and what it weighs.
@@ -114,6 +130,8 @@ def evaluate_frame(
         sequence: whose rows, with y.
         views: as of `predict_frame`.
         from_logits: as of `predict_frame`.
+        preprocessing: as of `predict_frame`.
+        arrays: as of `predict_frame`.
         out: as of `predict_frame`.
 
     Raises:
@@ -125,7 +143,9 @@ def evaluate_frame(
         >>> frame = dfgen.evaluate_frame(model, val)  # doctest: +SKIP
         >>> frame.groupby("y_true", observed=True).loss.mean()
     """
-    prediction = _prediction(model, sequence, views, from_logits, weighs=True)
+    prediction = _prediction(
+        model, sequence, views, from_logits, preprocessing, arrays, weighs=True
+    )
     if sequence._layout.y is None:
         raise ArgumentError(
             "evaluate_frame needs labels, but the Sequence has inputs alone: give it y=, the "
@@ -144,7 +164,13 @@ def evaluate_frame(
 
 
 def _prediction(
-    model: Any, sequence: Any, views: Any, logits: Any, weighs: bool = False
+    model: Any,
+    sequence: Any,
+    views: Any,
+    logits: Any,
+    saved: Saved,
+    arrays: Any,
+    weighs: bool = False,
 ) -> Prediction:
     """Return what is to be predicted, checked."""
     if not isinstance(model, keras.Model):
@@ -158,7 +184,20 @@ def _prediction(
         )
     _check_processes(model, sequence)
     views = 1 if views is None else whole("views", views, least=1)
-    return Prediction(model, sequence, views, logits, weighs)
+    known = opened(saved)
+    if known is not None:
+        check_as_trained(known, sequence)
+    if arrays is not None and views > 1:
+        raise ArgumentError(
+            f"views={views} with arrays={brief(arrays)}: each view lies otherwise on the image, so "
+            "that their mean means nothing: leave out one of the two"
+        )
+    place = None if arrays is None else os.fspath(arrays)
+    place = place if place in (None, LISTS) else os.path.abspath(place)
+    found = Prediction(model, sequence, views, logits, known, place, weighs)
+    if place not in (None, LISTS):
+        claim(place, found.run, "arrays")
+    return found
 
 
 def _check_processes(model: Any, sequence: Sequence) -> None:

@@ -1,9 +1,10 @@
 """What a model says of the rows of a Sequence, a part of them after the other."""
 
+import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import keras
@@ -12,17 +13,25 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dfgen.binding.nested import leaves
+from dfgen.binding.preprocessing import Preprocessing
 from dfgen.loading.order.plan import Plan
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.features.base import Feature
+from dfgen.samples.features.spec import Present
 from dfgen.training.device_division import keras_division
 from dfgen.training.keras_private import loss_weights
+from dfgen.training.predictions.as_trained import targets_as_trained
 from dfgen.training.predictions.heads import ModelHead, model_heads
 from dfgen.training.predictions.ordered_passes import OrderedPasses
 from dfgen.training.predictions.part_sizes import FIRST_STEPS, next_steps
 from dfgen.training.predictions.prediction_columns import Said, table_of
 from dfgen.training.predictions.row_losses import row_losses
 from dfgen.training.predictions.run_identity import run_of
+from dfgen.training.predictions.said_arrays import (
+    LISTS,
+    files_of_rows,
+    nested_lists,
+    said_of_arrays,
+)
 from dfgen.training.sequence import Sequence
 
 
@@ -35,6 +44,8 @@ class Prediction:
         sequence: whose rows.
         views: passes that are averaged.
         logits: as `from_logits` of `predict_frame`.
+        saved: what was saved beside the model.
+        arrays: as of `predict_frame`.
         weighs: whether the weights of rows are told.
         heads: is told name -> kind and class names of each head.
     """
@@ -43,6 +54,8 @@ class Prediction:
     sequence: Sequence
     views: int = 1
     logits: bool | None = None
+    saved: Preprocessing | None = None
+    arrays: str | None = None
     weighs: bool = False
     heads: dict[str, Any] = field(default_factory=dict)
 
@@ -83,13 +96,14 @@ class Prediction:
     def _of(self, passes: OrderedPasses, part: range) -> tuple[list[Said], int]:
         """Return what each head says of the rows of some batches, and the bytes that it took."""
         found: list[Said] = []
-        y = self.sequence._layout.y
+        y, features = self._targets
         nbytes = 0
         for view in range(self.views):
             until = self.steps.stop if self.views == 1 else part.stop
             outputs, targets = passes.predict(self.model, part, view, until)
-            true = dict(zip(keras.tree.flatten(y), keras.tree.flatten(targets), strict=True))
-            heads = model_heads(self.model, outputs, y, self._targets, self.logits)
+            arrays = [] if targets is None else keras.tree.flatten(targets)
+            true = dict(zip(keras.tree.flatten(y), arrays, strict=bool(arrays)))
+            heads = model_heads(self.model, outputs, y, features, self.logits)
             said = [_of_head(head, array, true.get(head.target)) for head, array in heads]
             held = [*true.values(), *(array for _, array in heads)]
             nbytes = sum(one.nbytes for one in held if one is not None)
@@ -105,6 +119,7 @@ class Prediction:
             views=self.views,
             from_logits=self.logits,
             evaluates=self.weighs,
+            arrays=self.arrays,
         )
 
     def said(self, whole: bool) -> dict[str, Any]:
@@ -117,11 +132,13 @@ class Prediction:
         return {**known, "heads": self.heads}
 
     @cached_property
-    def _targets(self) -> Mapping[str, tuple[Feature, BoundFeature | None]]:
-        """Name of an array of y -> its feature, and that with its rows."""
-        binding = self.sequence._binding
+    def _targets(self) -> tuple[Any, Mapping[str, tuple[Any, BoundFeature | None]]]:
+        """The names of the arrays of y, nested; and name -> feature, and that with its rows."""
+        binding, y = self.sequence._binding, self.sequence._layout.y
+        if y is None and self.saved is not None:
+            return targets_as_trained(self.saved)
         bound = [binding[name] for name in leaves(binding.y)]
-        return {name: (one.feature, one) for one in bound for name in one.specs}
+        return y, {name: (one.feature, one) for one in bound for name in one.specs}
 
     def _table(self, said: list[Said], rows: slice) -> pa.Table:
         """Return the columns of some rows."""
@@ -138,7 +155,17 @@ class Prediction:
         if self.weighs:
             alike = np.ones(len(reasons), np.float32)
             weights = alike if loader.weights is None else loader.weights[rows]
-        return table_of(said, rows, reasons, weights, loss_weights(self.model))
+        told = loss_weights(self.model)
+        arrays = None if self.arrays is None else partial(self._arrays, rows)
+        return table_of(said, rows, reasons, weights, told, arrays)
+
+    def _arrays(self, rows: slice, head: ModelHead, said: Any, lost: Present) -> pa.Array:
+        """Return the column of an output of more axes than one."""
+        found = said_of_arrays(head, said)
+        if self.arrays == LISTS:
+            return nested_lists(found, lost)
+        ids = self.sequence._loader.order.ids_at(np.arange(rows.start, rows.stop))
+        return files_of_rows(found, lost, os.path.join(self.arrays or "", head.name), ids)
 
 
 def _of_head(head: ModelHead, outputs: npt.NDArray[Any], target: npt.NDArray[Any] | None) -> Said:

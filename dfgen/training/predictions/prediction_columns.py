@@ -1,6 +1,6 @@
 """What a model says of rows as columns of Arrow: names of classes, probabilities, losses."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from dfgen.samples.features.spec import Present
 from dfgen.training.predictions.heads import ARRAY, CLASSES, LABELS, ModelHead
 
 _Floats = npt.NDArray[np.float32]
+_OfArrays = Callable[[ModelHead, _Floats, Present], pa.Array] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +51,7 @@ def table_of(
     reasons: npt.NDArray[Any],
     weights: _Floats | None = None,
     loss_weights: Any = None,
+    arrays: _OfArrays = None,
 ) -> pa.Table:
     """Return the columns of some rows.
 
@@ -59,6 +61,7 @@ def table_of(
         reasons: why each has no prediction, None where it has one; more are noted in it.
         weights: what each counts in the loss; None: nobody asks.
         loss_weights: of the heads, as `compile` takes them.
+        arrays: makes a column of what has more axes than one; None: leaves it out.
 
     Raises:
         ArgumentError: there are other classes than y has.
@@ -71,7 +74,7 @@ def table_of(
         columns |= _truth(head, rows, lacking)
         nan = np.isnan(one.numbers.reshape(len(lost), -1)).any(axis=1)
         reasons[nan & ~lost] = NO_PREDICTION
-        columns |= _predicted(head, one.numbers, lost | nan)
+        columns |= _predicted(head, one.numbers, lost | nan, arrays)
         if one.losses is not None:
             losses.append(np.where(lost | lacking, np.nan, one.losses))
             columns[head.column("loss")] = _numbers(losses[-1])
@@ -120,20 +123,23 @@ def _truth(head: ModelHead, rows: slice, lacking: Present) -> dict[str, pa.Array
     return {} if found is None else {head.column("y_true"): found}
 
 
-def _predicted(head: ModelHead, said: _Floats, lost: Present) -> dict[str, pa.Array]:
+def _predicted(
+    head: ModelHead, said: _Floats, lost: Present, arrays: _OfArrays
+) -> dict[str, pa.Array]:
     """Return `y_pred`, and `prob` of classes.
 
     Args:
         head: the output.
         said: of each row, probabilities where it tells of classes.
         lost: rows without a prediction.
+        arrays: as of `table_of`.
 
     Raises:
         ArgumentError: there are other classes than y has.
     """
     kind = head.kind(said)
     if kind == ARRAY:
-        return {}
+        return {} if arrays is None else {head.column("y_pred"): arrays(head, said, lost)}
     said = said.reshape(len(said), -1)
     made = {CLASSES: _of_class, LABELS: _of_labels}.get(kind, _of_numbers)(head, said, lost)
     return {head.column(name): values for name, values in made.items()}

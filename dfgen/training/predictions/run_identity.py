@@ -29,6 +29,7 @@ _WORDS = {
     "loss": "another loss",
     "views": "another number of views",
     "from_logits": "another from_logits",
+    "arrays": "arrays in another place",
     "evaluates": "predict_frame, or evaluate_frame, the other of the two",
 }
 

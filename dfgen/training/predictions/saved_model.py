@@ -1,0 +1,95 @@
+"""Predictions of a model that Keras has saved, on a manifest: what the command does."""
+
+import os
+import warnings
+from typing import Any
+
+import keras
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from dfgen.binding.preprocessing import load_preprocessing
+from dfgen.errors import ArgumentError, ManifestError, MissingFileError, listed, reason
+from dfgen.manifest.io import read_manifest
+from dfgen.training.predictions.as_trained import sequence_as_trained
+from dfgen.training.predictions.predict_frame import predict_frame
+
+
+def predict_saved(
+    model: str,
+    manifest: str,
+    out: str,
+    *,
+    preprocessing: str | None = None,
+    split: str | None = None,
+    views: int | None = None,
+    arrays: str | None = None,
+    allow_functions: bool = False,
+    root: str | None = None,
+    **options: Any,
+) -> dict[str, int]:
+    """Write what a saved model says of the rows of a manifest, made as in training.
+
+    Args:
+        model: the path of the model.
+        manifest: the path of the manifest.
+        out: as of `predict_frame`.
+        preprocessing: the path of what `SavePreprocessing` has saved; None: that of the model and
+            `.json`.
+        split: only rows of this split; None: all.
+        views: as of `predict_frame`; None: once, and nothing left to chance.
+        arrays: as of `predict_frame`.
+        allow_functions: as of `load_preprocessing`.
+        root: as of `read_manifest`.
+        options: of Sequence.
+
+    Returns:
+        The number of `rows`, and of those with `problems`.
+
+    Raises:
+        MissingFileError: a file is missing.
+        ArgumentError: the model cannot be loaded, or as of `predict_frame`.
+        ManifestError: as of `Sequence`.
+    """
+    if not os.path.exists(model):
+        raise MissingFileError(f"there is no model {model}")
+    path = preprocessing or f"{model}.json"
+    if preprocessing is None and not os.path.exists(path):
+        raise MissingFileError(
+            f"there is no {path}, which tells how rows were made in training, and the names of "
+            f'classes: fit with dfgen.SavePreprocessing("{path}", sequence), or name the file, '
+            "--preprocessing FILE"
+        )
+    saved = load_preprocessing(path, allow_functions)
+    keras.config.set_image_data_format(saved.data_format)
+    rows: Any = manifest if split is None else _of_split(manifest, split, root)
+    chance = views is not None
+    with sequence_as_trained(saved, rows, chance, root=None if split else root, **options) as seq:
+        written = predict_frame(
+            _loaded(model), seq, views=views, preprocessing=saved, arrays=arrays, out=out
+        )
+    problems = pq.read_table(written, columns=["problem"])["problem"]
+    return {"rows": len(problems), "problems": pc.count(problems).as_py()}
+
+
+def _of_split(manifest: str, split: str, root: str | None) -> Any:
+    frame = read_manifest(manifest, root)
+    if "split" not in frame:
+        raise ManifestError(f"{manifest} has no column split: leave out --split {split}")
+    found = frame[frame.split == split]
+    if not len(found):
+        known = frame.split.dropna().unique().tolist()
+        raise ManifestError(f"no row of {manifest} has the split {split!r}, but {listed(known)}")
+    return found
+
+
+def _loaded(path: str) -> Any:
+    of_optimizer = r"(?s).*Skipping variable loading for optimizer"  # which predicts nothing
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", of_optimizer)
+            return keras.saving.load_model(path)
+    except Exception as error:  # of a file that may be anything
+        raise ArgumentError(
+            f"{path} cannot be loaded as a model of Keras: {reason(error)}"
+        ) from error

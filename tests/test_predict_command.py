@@ -1,0 +1,122 @@
+"""A model that was saved, on rows made as in training: the command, and what it refuses."""
+
+import json
+
+import cv2
+import keras
+import numpy as np
+import pandas as pd
+import pytest
+from command import run
+
+import dfgen
+from dfgen.errors import ArgumentError
+
+ROWS = 12
+NAMES = ["red", "green", "blue"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder with images, a model that tells their colour, and a manifest of these."""
+    folder = tmp_path_factory.mktemp("trained")
+    kinds = [NAMES[row * 7 % 3] for row in range(ROWS)]
+    for row, kind in enumerate(kinds):
+        pixels = np.zeros((6, 6, 3), np.uint8)
+        pixels[..., 2 - NAMES.index(kind)] = 200  # OpenCV writes BGR
+        cv2.imwrite(f"{folder}/{row}.png", pixels)
+    frame = pd.DataFrame({"id": range(ROWS), "path": [f"{folder}/{n}.png" for n in range(ROWS)]})
+    frame["kind"] = pd.Categorical(kinds, NAMES)
+    frame["split"] = pd.Categorical(np.where(frame.id < 4, "test", "train"))
+    image = keras.Input((4, 4, 3))
+    made = keras.layers.Dense(3)
+    model = keras.Model(image, made(keras.layers.GlobalAveragePooling2D()(image)))
+    made.set_weights([10 * np.eye(3, dtype=np.float32), np.zeros(3, np.float32)])
+    model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    x = dfgen.Image("path", size=(4, 4), scale="0..1")
+    seq = dfgen.Sequence(frame, x=x, y=dfgen.Category("kind"))
+    beside = dfgen.SavePreprocessing(folder / "model.keras.json", seq)
+    beside.on_train_begin()
+    model.save(folder / "model.keras")
+    dfgen.write_manifest(frame, folder / "all.parquet")
+    frame["kind"] = frame.kind.cat.reorder_categories(NAMES[::-1])
+    dfgen.write_manifest(frame, folder / "otherwise.parquet")
+    dfgen.write_manifest(frame.drop(columns="kind"), folder / "bare.parquet")
+    return folder, model, frame, seq
+
+
+def predicted(folder, name, *options):
+    out = folder / f"{name}{len(options)}.out.parquet"
+    ended = run("predict", folder / "model.keras", folder / name, "--out", out, *options)
+    assert ended.stderr == ""
+    assert ended.returncode == 0
+    return pd.read_parquet(out), ended.stdout
+
+
+def test_names_of_classes_are_those_of_training_however_the_manifest_numbers_them(trained):
+    for name in ("all.parquet", "otherwise.parquet"):
+        found, told = predicted(trained[0], name)
+        assert found.y_pred.tolist() == found.kind.tolist() == found.y_true.tolist()
+        assert found.y_pred.cat.categories.tolist() == NAMES
+        right = np.exp(10 * 200 / 255) / (np.exp(10 * 200 / 255) + 2)
+        np.testing.assert_allclose(np.stack(found.prob).max(axis=1), right, rtol=1e-6)
+        assert told == f"Wrote {trained[0]}/{name}0.out.parquet: 12 rows\n"
+
+
+def test_rows_without_labels_are_named_too(trained):
+    found, told = predicted(trained[0], "bare.parquet", "--json")
+    assert found.y_pred.tolist() == trained[2].kind.tolist()
+    assert not {"y_true", "loss"} & {*found}
+    out = f"{trained[0]}/bare.parquet1.out.parquet"
+    assert json.loads(told) == {"out": out, "rows": ROWS, "problems": 0}
+
+
+def test_a_split_and_a_part_of_it_can_be_predicted(trained):
+    found, _ = predicted(
+        trained[0], "all.parquet", "--split", "test", "--shard", "1/2", "--batch-size", "2"
+    )
+    assert found.id.tolist() == [1, 3] or found.id.tolist() == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["none.keras", "all.parquet"], "there is no model {}/none.keras"),
+        (["all.parquet", "all.parquet"],
+         "there is no {0}/all.parquet.json, which tells how rows were made in training, and the "
+         "names of classes: fit with dfgen.SavePreprocessing(\"{0}/all.parquet.json\", sequence), "
+         "or name the file, --preprocessing FILE"),
+        (["model.keras", "all.parquet", "--split", "val"],
+         "no row of {}/all.parquet has the split 'val', but 'test', 'train'"),
+        (["model.keras", "all.parquet", "--shard", "one"],
+         "--shard one: expected I/N, as 0/4 of the first of 4"),
+        (["model.keras", "0123456789.parquet"], "there is no manifest {}/0123456789.parquet"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_told(trained, tmp_path, arguments, told):
+    folder = trained[0]
+    paths = [folder / one if "." in one else one for one in arguments]
+    ended = run("predict", *paths, "--out", tmp_path / "p.parquet")
+    assert ended.returncode == 1
+    assert ended.stderr == f"dfgen: {told.format(folder)}\n"
+
+
+def test_a_sequence_that_is_not_as_in_training_is_refused(trained):
+    folder, model, frame, seq = trained
+    saved = folder / "model.keras.json"
+    assert len(dfgen.predict_frame(model, seq, preprocessing=saved)) == ROWS
+    x = dfgen.Image("path", size=(4, 4), scale="0..1")
+    told = {
+        "the model numbers the classes of 'label' as 'red', 'green', 'blue', but the Sequence as "
+        "'blue', 'green', 'red': give it class_names=['red', 'green', 'blue']":
+            dfgen.Sequence(frame, x=x, y="kind"),
+        "x of the Sequence has 'image' as Image(size=(4, 4)), but the model was trained on "
+        "Image(size=(4, 4), scale='0..1'): make it alike, or give the model that goes with "
+        "it": dfgen.Sequence(frame, y="kind", image_size=(4, 4)),
+    }  # fmt: skip
+    for text, other in told.items():
+        with pytest.raises(ArgumentError) as caught:
+            dfgen.predict_frame(model, other, preprocessing=dfgen.load_preprocessing(saved))
+        assert str(caught.value) == text
+    with pytest.raises(ArgumentError, match=r"^preprocessing must be a dfgen\.Preprocessing or "):
+        dfgen.predict_frame(model, seq, preprocessing=3)
