@@ -53,7 +53,8 @@ notebooks: .venv/with-notebook      ## executes them; what they show is thrown a
 	.venv/bin/jupyter-nbconvert --to notebook --execute --stdout notebooks/*.ipynb > /dev/null
 
 docs: .venv/with-docs               ## the site, in build/docs: every warning an error, links checked
-	.venv/bin/python -m sphinx --quiet --fresh-env --fail-on-warning --keep-going docs build/docs
+	rm -rf build/docs
+	.venv/bin/python -m sphinx --quiet --fail-on-warning --keep-going docs build/docs
 	@echo 'See build/docs/index.html'
 
 bench: .venv/with-bench .venv/with-jax .venv/with-torch  ## dfgen beside bare loops and peers

@@ -140,7 +140,9 @@ def _figure(
     rows = _rows(frame, lines)
     pictures = iter(
         Captioned(one.thumbnail, _caption(row, part, one.caption))
-        for one, (_, row) in zip(captioned(rows, files), rows.iterrows(), strict=True)
+        for one, (_, row) in zip(
+            captioned(rows, files, unlabelled=""), rows.iterrows(), strict=True
+        )
     )
     drawn = [PictureRow([next(pictures) for _ in rows], heading) for heading, rows in lines]
     return picture_figure(drawn, table, title)
@@ -149,5 +151,4 @@ def _figure(
 def _caption(row: "pd.Series[Any]", part: str | None, lines: tuple[str, ...]) -> tuple[str, ...]:
     """Return the id and the split of a row, and what else is said of it."""
     name = str(row.get("id", row.get("path")))
-    named = name if part is None else f"{name} in {row[part]}"
-    return (named, *(line for line in lines if line != name))
+    return (name if part is None else f"{name} in {row[part]}", *lines)

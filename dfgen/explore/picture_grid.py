@@ -95,12 +95,17 @@ def show(
         for start in range(0, len(places), _COLUMNS)
         for part in [places[start : start + _COLUMNS]]
     ]
-    how = "drawn at random" if sort is None else f"by {sort}"
+    how = "drawn at random" if sort is None else f"the lowest {sort} first"
+    if sort is not None and sort not in frame:
+        how = f"the highest {sort[1:]} first"
     return picture_figure(lines, rows, f"{len(rows):,} of {len(frame):,} rows, {how}")
 
 
-def captioned(rows: pd.DataFrame, found: list[Any]) -> Iterator[Captioned]:
-    """Yield the thumbnails of rows with their labels, and what a model says of them, below."""
+def captioned(rows: pd.DataFrame, found: list[Any], unlabelled: str = "id") -> Iterator[Captioned]:
+    """Yield the thumbnails of rows with their labels, and what a model says of them, below.
+
+    Where there are no labels, the column `unlabelled` stands in their place.
+    """
     heads = heads_of(rows)
     labels = [name for name in label_columns(list(rows.columns)) if _is_label(rows, name, heads)][
         :_LABELS
@@ -109,7 +114,7 @@ def captioned(rows: pd.DataFrame, found: list[Any]) -> Iterator[Captioned]:
         row = rows.iloc[place]
         said = ", ".join(_value(name, row[name], len(labels)) for name in labels)
         lines, is_wrong = prediction_lines(row, heads)
-        caption = (said or str(row.get("id", "")), *lines, thumbnail.note)
+        caption = (said or str(row.get(unlabelled, "")), *lines, thumbnail.note)
         yield Captioned(thumbnail, tuple(filter(None, caption)), is_wrong)
 
 
