@@ -1,7 +1,6 @@
 """Looking at a frame: figures by what they contain, and the frames behind them."""
 
 import shutil
-import subprocess
 import sys
 
 import cv2
@@ -32,17 +31,6 @@ def headings(figure):
 def rows(frame):
     """Of ten rows every second is even; some are for validation."""
     return frame(10).assign(split=pd.Categorical(["train"] * 6 + ["val"] * 4))
-
-
-def test_importing_dfgen_gives_frames_no_accessor_and_exploring_does():
-    code = (
-        "import sys, pandas as pd, dfgen\n"
-        "assert not hasattr(pd.DataFrame, 'dfgen')\n"
-        "import dfgen.explore\n"
-        "assert hasattr(pd.DataFrame, 'dfgen')\n"
-        "assert not {'matplotlib', 'keras', 'tensorflow'} & {*sys.modules}"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_without_matplotlib_an_error_says_what_to_install(rows, monkeypatch):
