@@ -79,6 +79,11 @@ def test_rows_are_drawn_by_a_seed_sorted_or_some_of_each_value(rows):
     assert rows.dfgen.show(2, sort="label").table["label"].tolist() == ["even", "even"]
 
 
+def test_the_path_of_a_manifest_will_do(rows, tmp_path):
+    dfgen.write_manifest(rows, tmp_path / "rows.parquet")
+    assert dfgen.explore.classes(tmp_path / "rows.parquet")["rows"].tolist() == [5, 5]
+
+
 def test_the_most_frequent_values_are_shown_where_there_are_many(rows):
     rows["site"] = ["a", "b", "b", "c", "c", "c", None, "d", "d", "d"]
     figure = rows.dfgen.show(2, by="site")
@@ -151,6 +156,15 @@ def test_wrong_arguments_are_told(rows):
         with pytest.raises(dfgen.DfgenError) as caught:
             rows.dfgen.show(**how)
         assert str(caught.value) == message
+    for how, message in (
+        ({"by": ["label"]}, "by=['label'] is not a column of the manifest, expected the name of"),
+        ({"sort": 3}, "sort=3 is not a column of the manifest, expected the name of one"),
+        ({"by": "lists"}, "by='lists': the column holds no values to tell rows by: unhashable"),
+        ({"by": "nothing"}, "by='nothing': no row has a value"),
+    ):
+        with pytest.raises(ManifestError) as caught:
+            rows.assign(lists=[[1]] * 10, nothing=None).dfgen.show(**how)
+        assert str(caught.value).startswith(message)
     with pytest.raises(ManifestError) as caught:
         rows.iloc[:0].dfgen.show()
     assert str(caught.value) == "there are no rows to show"
@@ -266,6 +280,9 @@ def test_sizes_of_rows_that_lack_facts(rows):
         "the frame does not say how large its files are (columns: id, path, label, split): "
         'dfgen.build_manifest(..., facts="header") reads width, height and bytes'
     )
+    for odd in (0, -3, "a"):
+        with pytest.raises(ManifestError):
+            rows.assign(width=odd, height=4, bytes=odd).dfgen.sizes()
     rows["bytes"] = pd.array([5] * 9 + [None], "Int64")
     figure = rows.dfgen.sizes()
     assert [axes.get_xlabel() for axes in figure.axes] == ["bytes"]
