@@ -13,7 +13,7 @@ import pytest
 from command import run
 
 import dfgen
-from dfgen.errors import ManifestError
+from dfgen.errors import ArgumentError, ManifestError
 from dfgen.manifest.building import scan
 from dfgen.manifest.duplicates import duplicates, leaks
 from dfgen.manifest.file_copies import usual_within
@@ -166,6 +166,9 @@ def test_what_copies_are_found_by_must_be_there(planted):
         'the column "phash" holds double, expected whole numbers of 64 bits: as it is read from '
         "Parquet"
     )
+    with pytest.raises(ArgumentError) as wrong:
+        duplicates(planted, within=20)
+    assert str(wrong.value) == "within=20 is not a whole number from 0 to 16"
 
 
 def test_near_pairs_are_those_of_comparing_all_with_all():
@@ -273,8 +276,8 @@ def test_without_copies_the_split_is_the_same_as_without_looking_for_them():
 LEAK = (
     "2 rows have a copy of their picture in an earlier split, as id {} of {} that of id {} of {}: "
     "what is measured on them was trained on. Keep copies in one split, group_duplicates=True "
-    "(--group-duplicates), or leave them out: df.drop(df.dfgen.leaks().index), after import "
-    "dfgen.explore"
+    "(--group-duplicates), or leave them out: df.drop(leaks(df).index), with "
+    "dfgen.manifest.duplicates.leaks"
 )
 OF_VAL = LEAK.format('"val/0.png"', '"val"', '"train/0.png"', '"train"')
 

@@ -38,6 +38,7 @@ def duplicates(manifest: Path | Table, *, within: int | None = None) -> pd.DataF
 
     Raises:
         ManifestError: the manifest has no digests and hashes.
+        ArgumentError: `within` is not of 0 to 16.
 
     Example:
         >>> df = pd.DataFrame({"id": [1, 2], "path": ["a", "b"], "digest": "0f", "phash": 7})

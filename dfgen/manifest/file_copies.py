@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from dfgen.errors import ManifestError, column_list
 from dfgen.manifest.near_hashes import Hashes, RowNumbers, bits_between, near_pairs
 from dfgen.manifest.tables import arrow_table
+from dfgen.system import whole
 
 WITHIN = 8
 """Bits that near copies differ in, at most: see `samples/pixels/perceptual_hash.py`."""
@@ -40,8 +41,14 @@ class FileCopies:
     distinct: Hashes
 
     def pairs(self, within: int | None) -> tuple[RowNumbers, RowNumbers, RowNumbers]:
-        """Return the places of hashes that are near each other, and the bits between them."""
-        return near_pairs(self.distinct, usual_within(self.distinct) if within is None else within)
+        """Return the places of hashes that are near each other, and the bits between them.
+
+        Raises:
+            ArgumentError: `within` is not of 0 to 16.
+        """
+        if within is None:
+            return near_pairs(self.distinct, usual_within(self.distinct))
+        return near_pairs(self.distinct, whole("within", within, least=0, most=_MOST_WITHIN))
 
     def groups(self, within: int | None) -> RowNumbers:
         """Return the first row of the group of each row."""

@@ -46,7 +46,7 @@ def told(rows: int, row: object, part: object, other: object, place: object) -> 
         f"{rows:,} rows have a copy of their picture in an earlier split, as id {quote(row)} of "
         f"{quote(part)} that of id {quote(other)} of {quote(place)}: what is measured on them was "
         "trained on. Keep copies in one split, group_duplicates=True (--group-duplicates), or "
-        "leave them out: df.drop(df.dfgen.leaks().index), after import dfgen.explore"
+        "leave them out: df.drop(leaks(df).index), with dfgen.manifest.duplicates.leaks"
     )
 
 

@@ -18,7 +18,7 @@ from dfgen.samples.pixels.upright import turn
 _SIDE = 32  # pixels of what is hashed; a smaller picture has no hash
 _EDGE = 0.1  # what a pixel at the edge counts for
 _LEAST = 1.0  # gray levels times 32 that half of the frequencies stand above, at least
-_ONE_COLOUR = 0.8  # share of the pixels within 2 gray levels of the middle one, at most
+_ONE_COLOUR = 0.8  # share of the pixels of which five gray levels hold less
 _WAVES = 10  # half waves across and down together, at most
 
 _SUMS = np.add.outer(np.arange(_WAVES + 1), np.arange(_WAVES + 1))
@@ -63,16 +63,17 @@ def perceptual_hash(
     """
     if min(size) < _SIDE:
         return None
-    small = np.empty((_SIDE, _SIDE, pixels.shape[2]), pixels.dtype)
     target = (_SIDE, _SIDE)
+    small = np.empty((*target, pixels.shape[2]), pixels.dtype)
     resize(pixels, place(size, target, target, "stretch"), small, "area", reduced=reduced)
     gray = small if small.shape[2] == 1 else cv2.cvtColor(small[..., :3], cv2.COLOR_RGB2GRAY)
-    gray = turn(gray.reshape(_SIDE, _SIDE, 1), orientation)[..., 0].astype(np.float32)
-    if pixels.dtype != np.uint8:  # whose range may be any
-        gray = cv2.normalize(gray, None, 0, 255, cv2.NORM_MINMAX)
-    low = (_WAVE @ (gray - gray.mean()) @ _WAVE.T).ravel()[_LOW]
-    if not np.median(np.abs(low)) >= _LEAST:  # nor where some are NaN
+    if gray.dtype != np.uint8:  # whose range may be any
+        finite = np.nan_to_num(gray, nan=0, posinf=0, neginf=0)
+        gray = cv2.normalize(finite, None, 0, 255, cv2.NORM_MINMAX).astype(np.uint8)
+    gray = turn(gray.reshape(_SIDE, _SIDE, 1), orientation)[..., 0]
+    darker = np.cumsum(np.bincount(gray.ravel(), minlength=260))
+    low = (_WAVE @ (gray - np.float32(cv2.mean(gray)[0])) @ _WAVE.T).ravel()[_LOW]
+    one_colour = (darker[5:] - darker[:-5]).max() >= _ONE_COLOUR * gray.size
+    if one_colour or np.sort(np.abs(low))[32] < _LEAST:
         return None
-    if (np.abs(gray - np.median(gray)) <= 2).mean() >= _ONE_COLOUR:
-        return None
-    return int.from_bytes(np.packbits(low > np.median(low)).tobytes(), "big")
+    return int.from_bytes(np.packbits(low > np.sort(low)[31:33].mean()).tobytes(), "big")
