@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,7 +17,7 @@ from dfgen.manifest.key_causes import JoinKeys, likely_cause
 from dfgen.manifest.key_mismatch import nearest_keys
 from dfgen.manifest.schema import first, quote
 from dfgen.manifest.sources.label_table import read_rows
-from dfgen.manifest.tables import Table
+from dfgen.manifest.tables import Table, arrow_table
 
 _ADVICE = KeyAdvice('Call the column of ids "id"', "One row tells of one id: keep one of them")
 
@@ -49,7 +50,10 @@ def rows_by_id(
         >>> rows_by_id(frame, "the frame", pa.chunked_array([[3, 7]]))[1]
         array([1])
     """
-    given = os.fspath(given) if isinstance(given, os.PathLike) else given
+    if isinstance(given, os.PathLike):
+        given = os.fspath(given)
+    elif not isinstance(given, str | pd.DataFrame):
+        given = arrow_table(given, name)
     [group] = read_rows(given, ["id", *text], limits)
     whole = pa.types.is_integer(ids.type)
     known = key_text(ids, "id", "the manifest")
