@@ -15,9 +15,12 @@ _HOME = {name: module for _, module, _, name, *_ in _LINES}
 _ELSEWHERE = {
     'dfgen.Sequence(df, x="path", y="label") feeds a frame to fit': (
         "DataFrameIterator", "DataGenerator", "DataLoader", "Dataset", "FrameSequence", "Generator",
-        "ImageDataGenerator", "ImageDataLoaders", "ImageDataset", "Loader", "PyDataset",
+        "ImageDataLoaders", "ImageDataset", "Loader", "PyDataset",
         "flow_from_dataframe", "from_dataframe", "from_df", "from_pandas", "generator",
-        "generator_from_df", "load_dataset",
+        "load_dataset",
+    ),
+    'from dfgen.migrate import it; new code has dfgen.Sequence(df, x="path", y="label")': (
+        "ImageDataGenerator", "generator_from_df",
     ),
     'dfgen.build_manifest("imgs", pattern="{kind}/{id}.jpg") makes the frame of a folder': (
         "ImageFolder", "audio_dataset_from_directory", "flow_from_directory", "from_directory",

@@ -140,7 +140,7 @@ RENAMED = {
     "zoom_range": Renamed("", _LAYER.format("keras.layers.RandomZoom")),
     "shear_range": Renamed("", _LAYER.format("keras.layers.RandomShear")),
     "brightness_range": Renamed("", _LAYER.format("keras.layers.RandomBrightness")),
-    "channel_shift_range": Renamed("", _LAYER.format("keras.layers.RandomColorJitter")),
+    "channel_shift_range": Renamed("", _LAYER.format("keras.layers.RandomBrightness")),
     "fill_mode": Renamed("", "it is an argument of the layer, as of keras.layers.RandomRotation"),
     "cval": Renamed("", "it is fill_value of the layer, as of keras.layers.RandomRotation"),
     "samplewise_center": Renamed(
