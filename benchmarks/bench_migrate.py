@@ -1,75 +1,120 @@
-"""Is `dfgen.migrate` ahead of Keras's own generator, plain and with rotation and shifts?"""
+"""How fast is `dfgen.migrate` beside Keras's own `ImageDataGenerator`, with its workers at best?"""
 
 import contextlib
 import io
+import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from corpus import photographs
-from keras.src.legacy.preprocessing.image import ImageDataGenerator as KerasGenerator
+from corpus import photographs, small_images, tree
+from keras.src.legacy.preprocessing.image import ImageDataGenerator as Legacy
+from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 from measure import THREADS, Findings, Rates, Verdict, alternate, finish
-from models import idle_model
-from peers import Drain
 
 from dfgen.migrate import ImageDataGenerator
 
-OURS, KERAS = "dfgen.migrate", "Keras"
-FILES, SIZE, BATCH = 300, (224, 224), 32
-CASES: dict[str, tuple[dict[str, Any], float]] = {
-    "no augmentation": ({"rescale": 1 / 255}, 3.0),
-    "rotation and shifts": (
-        {
-            "rescale": 1 / 255,
-            "rotation_range": 20,
-            "width_shift_range": 0.1,
-            "height_shift_range": 0.1,
-        },
-        5.0,
-    ),
+ROWS = 270_000
+ROUNDS = 5
+OURS, THEIRS = "dfgen.migrate", "Keras"
+ONE, THREADED, MORE, PROCESSES = (
+    f"{THEIRS}, 1 worker",
+    f"{THEIRS}, {THREADS} threads",
+    f"{THEIRS}, {2 * THREADS} threads",
+    f"{THEIRS}, {THREADS} processes",
+)
+POOLS = {
+    ONE: (1, False),
+    THREADED: (THREADS, False),
+    MORE: (2 * THREADS, False),
+    PROCESSES: (THREADS, True),
 }
+MOVING = {"rotation_range": 20, "width_shift_range": 0.1, "height_shift_range": 0.1}
 
 
 def main() -> Findings:
+    photos, small = photographs()[:480], small_images()[:4800]
+    questions: dict[str, tuple[list[Path], dict[str, Any], dict[str, Any], float]] = {
+        "PNG 32x32": (small, {}, {"target_size": (32, 32)}, 3),
+        "JPEG 500x375 to 224, nearest": (photos, {}, {"target_size": (224, 224)}, 3),
+        "JPEG 500x375 to 224, bilinear": (
+            photos,
+            {},
+            {"target_size": (224, 224), "interpolation": "bilinear"},
+            3,
+        ),
+        "JPEG 500x375 to 224, rotated and shifted": (
+            photos,
+            MOVING,
+            {"target_size": (224, 224)},
+            5,
+        ),
+    }
     verdicts, charts = [], {}
-    for case, (arguments, target) in CASES.items():
-        rates = charts[f"JPEG 500x375 to 224x224, {case}, images/s"] = compared(arguments)
-        best = rates.best(KERAS)
-        print(f"\nJPEG 500x375 to 224x224, {case}", end="")
+    for what, (files, of, flow, target) in questions.items():
+        rates = charts[what] = measured(files, of, flow)
+        print(f"\n{what}, epochs of {len(files):,} images", end="")
+        best = rates.best(THEIRS)
         rates.show("images", best)
-        verdicts.append(Verdict(case, rates.ratio(OURS, best), target, f"x {best}"))
-    return finish(verdicts, charts)
+        verdicts.append(Verdict(what, rates.ratio(OURS, best), target, "x Keras's best"))
+    return finish([*verdicts, *opening()], charts)
 
 
-def compared(arguments: dict[str, Any]) -> Rates:
-    """Drain the same flow of both generators; Keras's by each of its pools."""
-    return alternate(
-        {
-            OURS: drained(ImageDataGenerator(**arguments)),
-            f"{KERAS}, 1 worker": drained(KerasGenerator(**arguments), workers=1),
-            f"{KERAS}, {THREADS} threads": drained(KerasGenerator(**arguments), workers=THREADS),
-            f"{KERAS}, {THREADS} processes": drained(
-                KerasGenerator(**arguments), workers=THREADS, use_multiprocessing=True
-            ),
-        }
-    )
+def measured(files: list[Path], of: dict[str, Any], flow: dict[str, Any]) -> Rates:
+    """Make the same epochs of batches, as `fit` takes them."""
+    frame = pd.DataFrame({"filename": map(str, files), "class": [f.stem[-1] for f in files]})
+    made = quietly(ImageDataGenerator(rescale=1 / 255, **of), frame, flow)
+    candidates = {OURS: lambda: sum(len(x) for x, _ in made.get_numpy_iterator())}
+    for name, (workers, processes) in POOLS.items():
+        legacy = quietly(Legacy(rescale=1 / 255, **of), frame, flow)
+        legacy.workers, legacy.use_multiprocessing = workers, processes
+        candidates[name] = epoch_of_keras(PyDatasetAdapter(legacy))
+    try:
+        return alternate(candidates, ROUNDS)
+    finally:
+        made.close()
 
 
-def drained(generator: Any, **pool: Any) -> Drain:
-    """Return what drains a flow once, by a `fit` that does nothing."""
-    frame = pd.DataFrame({"filename": [str(path) for path in photographs()[:FILES]]})
+def quietly(generator: Any, frame: pd.DataFrame, flow: dict[str, Any]) -> Any:
     with contextlib.redirect_stdout(io.StringIO()):
-        flow = generator.flow_from_dataframe(
-            frame, class_mode=None, target_size=SIZE, batch_size=BATCH, validate_filenames=False
-        )
-    for name, value in pool.items():
-        setattr(flow, name, value)
-    model = idle_model()
+        return generator.flow_from_dataframe(frame, validate_filenames=False, **flow)
 
-    def drain() -> int:
-        model.fit(flow, verbose=0)
-        return FILES
 
-    return drain
+def epoch_of_keras(adapter: PyDatasetAdapter) -> Callable[[], int]:
+    """Take batches as an EpochIterator does on JAX, which gives the arrays to the model."""
+
+    def epoch() -> int:
+        adapter.on_epoch_begin()
+        batches = iter(adapter.get_numpy_iterator())
+        rows = sum(len(next(batches)[0]) for _ in range(adapter.num_batches))
+        adapter.on_epoch_end()
+        return rows
+
+    return epoch
+
+
+def opening() -> list[Verdict]:
+    """Open a frame of many rows, and look for all of its files or none."""
+    folder = tree()
+    names = [str(file.relative_to(folder)) for file in sorted(folder.glob("*/*/*.jpg"))]
+    names = (names * 3)[:ROWS]
+    frame = pd.DataFrame({"filename": names, "class": [f"c{row % 100}" for row in range(ROWS)]})
+    verdicts = []
+    for validate, target in ((False, 1), (True, 5)):
+        seconds = {}
+        for name, generator in ((OURS, ImageDataGenerator()), (THEIRS, Legacy())):
+            taken = []
+            for _ in range(3):
+                start = time.perf_counter()
+                with contextlib.redirect_stdout(io.StringIO()):
+                    generator.flow_from_dataframe(frame, folder, validate_filenames=validate)
+                taken.append(time.perf_counter() - start)
+            seconds[name] = min(taken)
+        what = f"{ROWS:,} rows opened, {'files looked for' if validate else 'not validated'}"
+        print(f"\n{what}: {seconds[OURS]:.2f} s, Keras {seconds[THEIRS]:.2f} s")
+        verdicts.append(Verdict(what, seconds[OURS], target, "s", True))
+    return verdicts
 
 
 if __name__ == "__main__":

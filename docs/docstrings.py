@@ -16,6 +16,8 @@ from sphinx.util import logging
 
 import dfgen
 import dfgen.errors
+import dfgen.explore
+import dfgen.migrate
 from dfgen.cli import app as commands
 
 ARGUMENTS = re.compile(r"<!-- arguments: dfgen\.(\w+) \| ([\w\s]+) -->")
@@ -85,9 +87,11 @@ def without_unknown(app, what, name, found, options, signature, returned):
 def all_names(app, env):
     """Warn of public names that no page documents."""
     known = env.domaindata["py"]["objects"]
-    for name in dfgen.__all__:
-        if f"dfgen.{name}" not in known:
-            LOG.warning("dfgen.%s is on no page of docs/reference", name)
+    for module in (dfgen, dfgen.explore, dfgen.migrate):
+        plain = [name for name, value in vars(module).items() if inspect.isroutine(value)]
+        for name in getattr(module, "__all__", plain):
+            if f"{module.__name__}.{name}" not in known and not name.startswith("_"):
+                LOG.warning("%s.%s is on no page of docs/reference", module.__name__, name)
 
 
 def setup(app):

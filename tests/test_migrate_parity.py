@@ -1,8 +1,11 @@
 """`dfgen.migrate` beside Keras's own `ImageDataGenerator`, on the same files, batch by batch."""
 
 import beside_keras
+import PIL
 import pytest
 from beside_keras import BOTH, SIZE, assert_same, both, made
+
+PILLOW = int(PIL.__version__.partition(".")[0])
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +28,8 @@ def of_frame(frame, folder, of=None, **options):
     "interpolation", ["nearest", "bilinear", "bicubic", "hamming", "box", "lanczos"]
 )
 def test_pixels_of_every_kind_of_file(folder, frame, color_mode, interpolation):
+    if color_mode == "grayscale" and interpolation != "nearest" and PILLOW < 11:
+        frame = frame[~frame["number"].isin([13, 14])]  # 16 bits, which it does not resize
     pair = of_frame(frame, folder, color_mode=color_mode, interpolation=interpolation)
     assert_same(*pair)
 

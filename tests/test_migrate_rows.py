@@ -2,6 +2,8 @@
 
 import os
 import re
+import subprocess
+import sys
 
 import beside_keras
 import numpy as np
@@ -119,6 +121,11 @@ def test_labels_of_lists_that_are_no_classes_are_told(frame, folder):
         "1 rows keep some of their labels alone, those in classes=, as by Keras's own, which does "
         "not say so",
     ]
+
+
+def test_lists_without_a_class_are_rows_of_zeros(frame, folder):
+    frame["class"] = [["a"], [], ["b", "a"], ("c",), [], "b"]
+    assert_same(*of_frame(frame, folder))
 
 
 @pytest.mark.parametrize(
@@ -288,3 +295,12 @@ def test_batches_are_saved_as_keras_saves_them(frame, folder, tmp_path, data_for
         saved.append([np.asarray(Image.open(file)) for file in files])
         assert [re.fullmatch(r"seen_5_\d+\.png", file.name) is not None for file in files] == [True]
     np.testing.assert_array_equal(*saved)
+
+
+def test_what_worker_processes_load_has_no_keras():
+    code = (
+        "import sys, dfgen.migrate.loaded_image, dfgen.migrate.flow_labels\n"
+        "print({'keras', 'tensorflow', 'pandas'} & {*sys.modules})"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "set()\n"

@@ -71,8 +71,10 @@ def test_losses_and_weights_are_those_of_evaluate(frame):
     model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     found = dfgen.evaluate_frame(model, sequence(df, sample_weight="counts"))
     whole = sequence(df, sample_weight="counts", batch_size=50)
-    np.testing.assert_allclose((found.loss * found.weight).mean(), model.evaluate(whole, verbose=0))
-    assert list(found)[-3:] == ["loss", "weight", "problem"]
+    np.testing.assert_allclose(
+        (found.loss * found.row_weight).mean(), model.evaluate(whole, verbose=0)
+    )
+    assert list(found)[-3:] == ["loss", "row_weight", "problem"]
 
 
 def test_training_goes_on_where_it_was(frame):
@@ -97,7 +99,7 @@ def test_rows_that_cannot_be_read_are_there_and_say_why(frame, tmp_path):
     for name in ("y_pred", "prob", "loss"):
         assert (found[name].isna() == bad).all(), name
     assert found.y_true.tolist() == df.label.tolist()
-    assert (found.weight == ~bad).all()
+    assert (found.row_weight == ~bad).all()
 
 
 def test_several_heads_have_columns_of_their_own(frame):
@@ -115,7 +117,7 @@ def test_several_heads_have_columns_of_their_own(frame):
         "age": dfgen.Number("age"),
     }
     found = dfgen.evaluate_frame(model, dfgen.Sequence(df, x=dfgen.Image(size=(4, 4)), y=y))
-    kinds = ["y_true", "y_pred", "prob", "loss", "weight"]
+    kinds = ["y_true", "y_pred", "prob", "loss", "row_weight"]
     assert {*found} - {*df} == {
         "loss", "problem", *(f"{kind}_{name}" for kind in kinds for name in y)
     } - {"prob_age"}  # fmt: skip
@@ -123,7 +125,7 @@ def test_several_heads_have_columns_of_their_own(frame):
     assert [*map(list, found.y_pred_tags)] == [["a"] * (n > 3) + ["b"] for n in range(20)]
     assert found.y_true_tags.isna().tolist() == [n == 5 for n in range(20)]
     assert (found.loss_tags.isna() == found.y_true_tags.isna()).all()
-    assert found.weight_tags.tolist() == [n != 5 for n in range(20)]
+    assert found.row_weight_tags.tolist() == [n != 5 for n in range(20)]
     assert found.loss_age.max() < 1e-9
     total = found.loss_label + 2 * found.loss_age + found.loss_tags.fillna(0)
     np.testing.assert_allclose(found.loss, total, rtol=1e-6)
@@ -153,6 +155,62 @@ def test_a_row_of_nan_says_so(frame):
     assert found.y_pred.isna().all()
 
 
+def test_more_outputs_than_targets_are_refused_but_those_without_a_loss(frame):
+    model = reading(label=PARITY, row=ROW)
+    y, x = {"label": dfgen.Category("label")}, dfgen.Image(size=(4, 4))
+    with pytest.raises(
+        ArgumentError, match=r"^the model has 2 outputs \(label, row\), but y has 1 "
+    ):
+        dfgen.predict_frame(model, dfgen.Sequence(frame(9), x=x, y=y))
+    model.compile(loss={"label": "binary_crossentropy", "row": None})
+    found = dfgen.evaluate_frame(model, dfgen.Sequence(frame(9), x=x, y=y))
+    np.testing.assert_allclose(found.y_pred_row, found.id, atol=1e-5)
+    assert "loss_row" not in found and "row_weight_row" not in found
+
+
+def one_number(y_true, y_pred):
+    return keras.ops.max(keras.ops.abs(keras.ops.cast(y_true, "float32") - y_pred))
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"),
+    [
+        (one_number, lambda row: abs(row - 2)),  # of a batch: asked row by row
+        (keras.losses.MeanSquaredError(reduction="sum"), lambda row: (row - 2) ** 2),
+    ],
+)
+def test_losses_of_every_kind_are_of_one_row(frame, loss, expected):
+    df = frame(9).assign(label=2.0)
+    model = reading(row=ROW)
+    model.compile(loss=loss)
+    found = dfgen.evaluate_frame(model, sequence(df))
+    np.testing.assert_allclose(found.loss, expected(df.id.to_numpy()), atol=1e-4)
+
+
+def test_a_row_whose_class_the_loss_ignores_has_no_loss(frame):
+    model = reading(label=LOGITS)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=1)
+    model.compile(loss=loss)
+    found = dfgen.evaluate_frame(model, sequence(frame(6)))
+    assert found.loss.isna().tolist() == [False, True] * 3
+
+
+def test_images_that_keep_their_sizes_are_predicted_batch_by_batch(sized_folder):
+    df = dfgen.build_manifest(sized_folder / "images", pattern="{id}.png")
+    image = keras.Input((None, None, 3))
+    model = keras.Model(image, keras.layers.MaxPooling2D(2)(image))
+    seq = dfgen.Sequence(df, x=dfgen.Image(size=None), label_mode=None, batch_size=2)
+    found = dfgen.predict_frame(model, seq, arrays="lists")
+    assert len({np.shape([*map(list, one)]) for one in found.y_pred}) > 1
+
+
+def test_draws_that_nobody_asked_for_are_told(frame):
+    seq = dfgen.Sequence(frame(4), x=dfgen.Image(size=(4, 4), flip="horizontal"), y="label")
+    told = "the Sequence draws Image"
+    with pytest.warns(UserWarning, match=told):
+        dfgen.predict_frame(reading(label=PARITY), seq)
+
+
 @pytest.mark.parametrize(
     ("call", "told"),
     [
@@ -177,6 +235,33 @@ def test_a_row_of_nan_says_so(frame):
         (
             lambda df, model: dfgen.predict_frame(model, sequence(df), views=0),
             "views=0 is not a whole number of 1 or more",
+        ),
+        (
+            lambda df, model: dfgen.predict_frame(model, sequence(df), views=2),
+            "views=2 would be alike, as the Sequence leaves nothing to chance: give it an "
+            'Image(crop="random", flip="horizontal", ...) or a transform, or leave out views',
+        ),
+        (
+            lambda df, model: dfgen.predict_frame(
+                model, sequence(df, y=dfgen.Category("label", class_names=["even", "odd", "none"]))
+            ),
+            "the output 'of the model' has 1 unit, but y has 3 classes, 'even', 'odd', 'none': "
+            "expected a unit for each, or one alone for two classes",
+        ),
+        (
+            lambda df, model: dfgen.predict_frame(
+                model, sequence(df, batch_transform=lambda batch, rng: batch)
+            ),
+            "the Sequence has a batch_transform, which may mix rows, so that no prediction is of "
+            "one row: make one for predictions without it",
+        ),
+        (
+            lambda df, model: dfgen.predict_frame(model, sequence(df), out=3),
+            "out must be a path, got 3",
+        ),
+        (
+            lambda df, model: dfgen.predict_frame(model, sequence(df), from_logits="yes"),
+            "from_logits must be True or False, got 'yes': leave it out where the loss tells it",
         ),
         (
             lambda df, model: dfgen.predict_frame(reading(label=ROW, row=ROW), sequence(df)),

@@ -110,7 +110,9 @@ def test_what_cannot_be_is_told(masked, tmp_path):
         "means nothing: leave out one of the two"
     )
     with pytest.raises(ArgumentError) as caught:
-        dfgen.predict_frame(segmenting(), sequence(masked), views=2, arrays="lists")
+        dfgen.predict_frame(
+            segmenting(), sequence(masked, flip="vertical"), views=2, arrays="lists"
+        )
     assert str(caught.value) == told
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(ArgumentError) as caught:

@@ -7,7 +7,7 @@ import pandas as pd
 
 from dfgen.errors import ManifestError
 
-OF_MODEL = ("y_true", "y_pred", "prob", "loss", "weight")
+OF_MODEL = ("y_true", "y_pred", "prob", "loss", "row_weight")
 """The columns of each head: of one alone as they are, of several with `_` and its name."""
 
 

@@ -13,7 +13,7 @@ from dfgen.manifest.facts import FACTS
 from dfgen.manifest.schema import PARTS, label_columns
 
 _HIDDEN = ("mtime_ns", "index", "shard", "row")
-_OF_MODEL = ("prob", "weight")  # not told of a row, beside y_true, y_pred and loss
+_OF_MODEL = ("prob", "row_weight")  # not told of a row, beside y_true, y_pred and loss
 _COLUMNS = 40  # told of each row
 _BYTES = 3000  # of JSON told of a row
 _CHOICES = 200  # of a filter

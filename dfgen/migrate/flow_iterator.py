@@ -152,6 +152,10 @@ class FlowIterator(Passes):
                 "says which were left out; subset= and validation_split= leave out others"
             )
 
+    def close(self) -> None:
+        """End the threads; the iterator cannot be used any more."""
+        self._loader.close()
+
     def _warn_unfitted(self) -> None:
         if not self._warned:
             self._warned = True

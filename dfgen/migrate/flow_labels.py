@@ -67,7 +67,7 @@ def bound_classes(
 
 def class_lists(classes: Sequence[Any]) -> ClassLists:
     """Return the numbers of rows, each a number or a list of them."""
-    if not any(isinstance(one, list) for one in classes):
+    if list not in {*map(type, classes)}:
         return ClassLists(np.asarray(classes, np.int64), np.arange(1, len(classes) + 1))
     lists = [one if isinstance(one, list) else [one] for one in classes]
     ends = np.cumsum([len(one) for one in lists], dtype=np.int64)

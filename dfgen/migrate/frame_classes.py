@@ -1,6 +1,7 @@
 """The classes of a frame's rows, by the rules of Keras's `DataFrameIterator`."""
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +30,10 @@ class Classes(NamedTuple):
     rows: Indices
 
 
+_LISTS = (list, tuple)
+_AS_LISTS = (np.ndarray, set, frozenset)
+
+
 def checked_labels(column: pd.Series, y_col: str, class_mode: str) -> list[RowLabel]:
     """Return the labels of all rows: text, other classes, or lists of them.
 
@@ -40,19 +45,19 @@ def checked_labels(column: pd.Series, y_col: str, class_mode: str) -> list[RowLa
     """
     labels = column.astype(object).tolist()
     several = class_mode == "categorical"
-    taken = (str, list, tuple) if several else (str,)
-    kinds = {kind for kind in map(type, labels) if not issubclass(kind, taken)}
+    taken = (str, *_LISTS) if several else (str,)
+    kinds = {kind for kind in {*map(type, labels)} if not issubclass(kind, taken)}
     if not kinds:
         return labels
-    refusal = (
-        f'If class_mode="{class_mode}", y_col="{y_col}" column values must be '
-        f"{'type string, list or tuple.' if several else 'strings.'}"
-    )
-    lists = (list, tuple, np.ndarray, set, frozenset)
-    if several:
-        labels = [sorted(label) if isinstance(label, set | frozenset) else
-                  label.tolist() if isinstance(label, np.ndarray) else label
-                  for label in labels]  # fmt: skip
+    expected = "type string, list or tuple." if several else "strings."
+    refusal = f'If class_mode="{class_mode}", y_col="{y_col}" column values must be {expected}'
+    if several and any(issubclass(kind, _AS_LISTS) for kind in kinds):
+        labels = [_as_list(label) for label in labels]
+    if not several and any(issubclass(kind, (*_LISTS, *_AS_LISTS)) for kind in kinds):
+        raise WrongTypeError(
+            f'{refusal} Lists of classes are for class_mode="categorical", or '
+            f"dfgen.Sequence(df, y=dfgen.MultiLabel({y_col!r}))"
+        )
     missing = [row for row, label in enumerate(labels) if _is_missing(label)]
     if missing:
         first = column.index[missing[0]]
@@ -60,69 +65,71 @@ def checked_labels(column: pd.Series, y_col: str, class_mode: str) -> list[RowLa
             f"{refusal} {len(missing):,} of {len(labels):,} have none, the first in row {first!r}: "
             f"leave them out, df = df[df[{y_col!r}].notna()]"
         )
-    if not several and any(issubclass(kind, lists) for kind in kinds):
-        raise WrongTypeError(
-            f'{refusal} Lists of classes are for class_mode="categorical", or '
-            f"dfgen.Sequence(df, y=dfgen.MultiLabel({y_col!r}))"
-        )
     try:
-        names = sorted(set(_each(labels)))
+        names = sorted(_distinct(labels))
     except TypeError as error:
         raise WrongTypeError(f"{refusal} {str(error).capitalize()}: make text of them") from None
-    held = ", ".join(sorted(kind.__name__ for kind in kinds))
+    feature = "MultiLabel" if _have_lists(labels) else "Category"
     warn(
-        f'y_col="{y_col}" holds {held}, which Keras\'s own refuses with class_mode="{class_mode}": '
-        f"taken as classes, in their own order, {listed(names)}. To have the order of text, in "
-        f'which "10" stands before "2", write df[{y_col!r}].astype(str). In dfgen.Sequence: '
-        f"y=dfgen.{'MultiLabel' if any(issubclass(k, lists) for k in kinds) else 'Category'}"
-        f"({y_col!r})"
+        f'y_col="{y_col}" holds {", ".join(sorted(kind.__name__ for kind in kinds))}, which '
+        f'Keras\'s own refuses with class_mode="{class_mode}": taken as classes, in their own '
+        f'order, {listed(names)}. To have the order of text, in which "10" stands before "2", '
+        f"write df[{y_col!r}].astype(str). In dfgen.Sequence: y=dfgen.{feature}({y_col!r})"
     )
     return labels
 
 
+def _as_list(label: Any) -> RowLabel:
+    if isinstance(label, set | frozenset):
+        return sorted(label, key=repr)
+    return label.tolist() if isinstance(label, np.ndarray) else label
+
+
 def _is_missing(label: RowLabel) -> bool:
-    return not isinstance(label, list | tuple) and bool(pd.isna(label))
+    return not isinstance(label, _LISTS) and bool(pd.isna(label))
 
 
-def _each(labels: Iterable[RowLabel]) -> Iterable[Any]:
-    """Yield each class of each row."""
-    for label in labels:
-        if isinstance(label, list | tuple):
-            yield from label
-        else:
-            yield label
+def _have_lists(labels: Iterable[RowLabel]) -> bool:
+    return any(issubclass(kind, _LISTS) for kind in {*map(type, labels)})
 
 
-def check_binary(labels: Sequence[RowLabel], given: Sequence[Any] | None) -> None:
+def _distinct(labels: Sequence[RowLabel]) -> set[Any]:
+    """Return the classes that occur."""
+    if not _have_lists(labels):
+        return {*labels}
+    return {*chain.from_iterable(one if isinstance(one, _LISTS) else [one] for one in labels)}
+
+
+def check_binary(labels: Sequence[RowLabel], given: Sequence[Any]) -> None:
     """Refuse more or fewer classes than two."""
-    count = len(set(given or labels))
+    count = len({*(given or labels)})
     if count != 2:
         counted = f"{count} class/es were given." if given else f"Found {count} classes."
         raise ArgumentError(f'If class_mode="binary" there must be 2 classes. {counted}')
 
 
-def numbered_classes(labels: Sequence[RowLabel], given: Sequence[Any] | None) -> Classes:
+def numbered_classes(labels: Sequence[RowLabel], given: Sequence[Any]) -> Classes:
     """Return the classes of rows; those that have none of the given ones are left out.
 
     Args:
         labels: of the rows.
-        given: the classes in the order of their numbers; None: all that occur, sorted.
+        given: the classes in the order of their numbers; none: all that occur, sorted.
     """
-    names = list(dict.fromkeys(given)) if given else sorted(set(_each(labels)))
+    names = dict.fromkeys(given or sorted(_distinct(labels)))
     indices = {name: number for number, name in enumerate(names)}
+    found: list[Any] = (
+        [_known(label, indices) for label in labels]
+        if _have_lists(labels)
+        else [*map(indices.get, labels)]
+    )
     if not given:
-        numbers = [
-            [indices[one] for one in label] if isinstance(label, list | tuple) else indices[label]
-            for label in labels
-        ]
-        return Classes(indices, numbers, np.arange(len(labels)))
-    found = [_known(label, indices) for label in labels]
-    rows = np.array([row for row, one in enumerate(found) if one is not None], np.int64)
-    return Classes(indices, [one for one in found if one is not None], rows)
+        return Classes(indices, found, np.arange(len(labels)))
+    rows = np.array([row for row, one in enumerate(found) if one not in (None, [])], np.int64)
+    return Classes(indices, [found[row] for row in rows.tolist()], rows)
 
 
 def _known(label: RowLabel, indices: dict[Any, int]) -> Any:
-    """Return the number of a label, or those of its known ones; None where none is."""
-    if not isinstance(label, list | tuple):
+    """Return the number of a label, None where it has none, or those of a list that have one."""
+    if not isinstance(label, _LISTS):
         return indices.get(label)
-    return [indices[one] for one in label if one in indices] or None
+    return [indices[one] for one in label if one in indices]

@@ -99,20 +99,11 @@ def frame_rows(given: FrameColumns, options: FlowOptions) -> FrameRows:
     """
     names = _checked_names(given)
     known = list(given.classes) if given.classes is not None else []
-    labels = None
-    if given.class_mode in CLASSED:
-        labels = checked_labels(given["y_col"], given.y_col, given.class_mode)
-        if given.class_mode == "binary":
-            check_binary(labels, known)
-    elif known:
-        warn(f'`classes` will be ignored given the class_mode="{given.class_mode}"')
+    labels = _checked_labels(given, known)
     if given.weight_col:
         _check_weights(given["weight_col"], given.weight_col)
-    folder = os.fspath(given.directory or "")
-    paths = [os.path.join(folder, name) for name in names]
-    rows: Indices = np.arange(len(names))
-    if given.validate_filenames:
-        rows = _valid_rows(given, paths)
+    paths = joined_paths(given.directory, names)
+    rows = _valid_rows(given, paths) if given.validate_filenames else np.arange(len(names))
     found = Classes({}, [], np.arange(len(rows)))
     if labels is not None:
         found = numbered_classes([labels[row] for row in rows.tolist()], known)
@@ -129,11 +120,32 @@ def frame_rows(given: FrameColumns, options: FlowOptions) -> FrameRows:
     )
 
 
+def joined_paths(directory: str | os.PathLike[str] | None, names: list[str]) -> list[str]:
+    """Return names joined to a directory, as `os.path.join` does: absolute ones stay."""
+    folder = os.fspath(directory or "")
+    if os.sep != "/":
+        return [os.path.join(folder, name) for name in names]
+    beginning = os.path.join(folder, "") if folder else ""  # a tenth of the time
+    return [name if name[:1] == "/" else beginning + name for name in names]
+
+
+def _checked_labels(given: FrameColumns, known: list[Any]) -> list[Any] | None:
+    """Return the labels, None where `class_mode` has no classes."""
+    if given.class_mode not in CLASSED:
+        if known:
+            warn(f'`classes` will be ignored given the class_mode="{given.class_mode}"')
+        return None
+    labels = checked_labels(given["y_col"], given.y_col, given.class_mode)
+    if given.class_mode == "binary":
+        check_binary(labels, known)
+    return labels
+
+
 def _checked_names(given: FrameColumns) -> list[str]:
     column = given["x_col"]
     names: list[str] = column.astype(object).tolist()
-    wrong = next((row for row, name in enumerate(names) if not isinstance(name, str)), None)
-    if wrong is not None:
+    if not all(issubclass(kind, str) for kind in {*map(type, names)}):
+        wrong = next(row for row, name in enumerate(names) if not isinstance(name, str))
         raise WrongTypeError(
             f"All values in column x_col={given.x_col} must be strings. Row "
             f"{given.frame.index[wrong]!r} has {brief(names[wrong])}"

@@ -14,6 +14,7 @@ import PIL.Image
 
 from dfgen.errors import DecodeError, raise_broken, reason
 from dfgen.limits import Limits
+from dfgen.samples.pixels.color_modes import CHANNELS
 from dfgen.samples.pixels.formats import parse_header
 from dfgen.samples.pixels.geometry import Pixels, Size
 from dfgen.samples.pixels.headers import check_decoded, png_glance
@@ -64,13 +65,12 @@ def load_pixels(
     """
     try:
         pixels = _sooner(data, color_mode, limits, doubt)
+        if pixels is not None and interpolation == "nearest":
+            pixels = _nearest(pixels, size, keep_aspect_ratio)
+        if pixels is not None and pixels.shape == (*size, CHANNELS[color_mode]):
+            return pixels
         with UNWARNED:
-            if pixels is None:
-                image = _by_pillow(data, color_mode)
-            elif interpolation == "nearest":
-                image = _image(_nearest(pixels, size, keep_aspect_ratio), color_mode)
-            else:
-                image = _image(pixels, color_mode)
+            image = _by_pillow(data, color_mode) if pixels is None else _image(pixels, color_mode)
             return _as_array(_resized(image, size, interpolation, keep_aspect_ratio))
     except Exception as error:
         raise_broken("image file", error)

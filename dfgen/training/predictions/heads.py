@@ -200,7 +200,7 @@ def _pairs(named: dict[str, Any], y: Any, losses: Mapping[str, Any]) -> dict[str
     wanted = dict(_named(y, list(named)))
     if len(wanted) == len(named) == 1:
         return dict.fromkeys(named, next(iter(wanted.values())))
-    needed = [name for name in named if not losses or losses[name] is not None]
+    needed = [name for name in named if losses.get(name) is not None] or [*named]
     strangers = [name for name in wanted if name not in named]
     lacking = [name for name in needed if name not in wanted]
     if not strangers and not lacking:

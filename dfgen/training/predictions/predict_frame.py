@@ -11,8 +11,9 @@ from tqdm import tqdm
 from dfgen.errors import ArgumentError, ManifestError, brief
 from dfgen.manifest.other_inputs import check_out
 from dfgen.manifest.tables import arrow_table
+from dfgen.manifest.warn import warn
 from dfgen.samples.storage.embedded import are_files
-from dfgen.system import only_writer, whole
+from dfgen.system import flag, only_writer, whole
 from dfgen.training.device_division import keras_division
 from dfgen.training.predictions.as_trained import Saved, check_as_trained, opened
 from dfgen.training.predictions.predicted_rows import Prediction
@@ -27,6 +28,8 @@ from dfgen.training.predictions.predictions_file import (
 from dfgen.training.predictions.run_identity import refuse_other
 from dfgen.training.predictions.said_arrays import LISTS
 from dfgen.training.sequence import Sequence
+
+_LOGITS = "leave it out where the loss tells it"
 
 
 def predict_frame(
@@ -58,9 +61,10 @@ def predict_frame(
     - `prob`: the probability of each class, a float32 array of shape (classes,) in each row; of two
       classes told by one unit p it is (1 - p, p). Absent where there are no classes.
     - `loss`: by the loss of the model, float32: what it would be of a batch of this row alone,
-      without the weights of rows. So a loss of pixels is their mean. Of several outputs, `loss` is
-      their sum by `loss_weights`, beside `loss_<head>` of each. Absent without y, and where the
-      model was not compiled with a loss, or has a `compute_loss` of its own.
+      without the weights of rows. So a loss of pixels is their mean. Missing where nothing counts.
+      Of several outputs, `loss` is their sum by `loss_weights`, beside `loss_<head>` of each.
+      Absent without y, and where the model was not compiled with a loss, or has a `compute_loss`
+      of its own.
     - `problem`: why a row has no prediction, where `on_error="skip"` or the model gave NaN; else
       missing. It takes the place of a column of that name. y_pred, prob and loss of such rows are
       missing.
@@ -75,7 +79,8 @@ def predict_frame(
         sequence: whose rows.
         views: how many times each row is predicted, each time as chance has it: another random
             crop, flip and `transform`, by the seed of the Sequence, the row and the number of the
-            view. Probabilities, numbers and losses are averaged. None: once.
+            view. Probabilities, numbers and losses are averaged. None: once; of a Sequence that
+            crops or flips by chance it is told in a warning.
         from_logits: whether outputs of classes are logits, where nothing tells it, or wrongly.
         preprocessing: what `SavePreprocessing` has saved beside the model, or the path of its file:
             a Sequence that makes other inputs, or numbers classes otherwise, is refused, and where
@@ -86,9 +91,10 @@ def predict_frame(
             the end tells, become their numbers, (height, width) as the model has seen the image, in
             PNG files; all else is as it is, in NPY files. None: there is no such column.
         out: the Parquet file to write instead, for more rows than memory holds; neither the index
-            nor columns of bytes are in it. It is written part by part: called again after a kill,
-            with the same arguments, it goes on where it was. Until it is there, the folder
-            `<out>.parts` holds the parts. None: a frame.
+            nor columns of bytes are in it, and classes that are numbers are no categorical. It is
+            written part by part: called again after a kill, with the same arguments, it goes on
+            where it was. Until it is there, the folder `<out>.parts` holds the parts. None: a
+            frame.
 
     Returns:
         The frame, whose `attrs["dfgen_predictions"]["heads"]` tells kind and class names of each
@@ -106,7 +112,7 @@ def predict_frame(
         >>> frame[frame.y_true != frame.y_pred].sort_values("loss")
     """
     prediction = _prediction(model, sequence, views, from_logits, preprocessing, arrays)
-    return _framed(prediction) if out is None else _written(prediction, os.path.abspath(out))
+    return _framed(prediction) if out is None else _written(prediction, _path_of("out", out))
 
 
 def evaluate_frame(
@@ -121,9 +127,10 @@ def evaluate_frame(
 ) -> pd.DataFrame | str:
     """Return what `predict_frame` does, of which each row has a loss, and what it weighs.
 
-    The column `weight` is what the row counts in the loss: its `sample_weight` times that of its
-    class, 1 without, 0 where it has no label or no prediction. The mean of `loss * weight` is what
-    `model.evaluate` calls the loss, where no row is bad and the loss is a mean.
+    The column `row_weight`, or `row_weight_<head>`, is what the row counts in the loss: its
+    `sample_weight` times that of its class, 1 without, 0 where it has no label or no prediction.
+    The sum of `loss * row_weight` by the number of rows is what `model.evaluate` calls the loss,
+    where no row is bad, and the loss is a mean that ignores no class.
 
     Args:
         model: of Keras, compiled with a loss.
@@ -160,7 +167,7 @@ def evaluate_frame(
                 else "computes its own (compute_loss): take predict_frame"
             )
         )
-    return _framed(prediction) if out is None else _written(prediction, os.path.abspath(out))
+    return _framed(prediction) if out is None else _written(prediction, _path_of("out", out))
 
 
 def _prediction(
@@ -183,7 +190,8 @@ def _prediction(
             "one row: make one for predictions without it"
         )
     _check_processes(model, sequence)
-    views = 1 if views is None else whole("views", views, least=1)
+    views = _checked_views(sequence, views)
+    logits = logits if logits is None else flag("from_logits", logits, _LOGITS)
     known = opened(saved)
     if known is not None:
         check_as_trained(known, sequence)
@@ -192,12 +200,38 @@ def _prediction(
             f"views={views} with arrays={brief(arrays)}: each view lies otherwise on the image, so "
             "that their mean means nothing: leave out one of the two"
         )
-    place = None if arrays is None else os.fspath(arrays)
-    place = place if place in (None, LISTS) else os.path.abspath(place)
+    place = arrays if arrays in (None, LISTS) else _path_of("arrays", arrays)
     found = Prediction(model, sequence, views, logits, known, place, weighs)
     if place not in (None, LISTS):
         claim(place, found.run, "arrays")
     return found
+
+
+def _checked_views(sequence: Sequence, views: int | None) -> int:
+    """Return how many views there are, 1 where nobody asks; refuse several that are alike."""
+    reader = sequence._loader.reader
+    if views is None:
+        drawn = [one.feature for one in reader.features if one.feature.is_random]
+        if drawn:
+            warn(
+                f"the Sequence draws {drawn[0]!r}, so that predictions are of what chance has made "
+                "of an image: give views=8 for the mean of eight draws, views=1 for one of them, "
+                "or a Sequence without chance"
+            )
+        return 1
+    views = whole("views", views, least=1)
+    if views > 1 and not reader.is_random:
+        raise ArgumentError(
+            f"views={views} would be alike, as the Sequence leaves nothing to chance: give it an "
+            'Image(crop="random", flip="horizontal", ...) or a transform, or leave out views'
+        )
+    return views
+
+
+def _path_of(name: str, given: Any) -> str:
+    if not isinstance(given, str | os.PathLike):
+        raise ArgumentError(f"{name} must be a path, got {brief(given)}")
+    return os.path.abspath(given)
 
 
 def _check_processes(model: Any, sequence: Sequence) -> None:

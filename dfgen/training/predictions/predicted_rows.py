@@ -81,17 +81,29 @@ class Prediction:
 
     def tables(self, first: int) -> Iterator[tuple[range, pa.Table]]:
         """Yield the columns of the rows of some batches after the other, from one batch on."""
-        passes, steps = OrderedPasses(self.sequence, self.plan), FIRST_STEPS
+        passes = OrderedPasses(self.sequence, self.plan)
+        steps = 1 if self._differ else FIRST_STEPS
         try:
             while first < self.steps.stop:
                 part = range(first, min(first + steps, self.steps.stop))
                 began = time.perf_counter()
                 said, nbytes = self._of(passes, part)
-                steps = next_steps(len(part), time.perf_counter() - began, nbytes)
+                if not self._differ:
+                    steps = next_steps(len(part), time.perf_counter() - began, nbytes)
                 yield part, self._table(said, self.rows(part))
                 first = part.stop
         finally:
             passes.end()
+
+    @cached_property
+    def _differ(self) -> bool:
+        """Whether batches may differ in more than rows: as images are padded to their largest."""
+        loader, y = self.sequence._loader, keras.tree.flatten(self.sequence._layout.y)
+        if not loader.reader.padding.sizes:
+            return False
+        outputs = keras.tree.flatten(getattr(self.model, "outputs", None) or [None])
+        flat = all(one is not None and len(one.shape) <= 2 for one in outputs)
+        return not flat or any(None in loader.specs[name].shape for name in y if name is not None)
 
     def _of(self, passes: OrderedPasses, part: range) -> tuple[list[Said], int]:
         """Return what each head says of the rows of some batches, and the bytes that it took."""

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dfgen.errors import ArgumentError
+from dfgen.errors import ArgumentError, listed
 from dfgen.manifest.found_problems import NO_PREDICTION
 from dfgen.samples.arrow_types import lists_of, with_ends
 from dfgen.samples.features.spec import Present
@@ -78,8 +78,8 @@ def table_of(
         if one.losses is not None:
             losses.append(np.where(lost | lacking, np.nan, one.losses))
             columns[head.column("loss")] = _numbers(losses[-1])
-        if weights is not None:
-            columns[head.column("weight")] = pa.array(np.where(lost | lacking, 0, weights))
+        if weights is not None and head.bound is not None:
+            columns[head.column("row_weight")] = pa.array(np.where(lost | lacking, 0, weights))
     if len(said) > 1 and losses:
         factors = _factors([one for one in said if one.losses is not None], loss_weights)
         columns["loss"] = _numbers(_total(losses, factors))
@@ -146,22 +146,24 @@ def _predicted(
 
 
 def _of_class(head: ModelHead, said: _Floats, lost: Present) -> dict[str, pa.Array]:
+    names = head.class_names
+    if names is not None:
+        _check_units(head, said.shape[1], len(names))
     if said.shape[1] == 1:
         said = np.concatenate([1 - said, said], axis=1)
         numbers = said[:, 1] > 0.5
     else:
         numbers = said.argmax(axis=1)
-    names, prob = head.class_names, lists_of(said, lost)
+    prob = lists_of(said, lost)
     if names is None:
         return {"y_pred": pa.array(numbers.astype(np.int64), mask=lost), "prob": prob}
-    _check_units(head, said, len(names))
     codes = pa.array(numbers.astype(np.int32), mask=lost)
     return {"y_pred": pa.DictionaryArray.from_arrays(codes, pa.array(names)), "prob": prob}
 
 
 def _of_labels(head: ModelHead, said: _Floats, lost: Present) -> dict[str, pa.Array]:
     names = head.class_names or ()
-    _check_units(head, said, len(names))
+    _check_units(head, said.shape[1], len(names), alone=False)
     chosen = (said > 0.5) & ~lost[:, None]
     labels = pa.array(names).take(pa.array(np.nonzero(chosen)[1]))
     ends = np.append(0, np.cumsum(chosen.sum(axis=1)))
@@ -174,10 +176,12 @@ def _of_numbers(head: ModelHead, said: _Floats, lost: Present) -> dict[str, pa.A
     return {"y_pred": lists_of(said, lost)}
 
 
-def _check_units(head: ModelHead, said: _Floats, classes: int) -> None:
-    if said.shape[1] != classes:
-        raise ArgumentError(
-            f"the output {head.name or 'of the model'!r} has {said.shape[1]} units, but y has "
-            f"{classes} classes, {', '.join(map(repr, (head.class_names or ())[:5]))}: expected a "
-            "unit for each, or one alone for two classes"
-        )
+def _check_units(head: ModelHead, units: int, classes: int, alone: bool = True) -> None:
+    """Refuse an output without a unit for each class; of two, one alone may tell them."""
+    if units == classes or (alone and (units, classes) == (1, 2)):
+        return
+    raise ArgumentError(
+        f"the output {head.name or 'of the model'!r} has {units} unit{'s' * (units != 1)}, but y "
+        f"has {classes} classes, {listed(head.class_names or ())}: expected a unit for each"
+        f"{', or one alone for two classes' * alone}"
+    )

@@ -16,7 +16,8 @@ def row_losses(loss: Any, y_true: npt.NDArray[Any], y_pred: npt.NDArray[Any]) ->
     """Return the loss of each row: what it would be of a batch of that row alone.
 
     A loss that gives a number for each row, or for each pixel of it, is asked for many rows at
-    once; one that gives a single number, for one row after the other.
+    once; one that gives a single number, for one row after the other. Of a row of which nothing
+    counts, by `ignore_class`, it is NaN.
 
     Args:
         loss: a `keras.Loss`.
@@ -55,7 +56,10 @@ def _of_rows(loss: Any, y_true: npt.NDArray[Any], y_pred: npt.NDArray[Any]) -> L
     else:
         counted = keras.ops.convert_to_numpy(counts).reshape(values.shape).astype(values.dtype)
     found: Losses = (values * counted).sum(axis=1)
-    return found if loss.reduction == "sum" else found / np.maximum(counted.sum(axis=1), 1)
+    numbers = counted.sum(axis=1)
+    found = found if loss.reduction == "sum" else found / np.maximum(numbers, 1)
+    found[numbers == 0] = np.nan
+    return found
 
 
 def _alone(loss: Any, y_true: npt.NDArray[Any], y_pred: npt.NDArray[Any]) -> float:

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from dfgen.binding.preprocessing import load_preprocessing
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError, listed, reason
+from dfgen.limits import Limits
 from dfgen.manifest.io import read_manifest
 from dfgen.training.predictions.as_trained import sequence_as_trained
 from dfgen.training.predictions.predict_frame import predict_frame
@@ -64,6 +65,8 @@ def predict_saved(
     keras.config.set_image_data_format(saved.data_format)
     rows: Any = manifest if split is None else _of_split(manifest, split, root)
     chance = views is not None
+    if options.get("on_error") == "skip":
+        options["limits"] = Limits(problems=1.0)  # all are told
     with sequence_as_trained(saved, rows, chance, root=None if split else root, **options) as seq:
         written = predict_frame(
             _loaded(model), seq, views=views, preprocessing=saved, arrays=arrays, out=out
