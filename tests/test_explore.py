@@ -1,5 +1,6 @@
 """Looking at a frame: figures by what they contain, and the frames behind them."""
 
+import inspect
 import shutil
 import sys
 
@@ -348,3 +349,13 @@ def test_problems_are_those_that_the_manifest_knows(rows):
         "the frame does not say which files cannot be used (columns: id, path, label, split): "
         "dfgen.verify(df) looks at them, and dfgen.build_manifest adds the column problem"
     )
+
+
+WORDS = {"duplicates": "show_duplicates", "leaks": "show_leaks"}
+
+
+@pytest.mark.parametrize("word", ["show", "classes", "balance", "sizes", "problems", *WORDS])
+def test_a_word_of_the_accessor_takes_what_its_function_takes(word):
+    of_frame = inspect.signature(getattr(dfgen.explore.FrameAccessor, word)).parameters
+    plain = inspect.signature(getattr(dfgen.explore, WORDS.get(word, word))).parameters
+    assert [*of_frame.values()][1:] == [*plain.values()][1:]
