@@ -4,18 +4,19 @@ import inspect
 import os
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 
 from dfgen.errors import did_you_mean
 from dfgen.manifest.warn import warn
 from dfgen.migrate.directory_listing import DirectoryIterator
-from dfgen.migrate.flow_arguments import FlowOptions
+from dfgen.migrate.flow_arguments import FileOptions, FlowOptions
 from dfgen.migrate.frame_iterator import DataFrameIterator
 from dfgen.migrate.frame_rows import FrameColumns
 from dfgen.migrate.image_transforms import ImageTransforms
 
+Options = TypeVar("Options", bound=FlowOptions)
 _DEPRECATED = {
     "has_ext": "has_ext is deprecated, filenames in the dataframe have to match the exact "
     "filenames in disk.",
@@ -132,6 +133,7 @@ class ImageDataGenerator(ImageTransforms):
             warnings.warn(told, DeprecationWarning, stacklevel=2)
             class_mode = "raw"
         options = self._options(
+            FileOptions,
             target_size=target_size, color_mode=color_mode, batch_size=batch_size, shuffle=shuffle,
             seed=seed, save_to_dir=save_to_dir, save_prefix=save_prefix, save_format=save_format,
             subset=subset, interpolation=interpolation,
@@ -182,6 +184,7 @@ class ImageDataGenerator(ImageTransforms):
                 instead of stretching.
         """
         options = self._options(
+            FileOptions,
             target_size=target_size, color_mode=color_mode, batch_size=batch_size, shuffle=shuffle,
             seed=seed, save_to_dir=save_to_dir, save_prefix=save_prefix, save_format=save_format,
             subset=subset, interpolation=interpolation, keep_aspect_ratio=keep_aspect_ratio,
@@ -191,8 +194,8 @@ class ImageDataGenerator(ImageTransforms):
             follow_links=follow_links,
         )  # fmt: skip
 
-    def _options(self, **given: Any) -> FlowOptions:
-        return FlowOptions(
+    def _options(self, kind: type[Options], **given: Any) -> Options:
+        return kind(
             data_format=self.data_format,
             dtype=self.dtype,
             validation_split=self._validation_split,
