@@ -65,7 +65,7 @@ class DirectoryIterator(FlowIterator):
         self.filepaths = [os.path.join(directory, name) for name in self.filenames]
         image = bound_files(generator, "filename", self.filepaths, options)
         super().__init__(generator, options, image, targets, None, class_mode == "input")
-        self.samples = self.n
+        self.samples, self.image_shape = self.n, image.feature.spec.shape
         print(f"Found {self.samples} images belonging to {self.num_classes} classes.")
 
     @property

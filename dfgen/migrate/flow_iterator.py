@@ -58,7 +58,7 @@ class FlowIterator(Passes):
         feeds_itself: bool = False,
     ) -> None:
         self.image_data_generator = generator
-        self.n, self.image_shape = len(image.values), image.feature.spec.shape
+        self.n = len(image.values)
         self.sample_weight = weights
         for field in fields(options):
             if field.name not in ("batch_size", "validation_split"):

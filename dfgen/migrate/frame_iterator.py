@@ -46,7 +46,7 @@ class DataFrameIterator(FlowIterator):
         self.filepaths = taken.filepaths
         image = bound_files(generator, given.x_col, self.filepaths, options)
         super().__init__(generator, options, image, targets, weights, mode == "input")
-        self.samples = self.n
+        self.samples, self.image_shape = self.n, image.feature.spec.shape
         held = "validated" if given.validate_filenames else "non-validated"
         of = "" if taken.classes is None else f" belonging to {len(taken.classes)} classes"
         print(f"Found {self.samples} {held} image filenames{of}.")
