@@ -45,7 +45,9 @@ def whole_files(kind: str, files: list[Path]) -> Verdict:
     print(f"\nwhole files, {len(paths):,} {kind}, {THREADS} threads", end="")
     rates.show("files", "bare decode")
     ratio = rates.ratio("dfgen full facts", "bare decode")
-    return Verdict(f"full facts, {kind}", ratio, 0.8, "x bare decode")
+    what = "a header, a digest, a hash and facts are 40 us of Python beside 40 us of decoding"
+    limit = what if ratio < 0.8 and kind.startswith("PNG") else ""
+    return Verdict(f"full facts, {kind}", ratio, 0.8, "x bare decode", limit=limit)
 
 
 def bare_decode(paths: list[str]) -> int:

@@ -1,25 +1,21 @@
 """What pages of the reference show of dfgen itself, filled in while Sphinx reads them.
 
 - `<!-- arguments: dfgen.Sequence | manifest x y -->` becomes these arguments with their defaults,
-  as the docstring describes them. What the page does not name, or names twice, is a warning.
+  as the docstring describes them.
 - `<!-- commands -->` becomes the help of all commands, `<!-- tree of errors -->` that tree.
-- A public name that no page documents is a warning.
 """
 
 import inspect
 import re
-from collections import Counter
 
 import typer.cli
 import typer.main
-from sphinx.util import logging
 
 import dfgen
 import dfgen.errors
 from dfgen.cli import app as commands
 
 ARGUMENTS = re.compile(r"<!-- arguments: dfgen\.(\w+) \| ([\w\s]+) -->")
-LOG = logging.getLogger(__name__)
 
 
 def described(name):
@@ -41,18 +37,6 @@ def definitions(found):
     return "\n".join(lines)
 
 
-def complete(docname, text):
-    """Warn of arguments that a page leaves out or has twice."""
-    pages = {}
-    for name, arguments in ARGUMENTS.findall(text):
-        pages.setdefault(name, Counter()).update(arguments.split())
-    for name, shown in pages.items():
-        known = Counter(described(name).keys())
-        if wrong := ", ".join((known - shown) + (shown - known)):
-            text = "arguments of dfgen.%s that stand in no group, in two, or are none: %s"
-            LOG.warning(text, name, wrong, location=docname)
-
-
 def help_of_commands():
     """Return the help of every command, as Markdown without a title."""
     command = typer.main.get_command(commands)
@@ -63,7 +47,6 @@ def help_of_commands():
 
 def fill_in(app, docname, source):
     """Replace the comments of a page."""
-    complete(docname, source[0])
     source[0] = ARGUMENTS.sub(definitions, source[0])
     tree = dfgen.errors.__doc__.split("\n\n")[1]
     source[0] = source[0].replace("<!-- tree of errors -->", f"```text\n{tree}\n```")
@@ -82,18 +65,9 @@ def without_unknown(app, what, name, found, options, signature, returned):
     return signature and signature.replace(", **unknown", ""), returned
 
 
-def all_names(app, env):
-    """Warn of public names that no page documents."""
-    known = env.domaindata["py"]["objects"]
-    for name in dfgen.__all__:
-        if f"dfgen.{name}" not in known:
-            LOG.warning("dfgen.%s is on no page of docs/reference", name)
-
-
 def setup(app):
     """Connect what is above."""
     app.connect("source-read", fill_in)
     app.connect("autodoc-process-docstring", only_known, priority=400)  # before napoleon
     app.connect("autodoc-process-signature", without_unknown)
-    app.connect("env-updated", all_names)
     return {"parallel_read_safe": True}

@@ -77,6 +77,14 @@ def train(model, manifest, **options):
     return found
 
 
+def framed(model, seq):
+    """The ids and probabilities of a frame of predictions."""
+    import dfgen
+
+    frame = dfgen.predict_frame(model, seq)
+    return frame.id.tolist(), np.stack(frame.prob).tolist()
+
+
 def torch_rank(index, ports, manifest):
     import torch
     import torch.distributed as distributed
@@ -98,6 +106,7 @@ def torch_rank(index, ports, manifest):
     val = sequence(manifest, shuffle=False, shard="auto")
     found["alone"] = [weight.tolist() for weight in alone.dense.get_weights()]
     found["predict"] = refusal(lambda: alone.predict(val, verbose=0))
+    found["framed"] = framed(watching_model(), val)
     distributed.destroy_process_group()
     return found
 
@@ -119,6 +128,7 @@ def jax_process(index, ports, manifest):
         "doubled": doubled,
         "whole": refusal(lambda: watching_model().fit(whole, verbose=0)),
         "predict": refusal(lambda: watching_model().predict(val, verbose=0)),
+        "framed": refusal(lambda: framed(watching_model(), val)),
         "small": refusal(lambda: watching_model().fit(small, verbose=0)),
     }
 
@@ -144,6 +154,7 @@ def devices(make_model, manifest, scope=nullcontext):
         without_loss.compile()
     return {
         "predicted": model.predict(even, verbose=0).tolist(),
+        "framed": framed(model, odd),
         "predict": refusal(lambda: model.predict(odd, verbose=0)),
         "indivisible": refusal(lambda: make_model().fit(sequence(df, batch_size=7), verbose=0)),
         "unlabelled": refusal(

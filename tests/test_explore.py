@@ -1,7 +1,7 @@
 """Looking at a frame: figures by what they contain, and the frames behind them."""
 
+import inspect
 import shutil
-import subprocess
 import sys
 
 import cv2
@@ -32,17 +32,6 @@ def headings(figure):
 def rows(frame):
     """Of ten rows every second is even; some are for validation."""
     return frame(10).assign(split=pd.Categorical(["train"] * 6 + ["val"] * 4))
-
-
-def test_importing_dfgen_gives_frames_no_accessor_and_exploring_does():
-    code = (
-        "import sys, pandas as pd, dfgen\n"
-        "assert not hasattr(pd.DataFrame, 'dfgen')\n"
-        "import dfgen.explore\n"
-        "assert hasattr(pd.DataFrame, 'dfgen')\n"
-        "assert not {'matplotlib', 'keras', 'tensorflow'} & {*sys.modules}"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_without_matplotlib_an_error_says_what_to_install(rows, monkeypatch):
@@ -89,6 +78,11 @@ def test_rows_are_drawn_by_a_seed_sorted_or_some_of_each_value(rows):
     assert headings(figure)[1:] == ["label = even (5 rows)", "label = odd (5 rows)"]
     assert figure.table["id"].tolist() == [6, 0, 3, 5]
     assert rows.dfgen.show(2, sort="label").table["label"].tolist() == ["even", "even"]
+
+
+def test_the_path_of_a_manifest_will_do(rows, tmp_path):
+    dfgen.write_manifest(rows, tmp_path / "rows.parquet")
+    assert dfgen.explore.classes(tmp_path / "rows.parquet")["rows"].tolist() == [5, 5]
 
 
 def test_the_most_frequent_values_are_shown_where_there_are_many(rows):
@@ -163,6 +157,15 @@ def test_wrong_arguments_are_told(rows):
         with pytest.raises(dfgen.DfgenError) as caught:
             rows.dfgen.show(**how)
         assert str(caught.value) == message
+    for how, message in (
+        ({"by": ["label"]}, "by=['label'] is not a column of the manifest, expected the name of"),
+        ({"sort": 3}, "sort=3 is not a column of the manifest, expected the name of one"),
+        ({"by": "lists"}, "by='lists': the column holds no values to tell rows by: unhashable"),
+        ({"by": "nothing"}, "by='nothing': no row has a value"),
+    ):
+        with pytest.raises(ManifestError) as caught:
+            rows.assign(lists=[[1]] * 10, nothing=None).dfgen.show(**how)
+        assert str(caught.value).startswith(message)
     with pytest.raises(ManifestError) as caught:
         rows.iloc[:0].dfgen.show()
     assert str(caught.value) == "there are no rows to show"
@@ -278,6 +281,9 @@ def test_sizes_of_rows_that_lack_facts(rows):
         "the frame does not say how large its files are (columns: id, path, label, split): "
         'dfgen.build_manifest(..., facts="header") reads width, height and bytes'
     )
+    for odd in (0, -3, "a"):
+        with pytest.raises(ManifestError):
+            rows.assign(width=odd, height=4, bytes=odd).dfgen.sizes()
     rows["bytes"] = pd.array([5] * 9 + [None], "Int64")
     figure = rows.dfgen.sizes()
     assert [axes.get_xlabel() for axes in figure.axes] == ["bytes"]
@@ -343,3 +349,13 @@ def test_problems_are_those_that_the_manifest_knows(rows):
         "the frame does not say which files cannot be used (columns: id, path, label, split): "
         "dfgen.verify(df) looks at them, and dfgen.build_manifest adds the column problem"
     )
+
+
+WORDS = {"duplicates": "show_duplicates", "leaks": "show_leaks"}
+
+
+@pytest.mark.parametrize("word", ["show", "classes", "balance", "sizes", "problems", *WORDS])
+def test_a_word_of_the_accessor_takes_what_its_function_takes(word):
+    of_frame = inspect.signature(getattr(dfgen.explore.FrameAccessor, word)).parameters
+    plain = inspect.signature(getattr(dfgen.explore, WORDS.get(word, word))).parameters
+    assert [*of_frame.values()][1:] == [*plain.values()][1:]

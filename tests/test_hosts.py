@@ -226,6 +226,26 @@ def test_auto_loads_no_framework(together):
     assert [process["loaded"] for process in together("jax", 2)] == [["jax"]] * 2
 
 
+def softmax(logits):
+    powers = np.exp(np.array(logits))
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
+def test_each_process_predicts_rows_of_its_own_for_a_frame(together, single):
+    ids, prob = zip(*(process["framed"] for process in together("torch", 2)), strict=True)
+    assert ids[0] + ids[1] == [*range(ROWS)]
+    np.testing.assert_allclose(prob[0] + prob[1], softmax(single["predicted"]), rtol=1e-4)
+
+
+def test_a_frame_of_a_model_that_processes_share_is_refused(together):
+    for process in together("jax", 2):
+        assert process["framed"] == (
+            "ArgumentError: keras.distribution divides each batch over 2 processes, expected a "
+            "model that each process has to itself: predict without it, each process its part, as "
+            "shard=(index, count) of the Sequence says"
+        )
+
+
 @pytest.mark.parametrize("kind", ["torch", "jax"])
 def test_predict_in_several_processes_is_refused(together, kind):
     for index, process in enumerate(together(kind, 2)):
@@ -256,6 +276,12 @@ class TestDevices:
     def test_predictions_stand_in_the_order_of_the_rows(self, together, single, kind, count):
         (found,) = together(kind, count)
         same(found["predicted"], single["predicted"])
+
+    def test_a_frame_holds_no_row_that_fills_up_the_last_batch(self, together, single, kind, count):
+        (found,) = together(kind, count)
+        ids, prob = found["framed"]
+        assert ids == [*range(ROWS - 1)]
+        np.testing.assert_allclose(prob, softmax(single["predicted"])[:-1], rtol=1e-4)
 
     def test_what_cannot_be_is_refused(self, together, kind, count):
         (found,) = together(kind, count)

@@ -140,7 +140,7 @@ def test_workers_load_neither_pandas_nor_a_framework() -> None:
     assert loaded_by(code) & (HEAVY | {"pandas", "soundfile"}) == set()
 
 
-def test_manifests_and_binding_need_no_framework() -> None:
-    rooms = {"manifest", "binding", "packing"}
+def test_manifests_binding_and_what_looks_at_frames_need_no_framework() -> None:
+    rooms = {"manifest", "binding", "packing", "explore"}  # which loads matplotlib to draw
     code = "\n".join(f"import {name}" for name in MODULES if room(name) in rooms)
     assert loaded_by(code) & HEAVY == set()

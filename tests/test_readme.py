@@ -1,5 +1,6 @@
 """The README and each page of docs run as written, from top to bottom, on real files."""
 
+import inspect
 import os
 import re
 import shlex
@@ -15,6 +16,8 @@ import pandas as pd
 import pytest
 
 import dfgen
+import dfgen.explore
+import dfgen.migrate
 from dfgen.cli import app
 
 README = Path(dfgen.__file__).parents[1] / "README.md"
@@ -142,3 +145,17 @@ def test_contributing_names_files_that_are_there():
     [(_, tree)] = blocks_of(README.parent / "CONTRIBUTING.md")
     for line in tree.splitlines():
         assert (README.parent / line.split()[0]).exists(), line
+
+
+def test_each_public_name_is_on_a_page_of_the_reference():
+    pages = "".join(page.read_text("utf-8") for page in DOCS.glob("reference/*.md"))
+    shown = set(re.findall(r"^\.\. auto\w+:: (\w+)", pages, re.MULTILINE))
+    looking = {name for name, value in vars(dfgen.explore).items() if inspect.isfunction(value)}
+    assert {*dfgen.__all__, *dfgen.migrate.__all__, *looking} - shown == set()
+
+
+def test_each_argument_of_sequence_stands_in_one_group_of_the_reference():
+    page = (DOCS / "reference/sequence.md").read_text("utf-8")
+    groups = re.findall(r"<!-- arguments: dfgen\.Sequence \| (.*?) -->", page)
+    *known, _ = inspect.signature(dfgen.Sequence).parameters  # the last is **unknown
+    assert sorted(" ".join(groups).split()) == sorted(known)

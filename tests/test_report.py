@@ -145,6 +145,14 @@ def test_a_file_that_is_missing_broken_or_huge_is_a_tile_that_tells_why(frame, f
     ]
 
 
+def test_boxes_are_drawn_with_the_names_of_their_classes(frame, tmp_path):
+    boxes = [[[0, 1, 2, 3], [1, 1, 4, 4]], []]
+    df = frame(2).assign(boxes=boxes, labels=[["cat", NASTY[0]], []])
+    one, other = page_of(df, tmp_path).data["rows"].values()
+    assert (one["boxes"], one["labels"]) == ([[0, 1, 2, 3], [1, 1, 4, 4]], ["cat", NASTY[0]])
+    assert "boxes" not in other
+
+
 def test_a_sample_is_drawn_from_each_class_in_turn_and_the_page_says_so(frame, tmp_path):
     df = frame(100)
     df["label"] = ["rare" if row == 77 else "often" for row in range(100)]
@@ -152,7 +160,7 @@ def test_a_sample_is_drawn_from_each_class_in_turn_and_the_page_says_so(frame, t
     page = page_of(df, tmp_path, rows=10)
     assert 77 in page.data["gallery"]
     assert len(page.data["gallery"]) in (10, 11)
-    assert any("A sample: 10 of 100 rows, drawn with seed 0 in turn" in text for text in page.seen)
+    assert any("A sample: 10 of 100 rows, drawn with seed 0" in text for text in page.seen)
     assert page.data["rows"]["99"]["marks"] == ["problem"]
     assert page.data["gallery"] == page_of(df, tmp_path, rows=10).data["gallery"]
     assert page.data["gallery"] != page_of(df, tmp_path, rows=10, seed=1).data["gallery"]

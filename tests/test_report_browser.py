@@ -53,6 +53,8 @@ def address(tmp_path_factory):
     df["size"] = 39.0 - df["id"]
     df["width"] = df["height"] = 8 + df["id"]
     df["split"] = ["val" if row < 10 else "train" for row in range(ROWS)]
+    df["boxes"] = [[[2, 2, 6, 5]] if row == 7 else [] for row in range(ROWS)]
+    df["labels"] = [[SCRIPT] * (row == 7) for row in range(ROWS)]
     df["problem"] = [("the file does not exist" if row == 3 else None) for row in range(ROWS)]
     report(df, folder / "report.html")
     return f"file://{folder}/report.html"
@@ -110,7 +112,7 @@ def test_thumbnails_are_visible_and_what_cannot_be_read_tells_why(opened):
             return images.map((image) => image.naturalWidth);
         }"""
     )
-    assert wide == [224 if row == 5 else 8 + row for row in range(ROWS) if row != 3]
+    assert wide == [224 if row == 5 else 8 + row for row in range(ROWS) if row not in (3, 7)]
     box = page.locator("#tiles img").first.bounding_box()
     assert min(box["width"], box["height"]) > 90
     missing = page.locator("#tiles .picture").nth(3).text_content()
@@ -118,10 +120,22 @@ def test_thumbnails_are_visible_and_what_cannot_be_read_tells_why(opened):
     assert page.locator("#problems .tile").count() == 1
 
 
+def test_boxes_lie_on_the_picture(opened):
+    page = opened()
+    tile = page.locator("#tiles .tile").nth(7)
+    image, drawn = (tile.locator(name).bounding_box() for name in ("image", "rect"))
+    scale = image["width"] / 15  # pixels of row 7
+    found = [(drawn[side] - image[side]) / scale for side in ("x", "y")]
+    assert [*found, drawn["width"] / scale, drawn["height"] / scale] == pytest.approx(
+        [2, 2, 4, 3], abs=0.3
+    )
+    assert page.locator(".boxed rect").count() == 1
+
+
 def test_a_label_that_is_a_script_stays_text(opened):
     page = opened()
     assert page.locator("#tiles .caption > span").nth(2).text_content() == SCRIPT
-    assert page.locator("#classes tbody th").all_inner_texts() == LABELS
+    assert page.locator("#classes tbody th").all_inner_texts() == [*LABELS, SCRIPT]
     assert page.locator("#selects select").nth(1).locator("option").all_text_contents() == [
         "all",
         *LABELS,
@@ -262,5 +276,5 @@ def test_no_other_script_runs(opened):
 
 def test_figures_are_there_without_scripts(opened):
     page = opened(java_script_enabled=False)
-    assert page.locator("#classes tbody th").all_inner_texts() == LABELS
+    assert page.locator("#classes tbody th").all_inner_texts() == [*LABELS, SCRIPT]
     assert "Pictures and the gallery need JavaScript" in page.locator("main").inner_text()

@@ -161,7 +161,7 @@ def test_no_rows_are_no_thumbnails_and_a_wrong_column_is_an_error():
     assert thumbnails(of_bytes()) == []
     with pytest.raises(dfgen.DfgenError) as caught:
         thumbnails(of_bytes(png(RED)), masks="msk")
-    assert str(caught.value) == 'column="msk" is not a column of the manifest. Columns: image.'
+    assert str(caught.value) == 'masks="msk" is not a column of the manifest. Columns: image.'
     with pytest.raises(dfgen.DfgenError) as caught:
         thumbnails(of_bytes(png(RED)), side=0)
     assert str(caught.value) == "side=0 is not a whole number of 1 or more"

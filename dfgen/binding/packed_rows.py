@@ -115,7 +115,8 @@ def open_columns(
         metadata, start = metadata_of(index), os.fspath(root) if root else None
         packs, table = packs_of_folder(index, opening), mapped_table(index, options=options)
         table = table.replace_schema_metadata()
-        return PackedColumns(table, metadata["labels"], start, packs=packs, options=options)
+        known: dict[str, Any] = {"labels": metadata["labels"], "leaks": metadata.get("leaks")}
+        return PackedColumns(table, root=start, packs=packs, options=options, **known)
     columns = open_manifest(manifest, root, limits, options)
     packs_named = packs_of_columns(columns, opening)
     return columns if packs_named is None else PackedColumns(**vars(columns), packs=packs_named)

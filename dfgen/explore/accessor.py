@@ -1,5 +1,6 @@
 """`df.dfgen`: looking at a frame in a word or two."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -9,6 +10,7 @@ from dfgen.explore.copy_pictures import show_duplicates, show_leaks
 from dfgen.explore.file_sizes import sizes
 from dfgen.explore.picture_grid import show
 from dfgen.explore.problem_rows import problems
+from dfgen.limits import Limits
 from dfgen.samples.features.boxes import Boxes
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.mask import Mask
@@ -39,11 +41,13 @@ class FrameAccessor:
         image: str | Image | None = None,
         seed: int = 0,
         root: str | None = None,
+        limits: Limits | None = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> Any:
         """Show some rows as pictures: see `dfgen.explore.show`."""
         return show(
             self._frame, n, by=by, sort=sort, boxes=boxes, masks=masks, predictions=predictions,
-            image=image, seed=seed, root=root,
+            image=image, seed=seed, root=root, limits=limits, storage_options=storage_options,
         )  # fmt: skip
 
     def classes(self, label: str | None = None) -> pd.DataFrame:
@@ -62,10 +66,34 @@ class FrameAccessor:
         """Return the rows whose files cannot be used: see `dfgen.explore.problems`."""
         return problems(self._frame)
 
-    def duplicates(self, n: int = 8, *, within: int | None = None, root: str | None = None) -> Any:
+    def duplicates(
+        self,
+        n: int = 8,
+        *,
+        within: int | None = None,
+        image: str | None = None,
+        root: str | None = None,
+        limits: Limits | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> Any:
         """Show groups of copies, a row of pictures each: see `dfgen.explore.show_duplicates`."""
-        return show_duplicates(self._frame, n, within=within, root=root)
+        return show_duplicates(
+            self._frame, n, within=within, image=image, root=root, limits=limits,
+            storage_options=storage_options,
+        )  # fmt: skip
 
-    def leaks(self, n: int = 8, *, within: int | None = None, root: str | None = None) -> Any:
+    def leaks(
+        self,
+        n: int = 8,
+        *,
+        within: int | None = None,
+        image: str | None = None,
+        root: str | None = None,
+        limits: Limits | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> Any:
         """Show pictures that stand in several splits: see `dfgen.explore.show_leaks`."""
-        return show_leaks(self._frame, n, within=within, root=root)
+        return show_leaks(
+            self._frame, n, within=within, image=image, root=root, limits=limits,
+            storage_options=storage_options,
+        )  # fmt: skip

@@ -1,5 +1,6 @@
 """Which rows are shown of many: drawn, first by a column, or some of each of its values."""
 
+import os
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ import pyarrow.compute as pc
 
 from dfgen.binding.near_columns import not_a_column
 from dfgen.errors import ManifestError
+from dfgen.manifest.io import Path, read_manifest
+from dfgen.manifest.tables import Table, data_frame
 from dfgen.samples.arrow_types import is_binary, is_text
 
 Rows = npt.NDArray[np.int64]
@@ -18,9 +21,16 @@ Rows = npt.NDArray[np.int64]
 MOST_VALUES = 12
 
 
+def frame_of_manifest(manifest: Path | Table) -> pd.DataFrame:
+    """Return a frame, another table as one, or the rows of a manifest's file."""
+    if isinstance(manifest, str | os.PathLike):
+        return read_manifest(manifest)
+    return data_frame(manifest)
+
+
 def check_known(argument: str, name: object, frame: pd.DataFrame) -> None:
     """Refuse what is no column of a frame."""
-    if name not in frame:
+    if not isinstance(name, str) or name not in frame:
         raise ManifestError(not_a_column(argument, name, list(frame.columns), frame))
 
 
@@ -39,7 +49,14 @@ def chosen(
     if by is None:
         return [("", _first(frame, sort, n) if sort else _drawn(len(frame), n, seed))]
     check_known("by", by, frame)
-    codes, values = pd.factorize(frame[by])
+    try:
+        codes, values = pd.factorize(frame[by])
+    except TypeError as error:
+        raise ManifestError(
+            f"by={by!r}: the column holds no values to tell rows by: {error}"
+        ) from None
+    if not len(values):
+        raise ManifestError(f"by={by!r}: no row has a value")
     counts = np.bincount(codes[codes >= 0], minlength=len(values))
     most = np.argsort(-counts, kind="stable")[: min(n, MOST_VALUES)]
     found = []
@@ -69,7 +86,7 @@ def _drawn(rows: int, n: int, seed: int) -> Rows:
 
 def _first(frame: pd.DataFrame, sort: str, n: int) -> Rows:
     """Return the n lowest rows by a column, or highest; what is missing comes last."""
-    down = sort.startswith("-") and sort not in frame
+    down = isinstance(sort, str) and sort.startswith("-") and sort not in frame
     name = sort[1:] if down else sort
     check_known("sort", name, frame)
     keys = _keys(frame[name], sort)

@@ -9,11 +9,12 @@ import pyarrow.compute as pc
 
 from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ManifestError
-from dfgen.explore.chosen_rows import check_known
+from dfgen.explore.chosen_rows import check_known, frame_of_manifest
 from dfgen.explore.figures import new_figure, one_line
 from dfgen.explore.predicted import OF_MODEL, heads_of
+from dfgen.manifest.io import Path
 from dfgen.manifest.schema import PARTS, label_columns
-from dfgen.manifest.tables import Table, data_frame
+from dfgen.manifest.tables import Table
 from dfgen.samples.arrow_types import is_list
 
 _MOST = 1_000  # different texts that are classes; more are names
@@ -22,11 +23,11 @@ _BARS = 30
 MISSING = "(missing)"
 
 
-def classes(manifest: Table, label: str | None = None) -> pd.DataFrame:
+def classes(manifest: Path | Table, label: str | None = None) -> pd.DataFrame:
     """Count the rows of each class, in each split.
 
     Args:
-        manifest: a frame, or another table.
+        manifest: a frame or another table, or the path of a manifest.
         label: the column of classes, or of lists of them; None: all that hold classes: categories,
             text of up to 1,000 different values, booleans, whole numbers of up to 50, and lists of
             those, each entry of which counts.
@@ -44,7 +45,7 @@ def classes(manifest: Table, label: str | None = None) -> pd.DataFrame:
         >>> classes(frame)["rows"].to_dict()
         {'cat': 2, 'dog': 1}
     """
-    frame = data_frame(manifest)
+    frame = frame_of_manifest(manifest)
     if label is not None:
         check_known("label", label, frame)
     found = counts_by_label(frame, label)
@@ -65,11 +66,11 @@ def counts_by_label(frame: pd.DataFrame, label: str | None = None) -> dict[str, 
     return {name: table for name, table in counted.items() if table is not None}
 
 
-def balance(manifest: Table, label: str | None = None) -> Any:
+def balance(manifest: Path | Table, label: str | None = None) -> Any:
     """Show how the classes are spread over each split: the share of its rows that each class has.
 
     Args:
-        manifest: a frame, or another table.
+        manifest: a frame or another table, or the path of a manifest.
         label: the column of classes; None: all that hold classes, as of `classes`.
 
     Returns:

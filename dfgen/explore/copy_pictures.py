@@ -6,13 +6,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dfgen.explore.chosen_rows import frame_of_manifest
 from dfgen.explore.figures import Captioned, PictureRow, picture_figure
 from dfgen.explore.picture_grid import captioned
 from dfgen.explore.thumbnails import thumbnails
 from dfgen.limits import Limits
 from dfgen.manifest.duplicates import duplicates, leaks
+from dfgen.manifest.io import Path
 from dfgen.manifest.schema import PARTS
-from dfgen.manifest.tables import Table, data_frame
+from dfgen.manifest.tables import Table
 from dfgen.system import whole
 
 _MOST = 8  # pictures of a group
@@ -20,7 +22,7 @@ _SIDE = 160
 
 
 def show_duplicates(
-    manifest: Table,
+    manifest: Path | Table,
     n: int = 8,
     *,
     within: int | None = None,
@@ -56,7 +58,7 @@ def show_duplicates(
         >>> df = df.drop(found.table.index[found.table.duplicated("group")])
     """
     whole("n", n, least=1)
-    frame = data_frame(manifest)
+    frame = frame_of_manifest(manifest)
     plain = frame.reset_index(drop=True)
     found = duplicates(plain, within=within)
     lines = []
@@ -74,7 +76,7 @@ def show_duplicates(
 
 
 def show_leaks(
-    manifest: Table,
+    manifest: Path | Table,
     n: int = 8,
     *,
     within: int | None = None,
@@ -107,7 +109,7 @@ def show_leaks(
         >>> df = df.drop(df.dfgen.leaks().table.index)  # doctest: +SKIP
     """
     whole("n", n, least=1)
-    frame = data_frame(manifest)
+    frame = frame_of_manifest(manifest)
     plain = frame.reset_index(drop=True)
     found = leaks(plain, within=within)
     key = "id" if "id" in plain else "path"

@@ -7,9 +7,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from dfgen.errors import ManifestError, column_list
+from dfgen.explore.chosen_rows import frame_of_manifest
 from dfgen.explore.figures import new_figure
+from dfgen.manifest.io import Path
 from dfgen.manifest.schema import PARTS
-from dfgen.manifest.tables import Table, data_frame
+from dfgen.manifest.tables import Table
 
 _FAR = 3  # quartile ranges beyond a quartile: "far out" (Tukey, Exploratory Data Analysis, 1977)
 _LEAST = np.log(2)  # and at least twice as large, or half
@@ -19,7 +21,7 @@ _BINS = 60
 SizeFacts = npt.NDArray[np.float64]
 
 
-def sizes(manifest: Table) -> Any:
+def sizes(manifest: Path | Table) -> Any:
     """Show how large the images are, and which are far from all others.
 
     Width and height are those of the upright image. An image is far from the others where its
@@ -46,7 +48,7 @@ def sizes(manifest: Table) -> Any:
              id              path  width  height  aspect   bytes                          why
         17   17  imgs/banner.jpg   4000     200    20.0  190000  aspect 20, of others 1.3 to 1.5
     """
-    frame = data_frame(manifest)
+    frame = frame_of_manifest(manifest)
     numbers = size_facts(frame)
     table = far_out(frame, numbers)
     figure = new_figure(11, 3.6, table)
@@ -70,7 +72,9 @@ def size_facts(frame: pd.DataFrame) -> dict[str, SizeFacts]:
         ManifestError: there are none.
     """
     known = [name for name in ("width", "height", "bytes") if name in frame]
+    known = [name for name in known if pd.api.types.is_numeric_dtype(frame[name])]
     found = {name: frame[name].to_numpy(np.float64, na_value=np.nan) for name in known}
+    found = {name: np.where(numbers > 0, numbers, np.nan) for name, numbers in found.items()}
     if {"width", "height"} <= found.keys():
         if "orientation" in frame:
             turned = frame["orientation"].to_numpy(np.float64, na_value=1) >= 5
@@ -79,8 +83,8 @@ def size_facts(frame: pd.DataFrame) -> dict[str, SizeFacts]:
         with np.errstate(divide="ignore", invalid="ignore"):
             found["aspect"] = found["width"] / found["height"]
     found = {name: numbers for name, numbers in found.items() if not np.isnan(numbers).all()}
-    if "width" in found and "aspect" not in found:
-        del found["width"]
+    if "aspect" not in found:
+        found = {name: numbers for name, numbers in found.items() if name == "bytes"}
     if not found:
         raise ManifestError(
             "the frame does not say how large its files are (columns: "
@@ -97,7 +101,7 @@ def far_out(frame: pd.DataFrame, numbers: dict[str, SizeFacts]) -> pd.DataFrame:
     for name, values in numbers.items():
         if not (values > 0).any():
             continue
-        logs = np.log(np.where(values > 0, values, np.nan))
+        logs = np.log(values)
         low, high = np.nanquantile(logs, (0.25, 0.75))
         beyond = np.maximum(low - logs, logs - high) / max(_FAR * (high - low), _LEAST)
         distance = np.fmax(distance, beyond)
@@ -112,7 +116,7 @@ def far_out(frame: pd.DataFrame, numbers: dict[str, SizeFacts]) -> pd.DataFrame:
 
 def _draw_sizes(axes: Any, numbers: dict[str, SizeFacts], name: str) -> None:
     """Draw a dot for each pair of width and height that occurs."""
-    known = numbers["width"] * numbers["height"] > 0
+    known = numbers["aspect"] > 0
     keys = numbers["width"][known].astype(np.int64) << 32 | numbers["height"][known].astype(
         np.int64
     )

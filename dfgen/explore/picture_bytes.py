@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from dfgen.system import usable_cpus
 
-_QUALITIES = (80, 60, 40, 20)
+_QUALITIES = (80, 50, 20)
 _SMALL = 48  # pixels; no larger pictures are shown pixel by pixel, and cost little as they are
 _LOSSLESS = 101  # any quality above 100, of OpenCV's WebP
 

@@ -7,13 +7,14 @@ import numpy as np
 import pandas as pd
 
 from dfgen.errors import ManifestError
-from dfgen.explore.chosen_rows import check_known, chosen
+from dfgen.explore.chosen_rows import check_known, chosen, frame_of_manifest
 from dfgen.explore.figures import Captioned, PictureRow, picture_figure
 from dfgen.explore.predicted import heads_of, prediction_lines, with_predictions
 from dfgen.explore.thumbnails import thumbnails
 from dfgen.limits import Limits
+from dfgen.manifest.io import Path
 from dfgen.manifest.schema import label_columns
-from dfgen.manifest.tables import Table, data_frame
+from dfgen.manifest.tables import Table
 from dfgen.samples.features.boxes import Boxes
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.mask import Mask
@@ -26,7 +27,7 @@ _NO_LABELS = ("loss", "weight", "mask", "prob_own")
 
 
 def show(
-    manifest: Table,
+    manifest: Path | Table,
     n: int = 16,
     *,
     by: str | None = None,
@@ -47,7 +48,7 @@ def show(
     black and white.
 
     Args:
-        manifest: a frame, or another table.
+        manifest: a frame or another table, or the path of a manifest.
         n: rows in all.
         by: some of each value of this column, one line of pictures each.
         sort: a column whose lowest rows are shown, or with `-` before its name the highest, as in
@@ -77,7 +78,7 @@ def show(
         >>> df.dfgen.show(by="kind").savefig("pets.png")
     """
     whole("n", n, least=1)
-    frame = data_frame(manifest)
+    frame = frame_of_manifest(manifest)
     if not len(frame):
         raise ManifestError("there are no rows to show")
     frame = frame if predictions is None else with_predictions(frame, predictions)

@@ -3,11 +3,13 @@
 import pandas as pd
 
 from dfgen.errors import ManifestError, column_list
+from dfgen.explore.chosen_rows import frame_of_manifest
+from dfgen.manifest.io import Path
 from dfgen.manifest.schema import PARTS
-from dfgen.manifest.tables import Table, data_frame
+from dfgen.manifest.tables import Table
 
 
-def problems(manifest: Table) -> pd.DataFrame:
+def problems(manifest: Path | Table) -> pd.DataFrame:
     """Return the rows whose files cannot be used, and why, as the manifest says.
 
     No file is looked at: `dfgen.verify` does that.
@@ -26,7 +28,7 @@ def problems(manifest: Table) -> pd.DataFrame:
         >>> problems(frame)["id"].tolist()
         [2]
     """
-    frame = data_frame(manifest)
+    frame = frame_of_manifest(manifest)
     if "problem" not in frame:
         raise ManifestError(
             "the frame does not say which files cannot be used (columns: "

@@ -35,6 +35,7 @@ LARGEST = 10_000_000
 """Bytes of a page."""
 _MOST_ROWS = 2000
 _SIDE = 224
+_BOXES = 20  # drawn in a picture
 _AROUND = 80  # bytes of JSON around a picture
 
 
@@ -100,7 +101,7 @@ def report(
     of_frame = None if is_path or root is None else os.fspath(root)
     small = thumbnails(
         frame.iloc[[*data["rows"]]], side=_SIDE, root=of_frame, limits=limits,
-        storage_options=storage_options, workers=workers,
+        storage_options=storage_options, workers=workers, boxes=_boxes_of(frame),
     )  # fmt: skip
     said = _said_of_sample(len(drawn), len(frame), len(shown), seed)
     made = _with_pictures(data, small, lambda: _page(title, said, sections, data))
@@ -141,6 +142,11 @@ def _predicted(predictions: Path | Table) -> pd.DataFrame:
         raise ManifestError(f"{path} is no Parquet file of predictions: {error}") from error
 
 
+def _boxes_of(frame: pd.DataFrame) -> str | None:
+    """Return the column whose boxes are drawn, as `show` knows it."""
+    return "boxes" if {"boxes", "labels"} <= {*frame.columns} else None
+
+
 def _sections(frame: pd.DataFrame, counts: Mapping[str, pd.DataFrame]) -> list[Section]:
     found = [class_section(frame, counts), size_section(frame), problem_section(frame),
              duplicate_section(frame), leak_section(frame)]  # fmt: skip
@@ -154,10 +160,8 @@ def _said_of_sample(drawn: int, total: int, shown: int, seed: int) -> str:
     if drawn == total:
         return f"All {total:,} rows."
     more = f", and the {shown - drawn:,} that are pictured above" * (shown > drawn)
-    return (
-        f"A sample: {drawn:,} of {total:,} rows, drawn with seed {seed} in turn from each class"
-        f"{more}. All figures above are of all rows."
-    )
+    sample = f"A sample: {drawn:,} of {total:,} rows, drawn with seed {seed}{more}"
+    return f"{sample}. All figures above are of all rows."
 
 
 def _with_pictures(
@@ -169,7 +173,10 @@ def _with_pictures(
         if one.problem is not None:
             cell["reason"] = short(one.problem)
             continue
-        cell["side"] = max(one.pixels.shape[:2])
+        cell["size"] = one.pixels.shape[1::-1]
+        if len(one.boxes):
+            cell["boxes"] = one.boxes[:_BOXES].round(1).tolist()
+            cell["labels"] = [short(label) for label in one.labels[:_BOXES]]
         if one.note:
             cell["note"] = short(one.note)
     pictured = [(cell, one) for cell, one in zip(cells, small, strict=True) if one.problem is None]

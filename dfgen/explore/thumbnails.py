@@ -130,8 +130,9 @@ def _features(
     if boxes is not None:
         given = boxes if isinstance(boxes, Boxes) else Boxes(boxes)
         found["boxes"] = replace(given, like="image", format="xyxy", max_boxes=_MANY_BOXES)
-    for name in (name for feature in found.values() for name in feature.columns):
-        Columns(rows).check("column", name)
+    for argument, feature in found.items():
+        for name in feature.columns:
+            Columns(rows).check("masks" if argument == "mask" else argument, name)
     return found
 
 

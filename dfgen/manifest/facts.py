@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from dfgen.samples.pixels.headers import Header
 from dfgen.samples.storage.store import Head
-from dfgen.samples.whole_files import Whole
 
 
 @dataclass(frozen=True)
@@ -19,7 +18,7 @@ class Fact:
     type: pa.DataType
     of_head: Callable[[Head], Any] | None = None  # makes it of what the store says of a file, or
     of_header: Callable[[Header], Any] | None = None  # of what the file says of itself, or
-    of_whole: Callable[[Whole], Any] | None = None  # of all of it, decoded to its end
+    of_whole: Callable[[Any], Any] | None = None  # of its `Whole`, decoded to its end
 
 
 SCHEMA = {

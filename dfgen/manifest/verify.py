@@ -4,7 +4,6 @@ import os
 import warnings
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import fields
 from typing import Any, Never
 
 import numpy as np
@@ -15,9 +14,6 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, DfgenError, ManifestError, legible
 from dfgen.limits import Limits, limits_given
-from dfgen.manifest.building.gather import gather_rows
-from dfgen.manifest.building.recipe import A_FRAME, Recipe
-from dfgen.manifest.building.recipe_file import resolve
 from dfgen.manifest.building.scan import (
     PANDAS_TYPES,
     is_undecodable,
@@ -25,19 +21,16 @@ from dfgen.manifest.building.scan import (
     read_facts,
     refresh_facts,
 )
-from dfgen.manifest.building.update.match import match
 from dfgen.manifest.diff import as_text, differ, in_order, plain
 from dfgen.manifest.facts import FACTS, OF_WHOLE_FILES, has_whole_facts
 from dfgen.manifest.foreign_arguments import refuse_foreign
 from dfgen.manifest.found_problems import with_found_problems
 from dfgen.manifest.io import Path, read_manifest, write_manifest
+from dfgen.manifest.new_files import looks_for_files, new_files, source_of
 from dfgen.manifest.pack_check import check_pack
 from dfgen.manifest.pack_index import is_pack
-from dfgen.manifest.paths import is_url, tidy
-from dfgen.manifest.places import absolute_place
+from dfgen.manifest.paths import is_url
 from dfgen.manifest.schema import files_column, validate, with_column, without
-from dfgen.manifest.sources import SOURCES
-from dfgen.manifest.splitting.split_arguments import Splitting
 from dfgen.manifest.tables import Table, arrow_table, data_frame
 from dfgen.samples.storage.embedded import paths_of
 from dfgen.samples.storage.far.store_options import StorageOptions
@@ -184,8 +177,11 @@ def _check(
     found = found.filter(pc.is_valid(found["change"]))
     try:
         recipe = frame.attrs.get("dfgen", {}).get("recipe")
-        if recipe is not None and held == "path" and _looks_for_files(recipe):
-            new = _new(table, _source(recipe, root, name), name, how["limits"], how["options"])
+        if recipe is not None and held == "path" and looks_for_files(recipe):
+            source = source_of(recipe, root, "" if name == IN_HAND else name)
+            new = new_files(table, source, name, how["limits"], how["options"])
+            nothing = pa.nulls(len(new), pa.string())
+            new = _rows(pa.repeat("new", len(new)), new["id"], new["path"], nothing)
             found = pa.concat_tables([found, new])
     except DfgenError as error:
         notes += (f"New files were not looked for: {error}",)
@@ -263,44 +259,6 @@ def _detail(name: str, known: Any, now: Any, odd: npt.NDArray[np.bool_]) -> pa.A
     one, other = (pc.fill_null(as_text(column), "unknown") for column in (known, now))
     text = pc.binary_join_element_wise(f", {name} ", one, " -> ", other, "")
     return pc.if_else(pa.array(odd), text, "")
-
-
-def _new(
-    table: pa.Table, recipe: Recipe, name: str, limits: Limits, options: StorageOptions | None
-) -> pa.Table:
-    """Return what the source has and the manifest lacks."""
-    gathered = gather_rows(recipe, limits, options)
-    fresh = gathered.rows
-    if "problem" in fresh.column_names:  # labels without a file
-        fresh = fresh.filter(pc.is_null(fresh["problem"]))
-    paths = tidy(fresh["path"].cast(pa.string()), gathered.folder)
-    table = with_column(table, "path", table["path"].cast(pa.string()))
-    keys, places = match(table, pa.table({"id": fresh["id"], "path": paths}), name)
-    new = keys.filter(pa.array(places < 0))
-    nothing = pa.nulls(len(new), pa.string())
-    return _rows(pa.repeat("new", len(new)), new["id"], new["path"], nothing)
-
-
-def _looks_for_files(recipe: dict[str, Any]) -> bool:
-    """Whether there is a source to ask for new files; a frame that named them is gone."""
-    return recipe.get("labels") != A_FRAME or any(name in recipe for name in SOURCES)
-
-
-def _source(recipe: dict[str, Any], root: Path | None, where: str) -> Recipe:
-    """Return the recipe that finds the files of a manifest, and opens none."""
-    left_out = [field.name for field in fields(Splitting)]
-    if recipe.get("labels") == A_FRAME:
-        left_out += ["labels", "on", "id", "category", "label", "path_column"]
-    recipe = {name: value for name, value in recipe.items() if name not in left_out}
-    recipe["facts"] = "none"
-    if recipe.get("unmatched", "error") == "error":
-        recipe["unmatched"] = "keep"
-    given = {}
-    if root is not None and "root" not in recipe:
-        for name, source in SOURCES.items():
-            if name in recipe and source.folder in recipe:
-                given[source.folder] = absolute_place(os.fspath(root))
-    return resolve(given, recipe, "" if where == IN_HAND else where)
 
 
 def _rows(change: Any, ids: Any, paths: Any, details: Any) -> pa.Table:

@@ -53,7 +53,7 @@ _HERE = {
     "vocab": "write seq.class_names",
     "c": "write len(seq.class_names)",
     "one_batch": _A_BATCH,
-    "show_batch": _A_BATCH,
+    "show_batch": "seq.show() draws the first batch",
     "train": 'dfgen.sequences(df, ...)["train"] is one of a split',
     "valid": 'dfgen.sequences(df, ...)["val"] is one of a split',
     # Hugging Face

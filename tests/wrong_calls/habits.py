@@ -189,7 +189,7 @@ CALLS = [
     attribute("class_to_idx", "enumerate(seq.class_names)"),
     attribute("targets", "seq.manifest"),
     attribute("vocab", "seq.class_names"),
-    attribute("show_batch", "seq[0]"),
+    attribute("show_batch", "seq.show()"),
     attribute("with_transform", "transform=function"),
     attribute("to_tf_dataset", "seq.get_tf_dataset()"),
     attribute("train_test_split", "dfgen.split(df"),

@@ -18,11 +18,38 @@ function picture(row, size) {
     reason.append(element("b", "", "No picture: "), row.reason);
     return reason;
   }
-  const image = element("img", row.side < size ? "small-picture" : "");
-  image.decoding = "async";
-  image.alt = [...data.caption, data.name].map((column) => shown(row.values[column])).join(", ");
-  image.src = `data:image/webp;base64,${row.picture}`;
+  const source = `data:image/webp;base64,${row.picture}`;
+  const told = [...data.caption, data.name].map((column) => shown(row.values[column])).join(", ");
+  const image = row.boxes ? boxed(row, source) : element("img");
+  if (Math.max(...row.size) < size) image.classList.add("small-picture");
+  if (row.boxes) {
+    image.setAttribute("aria-label", told);
+  } else {
+    image.decoding = "async";
+    image.alt = told;
+    image.src = source;
+  }
   return image;
+}
+
+// A picture with boxes is a drawing, so that they lie where they belong, however large it is shown.
+function boxed(row, source) {
+  const drawn = (name, attributes) => {
+    const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    return made;
+  };
+  const [width, height] = row.size;
+  const all = drawn("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", class: "boxed" });
+  all.append(drawn("image", { href: source, width, height }));
+  row.boxes.forEach(([x, y, right, bottom], at) => {
+    const box = drawn("rect", { x, y, width: right - x, height: bottom - y });
+    const title = drawn("title", {});
+    title.textContent = row.labels[at] ?? "";
+    box.append(title);
+    all.append(box);
+  });
+  return all;
 }
 
 const shown = (value) => (value === null || value === undefined ? "none" : String(value));
@@ -34,7 +61,7 @@ function tile(list, position, notes) {
   const frame = element("span", "picture");
   frame.append(picture(row, 49));
   const caption = element("span", "caption");
-  const captions = data.caption.map((column) => shown(row.values[column]));
+  const captions = data.caption.map((column) => shown(row.values[column])).filter(Boolean);
   if (captions.length) caption.append(element("span", "", captions.join(" · ")));
   caption.append(element("span", captions.length ? "sub" : "", shown(row.values[data.name])));
   if (notes) caption.prepend(element("span", "sub", notes[position]));

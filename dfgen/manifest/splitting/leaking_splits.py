@@ -42,8 +42,9 @@ def leaks_between_splits(frame: pd.DataFrame) -> Leaks | None:
 
 def told(rows: int, row: object, part: object, other: object, place: object) -> str:
     """Return what to say of so many rows that leak, with one and its copy, and what to do."""
+    have = "row has a copy of its" if rows == 1 else "rows have a copy of their"
     return (
-        f"{rows:,} rows have a copy of their picture in an earlier split, as id {quote(row)} of "
+        f"{rows:,} {have} picture in an earlier split, as id {quote(row)} of "
         f"{quote(part)} that of id {quote(other)} of {quote(place)}: what is measured on them was "
         "trained on. Keep copies in one split, group_duplicates=True (--group-duplicates), or "
         "leave them out: df.drop(leaks(df).index), with dfgen.manifest.duplicates.leaks"
