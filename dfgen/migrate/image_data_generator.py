@@ -18,7 +18,7 @@ from dfgen.migrate.frame_iterator import DataFrameIterator
 from dfgen.migrate.frame_rows import FrameColumns
 from dfgen.migrate.image_transforms import ImageTransforms
 
-Options = TypeVar("Options", bound=FlowOptions)
+GivenOptions = TypeVar("GivenOptions", bound=FlowOptions)
 _DEPRECATED = {
     "has_ext": "has_ext is deprecated, filenames in the dataframe have to match the exact "
     "filenames in disk.",
@@ -234,7 +234,7 @@ class ImageDataGenerator(ImageTransforms):
             follow_links=follow_links,
         )  # fmt: skip
 
-    def _options(self, kind: type[Options], **given: Any) -> Options:
+    def _options(self, kind: type[GivenOptions], **given: Any) -> GivenOptions:
         return kind(
             data_format=self.data_format,
             dtype=self.dtype,
