@@ -139,6 +139,14 @@ def test_of_several_copies_a_leak_names_the_nearest_in_each_earlier_split():
     assert leaks(folds, within=1)["other_fold"].tolist() == [0, 0]
 
 
+def test_a_table_of_another_library_loses_no_digit_of_its_hashes(planted):
+    """Of whole numbers that are missing pandas makes floats."""
+    table = pa.Table.from_pandas(planted).replace_schema_metadata()
+    assert duplicates(table).equals(duplicates(planted))
+    parts = dfgen.split(table, {"train": 0.5, "val": 0.5}, group_duplicates=True)
+    assert leaks(parts).empty and parts["phash"].dtype == pd.UInt64Dtype()
+
+
 def test_rows_of_one_file_are_no_copies_of_each_other():
     frame = pd.DataFrame({"id": range(3), "path": ["a", "a", "b"], "digest": "f", "phash": None})
     assert duplicates(frame[:2]).empty

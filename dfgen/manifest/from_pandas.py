@@ -108,4 +108,9 @@ def to_frame(table: pa.Table) -> pd.DataFrame:
         frame = table.to_pandas(types_mapper=kept)
     except TypeError:  # pandas cannot read the names of its own dtypes of lists in Arrow
         frame = table.to_pandas(types_mapper=kept, ignore_metadata=True)
+    unsigned = [field.name for field in table.schema if field.type == pa.uint64()]
+    for name in unsigned:  # of which floats would lose the last digits
+        if unsigned.count(name) == 1 and table[name].null_count:
+            whole = table[name].to_pandas(types_mapper=lambda kind: pd.UInt64Dtype())
+            frame[name] = whole.set_axis(frame.index)
     return frame
