@@ -180,3 +180,6 @@ def test_frames_of_something_else_are_refused(predicted):
     assert str(caught.value) == (
         "the frame has no labels, y_true: predict rows of a Sequence with y"
     )
+    with pytest.raises(ManifestError) as caught:
+        mistakes(predicted, label="knd")
+    assert str(caught.value).startswith('label="knd" is not a column of the manifest. Columns: id')

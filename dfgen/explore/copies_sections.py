@@ -6,7 +6,8 @@ import pandas as pd
 
 from dfgen.explore.html_text import Html, element, markup, short
 from dfgen.explore.page_section import Section, note, tiles
-from dfgen.manifest.duplicates import duplicates, leaks
+from dfgen.manifest.duplicates import copies_across, copies_in_groups
+from dfgen.manifest.file_copies import file_copies
 from dfgen.manifest.schema import PARTS, count
 
 _HASHES = {"digest", "phash"}
@@ -18,11 +19,22 @@ _GROUPS, _OF_GROUP = 20, 8
 _PAIRS = 24
 
 
-def duplicate_section(frame: pd.DataFrame) -> Section:
-    """Return groups of rows whose pictures are copies of each other; `frame` counts its index."""
+def copies_sections(frame: pd.DataFrame) -> list[Section]:
+    """Return the sections of duplicates and of leaks; `frame` counts its index."""
     if not {*frame.columns} >= _HASHES:
-        return Section("duplicates", "Duplicates", note(_NOT_LOOKED_FOR))
-    found = duplicates(frame)
+        unknown = note(_NOT_LOOKED_FOR)
+        return [Section(name.lower(), name, unknown) for name in ("Duplicates", "Leaks")]
+    files = file_copies(frame)
+    return [
+        _duplicates(frame, copies_in_groups(frame, files)),
+        _leaks(frame, copies_across(frame, files))
+        if {*PARTS} & {*frame.columns}
+        else Section("leaks", "Leaks", note("There are no splits for a picture to leak between.")),
+    ]
+
+
+def _duplicates(frame: pd.DataFrame, found: pd.DataFrame) -> Section:
+    """Return groups of rows whose pictures are copies of each other."""
     groups = [rows for _, rows in found[found["group"] < _GROUPS].groupby("group")]
     kinds = found.drop_duplicates("group")["kind"].value_counts().sort_index()
     total = int(kinds.sum())
@@ -50,13 +62,8 @@ def _group(frame: pd.DataFrame, rows: pd.DataFrame) -> Html:
     return element("div", element("p", said), tiles(f"Copies, {said}", some, parts), class_="group")
 
 
-def leak_section(frame: pd.DataFrame) -> Section:
+def _leaks(frame: pd.DataFrame, found: pd.DataFrame) -> Section:
     """Return pairs of copies that are in different splits."""
-    if not {*frame.columns} >= _HASHES:
-        return Section("leaks", "Leaks", note(_NOT_LOOKED_FOR))
-    if not {*PARTS} & {*frame.columns}:
-        return Section("leaks", "Leaks", note("There are no splits for a picture to leak between."))
-    found = leaks(frame)
     some = found.iloc[:_PAIRS]
     others = pd.Index(frame["id"]).get_indexer(some["other_id"]).tolist()
     pairs = [*zip(others, some.index.tolist(), strict=True)]

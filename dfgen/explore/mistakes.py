@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from dfgen.errors import ArgumentError, ManifestError, column_list
+from dfgen.explore.chosen_rows import check_known
 from dfgen.explore.confident_learning import suspected
 from dfgen.explore.confusion_matrix import class_table, confusion_figure, confusion_of
 from dfgen.explore.picture_grid import show
@@ -148,6 +149,8 @@ def mistakes(predicted: Table, *, head: str | None = None, label: str | None = N
     """
     frame = data_frame(predicted)
     frame = frame if frame.index.is_unique else frame.reset_index(drop=True)
+    if label is not None:
+        check_known("label", label, frame)
     end = _head(frame, head)
     names = _class_names(frame, end)
     told = frame[frame[f"y_true{end}"].notna() & frame[f"y_pred{end}"].notna()]

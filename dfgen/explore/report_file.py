@@ -12,7 +12,7 @@ import pyarrow as pa
 from dfgen import __version__
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError, WriteError
 from dfgen.explore.class_counts import counts_by_label
-from dfgen.explore.copies_sections import duplicate_section, leak_section
+from dfgen.explore.copies_sections import copies_sections
 from dfgen.explore.frame_sections import (
     problem_section,
     size_section,
@@ -149,7 +149,7 @@ def _boxes_of(frame: pd.DataFrame) -> str | None:
 
 def _sections(frame: pd.DataFrame, counts: Mapping[str, pd.DataFrame]) -> list[Section]:
     found = [class_section(frame, counts), size_section(frame), problem_section(frame),
-             duplicate_section(frame), leak_section(frame)]  # fmt: skip
+             *copies_sections(frame)]  # fmt: skip
     if heads_of(frame):
         found.append(mistake_section(frame))
     told = [one for one in found if one is not None]

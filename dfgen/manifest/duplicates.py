@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from dfgen.errors import ManifestError, column_list
-from dfgen.manifest.file_copies import file_copies, leaking_rows
+from dfgen.manifest.file_copies import FileCopies, file_copies, leaking_rows
 from dfgen.manifest.io import Path, read_manifest
 from dfgen.manifest.near_hashes import RowNumbers
 from dfgen.manifest.schema import PARTS
@@ -46,7 +46,13 @@ def duplicates(manifest: Path | Table, *, within: int | None = None) -> pd.DataF
         [[0, 'exact', 1], [0, 'exact', 2]]
     """
     frame = _frame(manifest)
-    files = file_copies(frame)
+    return copies_in_groups(frame, file_copies(frame), within)
+
+
+def copies_in_groups(
+    frame: pd.DataFrame, files: FileCopies, within: int | None = None
+) -> pd.DataFrame:
+    """Return what `duplicates` does, of a frame whose files are known."""
     groups = files.groups(within)
     others = np.bincount(groups[files.paths != files.paths[groups]], minlength=len(frame))
     rows = np.flatnonzero(others[groups])
@@ -83,14 +89,20 @@ def leaks(manifest: Path | Table, *, within: int | None = None) -> pd.DataFrame:
     Raises:
         ManifestError: the manifest has no digests and hashes, or neither split nor fold.
     """
-    frame = _frame(manifest)
+    return copies_across(_frame(manifest), None, within)
+
+
+def copies_across(
+    frame: pd.DataFrame, files: FileCopies | None, within: int | None = None
+) -> pd.DataFrame:
+    """Return what `leaks` does, of a frame whose files may be known."""
     part = next((name for name in PARTS if name in frame), None)
     if part is None:
         raise ManifestError(
             'the manifest has neither "split" nor "fold", between which copies could leak. Make '
             f"one: dfgen.split. Columns: {column_list(frame.columns)}"
         )
-    rows, others, kinds, bits = leaking_rows(frame, part, within)
+    rows, others, kinds, bits = leaking_rows(frame, part, within, files)
     return _columns(frame, rows).assign(
         **_columns(frame, others).add_prefix("other_").set_axis(frame.index[rows]),
         kind=np.array(["same file", "exact", "near"], object)[kinds],

@@ -1,6 +1,7 @@
 """Which rows of a frame have the same file, or pictures that look the same, by the facts of it."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import NormalDist
 
 import numpy as np
@@ -47,8 +48,12 @@ class FileCopies:
             ArgumentError: `within` is not of 0 to 16.
         """
         if within is None:
-            return near_pairs(self.distinct, usual_within(self.distinct))
+            return self._usual_pairs
         return near_pairs(self.distinct, whole("within", within, least=0, most=_MOST_WITHIN))
+
+    @cached_property
+    def _usual_pairs(self) -> tuple[RowNumbers, RowNumbers, RowNumbers]:
+        return near_pairs(self.distinct, usual_within(self.distinct))
 
     def groups(self, within: int | None) -> RowNumbers:
         """Return the first row of the group of each row."""
@@ -161,7 +166,7 @@ def first_rows(codes: RowNumbers, count: int) -> RowNumbers:
 
 
 def leaking_rows(
-    frame: pd.DataFrame, part: str, within: int | None = None
+    frame: pd.DataFrame, part: str, within: int | None = None, files: FileCopies | None = None
 ) -> tuple[RowNumbers, RowNumbers, RowNumbers, RowNumbers]:
     """Return rows that have a copy in an earlier split, the nearest there, its kind and distance.
 
@@ -169,12 +174,13 @@ def leaking_rows(
         frame: with `digest` and `phash`.
         part: the column of splits, of which "train" is the first, or of folds.
         within: bits, as of `FileCopies.pairs`.
+        files: what `file_copies` returns, where it is known.
 
     Returns:
         In the order of the rows, and of the splits for each. Kinds: 0 for the same path, 1 for the
         same bytes, 2 for a near hash; the distance is in bits.
     """
-    files, (parts, names) = file_copies(frame), codes_of(frame[part])
+    files, (parts, names) = files or file_copies(frame), codes_of(frame[part])
     ranks = np.argsort(np.argsort([name != "train" for name in names], kind="stable"))
     parts = np.append(ranks, -1)[parts].astype(np.int64)
     pairs = files.pairs(within)

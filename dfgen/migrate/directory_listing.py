@@ -8,8 +8,8 @@ import numpy as np
 
 from dfgen.errors import ArgumentError, listed
 from dfgen.manifest.warn import warn
-from dfgen.migrate.flow_arguments import SUFFIXES, FlowOptions
-from dfgen.migrate.flow_iterator import FlowIterator
+from dfgen.migrate.flow_arguments import SUFFIXES, FileOptions
+from dfgen.migrate.flow_iterator import FlowIterator, bound_files
 from dfgen.migrate.flow_labels import bound_classes
 from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix
 
@@ -34,7 +34,7 @@ class DirectoryIterator(FlowIterator):
         self,
         generator: Any,
         directory: str | os.PathLike[str],
-        options: FlowOptions,
+        options: FileOptions,
         *,
         classes: Sequence[str] | None,
         class_mode: str | None,
@@ -62,10 +62,10 @@ class DirectoryIterator(FlowIterator):
         targets = None
         if class_mode not in ("input", None):
             targets = bound_classes("class", class_mode, numbers, len(names), options.dtype)
-        paths = [os.path.join(directory, name) for name in self.filenames]
-        super().__init__(
-            generator, options, "filename", paths, targets, None, class_mode == "input"
-        )
+        self.filepaths = [os.path.join(directory, name) for name in self.filenames]
+        image = bound_files(generator, "filename", self.filepaths, options)
+        super().__init__(generator, options, image, targets, None, class_mode == "input")
+        self.samples, self.image_shape = self.n, image.feature.spec.shape
         print(f"Found {self.samples} images belonging to {self.num_classes} classes.")
 
     @property

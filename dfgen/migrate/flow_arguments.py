@@ -1,7 +1,6 @@
 """FlowOptions: the arguments that all iterators of Keras's `ImageDataGenerator` share, checked."""
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -20,13 +19,11 @@ class WrongTypeError(ArgumentError, TypeError):
 
 @dataclass(frozen=True, kw_only=True)
 class FlowOptions:
-    """Arguments of `flow_from_dataframe` and `flow_from_directory`, as these explain them.
+    """Arguments of `flow`, `flow_from_dataframe` and `flow_from_directory`, as these explain them.
 
     What it refuses it refuses in Keras's own words, where Keras has any.
     """
 
-    target_size: tuple[int, int] = (256, 256)
-    color_mode: str = "rgb"
     batch_size: int = 32
     shuffle: bool = True
     seed: int | None = None
@@ -37,6 +34,32 @@ class FlowOptions:
     save_format: str = "png"
     subset: str | None = None
     validation_split: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.subset not in (None, "training", "validation"):
+            raise ArgumentError(
+                f'Invalid subset name: {self.subset};expected "training" or "validation"'
+            )
+
+    def part(self, rows: int) -> slice:
+        """Return which of some rows, in their order, are of the subset: the first are validation's.
+
+        Example:
+            >>> FlowOptions(subset="training", validation_split=0.25).part(10)
+            slice(2, 10, None)
+        """
+        cut = int((self.validation_split or 0) * rows)
+        if self.subset is None:
+            return slice(0, rows)
+        return slice(0, cut) if self.subset == "validation" else slice(cut, rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileOptions(FlowOptions):
+    """Those that `flow_from_dataframe` and `flow_from_directory` share, which read files."""
+
+    target_size: tuple[int, int] = (256, 256)
+    color_mode: str = "rgb"
     interpolation: str = "nearest"
     keep_aspect_ratio: bool = False
 
@@ -50,31 +73,9 @@ class FlowOptions:
             raise ArgumentError(
                 f'Invalid color mode: {self.color_mode}; expected "rgb", "rgba", or "grayscale".'
             )
-        if self.subset not in (None, "training", "validation"):
-            raise ArgumentError(
-                f'Invalid subset name: {self.subset};expected "training" or "validation"'
-            )
+        super().__post_init__()
         if self.interpolation not in FILTERS:
             raise ArgumentError(
                 f"Invalid interpolation method {self.interpolation} specified. Supported methods "
                 f"are {', '.join(FILTERS)}"
             )
-
-    @cached_property
-    def image_shape(self) -> tuple[int, int, int]:
-        """The shape of one image."""
-        channels = CHANNELS[self.color_mode]
-        first = self.data_format == "channels_first"
-        return (channels, *self.target_size) if first else (*self.target_size, channels)
-
-    def part(self, rows: int) -> slice:
-        """Return which of some rows, in their order, are of the subset: the first are validation's.
-
-        Example:
-            >>> FlowOptions(subset="training", validation_split=0.25).part(10)
-            slice(2, 10, None)
-        """
-        cut = int((self.validation_split or 0) * rows)
-        if self.subset is None:
-            return slice(0, rows)
-        return slice(0, cut) if self.subset == "validation" else slice(cut, rows)

@@ -17,7 +17,7 @@ from dfgen.loading.order.plan import Plan
 from dfgen.loading.pending_batch import Batch
 from dfgen.manifest.warn import warn
 from dfgen.migrate.fit_arguments import checked_arguments, checked_class_weight
-from dfgen.migrate.flow_arguments import SUFFIXES, FlowOptions
+from dfgen.migrate.flow_arguments import SUFFIXES, FileOptions, FlowOptions
 from dfgen.migrate.flow_labels import bound_labels
 from dfgen.migrate.flow_layout import FlowLayout, SavedImages
 from dfgen.samples.bound_feature import BoundFeature
@@ -40,8 +40,7 @@ class FlowIterator(Passes):
     Args:
         generator: the `ImageDataGenerator` that made it.
         options: the arguments.
-        column: what messages call the paths.
-        paths: of the images of all rows.
+        image: the images of all rows, bound.
         labels: the targets: None, one, or a tuple of several.
         weights: of all rows; None: all weigh the same.
         feeds_itself: whether images are the targets.
@@ -53,19 +52,17 @@ class FlowIterator(Passes):
         self,
         generator: Any,
         options: FlowOptions,
-        column: str,
-        paths: list[str],
+        image: BoundFeature,
         labels: tuple[BoundFeature, ...] | BoundFeature | None,
         weights: Values | None = None,
         feeds_itself: bool = False,
     ) -> None:
-        self.image_data_generator, self.filepaths = generator, paths
-        self.samples = self.n = len(paths)
+        self.image_data_generator = generator
+        self.n = len(image.values)
         self.sample_weight = weights
         for field in fields(options):
             if field.name not in ("batch_size", "validation_split"):
                 setattr(self, field.name, getattr(options, field.name))
-        self.image_shape = options.image_shape
         self.total_batches_seen = 0
         """Batches that `next` and indexing have returned."""
         self.batch_index = 0
@@ -74,9 +71,6 @@ class FlowIterator(Passes):
         self._ahead: LookAhead | None = None
         self._pass, self._warned = 0, False
         self._class_weights: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-        image = BoundFeature(
-            IMAGE, generator.loaded_image(column, options), pa.array(paths, pa.string())
-        )
         targets = (labels,) if isinstance(labels, BoundFeature) else labels or ()
         own = () if weights is None else (bound_labels(WEIGHT, WEIGHT, weights),)
         loader = Loader(
@@ -201,6 +195,21 @@ class FlowIterator(Passes):
     def __setstate__(self, state: dict[str, Any]) -> None:
         new = {"lock": threading.Lock(), "_class_weights": weakref.WeakKeyDictionary()}
         super().__setstate__({**state, **new})
+
+
+def bound_files(
+    generator: Any, column: str, paths: list[str], options: FileOptions
+) -> BoundFeature:
+    """Return the images of files as an iterator of a generator feeds them.
+
+    Args:
+        generator: the `ImageDataGenerator`.
+        column: what messages call the paths.
+        paths: of the images of all rows.
+        options: the arguments.
+    """
+    feature = generator.loaded_image(column, options)
+    return BoundFeature(IMAGE, feature, pa.array(paths, pa.string()))
 
 
 def _layout(options: FlowOptions, y: Any, weighs: bool) -> FlowLayout:

@@ -4,8 +4,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dfgen.migrate.flow_arguments import FlowOptions
-from dfgen.migrate.flow_iterator import FlowIterator
+from dfgen.migrate.flow_arguments import FileOptions
+from dfgen.migrate.flow_iterator import FlowIterator, bound_files
 from dfgen.migrate.flow_labels import bound_classes, bound_labels
 from dfgen.migrate.frame_rows import CLASS_MODES, FrameColumns, frame_rows
 
@@ -21,7 +21,7 @@ class DataFrameIterator(FlowIterator):
 
     allowed_class_modes: ClassVar[set[str | None]] = {*CLASS_MODES}
 
-    def __init__(self, generator: Any, given: FrameColumns, options: FlowOptions) -> None:
+    def __init__(self, generator: Any, given: FrameColumns, options: FileOptions) -> None:
         taken, mode = frame_rows(given, options), given.class_mode
         self.directory, self.class_mode = given.directory or "", mode
         self.filenames = taken.filenames
@@ -35,14 +35,18 @@ class DataFrameIterator(FlowIterator):
         elif mode == "multi_output":
             self._targets = [np.array(chosen[name].tolist()) for name in given.y_col]
             pairs = zip(given.y_col, self._targets, strict=True)
-            targets = tuple(bound_labels(str(name), str(name), values) for name, values in pairs)
+            targets = tuple(
+                bound_labels(f"label_{number}", str(name), values)
+                for number, (name, values) in enumerate(pairs)
+            )
         elif mode == "raw":
             self._targets = np.asarray(chosen[given.y_col].values)
             targets = bound_labels("label", str(given.y_col), self._targets)
         weights = np.asarray(chosen[given.weight_col].values) if given.weight_col else None
-        super().__init__(
-            generator, options, given.x_col, taken.filepaths, targets, weights, mode == "input"
-        )
+        self.filepaths = taken.filepaths
+        image = bound_files(generator, given.x_col, self.filepaths, options)
+        super().__init__(generator, options, image, targets, weights, mode == "input")
+        self.samples, self.image_shape = self.n, image.feature.spec.shape
         held = "validated" if given.validate_filenames else "non-validated"
         of = "" if taken.classes is None else f" belonging to {len(taken.classes)} classes"
         print(f"Found {self.samples} {held} image filenames{of}.")

@@ -4,18 +4,21 @@ import inspect
 import os
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy.typing as npt
 import pandas as pd
 
 from dfgen.errors import did_you_mean
 from dfgen.manifest.warn import warn
+from dfgen.migrate.array_iterator import NumpyArrayIterator
 from dfgen.migrate.directory_listing import DirectoryIterator
-from dfgen.migrate.flow_arguments import FlowOptions
+from dfgen.migrate.flow_arguments import FileOptions, FlowOptions
 from dfgen.migrate.frame_iterator import DataFrameIterator
 from dfgen.migrate.frame_rows import FrameColumns
 from dfgen.migrate.image_transforms import ImageTransforms
 
+GivenOptions = TypeVar("GivenOptions", bound=FlowOptions)
 _DEPRECATED = {
     "has_ext": "has_ext is deprecated, filenames in the dataframe have to match the exact "
     "filenames in disk.",
@@ -75,6 +78,44 @@ class ImageDataGenerator(ImageTransforms):
         >>> model.fit(train, epochs=10)  # doctest: +SKIP
     """
 
+    def flow(
+        self,
+        x: npt.ArrayLike,
+        y: npt.ArrayLike | None = None,
+        batch_size: int = 32,
+        shuffle: bool = True,
+        sample_weight: npt.ArrayLike | None = None,
+        seed: int | None = None,
+        save_to_dir: str | None = None,
+        save_prefix: str = "",
+        save_format: str = "png",
+        ignore_class_split: bool = False,
+        subset: str | None = None,
+    ) -> NumpyArrayIterator:
+        """Return batches of images that lie in memory.
+
+        Args:
+            x: images, (rows, height, width, channels), or with the channels second.
+            y: targets of the rows, an array; None: no targets.
+            batch_size: rows of a batch.
+            shuffle: another order each epoch.
+            sample_weight: what each row counts in the loss.
+            seed: of the order and of what chance decides; None draws one.
+            save_to_dir: a folder into which each image of a batch is written as it is handed out.
+            save_prefix: how the names of these files begin.
+            save_format: `"png"` or `"jpeg"`: how they end.
+            ignore_class_split: allow subsets that do not have the same classes.
+            subset: `"training"` or `"validation"`, by `validation_split`.
+        """
+        options = self._options(
+            FlowOptions, batch_size=batch_size, shuffle=shuffle, seed=seed,
+            save_to_dir=save_to_dir, save_prefix=save_prefix, save_format=save_format,
+            subset=subset,
+        )  # fmt: skip
+        return NumpyArrayIterator(
+            self, x, y, sample_weight, options, ignore_class_split=ignore_class_split
+        )
+
     def flow_from_dataframe(
         self,
         dataframe: pd.DataFrame,
@@ -132,6 +173,7 @@ class ImageDataGenerator(ImageTransforms):
             warnings.warn(told, DeprecationWarning, stacklevel=2)
             class_mode = "raw"
         options = self._options(
+            FileOptions,
             target_size=target_size, color_mode=color_mode, batch_size=batch_size, shuffle=shuffle,
             seed=seed, save_to_dir=save_to_dir, save_prefix=save_prefix, save_format=save_format,
             subset=subset, interpolation=interpolation,
@@ -182,6 +224,7 @@ class ImageDataGenerator(ImageTransforms):
                 instead of stretching.
         """
         options = self._options(
+            FileOptions,
             target_size=target_size, color_mode=color_mode, batch_size=batch_size, shuffle=shuffle,
             seed=seed, save_to_dir=save_to_dir, save_prefix=save_prefix, save_format=save_format,
             subset=subset, interpolation=interpolation, keep_aspect_ratio=keep_aspect_ratio,
@@ -191,8 +234,8 @@ class ImageDataGenerator(ImageTransforms):
             follow_links=follow_links,
         )  # fmt: skip
 
-    def _options(self, **given: Any) -> FlowOptions:
-        return FlowOptions(
+    def _options(self, kind: type[GivenOptions], **given: Any) -> GivenOptions:
+        return kind(
             data_format=self.data_format,
             dtype=self.dtype,
             validation_split=self._validation_split,

@@ -3,18 +3,21 @@
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import ArgumentError
 from dfgen.migrate.augmentation import Augmentation
-from dfgen.migrate.flow_arguments import FlowOptions
-from dfgen.migrate.loaded_image import Doubts, LoadedImage
+from dfgen.migrate.flow_arguments import FileOptions, FlowOptions
+from dfgen.migrate.loaded_image import ChangedImage, Doubts, HeldImage, LoadedImage
 from dfgen.migrate.standardization import Standardization, refuse_whitening
 from dfgen.samples.features.spec import Values
+from dfgen.samples.pixels.color_modes import CHANNELS
 from dfgen.training.backends import keras_defaults
+
+ImageKind = TypeVar("ImageKind", bound=ChangedImage)
 
 
 class ImageTransforms:
@@ -143,20 +146,30 @@ class ImageTransforms:
         """Warn where `fit` has not found what is to be subtracted, or divided by."""
         self._parts[Standardization].warn_unfitted()
 
-    def loaded_image(self, column: str, options: FlowOptions) -> LoadedImage:
+    def loaded_image(self, column: str, options: FileOptions) -> LoadedImage:
         """Return the feature that makes images as an iterator of this generator feeds them."""
-        image = LoadedImage(
-            column=column,
-            size=options.target_size,
-            color_mode=options.color_mode,
-            interpolation=options.interpolation,
-            keep_aspect_ratio=options.keep_aspect_ratio,
-            channels_first=self._first,
-            floatx=self._floatx,
-            dtype=options.dtype,
-            doubts=Doubts(),
-            rescale=self.rescale,
+        channels, size = CHANNELS[options.color_mode], options.target_size
+        return self._with_changes(
+            LoadedImage(
+                column=column,
+                shape=(channels, *size) if self._first else (*size, channels),
+                floatx=self._floatx,
+                dtype=options.dtype,
+                size=size,
+                color_mode=options.color_mode,
+                interpolation=options.interpolation,
+                keep_aspect_ratio=options.keep_aspect_ratio,
+                channels_first=self._first,
+                doubts=Doubts(),
+            )
         )
+
+    def held_image(self, shape: tuple[int, ...], options: FlowOptions) -> HeldImage:
+        """Return the feature that makes images of an array, of a shape, as `flow` feeds them."""
+        dtype = options.dtype
+        return self._with_changes(HeldImage(column="x", shape=shape, floatx=dtype, dtype=dtype))
+
+    def _with_changes(self, image: ImageKind) -> ImageKind:
         outside: dict[str, Any] = {"fill_mode": "nearest", "cval": 0.0, "interpolation_order": 1}
         draws = replace(self._parts[Augmentation], **outside) != Augmentation()
         if draws or self._overrides("get_random_transform", "apply_transform"):
@@ -164,7 +177,7 @@ class ImageTransforms:
         centers = self.featurewise_center or self.samplewise_center
         if image.drawn or centers or self.preprocessing_function or self._overrides("standardize"):
             image = replace(image, change=self._changed)
-        return image
+        return replace(image, rescale=self.rescale)
 
     def _drawn(self, shape: tuple[int, ...], rng: np.random.Generator) -> Any:
         height, width = shape[self.row_axis - 1], shape[self.col_axis - 1]

@@ -1,4 +1,4 @@
-"""LoadedImage: image files as the iterators of Keras's `ImageDataGenerator` feed them."""
+"""LoadedImage, HeldImage: images as the iterators of Keras's `ImageDataGenerator` feed them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +10,6 @@ from dfgen.manifest.warn import warn
 from dfgen.migrate.keras_pixels import load_pixels
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.spec import Spec, Values, Watch
-from dfgen.samples.pixels.color_modes import CHANNELS
 from dfgen.samples.pixels.geometry import Size
 from dfgen.samples.storage.embedded import Content
 from dfgen.samples.storage.store import Store
@@ -33,45 +32,28 @@ class Doubts:
             )
 
 
-@dataclass(frozen=True, repr=False)
-class LoadedImage(Feature):
-    """Pixels of image files as `keras.utils.load_img` makes them, changed and cast.
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ChangedImage(Feature):
+    """Images that are changed as an `ImageDataGenerator` says.
 
     Args:
-        column: of paths.
-        size: (height, width).
-        color_mode: `"rgb"`, `"rgba"` or `"grayscale"`.
-        interpolation: one of Keras's names.
-        keep_aspect_ratio: cut the centre instead of stretching.
-        channels_first: whether arrays are (channels, height, width).
+        column: of the images, for messages.
+        shape: of one in a batch, in the order of axes that was asked for.
         floatx: the dtype in which pixels are changed.
         dtype: of the batch.
         rescale: what pixels are multiplied by, where there is no `change`; None: nothing.
         change: `change(array, drawn)` -> what becomes of an array; None: nothing but `rescale`.
         drawn: `drawn(rng)` -> what chance decides for one image; None: chance has no part in it.
-        doubts: is told of damaged files.
     """
 
     column: str
-    size: Size
-    color_mode: str
-    interpolation: str
-    keep_aspect_ratio: bool
-    channels_first: bool
+    shape: tuple[int, ...]
     floatx: str
     dtype: str
-    doubts: Doubts
     rescale: float | None = None
     change: Callable[[Values, Any], Any] | None = None
     drawn: Callable[[np.random.Generator], Any] | None = None
     kind: ClassVar[str] = "image"
-    of_files: ClassVar[bool] = True
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """Of one image, in the order of axes that was asked for."""
-        channels = CHANNELS[self.color_mode]
-        return (channels, *self.size) if self.channels_first else (*self.size, channels)
 
     @property
     def spec(self) -> Spec:
@@ -87,6 +69,39 @@ class LoadedImage(Feature):
         """Return what chance decides for one image."""
         return None if self.drawn is None else self.drawn(rng)
 
+    def put(self, pixels: Values, out: Values, given: Any) -> None:
+        """Fill `out` with an image, changed."""
+        if self.change is not None:
+            out[...] = self.change(pixels.astype(self.floatx), given)
+        elif not self.rescale:
+            out[...] = pixels
+        elif self.dtype == self.floatx:
+            np.multiply(pixels, self.rescale, out=out, dtype=out.dtype)
+        else:
+            out[...] = np.multiply(pixels, self.rescale, dtype=self.floatx)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class LoadedImage(ChangedImage):
+    """Pixels of image files as `keras.utils.load_img` makes them, changed.
+
+    Args:
+        size: (height, width).
+        color_mode: `"rgb"`, `"rgba"` or `"grayscale"`.
+        interpolation: one of Keras's names.
+        keep_aspect_ratio: cut the centre instead of stretching.
+        channels_first: whether arrays are (channels, height, width).
+        doubts: is told of damaged files.
+    """
+
+    size: Size
+    color_mode: str
+    interpolation: str
+    keep_aspect_ratio: bool
+    channels_first: bool
+    doubts: Doubts
+    of_files: ClassVar[bool] = True
+
     def read(self, value: Content, out: Values, store: Store, watch: Watch, given: Any) -> None:
         """Fill `out` with the pixels of one file."""
         watch("read")
@@ -97,13 +112,19 @@ class LoadedImage(Feature):
             store.limits, lambda reason: self.doubts.tell(value, reason),
         )  # fmt: skip
         watch("transform")
-        if self.channels_first:
-            pixels = pixels.transpose(2, 0, 1)
-        if self.change is not None:
-            out[...] = self.change(pixels.astype(self.floatx), given)
-        elif not self.rescale:
-            out[...] = pixels
-        elif self.dtype == self.floatx:
-            np.multiply(pixels, self.rescale, out=out, dtype=out.dtype)
-        else:
-            out[...] = np.multiply(pixels, self.rescale, dtype=self.floatx)
+        self.put(pixels.transpose(2, 0, 1) if self.channels_first else pixels, out, given)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class HeldImage(ChangedImage):
+    """Images of an array of all rows, changed."""
+
+    def at(self, values: Values, row: int) -> Values:
+        """Return the image of one row."""
+        found: Values = values[row]
+        return found
+
+    def read(self, value: Values, out: Values, store: Store, watch: Watch, given: Any) -> None:
+        """Fill `out` with one image."""
+        watch("transform")
+        self.put(value, out, given)
