@@ -70,19 +70,15 @@ def main() -> Findings:
 def measured(files: list[Path], of: dict[str, Any], flow: dict[str, Any]) -> Rates:
     """Make the same epochs of batches, as `fit` takes them."""
     frame = pd.DataFrame({"filename": map(str, files), "class": [f.stem[-1] for f in files]})
-    made = quietly(ImageDataGenerator(rescale=1 / 255, **of), frame, flow)
     candidates = {
-        OURS: lambda: sum(len(x) for x, _ in made.get_numpy_iterator()),
+        OURS: epoch_of_dfgen(ImageDataGenerator(rescale=1 / 255, **of), frame, flow),
         CEILING: decoded(files, flow),
     }
     for name, (workers, processes) in POOLS.items():
         legacy = quietly(Legacy(rescale=1 / 255, **of), frame, flow)
         legacy.workers, legacy.use_multiprocessing = workers, processes
         candidates[name] = epoch_of_keras(PyDatasetAdapter(legacy))
-    try:
-        return alternate(candidates, ROUNDS)
-    finally:
-        made.close()
+    return alternate(candidates, ROUNDS)
 
 
 def decoded(files: list[Path], flow: dict[str, Any]) -> Callable[[], int]:
@@ -102,6 +98,18 @@ def decoded(files: list[Path], flow: dict[str, Any]) -> Callable[[], int]:
 def quietly(generator: Any, frame: pd.DataFrame, flow: dict[str, Any]) -> Any:
     with contextlib.redirect_stdout(io.StringIO()):
         return generator.flow_from_dataframe(frame, validate_filenames=False, **flow)
+
+
+def epoch_of_dfgen(
+    generator: ImageDataGenerator, frame: pd.DataFrame, flow: dict[str, Any]
+) -> Callable[[], int]:
+    """Make a flow for each epoch: one that stays would work ahead while others are timed."""
+
+    def epoch() -> int:
+        with contextlib.closing(quietly(generator, frame, flow)) as made:
+            return sum(len(x) for x, _ in made.get_numpy_iterator())
+
+    return epoch
 
 
 def epoch_of_keras(adapter: PyDatasetAdapter) -> Callable[[], int]:

@@ -136,6 +136,12 @@ def test_what_a_model_says_stands_below_in_red_where_it_is_wrong(rows):
     assert captions(figure) == ["0\neven → even 75%\nloss 0", "1\nodd → even 75%\nloss 1"]
     assert [axes.texts[-1].get_color() for axes in figure.axes] == ["black", "firebrick"]
     assert rows.dfgen.show(2, sort="-loss", predictions=made).table["id"].tolist() == [9, 8]
+    several = made.rename(columns={"y_true": "y_true_kind", "y_pred": "y_pred_kind"})
+    several = several.assign(
+        y_true_tags=[["a"]] * 10, y_pred_tags=[["a", "b"]] * 10, y_pred_age=1.25, row_weight_tags=1
+    )
+    figure = rows.iloc[:1].drop(columns="label").dfgen.show(predictions=several)
+    assert captions(figure) == ["0\nkind even → even\ntags a → a, b\nage → 1.25\nloss 0"]
     with pytest.raises(ManifestError) as caught:
         rows.dfgen.show(predictions=rows)
     assert str(caught.value) == (

@@ -9,7 +9,7 @@ import pandas as pd
 from dfgen.errors import ManifestError
 from dfgen.explore.chosen_rows import check_known, chosen, frame_of_manifest
 from dfgen.explore.figures import Captioned, PictureRow, picture_figure
-from dfgen.explore.predicted import heads_of, prediction_lines, with_predictions
+from dfgen.explore.predicted import OF_MODEL, heads_of, prediction_lines, with_predictions
 from dfgen.explore.thumbnails import thumbnails
 from dfgen.limits import Limits
 from dfgen.manifest.io import Path
@@ -23,7 +23,7 @@ from dfgen.system import whole
 _COLUMNS = 8
 _SIDE = 160
 _LABELS = 3
-_NO_LABELS = ("loss", "weight", "mask", "prob_own")
+_NO_LABELS = ("loss", "mask", "prob_own")
 
 
 def show(
@@ -131,7 +131,7 @@ def _column(frame: pd.DataFrame, given: Any, usual: str) -> Any:
 
 def _is_label(rows: pd.DataFrame, name: str, heads: list[str]) -> bool:
     """Whether a column says in a word or a number what a row is."""
-    of_model = {f"{kind}{head}" for head in heads for kind in ("y_true", "y_pred", "prob", "loss")}
+    of_model = {f"{kind}{head}" for head in heads for kind in OF_MODEL}
     values = rows[name]
     is_long = values.dtype == object and not values.map(lambda one: isinstance(one, str)).all()
     as_true = any(

@@ -55,7 +55,8 @@ def prediction_lines(row: "pd.Series[Any]", heads: list[str]) -> tuple[list[str]
             continue
         name = f"{head[1:]} " if head else ""
         true_said = f"{word(true)} " if _is_told(true) else ""
-        lines.append(f"{name}{true_said}→ {word(said)}{_share(row.get(f'prob{head}'))}")
+        share = "" if pd.api.types.is_list_like(said) else _share(row.get(f"prob{head}"))
+        lines.append(f"{name}{true_said}→ {word(said)}{share}")
         is_wrong |= _is_told(true) and not isinstance(said, float) and word(true) != word(said)
     loss = row.get("loss")
     if lines and isinstance(loss, float | np.floating) and np.isfinite(loss):

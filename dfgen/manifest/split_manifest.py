@@ -110,7 +110,7 @@ def make_split(
     place = len([name for name in frame.columns if name not in FACTS])
     frame.insert(place, how.column, pd.Series(parts, frame.index))
     recipe, messages = _new_recipe(known.get("recipe"), how, came_with)
-    leaks = leaks_between_splits(frame)
+    leaks = None if how.group_duplicates else leaks_between_splits(frame)
     messages += notes_of(leaks)
     known = {**known, "recipe": recipe} if known else {}
     known = {**known, "leaks": leaks} if leaks or "leaks" in known else known
