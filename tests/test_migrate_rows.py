@@ -1,5 +1,6 @@
 """Which rows, classes and arguments `dfgen.migrate` takes, warns of and refuses, beside Keras."""
 
+import io
 import os
 import re
 import subprocess
@@ -304,3 +305,38 @@ def test_what_worker_processes_load_has_no_keras():
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout == "set()\n"
+
+
+def test_a_damaged_jpeg_that_pillow_decodes_is_fed_as_by_keras_and_told_once(tmp_path):
+    whole = io.BytesIO()
+    beside_keras.picture(0).resize((64, 64)).save(whole, "JPEG", quality=95)
+    data = bytearray(whole.getvalue())
+    at = data.find(b"\xff\xda") + 300
+    data[at : at + 2] = b"\xff\xd9"  # the end, in the midst of the pixels
+    for name in "ab":
+        (tmp_path / f"{name}.jpg").write_bytes(data)
+    frame = pd.DataFrame({"filename": ["a.jpg", "b.jpg"], "class": ["x", "y"]})
+    found, theirs = of_frame(frame, str(tmp_path))
+    with pytest.warns(UserWarning) as caught:
+        pixels = found[0][0]
+    np.testing.assert_array_equal(pixels, theirs[0][0])
+    (told,) = caught
+    broken = re.escape(str(tmp_path)) + "/[ab].jpg: Corrupt JPEG data: premature end of data"
+    assert re.match(broken, str(told.message))
+    assert str(told.message).endswith(
+        ". Keras's own trains on what Pillow makes of such a file, and so does this; of others "
+        "nothing more is said. dfgen.verify(df, decode=True) finds them all, and "
+        "dfgen.Sequence(df) refuses them by name"
+    )
+
+
+@pytest.mark.parametrize("content", [b"", b"no image", b"\xff\xd8\xff\xe0 and nothing more"])
+def test_a_file_that_is_no_image_is_named(tmp_path, content):
+    (tmp_path / "a.jpg").write_bytes(content)
+    frame = pd.DataFrame({"filename": ["a.jpg"], "class": ["x"]})
+    found, theirs = of_frame(frame, str(tmp_path))
+    with pytest.raises(Exception, match=r"."):
+        theirs[0]
+    with pytest.raises(DfgenError) as caught:
+        found[0]
+    assert str(caught.value).startswith(f"row id=0, filename='{tmp_path}/a.jpg': ")

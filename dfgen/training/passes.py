@@ -276,6 +276,9 @@ class Passes(keras.utils.PyDataset, DataAdapter):
             place = self.progress.place
             run.exact = not (self._endless or (self.progress.resumed and place.step))
             length = INFINITE if self._endless else len(run.plan) if run.exact else None
+        return self._dataset(run, length)
+
+    def _dataset(self, run: Run, length: int | None) -> Any:
         return tensorflow_dataset(self, run.layout.specs(self._loader.specs), run, length)
 
     def _run(self, call: Call | None) -> Run:

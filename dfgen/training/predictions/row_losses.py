@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 _BYTES = 1 << 24  # of targets and outputs that a loss takes at once
-_MOST = 4096  # rows of them
+_MOST = 1 << 15  # rows of them
 
 Losses = npt.NDArray[np.float32]
 
