@@ -4,20 +4,24 @@ import contextlib
 import io
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from corpus import photographs, small_images, tree
+from corpus import photographs, shrunk_photographs, small_images, tree
 from keras.src.legacy.preprocessing.image import ImageDataGenerator as Legacy
 from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 from measure import THREADS, Findings, Rates, Verdict, alternate, finish
 
+from dfgen.limits import DEFAULT
 from dfgen.migrate import ImageDataGenerator
+from dfgen.migrate.keras_pixels import load_pixels
 
 ROWS = 270_000
 ROUNDS = 5
 OURS, THEIRS = "dfgen.migrate", "Keras"
+CEILING = "decoder and filter alone"
 ONE, THREADED, MORE, PROCESSES = (
     f"{THEIRS}, 1 worker",
     f"{THEIRS}, {THREADS} threads",
@@ -50,6 +54,12 @@ def main() -> Findings:
             {"target_size": (224, 224)},
             5,
         ),
+        "JPEG 256x256 to 224, rotated and shifted": (
+            shrunk_photographs(),
+            MOVING,
+            {"target_size": (224, 224)},
+            5,
+        ),
     }
     verdicts, charts = [], {}
     for what, (files, of, flow, target) in questions.items():
@@ -57,19 +67,38 @@ def main() -> Findings:
         print(f"\n{what}, epochs of {len(files):,} images", end="")
         best = rates.best(THEIRS)
         rates.show("images", best)
-        verdicts.append(Verdict(what, rates.ratio(OURS, best), target, "x Keras's best"))
+        limit = f"nothing but decoder and filter makes {rates.ratio(CEILING, best):.2f} x {best}"
+        ratio = rates.ratio(OURS, best)
+        verdicts.append(Verdict(what, ratio, target, "x Keras's best", limit=limit))
     return finish([*verdicts, *opening()], charts)
 
 
 def measured(files: list[Path], of: dict[str, Any], flow: dict[str, Any]) -> Rates:
     """Make the same epochs of batches, as `fit` takes them."""
     frame = pd.DataFrame({"filename": map(str, files), "class": [f.stem[-1] for f in files]})
-    candidates = {OURS: epoch_of_dfgen(ImageDataGenerator(rescale=1 / 255, **of), frame, flow)}
+    candidates = {
+        OURS: epoch_of_dfgen(ImageDataGenerator(rescale=1 / 255, **of), frame, flow),
+        CEILING: decoded(files, flow),
+    }
     for name, (workers, processes) in POOLS.items():
         legacy = quietly(Legacy(rescale=1 / 255, **of), frame, flow)
         legacy.workers, legacy.use_multiprocessing = workers, processes
         candidates[name] = epoch_of_keras(PyDatasetAdapter(legacy))
     return alternate(candidates, ROUNDS)
+
+
+def decoded(files: list[Path], flow: dict[str, Any]) -> Callable[[], int]:
+    """Do no more than what gives the pixels of Keras: what no loader can leave out."""
+    size, interpolation = flow["target_size"], flow.get("interpolation", "nearest")
+
+    def load(file: Path) -> None:
+        load_pixels(file.read_bytes(), "rgb", size, interpolation, False, DEFAULT, print)
+
+    def epoch() -> int:
+        with ThreadPoolExecutor(THREADS) as pool:
+            return sum(1 for _ in pool.map(load, files, chunksize=32))
+
+    return epoch
 
 
 def quietly(generator: Any, frame: pd.DataFrame, flow: dict[str, Any]) -> Any:

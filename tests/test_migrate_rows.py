@@ -1,5 +1,6 @@
 """Which rows, classes and arguments `dfgen.migrate` takes, warns of and refuses, beside Keras."""
 
+import io
 import os
 import re
 import subprocess
@@ -248,6 +249,27 @@ def test_an_argument_that_is_none_is_named(frame, folder):
     ]
 
 
+def test_workers_of_a_pydataset_are_told_to_do_nothing(frame, folder):
+    found, _ = ours(frame, folder)
+    with pytest.warns(UserWarning) as caught:
+        found.workers = 8
+    assert [str(one.message) for one in caught] == [
+        "workers=8 does nothing here: batches are made ahead by a thread for each CPU. "
+        "dfgen.Sequence(df, workers=8) takes it"
+    ]
+    assert found.workers == found._loader.workers
+
+
+def test_an_iterator_without_classes_has_no_class_indices(frame, folder):
+    found, _ = ours(frame, folder, class_mode=None)
+    with pytest.raises(AttributeError) as caught:
+        found.class_indices  # noqa: B018
+    assert str(caught.value) == (
+        "'DataFrameIterator' object has no attribute 'class_indices': class_mode=None has no "
+        "classes"
+    )
+
+
 def test_an_index_beyond_the_end_is_refused_as_by_keras(frame, folder):
     messages = []
     for one in of_frame(frame, folder):
@@ -304,3 +326,38 @@ def test_what_worker_processes_load_has_no_keras():
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout == "set()\n"
+
+
+def test_a_damaged_jpeg_that_pillow_decodes_is_fed_as_by_keras_and_told_once(tmp_path):
+    whole = io.BytesIO()
+    beside_keras.picture(0).resize((64, 64)).save(whole, "JPEG", quality=95)
+    data = bytearray(whole.getvalue())
+    at = data.find(b"\xff\xda") + 300
+    data[at : at + 2] = b"\xff\xd9"  # the end, in the midst of the pixels
+    for name in "ab":
+        (tmp_path / f"{name}.jpg").write_bytes(data)
+    frame = pd.DataFrame({"filename": ["a.jpg", "b.jpg"], "class": ["x", "y"]})
+    found, theirs = of_frame(frame, str(tmp_path))
+    with pytest.warns(UserWarning) as caught:
+        pixels = found[0][0]
+    np.testing.assert_array_equal(pixels, theirs[0][0])
+    (told,) = caught
+    broken = re.escape(str(tmp_path)) + "/[ab].jpg: Corrupt JPEG data: premature end of data"
+    assert re.match(broken, str(told.message))
+    assert str(told.message).endswith(
+        ". Keras's own trains on what Pillow makes of such a file, and so does this; of others "
+        "nothing more is said. dfgen.verify(df, decode=True) finds them all, and "
+        "dfgen.Sequence(df) refuses them by name"
+    )
+
+
+@pytest.mark.parametrize("content", [b"", b"no image", b"\xff\xd8\xff\xe0 and nothing more"])
+def test_a_file_that_is_no_image_is_named(tmp_path, content):
+    (tmp_path / "a.jpg").write_bytes(content)
+    frame = pd.DataFrame({"filename": ["a.jpg"], "class": ["x"]})
+    found, theirs = of_frame(frame, str(tmp_path))
+    with pytest.raises(Exception, match=r"."):
+        theirs[0]
+    with pytest.raises(DfgenError) as caught:
+        found[0]
+    assert str(caught.value).startswith(f"row id=0, filename='{tmp_path}/a.jpg': ")

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 from dfgen.binding.bind import chosen_features
 from dfgen.binding.default_features import Options
 from dfgen.binding.frame_columns import open_manifest
-from dfgen.binding.known_leaks import warn_of_leaks, without_leaks
+from dfgen.binding.known_leaks import warn_of_leaks, warn_of_same_hashes, without_leaks
 from dfgen.binding.nested import Tree, map_leaves
 from dfgen.binding.split_rows import split_rows
 from dfgen.errors import ArgumentError
@@ -72,10 +72,12 @@ def sequences(
     taken = {name for name in (given.get("id"), given.get("sample_weight")) if name is not None}
     x, y = chosen_features(columns, x, y, Options(**asked), taken)
     given["label_mode"] = None if y is None else "int"  # so that no column is taken for the label
-    warn_of_leaks(columns, whole=True, fold=fold)
+    parts = split_rows(columns, fold)
+    if not warn_of_leaks(columns, whole=True, fold=fold):
+        warn_of_same_hashes(columns, parts)
     columns = without_leaks(columns)  # not told again of each split
     found = _Splits()
-    for name, rows in split_rows(columns, fold).items():
+    for name, rows in parts.items():
         part = columns.part(rows)
         if name == "train":
             found[name] = Sequence(part, x, y, **{**given, **own})
