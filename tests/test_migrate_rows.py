@@ -249,6 +249,27 @@ def test_an_argument_that_is_none_is_named(frame, folder):
     ]
 
 
+def test_workers_of_a_pydataset_are_told_to_do_nothing(frame, folder):
+    found, _ = ours(frame, folder)
+    with pytest.warns(UserWarning) as caught:
+        found.workers = 8
+    assert [str(one.message) for one in caught] == [
+        "workers=8 does nothing here: batches are made ahead by a thread for each CPU. "
+        "dfgen.Sequence(df, workers=8) takes it"
+    ]
+    assert found.workers == found._loader.workers
+
+
+def test_an_iterator_without_classes_has_no_class_indices(frame, folder):
+    found, _ = ours(frame, folder, class_mode=None)
+    with pytest.raises(AttributeError) as caught:
+        found.class_indices  # noqa: B018
+    assert str(caught.value) == (
+        "'DataFrameIterator' object has no attribute 'class_indices': class_mode=None has no "
+        "classes"
+    )
+
+
 def test_an_index_beyond_the_end_is_refused_as_by_keras(frame, folder):
     messages = []
     for one in of_frame(frame, folder):

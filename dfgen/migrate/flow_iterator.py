@@ -4,7 +4,7 @@ import threading
 import weakref
 from dataclasses import fields, replace
 from secrets import randbits
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -85,6 +85,24 @@ class FlowIterator(Passes):
             y = labels.name
         layout = _layout(options, IMAGE if feeds_itself else y, weights is not None)
         super().__init__(loader, Progress(loader), layout, shuffle=False, endless=False)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            mode = vars(self).get("class_mode", "")
+            if name in ("class_indices", "classes") and mode != "":
+                fault = f"{type(self).__name__!r} object has no attribute {name!r}"
+                raise AttributeError(f"{fault}: class_mode={mode!r} has no classes")
+            return super().__getattr__(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("workers", "use_multiprocessing", "max_queue_size"):  # of a PyDataset
+            warn(
+                f"{name}={value!r} does nothing here: batches are made ahead by a thread for each "
+                f"CPU. dfgen.Sequence(df, {name}={value!r}) takes it"
+            )
+        else:
+            super().__setattr__(name, value)
 
     @property
     def index_array(self) -> Integers:

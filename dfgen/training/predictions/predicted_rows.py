@@ -24,6 +24,7 @@ from dfgen.training.predictions.heads import ModelHead, model_heads
 from dfgen.training.predictions.ordered_passes import OrderedPasses
 from dfgen.training.predictions.part_sizes import FIRST_STEPS, next_steps
 from dfgen.training.predictions.prediction_columns import Said, table_of
+from dfgen.training.predictions.predictions_file import claim
 from dfgen.training.predictions.row_losses import row_losses
 from dfgen.training.predictions.run_identity import run_of
 from dfgen.training.predictions.said_arrays import (
@@ -133,6 +134,11 @@ class Prediction:
             evaluates=self.weighs,
             arrays=self.arrays,
         )
+
+    def claim_arrays(self) -> None:
+        """Make the folder of files of arrays, or refuse one of another run."""
+        if self.arrays not in (None, LISTS):
+            claim(str(self.arrays), self.run, "arrays")
 
     def said(self, whole: bool) -> dict[str, Any]:
         """Return what is told of the run beside its rows, once these are predicted.
