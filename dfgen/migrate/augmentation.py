@@ -161,7 +161,7 @@ class Augmentation:
 
 def _between(rng: np.random.Generator, least: float, largest: float) -> float:
     """Return a number drawn between two; nothing is drawn if they are equal."""
-    return least + (largest - least) * rng.random() if least != largest else least
+    return least + (largest - least) * rng.random() if least != largest else largest
 
 
 def _drawn_shift(rng: np.random.Generator, given: Shift, length: int) -> float:
