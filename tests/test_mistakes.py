@@ -150,6 +150,11 @@ def test_numbered_classes_and_models_without_a_loss_do(predicted):
     )
 
 
+def test_a_label_may_be_called_nearly_as_a_column_of_predictions(predicted):
+    named = predicted.rename(columns={"kind": "probable_kind"})
+    assert mistakes(named).label == "probable_kind"
+
+
 def test_of_several_outputs_one_is_named(predicted):
     several = predicted.rename(
         columns={name: f"{name}_kind" for name in ("y_true", "y_pred", "prob", "loss")}

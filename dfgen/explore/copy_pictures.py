@@ -6,14 +6,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dfgen.explore.chosen_rows import frame_of_manifest
 from dfgen.explore.figures import Captioned, PictureRow, picture_figure
 from dfgen.explore.picture_grid import captioned
 from dfgen.explore.thumbnails import thumbnails
 from dfgen.limits import Limits
 from dfgen.manifest.duplicates import duplicates, leaks
-from dfgen.manifest.io import Path
-from dfgen.manifest.schema import PARTS
+from dfgen.manifest.io import Path, frame_of_manifest
+from dfgen.manifest.schema import part_column
 from dfgen.manifest.tables import Table
 from dfgen.system import whole
 
@@ -138,7 +137,7 @@ def _figure(
     frame: pd.DataFrame, lines: Lines, files: list[Any], table: pd.DataFrame, title: str
 ) -> Any:
     """Return a figure of a line of pictures each."""
-    part = next((name for name in PARTS if name in frame), None)
+    part = part_column(frame)
     rows = _rows(frame, lines)
     pictures = iter(
         Captioned(one.thumbnail, _caption(row, part, one.caption))

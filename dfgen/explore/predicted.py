@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from dfgen.errors import ManifestError
+from dfgen.manifest.schema import label_columns
 
 OF_MODEL = ("y_true", "y_pred", "prob", "loss", "row_weight")
 """The columns of each head: of one alone as they are, of several with `_` and its name."""
@@ -15,6 +16,12 @@ def heads_of(frame: pd.DataFrame) -> list[str]:
     """Return what ends the columns of each head: "" of one alone, `_name` of several."""
     names = [name for name in frame if isinstance(name, str)]
     return [n[6:] for n in names if n == "y_pred" or n.startswith("y_pred_")]
+
+
+def own_labels(frame: pd.DataFrame) -> list[str]:
+    """Return the label columns that say nothing of a model's."""
+    of_model = {f"{kind}{head}" for head in heads_of(frame) for kind in OF_MODEL}
+    return [name for name in label_columns([*frame.columns]) if name not in of_model]
 
 
 def with_predictions(frame: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataFrame:
