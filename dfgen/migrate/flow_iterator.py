@@ -104,8 +104,8 @@ class FlowIterator(Passes):
                 f"CPU. dfgen.Sequence(df, {name}={value!r}) takes it"
             )
             return
-        made = name in _FIXED and "_loader" in vars(self)
-        if made and not np.array_equal(value, getattr(self, name, None)):
+        now: Any = getattr(self, name, None) if name in _FIXED else None
+        if name in _FIXED and "_loader" in vars(self) and not np.array_equal(value, now):
             raise ArgumentError(
                 f"{name} of an iterator cannot be changed to {brief(value)}: make another one, as "
                 "by flow_from_dataframe(..., shuffle=False, batch_size=1)"
