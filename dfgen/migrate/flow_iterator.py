@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 import pyarrow as pa
 
-from dfgen.errors import ArgumentError
+from dfgen.errors import ArgumentError, brief
 from dfgen.loading.loader import Loader
 from dfgen.loading.lookahead import LookAhead
 from dfgen.loading.order.permutation import Integers
@@ -29,6 +29,8 @@ from dfgen.training.passes import Passes
 from dfgen.training.progress import Progress
 
 IMAGE, WEIGHT = "image", "sample_weight"
+_FIXED = {*(field.name for field in fields(FileOptions)), "class_mode", "classes", "sample_weight"}
+"""Attributes that batches are no longer made by, once the iterator is there."""
 
 
 class FlowIterator(Passes):
@@ -101,8 +103,14 @@ class FlowIterator(Passes):
                 f"{name}={value!r} does nothing here: batches are made ahead by a thread for each "
                 f"CPU. dfgen.Sequence(df, {name}={value!r}) takes it"
             )
-        else:
-            super().__setattr__(name, value)
+            return
+        now: Any = getattr(self, name, None) if name in _FIXED else None
+        if name in _FIXED and "_loader" in vars(self) and not np.array_equal(value, now):
+            raise ArgumentError(
+                f"{name} of an iterator cannot be changed to {brief(value)}: make another one, as "
+                "by flow_from_dataframe(..., shuffle=False, batch_size=1)"
+            )
+        super().__setattr__(name, value)
 
     @property
     def index_array(self) -> Integers:

@@ -84,7 +84,12 @@ class Standardization:
         """
         made: Any = image
         if self.preprocessing_function is not None:
-            made = self.preprocessing_function(made)
+            made = np.asarray(self.preprocessing_function(made))  # it may make a tensor
+            if made.dtype.kind not in "biuf":
+                raise ArgumentError(
+                    f"preprocessing_function must return an array of numbers, got {brief(made[()])}"
+                )
+            made = made if made.flags.writeable else made.copy()
         if made.dtype.kind != "f":
             made = made.astype(np.float32)
         if self.rescale:

@@ -14,6 +14,7 @@ from dfgen.manifest.tables import arrow_table
 from dfgen.samples.storage.embedded import are_files
 from dfgen.system import only_writer
 from dfgen.training.predictions.as_trained import Saved
+from dfgen.training.predictions.heads import makes_own_outputs
 from dfgen.training.predictions.predicted_rows import Prediction
 from dfgen.training.predictions.prediction_arguments import checked_prediction, path_of
 from dfgen.training.predictions.predictions_file import (
@@ -59,7 +60,7 @@ def predict_frame(
       without the weights of rows. So a loss of pixels is their mean. Missing where nothing counts.
       Of several outputs, `loss` is their sum by `loss_weights`, beside `loss_<head>` of each.
       Absent without y, and where the model was not compiled with a loss, or has a `compute_loss`
-      of its own.
+      or a `predict_step` of its own.
     - `problem`: why a row has no prediction, where `on_error="skip"` or the model gave NaN; else
       missing. It takes the place of a column of that name. y_pred, prob and loss of such rows are
       missing.
@@ -125,7 +126,9 @@ def evaluate_frame(
     The column `row_weight`, or `row_weight_<head>`, is what the row counts in the loss: its
     `sample_weight` times that of its class, 1 without, 0 where it has no label or no prediction.
     The sum of `loss * row_weight` by the number of rows is what `model.evaluate` calls the loss,
-    where no row is bad, and the loss is a mean that ignores no class.
+    where no row is bad, the loss is a mean that ignores no class, and no layer adds to it, as
+    regularizers do. Of a softmax that is all but sure TensorFlow's `evaluate` knows the logits:
+    its losses may go above 16, those here end there.
 
     Args:
         model: of Keras, compiled with a loss.
@@ -148,6 +151,11 @@ def evaluate_frame(
     prediction = checked_prediction(
         model, sequence, views, from_logits, preprocessing, arrays, weighs=True
     )
+    if makes_own_outputs(model):
+        raise ArgumentError(
+            "evaluate_frame needs the outputs that the loss is told, but the model makes its own "
+            "(predict_step): take predict_frame"
+        )
     if sequence._layout.y is None:
         raise ArgumentError(
             "evaluate_frame needs labels, but the Sequence has inputs alone: give it y=, the "
