@@ -108,7 +108,7 @@ def frame_rows(given: FrameColumns, options: FlowOptions) -> FrameRows:
     labels = _checked_labels(given, known)
     if given.weight_col:
         _check_weights(given["weight_col"], given.weight_col)
-    paths = joined_paths(given.directory, names)
+    paths = _joined_paths(given.directory, names)
     rows = _valid_rows(given, paths) if given.validate_filenames else np.arange(len(names))
     found = Classes({}, [], np.arange(len(rows)))
     if labels is not None:
@@ -126,7 +126,7 @@ def frame_rows(given: FrameColumns, options: FlowOptions) -> FrameRows:
     )
 
 
-def joined_paths(directory: str | os.PathLike[str] | None, names: list[str]) -> list[str]:
+def _joined_paths(directory: str | os.PathLike[str] | None, names: list[str]) -> list[str]:
     """Return names joined to a directory, as `os.path.join` does: absolute ones stay."""
     folder = os.fspath(directory or "")
     if os.sep != "/":
