@@ -9,6 +9,7 @@ import dfgen.explore
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.explore import mistakes
 from dfgen.explore.confident_learning import suspected
+from dfgen.explore.predicted import own_labels
 
 NAMES = ["cat", "dog", "emu"]
 
@@ -159,7 +160,8 @@ def test_of_several_outputs_one_is_named(predicted):
     several = predicted.rename(
         columns={name: f"{name}_kind" for name in ("y_true", "y_pred", "prob", "loss")}
     )
-    several["y_pred_age"] = several["y_true_age"] = 1.5
+    several["y_pred_age"] = several["y_true_age"] = several["loss"] = 1.5
+    assert own_labels(several) == ["kind"]
     assert mistakes(several, head="kind").mislabels["id"].tolist() == [107, 108]
     with pytest.raises(ArgumentError) as caught:
         mistakes(several)
