@@ -134,6 +134,7 @@ def _is_label(rows: pd.DataFrame, name: str, heads: list[str]) -> bool:
     of_model = {f"{kind}{head}" for head in heads for kind in OF_MODEL}
     values = rows[name]
     is_long = values.dtype == object and not values.map(lambda one: isinstance(one, str)).all()
+    is_long = bool(is_long or values.map(pd.api.types.is_list_like).any())  # lists of Arrow's too
     as_true = any(
         values.astype(str).equals(rows[f"y_true{head}"].astype(str))
         for head in heads
