@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from corpus import photographs, small_images, tree
+from corpus import photographs, shrunk_photographs, small_images, tree
 from keras.src.legacy.preprocessing.image import ImageDataGenerator as Legacy
 from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 from measure import THREADS, Findings, Rates, Verdict, alternate, finish
@@ -50,6 +50,12 @@ def main() -> Findings:
         ),
         "JPEG 500x375 to 224, rotated and shifted": (
             photos,
+            MOVING,
+            {"target_size": (224, 224)},
+            5,
+        ),
+        "JPEG 256x256 to 224, rotated and shifted": (
+            shrunk_photographs(),
             MOVING,
             {"target_size": (224, 224)},
             5,

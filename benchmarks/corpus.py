@@ -51,6 +51,12 @@ def large_photographs() -> list[Path]:
     return _files("large", partial(_encoded, ".jpg", _enlarged(24)))
 
 
+def shrunk_photographs() -> list[Path]:
+    """Return 480 JPEG files of 256x256 pixels, as data sets are stored for training."""
+    images = (cv2.resize(crop, (256, 256), interpolation=cv2.INTER_AREA) for crop in _crops(480))
+    return _files("shrunk", partial(_encoded, ".jpg", images))
+
+
 def small_images() -> list[Path]:
     """Return 20,000 PNG files of 32x32 pixels."""
     return _files("small", partial(_encoded, ".png", _thumbnails(20_000)))

@@ -152,6 +152,9 @@ DRAWN = {
     "brightness": {"brightness_range": [0.4, 1.1]},
     "flips": {"horizontal_flip": True, "vertical_flip": True},
     "nothing": {},
+    "nothing, by None": dict.fromkeys(
+        ("rotation_range", "shear_range", "width_shift_range", "height_shift_range")
+    ),
 }
 
 
@@ -242,8 +245,8 @@ def test_equal_arguments_make_equal_augmentations():
             "width_shift_range must be a share below 1, pixels, or a list of those, got [[1, 2]]",
         ),
         (
-            {"height_shift_range": None},
-            "height_shift_range must be a share below 1, pixels, or a list of those, got None",
+            {"height_shift_range": True},
+            "height_shift_range must be a share below 1, pixels, or a list of those, got True",
         ),
         (
             {"fill_mode": "mirror"},

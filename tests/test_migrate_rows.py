@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import beside_keras
+import keras
 import numpy as np
 import pandas as pd
 import pytest
@@ -249,6 +250,27 @@ def test_an_argument_that_is_none_is_named(frame, folder):
     ]
 
 
+def test_workers_of_a_pydataset_are_told_to_do_nothing(frame, folder):
+    found, _ = ours(frame, folder)
+    with pytest.warns(UserWarning) as caught:
+        found.workers = 8
+    assert [str(one.message) for one in caught] == [
+        "workers=8 does nothing here: batches are made ahead by a thread for each CPU. "
+        "dfgen.Sequence(df, workers=8) takes it"
+    ]
+    assert found.workers == found._loader.workers
+
+
+def test_an_iterator_without_classes_has_no_class_indices(frame, folder):
+    found, _ = ours(frame, folder, class_mode=None)
+    with pytest.raises(AttributeError) as caught:
+        found.class_indices  # noqa: B018
+    assert str(caught.value) == (
+        "'DataFrameIterator' object has no attribute 'class_indices': class_mode=None has no "
+        "classes"
+    )
+
+
 def test_an_index_beyond_the_end_is_refused_as_by_keras(frame, folder):
     messages = []
     for one in of_frame(frame, folder):
@@ -305,6 +327,66 @@ def test_what_worker_processes_load_has_no_keras():
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout == "set()\n"
+
+
+@pytest.mark.parametrize(
+    "names", [[0, 1, 2], pd.MultiIndex.from_product([["a"], [0, "y", "w"]])], ids=["ints", "levels"]
+)
+@pytest.mark.parametrize("mode", ["categorical", "raw", "input"])
+def test_columns_whose_names_are_no_text(frame, folder, names, mode):
+    frame.columns = names
+    x, y, weight = frame.columns
+    options = {"x_col": x, "y_col": weight if mode == "raw" else y, "class_mode": mode}
+    assert_same(*of_frame(frame, folder, weight_col=weight, **options))
+
+
+@pytest.mark.parametrize(
+    "columns, told",
+    [
+        (
+            {"x_col": "weight"},
+            "x_col='weight': the frame has 2 columns 'weight', expected one: "
+            "df = df.loc[:, ~df.columns.duplicated()]",
+        ),
+        (
+            {"y_col": ["class"]},
+            'If class_mode="categorical", y_col must be the name of one column, got '
+            '[\'class\']: several are for class_mode="raw" or "multi_output"',
+        ),
+    ],
+)
+def test_a_name_of_other_than_one_column_is_refused(frame, folder, columns, told):
+    twice = pd.concat([frame, frame[["weight"]]], axis=1)
+    found, theirs = of_frame(twice, folder, **columns)
+    assert isinstance(theirs, TypeError) and isinstance(found, TypeError)
+    assert str(found) == told
+
+
+def test_a_preprocessing_function_may_make_tensors(frame, folder):
+    def function(x):
+        return keras.ops.convert_to_tensor(x) * 2.0
+
+    assert_same(*of_frame(frame, folder, of={"preprocessing_function": function}))
+
+
+def test_a_preprocessing_function_that_returns_nothing_is_told(frame, folder):
+    found, _ = ours(frame, folder, of={"preprocessing_function": lambda x: None})
+    with pytest.raises(DfgenError) as caught:
+        next(found)
+    told = "preprocessing_function must return an array of numbers, got None"
+    assert told in str(caught.value)
+
+
+def test_what_batches_are_made_by_cannot_be_changed_later(frame, folder):
+    found, _ = ours(frame, folder, shuffle=True)
+    for name, value in {"shuffle": False, "batch_size": 1, "class_mode": None}.items():
+        with pytest.raises(DfgenError) as caught:
+            setattr(found, name, value)
+        assert str(caught.value) == (
+            f"{name} of an iterator cannot be changed to {value}: make another one, as by "
+            "flow_from_dataframe(..., shuffle=False, batch_size=1)"
+        )
+    found.shuffle = True
 
 
 def test_a_damaged_jpeg_that_pillow_decodes_is_fed_as_by_keras_and_told_once(tmp_path):

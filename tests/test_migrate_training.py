@@ -33,7 +33,7 @@ def model(units=3, loss="categorical_crossentropy"):
     activation = "softmax" if "cross" in loss else None
     layers = [keras.layers.Flatten(), keras.layers.Dense(units, activation=activation)]
     made = keras.Sequential([keras.Input((*SIZE, 3)), *layers])
-    made.compile("sgd", loss)
+    made.compile("sgd", loss, jit_compile=False)
     return made
 
 
@@ -41,9 +41,19 @@ def model(units=3, loss="categorical_crossentropy"):
     ("options", "of_fit", "arguments"),
     [
         ({}, {"class_weight": {0: 1.0, 1: 3.0, 2: 0.5}}, {}),
-        ({"class_mode": "sparse"}, {"class_weight": {1: 3}}, {"loss": "sparse"}),
+        pytest.param(
+            {"class_mode": "sparse"},
+            {"class_weight": {1: 3}},
+            {"loss": "sparse"},
+            marks=pytest.mark.slow,
+        ),
         ({"weight_col": "share"}, {"steps_per_epoch": 2, "epochs": 4}, {}),
-        ({"class_mode": "raw", "y_col": ["share", "number"]}, {}, {"units": 2, "loss": "mse"}),
+        pytest.param(
+            {"class_mode": "raw", "y_col": ["share", "number"]},
+            {},
+            {"units": 2, "loss": "mse"},
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["class_weight", "class_weight of numbers", "steps and weights", "raw"],
 )

@@ -9,6 +9,7 @@ import dfgen.explore
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.explore import mistakes
 from dfgen.explore.confident_learning import suspected
+from dfgen.explore.predicted import own_labels
 
 NAMES = ["cat", "dog", "emu"]
 
@@ -158,11 +159,17 @@ def test_numbered_classes_and_models_without_a_loss_do(predicted):
     )
 
 
+def test_a_label_may_be_called_nearly_as_a_column_of_predictions(predicted):
+    named = predicted.rename(columns={"kind": "probable_kind"})
+    assert mistakes(named).label == "probable_kind"
+
+
 def test_of_several_outputs_one_is_named(predicted):
     several = predicted.rename(
         columns={name: f"{name}_kind" for name in ("y_true", "y_pred", "prob", "loss")}
     )
-    several["y_pred_age"] = several["y_true_age"] = 1.5
+    several["y_pred_age"] = several["y_true_age"] = several["loss"] = 1.5
+    assert own_labels(several) == ["kind"]
     assert mistakes(several, head="kind").mislabels["id"].tolist() == [107, 108]
     with pytest.raises(ArgumentError) as caught:
         mistakes(several)

@@ -289,3 +289,63 @@ def test_what_cannot_be_is_told(frame, call, told):
     with pytest.raises((ArgumentError, ManifestError)) as caught:
         call(frame(6), model)
     assert str(caught.value) == told
+
+
+@pytest.mark.parametrize("by_name", [True, False])
+def test_lists_of_losses_and_weights_are_in_the_order_that_keras_has_for_a_dict(frame, by_name):
+    model = reading(row=ROW, half=(1, None, [0.5], [0]))
+    assert list(model.output) == ["row", "half"]  # Keras sorts them where a list is given
+    given = {"half": 10.0, "row": 1.0}
+    losses = {"half": "mean_absolute_error", "row": "mean_squared_error"}
+    if by_name:
+        model.compile(loss=losses, loss_weights=given)
+    else:
+        model.compile(loss=[*losses.values()], loss_weights=[*given.values()])
+    df = frame(6).assign(zero=0.0)
+    y = {"row": dfgen.Number("zero"), "half": dfgen.Number("zero")}
+    found = dfgen.evaluate_frame(model, sequence(df, y=y))
+    row = df.id.to_numpy(float)
+    np.testing.assert_allclose(found.loss_row, row**2, atol=1e-4)
+    np.testing.assert_allclose(found.loss_half, row / 2, atol=1e-4)
+    np.testing.assert_allclose(found.loss, row**2 + 10 * row / 2, atol=1e-3)
+    assert model.evaluate(sequence(df, y=y), verbose=0, return_dict=True)["loss"] == pytest.approx(
+        found.loss.mean(), rel=1e-4
+    )
+
+
+def test_numbers_of_classes_that_the_model_has_no_unit_for_are_told(frame):
+    model = reading(label=LOGITS)
+    model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    with pytest.raises(ArgumentError) as caught:
+        dfgen.predict_frame(model, sequence(frame(6).assign(kind=[0, 1, 5, 1, 0, 1]), y="kind"))
+    assert str(caught.value) == (
+        "column 'kind' holds the class 5, but the output 'of the model' has 2 units, which "
+        "sparse_categorical_crossentropy takes for the classes 0 to 1: write "
+        "y=dfgen.Category('kind'), which numbers its values from 0, or predict without y"
+    )
+
+
+class Softmaxed(keras.Model):
+    """Tells probabilities to `predict`, and logits to its loss."""
+
+    def predict_step(self, *given):
+        made = super().predict_step(*given)
+        if isinstance(made, tuple):  # of JAX, with the state
+            return (keras.ops.softmax(made[0]), *made[1:])
+        return keras.ops.softmax(made)
+
+
+def test_outputs_of_a_predict_step_are_taken_as_they_are(frame):
+    plain = reading(label=LOGITS)
+    model = Softmaxed(plain.input, plain.output)
+    model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    df = frame(6)
+    found = dfgen.predict_frame(model, sequence(df))
+    assert "loss" not in found
+    np.testing.assert_allclose(np.stack(found.prob)[:, 1], probability(df.id), atol=1e-6)
+    with pytest.raises(ArgumentError) as caught:
+        dfgen.evaluate_frame(model, sequence(df))
+    assert str(caught.value) == (
+        "evaluate_frame needs the outputs that the loss is told, but the model makes its own "
+        "(predict_step): take predict_frame"
+    )

@@ -11,6 +11,7 @@ from pathlib import Path
 import keras
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 
 import dfgen
@@ -54,6 +55,12 @@ def test_a_file_holds_what_the_frame_does(tmp_path):
     path = dfgen.evaluate_frame(model(), sequence(on_error="skip"), out=tmp_path / "p.parquet")
     assert path == str(tmp_path / "p.parquet")
     pd.testing.assert_frame_equal(pd.read_parquet(path), frame)
+    run = json.loads(pq.read_schema(path).metadata[b"dfgen_predictions"])
+    assert run["heads"] == {"": {"kind": "classes", "class_names": ["a", "b", "c"]}}
+    parts = tmp_path / "p.parquet.parts"  # as a kill just before its end leaves them
+    parts.mkdir()
+    (parts / "run.json").write_text(json.dumps(run))
+    assert dfgen.evaluate_frame(model(), sequence(on_error="skip"), out=path) == path
     assert [name for name in os.listdir(tmp_path) if not name.endswith(".lock")] == ["p.parquet"]
 
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from dfgen.binding.frame_columns import Columns
 from dfgen.binding.split_rows import Masks
-from dfgen.manifest.schema import PARTS
+from dfgen.manifest.schema import part_column
 from dfgen.manifest.splitting.leaking_splits import told
 from dfgen.manifest.warn import warn
 
@@ -88,7 +88,7 @@ def _parts_of(columns: Columns, ids: list[Any]) -> Mapping[Any, Any]:
     except (pa.ArrowException, TypeError, OverflowError):  # of other ids than these rows have
         return {}
     places = pc.indices_nonzero(pc.is_in(known, value_set=wanted))
-    part = next((name for name in PARTS if name in columns.names), None)
+    part = part_column(columns.names)
     found = known.take(places).to_pylist()
     if part is None:
         return dict.fromkeys(found)

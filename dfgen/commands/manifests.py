@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dfgen.commands.options import Json, beside, counted, print_json, shares_of
+from dfgen.commands.options import Json, Root, Workers, beside, counted, print_json, shares_of
 
 SHOWN = 20
 WIDE = 60
@@ -17,9 +17,7 @@ Manifest = Annotated[str, typer.Argument(help="The manifest.", metavar="M.parque
 
 def verify_command(
     manifest: Manifest,
-    root: Annotated[
-        str | None, typer.Option(help="Folder of the files, if not the one of the manifest.")
-    ] = None,
+    root: Root = None,
     decode: Annotated[
         bool, typer.Option("--decode", help="Decode every file to its end: finds cut-off ones.")
     ] = False,
@@ -34,9 +32,7 @@ def verify_command(
     write: Annotated[
         bool, typer.Option("--write", help="Write facts and problems as they are into it.")
     ] = False,
-    workers: Annotated[
-        int | None, typer.Option(help="Threads that read and decode. Default: all CPUs.")
-    ] = None,
+    workers: Workers = None,
     as_json: Json = False,
 ) -> None:
     """Compare a manifest with the disk: missing, broken, changed and new files.

@@ -12,6 +12,12 @@ import typer
 from dfgen.errors import ArgumentError
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+Root = Annotated[
+    str | None, typer.Option(help="Folder of the files, if not the one of the manifest.")
+]
+Workers = Annotated[
+    int | None, typer.Option(help="Threads that read and decode. Default: all CPUs.")
+]
 
 
 def counted(counts: dict[str, int]) -> str:

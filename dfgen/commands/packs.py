@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from dfgen.commands.manifests import SHOWN
-from dfgen.commands.options import Json, height_and_width, print_json
+from dfgen.commands.options import Json, Root, Workers, height_and_width, print_json
 
 
 def pack_command(
@@ -52,12 +52,8 @@ def pack_command(
         ),
     ] = False,
     seed: Annotated[int, typer.Option(help="Another seed permutes otherwise.")] = 0,
-    root: Annotated[
-        str | None, typer.Option(help="Folder of the files, if not the one of the manifest.")
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Threads that read and decode. Default: all CPUs.")
-    ] = None,
+    root: Root = None,
+    workers: Workers = None,
     as_json: Json = False,
 ) -> None:
     """Write a manifest and its files as a few large files, which are read in big pieces."""

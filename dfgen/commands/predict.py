@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from dfgen.commands.options import Json, part_of, print_json, silence
+from dfgen.commands.options import Json, Root, Workers, part_of, print_json, silence
 
 
 def predict_command(
@@ -22,9 +22,7 @@ def predict_command(
     split: Annotated[
         str | None, typer.Option(help="Only rows whose column split is this.", metavar="NAME")
     ] = None,
-    root: Annotated[
-        str | None, typer.Option(help="Folder of the files, if not the one of the manifest.")
-    ] = None,
+    root: Root = None,
     batch_size: Annotated[int, typer.Option(help="Rows of a batch.")] = 32,
     views: Annotated[
         int | None,
@@ -40,9 +38,7 @@ def predict_command(
         str | None,
         typer.Option(help="Predict part I (from 0) of N.", metavar="I/N"),
     ] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Threads that read and decode. Default: all CPUs.")
-    ] = None,
+    workers: Workers = None,
     allow_functions: Annotated[
         bool,
         typer.Option("--allow-functions", help="Run functions that the preprocessing names."),

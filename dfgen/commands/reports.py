@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from dfgen.commands.options import Root, Workers
+
 
 def report_command(
     manifest: Annotated[str, typer.Argument(help="The manifest.", metavar="M.parquet")],
@@ -17,12 +19,8 @@ def report_command(
     ] = None,
     rows: Annotated[int, typer.Option(help="Most rows of the gallery, 1 to 2000.")] = 600,
     seed: Annotated[int, typer.Option(help="Another seed draws other rows.")] = 0,
-    root: Annotated[
-        str | None, typer.Option(help="Folder of the files, if not the one of the manifest.")
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Threads that read and decode. Default: all CPUs.")
-    ] = None,
+    root: Root = None,
+    workers: Workers = None,
 ) -> None:
     """Write one HTML file that shows what is in a manifest, to look at and to send."""
     from dfgen.explore.report_file import report

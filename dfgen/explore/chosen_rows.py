@@ -1,6 +1,5 @@
 """Which rows are shown of many: drawn, first by a column, or some of each of its values."""
 
-import os
 from typing import Any
 
 import numpy as np
@@ -11,20 +10,11 @@ import pyarrow.compute as pc
 
 from dfgen.binding.near_columns import not_a_column
 from dfgen.errors import ManifestError
-from dfgen.manifest.io import Path, read_manifest
-from dfgen.manifest.tables import Table, data_frame
 
 Rows = npt.NDArray[np.int64]
 """Places in a frame."""
 
 MOST_VALUES = 12
-
-
-def frame_of_manifest(manifest: Path | Table) -> pd.DataFrame:
-    """Return a frame, another table as one, or the rows of a manifest's file."""
-    if isinstance(manifest, str | os.PathLike):
-        return read_manifest(manifest)
-    return data_frame(manifest)
 
 
 def check_known(argument: str, name: object, frame: pd.DataFrame) -> None:

@@ -9,11 +9,11 @@ import pyarrow.compute as pc
 
 from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ManifestError
-from dfgen.explore.chosen_rows import check_known, frame_of_manifest
+from dfgen.explore.chosen_rows import check_known
 from dfgen.explore.figures import new_figure, one_line
-from dfgen.explore.predicted import OF_MODEL, heads_of
-from dfgen.manifest.io import Path
-from dfgen.manifest.schema import PARTS, label_columns
+from dfgen.explore.predicted import own_labels
+from dfgen.manifest.io import Path, frame_of_manifest
+from dfgen.manifest.schema import part_column
 from dfgen.manifest.tables import Table
 from dfgen.samples.arrow_types import is_list
 
@@ -137,9 +137,7 @@ def _spread(name: str, part: pd.DataFrame) -> str:
 
 
 def _candidates(frame: pd.DataFrame) -> list[str]:
-    of_model = {f"{kind}{head}" for head in heads_of(frame) for kind in OF_MODEL}
-    names = [name for name in label_columns(list(frame.columns)) if isinstance(name, str)]
-    return [name for name in names if name not in of_model]
+    return [name for name in own_labels(frame) if isinstance(name, str)]
 
 
 def _counted(frame: pd.DataFrame, name: str, is_asked: bool) -> pd.DataFrame | None:
@@ -149,7 +147,7 @@ def _counted(frame: pd.DataFrame, name: str, is_asked: bool) -> pd.DataFrame | N
     odd = odd or any(isinstance(one, float) for one in values)
     if not values or (odd and not is_asked):
         return None
-    part = next((part for part in PARTS if part in frame), None)
+    part = part_column(frame)
     splits, names = _splits(frame, part)
     lacks = codes < 0
     codes = np.where(lacks, len(values), codes)

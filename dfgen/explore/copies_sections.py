@@ -8,7 +8,7 @@ from dfgen.explore.html_text import Html, element, markup, short
 from dfgen.explore.page_section import Section, note, tiles
 from dfgen.manifest.duplicates import copies_across, copies_in_groups
 from dfgen.manifest.file_copies import file_copies
-from dfgen.manifest.schema import PARTS, count
+from dfgen.manifest.schema import PARTS, count, part_column
 
 _HASHES = {"digest", "phash"}
 _NOT_LOOKED_FOR = (
@@ -28,7 +28,7 @@ def copies_sections(frame: pd.DataFrame) -> list[Section]:
     return [
         _duplicates(frame, copies_in_groups(frame, files)),
         _leaks(frame, copies_across(frame, files))
-        if {*PARTS} & {*frame.columns}
+        if part_column(frame)
         else Section("leaks", "Leaks", note("There are no splits for a picture to leak between.")),
     ]
 
@@ -57,7 +57,7 @@ def _group(frame: pd.DataFrame, rows: pd.DataFrame) -> Html:
     more = len(rows) - len(some)
     said = f"{rows['kind'].iloc[0]}, {count(len(rows), 'row')}"
     said += f"; {more:,} are not shown" * bool(more)
-    part = next((name for name in PARTS if name in frame), None)
+    part = part_column(frame)
     parts = () if part is None else map(short, frame[part].loc[some])
     return element("div", element("p", said), tiles(f"Copies, {said}", some, parts), class_="group")
 

@@ -6,14 +6,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dfgen.explore.chosen_rows import frame_of_manifest
 from dfgen.explore.figures import Captioned, PictureRow, picture_figure
 from dfgen.explore.picture_grid import captioned
 from dfgen.explore.thumbnails import thumbnails
 from dfgen.limits import Limits
 from dfgen.manifest.duplicates import duplicates, leaks
-from dfgen.manifest.io import Path
-from dfgen.manifest.schema import PARTS
+from dfgen.manifest.io import Path, frame_of_manifest
+from dfgen.manifest.schema import part_column
 from dfgen.manifest.tables import Table
 from dfgen.system import whole
 
@@ -66,13 +65,10 @@ def show_duplicates(
         kind, more = group["kind"].iloc[0], f", {_MOST} shown" if len(group) > _MOST else ""
         lines.append((f"{number}: {kind}, {len(group)} rows{more}", group.index[:_MOST].tolist()))
     groups = found["group"].nunique()
-    files = thumbnails(
-        _rows(plain, lines), image, side=_SIDE, root=root, limits=limits,
-        storage_options=storage_options,
-    )  # fmt: skip
+    how = {"root": root, "limits": limits, "storage_options": storage_options}
     said = f"{groups:,} groups of copies, {len(found):,} rows" if groups else "no copies"
     said += f"; {n} shown" if groups > n else ""
-    return _figure(plain, lines, files, found.set_axis(frame.index[found.index]), said)
+    return _figure(plain, lines, found.set_axis(frame.index[found.index]), said, image, how)
 
 
 def show_leaks(
@@ -117,34 +113,27 @@ def show_leaks(
     others = pd.Series(plain.index, plain[key]).groupby(level=0, observed=True).first()
     pairs = zip(shown.index.tolist(), others.loc[shown[f"other_{key}"]].tolist(), strict=True)
     lines = [(kind, [*pair]) for kind, pair in zip(shown["kind"].tolist(), pairs, strict=True)]
-    files = thumbnails(
-        _rows(plain, lines), image, side=_SIDE, root=root, limits=limits,
-        storage_options=storage_options,
-    )  # fmt: skip
+    how = {"root": root, "limits": limits, "storage_options": storage_options}
     said = f"{len(found):,} rows have a copy in an earlier split" if len(found) else "nothing leaks"
     said += f"; {n} shown" if len(found) > n else ""
-    return _figure(plain, lines, files, found.set_axis(frame.index[found.index]), said)
+    return _figure(plain, lines, found.set_axis(frame.index[found.index]), said, image, how)
 
 
 Lines = Sequence[tuple[str, list[int]]]
 """A heading, and the rows whose pictures stand below it."""
 
 
-def _rows(frame: pd.DataFrame, lines: Lines) -> pd.DataFrame:
-    return frame.iloc[np.array([row for _, rows in lines for row in rows], np.int64)]
-
-
 def _figure(
-    frame: pd.DataFrame, lines: Lines, files: list[Any], table: pd.DataFrame, title: str
-) -> Any:
+    frame: pd.DataFrame, lines: Lines, table: pd.DataFrame, title: str, image: Any,
+    how: dict[str, Any],
+) -> Any:  # fmt: skip
     """Return a figure of a line of pictures each."""
-    part = next((name for name in PARTS if name in frame), None)
-    rows = _rows(frame, lines)
+    part = part_column(frame)
+    rows = frame.iloc[np.array([row for _, places in lines for row in places], np.int64)]
+    shown = captioned(rows, thumbnails(rows, image, side=_SIDE, **how), unlabelled="")
     pictures = iter(
         Captioned(one.thumbnail, _caption(row, part, one.caption))
-        for one, (_, row) in zip(
-            captioned(rows, files, unlabelled=""), rows.iterrows(), strict=True
-        )
+        for one, (_, row) in zip(shown, rows.iterrows(), strict=True)
     )
     drawn = [PictureRow([next(pictures) for _ in rows], heading) for heading, rows in lines]
     return picture_figure(drawn, table, title)

@@ -7,9 +7,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from dfgen.errors import ManifestError, column_list
-from dfgen.explore.chosen_rows import frame_of_manifest
 from dfgen.explore.figures import new_figure
-from dfgen.manifest.io import Path
+from dfgen.manifest.io import Path, frame_of_manifest
 from dfgen.manifest.schema import PARTS
 from dfgen.manifest.tables import Table
 

@@ -12,7 +12,7 @@ from dfgen.explore.page_section import Section, facts_list, html_table, note, ti
 from dfgen.explore.problem_rows import problems
 from dfgen.explore.row_cards import relative, shown_columns
 from dfgen.explore.svg_charts import cloud, histogram, nbytes, number
-from dfgen.manifest.schema import PARTS, count
+from dfgen.manifest.schema import count, part_column
 
 _KINDS = 40  # of problems
 _PICTURES = 24
@@ -47,7 +47,7 @@ def summary_section(
 
 def _splits(frame: pd.DataFrame) -> str:
     """Return the rows of each split, else of each fold."""
-    part = next((name for name in PARTS if name in frame), None)
+    part = part_column(frame)
     return "" if part is None else _counts(frame[part])
 
 

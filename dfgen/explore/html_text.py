@@ -4,6 +4,7 @@ import base64
 import hashlib
 import html
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from dfgen.errors import legible
@@ -28,9 +29,9 @@ def escaped(text: object) -> Html:
     return text if isinstance(text, Html) else Html(html.escape(str(text)))
 
 
-def markup(parts: Any, between: str = "") -> Html:
+def markup(parts: Iterable[object]) -> Html:
     """Return several texts or `Html` as one."""
-    return Html(between.join(map(escaped, parts)))
+    return Html("".join(map(escaped, parts)))
 
 
 def element(name: str, *inside: object, **attributes: object) -> Html:

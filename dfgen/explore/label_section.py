@@ -8,9 +8,8 @@ import pandas as pd
 from dfgen.explore.class_counts import MISSING
 from dfgen.explore.html_text import Html, element, markup, short
 from dfgen.explore.page_section import Section, html_table, note
-from dfgen.explore.predicted import OF_MODEL, heads_of
+from dfgen.explore.predicted import own_labels
 from dfgen.explore.svg_charts import bar, histogram, number
-from dfgen.manifest.schema import label_columns
 
 _CLASSES, _LARGEST = 40, 30  # of a table; of more, the largest and the smallest
 _LABELS = 12
@@ -20,8 +19,7 @@ _UNEVEN = 1.5  # times as large as the smallest class, before the page says so
 
 def class_section(frame: pd.DataFrame, counts: Mapping[str, pd.DataFrame]) -> Section:
     """Return the rows of each class in each split, as `counts_by_label` has them, and numbers."""
-    of_model = {f"{kind}{head}" for head in heads_of(frame) for kind in OF_MODEL}
-    names = [name for name in label_columns([*frame.columns]) if name not in of_model]
+    names = own_labels(frame)
     numbers = [name for name in names if name not in counts and _has_numbers(frame[name])]
     told = [name for name in names if name in counts or name in numbers]
     body = [

@@ -13,8 +13,8 @@ from dfgen.explore.chosen_rows import check_known
 from dfgen.explore.confident_learning import suspected
 from dfgen.explore.confusion_matrix import class_table, confusion_figure, confusion_of
 from dfgen.explore.picture_grid import show
-from dfgen.explore.predicted import heads_of
-from dfgen.manifest.schema import PARTS, label_columns
+from dfgen.explore.predicted import heads_of, own_labels
+from dfgen.manifest.schema import PARTS
 from dfgen.manifest.tables import Table, data_frame
 from dfgen.system import write_whole
 
@@ -239,10 +239,8 @@ def _label_column(frame: pd.DataFrame, end: str) -> str | None:
     """Return the column of the manifest that y_true was made of."""
     true = frame[f"y_true{end}"]
     text = true.astype(object).map(str, na_action="ignore")
-    for name in label_columns([str(one) for one in frame.columns]):
+    for name in own_labels(frame):
         column = frame[name]
-        if name.startswith(("y_true", "y_pred", "prob", "loss")):
-            continue
         if column.isna().equals(true.isna()) and column.astype(object).map(
             str, na_action="ignore"
         ).equals(text):

@@ -7,13 +7,12 @@ import numpy as np
 import pandas as pd
 
 from dfgen.errors import ManifestError
-from dfgen.explore.chosen_rows import check_known, chosen, frame_of_manifest
+from dfgen.explore.chosen_rows import check_known, chosen
 from dfgen.explore.figures import Captioned, PictureRow, picture_figure
-from dfgen.explore.predicted import OF_MODEL, heads_of, prediction_lines, with_predictions
+from dfgen.explore.predicted import heads_of, own_labels, prediction_lines, with_predictions
 from dfgen.explore.thumbnails import thumbnails
 from dfgen.limits import Limits
-from dfgen.manifest.io import Path
-from dfgen.manifest.schema import label_columns
+from dfgen.manifest.io import Path, frame_of_manifest
 from dfgen.manifest.tables import Table
 from dfgen.samples.features.boxes import Boxes
 from dfgen.samples.features.image import Image
@@ -108,9 +107,7 @@ def captioned(rows: pd.DataFrame, found: list[Any], unlabelled: str = "id") -> I
     Where there are no labels, the column `unlabelled` stands in their place.
     """
     heads = heads_of(rows)
-    labels = [name for name in label_columns(list(rows.columns)) if _is_label(rows, name, heads)][
-        :_LABELS
-    ]
+    labels = [name for name in own_labels(rows) if _is_label(rows, name, heads)][:_LABELS]
     for place, thumbnail in enumerate(found):
         row = rows.iloc[place]
         said = ", ".join(_value(name, row[name], len(labels)) for name in labels)
@@ -131,7 +128,6 @@ def _column(frame: pd.DataFrame, given: Any, usual: str) -> Any:
 
 def _is_label(rows: pd.DataFrame, name: str, heads: list[str]) -> bool:
     """Whether a column says in a word or a number what a row is."""
-    of_model = {f"{kind}{head}" for head in heads for kind in OF_MODEL}
     values = rows[name]
     is_long = values.dtype == object and not values.map(lambda one: isinstance(one, str)).all()
     is_long = bool(is_long or values.map(pd.api.types.is_list_like).any())  # lists of Arrow's too
@@ -140,7 +136,7 @@ def _is_label(rows: pd.DataFrame, name: str, heads: list[str]) -> bool:
         for head in heads
         if f"y_true{head}" in rows
     )
-    return name not in {*of_model, *_NO_LABELS} and not is_long and not as_true
+    return name not in _NO_LABELS and not is_long and not as_true
 
 
 def _value(name: str, value: Any, several: int) -> str:

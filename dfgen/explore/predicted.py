@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 
 from dfgen.errors import ManifestError
+from dfgen.manifest.schema import label_columns
 
-OF_MODEL = ("y_true", "y_pred", "prob", "loss", "row_weight")
+_OF_HEAD = ("y_true", "y_pred", "prob", "loss", "row_weight")
 """The columns of each head: of one alone as they are, of several with `_` and its name."""
 
 
@@ -17,17 +18,28 @@ def heads_of(frame: pd.DataFrame) -> list[str]:
     return [n[6:] for n in names if n == "y_pred" or n.startswith("y_pred_")]
 
 
+def columns_of_model(frame: pd.DataFrame) -> list[str]:
+    """Return the columns of predictions; of several heads `loss`, of all of them, is one too."""
+    heads = heads_of(frame)
+    names = [f"{kind}{head}" for head in heads for kind in _OF_HEAD]
+    return [name for name in dict.fromkeys([*names, "loss"]) if heads and name in frame]
+
+
+def own_labels(frame: pd.DataFrame) -> list[str]:
+    """Return the label columns that say nothing of a model's."""
+    of_model = columns_of_model(frame)
+    return [name for name in label_columns([*frame.columns]) if name not in of_model]
+
+
 def with_predictions(frame: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataFrame:
     """Return a frame with the columns of its predictions, by their ids; missing where none are."""
     if not isinstance(predictions, pd.DataFrame):
         raise ManifestError(
             f"predictions must be a frame of dfgen.predict_frame, got {type(predictions).__name__}"
         )
-    heads = heads_of(predictions)
-    wanted = [f"{kind}{head}" for head in heads for kind in OF_MODEL]
-    wanted = [name for name in dict.fromkeys([*wanted, "loss"]) if name in predictions]
+    wanted = columns_of_model(predictions)
     key = next((name for name in ("id", "path") if name in frame and name in predictions), None)
-    if not heads or key is None:
+    if not wanted or key is None:
         raise ManifestError(
             "predictions must be a frame of dfgen.predict_frame with the ids of the manifest, got "
             f"one with the columns {', '.join(map(str, predictions.columns))}"

@@ -3,8 +3,7 @@
 import pandas as pd
 
 from dfgen.errors import ManifestError, column_list
-from dfgen.explore.chosen_rows import frame_of_manifest
-from dfgen.manifest.io import Path
+from dfgen.manifest.io import Path, frame_of_manifest
 from dfgen.manifest.schema import PARTS
 from dfgen.manifest.tables import Table
 

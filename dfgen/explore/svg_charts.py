@@ -26,7 +26,7 @@ def bar(share: float, color: int) -> Html:
     )  # fmt: skip
 
 
-def histogram(values: _Numbers, unit: str = "", log: bool = False) -> Html:
+def histogram(values: _Numbers, log: bool = False) -> Html:
     """Return how many of the finite `values` lie where; `log`: in steps of equal ratio."""
     values = np.asarray(values, np.float64)
     values = values[np.isfinite(values) & ((values > 0) | (not log))]
@@ -38,8 +38,8 @@ def histogram(values: _Numbers, unit: str = "", log: bool = False) -> Html:
         for at, n in enumerate(counts)
     ]
     ends = values.min(), edges[len(edges) // 2], values.max()
-    texts = [_x_text(at / 2, number(value) + unit) for at, value in enumerate(ends)]
-    scale = f"{number(ends[0])} to {number(ends[-1])}{unit}"
+    texts = [_x_text(at / 2, number(value)) for at, value in enumerate(ends)]
+    scale = f"{number(ends[0])} to {number(ends[-1])}"
     label = f"Histogram of {len(values):,} values from {scale}"
     return _chart(label, *columns, _y_text(1, f"{most:,}"), _y_text(0, "0"), *texts)
 

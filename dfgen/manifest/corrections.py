@@ -20,10 +20,10 @@ from dfgen.manifest.corrected_column import (
 )
 from dfgen.manifest.diff import differ
 from dfgen.manifest.foreign_arguments import refuse_foreign
-from dfgen.manifest.io import Path, read_manifest, write_manifest
+from dfgen.manifest.io import Path, frame_of_manifest, write_manifest
 from dfgen.manifest.rows_by_id import rows_by_id
 from dfgen.manifest.schema import label_columns, quote, validate
-from dfgen.manifest.tables import Table, arrow_table, data_frame
+from dfgen.manifest.tables import Table, arrow_table
 from dfgen.samples.arrow_types import is_text
 from dfgen.samples.storage.stores import has_store, scheme_of
 from dfgen.system import flag, only_writer
@@ -96,7 +96,7 @@ def correct(
     near = target and not has_store(scheme_of(target))
     # from reading it to writing it
     with only_writer(os.path.abspath(target)) if near else nullcontext():
-        before = read_manifest(manifest) if of_file else data_frame(manifest)
+        before = frame_of_manifest(manifest)
         wanted = (label,) if isinstance(label, str) else tuple(label)
         frame, notes = _corrected(before, corrections, wanted, new_classes)
         if target:

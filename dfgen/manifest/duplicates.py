@@ -4,17 +4,15 @@ Exact copies have the same `digest`; near ones, saved anew, resized or cropped a
 `phash` that differs in a few bits. Both are facts of `build_manifest(facts="full")`.
 """
 
-import os
-
 import numpy as np
 import pandas as pd
 
 from dfgen.errors import ManifestError, column_list
 from dfgen.manifest.file_copies import FileCopies, file_copies, leaking_rows
-from dfgen.manifest.io import Path, read_manifest
+from dfgen.manifest.io import Path, frame_of_manifest
 from dfgen.manifest.near_hashes import RowNumbers
-from dfgen.manifest.schema import PARTS
-from dfgen.manifest.tables import Table, data_frame
+from dfgen.manifest.schema import part_column
+from dfgen.manifest.tables import Table
 
 
 def duplicates(manifest: Path | Table, *, within: int | None = None) -> pd.DataFrame:
@@ -45,7 +43,7 @@ def duplicates(manifest: Path | Table, *, within: int | None = None) -> pd.DataF
         >>> duplicates(df)[["group", "kind", "id"]].values.tolist()
         [[0, 'exact', 1], [0, 'exact', 2]]
     """
-    frame = _frame(manifest)
+    frame = frame_of_manifest(manifest)
     return copies_in_groups(frame, file_copies(frame), within)
 
 
@@ -89,14 +87,14 @@ def leaks(manifest: Path | Table, *, within: int | None = None) -> pd.DataFrame:
     Raises:
         ManifestError: the manifest has no digests and hashes, or neither split nor fold.
     """
-    return copies_across(_frame(manifest), None, within)
+    return copies_across(frame_of_manifest(manifest), None, within)
 
 
 def copies_across(
     frame: pd.DataFrame, files: FileCopies | None, within: int | None = None
 ) -> pd.DataFrame:
     """Return what `leaks` does, of a frame whose files may be known."""
-    part = next((name for name in PARTS if name in frame), None)
+    part = part_column(frame)
     if part is None:
         raise ManifestError(
             'the manifest has neither "split" nor "fold", between which copies could leak. Make '
@@ -110,16 +108,9 @@ def copies_across(
     )
 
 
-def _frame(manifest: Path | Table) -> pd.DataFrame:
-    if isinstance(manifest, str | os.PathLike):
-        return read_manifest(manifest)
-    return data_frame(manifest)
-
-
 def _columns(frame: pd.DataFrame, rows: RowNumbers) -> pd.DataFrame:
     """Return what tells rows: id, path, and split or fold."""
-    part = [name for name in PARTS if name in frame][:1]
-    names = [name for name in ("id", "path", *part) if name in frame]
+    names = [name for name in ("id", "path", part_column(frame)) if name in frame]
     found = frame[names].iloc[rows].copy()
     found.attrs = {}
     return found

@@ -27,7 +27,7 @@ from dfgen.manifest.places import absolute_place, file_of
 from dfgen.manifest.reach import reach_of, say_outside
 from dfgen.manifest.reading import check_file
 from dfgen.manifest.schema import Label, Metadata, rows_where, validate, with_column
-from dfgen.manifest.tables import Table, arrow_table, read_parquet
+from dfgen.manifest.tables import Table, arrow_table, data_frame, read_parquet
 from dfgen.manifest.warn import warn
 from dfgen.manifest.written_table import as_written, rows_of_group
 from dfgen.samples.storage.far.store_options import StorageOptions
@@ -85,6 +85,13 @@ def read_manifest(
     known = (metadata["root"], metadata["labels"], metadata["recipe"], metadata.get("leaks"))
     frame.attrs = {"dfgen": attributes(*known)}
     return frame
+
+
+def frame_of_manifest(manifest: Path | Table) -> pd.DataFrame:
+    """Return a frame, another table as one, or the rows of a manifest's file."""
+    if isinstance(manifest, str | os.PathLike):
+        return read_manifest(manifest)
+    return data_frame(manifest)
 
 
 def read_table(

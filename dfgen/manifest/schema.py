@@ -20,7 +20,7 @@ manifests/README.md specifies it for other programs.
 
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Mapping
 from typing import Any, NotRequired, TypedDict
 
 import pyarrow as pa
@@ -76,6 +76,11 @@ def label_columns(names: list[str]) -> list[str]:
     """
     places = PLACES if {*PLACES} <= {*names} else ()
     return [name for name in names if name not in ("id", "path", "index", *PARTS, *FACTS, *places)]
+
+
+def part_column(names: Container[str]) -> str | None:
+    """Return which of these columns, or of those of a frame, says what part a row is in."""
+    return next((name for name in PARTS if name in names), None)
 
 
 def describe_labels(table: pa.Table, known: Mapping[str, Label] | None = None) -> dict[str, Label]:

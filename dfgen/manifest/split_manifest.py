@@ -1,6 +1,5 @@
 """Give an existing manifest a new split."""
 
-import os
 import warnings
 from collections.abc import Mapping
 from typing import Any, Never
@@ -11,12 +10,12 @@ from dfgen.errors import ArgumentError, ManifestError, column_list, did_you_mean
 from dfgen.manifest.building.recipe import is_left_out, unit_of
 from dfgen.manifest.facts import FACTS
 from dfgen.manifest.foreign_arguments import refuse_foreign
-from dfgen.manifest.io import Path, read_manifest, write_manifest
+from dfgen.manifest.io import Path, frame_of_manifest, write_manifest
 from dfgen.manifest.schema import PARTS, check_names, label_columns, quote
 from dfgen.manifest.splitting.absent_classes import lacking_rows
 from dfgen.manifest.splitting.leaking_splits import leaks_between_splits, notes_of
 from dfgen.manifest.splitting.split_arguments import Splitting
-from dfgen.manifest.tables import Table, data_frame
+from dfgen.manifest.tables import Table
 
 
 def split(
@@ -88,8 +87,7 @@ def make_split(
             "val=0.2), or folds=5 (--folds 5)"
         )
     how.check()
-    of_file = isinstance(manifest, str | os.PathLike)
-    frame = read_manifest(manifest) if of_file else data_frame(manifest)
+    frame = frame_of_manifest(manifest)
     check_names([*frame.columns], "the manifest")
     for argument, name in how.named.items():
         if name not in frame:

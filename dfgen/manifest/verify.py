@@ -154,18 +154,10 @@ def _check(
         frame, name = data_frame(manifest), IN_HAND
     table = arrow_table(frame, name)
     validate(table, name)
-    labels = FACTS & frame.attrs.get("dfgen", {}).get("labels", {}).keys()  # of an older dfgen
-    foreign = {*labels} if has_whole_facts(table.schema) else {*labels, *OF_WHOLE_FILES}
-    table = without(table, foreign)
-    held = files_column(table.schema) or "path"
+    held, known = files_column(table.schema) or "path", frame.attrs.get("dfgen", {})
     if held == "path":
         _refuse_addresses(table["path"], name)
-        facts = refresh_facts(table["path"].cast(pa.string()), table, decode=decode, **how)
-    else:
-        facts, paths = read_facts(table[held], decode=decode, **how), paths_of(table[held])
-        facts = facts if decode else _with_known_faults(facts, table)
-        table = with_column(table, "path", pa.nulls(len(table)) if paths is None else paths)
-    facts = without(facts, foreign)
+    table, facts = _facts_now(table, held, known.get("labels", {}), decode, how)
     notes = tuple[str, ...]()
     if add is not None:
         facts, notes = with_found_problems(facts, add, table, how["limits"])
@@ -176,7 +168,7 @@ def _check(
         write_manifest(_corrected(frame, facts, rows), manifest, root, given)
     found = found.filter(pc.is_valid(found["change"]))
     try:
-        recipe = frame.attrs.get("dfgen", {}).get("recipe")
+        recipe = known.get("recipe")
         if recipe is not None and held == "path" and looks_for_files(recipe):
             source = source_of(recipe, root, "" if name == IN_HAND else name)
             new = new_files(table, source, name, how["limits"], how["options"])
@@ -186,6 +178,25 @@ def _check(
     except DfgenError as error:
         notes += (f"New files were not looked for: {error}",)
     return in_order(found, FINDINGS), notes
+
+
+def _facts_now(
+    table: pa.Table, held: str, labels: Mapping[str, Any], decode: bool, how: dict[str, Any]
+) -> tuple[pa.Table, pa.Table]:
+    """Return a manifest with paths and no labels that are called as facts, and the facts of now.
+
+    `held` is its column of files.
+    """
+    foreign = {*(FACTS & labels.keys())}  # of an older dfgen
+    foreign |= set() if has_whole_facts(table.schema) else {*OF_WHOLE_FILES}
+    table = without(table, foreign)
+    if held == "path":
+        facts = refresh_facts(table["path"].cast(pa.string()), table, decode=decode, **how)
+    else:
+        facts, paths = read_facts(table[held], decode=decode, **how), paths_of(table[held])
+        facts = facts if decode else _with_known_faults(facts, table)
+        table = with_column(table, "path", pa.nulls(len(table)) if paths is None else paths)
+    return table, without(facts, foreign)
 
 
 def _refuse_addresses(paths: pa.ChunkedArray, name: str) -> None:

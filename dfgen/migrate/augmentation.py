@@ -73,11 +73,12 @@ class Augmentation:
 
     def __post_init__(self) -> None:
         checked: dict[str, Any] = {
-            name: _number(name, getattr(self, name))
-            for name in ("rotation_range", "shear_range", "channel_shift_range", "cval")
+            name: _number(name, getattr(self, name)) for name in ("channel_shift_range", "cval")
         }
+        for name in ("rotation_range", "shear_range"):  # of these and of shifts None is none, too
+            checked[name] = _number(name, _or_zero(getattr(self, name)))
         for name in ("width_shift_range", "height_shift_range"):
-            checked[name] = _shift(name, getattr(self, name))
+            checked[name] = _shift(name, _or_zero(getattr(self, name)))
         for name in ("horizontal_flip", "vertical_flip"):
             checked[name] = flag(name, getattr(self, name))
         zoom = self.zoom_range
@@ -160,7 +161,7 @@ class Augmentation:
 
 def _between(rng: np.random.Generator, least: float, largest: float) -> float:
     """Return a number drawn between two; nothing is drawn if they are equal."""
-    return least + (largest - least) * rng.random() if least != largest else least
+    return least + (largest - least) * rng.random() if least != largest else largest
 
 
 def _drawn_shift(rng: np.random.Generator, given: Shift, length: int) -> float:
@@ -202,6 +203,10 @@ def _brightened(image: Pixels, factor: float) -> Pixels:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and isfinite(value)
+
+
+def _or_zero(value: object) -> object:
+    return 0 if value is None else value
 
 
 def _plain(value: Any) -> float:

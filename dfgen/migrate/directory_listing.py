@@ -51,12 +51,11 @@ class DirectoryIterator(FlowIterator):
         numbers: list[int] = []
         others: list[str] = []
         for name in names:
-            files = list(_files(os.path.join(directory, name), follow_links))
-            found = [file for file in files if file.lower().endswith(SUFFIXES)]
-            others += [os.path.join(name, file) for file in files if _is_other_image(file)]
+            found, left_out = _images(directory, name, follow_links)
             taken = found[options.part(len(found))]
-            self.filenames += [os.path.join(name, file) for file in taken]
+            self.filenames += taken
             numbers += [self.class_indices[name]] * len(taken)
+            others += left_out
         self.classes = np.array(numbers, np.int32)
         _tell(self.filenames, others)
         targets = None
@@ -77,6 +76,15 @@ class DirectoryIterator(FlowIterator):
 def _folders(directory: str | os.PathLike[str]) -> list[str]:
     with os.scandir(directory) as entries:
         return sorted(entry.name for entry in entries if entry.is_dir())
+
+
+def _images(
+    directory: str | os.PathLike[str], folder: str, follow_links: bool
+) -> tuple[list[str], list[str]]:
+    """Return the images below a folder of a directory that Keras takes, and those it does not."""
+    files = list(_files(os.path.join(directory, folder), follow_links))
+    taken = [os.path.join(folder, file) for file in files if file.lower().endswith(SUFFIXES)]
+    return taken, [os.path.join(folder, file) for file in files if _is_other_image(file)]
 
 
 def _files(folder: str, follow_links: bool) -> Iterator[str]:

@@ -4,12 +4,12 @@ import threading
 import weakref
 from dataclasses import fields, replace
 from secrets import randbits
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 
-from dfgen.errors import ArgumentError
+from dfgen.errors import ArgumentError, brief
 from dfgen.loading.loader import Loader
 from dfgen.loading.lookahead import LookAhead
 from dfgen.loading.order.permutation import Integers
@@ -29,6 +29,8 @@ from dfgen.training.passes import Passes
 from dfgen.training.progress import Progress
 
 IMAGE, WEIGHT = "image", "sample_weight"
+_FIXED = {*(field.name for field in fields(FileOptions)), "class_mode", "classes", "sample_weight"}
+"""Attributes that batches are no longer made by, once the iterator is there."""
 
 
 class FlowIterator(Passes):
@@ -85,6 +87,30 @@ class FlowIterator(Passes):
             y = labels.name
         layout = _layout(options, IMAGE if feeds_itself else y, weights is not None)
         super().__init__(loader, Progress(loader), layout, shuffle=False, endless=False)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            mode = vars(self).get("class_mode", "")
+            if name in ("class_indices", "classes") and mode != "":
+                fault = f"{type(self).__name__!r} object has no attribute {name!r}"
+                raise AttributeError(f"{fault}: class_mode={mode!r} has no classes")
+            return super().__getattr__(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("workers", "use_multiprocessing", "max_queue_size"):  # of a PyDataset
+            warn(
+                f"{name}={value!r} does nothing here: batches are made ahead by a thread for each "
+                f"CPU. dfgen.Sequence(df, {name}={value!r}) takes it"
+            )
+            return
+        now: Any = getattr(self, name, None) if name in _FIXED else None
+        if name in _FIXED and "_loader" in vars(self) and not np.array_equal(value, now):
+            raise ArgumentError(
+                f"{name} of an iterator cannot be changed to {brief(value)}: make another one, as "
+                "by flow_from_dataframe(..., shuffle=False, batch_size=1)"
+            )
+        super().__setattr__(name, value)
 
     @property
     def index_array(self) -> Integers:

@@ -61,11 +61,11 @@ def bound_classes(
 ) -> BoundFeature:
     """Return the classes of rows as `class_mode` has them: one-hot, or their numbers."""
     if class_mode == "categorical":
-        return BoundFeature("label", OneHotLabels(column, classes, dtype), class_lists(numbers))
+        return BoundFeature("label", OneHotLabels(column, classes, dtype), _class_lists(numbers))
     return bound_labels("label", column, np.array(numbers, dtype))
 
 
-def class_lists(classes: Sequence[Any]) -> ClassLists:
+def _class_lists(classes: Sequence[Any]) -> ClassLists:
     """Return the numbers of rows, each a number or a list of them."""
     if list not in {*map(type, classes)}:
         return ClassLists(np.asarray(classes, np.int64), np.arange(1, len(classes) + 1))

@@ -31,7 +31,9 @@ class DataFrameIterator(FlowIterator):
         if taken.classes is not None:
             self.class_indices, self.classes = taken.classes, taken.numbers
             count = len(taken.classes)
-            targets = bound_classes(given.y_col, str(mode), taken.numbers, count, options.dtype)
+            targets = bound_classes(
+                str(given.y_col), str(mode), taken.numbers, count, options.dtype
+            )
         elif mode == "multi_output":
             self._targets = [np.array(chosen[name].tolist()) for name in given.y_col]
             pairs = zip(given.y_col, self._targets, strict=True)
@@ -44,7 +46,7 @@ class DataFrameIterator(FlowIterator):
             targets = bound_labels("label", str(given.y_col), self._targets)
         weights = np.asarray(chosen[given.weight_col].values) if given.weight_col else None
         self.filepaths = taken.filepaths
-        image = bound_files(generator, given.x_col, self.filepaths, options)
+        image = bound_files(generator, str(given.x_col), self.filepaths, options)
         super().__init__(generator, options, image, targets, weights, mode == "input")
         self.samples, self.image_shape = self.n, image.feature.spec.shape
         held = "validated" if given.validate_filenames else "non-validated"

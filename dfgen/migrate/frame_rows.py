@@ -55,8 +55,14 @@ class FrameColumns:
     def __getitem__(self, argument: str) -> Any:
         """Return the column, or columns, that an argument names."""
         given = getattr(self, argument)
+        names = list(self.frame.columns)
         for name in given if isinstance(given, list) else [given]:
-            if name not in self.frame.columns:
+            if names.count(name) > 1:
+                raise WrongTypeError(
+                    f"{argument}={brief(given)}: the frame has {names.count(name)} columns "
+                    f"{name!r}, expected one: df = df.loc[:, ~df.columns.duplicated()]"
+                )
+            if name not in names:
                 near = did_you_mean(str(name), map(str, self.frame.columns))
                 raise NoColumnError(
                     f"{argument}={brief(given)}: the frame has no column {name!r}. Columns: "
@@ -102,7 +108,7 @@ def frame_rows(given: FrameColumns, options: FlowOptions) -> FrameRows:
     labels = _checked_labels(given, known)
     if given.weight_col:
         _check_weights(given["weight_col"], given.weight_col)
-    paths = joined_paths(given.directory, names)
+    paths = _joined_paths(given.directory, names)
     rows = _valid_rows(given, paths) if given.validate_filenames else np.arange(len(names))
     found = Classes({}, [], np.arange(len(rows)))
     if labels is not None:
@@ -120,7 +126,7 @@ def frame_rows(given: FrameColumns, options: FlowOptions) -> FrameRows:
     )
 
 
-def joined_paths(directory: str | os.PathLike[str] | None, names: list[str]) -> list[str]:
+def _joined_paths(directory: str | os.PathLike[str] | None, names: list[str]) -> list[str]:
     """Return names joined to a directory, as `os.path.join` does: absolute ones stay."""
     folder = os.fspath(directory or "")
     if os.sep != "/":
@@ -135,6 +141,11 @@ def _checked_labels(given: FrameColumns, known: list[Any]) -> list[Any] | None:
         if known:
             warn(f'`classes` will be ignored given the class_mode="{given.class_mode}"')
         return None
+    if isinstance(given.y_col, list):
+        raise WrongTypeError(
+            f'If class_mode="{given.class_mode}", y_col must be the name of one column, got '
+            f'{brief(given.y_col)}: several are for class_mode="raw" or "multi_output"'
+        )
     labels = checked_labels(given["y_col"], given.y_col, given.class_mode)
     if given.class_mode == "binary":
         check_binary(labels, known)

@@ -84,7 +84,12 @@ class Standardization:
         """
         made: Any = image
         if self.preprocessing_function is not None:
-            made = self.preprocessing_function(made)
+            made = np.asarray(self.preprocessing_function(made))  # it may make a tensor
+            if made.dtype.kind not in "biuf":
+                raise ArgumentError(
+                    f"preprocessing_function must return an array of numbers, got {brief(made[()])}"
+                )
+            made = made if made.flags.writeable else made.copy()
         if made.dtype.kind != "f":
             made = made.astype(np.float32)
         if self.rescale:
@@ -144,22 +149,9 @@ class Standardization:
             )
         if not self.featurewise_center:
             return self
-        over = (1, 2) if channels_first else (0, 1)
-        sums, squares, count = np.zeros(channels), np.zeros(channels), 0
-        for pixels in self._passed(images, random_transform, whole("rounds", rounds, least=1)):
-            sums += pixels.sum(over)
-            squares += np.square(pixels).sum(over)
-            count += pixels.size // channels
-        mean = sums / count
-        std = np.sqrt(np.maximum(squares / count - mean**2, 0))
-        shape = (-1, 1, 1) if channels_first else (1, 1, -1)
-        return replace(
-            self,
-            mean=mean.astype(np.float32).reshape(shape),
-            std=std.astype(np.float32).reshape(shape)
-            if self.featurewise_std_normalization
-            else None,
-        )
+        passed = self._passed(images, random_transform, whole("rounds", rounds, least=1))
+        mean, std = _mean_and_deviation(passed, channels, channels_first)
+        return replace(self, mean=mean, std=std if self.featurewise_std_normalization else None)
 
     def _passed(
         self, images: Pixels, transform: Callable[[Pixels], Pixels] | None, rounds: int
@@ -171,6 +163,21 @@ class Standardization:
                 if self.rescale:
                     pixels *= np.float32(self.rescale)
                 yield (transform(pixels) if transform else pixels).astype(np.float64)
+
+
+def _mean_and_deviation(
+    images: Iterator[npt.NDArray[np.float64]], channels: int, channels_first: bool
+) -> tuple[Pixels, Pixels]:
+    """Return both for each channel, as they are taken off an image."""
+    over, shape = ((1, 2), (-1, 1, 1)) if channels_first else ((0, 1), (1, 1, -1))
+    sums, squares, count = np.zeros(channels), np.zeros(channels), 0
+    for pixels in images:
+        sums += pixels.sum(over)
+        squares += np.square(pixels).sum(over)
+        count += pixels.size // channels
+    mean = sums / count
+    std = np.sqrt(np.maximum(squares / count - mean**2, 0))
+    return mean.astype(np.float32).reshape(shape), std.astype(np.float32).reshape(shape)
 
 
 def refuse_whitening(given: object) -> None:

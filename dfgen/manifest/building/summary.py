@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from dfgen.manifest.schema import PARTS, count, label_columns
+from dfgen.manifest.schema import count, label_columns, part_column
 from dfgen.samples.pixels.formats import formats_by_suffix
 
 CLASSES = 20
@@ -33,7 +33,7 @@ def summarize(frame: pd.DataFrame, report: BuildReport | None = None) -> str:
     """
     report = report or BuildReport()
     lines = [count(len(frame), "row")]
-    if part := _part_of(frame):
+    if part := part_column(frame):
         sizes = frame[part].value_counts(sort=False).sort_index()
         lines[0] += ": " + ", ".join(
             f"{size} {'fold ' * (part == 'fold')}{name} ({size / len(frame):.1%})"
@@ -80,10 +80,6 @@ def figures(frame: pd.DataFrame, report: BuildReport) -> dict[str, Any]:
     }
 
 
-def _part_of(frame: pd.DataFrame) -> str | None:
-    return next((name for name in PARTS if name in frame), None)
-
-
 def _folds(folds: pd.Series) -> dict[str, int]:
     return {str(name): int(rows) for name, rows in folds.value_counts().sort_index().items()}
 
@@ -102,7 +98,7 @@ def _label_lines(frame: pd.DataFrame, name: str) -> list[str]:
     lack = f", {count(missing, 'row')} without" if missing else ""
     if isinstance(column.dtype, pd.CategoricalDtype) or pd.api.types.is_string_dtype(column):
         lines = _class_lines(frame, name)
-        heads = _part_of(frame) is not None
+        heads = part_column(frame) is not None
         classes = len(lines) - heads
         if classes > CLASSES:
             lines[CLASSES + heads :] = [f"and {classes - CLASSES} more"]
@@ -117,7 +113,7 @@ def _label_lines(frame: pd.DataFrame, name: str) -> list[str]:
 def _class_lines(frame: pd.DataFrame, name: str) -> list[str]:
     """Return one line a class with its rows, by split or fold, where there are some, as heads."""
     rows = frame[name].value_counts(sort=False).sort_index().rename("").to_frame()
-    if part := _part_of(frame):
+    if part := part_column(frame):
         rows = frame.groupby([name, part], observed=False).size().unstack(fill_value=0)
     names = [str(value) for value in rows.index]
     cells = [[str(value) for value in row] for row in rows.to_numpy().tolist()]

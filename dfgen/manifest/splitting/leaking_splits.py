@@ -6,7 +6,7 @@ import pandas as pd
 
 from dfgen.manifest.facts import OF_WHOLE_FILES
 from dfgen.manifest.file_copies import leaking_rows
-from dfgen.manifest.schema import PARTS, quote
+from dfgen.manifest.schema import part_column, quote
 
 _EXAMPLES = 10
 
@@ -25,7 +25,7 @@ class Leaks(TypedDict):
 
 def leaks_between_splits(frame: pd.DataFrame) -> Leaks | None:
     """Return what leaks between the splits of a frame, None where nothing does, or is known."""
-    part = next((name for name in PARTS if name in frame), None)
+    part = part_column(frame)
     if part is None or not all(name in frame for name in OF_WHOLE_FILES):
         return None
     if not pd.api.types.is_integer_dtype(frame["phash"]):  # a column of its owner's

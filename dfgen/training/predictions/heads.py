@@ -13,7 +13,7 @@ from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature
 from dfgen.training.checks.known_losses import BINARY, CATEGORICAL, SPARSE, KnownLoss, known_loss
 from dfgen.training.checks.model_outputs import outputs_of
-from dfgen.training.keras_private import as_loss
+from dfgen.training.keras_private import as_loss, loss_weights
 
 CLASSES, LABELS, NUMBERS, ARRAY = "classes", "labels", "numbers", "array"
 """What a head says of a row: one class, any number of classes, a few numbers, or more axes."""
@@ -32,6 +32,7 @@ class ModelHead:
         known: what is known of the loss.
         activation: what the last layer ends in, where that is known.
         logits: as `from_logits` of `predict_frame`.
+        loss_weight: what its loss counts in that of all.
     """
 
     name: str
@@ -42,6 +43,7 @@ class ModelHead:
     known: KnownLoss | None
     activation: str | None
     logits: bool | None = None
+    loss_weight: float = 1.0
 
     def column(self, name: str) -> str:
         """Return the name of a column of this head."""
@@ -126,6 +128,11 @@ def _sigmoid(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     return found
 
 
+def makes_own_outputs(model: Any) -> bool:
+    """Whether a model has a `predict_step` of its own, whose outputs its loss may never see."""
+    return type(model).predict_step is not keras.Model.predict_step
+
+
 def model_heads(
     model: Any,
     outputs: Any,
@@ -146,9 +153,11 @@ def model_heads(
         ArgumentError: outputs and y do not go together.
     """
     named = dict(_named(outputs, list(getattr(model, "output_names", ()))))
-    losses = _losses(model, list(named))
+    in_lists = sorted(named) if isinstance(outputs, Mapping) else list(named)  # as Keras has them
+    losses = _losses(model, in_lists)
+    weights = _by_name(loss_weights(model), in_lists)
     pairs = _pairs(named, y, losses)
-    known = outputs_of(model)
+    known = {} if makes_own_outputs(model) else outputs_of(model)
     last = known.get if len(known) != 1 else lambda name: next(iter(known.values()))
     found = []
     for name, target in pairs.items():
@@ -164,6 +173,7 @@ def model_heads(
             known_loss(loss) if loss is not None else None,
             None if output is None else output.activation,
             logits,
+            1.0 if weights.get(name) is None else float(weights[name]),
         )
         found.append((head, named[name]))
     return found
@@ -184,13 +194,18 @@ def _named(tree: Any, names: list[str], within: str = "") -> Iterator[tuple[str,
 def _losses(model: Any, names: list[str]) -> dict[str, Any]:
     """Return the loss of each output, as `compile` was given it."""
     loss = getattr(model, "loss", None)
-    if type(model).compute_loss is not keras.Model.compute_loss:
+    if type(model).compute_loss is not keras.Model.compute_loss or makes_own_outputs(model):
         return {}
-    if isinstance(loss, Mapping):
-        return {name: loss.get(name) for name in names}
-    if isinstance(loss, list | tuple):
-        return dict(zip(names, loss, strict=False))
-    return dict.fromkeys(names, loss)
+    return _by_name(loss, names)
+
+
+def _by_name(given: Any, names: list[str]) -> dict[str, Any]:
+    """Return what `compile` was given for each output: all by their names, in a list, or one."""
+    if isinstance(given, Mapping):
+        return {name: given.get(name) for name in names}
+    if isinstance(given, list | tuple):
+        return dict(zip(names, given, strict=False))
+    return dict.fromkeys(names, given)
 
 
 def _pairs(named: dict[str, Any], y: Any, losses: Mapping[str, Any]) -> dict[str, str | None]:

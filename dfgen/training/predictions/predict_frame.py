@@ -8,28 +8,24 @@ import pandas as pd
 import pyarrow as pa
 from tqdm import tqdm
 
-from dfgen.errors import ArgumentError, ManifestError, brief
+from dfgen.errors import ArgumentError, ManifestError
 from dfgen.manifest.other_inputs import check_out
 from dfgen.manifest.tables import arrow_table
-from dfgen.manifest.warn import warn
 from dfgen.samples.storage.embedded import are_files
-from dfgen.system import flag, only_writer, whole
-from dfgen.training.device_division import keras_division
-from dfgen.training.predictions.as_trained import Saved, check_as_trained, opened
+from dfgen.system import only_writer
+from dfgen.training.predictions.as_trained import Saved
+from dfgen.training.predictions.heads import makes_own_outputs
 from dfgen.training.predictions.predicted_rows import Prediction
+from dfgen.training.predictions.prediction_arguments import checked_prediction, path_of
 from dfgen.training.predictions.predictions_file import (
     PREDICTIONS,
     PartsFolder,
-    claim,
     frame_of_columns,
     run_of_file,
     write_joined,
 )
 from dfgen.training.predictions.run_identity import refuse_other
-from dfgen.training.predictions.said_arrays import LISTS
 from dfgen.training.sequence import Sequence
-
-_LOGITS = "leave it out where the loss tells it"
 
 
 def predict_frame(
@@ -64,7 +60,7 @@ def predict_frame(
       without the weights of rows. So a loss of pixels is their mean. Missing where nothing counts.
       Of several outputs, `loss` is their sum by `loss_weights`, beside `loss_<head>` of each.
       Absent without y, and where the model was not compiled with a loss, or has a `compute_loss`
-      of its own.
+      or a `predict_step` of its own.
     - `problem`: why a row has no prediction, where `on_error="skip"` or the model gave NaN; else
       missing. It takes the place of a column of that name. y_pred, prob and loss of such rows are
       missing.
@@ -111,8 +107,8 @@ def predict_frame(
         >>> frame = dfgen.predict_frame(model, val)  # doctest: +SKIP
         >>> frame[frame.y_true != frame.y_pred].sort_values("loss")
     """
-    prediction = _prediction(model, sequence, views, from_logits, preprocessing, arrays)
-    return _framed(prediction) if out is None else _written(prediction, _path_of("out", out))
+    prediction = checked_prediction(model, sequence, views, from_logits, preprocessing, arrays)
+    return _framed(prediction) if out is None else _written(prediction, path_of("out", out))
 
 
 def evaluate_frame(
@@ -130,7 +126,9 @@ def evaluate_frame(
     The column `row_weight`, or `row_weight_<head>`, is what the row counts in the loss: its
     `sample_weight` times that of its class, 1 without, 0 where it has no label or no prediction.
     The sum of `loss * row_weight` by the number of rows is what `model.evaluate` calls the loss,
-    where no row is bad, and the loss is a mean that ignores no class.
+    where no row is bad, the loss is a mean that ignores no class, and no layer adds to it, as
+    regularizers do. Of a softmax that is all but sure TensorFlow's `evaluate` knows the logits:
+    its losses may go above 16, those here end there.
 
     Args:
         model: of Keras, compiled with a loss.
@@ -150,9 +148,14 @@ def evaluate_frame(
         >>> frame = dfgen.evaluate_frame(model, val)  # doctest: +SKIP
         >>> frame.groupby("y_true", observed=True).loss.mean()
     """
-    prediction = _prediction(
+    prediction = checked_prediction(
         model, sequence, views, from_logits, preprocessing, arrays, weighs=True
     )
+    if makes_own_outputs(model):
+        raise ArgumentError(
+            "evaluate_frame needs the outputs that the loss is told, but the model makes its own "
+            "(predict_step): take predict_frame"
+        )
     if sequence._layout.y is None:
         raise ArgumentError(
             "evaluate_frame needs labels, but the Sequence has inputs alone: give it y=, the "
@@ -167,93 +170,12 @@ def evaluate_frame(
                 else "computes its own (compute_loss): take predict_frame"
             )
         )
-    return _framed(prediction) if out is None else _written(prediction, _path_of("out", out))
-
-
-def _prediction(
-    model: Any,
-    sequence: Any,
-    views: Any,
-    logits: Any,
-    saved: Saved,
-    arrays: Any,
-    weighs: bool = False,
-) -> Prediction:
-    """Return what is to be predicted, checked."""
-    if not isinstance(model, keras.Model):
-        raise ArgumentError(f"model must be a keras.Model, got {brief(model)}")
-    if not isinstance(sequence, Sequence):
-        raise ArgumentError(f"sequence must be a dfgen.Sequence, got {brief(sequence)}")
-    if sequence._loader.transforms_batches:
-        raise ArgumentError(
-            "the Sequence has a batch_transform, which may mix rows, so that no prediction is of "
-            "one row: make one for predictions without it"
-        )
-    _check_processes(model, sequence)
-    views = _checked_views(sequence, views)
-    logits = logits if logits is None else flag("from_logits", logits, _LOGITS)
-    known = opened(saved)
-    if known is not None:
-        check_as_trained(known, sequence)
-    if arrays is not None and views > 1:
-        raise ArgumentError(
-            f"views={views} with arrays={brief(arrays)}: each view lies otherwise on the image, so "
-            "that their mean means nothing: leave out one of the two"
-        )
-    place = arrays if arrays in (None, LISTS) else _path_of("arrays", arrays)
-    found = Prediction(model, sequence, views, logits, known, place, weighs)
-    if place not in (None, LISTS):
-        claim(place, found.run, "arrays")
-    return found
-
-
-def _checked_views(sequence: Sequence, views: int | None) -> int:
-    """Return how many views there are, 1 where nobody asks; refuse several that are alike."""
-    reader = sequence._loader.reader
-    if views is None:
-        drawn = [one.feature for one in reader.features if one.feature.is_random]
-        if drawn:
-            warn(
-                f"the Sequence draws {drawn[0]!r}, so that predictions are of what chance has made "
-                "of an image: give views=8 for the mean of eight draws, views=1 for one of them, "
-                "or a Sequence without chance"
-            )
-        return 1
-    views = whole("views", views, least=1)
-    if views > 1 and not reader.is_random:
-        raise ArgumentError(
-            f"views={views} would be alike, as the Sequence leaves nothing to chance: give it an "
-            'Image(crop="random", flip="horizontal", ...) or a transform, or leave out views'
-        )
-    return views
-
-
-def _path_of(name: str, given: Any) -> str:
-    if not isinstance(given, str | os.PathLike):
-        raise ArgumentError(f"{name} must be a path, got {brief(given)}")
-    return os.path.abspath(given)
-
-
-def _check_processes(model: Any, sequence: Sequence) -> None:
-    """Refuse a model that several processes share, and processes without rows."""
-    given = sequence._loader.given
-    division = keras_division(model)
-    if division.shard[1] > 1:
-        raise ArgumentError(
-            f"{division.by} divides each batch over {division.shard[1]} processes, expected a "
-            "model that each process has to itself: predict without it, each process its part, as "
-            "shard=(index, count) of the Sequence says"
-        )
-    batches = -(-len(sequence._loader.reader) // given.size)
-    if batches < given.shard[1]:
-        raise ArgumentError(
-            f"{batches} batches of {given.size} rows are too few for {given.shard[1]} processes: "
-            "make the batches smaller, or predict in fewer"
-        )
+    return _framed(prediction) if out is None else _written(prediction, path_of("out", out))
 
 
 def _framed(prediction: Prediction) -> pd.DataFrame:
     """Return the rows of the manifest with what is predicted."""
+    prediction.claim_arrays()
     rows = prediction.rows(prediction.steps)
     frame = prediction.sequence.manifest.iloc[rows].drop(columns="problem", errors="ignore")
     tables = []
@@ -277,7 +199,9 @@ def _written(prediction: Prediction, out: str) -> str:
         if os.path.exists(out):
             advice = f"Give another out=, or remove {out}"
             refuse_other(run_of_file(out), run, f"{out} holds predictions", advice)
+            PartsFolder(out, run).remove()  # which a kill has left
             return out
+        prediction.claim_arrays()
         folder, manifest = PartsFolder(out, run), _manifest(prediction.sequence)
         first = max((step for step, _ in folder.files(steps)), default=steps.start)
         done = prediction.rows(range(steps.start, first))

@@ -14,16 +14,18 @@ import pyarrow as pa
 
 from dfgen.binding.nested import leaves
 from dfgen.binding.preprocessing import Preprocessing
+from dfgen.errors import ArgumentError
 from dfgen.loading.order.plan import Plan
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.spec import Present
+from dfgen.training.checks.known_losses import SPARSE
 from dfgen.training.device_division import keras_division
-from dfgen.training.keras_private import loss_weights
 from dfgen.training.predictions.as_trained import targets_as_trained
 from dfgen.training.predictions.heads import ModelHead, model_heads
 from dfgen.training.predictions.ordered_passes import OrderedPasses
 from dfgen.training.predictions.part_sizes import FIRST_STEPS, next_steps
 from dfgen.training.predictions.prediction_columns import Said, table_of
+from dfgen.training.predictions.predictions_file import claim
 from dfgen.training.predictions.row_losses import row_losses
 from dfgen.training.predictions.run_identity import run_of
 from dfgen.training.predictions.said_arrays import (
@@ -134,6 +136,11 @@ class Prediction:
             arrays=self.arrays,
         )
 
+    def claim_arrays(self) -> None:
+        """Make the folder of files of arrays, or refuse one of another run."""
+        if self.arrays not in (None, LISTS):
+            claim(str(self.arrays), self.run, "arrays")
+
     def said(self, whole: bool) -> dict[str, Any]:
         """Return what is told of the run beside its rows, once these are predicted.
 
@@ -167,9 +174,8 @@ class Prediction:
         if self.weighs:
             alike = np.ones(len(reasons), np.float32)
             weights = alike if loader.weights is None else loader.weights[rows]
-        told = loss_weights(self.model)
         arrays = None if self.arrays is None else partial(self._arrays, rows)
-        return table_of(said, rows, reasons, weights, told, arrays)
+        return table_of(said, rows, reasons, weights, arrays)
 
     def _arrays(self, rows: slice, head: ModelHead, said: Any, lost: Present) -> pa.Array:
         """Return the column of an output of more axes than one."""
@@ -183,5 +189,22 @@ class Prediction:
 def _of_head(head: ModelHead, outputs: npt.NDArray[Any], target: npt.NDArray[Any] | None) -> Said:
     losses = None
     if head.loss is not None and target is not None:
+        _check_classes(head, target, outputs.shape[-1])
         losses = row_losses(head.loss, target, outputs)
     return Said(head, head.activated(outputs), losses)
+
+
+def _check_classes(head: ModelHead, target: npt.NDArray[Any], units: int) -> None:
+    """Refuse numbers of classes that there is no unit for, where some backends give any loss."""
+    known, bound = head.known, head.bound
+    if known is None or known.kind != SPARSE or bound is None or not target.size:
+        return
+    wrong = target[((target < 0) | (target >= units)) & (target != known.ignored)]
+    if wrong.size:
+        column = ", ".join(bound.feature.columns)
+        raise ArgumentError(
+            f"column {column!r} holds the class {wrong.flat[0]:g}, but the output "
+            f"{head.name or 'of the model'!r} has {units} units, which {known.name} takes for the "
+            f"classes 0 to {units - 1}: write y=dfgen.Category({column!r}), which numbers its "
+            "values from 0, or predict without y"
+        )

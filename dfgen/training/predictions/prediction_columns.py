@@ -1,6 +1,6 @@
 """What a model says of rows as columns of Arrow: names of classes, probabilities, losses."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -50,7 +50,6 @@ def table_of(
     rows: slice,
     reasons: npt.NDArray[Any],
     weights: _Floats | None = None,
-    loss_weights: Any = None,
     arrays: _OfArrays = None,
 ) -> pa.Table:
     """Return the columns of some rows.
@@ -60,7 +59,6 @@ def table_of(
         rows: which of the manifest.
         reasons: why each has no prediction, None where it has one; more are noted in it.
         weights: what each counts in the loss; None: nobody asks.
-        loss_weights: of the heads, as `compile` takes them.
         arrays: makes a column of what has more axes than one; None: leaves it out.
 
     Raises:
@@ -81,16 +79,9 @@ def table_of(
         if weights is not None and head.bound is not None:
             columns[head.column("row_weight")] = pa.array(np.where(lost | lacking, 0, weights))
     if len(said) > 1 and losses:
-        factors = _factors([one for one in said if one.losses is not None], loss_weights)
+        factors = [one.head.loss_weight for one in said if one.losses is not None]
         columns["loss"] = _numbers(_total(losses, factors))
     return pa.table({**columns, "problem": pa.array(reasons, pa.string())})
-
-
-def _factors(said: list[Said], given: Any) -> list[float]:
-    """Return what the loss of each head counts in that of all."""
-    if isinstance(given, Mapping):
-        return [float(given.get(one.head.name, 1)) for one in said]
-    return [*map(float, given)] if isinstance(given, Sequence) else [1.0] * len(said)
 
 
 def _total(losses: list[_Floats], factors: list[float]) -> _Floats:
