@@ -1,12 +1,15 @@
 """Looking at a frame: figures by what they contain, and the frames behind them."""
 
+import datetime
 import inspect
 import shutil
 import sys
+from decimal import Decimal
 
 import cv2
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import dfgen
@@ -194,6 +197,8 @@ def test_wrong_arguments_are_told(rows):
         np.arange(10, dtype=np.float16),
         np.arange(10, dtype=np.uint64),
         [b"a"] * 10,
+        [datetime.date(2026, 1, 1 + row) for row in range(10)],
+        [Decimal(row) for row in range(10)],
         [f"{row}" for row in range(10)],
         pd.Series([f"{row}" for row in range(10)], dtype=object),
     ],
@@ -201,6 +206,38 @@ def test_wrong_arguments_are_told(rows):
 def test_rows_are_sorted_by_whatever_has_an_order(rows, values):
     for sort in ("one", "-one"):
         assert len(rows.assign(one=values).dfgen.show(2, sort=sort).table) == 2
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint64", "Int64", "int64[pyarrow]"])
+def test_whole_numbers_that_no_float_tells_apart_are_sorted_as_they_are(rows, dtype):
+    numbers = rows.assign(one=pd.Series(range(2**60, 2**60 + 10), dtype=dtype))
+    assert numbers.dfgen.show(2, sort="-one").table["id"].tolist() == [9, 8]
+    assert numbers.dfgen.show(2, sort="one").table["id"].tolist() == [0, 1]
+
+
+def test_numbers_and_text_in_one_column_stand_apart(rows):
+    figure = rows.assign(one=[1, "a"] * 5).dfgen.show(4, by="one")
+    assert figure.table["one"].tolist() == [1, 1, "a", "a"]
+
+
+def test_lists_of_arrow_are_no_captions(rows):
+    lists = pd.Series([[1.0, 2.0]] * 10, dtype=pd.ArrowDtype(pa.list_(pa.float64())))
+    assert captions(rows.assign(one=lists).dfgen.show()) == ["even", "odd"] * 5
+
+
+def test_a_column_asked_for_that_holds_no_classes_is_named(rows):
+    for values in ([None] * 10, [1, "a"] * 5):
+        with pytest.raises(ManifestError) as caught:
+            rows.assign(one=values).dfgen.classes("one")
+        assert str(caught.value) == (
+            'the column "one" holds no classes: it has no values, or some that cannot be sorted '
+            "together, such as numbers and text"
+        )
+
+
+def test_a_size_that_is_infinite_is_not_known():
+    frame = pd.DataFrame({"width": [5, np.inf, 6], "height": [5, 5, 5], "bytes": [1, 2, 3]})
+    assert "aspect: 1 to 1.2" in frame.dfgen.sizes().axes[1].get_title(loc="left")
 
 
 def test_classes_are_counted_in_each_split(rows):

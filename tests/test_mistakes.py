@@ -135,6 +135,14 @@ def test_rows_without_a_prediction_are_counted_and_left_out(predicted):
     assert str(caught.value) == "none of the 6 rows has a label and a prediction"
 
 
+def test_a_mean_loss_is_of_the_rows_whose_loss_is_known(predicted):
+    losses = predicted["loss"].where(predicted["y_true"] != "dog").where(predicted.index > 29)
+    classes = mistakes(predicted.assign(loss=losses)).classes
+    assert classes["loss"].tolist() == pytest.approx(
+        [-np.log(0.9), np.nan, -np.log(0.9)], nan_ok=True
+    )
+
+
 def test_numbered_classes_and_models_without_a_loss_do(predicted):
     plain = predicted.drop(columns=["loss", "kind"]).assign(
         y_true=predicted["y_true"].cat.codes, y_pred=predicted["y_pred"].cat.codes.astype("Int64")

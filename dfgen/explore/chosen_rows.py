@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 
 from dfgen.binding.near_columns import not_a_column
 from dfgen.errors import ManifestError
-from dfgen.samples.arrow_types import is_binary, is_text
 
 Rows = npt.NDArray[np.int64]
 """Places in a frame."""
@@ -62,10 +61,11 @@ def chosen(
 
 
 def _order(column: "pd.Series[Any]", value: Any) -> Any:
-    """Return what sorts values of a column: categories in their own order, others as text."""
+    """Return what sorts values of a column: categories in their own order, numbers before text."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         return column.cat.categories.get_loc(value)
-    return value if isinstance(value, int | float | np.number) else str(value)
+    is_number = isinstance(value, int | float | np.number)
+    return not is_number, value if is_number else str(value)
 
 
 def _drawn(rows: int, n: int, seed: int) -> Rows:
@@ -81,29 +81,31 @@ def _first(frame: pd.DataFrame, sort: str, n: int) -> Rows:
     check_known("sort", name, frame)
     keys = _keys(frame[name], sort)
     if isinstance(keys, np.ndarray):
-        keys = np.where(np.isnan(keys), np.inf, -keys if down else keys)
+        if keys.dtype.kind == "f":
+            keys = np.where(np.isnan(keys), np.inf, -keys if down else keys)
+        elif down:
+            keys = ~keys
         least = np.partition(keys, min(n, len(keys)) - 1)[min(n, len(keys)) - 1]
         places = np.flatnonzero(keys <= least)
         found: Rows = places[np.argsort(keys[places], kind="stable")[:n]]
         return found
-    order = pc.sort_indices(keys, sort_keys=[("", "descending" if down else "ascending")])
+    try:
+        order = pc.sort_indices(keys, sort_keys=[("", "descending" if down else "ascending")])
+    except pa.ArrowNotImplementedError:
+        raise ManifestError(
+            f"sort={sort!r}: the column holds {keys.type}, which has no order"
+        ) from None
     return order[:n].to_numpy().astype(np.int64)  # type: ignore[no-any-return]
 
 
 def _keys(column: "pd.Series[Any]", sort: str) -> Any:
-    """Return what a column is sorted by: floats in NumPy, nan where missing, or text in Arrow."""
+    """Return what a column is sorted by: whole numbers, floats, nan where missing, or Arrow."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         return column.cat.codes.where(column.notna()).to_numpy(np.float64)
-    if pd.api.types.is_datetime64_any_dtype(column.dtype) or column.dtype.kind == "m":
-        return column.astype("int64").where(column.notna()).to_numpy(np.float64)
-    if pd.api.types.is_numeric_dtype(column.dtype):
-        return column.to_numpy(np.float64, na_value=np.nan)
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iuf":
+        return column.to_numpy()
     try:
         keys = pa.array(column, from_pandas=True)
     except (pa.ArrowException, TypeError) as error:  # of values that are not alike
         raise ManifestError(f"sort={sort!r}: the column has no order: {error}") from None
-    if pa.types.is_null(keys.type):
-        return np.full(len(keys), np.nan)
-    if is_text(keys.type) or is_binary(keys.type):
-        return keys
-    raise ManifestError(f"sort={sort!r}: the column holds {keys.type}, which has no order")
+    return np.full(len(keys), np.nan) if pa.types.is_null(keys.type) else keys

@@ -49,6 +49,11 @@ def classes(manifest: Path | Table, label: str | None = None) -> pd.DataFrame:
     if label is not None:
         check_known("label", label, frame)
     found = counts_by_label(frame, label)
+    if not found and label is not None:
+        raise ManifestError(
+            f'the column "{label}" holds no classes: it has no values, or some that cannot be '
+            "sorted together, such as numbers and text"
+        )
     if not found:
         raise ManifestError(
             f"no column holds classes (columns: {', '.join(map(str, frame.columns))}): name one, "

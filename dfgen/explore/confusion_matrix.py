@@ -30,7 +30,9 @@ def class_table(
     with np.errstate(invalid="ignore"):
         precision, recall = right / said, right / rows
         f1 = 2 * right / (rows + said)
-        mean_loss = np.bincount(true, np.nan_to_num(loss), minlength=len(rows)) / rows
+        known = ~np.isnan(loss)
+        sums = np.bincount(true[known], loss[known], minlength=len(rows))
+        mean_loss = sums / np.bincount(true[known], minlength=len(rows))
     wrong = table - np.diag(right)
     names = confusion.index.to_numpy(object)
     taken_for = np.where(wrong.any(axis=1), names[wrong.argmax(axis=1)], None)

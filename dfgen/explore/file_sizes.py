@@ -73,7 +73,10 @@ def size_facts(frame: pd.DataFrame) -> dict[str, SizeFacts]:
     known = [name for name in ("width", "height", "bytes") if name in frame]
     known = [name for name in known if pd.api.types.is_numeric_dtype(frame[name])]
     found = {name: frame[name].to_numpy(np.float64, na_value=np.nan) for name in known}
-    found = {name: np.where(numbers > 0, numbers, np.nan) for name, numbers in found.items()}
+    found = {
+        name: np.where((numbers > 0) & np.isfinite(numbers), numbers, np.nan)
+        for name, numbers in found.items()
+    }
     if {"width", "height"} <= found.keys():
         if "orientation" in frame:
             turned = frame["orientation"].to_numpy(np.float64, na_value=1) >= 5

@@ -130,6 +130,7 @@ def _is_label(rows: pd.DataFrame, name: str, heads: list[str]) -> bool:
     """Whether a column says in a word or a number what a row is."""
     values = rows[name]
     is_long = values.dtype == object and not values.map(lambda one: isinstance(one, str)).all()
+    is_long = bool(is_long or values.map(pd.api.types.is_list_like).any())  # lists of Arrow's too
     as_true = any(
         values.astype(str).equals(rows[f"y_true{head}"].astype(str))
         for head in heads
