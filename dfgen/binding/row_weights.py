@@ -9,7 +9,8 @@ import pandas as pd
 
 from dfgen.binding.frame_columns import Columns
 from dfgen.binding.nested import Tree
-from dfgen.errors import ArgumentError, ManifestError, brief
+from dfgen.errors import ArgumentError, ManifestError, brief, listed
+from dfgen.manifest.warn import warn
 from dfgen.samples.arrow_types import nulls
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.number import Number
@@ -64,6 +65,13 @@ def _own_weights(columns: Columns, name: str) -> npt.NDArray[np.float32]:
         raise ManifestError(
             f'sample_weight="{name}" is {weights[row]} in row {row}: expected finite numbers'
         )
+    if (negative := weights < 0).any():
+        row = int(negative.argmax())
+        raise ManifestError(
+            f'sample_weight="{name}" is {weights[row]:g} in row {row}, and below 0 in '
+            f"{negative.sum():,} of {len(weights):,} rows: training would make their loss larger. "
+            f"Expected 0 or more: df[{name!r}] = df[{name!r}].clip(lower=0) lets them count nothing"
+        )
     return weights
 
 
@@ -82,7 +90,9 @@ def _class_weights(
     if isinstance(class_weight, str) and class_weight == "balanced":
         return _balanced(targets, len(names))
     weights = np.ones(len(names), np.float32)
-    for number, weight in _numbered(names, class_weight).items():
+    given = _numbered(names, class_weight)
+    _warn_of_unweighted(targets, given)
+    for number, weight in given.items():
         if not (isinstance(weight, int | float | np.number) and 0 <= weight < float("inf")):
             raise ArgumentError(
                 f"class_weight gives class {number} the weight {weight!r}: expected a number of 0 "
@@ -91,6 +101,21 @@ def _class_weights(
         weights[number] = weight
     found: npt.NDArray[np.float32] = weights[targets.values]
     return found
+
+
+def _warn_of_unweighted(target: BoundFeature, given: Mapping[int, Any]) -> None:
+    """Warn of classes that some row has, and `class_weight` no weight for."""
+    names = target.feature.class_names
+    there = target.values if target.present is None else target.values[target.present]
+    numbers = np.flatnonzero(np.bincount(there))
+    if left := [names[number] for number in numbers if number not in given]:
+        whole = {name: given.get(number, 1.0) for number, name in enumerate(names[:8])}
+        more = ", ..." * (len(names) > 8)
+        warn(
+            f"class_weight has no weight for {listed(left)} of column {target.feature.column!r}, "
+            "whose rows then count 1: give each class its weight, "
+            f"class_weight={{{str(whole)[1:-1]}{more}}}"
+        )
 
 
 def _balanced(target: BoundFeature, classes: int) -> npt.NDArray[np.float32]:

@@ -18,7 +18,7 @@ from dfgen.samples.arrow_types import in_one, is_text, nulls
 from dfgen.samples.features.arguments import column_names
 from dfgen.samples.features.one_row import ColumnSource, OneRow, array_of_row
 from dfgen.samples.features.rows_in_files import bind_rows
-from dfgen.samples.features.spec import Present, Spec, Values, Watch, alone, each
+from dfgen.samples.features.spec import Indices, Present, Spec, Values, Watch, alone, each
 from dfgen.samples.storage.store import Store
 
 
@@ -101,6 +101,15 @@ class Feature:
 
     many_labels: ClassVar[bool] = False
     """Whether a row may have several of its classes at once."""
+
+    def several_labels(self, values: Any, rows: Indices) -> bool:
+        """Whether one of these rows has several classes at once.
+
+        Args:
+            values: what `bind` has returned.
+            rows: which rows.
+        """
+        return False
 
     def label_numbers(self, values: Any) -> Values | None:
         """Return the numbers, one a row or pixel, that a loss may take for classes.

@@ -134,6 +134,12 @@ class MultiLabel(Encoded):
             )
         return values
 
+    def several_labels(self, values: LabelRows, rows: Indices) -> bool:
+        """Whether one of these rows ends with another label than it begins with."""
+        first, last = values.offsets[rows], values.offsets[rows + 1] - 1
+        several = last > first
+        return bool((values.numbers[first[several]] != values.numbers[last[several]]).any())
+
     def truth(self, values: LabelRows, rows: slice, lacking: Present) -> pa.Array:
         """Return the names of the labels of some rows."""
         ends = values.offsets[rows.start : rows.stop + 1]

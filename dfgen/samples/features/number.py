@@ -19,7 +19,7 @@ from dfgen.samples.arrow_types import (
 from dfgen.samples.features.arguments import checked_missing, column_names, number_dtype
 from dfgen.samples.features.casting import cast
 from dfgen.samples.features.encoded import Encoded
-from dfgen.samples.features.spec import Present, Values
+from dfgen.samples.features.spec import Indices, Present, Values
 
 
 @dataclass(frozen=True, repr=False)
@@ -66,6 +66,13 @@ class Number(Encoded):
     def label_numbers(self, values: Values) -> Values:
         """Return the numbers of every row."""
         return values
+
+    def several_labels(self, values: Values, rows: Indices) -> bool:
+        """Whether one of these rows has several ones, of columns of zeros and ones alone."""
+        found = values[rows]
+        ones = found == 1
+        zeros_and_ones = found.ndim > 1 and bool((ones | (found == 0)).all())
+        return zeros_and_ones and bool((ones.sum(axis=1) > 1).any())
 
     def truth(self, values: Values, rows: slice, lacking: Present) -> pa.Array:
         """Return the numbers of some rows; of several columns lists."""

@@ -17,7 +17,12 @@ from dfgen.training.callbacks.model_state import (
     snapshot,
 )
 from dfgen.training.callbacks.sigterm import Sigterm
-from dfgen.training.keras_private import begin_at, input_of_fit, validation_of_fit
+from dfgen.training.keras_private import (
+    begin_at,
+    input_of_fit,
+    running_callbacks,
+    validation_of_fit,
+)
 from dfgen.training.keras_probe import refuse_if_plain
 from dfgen.training.passes import Passes
 from dfgen.training.progress import Progress
@@ -120,6 +125,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         self._metrics: NamedArrays | None = None
         self._progress.count_taken()
         if self._saves:
+            self._refuse_two()
             self._backups.lock()
         if (backup := self._backups.load()) is not None:
             try:
@@ -188,6 +194,17 @@ class BackupAndRestore(keras.callbacks.Callback):
         elif self._saves:
             self._backups.delete()
 
+    def _refuse_two(self) -> None:
+        """Refuse a folder in which two callbacks would save."""
+        folder = self._backups.folder
+        here = (os.path.realpath(one) for one in map(_folder_of, running_callbacks()) if one)
+        if sum(one == os.path.realpath(folder) for one in here) > 1:
+            raise ArgumentError(
+                f"two BackupAndRestore save in {folder}, of one callbacks=[...] or of two "
+                "trainings that run at once: they would delete and restore each other's backups. "
+                "Leave one out, or give each its own backup_dir"
+            )
+
     def _leave(self) -> None:
         """Save and leave the program where a batch does not come, after the last whole step."""
         self._sigterm.noticed = True
@@ -245,6 +262,14 @@ class BackupAndRestore(keras.callbacks.Callback):
         self._step = self._progress.steps_done = step
         after = f" after {step} of {steps} steps" if step else ""
         print(f"dfgen: going on in epoch {epoch + 1}{after}, from {path}", flush=True)
+
+
+def _folder_of(callback: Any) -> Any:
+    """Return the folder that a BackupAndRestore, Keras's too, saves in; None of others."""
+    if isinstance(callback, BackupAndRestore):
+        return callback._backups.folder
+    of_keras = isinstance(callback, keras.callbacks.BackupAndRestore)
+    return callback.backup_dir if of_keras else None
 
 
 def _is_input(found: Any, progress: Progress) -> bool:

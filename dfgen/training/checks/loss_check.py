@@ -17,7 +17,7 @@ from dfgen.loading.loader import Loader
 from dfgen.manifest.warn import warn
 from dfgen.samples.albumentations import Pipeline
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.training.checks.known_losses import KnownLoss, known_loss
+from dfgen.training.checks.known_losses import CHECKED, KnownLoss, known_loss
 from dfgen.training.checks.loss_rules import doubt, mismatch
 from dfgen.training.checks.model_outputs import Output, outputs_made, outputs_of
 from dfgen.training.checks.trained_outputs import Target, Trained
@@ -28,6 +28,9 @@ _STEPS = {"fit": "train_step", "evaluate": "test_step"}
 
 _FILES = 4
 """Files of masks that are looked into, whose classes no table tells."""
+
+_ROWS = 50_000
+"""Rows of which it is asked whether they have several labels."""
 
 
 def check_loss(call: Call, loader: Loader, layout: Layout, where: str = "") -> None:
@@ -54,14 +57,17 @@ def check_loss(call: Call, loader: Loader, layout: Layout, where: str = "") -> N
             raise ArgumentError(where + _no_targets(losses))
         return
     outputs, is_fit = outputs_of(model), call.purpose == "fit"  # the call would hold its iterator
+    on_tensorflow, said = keras.backend.backend() == "tensorflow", set[str]()
 
     def check(outputs: dict[str, Output]) -> None:
         for trained in _trained(outputs, loss, loader, layout):
-            told = mismatch(trained)
+            told = mismatch(trained, is_fit)
             if told is not None:
                 raise ArgumentError(where + told)
-            if is_fit:
-                _warn_of_logits(trained)
+            told = doubt(trained, on_tensorflow) if is_fit else None
+            if told is not None and told not in said:
+                warn(told)
+                said.add(told)
 
     keyed = len(outputs) > 1 and isinstance(getattr(model, "output", None), Mapping)
     if keyed and not (isinstance(layout.y, Mapping) and not isinstance(loss, list | tuple)):
@@ -71,13 +77,6 @@ def check_loss(call: Call, loader: Loader, layout: Layout, where: str = "") -> N
         when_losses_are_built(call, lambda made: check(outputs_made(model, made)))
 
 
-def _warn_of_logits(trained: Trained) -> None:
-    told = doubt(trained)
-    said = trained.loss.from_logits and keras.backend.backend() == "tensorflow"
-    if told is not None and not said:  # by Keras, which puts it right there
-        warn(told)
-
-
 def _trained(
     outputs: dict[str, Output], loss: Any, loader: Loader, layout: Layout
 ) -> Iterator[Trained]:
@@ -85,7 +84,7 @@ def _trained(
     losses, targets = _by_output(loss, list(outputs)), _by_output(layout.y, list(outputs))
     bound = {name: one for one in loader.reader.features for name in one.specs}
     for name, output in outputs.items():
-        known, array = known_loss(losses.get(name)), targets.get(name)
+        known, array = known_loss(losses.get(name), CHECKED), targets.get(name)
         if known is not None and isinstance(array, str) and not layout.turns(array):
             yield Trained(output, known, _target(bound[array], array, loader, known))
 
@@ -114,15 +113,20 @@ def _target(bound: BoundFeature, array: str, loader: Loader, loss: KnownLoss) ->
         counted, found = _counted(bound, loader), feature.label_numbers(bound.values)
         if found is None:
             found = _labels_in_files(bound, reader.store, counted)
-        elif len(found) == len(counted):
+        elif len(found) == len(counted) and not counted.all():
             found = found[counted]
         ignored = loss.ignored
         return found if found is None or ignored is None else found[found != ignored]
 
+    def has_several() -> bool:
+        rows = np.flatnonzero(_counted(bound, loader)) if as_written else np.arange(0)
+        return feature.several_labels(bound.values, rows[:: 1 + len(rows) // _ROWS])
+
     column = ", ".join(feature.columns)
-    shape = loader.specs[array].shape
+    spec, many = loader.specs[array], feature.many_labels
+    is_bytes = as_written and array in bound.channel_arrays and spec.dtype == np.uint8
     of_files = feature.follows and feature.label_numbers(bound.values) is None
-    return Target(column, shape, names, feature.many_labels, of_files, numbers)
+    return Target(column, spec.shape, names, many, has_several, is_bytes, of_files, numbers)
 
 
 def _counted(bound: BoundFeature, loader: Loader) -> Any:

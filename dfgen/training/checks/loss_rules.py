@@ -11,57 +11,231 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.training.checks.known_losses import BINARY, CATEGORICAL, REGRESSION, SPARSE, KnownLoss
+from dfgen.training.checks.known_losses import (
+    BINARY,
+    CATEGORICAL,
+    COUNTS,
+    MARGIN,
+    OVERLAP,
+    REGRESSION,
+    SHARES,
+    SPARSE,
+    VECTORS,
+)
 from dfgen.training.checks.trained_outputs import Target, Trained
 
+_ANY = float("inf")
+_PROBABILITIES = "sigmoid", "hard_sigmoid", "softmax"
+_SUITED: dict[str, tuple[str, ...]] = {
+    SPARSE: ("softmax",),
+    CATEGORICAL: ("softmax",),
+    SHARES: ("softmax",),
+    BINARY: _PROBABILITIES,
+    OVERLAP: _PROBABILITIES,
+    COUNTS: ("exponential", "softplus", "relu", "relu6", *_PROBABILITIES),
+    MARGIN: ("linear", "tanh", "softsign"),
+}
+"""The activations whose numbers a loss takes, that of tutorials first."""
+_SUM = "probabilities that sum to 1"
+_TAKES = {
+    SPARSE: _SUM,
+    CATEGORICAL: _SUM,
+    SHARES: _SUM,
+    BINARY: "probabilities",
+    OVERLAP: "probabilities",
+    COUNTS: "the logarithm, of numbers above 0 alone",
+    MARGIN: "numbers of either sign",
+}
 
-def mismatch(trained: Trained) -> str | None:
-    """Return what is wrong in words, None where nothing is known to be."""
+
+def mismatch(trained: Trained, training: bool) -> str | None:
+    """Return what is wrong in words, None where nothing is known to be.
+
+    Args:
+        trained: the output, its loss and its target.
+        training: whether these rows train, so that the output must reach their numbers.
+    """
     if trained.output.units is None:
         return None
-    rules = (_constant, *_RULES[trained.loss.kind])
+    rules = (_constant, *_RULES[trained.loss.kind], *(_often_beyond,) * training)
     return next((told for told in (rule(trained) for rule in rules) if told), None)
 
 
-def doubt(trained: Trained) -> str | None:
-    """Return what is wrong but trains nevertheless, None where nothing is known."""
-    loss, name = trained.loss, trained.output.name
-    if loss.kind == REGRESSION:
-        return _numbers_of_numbers(trained.target, loss)
-    wanted = "sigmoid" if loss.kind == BINARY else "softmax"
-    if trained.output.activation not in ("linear", wanted):
+def doubt(trained: Trained, on_tensorflow: bool) -> str | None:
+    """Return what is wrong but trains nevertheless, None where nothing is known.
+
+    Args:
+        trained: the output, its loss and its target.
+        on_tensorflow: where Keras itself tells of probabilities taken for logits, and mends it.
+    """
+    loss, wanted = trained.loss, _SUITED.get(trained.loss.kind, ("",))[0]
+    rules = _DOUBTS[loss.kind]
+    if on_tensorflow and loss.from_logits and trained.output.activation == wanted:
+        rules = tuple(rule for rule in rules if rule is not _other_activation)
+    return next((told for told in (rule(trained) for rule in rules) if told), None)
+
+
+def _other_activation(trained: Trained) -> str | None:
+    """A last layer that gives other numbers than the loss takes."""
+    loss, made = trained.loss, trained.output.activation
+    suited, name = _SUITED[loss.kind], f"the last layer {trained.output.name!r} of the model"
+    if made is None or made in (("linear",) if loss.from_logits else suited):
         return None
-    if trained.output.activation == "linear" and not loss.from_logits:
-        called = type(trained.output.layer).__name__
+    if loss.from_logits:
+        given = f"gives probabilities, by {made}" if made in suited else _given(trained)
+        return (
+            f"{name} {given}, but the loss {loss.name} takes logits, as from_logits=True says: "
+            f"leave out {'one of the two' if made in suited else 'the activation'}"
+        )
+    layer = f'{trained.output.layer_class}(..., activation="{suited[0]}")'
+    if made == "linear" and "crossentropy" in loss.name:
         logits = replace(loss, from_logits=True).named(loss.name)
         return (
-            f"the last layer {name!r} of the model has no activation, so that it gives logits, any "
-            f"numbers, but the loss {loss.name} takes probabilities: write "
-            f'{called}(..., activation="{wanted}"), or {logits}'
+            f"{name} has no activation, so that it gives logits, any numbers, but the loss "
+            f"{loss.name} takes probabilities: write {layer}, or {logits}"
         )
-    if trained.output.activation == wanted and loss.from_logits:
-        return (
-            f"the last layer {name!r} of the model gives probabilities, by {wanted}, but the loss "
-            f"{loss.name} takes logits, as from_logits=True says: leave out one of the two"
-        )
-    return None
+    remedy = "leave out the activation" if suited[0] == "linear" else f"write {layer}"
+    return f"{name} {_given(trained)}, but the loss {loss.name} takes {_TAKES[loss.kind]}: {remedy}"
 
 
-def _numbers_of_numbers(target: Target, loss: KnownLoss) -> str | None:
-    """Numbers that were made classes, of which a regression would learn the order alone."""
-    for number, name in enumerate(target.class_names or ()):
-        try:
-            value = float(str(name))
-        except ValueError:
+def _given(trained: Trained) -> str:
+    """Return what the last layer gives, for messages."""
+    made, (low, high) = trained.output.activation, trained.output.reach
+    if made == "linear":
+        return "has no activation, so that it gives any numbers"
+    alone = " for each class by itself" if made == "sigmoid" else ""
+    return f"ends in {made}, which gives {_span(low, high)}{alone}"
+
+
+def _span(low: float, high: float) -> str:
+    return f"{low:g} or more" if high == float("inf") else f"{low:g} to {high:g}"
+
+
+def _several_labels(trained: Trained) -> str | None:
+    """Rows of several classes, under a loss or an activation that shares 1 among them."""
+    target, loss = trained.target, trained.loss
+    shares = loss.kind in (CATEGORICAL, SHARES)
+    if not (shares or trained.output.activation == "softmax") or target.is_one_number:
+        return None
+    if not target.has_several():
+        return None
+    held = target.classes + ", of which some rows have"
+    if target.class_names is None:
+        held = f"the columns {target.column} hold zeros and ones, and some rows"
+    reason = (
+        f"the output {trained.output.name!r} of the model ends in softmax, whose numbers sum to 1"
+    )
+    if shares:
+        reason = f"the loss {loss.name} takes one class a row, or shares of it that sum to 1"
+    remedy = trained.ending(target.shape[-1] or 0, "sigmoid", "binary_crossentropy")
+    return f"{held} several, but {reason}: {remedy}"
+
+
+def _more_units(trained: Trained) -> str | None:
+    """Units that no class has."""
+    names, units = trained.target.class_names, trained.output.units or 0
+    if names is None or units <= len(names):
+        return None
+    more = units - len(names)
+    return (
+        f"{trained.shown}, but {trained.target.classes}, and none for the last "
+        f"{'unit' if more == 1 else f'{more} units'}: {trained.layer(len(names), 'softmax')}, or "
+        "name all classes that are to come, class_names=[...]"
+    )
+
+
+def _numbers_of_classes(trained: Trained) -> str | None:
+    """Classes, of which a regression would learn the numbers, and so an order."""
+    target, loss = trained.target, trained.loss
+    names = target.class_names or ()
+    try:
+        values = [float(str(name)) for name in names]
+    except ValueError:
+        if len(names) < 3 or not target.is_one_number:
             return None
-        if value != number:
-            return (
-                f"{target.classes}, of which {name!r} is number {number} in batches, and the loss "
-                f"{loss.name} learns that number, not {name}: write "
-                f"df[{target.column!r}] = df[{target.column!r}].astype(float) for the numbers "
-                "themselves"
-            )
-    return None
+        codes = f"df[{target.column!r}].astype('category').cat.codes"
+        return (
+            f"{target.classes}, and the loss {loss.name} learns their numbers, 0 to "
+            f"{len(names) - 1}, as if {names[1]!r} lay between {names[0]!r} and {names[2]!r}: "
+            f"{trained.remedy}; if their order is meant, write df[{target.column!r}] = {codes}"
+        )
+    number = next((i for i, value in enumerate(values) if value != i), None)
+    if number is None:
+        return None
+    return (
+        f"{target.classes}, of which {names[number]!r} is number {number} in batches, and the loss "
+        f"{loss.name} learns that number, not {names[number]}: write df[{target.column!r}] = "
+        f"df[{target.column!r}].astype(float) for the numbers themselves"
+    )
+
+
+def _often_beyond(trained: Trained) -> str | None:
+    """Numbers that the output cannot reach, in one of twenty or more."""
+    return _beyond_reach(trained, often=True)
+
+
+def _seldom_beyond(trained: Trained) -> str | None:
+    """Numbers that the output cannot reach, in fewer: measured with some noise, or wrong."""
+    return _beyond_reach(trained, often=False)
+
+
+def _beyond_reach(trained: Trained, often: bool) -> str | None:
+    """Numbers beyond what the last layer can give, or the loss take; rounding does not count."""
+    target, loss, output = trained.target, trained.loss, trained.output
+    positive = loss.kind == COUNTS or loss.name == "mean_squared_logarithmic_error"
+    least, most = max(output.reach[0], 0.0 if positive else -_ANY), output.reach[1]
+    numbers = target.numbers if (least, most) != (-_ANY, _ANY) else None
+    if loss.kind not in (REGRESSION, COUNTS) or numbers is None or not numbers.size:
+        return None
+    low, high = float(numbers.min()), float(numbers.max())
+    slack = (high - low) / 100
+    if low >= least - slack and high <= most + slack:
+        return None
+    beyond = np.count_nonzero((numbers < least - slack) | (numbers > most + slack))
+    if (beyond * 20 >= numbers.size) != often:
+        return None
+    outside = f"below {least:g}" if most == _ANY else f"outside {least:g} to {most:g}"
+    reason = f"the loss {loss.name} takes no numbers"
+    remedy = 'for numbers of either sign loss="mean_squared_error"'
+    if output.reach != (-_ANY, _ANY):
+        ends = f"the output {output.name!r} of the model, which ends in {output.activation},"
+        reason = f"{ends} never is"
+        remedy = f"leave out the activation, {trained.layer(output.units or 1)}"
+    if most == 1 and low >= 0 and target.shape == () and target.class_names is None:
+        remedy += f", or write df[{target.column!r}] = df[{target.column!r}] / {high:g}"
+    return (
+        f"column {target.column!r} holds the numbers {low:g} to {high:g}, {beyond:,} of "
+        f"{numbers.size:,} of them {outside}, where {reason}: {remedy}"
+    )
+
+
+def _divides_by_zero(trained: Trained) -> str | None:
+    """Targets of 0 under the one loss that divides by them."""
+    numbers, column = trained.target.numbers, trained.target.column
+    if trained.loss.name != "mean_absolute_percentage_error" or numbers is None:
+        return None
+    if not (zeros := np.count_nonzero(numbers == 0)):
+        return None
+    return (
+        f"column {column!r} holds 0 in {zeros:,} of {numbers.size:,} numbers, by which the loss "
+        f"{trained.loss.name} divides, so that these outweigh all others: write "
+        f'loss="mean_absolute_error", or leave them out, df = df[df[{column!r}] != 0]'
+    )
+
+
+def _bytes(trained: Trained) -> str | None:
+    """Pixels of 0 to 255 where 0 to 1 are wanted."""
+    output, column = trained.output, trained.target.column
+    if not trained.target.is_bytes or (trained.loss.kind == REGRESSION and output.reach[1] == _ANY):
+        return None
+    needs = f"the loss {trained.loss.name} takes 0 to 1"
+    if output.reach[1] != _ANY:
+        needs = f"the output {output.name!r} of the model {_given(trained)}"
+    scale = "-1..1" if output.reach[0] < 0 and output.reach[1] == 1 else "0..1"
+    return (
+        f"column {column!r} gives pixels of 0 to 255, but {needs}: write "
+        f'y=dfgen.Image({column!r}, scale="{scale}"), or for classes y=dfgen.Mask({column!r})'
+    )
 
 
 def _constant(trained: Trained) -> str | None:
@@ -105,14 +279,16 @@ def _numbers_for_vectors(trained: Trained) -> str | None:
         return None  # broadcast on purpose
     held = f"column {target.column!r} gives" if target.class_names is None else target.classes + ","
     sparse = loss.named("sparse_categorical_crossentropy")
-    if loss.kind == CATEGORICAL and target.class_names is None:
+    one_hot = loss.kind in (CATEGORICAL, SHARES, VECTORS)
+    if one_hot and target.class_names is None:
         remedy = f"y=dfgen.Category({target.column!r}, label_mode='categorical'), or {sparse}"
-    elif loss.kind == CATEGORICAL:
+    elif one_hot:
         remedy = f'label_mode="categorical", or {sparse}'
     elif target.class_names is not None:
         remedy = trained.remedy
     else:
-        remedy = f"end it in {trained.layer(1, 'sigmoid')}, or for class numbers {sparse}"
+        wanted = {COUNTS: "exponential", MARGIN: None}.get(loss.kind, "sigmoid")
+        remedy = f"end it in {trained.layer(1, wanted)}, or for class numbers {sparse}"
     return (
         f"{held} in batches one number for each row, but {trained.shown}, and the loss {loss.name} "
         f"takes a number for each unit: {remedy}"
@@ -205,7 +381,8 @@ def _beyond_two(trained: Trained) -> str | None:
     if numbers is None:
         return None
     low, high = numbers.min(), numbers.max()
-    if low >= 0 and high <= 1:
+    signed = trained.loss.kind == MARGIN
+    if low >= -signed and high <= 1:
         return None
     if target.class_names is not None:
         return (
@@ -221,13 +398,30 @@ def _beyond_two(trained: Trained) -> str | None:
         remedy = [_palette(target) if len(numbers) <= 2 else f"for soft masks write y={soft}"]
     return (
         f"column {target.column!r} holds the numbers {low:g} to {high:g}, but the loss "
-        f"{trained.loss.name} takes 0 and 1, or what lies between: {', or '.join(remedy)}"
+        f"{trained.loss.name} takes {'-1' if signed else '0'} and 1, or what lies between: "
+        f"{', or '.join(remedy)}"
     )
 
 
 _RULES: dict[str, tuple[Callable[[Trained], str | None], ...]] = {
     SPARSE: (_vectors_for_numbers, _beyond_units),
     CATEGORICAL: (_numbers_for_vectors, _other_length),
-    BINARY: (_numbers_for_vectors, _other_length, _beyond_two),
-    REGRESSION: (_numbers_for_vectors, _other_length),
+    BINARY: (_numbers_for_vectors, _other_length, _beyond_two, _several_labels),
+    REGRESSION: (_numbers_for_vectors, _other_length, _several_labels),
+    COUNTS: (_numbers_for_vectors, _other_length),
+    MARGIN: (_numbers_for_vectors, _other_length, _beyond_two),
+    VECTORS: (_numbers_for_vectors, _other_length),
+    SHARES: (_numbers_for_vectors, _other_length),
+    OVERLAP: (_numbers_for_vectors, _other_length, _beyond_two),
+}
+_DOUBTS: dict[str, tuple[Callable[[Trained], str | None], ...]] = {
+    SPARSE: (_other_activation, _more_units),
+    CATEGORICAL: (_several_labels, _other_activation),
+    BINARY: (_other_activation, _bytes),
+    REGRESSION: (_numbers_of_classes, _divides_by_zero, _seldom_beyond, _bytes),
+    COUNTS: (_numbers_of_classes, _other_activation, _seldom_beyond),
+    MARGIN: (_other_activation,),
+    VECTORS: (),
+    SHARES: (_several_labels, _other_activation),
+    OVERLAP: (_other_activation, _bytes),
 }

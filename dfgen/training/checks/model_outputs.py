@@ -28,11 +28,20 @@ _KEEP_UNITS = (
     keras.layers.LayerNormalization,
     keras.layers.Softmax,
 )
-_ACTIVATIONS = {
-    "linear": keras.activations.linear,
-    "sigmoid": keras.activations.sigmoid,
-    "softmax": keras.activations.softmax,
+_ANY = float("inf")
+_REACH = {
+    "linear": (-_ANY, _ANY),
+    "sigmoid": (0.0, 1.0),
+    "hard_sigmoid": (0.0, 1.0),
+    "softmax": (0.0, 1.0),
+    "tanh": (-1.0, 1.0),
+    "softsign": (-1.0, 1.0),
+    "relu": (0.0, _ANY),
+    "relu6": (0.0, 6.0),
+    "softplus": (0.0, _ANY),
+    "exponential": (0.0, _ANY),
 }
+"""The least and the largest number that an activation of Keras gives."""
 
 
 @dataclass(frozen=True)
@@ -57,18 +66,32 @@ class Output:
 
     @property
     def activation(self) -> str | None:
-        """What the last layer ends in: linear, sigmoid or softmax; None for all else.
+        """What the last layer ends in, such as linear or softmax; None for what is not known.
 
         An Activation that is linear only casts what a layer before it has made.
         """
-        kind = type(self.layer)
-        if kind is keras.layers.Softmax:
-            return "softmax" if self.layer.axis == -1 else None
-        if kind not in (keras.layers.Dense, keras.layers.Activation, *_CONVOLUTIONS):
-            return None
-        found = (name for name, one in _ACTIVATIONS.items() if self.layer.activation is one)
-        name = next(found, None)
-        return None if name == "linear" and kind is keras.layers.Activation else name
+        return _activation(self.layer)
+
+    @property
+    def reach(self) -> tuple[float, float]:
+        """The least and the largest number that it gives, as far as that is known."""
+        return _REACH[self.activation or "linear"]
+
+
+def _activation(layer: Any) -> str | None:
+    kind = type(layer)
+    if kind is keras.layers.Softmax:
+        return "softmax" if layer.axis == -1 else None
+    if kind is keras.layers.ReLU:
+        plain = not layer.negative_slope and not layer.threshold
+        return {None: "relu", 6: "relu6"}.get(layer.max_value) if plain else None
+    if kind not in (keras.layers.Dense, keras.layers.Activation, *_CONVOLUTIONS):
+        return None
+    if isinstance(layer.activation, keras.layers.Layer):
+        return _activation(layer.activation)
+    known = (name for name in _REACH if layer.activation is getattr(keras.activations, name))
+    name = next(known, None)
+    return None if name == "linear" and kind is keras.layers.Activation else name
 
 
 def outputs_of(model: Any) -> dict[str, Output]:

@@ -21,6 +21,8 @@ class Target:
         shape: of one sample, without the batch.
         class_names: where they are known.
         many_labels: whether a row may have several classes.
+        has_several: tells whether one of the rows that count has, of many at least one in 50,000.
+        is_bytes: whether it is pixels of 0 to 255.
         of_files: whether it is a mask whose classes are what its files hold.
         find_numbers: returns the numbers in all rows, where the table tells them; those in some
             files of a mask.
@@ -30,6 +32,8 @@ class Target:
     shape: tuple[int | None, ...]
     class_names: tuple[object, ...] | None
     many_labels: bool
+    has_several: Callable[[], bool]
+    is_bytes: bool
     of_files: bool
     find_numbers: Callable[[], npt.NDArray[Any] | None]
 
@@ -70,12 +74,12 @@ class Trained:
         units = self.output.units
         return f"the output {self.output.name!r} of the model has {units} unit{'s' * (units != 1)}"
 
-    def layer(self, units: int, activation: str) -> str:
+    def layer(self, units: int, activation: str | None = None) -> str:
         """Return the last layer as it should be written."""
         called = self.output.layer_class
         more = "" if called == "Dense" else ", ..."
         plain = self.loss.from_logits or (units == 1 and self.loss.kind == REGRESSION)
-        given = "" if plain else f', activation="{activation}"'
+        given = "" if plain or activation is None else f', activation="{activation}"'
         return f"{called}({units}{more}{given})"
 
     @property

@@ -12,9 +12,12 @@ from typing import Any
 import keras
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, listed
 from dfgen.loading.loader import Loader
+from dfgen.manifest.warn import warn
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.pixels.scaling import rescale
 from dfgen.training.keras_private import Call
@@ -24,6 +27,9 @@ _ALIKE = (
     "Number them once for both: dfgen.sequences(df, ...), or df[{0!r}] = "
     'df[{0!r}].astype("category") before splitting, or class_names=[...]'
 )
+
+_COMPARED = 64
+"""Rows whose inputs are compared."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,13 @@ def check_validation(call: Call, train: Side, validation: Side, x: Any) -> None:
             or another range, or `fit` gives what does not reach them.
     """
     _check_arguments(call, validation)
+    if _are_same_rows(train, validation):
+        rows = len(train.loader.reader)
+        warn(
+            f"validation_data has the {rows:,} rows that the model is trained on, so that val_loss "
+            "tells how well it remembers them, not what it makes of others. Keep rows back: "
+            'df = dfgen.split(df, {"train": 0.8, "val": 0.2}), then dfgen.sequences(df, ...)'
+        )
     if isinstance(call.model, keras.Sequential):
         _check_nesting(train, validation)
     for what in ("y", "x"):
@@ -92,6 +105,58 @@ def check_validation(call: Call, train: Side, validation: Side, x: Any) -> None:
                 _check_scale(what, ours, theirs)
     if type(call.model).test_step is keras.Model.test_step:
         _check_sizes(call.model, x)
+
+
+def _are_same_rows(train: Side, validation: Side) -> bool:
+    """Whether what validates are all rows that train, in any order, and no others.
+
+    Some rows in both may be meant, as may weights of 0 that tell one part from the other. Ids may
+    begin anew in another table, so that inputs of some rows are compared too.
+    """
+    one, other = train.loader, validation.loader
+    if one is other:
+        return True
+    pairs, rows = list(_pairs("x", train, validation)), len(one.reader)
+    if not pairs or len(other.reader) != rows or not (_counts_all(one) and _counts_all(other)):
+        return False
+    ours, theirs = (_whole(side.reader.ids) for side in (one, other))
+    if ours is None or theirs is None or ours.type != theirs.type:
+        return False
+    chosen = np.unique(np.linspace(0, rows - 1, _COMPARED).astype(int))
+    some = theirs.take(pa.array(chosen))
+    found = pc.indices_nonzero(pc.is_in(ours, value_set=some)).to_numpy()
+    if len(found) < len(chosen):
+        return False
+    places = pc.index_in(ours.take(pa.array(found)), value_set=some).to_numpy()
+    chosen = chosen[places]
+    if not all(_alike_at(a.values, found, b.values, chosen) for a, b in pairs):
+        return False
+    return bool(ours.equals(theirs) or pc.all(pc.is_in(ours, value_set=theirs)).as_py())
+
+
+def _counts_all(loader: Loader) -> bool:
+    """Whether every row has some weight in the loss, and is drawn."""
+    drawn = loader.row_order.proportions
+    weights = loader.weights, None if drawn is None else drawn.weights
+    return all(one is None or bool((one > 0).all()) for one in weights)
+
+
+def _whole(values: Any) -> Any:
+    """Return what every row holds as an Arrow array, None of what is none."""
+    values = getattr(values, "array", values)  # of a pack
+    if isinstance(values, np.ndarray) and values.ndim == 1:
+        return pa.array(values)
+    return values if isinstance(values, pa.Array) else None
+
+
+def _alike_at(ours: Any, rows: Any, theirs: Any, others: Any) -> bool:
+    """Whether some rows hold the same as some others."""
+    if isinstance(ours, np.ndarray) and isinstance(theirs, np.ndarray):
+        return np.array_equal(ours[rows], theirs[others])
+    one, other = _whole(ours), _whole(theirs)
+    if one is None or other is None:
+        return False
+    return bool(one.take(pa.array(rows)).equals(other.take(pa.array(others))))
 
 
 def _check_arguments(call: Call, validation: Side) -> None:
