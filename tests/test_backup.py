@@ -16,6 +16,7 @@ from killing import EPOCHS, STEPS, Killer, make_model, make_sequence
 from watching import SEVERAL_STEPS
 
 import dfgen
+from dfgen.errors import ArgumentError
 from dfgen.training.callbacks.backup_files import Generations
 
 pytestmark = pytest.mark.backend
@@ -412,6 +413,7 @@ def test_two_generations_are_kept_and_what_a_killed_save_left_is_removed(tmp_pat
 
 HOLDER = """
 import sys
+from dfgen.errors import ArgumentError
 from dfgen.training.callbacks.backup_files import Generations
 
 backups = Generations(sys.argv[1])
@@ -514,6 +516,63 @@ def test_fit_on_something_else_is_refused(tmp_path):
     with pytest.raises(ValueError, match="made for another Sequence than the one that fit was"):
         x, y = sequence[0]
         make_model().fit(x, y, verbose=0, callbacks=[dfgen.BackupAndRestore(tmp_path, sequence)])
+
+
+def two_backups(folder):
+    return (
+        f"two BackupAndRestore save in {folder}, of one callbacks=[...] or of two trainings that "
+        "run at once: they would delete and restore each other's backups. Leave one out, or give "
+        "each its own backup_dir"
+    )
+
+
+@pytest.mark.parametrize("other", ["the same again", "by a link", "of Keras", "itself"])
+def test_two_callbacks_that_save_in_one_folder_are_refused(tmp_path, other):
+    folder, link = tmp_path / "backup", tmp_path / "link"
+    folder.mkdir()
+    link.symlink_to(folder)
+    sequence = make_sequence()
+    backup = dfgen.BackupAndRestore(folder, sequence)
+    second = {
+        "the same again": lambda: dfgen.BackupAndRestore(folder, sequence),
+        "by a link": lambda: dfgen.BackupAndRestore(link, sequence),
+        "of Keras": lambda: keras.callbacks.BackupAndRestore(str(folder)),
+        "itself": lambda: backup,
+    }[other]()
+    with pytest.raises(ArgumentError) as refused:
+        make_model(run_eagerly=EAGERLY).fit(sequence, verbose=0, callbacks=[backup, second])
+    assert str(refused.value) == two_backups(folder)
+    assert os.listdir(folder) == []
+
+
+def test_two_callbacks_in_folders_of_their_own_both_save(tmp_path):
+    sequence = make_sequence()
+    both = [
+        dfgen.BackupAndRestore(tmp_path / name, sequence, delete_checkpoint=False)
+        for name in ("one", "other")
+    ]
+    make_model(run_eagerly=EAGERLY).fit(sequence, verbose=0, callbacks=both)
+    assert [len(list((tmp_path / name).glob("*.dfgen"))) for name in ("one", "other")] == [1, 1]
+
+
+def test_a_training_within_another_or_beside_it_may_not_save_in_its_folder(tmp_path):
+    found = []
+
+    def begin_another():
+        try:
+            fit(tmp_path, backup={"on_sigterm": False})
+        except ArgumentError as error:
+            found.append(str(error))
+
+    def in_a_thread():
+        beside = threading.Thread(target=begin_another)
+        beside.start()
+        beside.join()
+
+    for act in (begin_another, in_a_thread):
+        fit(tmp_path, ("step begin", 0, 1), act)
+    assert found == [two_backups(tmp_path)] * 2
+    assert not tmp_path.exists()
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_a_binding_says_all_that_a_loader_and_a_model_are_told(frame):
         x={"image": "path"},
         options=Options(image_size=None, label_mode="categorical"),
         sample_weight="weight",
-        class_weight={"odd": 2},
+        class_weight={"even": 1, "odd": 2},
         balance="label",
         bucket_by="shape",
         batch_size=4,

@@ -270,7 +270,7 @@ def test_a_batch_asked_for_from_outside_does_not_disturb_fit(frame):
 
 
 def test_class_weight_weighs_the_rows_and_loses_none(frame):
-    model, seq = watcher(), sequence(frame, 10, class_weight={"odd": 3})
+    model, seq = watcher(), sequence(frame, 10, class_weight={"even": 1, "odd": 3})
     model.fit(seq, epochs=2, verbose=0)
     assert model.seen() == orders(10, range(2))
     _, y, weights = seq[0]

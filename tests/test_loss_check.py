@@ -39,6 +39,13 @@ def frame(tmp_path_factory):
         late=[1, 2, 3, 1] * 2,
         weight=[1.0, 1.0, 1.0, 0.0] * 2,
         odd=[0, 1, 2, 9] * 2,
+        one=[["fur"], [], ["paws", "paws"], ["wings"]] * 2,
+        fur=[1, 0] * 4,
+        paws=[0, 1, 1, 0] * 2,
+        degrees=[-10.0, 20.0, 30.0, 5.0] * 2,
+        noisy=[-0.005, 0.5, 1.005, 1.0] * 2,
+        rare=[-9.0, *range(40), 41.0][:8],
+        meters=[0.0, 1.0, 2.0, 40.0] * 2,
     )
 
 
@@ -145,7 +152,12 @@ RIGHT = {
         sequence(df, "kind"),
     ),
     "logits": lambda df: (dense(3), LOGITS, sequence(df, "kind")),
-    "more units than classes": lambda df: (dense(7, "softmax"), SPARSE, sequence(df, "kind")),
+    "a unit for each class that is to come": lambda df: (
+        dense(4, "softmax"),
+        SPARSE,
+        sequence(df, "kind", class_names=["cat", "dog", "owl", "yak"]),
+    ),
+    "more units than class numbers": lambda df: (dense(7, "softmax"), SPARSE, sequence(df, "code")),
     "two units for two classes": lambda df: (dense(2, "softmax"), SPARSE, sequence(df, "tame")),
     "classes that no row has": lambda df: (
         dense(2, "softmax"),
@@ -215,14 +227,59 @@ RIGHT = {
         BINARY,
         sequence(df, dfgen.MultiLabel("tags", TAGS)),
     ),
-    "several labels under a softmax": lambda df: (
+    "lists of one label at most under a softmax": lambda df: (
         dense(3, "softmax"),
         CATEGORICAL,
-        sequence(df, dfgen.MultiLabel("tags", TAGS)),
+        sequence(df, dfgen.MultiLabel("one", TAGS)),
+    ),
+    "one-hot columns under a softmax": lambda df: (
+        dense(2, "softmax"),
+        CATEGORICAL,
+        sequence(df.assign(other=1 - df["fur"]), dfgen.Number(["fur", "other"])),
+    ),
+    "one-hot classes under a softmax and a binary loss": lambda df: (
+        dense(3, "softmax"),
+        BINARY,
+        sequence(df, "kind", label_mode="categorical"),
     ),
     "a number": lambda df: (dense(1), "mse", sequence(df, "share")),
     "ranks as numbers": lambda df: (dense(1), losses.Huber(), sequence(df, "rank")),
-    "classes in their order as numbers": lambda df: (dense(1), "mae", sequence(df, "kind")),
+    "classes whose names are their numbers": lambda df: (
+        dense(1),
+        "mae",
+        sequence(df.assign(code=pd.Categorical(df["code"])), "code"),
+    ),
+    "shares under a sigmoid": lambda df: (dense(1, "sigmoid"), "mse", sequence(df, "share")),
+    "shares with some noise under a sigmoid": lambda df: (
+        dense(1, "sigmoid"),
+        "mse",
+        sequence(df, "noisy"),
+    ),
+    "ranks under a relu": lambda df: (
+        ending(layers.Dense(1), layers.ReLU()),
+        "mae",
+        sequence(df, "rank"),
+    ),
+    "numbers of either sign under a relu that leaks": lambda df: (
+        ending(layers.Dense(1), layers.ReLU(negative_slope=0.1)),
+        "mse",
+        sequence(df, "degrees"),
+    ),
+    "a sigmoid that is made larger": lambda df: (
+        ending(layers.Dense(1, activation="sigmoid"), layers.Rescaling(50, -10)),
+        "mse",
+        sequence(df, "degrees"),
+    ),
+    "degrees that a transform scales": lambda df: (
+        dense(1, "sigmoid"),
+        "mse",
+        sequence(df, "degrees", transform=from_zero),
+    ),
+    "degrees under a loss of one's own": lambda df: (
+        dense(1, "sigmoid"),
+        own_loss,
+        sequence(df, "degrees"),
+    ),
     "a class as a number of 0 and 1": lambda df: (dense(1, "sigmoid"), "mse", sequence(df, "tame")),
     "two numbers": lambda df: (
         dense(2),
@@ -244,6 +301,8 @@ RIGHT = {
         "mse",
         sequence(df, dfgen.Number(["share", "rank", "code"])),
     ),
+    "hinge of 0 and 1": lambda df: (dense(1), losses.Hinge(), sequence(df, "bit")),
+    "overlap": lambda df: (dense(1, "sigmoid"), losses.Dice(), sequence(df, "bit")),
     "hinge": lambda df: (dense(1, "tanh"), "hinge", sequence(df, "hinge")),
     "categorical hinge": lambda df: (
         dense(3),
@@ -351,6 +410,213 @@ def test_what_goes_together_trains_without_a_word(right, frame):
     model, *given = right(frame)
     train(model, *given)
     assert model.built
+
+
+ONE_CLASS = (
+    "but the loss categorical_crossentropy takes one class a row, or shares of it that sum to 1: "
+    "end the model in Dense({0}, "
+)
+CANNOT_BE_MEANT = {
+    "several labels under a softmax": (
+        lambda df: (dense(3, "softmax"), CATEGORICAL, sequence(df, dfgen.MultiLabel("tags", TAGS))),
+        UserWarning,
+        "column 'tags' has 3 classes ('fur', 'paws', 'wings'), of which some rows have several, "
+        + ONE_CLASS.format(3)
+        + 'activation="sigmoid"), with loss="binary_crossentropy"',
+    ),
+    "several labels under a softmax and a binary loss": (
+        lambda df: (
+            ending(layers.Dense(3), layers.Softmax()),
+            BINARY,
+            sequence(df, dfgen.MultiLabel("tags", TAGS)),
+        ),
+        ArgumentError,
+        "column 'tags' has 3 classes ('fur', 'paws', 'wings'), of which some rows have several, "
+        "but the output '{last}' of the model ends in softmax, whose numbers sum to 1: end the "
+        'model in Dense(3, activation="sigmoid"), with loss="binary_crossentropy"',
+    ),
+    "several labels in columns": (
+        lambda df: (dense(2, "softmax"), CATEGORICAL, sequence(df, dfgen.Number(["fur", "paws"]))),
+        UserWarning,
+        "the columns fur, paws hold zeros and ones, and some rows several, "
+        + ONE_CLASS.format(2)
+        + 'activation="sigmoid"), with loss="binary_crossentropy"',
+    ),
+    "more units than classes": (
+        lambda df: (dense(7, "softmax"), SPARSE, sequence(df, "kind")),
+        UserWarning,
+        "the output 'last' of the model has 7 units, but column 'kind' has 3 classes ('cat', "
+        "'dog', 'owl'), and none for the last 4 units: Dense(3, activation=\"softmax\"), or name "
+        "all classes that are to come, class_names=[...]",
+    ),
+    "one more logit than classes": (
+        lambda df: (dense(4), LOGITS, sequence(df, "kind")),
+        UserWarning,
+        "the output 'last' of the model has 4 units, but column 'kind' has 3 classes ('cat', "
+        "'dog', 'owl'), and none for the last unit: Dense(3), or name all classes that are to "
+        "come, class_names=[...]",
+    ),
+    "class numbers as numbers": (
+        lambda df: (dense(1), "mse", sequence(df, "kind")),
+        UserWarning,
+        "column 'kind' has 3 classes ('cat', 'dog', 'owl'), and the loss mean_squared_error learns "
+        "their numbers, 0 to 2, as if 'dog' lay between 'cat' and 'owl': end the model in Dense(3, "
+        'activation="softmax"), with loss="sparse_categorical_crossentropy"; if their order is '
+        "meant, write df['kind'] = df['kind'].astype('category').cat.codes",
+    ),
+    "numbers beyond a sigmoid": (
+        lambda df: (dense(1, "sigmoid"), "mse", sequence(df, "meters")),
+        ArgumentError,
+        "column 'meters' holds the numbers 0 to 40, 4 of 8 of them outside 0 to 1, where the "
+        "output 'last' of the model, which ends in sigmoid, never is: leave out the activation, "
+        "Dense(1), or write df['meters'] = df['meters'] / 40",
+    ),
+    "numbers below a relu": (
+        lambda df: (
+            ending(layers.Dense(1, activation="relu")),
+            losses.Huber(),
+            sequence(df, "degrees"),
+        ),
+        ArgumentError,
+        "column 'degrees' holds the numbers -10 to 30, 2 of 8 of them below 0, where the output "
+        "'{last}' of the model, which ends in relu, never is: leave out the activation, Dense(1)",
+    ),
+    "numbers beyond a tanh in a nested model": (
+        lambda df: (
+            ending(keras.Sequential([layers.Dense(1), layers.Activation("tanh")])),
+            "mae",
+            sequence(df, "degrees"),
+        ),
+        ArgumentError,
+        "column 'degrees' holds the numbers -10 to 30, 8 of 8 of them outside -1 to 1, where the "
+        "output '{last}' of the model, which ends in tanh, never is: leave out the activation, "
+        "Dense(1)",
+    ),
+    "few numbers below a relu": (
+        lambda df: (
+            ending(layers.Dense(1), layers.ReLU(name="last")),
+            "mse",
+            sequence(pd.concat([df] * 4).assign(id=range(32), much=[-9.0, *range(31)]), "much"),
+        ),
+        UserWarning,
+        "column 'much' holds the numbers -9 to 30, 1 of 32 of them below 0, where the output "
+        "'last' of the model, which ends in relu, never is: leave out the activation, Dense(1)",
+    ),
+    "pixels of 0 to 255 under a sigmoid": (
+        lambda df: (pixels(3, "sigmoid"), "mse", sequence(df, dfgen.Image("path", size=(4, 4)))),
+        UserWarning,
+        "column 'path' gives pixels of 0 to 255, but the output 'last' of the model ends in "
+        "sigmoid, which gives 0 to 1: write y=dfgen.Image('path', scale=\"0..1\"), "
+        "or for classes y=dfgen.Mask('path')",
+    ),
+    "a sigmoid for one class of several": (
+        lambda df: (dense(3, "sigmoid"), SPARSE, sequence(df, "kind")),
+        UserWarning,
+        "the last layer 'last' of the model ends in sigmoid, which gives 0 to 1 for each class by "
+        "itself, but the loss sparse_categorical_crossentropy takes probabilities that sum to 1: "
+        'write Dense(..., activation="softmax")',
+    ),
+    "a relu before logits": (
+        lambda df: (dense(3, "relu"), LOGITS, sequence(df, "kind")),
+        UserWarning,
+        "the last layer 'last' of the model ends in relu, which gives 0 or more, but the loss "
+        "sparse_categorical_crossentropy takes logits, as from_logits=True says: leave out the "
+        "activation",
+    ),
+    "a tanh under a binary loss": (
+        lambda df: (dense(1, "tanh"), BINARY, sequence(df, "tame")),
+        UserWarning,
+        "the last layer 'last' of the model ends in tanh, which gives -1 to 1, but the loss "
+        'binary_crossentropy takes probabilities: write Dense(..., activation="sigmoid")',
+    ),
+    "numbers below 0 under poisson": (
+        lambda df: (dense(1, "exponential"), "poisson", sequence(df, "signed")),
+        ArgumentError,
+        "column 'signed' holds the numbers -1 to 2, 2 of 8 of them below 0, where the loss "
+        'poisson takes no numbers: for numbers of either sign loss="mean_squared_error"',
+    ),
+    "any number as a rate": (
+        lambda df: (dense(1), "poisson", sequence(df, "rank")),
+        UserWarning,
+        "the last layer 'last' of the model has no activation, so that it gives any numbers, but "
+        "the loss poisson takes the logarithm, of numbers above 0 alone: write Dense(..., "
+        'activation="exponential")',
+    ),
+    "numbers below 0 under a logarithm": (
+        lambda df: (dense(1), "msle", sequence(df, "degrees")),
+        ArgumentError,
+        "column 'degrees' holds the numbers -10 to 30, 2 of 8 of them below 0, where the loss "
+        "mean_squared_logarithmic_error takes no numbers: for numbers of either sign "
+        'loss="mean_squared_error"',
+    ),
+    "zeros that are divided by": (
+        lambda df: (dense(1), "mape", sequence(df, "meters")),
+        UserWarning,
+        "column 'meters' holds 0 in 2 of 8 numbers, by which the loss "
+        "mean_absolute_percentage_error divides, so that these outweigh all others: write "
+        "loss=\"mean_absolute_error\", or leave them out, df = df[df['meters'] != 0]",
+    ),
+    "three classes under a hinge": (
+        lambda df: (dense(1, "tanh"), "hinge", sequence(df, "code")),
+        ArgumentError,
+        "column 'code' holds the numbers 0 to 2, but the loss hinge takes -1 and 1, or what lies "
+        "between: for two classes write y=dfgen.Category('code', label_mode='binary'), or for "
+        'numbers end the model in Dense(1), with loss="mse"',
+    ),
+    "a sigmoid under a hinge": (
+        lambda df: (dense(1, "sigmoid"), "hinge", sequence(df, "bit")),
+        UserWarning,
+        "the last layer 'last' of the model ends in sigmoid, which gives 0 to 1, but the loss "
+        "hinge takes numbers of either sign: leave out the activation",
+    ),
+    "class numbers under a divergence": (
+        lambda df: (dense(3, "softmax"), losses.KLDivergence(), sequence(df, "kind")),
+        ArgumentError,
+        "column 'kind' has 3 classes ('cat', 'dog', 'owl'), in batches one number for each row, "
+        "but the output 'last' of the model has 3 units, and the loss kl_divergence takes a number "
+        'for each unit: label_mode="categorical", or loss="sparse_categorical_crossentropy"',
+    ),
+    "classes of masks under an overlap": (
+        lambda df: (pixels(3, "softmax"), losses.Dice(), sequence(df, dfgen.Mask("mask"))),
+        ArgumentError,
+        "column 'mask' gives in batches one number for each row, but the output 'last' of the "
+        "model has 3 units, and the loss dice takes a number for each unit: end it in Conv2D(1, "
+        '..., activation="sigmoid"), or for class numbers loss="sparse_categorical_crossentropy"',
+    ),
+}
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("case", CANNOT_BE_MEANT.values(), ids=CANNOT_BE_MEANT)
+def test_heads_and_losses_that_cannot_be_meant_are_told_in_full(case, frame):
+    made, kind, message = case
+    model, *given = made(frame)
+    with pytest.raises(kind) as told:
+        train(model, *given)
+    last = model.layers[-1]
+    last = last.layers[-1] if isinstance(last, keras.Sequential) else last
+    assert str(told.value) == message.replace("{last}", last.name)
+
+
+@pytest.mark.backend
+def test_numbers_that_only_validation_has_beyond_the_output_are_left_alone(frame):
+    data = sequence(frame, "share"), sequence(frame[:4], dfgen.Number("meters"), shuffle=False)
+    begin(dense(1, "sigmoid"), "mse", *data)
+
+
+@pytest.mark.backend
+def test_each_head_is_told_by_its_own_rule_and_once(frame):
+    image, made = heads(3, 1)
+    made[1] = layers.Activation("relu", name="positive")(made[1])
+    model = keras.Model(image, dict(zip(["kind", "share"], made, strict=True)))
+    y = {"kind": "kind", "share": dfgen.Number("degrees")}
+    with pytest.raises(ArgumentError, match="output 'positive' of the model, which ends in relu"):
+        train(model, {"kind": SPARSE, "share": "mse"}, sequence(frame, y))
+    model = Subclassed(4)
+    model.compile("sgd", LOGITS, run_eagerly=ON_TENSORFLOW)
+    with pytest.warns(UserWarning, match="none for the last unit") as told:
+        model.fit(sequence(frame, "kind"), epochs=2, verbose=0)
+    assert len([one for one in told if "last unit" in str(one.message)]) == 1
 
 
 @pytest.mark.backend
@@ -505,7 +771,7 @@ def test_model_that_tells_no_outputs_is_compared_as_keras_builds_it(frame):
         )
     train(Subclassed(3), LOGITS, data, sequence(frame[:4], "kind", shuffle=False))
     with pytest.raises(ArgumentError, match="validation_data: column 'late' holds the numbers"):
-        train(Subclassed(3), LOGITS, data, sequence(frame, "late"))
+        train(Subclassed(3), LOGITS, data, sequence(frame[:6], "late"))
 
 
 @pytest.mark.backend

@@ -75,20 +75,24 @@ def test_lists_that_are_no_lists_of_files(files, lists, message):
 @pytest.mark.parametrize(
     ("weight", "class_weight", "message"),
     [
-        ([1.0] * 4, {"b": 1e300},
+        ([1.0] * 4, {"a": 1, "b": 1e300},
          "class_weight makes the weight of row 1 more than float32 can hold, 3.4e+38: give "
          "smaller ones"),
-        ([1.0, 1, 1, 1e30], {"b": 1e30},
+        ([1.0, 1, 1, 1e30], {"a": 1, "b": 1e30},
          "class_weight makes the weight of row 3 more than float32 can hold, 3.4e+38: give "
          "smaller ones"),
         ([1.0, None, 1, 1], None,
          'sample_weight="w" is missing in 1 rows, the first is row 1: give them a weight, as 0, or '
          "drop them"),
+        ([1.0, -1, -0.5, 1], None,
+         'sample_weight="w" is -1 in row 1, and below 0 in 2 of 4 rows: training would make their '
+         "loss larger. Expected 0 or more: df['w'] = df['w'].clip(lower=0) lets them count "
+         "nothing"),
         ([1.0] * 4, np.array([1, 2]),
          'class_weight must be class -> weight or "balanced", got array([1, 2]): write '
          "class_weight=dict(enumerate(weights)). Classes: 'a', 'b', or 0 to 1"),
     ],
-    ids=["too large", "product", "missing", "array"],
+    ids=["too large", "product", "missing", "negative", "array"],
 )  # fmt: skip
 def test_weights_that_no_loss_can_take(files, weight, class_weight, message):
     df = table(files, kind=pd.Categorical(list("abab")), w=weight)

@@ -288,7 +288,7 @@ def test_paths_serve_as_ids_where_there_are_none(frame):
 
 def test_class_weight_takes_numbers_or_names_and_multiplies_sample_weight(frame):
     df = frame(8).assign(weight=2.0)
-    for class_weight in ({0: 1, 1: 5}, {"odd": 5}):
+    for class_weight in ({0: 1, 1: 5}, {"even": 1, "odd": 5}):
         seq = sequence(
             df, y="label", shuffle=False, sample_weight="weight", class_weight=class_weight
         )
@@ -298,16 +298,16 @@ def test_class_weight_takes_numbers_or_names_and_multiplies_sample_weight(frame)
 @pytest.mark.parametrize(
     ("names", "class_weight", "expected"),
     [
-        (["1", "2", "3"], {"1": 10, "3": 30}, [10, 1, 30]),
-        (["0", "1", "2"], {0: 10, 2: 30}, [10, 1, 30]),
-        (["a", "b", "c"], {0: 10, 2: 30}, [10, 1, 30]),
-        (["a", "b", "c"], {"a": 0}, [0, 1, 1]),
-        ([7, 8, 9], {7: 10, 9: 30}, [10, 1, 30]),
+        (["1", "2", "3"], {"1": 10, "2": 1, "3": 30}, [10, 1, 30]),
+        (["0", "1", "2"], {0: 10, 1: 1, 2: 30}, [10, 1, 30]),
+        (["a", "b", "c"], {0: 10, 1: 1, 2: 30}, [10, 1, 30]),
+        (["a", "b", "c"], {"a": 0, "b": 1, "c": 1}, [0, 1, 1]),
+        ([7, 8, 9], {7: 10, 8: 1, 9: 30}, [10, 1, 30]),
         (["1", "2", "3"], {1: 10, 2: 20}, "could be names or numbers"),
         ([1, 2, 3], {0: 10, 1: 20, 2: 30}, [10, 20, 30]),
-        (["a", "b", "c"], {"a": -1}, "gives class 0 the weight -1"),
-        (["a", "b", "c"], {"a": None}, "gives class 0 the weight None"),
-        (["a", "b", "c"], {"a": float("nan")}, "gives class 0 the weight nan"),
+        (["a", "b", "c"], {"a": -1, "b": 1, "c": 1}, "gives class 0 the weight -1"),
+        (["a", "b", "c"], {"a": None, "b": 1, "c": 1}, "gives class 0 the weight None"),
+        (["a", "b", "c"], {"a": float("nan"), "b": 1, "c": 1}, "gives class 0 the weight nan"),
         (["a", "b", "c"], "even", 'class_weight must be class -> weight or "balanced", got .even'),
     ],
 )
@@ -319,6 +319,24 @@ def test_keys_of_class_weight_are_all_names_or_all_numbers(frame, names, class_w
             sequence(df, **options)
     else:
         assert sequence(df, **options)[0][2].tolist() == expected
+
+
+@pytest.mark.parametrize("class_weight", [{"a": 5, "b": 2.5}, {0: 5, 1: 2.5}])
+def test_a_class_without_a_weight_is_told_and_counts_one(frame, class_weight):
+    names = ["a", "b", "c", "d"]
+    df = frame(3).assign(label=pd.Categorical(names[:3], categories=names))
+    with pytest.warns(UserWarning, match="class_weight") as told:
+        seq = sequence(df, shuffle=False, class_weight=class_weight)
+    assert [str(one.message) for one in told] == [
+        "class_weight has no weight for 'c' of column 'label', whose rows then count 1: give each "
+        "class its weight, class_weight={'a': 5, 'b': 2.5, 'c': 1.0, 'd': 1.0}"
+    ]
+    assert seq[0][2].tolist() == [5, 2.5, 1]
+
+
+def test_a_class_without_rows_needs_no_weight(frame):
+    df = frame(2).assign(label=pd.Categorical(["a", "b"], categories=["a", "b", "c"]))
+    assert sequence(df, shuffle=False, class_weight={"a": 5, "b": 2})[0][2].tolist() == [5, 2]
 
 
 def test_booleans_are_always_two_classes_without_a_warning(frame):

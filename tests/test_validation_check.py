@@ -13,8 +13,8 @@ LAYERS = keras.layers
 LOSS = "sparse_categorical_crossentropy"
 
 
-def model(**options):
-    made = keras.Sequential([LAYERS.GlobalAveragePooling2D(), LAYERS.Dense(3, "softmax")])
+def model(classes=2, **options):
+    made = keras.Sequential([LAYERS.GlobalAveragePooling2D(), LAYERS.Dense(classes, "softmax")])
     made.compile("sgd", LOSS, **options)
     return made
 
@@ -87,14 +87,52 @@ def test_validation_may_lack_the_last_classes(frame):
     rows = frame(24).assign(label=pd.Categorical(names))
     few = rows[12:][lambda df: df["label"] != "c"]
     few = few.assign(label=few["label"].cat.remove_unused_categories())
-    begin(sequence(rows[:12]), sequence(few))
+    begin(sequence(rows[:12]), sequence(few), model(3))
 
 
-def test_a_trial_run_may_validate_on_what_it_trains_on(frame):
-    both = sequence(frame(12))
-    begin(both, both)
-    begin(both.repeat(), both, steps_per_epoch=2)
-    begin(both, sequence(frame(12), shuffle=False))
+SAME_ROWS = (
+    "validation_data has the 12 rows that the model is trained on, so that val_loss tells how well "
+    "it remembers them, not what it makes of others. Keep rows back: df = dfgen.split(df, "
+    '{"train": 0.8, "val": 0.2}), then dfgen.sequences(df, ...)'
+)
+
+
+@pytest.mark.parametrize(
+    "validation",
+    [
+        lambda train, rows: train,
+        lambda train, rows: sequence(rows, shuffle=False),
+        lambda train, rows: sequence(rows.sample(frac=1, random_state=1), image(size=(8, 8))),
+    ],
+    ids=["the same Sequence", "the same frame", "another order"],
+)
+def test_validation_on_the_rows_that_train_is_told_once_and_trains(validation, frame):
+    rows = frame(12)
+    train = sequence(rows)
+    with pytest.warns(UserWarning, match="validation_data has") as told:
+        model().fit(train, validation_data=validation(train, rows), epochs=2, verbose=0)
+    assert [str(one.message) for one in told if "val_loss" in str(one.message)] == [SAME_ROWS]
+
+
+OTHER_ROWS = {
+    "some rows in both": lambda rows: (rows, rows[:20]),
+    "as many, some in both": lambda rows: (rows[:16], rows[8:]),
+    "ids that begin anew": lambda rows: (rows[:12], rows[12:].assign(id=range(12))),
+    "texts as ids": lambda rows: (
+        rows[:12].assign(id=[f"a{row}" for row in range(12)]),
+        rows[:12].assign(id=[f"b{row}" for row in range(12)]),
+    ),
+}
+
+
+@pytest.mark.parametrize("parts", OTHER_ROWS.values(), ids=OTHER_ROWS)
+def test_validation_that_shares_some_rows_is_left_alone(parts, frame):
+    begin(*map(sequence, parts(frame(24))))
+
+
+def test_validation_told_from_training_by_weights_is_left_alone(frame):
+    rows = frame(12).assign(mine=[1.0, 0.0] * 6, other=[0.0, 1.0] * 6)
+    begin(sequence(rows, sample_weight="mine"), sequence(rows, sample_weight="other"))
 
 
 def test_validation_that_is_no_sequence_is_for_keras_to_judge(frame):
@@ -113,7 +151,7 @@ def test_a_step_of_the_users_own_may_do_with_validation_what_it_likes(frame):
         def test_step(self, *given):
             raise AssertionError
 
-    own = Own([LAYERS.GlobalAveragePooling2D(), LAYERS.Dense(3, "softmax")])
+    own = Own([LAYERS.GlobalAveragePooling2D(), LAYERS.Dense(2, "softmax")])
     own.compile("sgd", LOSS)
     rows, grey = frame(24), image(color_mode="grayscale")
     begin(sequence(rows[:12]), sequence(rows[12:], grey), own)

@@ -31,7 +31,12 @@ from dfgen.training.checks.model_check import (
     check_whole,
 )
 from dfgen.training.checks.scale_check import warn_of_scaling_twice
-from dfgen.training.checks.validation_check import Side, check_validation, validation_of
+from dfgen.training.checks.validation_check import (
+    Side,
+    check_validation,
+    validation_of,
+    warn_of_same_rows,
+)
 from dfgen.training.device_division import check_not_empty, divide
 from dfgen.training.foreign_names import no_such_name
 from dfgen.training.keras_private import Call, DataAdapter, call_by_keras, shorten
@@ -133,9 +138,11 @@ class Passes(keras.utils.PyDataset, DataAdapter):
             warn_of_metrics(call.model, self._loader, self._layout.y, padded)
         if (other := validation_of(call, Passes)) is not None:
             validated, spec = replace(call, purpose="evaluate"), other.element_spec
-            check_validation(call, self._side(), other._side(), spec[0])
+            sides = self._side(), other._side()
+            check_validation(call, *sides, spec[0])
             check_model(validated, spec)
             check_loss(validated, other._loader, other._layout, "validation_data: ")
+            warn_of_same_rows(*sides)
         if call.purpose == "fit":
             warn_of_scaling_twice(call.model, self._loader, self._layout.x)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import keras
 
 import dfgen
-from dfgen.errors import ArgumentError
+from dfgen.errors import ArgumentError, ManifestError
 from wrong_calls import WrongCall
 
 
@@ -87,6 +87,12 @@ def damaged_backup(pets):
     data = train(pets)
     callbacks = [dfgen.BackupAndRestore("backup", data, on_sigterm=False)]
     model().fit(data, verbose=0, callbacks=callbacks)
+
+
+def two_backups(pets):
+    data = train(pets)
+    both = [dfgen.BackupAndRestore("backup", data, on_sigterm=False) for _ in range(2)]
+    model().fit(data, verbose=0, callbacks=both)
 
 
 CALLS = [
@@ -221,6 +227,46 @@ CALLS = [
         "validation_data is <class 'dfgen",
         "expected a dfgen.Sequence of the rows that validate",
         "dfgen.Sequence(df, ..., shuffle=False)",
+    ),
+    WrongCall(
+        "validation on the Sequence that trains",
+        lambda pets: fit(*[train(pets)] * 2),
+        UserWarning,
+        "validation_data has the 6 rows that the model is trained on",
+        "val_loss tells how well it remembers them",
+        'dfgen.split(df, {"train": 0.8, "val": 0.2})',
+    ),
+    WrongCall(
+        "validation on the frame that trains",
+        lambda pets: fit(train(pets), train(pets, shuffle=False)),
+        UserWarning,
+        "validation_data has the 6 rows that the model is trained on",
+        "val_loss tells how well it remembers them",
+        "dfgen.sequences(df, ...)",
+    ),
+    WrongCall(
+        "a class that class_weight has no weight for",
+        lambda pets: train(pets, class_weight={"cat": 1.0, "dog": 2.0}),
+        UserWarning,
+        "class_weight has no weight for 'owl'",
+        "give each class its weight",
+        "class_weight={'cat': 1.0, 'dog': 2.0, 'owl': 1.0}",
+    ),
+    WrongCall(
+        "weights below 0",
+        lambda pets: seq(pets.frame.assign(age=pets.frame["age"] - 1), sample_weight="age"),
+        ManifestError,
+        'sample_weight="age" is -1 in row 0, and below 0 in 2 of 12 rows',
+        "Expected 0 or more",
+        "df['age'] = df['age'].clip(lower=0)",
+    ),
+    WrongCall(
+        "two backups in one folder",
+        two_backups,
+        ArgumentError,
+        "two BackupAndRestore save in",
+        "they would delete and restore each other's backups",
+        "Leave one out, or give each its own backup_dir",
     ),
     WrongCall(
         "endless validation",

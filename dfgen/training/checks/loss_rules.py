@@ -103,7 +103,8 @@ def _given(trained: Trained) -> str:
     made, (low, high) = trained.output.activation, trained.output.reach
     if made == "linear":
         return "has no activation, so that it gives any numbers"
-    alone = " for each class by itself" if made == "sigmoid" else ""
+    classes = trained.loss.kind in (SPARSE, CATEGORICAL, SHARES)
+    alone = " for each class by itself" if classes and made == "sigmoid" else ""
     return f"ends in {made}, which gives {_span(low, high)}{alone}"
 
 
@@ -197,7 +198,7 @@ def _beyond_reach(trained: Trained, often: bool) -> str | None:
     outside = f"below {least:g}" if most == _ANY else f"outside {least:g} to {most:g}"
     reason = f"the loss {loss.name} takes no numbers"
     remedy = 'for numbers of either sign loss="mean_squared_error"'
-    if output.reach != (-_ANY, _ANY):
+    if not (positive and low < -slack):
         ends = f"the output {output.name!r} of the model, which ends in {output.activation},"
         reason = f"{ends} never is"
         remedy = f"leave out the activation, {trained.layer(output.units or 1)}"

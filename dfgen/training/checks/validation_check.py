@@ -87,13 +87,6 @@ def check_validation(call: Call, train: Side, validation: Side, x: Any) -> None:
             or another range, or `fit` gives what does not reach them.
     """
     _check_arguments(call, validation)
-    if _are_same_rows(train, validation):
-        rows = len(train.loader.reader)
-        warn(
-            f"validation_data has the {rows:,} rows that the model is trained on, so that val_loss "
-            "tells how well it remembers them, not what it makes of others. Keep rows back: "
-            'df = dfgen.split(df, {"train": 0.8, "val": 0.2}), then dfgen.sequences(df, ...)'
-        )
     if isinstance(call.model, keras.Sequential):
         _check_nesting(train, validation)
     for what in ("y", "x"):
@@ -105,6 +98,17 @@ def check_validation(call: Call, train: Side, validation: Side, x: Any) -> None:
                 _check_scale(what, ours, theirs)
     if type(call.model).test_step is keras.Model.test_step:
         _check_sizes(call.model, x)
+
+
+def warn_of_same_rows(train: Side, validation: Side) -> None:
+    """Warn of validation on the very rows that train."""
+    if _are_same_rows(train, validation):
+        rows = len(train.loader.reader)
+        warn(
+            f"validation_data has the {rows:,} rows that the model is trained on, so that val_loss "
+            "tells how well it remembers them, not what it makes of others. Keep rows back: "
+            'df = dfgen.split(df, {"train": 0.8, "val": 0.2}), then dfgen.sequences(df, ...)'
+        )
 
 
 def _are_same_rows(train: Side, validation: Side) -> bool:
