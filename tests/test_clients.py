@@ -172,6 +172,7 @@ def test_splitters_of_scikit_learn(frame, splitter):
 # TensorBoard
 
 
+@pytest.mark.filterwarnings("ignore:validation_data has the")
 def test_tensorboard_gets_what_the_monitor_logs(frame, tmp_path):
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     board = keras.callbacks.TensorBoard(tmp_path, write_graph=False)

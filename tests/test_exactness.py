@@ -83,6 +83,7 @@ def test_validation_sees_each_row_in_order_and_leaves_training_alone(frame):
     assert (train.epoch, val.epoch) == (3, 0)
 
 
+@pytest.mark.filterwarnings("ignore:validation_data has the")
 def test_validation_on_the_training_sequence_itself(frame):
     model, train = watcher(), sequence(frame, 10)
     model.fit(train, validation_data=train, epochs=3, verbose=0)
@@ -168,6 +169,7 @@ def test_evaluate_within_a_batch_of_fit_leaves_the_epochs_alone(frame):
     assert seq.epoch == 3
 
 
+@pytest.mark.filterwarnings("ignore:validation_data has the")
 def test_evaluate_leaves_repeat_where_it_was(frame):
     model, seq = watcher(), sequence(frame, 40)
     model.fit(seq.repeat(), steps_per_epoch=4, epochs=1, verbose=0)
@@ -402,6 +404,7 @@ def test_arguments_of_fit_that_keras_would_drop_raise(frame, given, message):
         watcher().fit(sequence(frame, 8), verbose=0, **given)
 
 
+@pytest.mark.filterwarnings("ignore:validation_data has the")
 def test_batch_size_given_to_evaluate_raises_and_shuffle_of_validation_data_does_not(frame):
     model, seq = watcher(), sequence(frame, 8)
     with pytest.raises(ValueError, match=r"evaluate\(batch_size=...\) does not reach"):

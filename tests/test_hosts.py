@@ -442,6 +442,7 @@ class TestOneOfSeveral:
             "image 4x4x3 uint8, label scalar int32; seed 0, epoch 1>"
         )
 
+    @pytest.mark.filterwarnings("ignore:validation_data has the")
     def test_repeat_evaluate_and_input_monitor_go_on_working(self, frame):
         seq = dfgen.Sequence(frame(46), batch_size=8, image_size=(4, 4), shard=(0, 2))
         model = watching_model()

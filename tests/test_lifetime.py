@@ -115,6 +115,7 @@ def test_own_sizes_in_buckets_keep_nothing_alive(frame, no_garbage):
 
 @pytest.mark.backend
 @pytest.mark.parametrize("use", [fit, go_on, validate, back_up])
+@pytest.mark.filterwarnings("ignore:validation_data has the")
 def test_nothing_is_left_after_keras_has_used_it(frame, no_garbage, use):
     """The model may live on: here in a circle of Keras's own."""
     for _ in range(2):

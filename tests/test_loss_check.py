@@ -326,6 +326,11 @@ RIGHT = {
         sequence(df, dfgen.Image("path", size=(4, 4), scale="0..1"), image_size=(4, 4)),
     ),
     # logits: of probabilities of pixels Keras 3.15 on torch finds no gradient
+    "masks of two classes": lambda df: (
+        pixels(1),
+        losses.BinaryCrossentropy(from_logits=True),
+        sequence(df, dfgen.Mask("mask", palette={0: 0, 1: 1, 2: 1})),
+    ),
     "masks": lambda df: (pixels(3), LOGITS, sequence(df, dfgen.Mask("mask"))),
     "masks of a palette": lambda df: (
         pixels(3),

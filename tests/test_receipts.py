@@ -291,6 +291,7 @@ class TestInFit:
         model.fit(seq, epochs=1, verbose=0, callbacks=made)
         assert (seq.receipt.rows, seq.receipt.repeated, seq.receipt.missing) == (40, 0, 0)
 
+    @pytest.mark.filterwarnings("ignore:validation_data has the")
     def test_evaluate_and_validation_do_not_count(self, frame, callbacks):
         seq, model = sequence(frame(24)), watcher()
         made = [make() for make in callbacks]

@@ -306,6 +306,7 @@ def test_a_state_within_a_fit_on_repeat(frame):
 
 
 @pytest.mark.backend
+@pytest.mark.filterwarnings("ignore:validation_data has the")
 def test_validation_and_evaluate_after_a_resume_are_whole(frame):
     seq, model = sequence(frame(24)), watcher()
     seq.load_state_dict(state_after(frame(24), 4))

@@ -277,6 +277,7 @@ class TestModel:
         model.compile("sgd", loss)
         return model
 
+    @pytest.mark.filterwarnings("ignore:validation_data has the")
     def test_trains_evaluates_and_predicts(self, manifest):
         model = self.model()
         val = sequence(manifest, shuffle=False)

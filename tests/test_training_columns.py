@@ -78,6 +78,7 @@ SHAPES = {"image": (4, 4, 3), "array": (2,), "vector": (2,), "made": (3,)}
 
 
 @pytest.mark.parametrize("keyed", [True, False], ids=["dicts", "lists"])
+@pytest.mark.filterwarnings("ignore:validation_data has the")
 def test_four_inputs_and_three_heads_train_from_one_frame(df, keyed):
     made = model(SHAPES, keyed=keyed)
     with sequence(df) as seq, sequence(df, shuffle=False) as val:

@@ -60,11 +60,12 @@ class Sequence(Passes):
         y: the targets, likewise. None takes the one column that is not id, path, split or a fact;
             with none left, batches hold inputs alone.
         id: the column that tells rows apart. None takes `id`, else the paths where unique.
-        sample_weight: a column of numbers, what each row counts in the loss. Batches hold weights
+        sample_weight: a column of what each row counts in the loss, 0 or more. Batches hold weights
             of shape (batch,), with axes of 1 for a loss that has more, as (batch, 1, 1) for masks,
             nested as y where targets differ in that, or `missing="ignore"` weighs them.
-        class_weight: class number or name -> weight, for one target of classes; `"balanced"`: rows
-            / (classes that occur * rows of the class), as scikit-learn has it.
+        class_weight: class number or name -> weight, for one target of classes, of which each that
+            occurs should have one; `"balanced"`: rows / (classes that occur * rows of the class),
+            as scikit-learn has it.
         balance: what rows are drawn by, so that some come several times in an epoch, each time with
             another random crop, flip and transform, and others not at all; `row_counts` tells how
             often. A column of classes (text, whole numbers, booleans): each class comes equally

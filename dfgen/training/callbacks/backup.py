@@ -69,7 +69,8 @@ class BackupAndRestore(keras.callbacks.Callback):
 
     Raises:
         ArgumentError: `fit` is given something else than `sequence`, or a backup is of another
-            model, another Sequence or a newer dfgen.
+            model, another Sequence or a newer dfgen; or two callbacks of this process save in the
+            same folder.
         WriteError: a backup cannot be written; those before stay. Or another run saves there.
 
     Example:

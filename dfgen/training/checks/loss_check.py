@@ -124,7 +124,7 @@ def _target(bound: BoundFeature, array: str, loader: Loader, loss: KnownLoss) ->
 
     column = ", ".join(feature.columns)
     spec, many = loader.specs[array], feature.many_labels
-    is_bytes = as_written and array in bound.channel_arrays and spec.dtype == np.uint8
+    is_bytes = as_written and feature.most_bits is not None and spec.dtype == np.uint8
     of_files = feature.follows and feature.label_numbers(bound.values) is None
     return Target(column, spec.shape, names, many, has_several, is_bytes, of_files, numbers)
 

@@ -28,8 +28,10 @@ _ALIKE = (
     'df[{0!r}].astype("category") before splitting, or class_names=[...]'
 )
 
-_COMPARED = 64
-"""Rows whose inputs are compared."""
+_COMPARED = 1024
+"""Ids, evenly spaced, that are looked for in training: 5 ms among a million."""
+_EACH = 16
+"""Of one of so many of them the inputs are compared too."""
 
 
 @dataclass(frozen=True)
@@ -131,11 +133,9 @@ def _are_same_rows(train: Side, validation: Side) -> bool:
     found = pc.indices_nonzero(pc.is_in(ours, value_set=some)).to_numpy()
     if len(found) < len(chosen):
         return False
-    places = pc.index_in(ours.take(pa.array(found)), value_set=some).to_numpy()
-    chosen = chosen[places]
-    if not all(_alike_at(a.values, found, b.values, chosen) for a, b in pairs):
-        return False
-    return bool(ours.equals(theirs) or pc.all(pc.is_in(ours, value_set=theirs)).as_py())
+    found = found[::_EACH]
+    chosen = chosen[pc.index_in(ours.take(pa.array(found)), value_set=some).to_numpy()]
+    return all(_alike_at(a.values, found, b.values, chosen) for a, b in pairs)
 
 
 def _counts_all(loader: Loader) -> bool:
