@@ -110,7 +110,7 @@ class FlowIterator(Passes):
                 f"{name} of an iterator cannot be changed to {brief(value)}: make another one, as "
                 "by flow_from_dataframe(..., shuffle=False, batch_size=1)"
             )
-        super().__setattr__(name, value)
+        object.__setattr__(self, name, value)
 
     @property
     def index_array(self) -> Integers:

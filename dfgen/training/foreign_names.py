@@ -1,4 +1,11 @@
-"""Names that data sets of other libraries have, and a Sequence has otherwise."""
+"""Names that data sets of other libraries have, and what of a Sequence cannot be set."""
+
+from typing import Any
+
+from dfgen.errors import brief, did_you_mean
+from dfgen.training.sequence_arguments import SequenceArguments
+
+_ARGUMENTS = "manifest", "x", "y", "shuffle", *SequenceArguments.__annotations__
 
 _OF_ROW = 'seq.manifest has the rows: seq.manifest["path"]'
 _TRANSFORM = (
@@ -92,3 +99,33 @@ def no_such_name(given: object, name: str) -> AttributeError:
         )
     told = f": {_HERE[name]}" if name in _HERE else ""
     return AttributeError(fault + told, name=name, obj=given)
+
+
+def check_set(given: object, name: str, value: Any) -> None:
+    """Refuse to set a public attribute of a Sequence, which would change nothing.
+
+    A class that a user derives may have attributes of its own.
+
+    Raises:
+        AttributeError: it is one that a Sequence or nobody has.
+    """
+    kind = type(given)
+    owner = next((one for one in kind.__mro__ if name in vars(one)), None)
+    is_own = not _is_known(kind if owner is None else owner)
+    is_argument = name in _ARGUMENTS and "_loader" in vars(given)
+    if name.startswith("_") or (is_own and not is_argument) or (is_own and owner is not None):
+        return
+    advice = f": make a new one, dfgen.Sequence(df, ..., {name}={brief(value)})"
+    if name not in _ARGUMENTS:
+        near = "" if owner is not None else did_you_mean(name, _ARGUMENTS)
+        advice = f".{near} Its arguments are given as it is made: dfgen.Sequence(df, ...)"
+    raise AttributeError(
+        f"{name} = {brief(value)} would change nothing in a Sequence that is made already{advice}",
+        name=name,
+        obj=given,
+    )
+
+
+def _is_known(kind: type) -> bool:
+    """Whether a class is one of dfgen, of Keras or of Python."""
+    return kind.__module__.partition(".")[0] in ("dfgen", "keras", "builtins")

@@ -31,6 +31,7 @@ from dfgen.training.checks.model_check import (
     check_whole,
 )
 from dfgen.training.checks.scale_check import warn_of_scaling_twice
+from dfgen.training.checks.trained_model import check_trained
 from dfgen.training.checks.validation_check import (
     Side,
     check_validation,
@@ -38,7 +39,7 @@ from dfgen.training.checks.validation_check import (
     warn_of_same_rows,
 )
 from dfgen.training.device_division import check_not_empty, divide
-from dfgen.training.foreign_names import no_such_name
+from dfgen.training.foreign_names import check_set, no_such_name
 from dfgen.training.keras_private import Call, DataAdapter, call_by_keras, shorten
 from dfgen.training.keras_probe import falls_back
 from dfgen.training.layout import Layout
@@ -67,18 +68,17 @@ class Passes(keras.utils.PyDataset, DataAdapter):
     Of an endless one a pass goes on into the next epoch.
     """
 
-    part: tuple[range, int] | None = None
-    """As of a Run."""
-
     def __init__(
         self, loader: Loader, progress: Progress, layout: Layout, shuffle: bool, endless: bool
     ) -> None:
         super().__init__()
         self._loader = loader
-        self.progress = progress
+        self._progress = progress
         self._layout = layout
         self._shuffle = shuffle
         self._endless = endless
+        self._part: tuple[range, int] | None = None
+        """As of a Run."""
         self._runs: weakref.WeakKeyDictionary[Any, Run] = weakref.WeakKeyDictionary()
         self._plain = PlainPasses(loader, progress, endless)
 
@@ -88,6 +88,15 @@ class Passes(keras.utils.PyDataset, DataAdapter):
             if hasattr(type(self), name):  # a property that failed: say how
                 return object.__getattribute__(self, name)
             raise no_such_name(self, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        check_set(self, name, value)
+        object.__setattr__(self, name, value)
+
+    @property
+    def progress(self) -> Progress:
+        """How far training has come: one for a Sequence and its `repeat()`."""
+        return self._progress
 
     @property
     def workers(self) -> int:
@@ -110,7 +119,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _runs=weakref.WeakKeyDictionary())
-        self._plain = PlainPasses(self._loader, self.progress, self._endless)
+        self._plain = PlainPasses(self._loader, self._progress, self._endless)
 
     @property
     def num_batches(self) -> int | None:
@@ -122,7 +131,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
             run = self._runs.get(call.iterator)
             plan = self._divided(call)[0] if run is None else run.plan
         self._plain.begin_fetching()
-        return None if self._endless else len(plan if self.part is None else self.part[0])
+        return None if self._endless else len(plan if self._part is None else self._part[0])
 
     def _check(self, call: Call) -> None:
         """Refuse arguments that do not reach a Sequence, and a model that it does not fit."""
@@ -145,6 +154,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
             warn_of_same_rows(*sides)
         if call.purpose == "fit":
             warn_of_scaling_twice(call.model, self._loader, self._layout.x)
+        check_trained(call, self._loader, self._layout)
 
     def look_while_waiting(self, look: Callable[[], Any]) -> None:
         """Have a method, held weakly, called every second that a batch is waited for."""
@@ -165,7 +175,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
     @property
     def epoch(self) -> int:
         """Passes completed since the start of training; `evaluate` and `predict` do not count."""
-        return self.progress.place.epoch
+        return self._progress.place.epoch
 
     @property
     def shard(self) -> tuple[int, int]:
@@ -184,7 +194,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
     @property
     def receipt(self) -> Receipt | None:
         """Which rows were taken in the last epoch that was completed; None before."""
-        return self.progress.receipt
+        return self._progress.receipt
 
     def row_counts(self, epoch: int | None = None) -> Integers:
         """Return how often each row of `manifest` comes in an epoch, None for that of now.
@@ -260,7 +270,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         if run.plain:
             return map(self.__getitem__, self._plain.indices())
         check_not_empty(run.plan)
-        return Pass(self._loader, self.progress, run, self._endless)
+        return Pass(self._loader, self._progress, run, self._endless)
 
     def get_numpy_iterator(self) -> Iterator[Any]:
         """Return a pass of NumPy arrays."""
@@ -280,8 +290,8 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         run = self._run(call_by_keras())
         length = None
         if run.keras_iterator is None and not run.plain:
-            place = self.progress.place
-            run.exact = not (self._endless or (self.progress.resumed and place.step))
+            place = self._progress.place
+            run.exact = not (self._endless or (self._progress.resumed and place.step))
             length = INFINITE if self._endless else len(run.plan) if run.exact else None
         return self._dataset(run, length)
 
@@ -295,7 +305,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         if call is None:
             return Run(self._loader.plan, self._layout)
         if call.iterator not in self._runs:
-            run = Run(*self._divided(call), weakref.ref(call.iterator), part=self.part)
+            run = Run(*self._divided(call), weakref.ref(call.iterator), part=self._part)
             if call.purpose == "fit":
                 self._loader.plan = run.plan
             self._runs[call.iterator] = run
@@ -310,11 +320,11 @@ class Passes(keras.utils.PyDataset, DataAdapter):
             run = self._run(call)
             run.driver = call.driver
             if run.driver == "fit":
-                self.progress.begin_epoch(self._first_steps(run, call))
+                self._progress.begin_epoch(self._first_steps(run, call))
 
     def _first_steps(self, run: Run, call: Call) -> int:
         """Return the steps of an epoch of Keras, made shorter where a part of it was done."""
-        progress, length = self.progress, len(self._loader)
+        progress, length = self._progress, len(self._loader)
         done, progress.steps_done = progress.steps_done, 0
         left = length - (progress.place.step if progress.resumed and not self._endless else 0)
         if done or left < length:
@@ -334,12 +344,12 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         failure, run.failure = run.failure, None
         if call.is_reset:
             if call.driver == "fit":
-                self.progress.begin_fit(self._endless)
+                self._progress.begin_fit(self._endless)
         elif failure is not None:
             if isinstance(failure, Interruption):
                 failure.leave()
             raise failure
         elif ended == "fit":
-            self.progress.end_epoch(self._endless)
+            self._progress.end_epoch(self._endless)
             if run.undo is not None:
-                run.undo(call.iterator, self.progress.place.step == 0)
+                run.undo(call.iterator, self._progress.place.step == 0)

@@ -192,7 +192,7 @@ class Sequence(Passes):
             known = [*inspect.signature(Sequence).parameters][:-1]
             refuse_unknown("Sequence", unknown, asked_of(Sequence, locals()), known)
         limits = limits_given(limits)
-        self.seed = (
+        self._seed = (
             randbits(32)
             if seed is None
             else whole("seed", seed, advice="write seed=0, or seed=None to draw")
@@ -245,6 +245,11 @@ class Sequence(Passes):
     def __len__(self) -> int:
         """Return the number of batches of an epoch."""
         return len(self._loader)
+
+    @property
+    def seed(self) -> int:
+        """The seed of the order, and of what transforms draw."""
+        return self._seed
 
     @property
     def class_names(self) -> Any:
@@ -380,7 +385,7 @@ class Sequence(Passes):
         place = identity.place(state)
         if seed != self.seed:
             self._loader.reseed(seed)
-            self.seed, self._identity = seed, replace(identity, weights=None)
+            self._seed, self._identity = seed, replace(identity, weights=None)
         self.progress.go_to(place)
 
     @cached_property

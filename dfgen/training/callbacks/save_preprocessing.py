@@ -1,13 +1,30 @@
 """SavePreprocessing: what goes with a model, written beside it."""
 
+import copy
 import os
+import weakref
+from typing import Any
 
 import keras
 
 from dfgen.errors import ArgumentError
+from dfgen.manifest.warn import warn
 from dfgen.samples.transforms import Transform
 from dfgen.system import check_writable, write_whole
+from dfgen.training.checks.meanings import (
+    features,
+    meanings,
+    other_classes,
+    other_order,
+    other_scale,
+    pairs,
+)
+from dfgen.training.keras_private import input_of_fit, validation_of_fit
+from dfgen.training.keras_probe import falls_back
+from dfgen.training.passes import Passes
 from dfgen.training.sequence import Sequence
+
+_HERE = "what would be saved"
 
 
 class SavePreprocessing(keras.callbacks.Callback):
@@ -19,11 +36,13 @@ class SavePreprocessing(keras.callbacks.Callback):
 
     Args:
         path: of the file, such as "pets.keras.json" beside "pets.keras".
-        sequence: whose preprocessing it is: best that which the model is evaluated on.
+        sequence: whose preprocessing it is: best that which the model is evaluated on. Its classes
+            have the numbers, and its pixels the range, of the Sequence that `fit` trains on.
         transform: as of `Sequence.preprocessing`.
 
     Raises:
-        ArgumentError: a function that cannot be saved.
+        ArgumentError: a function that cannot be saved; or `fit` trains on a Sequence whose numbers
+            mean something else.
         WriteError: the file cannot be written.
 
     Example:
@@ -40,7 +59,46 @@ class SavePreprocessing(keras.callbacks.Callback):
         self.path = os.path.abspath(path)
         check_writable(self.path)
         self._text = sequence.preprocessing(transform).to_json()
+        self._told = meanings(sequence._loader, sequence._layout)
+        self._made, self._has_transform = _made(sequence), transform is not None
+        self._progress = weakref.ref(sequence.progress)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "SavePreprocessing":
+        """Return a copy for another run: KerasTuner makes one a trial."""
+        return copy.copy(self)
 
     def on_train_begin(self, logs: object = None) -> None:
         """Write the file."""
+        running = None if falls_back() else input_of_fit()
+        if isinstance(running, Passes) and running.progress is not self._progress():
+            self._check(running)
         write_whole(self.path, lambda file: file.write(self._text.encode()))
+
+    def _check(self, running: Passes) -> None:
+        """Refuse to save what means something else than what `fit` trains on."""
+        trained = meanings(running._loader, running._layout)
+        for what, theirs in self._told.items():
+            found = [*pairs(trained[what], theirs)]
+            faults = [other_classes(*pair, _HERE) for pair in found]
+            faults.append(other_order(trained[what], theirs, what, _HERE))
+            if not self._has_transform:
+                faults += [other_scale(what, *pair, _HERE) for pair in found]
+            for fault in filter(None, faults):
+                raise ArgumentError(
+                    f"SavePreprocessing was made for another Sequence than the one that fit trains "
+                    f"on: {fault}. Give it that one, or a Sequence of validation made alike"
+                )
+        validation, made = validation_of_fit(), _made(running)
+        is_measured = getattr(validation, "progress", None) is self._progress()
+        if not is_measured and made != self._made:
+            warn(
+                f"SavePreprocessing saves {self._made}, but fit trains on {made} without chance: "
+                "predictions of images made otherwise may be worse. Give it the Sequence that "
+                "trains, or the one of validation_data="
+            )
+
+
+def _made(passes: Passes) -> list[Any]:
+    """Return the features of x as they are without chance."""
+    found = features(passes._loader, passes._layout, "x").values()
+    return [bound.feature.still for bound in found]

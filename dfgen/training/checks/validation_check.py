@@ -5,7 +5,7 @@ What only measures something else, another size, another crop, other weights, is
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,16 @@ from dfgen.errors import ArgumentError, listed
 from dfgen.loading.loader import Loader
 from dfgen.manifest.warn import warn
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.pixels.scaling import rescale
+from dfgen.training.checks.meanings import (
+    features,
+    meanings,
+    other_classes,
+    other_order,
+    other_scale,
+    pairs,
+    refuse,
+    shown,
+)
 from dfgen.training.keras_private import Call
 from dfgen.training.layout import Layout
 
@@ -27,6 +36,7 @@ _ALIKE = (
     "Number them once for both: dfgen.sequences(df, ...), or df[{0!r}] = "
     'df[{0!r}].astype("category") before splitting, or class_names=[...]'
 )
+_IN_ORDER = ". Give both Sequences the same order"
 
 _COMPARED = 1024
 """Ids, evenly spaced, that are looked for in training: 5 ms among a million."""
@@ -91,14 +101,19 @@ def check_validation(call: Call, train: Side, validation: Side, x: Any) -> None:
     _check_arguments(call, validation)
     if isinstance(call.model, keras.Sequential):
         _check_nesting(train, validation)
+    takes_both = type(call.model).test_step is keras.Model.test_step
+    ours, theirs = (meanings(side.loader, side.layout) for side in (train, validation))
     for what in ("y", "x"):
-        for ours, theirs in _pairs(what, train, validation):
-            _check_classes(ours, theirs)
-            if type(call.model).test_step is keras.Model.test_step:
-                _check_axes(what, ours, theirs, train.loader, validation.loader)
-            if _settles_scale(ours, train.loader) and _settles_scale(theirs, validation.loader):
-                _check_scale(what, ours, theirs)
-    if type(call.model).test_step is keras.Model.test_step:
+        found = [*pairs(ours[what], theirs[what])]
+        for trained, tested in found:
+            advice = _ALIKE.format(trained.label_column)
+            refuse(other_classes(trained, tested, "validation"), f". {advice}")
+        refuse(other_order(ours[what], theirs[what], what, "validation"), _IN_ORDER)
+        if takes_both:
+            _check_axes(what, train, validation)
+        for pair in found:
+            refuse(other_scale(what, *pair, "validation"))
+    if takes_both:
         _check_sizes(call.model, x)
 
 
@@ -122,8 +137,8 @@ def _are_same_rows(train: Side, validation: Side) -> bool:
     one, other = train.loader, validation.loader
     if one is other:
         return True
-    pairs, rows = list(_pairs("x", train, validation)), len(one.reader)
-    if not pairs or len(other.reader) != rows or not (_counts_all(one) and _counts_all(other)):
+    bound, rows = _bound("x", train, validation), len(one.reader)
+    if not bound or len(other.reader) != rows or not (_counts_all(one) and _counts_all(other)):
         return False
     ours, theirs = (_whole(side.reader.ids) for side in (one, other))
     if ours is None or theirs is None or ours.type != theirs.type:
@@ -135,7 +150,7 @@ def _are_same_rows(train: Side, validation: Side) -> bool:
         return False
     found = found[::_EACH]
     chosen = chosen[pc.index_in(ours.take(pa.array(found)), value_set=some).to_numpy()]
-    return all(_alike_at(a.values, found, b.values, chosen) for a, b in pairs)
+    return all(_alike_at(a.values, found, b.values, chosen) for a, b in bound)
 
 
 def _counts_all(loader: Loader) -> bool:
@@ -212,31 +227,25 @@ def _check_sizes(model: Any, x: Any) -> None:
             )
 
 
-def _check_classes(ours: BoundFeature, theirs: BoundFeature) -> None:
-    """Refuse classes whose numbers mean another class in validation."""
-    trained, tested = ours.feature.class_names, theirs.feature.class_names
-    column = ours.feature.label_column
-    if trained is None or tested is None or column is None:
-        return
-    other = [i for i, (a, b) in enumerate(zip(trained, tested, strict=False)) if a != b]
-    if other:
-        raise ArgumentError(
-            f"number {other[0]} is class {trained[other[0]]!r} of {column!r} in training and "
-            f"{tested[other[0]]!r} in validation: training numbers {listed(trained)}, validation "
-            f"{listed(tested)}. {_ALIKE.format(column)}"
-        )
-    if len(trained) != len(tested) and _is_one_hot(ours) and _is_one_hot(theirs):
-        raise ArgumentError(
-            f"{column!r} is an array of {len(trained)} classes in training, {listed(trained)}, and "
-            f"of {len(tested)} in validation, {listed(tested)}: a model has outputs for one of "
-            f"them. {_ALIKE.format(column)}"
-        )
+def _bound(
+    what: str, train: Side, validation: Side
+) -> list[tuple[BoundFeature, BoundFeature]]:
+    """Return those features of x or y that stand for the same input or target."""
+    ours, theirs = (features(side.loader, side.layout, what) for side in (train, validation))
+    if len(ours) == len(theirs) == 1:
+        return [*zip(ours.values(), theirs.values(), strict=True)]
+    return [(ours[key], theirs[key]) for key in ours] if ours.keys() == theirs.keys() else []
 
 
-def _check_axes(
+def _check_axes(what: str, train: Side, validation: Side) -> None:
+    """Refuse arrays of other axes, such as classes as numbers here and one-hot there."""
+    for pair in _bound(what, train, validation):
+        _check_pair(what, *pair, train.loader, validation.loader)
+
+
+def _check_pair(
     what: str, ours: BoundFeature, theirs: BoundFeature, train: Loader, validation: Loader
 ) -> None:
-    """Refuse arrays of other axes, such as classes as numbers here and one-hot there."""
     for key in ours.arrays.keys() & theirs.arrays.keys():
         trained = train.specs[ours.arrays[key]]
         tested = validation.specs[theirs.arrays[key]]
@@ -248,62 +257,10 @@ def _check_axes(
         ):
             raise ArgumentError(
                 f"{what} of validation has another shape than that of training: "
-                f"{theirs.name} {_shown(tested)}, made by {theirs.feature!r}; in training "
-                f"{ours.name} {_shown(trained)}, made by {ours.feature!r}. Give both Sequences the "
+                f"{theirs.name} {shown(tested)}, made by {theirs.feature!r}; in training "
+                f"{ours.name} {shown(trained)}, made by {ours.feature!r}. Give both Sequences the "
                 "same label_mode, color_mode or feature"
             )
-
-
-def _check_scale(what: str, ours: BoundFeature, theirs: BoundFeature) -> None:
-    """Refuse pixels of another range: the model would not fail, but see black or white."""
-    trained, tested = ours.feature.scale, theirs.feature.scale
-    channels = [next(iter(bound.specs.values())).shape[-1] for bound in (ours, theirs)]
-    if trained == tested or channels[0] != channels[1] or _alike(trained, tested, channels[0]):
-        return
-    raise ArgumentError(
-        f"{what} of validation has scale={tested!r}, {_range(theirs)}, that of training "
-        f"scale={trained!r}, {_range(ours)}: the model would see other numbers than it was trained "
-        f"on. Give both Sequences the same, scale={trained!r}"
-    )
-
-
-def _is_one_hot(bound: BoundFeature) -> bool:
-    """Whether its array has a number for each class."""
-    spec = next(iter(bound.specs.values()))
-    return spec.dtype.kind == "f" and spec.shape == (len(bound.feature.class_names),)
-
-
-def _settles_scale(bound: BoundFeature, loader: Loader) -> bool:
-    """Whether `scale` alone tells the range of an image: no function of the user's can."""
-    if not bound.feature.has_channels or loader.transforms_batches:
-        return False
-    return loader.reader.transform is None or bound.feature.made_spec.dtype is not None
-
-
-def _alike(one: Any, other: Any, channels: int) -> bool:
-    """Whether two scales make the same of pixels."""
-    pixels = (np.arange(256 * channels) * 7 % 256).astype(np.uint8).reshape(16, 16, channels)
-    made = [np.zeros(pixels.shape, np.float32) for _ in range(2)]
-    rescale(pixels, one, made[0])
-    rescale(pixels, other, made[1])
-    return np.allclose(made[0], made[1], atol=1e-3, rtol=1e-3)
-
-
-def _pairs(what: str, train: Side, validation: Side) -> Iterator[tuple[BoundFeature, BoundFeature]]:
-    """Return those features of x or y that stand for the same input or target."""
-    ours, theirs = (_features(side, what) for side in (train, validation))
-    if ours.keys() == theirs.keys():
-        for key in ours:
-            yield ours[key], theirs[key]
-
-
-def _features(side: Side, what: str) -> dict[object, BoundFeature]:
-    """Return the features of x or y by their keys, or by their places where they have none."""
-    tree = getattr(side.layout, what)
-    names = [] if tree is None else keras.tree.flatten(tree)
-    found = [b for b in side.loader.reader.features if next(iter(b.arrays.values())) in names]
-    keyed = isinstance(tree, Mapping) and len(found) > 1
-    return {bound.name if keyed else place: bound for place, bound in enumerate(found)}
 
 
 def _form(tree: Any) -> str:
@@ -312,14 +269,6 @@ def _form(tree: Any) -> str:
     if isinstance(tree, tuple):
         return f"a list of {len(tree)}"
     return "one array"
-
-
-def _range(bound: BoundFeature) -> str:
-    return f"{bound.name} {_shown(next(iter(bound.specs.values())))}"
-
-
-def _shown(spec: Any) -> str:
-    return f"{spec.dtype} {('batch', *spec.shape)}".replace("'", "").replace("None", "any")
 
 
 def _shape(tensor: Any) -> str:

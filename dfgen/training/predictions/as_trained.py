@@ -1,6 +1,7 @@
 """Rows made as in training: a Sequence by what was saved beside a model, and that one is such."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -13,6 +14,7 @@ from dfgen.errors import ArgumentError, brief, listed
 from dfgen.manifest.tables import Table
 from dfgen.samples.features.base import Feature
 from dfgen.samples.transforms import Sample, Transform
+from dfgen.training.checks.meanings import meaning_of, meanings, pairs
 from dfgen.training.sequence import Sequence
 
 Saved: TypeAlias = Preprocessing | str | os.PathLike[str] | None
@@ -78,12 +80,18 @@ def check_as_trained(saved: Preprocessing, sequence: Sequence) -> None:
                 f"x of the Sequence has {name!r} as {found!r}, but the model was trained on "
                 f"{one!r}: make it alike, or give the model that goes with it"
             )
-    for name, target in saved.targets.items():
-        names, found = getattr(target, "class_names", None), made.targets.get(name)
-        if names is not None and found is not None and tuple(found.class_names) != tuple(names):
+    keyed = isinstance(saved.y, Mapping)
+    known = {
+        name if keyed else place: meaning_of(name, target)
+        for place, (name, target) in enumerate(saved.targets.items())
+        if target is not None
+    }
+    for trained, found in pairs(known, meanings(sequence._loader, sequence._layout)["y"]):
+        names, others = trained.class_names or (), found.class_names
+        if others is not None and others != names:
             raise ArgumentError(
-                f"the model numbers the classes of {name!r} as {listed(names)}, but the Sequence "
-                f"as {listed(found.class_names)}: give it class_names={[*names]}"
+                f"the model numbers the classes of {trained.name!r} as {listed(names)}, but the "
+                f"Sequence as {listed(others)}: give it class_names={[*names]}"
             )
 
 
@@ -102,7 +110,9 @@ def targets_as_trained(saved: Preprocessing) -> tuple[Any, dict[str, tuple[Any, 
 
 
 def _in_column(feature: Feature, like: Feature) -> Feature:
-    """Return a feature as it would be of the column of another."""
+    """Return a feature as it would be of the column of another, but not of columns rearranged."""
+    if sorted(feature.columns) == sorted(like.columns):
+        return feature
     return replace(feature, column=like.column)  # type: ignore[type-var]
 
 

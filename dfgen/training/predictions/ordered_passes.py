@@ -45,7 +45,7 @@ class OrderedPasses(Passes):
         Returns:
             Outputs and targets, nested as they are, without rows that only fill up a batch.
         """
-        self.part, self._targets = (part, until), {}
+        self._part, self._targets = (part, until), {}
         self.progress.place = Place(view)
         outputs = model.predict(self, verbose=0)
         rows = sum(map(self._loader.plan.real, part))
@@ -77,11 +77,11 @@ class OrderedPasses(Passes):
 
     def __len__(self) -> int:
         """Return the number of batches of the part."""
-        return 0 if self.part is None else len(self.part[0])
+        return 0 if self._part is None else len(self._part[0])
 
     def __getitem__(self, index: int) -> Any:
         """Return a batch of the part, where Keras takes it as a plain PyDataset."""
-        steps = range(0) if self.part is None else self.part[0]
+        steps = range(0) if self._part is None else self._part[0]
         return self._note(index, self._layout.batch(self._loader.batch(self.epoch, steps[index])))
 
     def end(self) -> None:

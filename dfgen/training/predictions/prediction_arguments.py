@@ -8,6 +8,8 @@ import keras
 from dfgen.errors import ArgumentError, brief
 from dfgen.manifest.warn import warn
 from dfgen.system import flag, whole
+from dfgen.training.checks.meanings import meanings
+from dfgen.training.checks.trained_model import check_as_before
 from dfgen.training.device_division import keras_division
 from dfgen.training.predictions.as_trained import Saved, check_as_trained, opened
 from dfgen.training.predictions.predicted_rows import Prediction
@@ -55,6 +57,8 @@ def checked_prediction(
     known = opened(saved)
     if known is not None:
         check_as_trained(known, sequence)
+    told = meanings(sequence._loader, sequence._layout)
+    check_as_before(model, told, "evaluate_frame" if weighs else "predict_frame")
     if arrays is not None and views > 1:
         raise ArgumentError(
             f"views={views} with arrays={brief(arrays)}: each view lies otherwise on the image, so "

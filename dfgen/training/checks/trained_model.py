@@ -1,0 +1,185 @@
+"""What a model was trained on in this process: later data must mean the same.
+
+A model that was loaded is unknown here: `SavePreprocessing` writes beside it what tells.
+"""
+
+import weakref
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import keras
+
+from dfgen.errors import ArgumentError
+from dfgen.loading.loader import Loader
+from dfgen.manifest.warn import warn
+from dfgen.training.checks.meanings import (
+    Meaning,
+    Meanings,
+    meanings,
+    other_classes,
+    other_order,
+    other_scale,
+    pairs,
+)
+from dfgen.training.keras_private import Call
+from dfgen.training.layout import Layout
+
+_HERE = "this Sequence"
+_SHOWN = 10
+_ANEW = (
+    "To train a model on other classes, make it anew, give it a new last layer, or copy it with "
+    "keras.models.clone_model"
+)
+
+
+@dataclass(frozen=True)
+class _Trained:
+    """What is known of a model that was given to `fit`; it holds neither the model nor rows.
+
+    Args:
+        told: what its inputs and targets mean, by "x" and "y".
+        layers: of the model.
+        optimizer: of the model; None without one.
+        steps: that the optimizer had done before.
+    """
+
+    told: dict[str, Meanings]
+    layers: tuple[weakref.ref[Any], ...]
+    optimizer: weakref.ref[Any] | None
+    steps: int
+
+
+_KNOWN: weakref.WeakKeyDictionary[Any, _Trained] = weakref.WeakKeyDictionary()
+
+
+def check_trained(call: Call, loader: Loader, layout: Layout) -> None:
+    """Refuse what means something else than the model was trained on; note what `fit` trains on.
+
+    Raises:
+        ArgumentError: classes have other numbers, columns another order, or pixels another range.
+    """
+    told = meanings(loader, layout)
+    if call.purpose == "fit":
+        _note(call.model, told)
+    elif call.purpose == "evaluate":
+        check_as_before(call.model, told, "evaluate")
+    elif call.purpose == "predict":
+        check_as_before(call.model, {"x": told["x"]}, "predict")
+
+
+def check_as_before(model: Any, told: Mapping[str, Meanings], purpose: str) -> None:
+    """Refuse inputs and targets that mean something else than those that a model was trained on.
+
+    Args:
+        model: of Keras.
+        told: what they mean, by "x" and "y".
+        purpose: who asks, for messages.
+
+    Raises:
+        ArgumentError: they do.
+    """
+    known = _known(model)
+    if known is None:
+        return
+    for what, theirs in told.items():
+        ours = known.told[what]
+        faults = [_other_numbers(*pair, purpose) for pair in pairs(ours, theirs)]
+        order = other_order(ours, theirs, what, _HERE)
+        faults.append(order and f"{order}. Give {purpose} the order of training")
+        faults += [other_scale(what, *pair, _HERE) for pair in pairs(ours, theirs)]
+        fault = next(filter(None, faults), None)
+        if fault is not None and _has_learnt(model, known):
+            raise ArgumentError(fault)
+
+
+def _note(model: Any, told: dict[str, Meanings]) -> None:
+    """Note what `fit` is about to train on; refuse other numbers of the same classes.
+
+    Classes of which the model knows none may be another task: they are trained on, with a warning.
+    Pixels of another range it can learn.
+    """
+    known = _known(model)
+    faults = [] if known is None else [*_refused(known.told, told)]
+    if known is not None and faults and not _has_learnt(model, known):
+        known, faults = None, []
+    for fault, certain in faults:
+        if certain:
+            raise ArgumentError(f"{fault}. {_ANEW}")
+        warn(f"fit goes on with classes that the model was not trained on: {fault}. {_ANEW}")
+    if known is not None and not faults:
+        told = {what: _longest(theirs, known.told[what]) for what, theirs in told.items()}
+    optimizer = getattr(model, "optimizer", None)
+    begun = (None if optimizer is None else weakref.ref(optimizer), _steps(optimizer))
+    if known is not None:
+        begun = known.optimizer, known.steps
+    _KNOWN[model] = _Trained(told, tuple(map(weakref.ref, _layers(model))), *begun)
+
+
+def _refused(
+    known: Mapping[str, Meanings], told: Mapping[str, Meanings]
+) -> Iterator[tuple[str, bool]]:
+    """Yield what another `fit` is told otherwise than the one before, and whether it is certain."""
+    for what, theirs in told.items():
+        for ours, other in pairs(known[what], theirs):
+            fault = _other_numbers(ours, other, "fit")
+            if fault is not None:
+                names = ({*map(str, one.class_names or ())} for one in (ours, other))
+                yield fault, not set.isdisjoint(*names) or bool(ours.palette)
+        order = other_order(known[what], theirs, what, _HERE)
+        if order is not None:
+            yield order, True
+
+
+def _known(model: Any) -> _Trained | None:
+    """Return what is known of a model, None of one whose layers were replaced since."""
+    known, layers = _KNOWN.get(model), {*map(id, _layers(model))}
+    return None if known is None or any(id(one()) not in layers for one in known.layers) else known
+
+
+def _has_learnt(model: Any, known: _Trained) -> bool:
+    """Whether a step was done since: a `fit` that was refused or interrupted may have none."""
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is None or known.optimizer is None or known.optimizer() is not optimizer:
+        return True
+    own_step = type(model).train_step is not keras.Model.train_step
+    return own_step or _steps(optimizer) != known.steps
+
+
+def _steps(optimizer: Any) -> int:
+    found = getattr(optimizer, "iterations", None)
+    return -1 if found is None else int(keras.ops.convert_to_numpy(found))
+
+
+def _layers(model: Any) -> list[Any]:
+    return list(getattr(model, "layers", ()))
+
+
+def _longest(theirs: Meanings, ours: Meanings) -> Meanings:
+    """Return what a model knows after both: a frame may lack the last classes."""
+    before = {new.name: old for new, old in pairs(theirs, ours)}
+    return {
+        key: replace(
+            new,
+            class_names=max(
+                before.get(new.name, new).class_names,
+                new.class_names,
+                key=lambda names: len(names or ()),
+            ),
+        )
+        for key, new in theirs.items()
+    } or ours
+
+
+def _other_numbers(ours: Meaning, theirs: Meaning, purpose: str) -> str | None:
+    fault = other_classes(ours, theirs, _HERE)
+    if fault is None:
+        return None
+    names, given = ours.class_names, "class_names= of the Sequence that it was trained on"
+    if ours.palette:
+        given = f"palette={dict(ours.palette)}"
+    elif names is None:
+        given = f"dfgen.Number({ours.columns[0]!r})"
+    elif len(names) <= _SHOWN:
+        given = f"class_names={[*names]}"
+    return f"{fault}. Give {purpose} a Sequence with the numbers of training: {given}"
