@@ -118,6 +118,87 @@ def test_the_file_is_written_whole_when_training_begins(df, tmp_path):
     assert [*tmp_path.glob("*.tmp"), *tmp_path.glob(".*")] == []
 
 
+def one_head(df, x=None, names=("cat", "dog"), y="kind", **options):
+    x = x or dfgen.Image(size=(16, 16), **options)
+    return dfgen.Sequence(df, x, dfgen.Category(y, class_names=names), batch_size=4, workers=0)
+
+
+def small():
+    last = [keras.layers.Flatten(), keras.layers.Dense(2, "softmax")]
+    made = keras.Sequential([keras.Input((16, 16, 3)), keras.layers.Rescaling(1.0), *last])
+    made.compile("sgd", "sparse_categorical_crossentropy")
+    return made
+
+
+OTHERS = {
+    "another range": (
+        {"scale": "0..1"},
+        "x of what would be saved has scale='0..1', image float32 (batch, 16, 16, 3), that of "
+        "training scale=None, image uint8 (batch, 16, 16, 3): the model would see other numbers "
+        "than it was trained on. Give both Sequences the same, scale=None",
+    ),
+    "other class numbers": (
+        {"names": ("dog", "cat")},
+        "number 0 is class 'cat' of 'kind' in training and 'dog' in what would be saved: training "
+        "numbers 'cat', 'dog', what would be saved 'dog', 'cat'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("way", ["itself", "repeat", "validation"])
+def test_preprocessing_of_a_sequence_that_means_something_else_is_refused(df, tmp_path, name, way):
+    options, fault = OTHERS[name]
+    train, other, path = one_head(df), one_head(df, **options), tmp_path / "p.json"
+    path.write_text("old")
+    given = {"callbacks": [dfgen.SavePreprocessing(path, other)], "verbose": 0}
+    if way == "repeat":
+        given["steps_per_epoch"] = 2
+    if way == "validation":
+        given["validation_data"] = other
+        fault = fault.replace("what would be saved", "validation")
+    with pytest.raises(dfgen.DfgenError) as caught:
+        small().fit(train.repeat() if way == "repeat" else train, **given)
+    assert fault in str(caught.value)
+    if way != "validation":
+        assert str(caught.value) == (
+            f"SavePreprocessing was made for another Sequence than the one that fit trains on: "
+            f"{fault}. Give it that one, or a Sequence of validation made alike"
+        )
+    assert path.read_text() == "old"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda df: one_head(df[:3]),
+        lambda df: one_head(df, dfgen.Image(size=(16, 16), flip="horizontal")),
+        lambda df: one_head(df, scale=(1.0, 0.0), dtype="float32"),
+    ],
+    ids=["other rows", "chance", "a scale in other words"],
+)
+@pytest.mark.filterwarnings("ignore:SavePreprocessing saves")
+def test_preprocessing_of_a_sequence_that_means_the_same_is_saved(df, tmp_path, other):
+    path = tmp_path / "p.json"
+    small().fit(one_head(df), callbacks=[dfgen.SavePreprocessing(path, other(df))], verbose=0)
+    assert dfgen.load_preprocessing(path).class_names == ["cat", "dog"]
+
+
+def test_images_that_are_made_otherwise_are_saved_where_they_validate_else_with_a_warning(
+    df, tmp_path
+):
+    train, padded = one_head(df), one_head(df, resize="pad")
+    beside = dfgen.SavePreprocessing(tmp_path / "p.json", padded)
+    small().fit(train, validation_data=padded, callbacks=[beside], verbose=0)
+    with pytest.warns(UserWarning, match=r"^SavePreprocessing saves") as told:
+        small().fit(train, callbacks=[beside], verbose=0)
+    assert [str(one.message) for one in told if "__array__" not in str(one.message)] == [
+        "SavePreprocessing saves [Image(size=(16, 16), resize='pad')], but fit trains on "
+        "[Image(size=(16, 16))] without chance: predictions of images made otherwise may be "
+        "worse. Give it the Sequence that trains, or the one of validation_data="
+    ]
+
+
 def test_what_cannot_be_saved_is_refused_before_training(df, tmp_path):
     x = dfgen.Column("age", lambda age: age)
     with pytest.raises(dfgen.DfgenError, match="fn of Column"):

@@ -31,7 +31,7 @@ from dfgen.training.checks.model_check import (
     check_whole,
 )
 from dfgen.training.checks.scale_check import warn_of_scaling_twice
-from dfgen.training.checks.trained_model import check_trained
+from dfgen.training.checks.trained_model import check_trained, note_failure
 from dfgen.training.checks.validation_check import (
     Side,
     check_validation,
@@ -346,6 +346,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
             if call.driver == "fit":
                 self._progress.begin_fit(self._endless)
         elif failure is not None:
+            note_failure(call.model)
             if isinstance(failure, Interruption):
                 failure.leave()
             raise failure

@@ -1,8 +1,6 @@
 """SavePreprocessing: what goes with a model, written beside it."""
 
-import copy
 import os
-import weakref
 from typing import Any
 
 import keras
@@ -61,16 +59,11 @@ class SavePreprocessing(keras.callbacks.Callback):
         self._text = sequence.preprocessing(transform).to_json()
         self._told = meanings(sequence._loader, sequence._layout)
         self._made, self._has_transform = _made(sequence), transform is not None
-        self._progress = weakref.ref(sequence.progress)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "SavePreprocessing":
-        """Return a copy for another run: KerasTuner makes one a trial."""
-        return copy.copy(self)
 
     def on_train_begin(self, logs: object = None) -> None:
         """Write the file."""
         running = None if falls_back() else input_of_fit()
-        if isinstance(running, Passes) and running.progress is not self._progress():
+        if isinstance(running, Passes):
             self._check(running)
         write_whole(self.path, lambda file: file.write(self._text.encode()))
 
@@ -88,13 +81,13 @@ class SavePreprocessing(keras.callbacks.Callback):
                     f"SavePreprocessing was made for another Sequence than the one that fit trains "
                     f"on: {fault}. Give it that one, or a Sequence of validation made alike"
                 )
-        validation, made = validation_of_fit(), _made(running)
-        is_measured = getattr(validation, "progress", None) is self._progress()
-        if not is_measured and made != self._made:
+        measured = [one for one in (running, validation_of_fit()) if isinstance(one, Passes)]
+        made = [*map(_made, measured)]
+        if self._made not in made:
             warn(
-                f"SavePreprocessing saves {self._made}, but fit trains on {made} without chance: "
-                "predictions of images made otherwise may be worse. Give it the Sequence that "
-                "trains, or the one of validation_data="
+                f"SavePreprocessing saves {self._made}, but fit trains on {made[0]} without "
+                "chance: predictions of images made otherwise may be worse. Give it the Sequence "
+                "that trains, or the one of validation_data="
             )
 
 

@@ -71,7 +71,7 @@ def meanings(loader: Loader, layout: Layout) -> dict[str, Meanings]:
 
 def _of(bound: BoundFeature, loader: Loader) -> Meaning:
     settled = _settles_scale(bound, loader)
-    spec = next(iter(bound.specs.values()))
+    spec = loader.reader.specs[next(iter(bound.arrays.values()))]
     return meaning_of(bound.name, bound.feature, spec, (bound.feature.scale,) if settled else None)
 
 
@@ -203,9 +203,9 @@ def _alike(one: Any, other: Any, channels: int) -> bool:
 
 
 def _range(one: Meaning) -> str:
-    return f"{one.name} {shown(one.spec)}"
+    return f"{one.name} {shape_shown(one.spec)}"
 
 
-def shown(spec: Any) -> str:
+def shape_shown(spec: Any) -> str:
     """Return dtype and shape of a batch, for messages."""
     return f"{spec.dtype} {('batch', *spec.shape)}".replace("'", "").replace("None", "any")

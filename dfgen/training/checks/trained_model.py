@@ -124,8 +124,8 @@ def _refused(
         for ours, other in pairs(known[what], theirs):
             fault = _other_numbers(ours, other, "fit")
             if fault is not None:
-                names = ({*map(str, one.class_names or ())} for one in (ours, other))
-                yield fault, not set.isdisjoint(*names) or bool(ours.palette)
+                names, others = ({*map(str, one.class_names or ())} for one in (ours, other))
+                yield fault, not names or not others or not names.isdisjoint(others)
         order = other_order(known[what], theirs, what, _HERE)
         if order is not None:
             yield order, True
@@ -144,6 +144,13 @@ def _has_learnt(model: Any, known: _Trained) -> bool:
         return True
     own_step = type(model).train_step is not keras.Model.train_step
     return own_step or _steps(optimizer) != known.steps
+
+
+def note_failure(model: Any) -> None:
+    """A batch could not be made: TensorFlow counts its step all the same."""
+    known, optimizer = _KNOWN.get(model), getattr(model, "optimizer", None)
+    if known is not None and _steps(optimizer) == known.steps + 1:
+        _KNOWN[model] = replace(known, steps=known.steps + 1)
 
 
 def _steps(optimizer: Any) -> int:

@@ -27,7 +27,7 @@ from dfgen.training.checks.meanings import (
     other_scale,
     pairs,
     refuse,
-    shown,
+    shape_shown,
 )
 from dfgen.training.keras_private import Call
 from dfgen.training.layout import Layout
@@ -257,9 +257,9 @@ def _check_pair(
         ):
             raise ArgumentError(
                 f"{what} of validation has another shape than that of training: "
-                f"{theirs.name} {shown(tested)}, made by {theirs.feature!r}; in training "
-                f"{ours.name} {shown(trained)}, made by {ours.feature!r}. Give both Sequences the "
-                "same label_mode, color_mode or feature"
+                f"{theirs.name} {shape_shown(tested)}, made by {theirs.feature!r}; in training "
+                f"{ours.name} {shape_shown(trained)}, made by {ours.feature!r}. Give both "
+                "Sequences the same label_mode, color_mode or feature"
             )
 
 

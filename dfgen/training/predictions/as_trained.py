@@ -14,7 +14,7 @@ from dfgen.errors import ArgumentError, brief, listed
 from dfgen.manifest.tables import Table
 from dfgen.samples.features.base import Feature
 from dfgen.samples.transforms import Sample, Transform
-from dfgen.training.checks.meanings import meaning_of, meanings, pairs
+from dfgen.training.checks.meanings import Meanings, meaning_of, meanings, pairs
 from dfgen.training.sequence import Sequence
 
 Saved: TypeAlias = Preprocessing | str | os.PathLike[str] | None
@@ -81,13 +81,13 @@ def check_as_trained(saved: Preprocessing, sequence: Sequence) -> None:
                 f"{one!r}: make it alike, or give the model that goes with it"
             )
     keyed = isinstance(saved.y, Mapping)
-    known = {
+    known: Meanings = {
         name if keyed else place: meaning_of(name, target)
         for place, (name, target) in enumerate(saved.targets.items())
         if target is not None
     }
-    for trained, found in pairs(known, meanings(sequence._loader, sequence._layout)["y"]):
-        names, others = trained.class_names or (), found.class_names
+    for trained, given in pairs(known, meanings(sequence._loader, sequence._layout)["y"]):
+        names, others = trained.class_names or (), given.class_names
         if others is not None and others != names:
             raise ArgumentError(
                 f"the model numbers the classes of {trained.name!r} as {listed(names)}, but the "
