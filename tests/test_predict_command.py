@@ -11,6 +11,7 @@ from command import run
 
 import dfgen
 from dfgen.errors import ArgumentError
+from dfgen.training.predictions.saved_model import predict_saved
 
 ROWS = 12
 NAMES = ["red", "green", "blue"]
@@ -99,6 +100,110 @@ def test_what_cannot_be_is_told(trained, tmp_path, arguments, told):
     ended = run("predict", *paths, "--out", tmp_path / "p.parquet")
     assert ended.returncode == 1
     assert ended.stderr == f"dfgen: {told.format(folder)}\n"
+
+
+def several_heads(folder, frame):
+    """Save a model of three heads that are sure of the colour, and what goes with it."""
+    image = keras.Input((4, 4, 3), name="image")
+    seen = keras.layers.GlobalAveragePooling2D()(image)
+    units = {"kind": 3, "is_red": 1, "tags": 3}
+    made = {
+        name: keras.layers.Dense(count, "softmax" if name == "kind" else "sigmoid", name=name)
+        for name, count in units.items()
+    }
+    model = keras.Model(image, {name: layer(seen) for name, layer in made.items()})
+    sure = 40 * np.eye(3, dtype=np.float32)
+    made["kind"].set_weights([sure, np.zeros(3, np.float32)])
+    made["tags"].set_weights([sure, np.full(3, -10, np.float32)])
+    made["is_red"].set_weights([sure[:, :1], np.full(1, -10, np.float32)])
+    losses = dict.fromkeys(units, "binary_crossentropy")
+    model.compile(loss=losses | {"kind": "sparse_categorical_crossentropy"})
+    y = {
+        "kind": dfgen.Category("kind", class_names=NAMES),
+        "is_red": dfgen.Category("is_red", "binary", class_names=["other", "red"]),
+        "tags": dfgen.MultiLabel("tags", NAMES),
+    }
+    x = dfgen.Image("path", size=(4, 4), scale="0..1")
+    seq = dfgen.Sequence(frame, x, y, workers=0)
+    dfgen.SavePreprocessing(folder / "heads.keras.json", seq).on_train_begin()
+    model.save(folder / "heads.keras")
+
+
+def turned(df):
+    """Categories in another order, and lists and text whose first row is another."""
+    kinds = [
+        df.kind.cat.reorder_categories(NAMES[::-1]),
+        df.is_red.cat.reorder_categories(["red", "other"]),
+    ]
+    return df[::-1].assign(kind=kinds[0], is_red=kinds[1])
+
+
+FRAMES = {
+    "turned": turned,
+    "text": lambda df: df.assign(kind=df.kind.astype(str), is_red=df.is_red.astype(str)),
+    "one class alone": lambda df: df[df.kind == "blue"].assign(
+        kind=lambda rows: rows.kind.cat.remove_unused_categories(),
+        is_red=lambda rows: rows.is_red.cat.remove_unused_categories(),
+    ),
+    "without a label": lambda df: df.drop(columns="tags"),
+}
+
+
+@pytest.mark.backend
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FRAMES)
+def test_every_kind_of_head_is_named_as_in_training(trained, tmp_path, name):
+    frame = trained[2].assign(
+        kind=lambda df: df.kind.cat.reorder_categories(NAMES),
+        is_red=lambda df: pd.Categorical(np.where(df.kind == "red", "red", "other")),
+        tags=lambda df: [[kind] for kind in df.kind],
+    )
+    several_heads(tmp_path, frame)
+    rows = FRAMES[name](frame)
+    dfgen.write_manifest(rows, tmp_path / "m.parquet")
+    predict_saved(
+        str(tmp_path / "heads.keras"), str(tmp_path / "m.parquet"), str(tmp_path / "p.parquet")
+    )
+    found = pd.read_parquet(tmp_path / "p.parquet")
+    assert found.y_pred_kind.tolist() == rows.kind.tolist()
+    assert found.y_pred_is_red.tolist() == rows.is_red.tolist()
+    assert [list(one) for one in found.y_pred_tags] == [[kind] for kind in rows.kind]
+    if name != "without a label":
+        assert found.y_true_kind.tolist() == rows.kind.tolist()
+        assert (found.loss < 0.1).all()
+
+
+def test_a_class_that_the_model_does_not_know_is_refused_by_name(trained, tmp_path):
+    strange = trained[2].assign(kind=lambda df: df.kind.astype(str).where(df.id != 5, "violet"))
+    dfgen.write_manifest(strange, tmp_path / "m.parquet")
+    with pytest.raises(dfgen.DfgenError) as caught:
+        predict_saved(str(trained[0] / "model.keras"), str(tmp_path / "m.parquet"), "p.parquet")
+    assert str(caught.value) == (
+        "column 'kind' holds 'violet' (1 in all), not among its class names: 'red', 'green', "
+        "'blue'. Mend the values, drop such rows, or add them to class_names="
+    )
+
+
+@pytest.mark.parametrize("nested", [lambda y: {"kind": y}, lambda y: [y]], ids=["dict", "list"])
+def test_a_sequence_that_nests_its_labels_otherwise_is_refused_too(trained, nested):
+    folder, model, frame, _ = trained
+    x = dfgen.Image("path", size=(4, 4), scale="0..1")
+    other = dfgen.Sequence(frame, x=x, y=nested(dfgen.Category("kind")))
+    with pytest.raises(ArgumentError, match=r"^the model numbers the classes of 'label' as 'red'"):
+        dfgen.predict_frame(model, other, preprocessing=folder / "model.keras.json")
+
+
+def test_columns_in_another_order_than_saved_are_refused(trained):
+    frame = trained[2].assign(a=1.0, b=2.0)
+    image = keras.Input((2,))
+    model = keras.Model(image, keras.layers.Dense(1)(image))
+    one, other = (
+        dfgen.Sequence(frame, dfgen.Number(names), None, label_mode=None, workers=0)
+        for names in (["a", "b"], ["b", "a"])
+    )
+    assert len(dfgen.predict_frame(model, one, preprocessing=one.preprocessing())) == ROWS
+    with pytest.raises(ArgumentError, match=r"^x of the Sequence has 'number' as Number\("):
+        dfgen.predict_frame(model, other, preprocessing=one.preprocessing())
 
 
 def test_a_sequence_that_is_not_as_in_training_is_refused(trained):

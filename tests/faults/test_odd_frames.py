@@ -1,9 +1,13 @@
 """Frames with faults, odd ones that are none, and frames that their owner changes later."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
+import dfgen
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
 from dfgen.errors import DfgenError, ManifestError
@@ -97,6 +101,45 @@ def test_fault_39_a_class_that_is_not_among_the_names_is_never_a_new_one(plain):
     assert "kind" in str(caught.value)
     unused = plain.assign(kind=pd.Categorical(KINDS, ["b", "c", "a"]))
     assert rows_seen(unused) == due(*ALL[:2], [2, 0] * 3)
+
+
+AB = ["a", "b"]
+STRAY = {  # what stands in the last of six rows, whose others are a and b
+    "text": ("z", dfgen.Category("kind", class_names=AB)),
+    "another case": ("A", dfgen.Category("kind", "categorical", class_names=AB)),
+    "a blank behind it": ("a ", dfgen.Category("kind", "binary", class_names=AB)),
+    "an accent": ("a\u0301", dfgen.Category("kind", class_names=AB)),
+    "nothing between quotes": ("", dfgen.Category("kind", class_names=AB, missing="ignore")),
+    "one of a list": (["a", "z"], dfgen.MultiLabel("kind", class_names=AB)),
+    "one of a list that may be missing": (
+        ["z"], dfgen.MultiLabel("kind", class_names=AB, missing="ignore"),
+    ),
+    "one of a text": ("a;b", dfgen.MultiLabel("kind", class_names=AB, sep=",")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["frame", "categories", "arrow", "manifest", "input", "by hand"])
+@pytest.mark.parametrize("name", STRAY)
+def test_fault_39_no_kind_of_label_makes_a_stray_class_a_new_one(plain, tmp_path, name, form):
+    stray, feature = STRAY[name]
+    known = ["a", "b"] * 2 + ["a"]
+    kinds = [[one] for one in known] if isinstance(stray, list) else known
+    df = plain.assign(kind=pd.Series([*kinds, stray], dtype=object))
+    if form == "categories" and isinstance(stray, str):
+        df["kind"] = df["kind"].astype("category")
+    given, x, y, options = df, dfgen.Image(size=(4, 4)), feature, {"workers": 0}
+    if form == "arrow":
+        given = pa.Table.from_pandas(df)
+    if form == "manifest":
+        given = dfgen.write_manifest(df, tmp_path / "m.parquet") or tmp_path / "m.parquet"
+    if form == "input":
+        x, y = [x, replace(feature, missing="raise")], None
+        options |= {"label_mode": None}
+    with pytest.raises(DfgenError, match="not among its class names: 'a', 'b'"):
+        if form == "by hand":
+            feature({"kind": stray})
+        else:
+            dfgen.Sequence(given, x, y, **options)
 
 
 @pytest.mark.parametrize(
