@@ -227,9 +227,7 @@ def _check_sizes(model: Any, x: Any) -> None:
             )
 
 
-def _bound(
-    what: str, train: Side, validation: Side
-) -> list[tuple[BoundFeature, BoundFeature]]:
+def _bound(what: str, train: Side, validation: Side) -> list[tuple[BoundFeature, BoundFeature]]:
     """Return those features of x or y that stand for the same input or target."""
     ours, theirs = (features(side.loader, side.layout, what) for side in (train, validation))
     if len(ours) == len(theirs) == 1:
