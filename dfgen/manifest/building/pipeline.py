@@ -65,7 +65,7 @@ def run_recipe(
     same `out` is refused as long as the first lives.
     """
     if out is not None:
-        check_out(out)
+        check_out(out, options)
     near = out is not None and not has_store(scheme_of(out))
     with only_writer(os.path.abspath(out or "")) if near else nullcontext():
         return _run(recipe, out, workers, old, limits, options)
