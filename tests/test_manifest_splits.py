@@ -3,11 +3,13 @@ import hashlib
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.manifest.splitting.absent_classes import missing_classes
+from dfgen.manifest.splitting.folds import assign_folds
+from dfgen.manifest.splitting.split_arguments import Splitting
 from dfgen.manifest.splitting.splits import assign_splits, uniform
 
 SHARES = {"train": 0.7, "val": 0.2, "test": 0.1}
@@ -34,6 +36,77 @@ def test_new_rows_move_no_old_ones():
     few = assign_splits(pd.Series([f"id{n}" for n in range(0, 500, 5)]), SHARES)
     many = assign_splits(pd.Series([f"id{n}" for n in range(500)]), SHARES)
     assert list(few) == list(many)[::5]
+
+
+NUMBERS = st.lists(st.integers(0, 200), min_size=1, max_size=60, unique=True)
+
+
+@settings(max_examples=60)
+@given(ids=NUMBERS, seed=st.integers(0, 3), data=st.data(), grouped=st.booleans())
+def test_new_rows_move_no_old_ones_wherever_they_stand(ids, seed, data, grouped):
+    """Without `stratify`: in any order, with groups old and new, into splits and folds."""
+    old = data.draw(st.lists(st.sampled_from(ids), min_size=1, unique=True))
+    for divide in (lambda *given, **how: list(assign_splits(*given, SHARES, **how)),
+                   lambda *given, **how: assign_folds(*given, 4, **how).tolist()):  # fmt: skip
+        few, many = (
+            dict(zip(rows, divide(series(*rows), seed=seed, group=series(*groups)), strict=True))
+            for rows in (old, ids)
+            for groups in [[row % 9 for row in rows] if grouped else rows]
+        )
+        assert few == {row: many[row] for row in old}
+
+
+@settings(max_examples=40)
+@given(
+    rows=NUMBERS,
+    how=st.fixed_dictionaries(
+        {
+            "stratify": st.sampled_from([None, "kind"]),
+            "group": st.sampled_from([None, "scene"]),
+            "group_duplicates": st.booleans(),
+            "seed": st.integers(0, 3),
+        }
+    ),
+    divide=st.sampled_from([{"split": SHARES}, {"split": {"new": 1.0}}, {"folds": 3}]),
+    data=st.data(),
+)
+def test_rows_with_a_split_keep_it_whatever_is_divided(rows, how, divide, data):
+    """`kept` is what `update=` hands over: old rows stay, also in groups that were mixed."""
+    frame = pd.DataFrame({"id": rows, "path": [f"{row % 17}.png" for row in rows]})
+    frame["kind"], frame["scene"] = frame.id % 3, frame.id % 7
+    frame["digest"], frame["phash"] = None, pd.array([None] * len(rows), "UInt64")
+    parts = [*divide.get("split", range(3)), "gone"] if "split" in divide else [0, 1, 2]
+    known = data.draw(
+        st.lists(st.sampled_from([None, *parts]), min_size=len(rows), max_size=len(rows))
+    )
+    kept = pd.Series(known, dtype=object if "split" in divide else "Int8")
+    splitting = Splitting(**divide, **how)
+    found = splitting.parts(frame, how["group"], kept)
+    assert [part for part, old in zip(found, known, strict=True) if old is not None] == [
+        old for old in known if old is not None
+    ]
+    assert not pd.isna(pd.Series(found)).any()
+
+
+def test_a_stratified_split_that_is_made_anew_may_move_old_rows():
+    """The exact shares ask for it; a promise that none moves would be false."""
+    ids = pd.Series(range(1200))
+    group = ids // 4
+    moved = {}
+    for name, how in {"hash": (False, False), "classes": (True, False), "groups": (False, True),
+                      "both": (True, True)}.items():  # fmt: skip
+        few, many = (
+            assign_splits(
+                ids[:n],
+                SHARES,
+                stratify=ids[:n] % 5 if how[0] else None,
+                group=group[:n] if how[1] else None,
+            )
+            for n in (1000, 1200)
+        )
+        moved[name] = (np.array(few) != np.array(many)[:1000]).sum()
+    assert (moved["hash"], moved["groups"]) == (0, 0)
+    assert 0 < moved["classes"] < 30 < moved["both"]
 
 
 def test_shares_come_out_roughly_and_differ_by_seed():
