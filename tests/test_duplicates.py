@@ -19,6 +19,7 @@ from dfgen.manifest.duplicates import duplicates, leaks
 from dfgen.manifest.file_copies import usual_within
 from dfgen.manifest.fingerprint import fingerprint
 from dfgen.manifest.near_hashes import bits_between, near_pairs
+from dfgen.manifest.splitting.leaking_splits import leaks_between_splits, told
 
 DRAWS = np.random.default_rng(0)
 
@@ -315,6 +316,22 @@ def warned(make):
         warnings.simplefilter("always")
         make().close()
     return [str(one.message) for one in caught]
+
+
+def test_rows_that_leak_are_counted_once_though_copies_stand_in_several_splits():
+    digests = ["a", "a", "a", *"bcdefghijklmno", *"bcdefghijklmno"]
+    frame = pd.DataFrame({"id": range(31), "path": [f"{n}.png" for n in range(31)]})
+    frame["digest"], frame["phash"] = digests, pd.array([None] * 31, "UInt64")
+    parts = ["train", "val", "test", *["train"] * 14, *["val"] * 14]
+    frame["split"] = pd.Categorical(parts, ["train", "val", "test"])
+    found = leaks_between_splits(frame)
+    assert found["rows"] == 16  # one of them twice
+    assert found["examples"][:3] == [
+        [1, "val", 0, "train"], [2, "test", 0, "train"], [2, "test", 1, "val"]
+    ]  # fmt: skip
+    assert len(found["examples"]) == 10
+    assert told(16, 1, "val", 0, "train").startswith("16 rows have a copy of their picture in")
+    assert told(1, 1, "val", 0, "train").startswith("1 row has a copy of its picture in an")
 
 
 def test_what_leaks_is_told_as_it_is_built_and_once_by_the_sequence_that_measures(leaking):

@@ -88,6 +88,26 @@ def test_rows_with_a_split_keep_it_whatever_is_divided(rows, how, divide, data):
     assert not pd.isna(pd.Series(found)).any()
 
 
+def test_free_rows_fill_up_what_a_class_lacks_though_one_split_has_too_many():
+    kept = series(*["train"] * 8, None, None)
+    split = assign_splits(series(*range(10)), {"train": 0.5, "val": 0.25, "test": 0.25},
+                          stratify=series(*"a" * 10), kept=kept)  # fmt: skip
+    assert sorted(split[8:]) == ["test", "val"]
+
+
+def test_groups_that_have_a_split_count_before_larger_ones_are_dealt():
+    group = series(*"aaabbbb")
+    split = assign_splits(series(*range(7)), {"train": 0.5, "val": 0.5}, stratify=group * 0,
+                          group=group, kept=series(*["train"] * 3, *[None] * 4))  # fmt: skip
+    assert list(split) == ["train"] * 3 + ["val"] * 4
+
+
+def test_rows_of_a_mixed_group_stay_and_new_ones_join_the_last():
+    kept = series("val", "train", None)
+    split = assign_splits(series(*range(3)), SHARES, group=series(*"aaa"), kept=kept)
+    assert list(split) == ["val", "train", "train"]
+
+
 def test_a_stratified_split_that_is_made_anew_may_move_old_rows():
     """The exact shares ask for it; a promise that none moves would be false."""
     ids = pd.Series(range(1200))
