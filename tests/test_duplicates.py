@@ -274,6 +274,16 @@ def test_copies_stay_in_one_split(how):
         assert (part.astype(str).groupby(found["scene"]).nunique() == 1).all()
 
 
+def test_pairs_of_copies_are_dealt_by_class_too():
+    frame = in_pairs(200)
+    frame["digest"] = [f"{row // 2}" for row in range(200)]
+    frame["kind"] = pd.Categorical(["cat" if row // 2 % 4 else "dog" for row in range(200)])
+    found = dfgen.split(frame, SHARES, stratify="kind", group_duplicates=True)
+    assert leaks(found).empty
+    counts = pd.crosstab(found["kind"], found["split"]).to_numpy()
+    assert (np.abs(counts - [[105, 45], [35, 15]]) <= 2).all()
+
+
 def test_without_copies_the_split_is_the_same_as_without_looking_for_them():
     frame = in_pairs(300)[::2]
     for how in ({"shares": SHARES}, {"shares": SHARES, "stratify": "kind"}, {"folds": 4}):
