@@ -275,13 +275,13 @@ def test_copies_stay_in_one_split(how):
 
 
 def test_pairs_of_copies_are_dealt_by_class_too():
-    frame = in_pairs(200)
-    frame["digest"] = [f"{row // 2}" for row in range(200)]
-    frame["kind"] = pd.Categorical(["cat" if row // 2 % 4 else "dog" for row in range(200)])
+    frame = in_pairs(800)
+    frame["digest"] = [f"{row // 2}" for row in range(800)]
+    frame["kind"] = pd.Categorical(["cat" if row // 2 % 4 else "dog" for row in range(800)])
     found = dfgen.split(frame, SHARES, stratify="kind", group_duplicates=True)
     assert leaks(found).empty
     counts = pd.crosstab(found["kind"], found["split"]).to_numpy()
-    assert (np.abs(counts - [[105, 45], [35, 15]]) <= 2).all()
+    assert (np.abs(counts - [[420, 180], [140, 60]]) <= 2).all()
 
 
 def test_without_copies_the_split_is_the_same_as_without_looking_for_them():
