@@ -23,7 +23,7 @@ from dfgen.commands.manifests import (
     update_labels_command,
     verify_command,
 )
-from dfgen.commands.options import height_and_width, silence
+from dfgen.commands.options import Force, height_and_width, silence
 from dfgen.commands.packs import pack_command
 from dfgen.commands.predict import predict_command
 from dfgen.commands.reports import report_command
@@ -101,6 +101,7 @@ def demo_command(
         str | None,
         typer.Option(help="Folder for the files. Default: a temporary one.", metavar="DIR"),
     ] = None,
+    force: Force = False,
 ) -> None:
     """Train three models on scanned digits, showing each step; takes a minute."""
     with silence():
@@ -139,6 +140,7 @@ def bench_command(
     json_file: Annotated[
         str | None, typer.Option("--json", help="Write all figures.", metavar="FILE")
     ] = None,
+    force: Force = False,
 ) -> None:
     """Measure how fast batches come from your files, and say what limits them."""
     height, width = height_and_width("--image-size", image_size)

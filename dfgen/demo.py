@@ -19,6 +19,7 @@ from PIL import Image
 
 import dfgen
 from dfgen.errors import WriteError
+from dfgen.system import refuse_others
 
 Command = Callable[[list[str]], object]
 Train = Callable[[pd.DataFrame, int], keras.callbacks.History]
@@ -39,6 +40,9 @@ def load_digits() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
     return pixels, table[:, -1]
 
 
+_HEAD = b"object_id,parity,digit\n"
+
+
 def write_digits(folder: Path) -> pd.DataFrame:
     """Write the digits as PNG files, and their labels apart from them, as users have theirs.
 
@@ -49,12 +53,14 @@ def write_digits(folder: Path) -> pd.DataFrame:
     ids = 100_000 + np.arange(len(digits)) * 271_829 % 900_000  # without a common factor: unique
     parity = np.where(digits % 2, "odd", "even")
     labels = pd.DataFrame({"object_id": ids, "parity": parity, "digit": digits})
+    table = folder / "labels.csv"
+    refuse_others(str(table), "table of the demo", lambda file: file.readline() == _HEAD)
     try:
         for id, image in zip(ids, pixels, strict=True):
             path = folder / f"imgs/{id % 1000:03}/{id // 1000 % 100:02}/digit_{id}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(image).save(path)
-        labels.to_csv(folder / "labels.csv", index=False)
+        labels.to_csv(table, index=False)
     except OSError as error:
         raise WriteError(
             f"the digits cannot be written into {folder}: {error}. Name another folder: --keep DIR"

@@ -7,16 +7,18 @@ import re
 import secrets
 import stat
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from numbers import Integral, Real
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 from dfgen.errors import ArgumentError, DfgenError, WriteError, brief, did_you_mean
 from dfgen.locks import LOCK_SUFFIX, FileLock, is_at, lock
 
 _NAME = 50  # characters of a name that stand in the name of a file beside it: at most 200 bytes
+_REPLACES = ContextVar("_REPLACES", default=False)
 _STANDARD = {"stdout": 1, "stderr": 2}
 _DESCRIPTOR = re.compile(r"/(?:dev/(stdout|stderr)|(?:dev|proc/self)/fd/([0-9]+))")
 
@@ -147,6 +149,49 @@ def check_writable(path: str) -> None:
             f"{path} cannot be written: no permission to write into {folder}. "
             "Change the permission, or choose another place"
         )
+
+
+@contextlib.contextmanager
+def overwriting() -> Iterator[None]:
+    """Let files of any kind be replaced in this context: what `--force` asks for."""
+    token = _REPLACES.set(True)
+    try:
+        yield
+    finally:
+        _REPLACES.reset(token)
+
+
+def refuse_others(
+    path: str,
+    kind: str,
+    is_own: Callable[[IO[bytes]], bool],
+    opened: Callable[[str], IO[bytes]] | None = None,
+) -> None:
+    """Raise a WriteError if there is a file of another kind; one without a byte is of any.
+
+    Args:
+        path: which will be replaced.
+        kind: what will be written, as the message calls it.
+        is_own: tells by the content whether a file is of that kind; a ValueError says no.
+        opened: opens it where `open` does not; raises a FileNotFoundError if there is none.
+    """
+    if _REPLACES.get() or _is_special(path):
+        return
+    with contextlib.suppress(OSError, ValueError):
+        try:
+            file = opened(path) if opened else open(path, "rb")  # noqa: SIM115 - closed below
+        except FileNotFoundError:
+            return
+        with file:
+            if not file.read(1):
+                return
+            file.seek(0)
+            if is_own(file):
+                return
+    raise WriteError(
+        f"{path} is there already, and is no {kind}: it would be lost. Choose another place, or "
+        "remove it first; commands replace it with --force"
+    )
 
 
 def write_whole(path: str, write: Callable[[BinaryIO], object]) -> None:

@@ -56,9 +56,25 @@ def test_what_was_dropped_is_counted_in_warnings_at_the_callers_line(folder):
     assert len(frame) == 2
     assert [str(warning.message) for warning in caught] == [
         "Left out 2 files without a row in the label table.",
-        "Left out 3 rows of the label table without a file.",
+        "Left out 3 rows of the label table without a file, most of 5: check that both belong "
+        "together.",
     ]
     assert {warning.filename for warning in caught} == {__file__}
+
+
+@pytest.mark.parametrize("unmatched", ["keep", "drop"])
+def test_a_row_that_labels_a_whole_folder_by_accident_is_told(folder, unmatched):
+    for row in range(10):
+        shutil.copy("imgs/cat/0.png", f"imgs/cat/x{row}.png")
+    pd.DataFrame({"tag": ["cat", "dog", *"abc"], "age": range(5)}).to_csv("l.csv", index=False)
+    how = {"pattern": "{kind}/{_}.png", "labels": "l.csv", "on": "kind=tag"}
+    with pytest.warns(UserWarning) as caught:
+        dfgen.build_manifest("imgs", unmatched=unmatched, **how)
+    said = next(str(one.message) for one in caught if "2 rows of the 5" in str(one.message))
+    assert 'label 14 files, as "cat" 12 files: "cat/0.png", "cat/2.png", "cat/x0.png"' in said
+    options = [text for name, value in how.items() for text in (f"--{name}", value)]
+    done = run("build-manifest", "imgs", *options, "--unmatched", unmatched, "--out", "m.parquet")
+    assert f"Warning: {said}" in done.stdout
 
 
 def test_what_was_kept_because_it_was_asked_for_is_no_warning(folder):

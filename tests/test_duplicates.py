@@ -19,6 +19,7 @@ from dfgen.manifest.duplicates import duplicates, leaks
 from dfgen.manifest.file_copies import usual_within
 from dfgen.manifest.fingerprint import fingerprint
 from dfgen.manifest.near_hashes import bits_between, near_pairs
+from dfgen.manifest.splitting.leaking_splits import leaks_between_splits, told
 
 DRAWS = np.random.default_rng(0)
 
@@ -273,6 +274,16 @@ def test_copies_stay_in_one_split(how):
         assert (part.astype(str).groupby(found["scene"]).nunique() == 1).all()
 
 
+def test_pairs_of_copies_are_dealt_by_class_too():
+    frame = in_pairs(800)
+    frame["digest"] = [f"{row // 2}" for row in range(800)]
+    frame["kind"] = pd.Categorical(["cat" if row // 2 % 4 else "dog" for row in range(800)])
+    found = dfgen.split(frame, SHARES, stratify="kind", group_duplicates=True)
+    assert leaks(found).empty
+    counts = pd.crosstab(found["kind"], found["split"]).to_numpy()
+    assert (np.abs(counts - [[420, 180], [140, 60]]) <= 2).all()
+
+
 def test_without_copies_the_split_is_the_same_as_without_looking_for_them():
     frame = in_pairs(300)[::2]
     for how in ({"shares": SHARES}, {"shares": SHARES, "stratify": "kind"}, {"folds": 4}):
@@ -315,6 +326,22 @@ def warned(make):
         warnings.simplefilter("always")
         make().close()
     return [str(one.message) for one in caught]
+
+
+def test_rows_that_leak_are_counted_once_though_copies_stand_in_several_splits():
+    digests = ["a", "a", "a", *"bcdefghijklmno", *"bcdefghijklmno"]
+    frame = pd.DataFrame({"id": range(31), "path": [f"{n}.png" for n in range(31)]})
+    frame["digest"], frame["phash"] = digests, pd.array([None] * 31, "UInt64")
+    parts = ["train", "val", "test", *["train"] * 14, *["val"] * 14]
+    frame["split"] = pd.Categorical(parts, ["train", "val", "test"])
+    found = leaks_between_splits(frame)
+    assert found["rows"] == 16  # one of them twice
+    assert found["examples"][:3] == [
+        [1, "val", 0, "train"], [2, "test", 0, "train"], [2, "test", 1, "val"]
+    ]  # fmt: skip
+    assert len(found["examples"]) == 10
+    assert told(16, 1, "val", 0, "train").startswith("16 rows have a copy of their picture in")
+    assert told(1, 1, "val", 0, "train").startswith("1 row has a copy of its picture in an")
 
 
 def test_what_leaks_is_told_as_it_is_built_and_once_by_the_sequence_that_measures(leaking):

@@ -121,8 +121,10 @@ class TestByTime:
             [day.date() for day in pd.date_range("2024-01-01", periods=10)],
             pd.timedelta_range("1h", periods=10),
             np.linspace(0, 1, 10),
+            np.linspace(0, 1, 10).astype("f2"),
+            pd.Series([*pd.date_range("2024-01-01", periods=10)], dtype=object),
         ],
-        ids=["times", "zone", "dates", "lengths", "numbers"],
+        ids=["times", "zone", "dates", "lengths", "numbers", "half", "objects"],
     )
     def test_dates_times_and_numbers_have_an_order(self, times):
         turned = pd.Series(times)[::-1]
@@ -133,6 +135,9 @@ class TestByTime:
         df = frame(6, patient=list("aabbcc"), taken=[1, 9, 2, 3, 4, 5])
         found = dfgen.split(df, {"train": 0.6, "val": 0.4}, order="taken", group="patient")
         assert found["split"].tolist() == ["val", "val", *["train"] * 4]
+        with pytest.raises(ManifestError, match=r"^1 rows have no \"patient\", .*: row 1 \(id 1\)"):
+            dfgen.split(df.assign(patient=[1, None, *range(4)]), SHARES, order="taken",
+                        group="patient")  # fmt: skip
 
     @pytest.mark.parametrize(
         ("times", "message"),

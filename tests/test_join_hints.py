@@ -1,13 +1,20 @@
 """A message on labels without files says which files the build left out, and what they miss."""
 
 import os
+import re
+from collections import Counter
 
 import pandas as pd
+import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image
 
 from dfgen import build_manifest
-from dfgen.errors import ManifestError, MissingFileError
+from dfgen.errors import DfgenError, ManifestError, MissingFileError
+from dfgen.manifest.building.join import join
+from dfgen.manifest.sources.path_pattern import parse_pattern
 
 
 @pytest.fixture
@@ -79,8 +86,8 @@ def test_what_matches_more_files_is_proposed(write):
     table = pd.DataFrame({"row": [0, 1, 2], "file": ["10.png", "11.png", "12.png"]})
     with pytest.raises(ManifestError) as caught:
         build_manifest("imgs", labels=table, on="name=row")
-    assert '\non="name=file" would match more files\n' in str(caught.value)
-    assert '\non="name=key" would match more files\n' in refused(
+    assert '\non="name=file" would match more files: 3 of 3, one file a row\n' in str(caught.value)
+    assert '\non="name=key" would match more files: 3 of 3, one file a row\n' in refused(
         ["10.png", "11.png", "12.png"], "{kind}/{id}.png"
     )
 
@@ -95,3 +102,66 @@ def test_the_right_root_is_proposed(write, tmp_path):
         f"'{tmp_path}/data/imgs': give root=\"{tmp_path}/data/imgs\" (--root) (2 of 2 tried are "
         'found by that). For files that are not on this machine give facts="none" (--facts none)'
     )
+
+
+def joined_by(files, labels, on, unmatched="drop"):
+    return join(files, labels, on, pattern=PATTERN, unmatched=unmatched)
+
+
+PATTERN = parse_pattern("{year:int}/{id}.jpg")
+
+
+def files_of(paths):
+    fields = PATTERN.extract(pa.array(paths)).flatten()
+    return pa.table({"path": paths, **dict(zip(PATTERN.fields, fields, strict=True))})
+
+
+@pytest.mark.parametrize("on", ["id=Image ID", "Image ID", "stem=Image ID", "relpath=Image ID"])
+def test_a_folder_that_is_an_id_by_chance_is_no_key_that_is_recommended(on):
+    files = files_of([f"{2023 + n % 2}/IMG_{n}.jpg" for n in range(1_997)])
+    labels = pa.table({"Image ID": range(1_000, 3_000), "kind": ["cat"] * 2_000})
+    with pytest.raises(DfgenError) as caught:
+        joined_by(files, labels, on, "error")
+    assert "year=" not in str(caught.value)
+    assert ('write FIELD=COLUMN, on="FIELD=Image ID"' in str(caught.value)) == (on == "Image ID")
+
+
+def test_row_numbers_of_pandas_are_no_key_that_is_recommended():
+    labels = pa.table({"Unnamed: 0": range(9), "file": [f"x{n}" for n in range(9)]})
+    with pytest.raises(ManifestError) as caught:
+        joined_by(files_of([f"a/{n}.jpg" for n in range(9)]), labels, "name=file", "error")
+    assert "would match" not in str(caught.value)
+
+
+SMALL = st.integers(0, 30)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    paths=st.lists(st.tuples(SMALL, SMALL), min_size=1, max_size=60, unique=True),
+    columns=st.lists(
+        st.lists(SMALL, min_size=25, max_size=25, unique=True), min_size=2, max_size=2
+    ),
+    on=st.sampled_from(["year=a", "id=a", "name=a", "stem=b", "relpath=b", "a", "b"]),
+    texts=st.sampled_from(["{}", "{}.jpg", "7/{}.jpg"]),
+)
+def test_a_join_that_is_recommended_labels_as_many_files_as_it_says(paths, columns, on, texts):
+    files = files_of([f"{year % 9:02}/{name}.jpg" for year, name in paths])
+    a, b = columns
+    labels = pa.table({"a": a, "b": [texts.format(n) for n in b]})
+    labels = labels.append_column("kind", [[f"k{n}" for n in a]])
+    try:
+        joined_by(files, labels, on, "error")
+    except DfgenError as error:
+        found = re.search(
+            r'on="(\w+=\w+)"(?: would match more files:|, which matches) (.*)', str(error)
+        )
+    else:
+        return
+    if not found:
+        return
+    labelled = joined_by(files, labels, found[1]).rows["kind"].to_pylist()
+    most = max(Counter(labelled).values())
+    each = "one file a row" if most == 1 else f"up to {most} files a row"
+    assert found[2] == f"{len(labelled)} of {len(paths)}, {each}"
+    assert most == 1 or (most <= 10 and len({*labelled}) >= 12.5)

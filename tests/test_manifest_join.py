@@ -89,6 +89,30 @@ def test_several_files_may_share_a_row_of_labels():
     assert joined.rows["patient"].to_pylist() == ["p1", "p1", "p2"]
 
 
+def test_few_rows_of_many_that_label_all_files_are_told_and_a_row_a_folder_is_not():
+    pattern = parse_pattern("{year}/{id}.jpg")
+    files = files_of(*(f"{2023 + n % 2}/{n}.jpg" for n in range(40)), pattern=pattern)
+    photos = pa.table({"Image ID": range(2000, 3000), "kind": ["cat"] * 1000})
+    options = {"pattern": pattern, "unmatched": "drop", "table": "l.csv"}
+    joined = join(files, photos, "year=Image ID", **options)
+    assert joined.notes == (
+        "Left out 998 rows of l.csv without a file, most of 1,000: check that both belong "
+        "together.",
+    )
+    assert joined.warnings == (
+        'on="year=Image ID": 2 rows of the 1,000 of l.csv label 40 files, as "2023" 20 files: '
+        '"2023/0.jpg", "2023/2.jpg", "2023/4.jpg", ... If they are not meant to share labels, '
+        "join on a key that tells files apart. If they are, leave the rows without a file out of "
+        "the table",
+    )
+    assert join(files, photos, "year=Image ID", **{**options, "unmatched": "keep"}).warnings
+    for rows in ([2023, 2024], [2022, 2023, 2024]):  # labels of folders, patients, videos
+        years = pa.table({"year": rows, "rain": [1.5] * len(rows)})
+        assert join(files, years, "year", **options).warnings == ()
+    few = files_of(*(f"{2023 + n % 2}/{n}.jpg" for n in range(20)), pattern=pattern)
+    assert join(few, photos, "year=Image ID", **options).warnings == ()
+
+
 CAUSES = [
     ("IMG_1.jpg", "img_1.jpg", "name", "case", "write both in the same case"),
     ("a/b.jpg", "a\\b.jpg", "relpath", "separator", "write / in the table, no backslash"),
@@ -163,7 +187,7 @@ def test_drop_leaves_out_both_sides_and_says_so():
     assert joined.rows.to_pylist() == [{"path": "2.jpg", "age": 20}]
     assert joined.notes == (
         "Left out 1 file without a row in l.csv.",
-        "Left out 2 rows of l.csv without a file.",
+        "Left out 2 rows of l.csv without a file, most of 3: check that both belong together.",
     )
 
 
@@ -194,6 +218,10 @@ def test_duplicate_and_missing_keys_of_the_table_are_named():
         "counted from 0 below the header. A file can have the labels of one row only: keep one row "
         "a key, or join on a column that tells them apart"
     )
+    several = [f"{n:02}" for n in range(11)] * 2  # of which the messages shows ten
+    labels = pa.table({"key": several, "age": [0] * 21 + [1]})
+    message = refused(ManifestError, files_of("a.jpg"), labels, "stem=key", table="l.csv")
+    assert "(rows 9, 20: alike). Rows" in message and "drop_duplicates" not in message
     labels = pa.table({"key": ["a", None, None]})
     assert refused(ManifestError, files_of("a.jpg"), labels, "stem=key", table="l.csv") == (
         '"key" is missing in 2 rows of l.csv: row 1, 2, counted from 0 below the header. Fill them '

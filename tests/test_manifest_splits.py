@@ -3,11 +3,13 @@ import hashlib
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.manifest.splitting.absent_classes import missing_classes
+from dfgen.manifest.splitting.absent_classes import lacking_rows, missing_classes
+from dfgen.manifest.splitting.folds import assign_folds
+from dfgen.manifest.splitting.split_arguments import Splitting
 from dfgen.manifest.splitting.splits import assign_splits, uniform
 
 SHARES = {"train": 0.7, "val": 0.2, "test": 0.1}
@@ -34,6 +36,209 @@ def test_new_rows_move_no_old_ones():
     few = assign_splits(pd.Series([f"id{n}" for n in range(0, 500, 5)]), SHARES)
     many = assign_splits(pd.Series([f"id{n}" for n in range(500)]), SHARES)
     assert list(few) == list(many)[::5]
+
+
+NUMBERS = st.lists(st.integers(0, 200), min_size=1, max_size=60, unique=True)
+
+
+@settings(max_examples=60)
+@given(ids=NUMBERS, seed=st.integers(0, 3), data=st.data(), grouped=st.booleans())
+def test_new_rows_move_no_old_ones_wherever_they_stand(ids, seed, data, grouped):
+    """Without `stratify`: in any order, with groups old and new, into splits and folds."""
+    old = data.draw(st.lists(st.sampled_from(ids), min_size=1, unique=True))
+    for divide in (lambda *given, **how: list(assign_splits(*given, SHARES, **how)),
+                   lambda *given, **how: assign_folds(*given, 4, **how).tolist()):  # fmt: skip
+        few, many = (
+            dict(zip(rows, divide(series(*rows), seed=seed, group=series(*groups)), strict=True))
+            for rows in (old, ids)
+            for groups in [[row % 9 for row in rows] if grouped else rows]
+        )
+        assert few == {row: many[row] for row in old}
+
+
+@settings(max_examples=40)
+@given(
+    rows=NUMBERS,
+    how=st.fixed_dictionaries(
+        {
+            "stratify": st.sampled_from([None, "kind"]),
+            "group": st.sampled_from([None, "scene"]),
+            "group_duplicates": st.booleans(),
+            "seed": st.integers(0, 3),
+        }
+    ),
+    divide=st.sampled_from([{"split": SHARES}, {"split": {"new": 1.0}}, {"folds": 3}]),
+    data=st.data(),
+)
+def test_rows_with_a_split_keep_it_whatever_is_divided(rows, how, divide, data):
+    """`kept` is what `update=` hands over: old rows stay, also in groups that were mixed."""
+    frame = pd.DataFrame({"id": rows, "path": [f"{row % 17}.png" for row in rows]})
+    frame["kind"], frame["scene"] = frame.id % 3, frame.id % 7
+    frame["digest"], frame["phash"] = None, pd.array([None] * len(rows), "UInt64")
+    parts = [*divide.get("split", range(3)), "gone"] if "split" in divide else [0, 1, 2]
+    known = data.draw(
+        st.lists(st.sampled_from([None, *parts]), min_size=len(rows), max_size=len(rows))
+    )
+    kept = pd.Series(known, dtype=object if "split" in divide else "Int8")
+    splitting = Splitting(**divide, **how)
+    found = splitting.parts(frame, how["group"], kept)
+    assert [part for part, old in zip(found, known, strict=True) if old is not None] == [
+        old for old in known if old is not None
+    ]
+    assert not pd.isna(pd.Series(found)).any()
+
+
+def test_free_rows_fill_up_what_a_class_lacks_though_one_split_has_too_many():
+    kept = series(*["train"] * 8, None, None)
+    split = assign_splits(series(*range(10)), {"train": 0.5, "val": 0.25, "test": 0.25},
+                          stratify=series(*"a" * 10), kept=kept)  # fmt: skip
+    assert sorted(split[8:]) == ["test", "val"]
+
+
+def test_groups_that_have_a_split_count_before_larger_ones_are_dealt():
+    group = series(*"aaabbbb")
+    split = assign_splits(series(*range(7)), {"train": 0.5, "val": 0.5}, stratify=group * 0,
+                          group=group, kept=series(*["train"] * 3, *[None] * 4))  # fmt: skip
+    assert list(split) == ["train"] * 3 + ["val"] * 4
+
+
+def test_rows_of_a_mixed_group_stay_and_new_ones_join_the_last():
+    kept = series("val", "train", None)
+    split = assign_splits(series(*range(3)), SHARES, group=series(*"aaa"), kept=kept)
+    assert list(split) == ["val", "train", "train"]
+
+
+def test_a_class_that_has_all_its_splits_does_not_end_the_others():
+    kept = series(*["val"] * 4, *[None] * 10)
+    split = assign_splits(series(*range(14)), {"train": 0.8, "val": 0.2},
+                          stratify=series(*"aaaa", *"b" * 10), kept=kept)  # fmt: skip
+    assert list(split[:4]) == ["val"] * 4
+    assert list(split[4:]).count("val") == 2
+
+
+def test_a_full_split_gets_no_free_row_and_new_rows_of_its_groups_alone():
+    kept = series(*["train"] * 8, *[None] * 8)
+    one, ids = series(*"a" * 16), series(*range(16))
+    split = assign_splits(ids, {"train": 0.5, "val": 0.5}, stratify=one, kept=kept)
+    assert list(split[8:]) == ["val"] * 8
+    group = series(*["full"] * 9, *range(7))
+    split = assign_splits(ids, {"train": 0.1, "val": 0.9}, stratify=one, kept=kept, group=group)
+    assert list(split) == ["train"] * 9 + ["val"] * 7
+
+
+def test_whole_floats_are_classes():
+    ids, classes = pd.Series(range(60)), pd.Series([1.0, 3.0, 0.0, None] * 15)
+    codes = classes.fillna(7).astype(int)
+    assert list(assign_splits(ids, SHARES, stratify=classes)) == list(
+        assign_splits(ids, SHARES, stratify=codes)
+    )
+
+
+def test_kept_folds_count_among_those_of_their_class_and_the_seed_is_0():
+    ids = pd.Series(range(6))
+    kept = pd.Series([0, 0, None, None, 1, None], dtype="Int8")
+    found = assign_folds(ids, 2, stratify=series(*"aaaabb"), kept=kept)
+    assert found.tolist() == [0, 0, 1, 1, 1, 0]
+    kept = pd.Series([0, 1, None, 1, None, 0, None, 1, None, 0], dtype="Int8")
+    found = assign_folds(pd.Series(range(10)), 3, stratify=series(*"bbbbaabbba"), kept=kept)
+    assert found.tolist() == [
+        0,
+        1,
+        2,
+        1,
+        2,
+        0,
+        0,
+        1,
+        0,
+        0,
+    ]  # what is left over, to the least filled
+    assert (assign_folds(ids, 3) == assign_folds(ids, 3, seed=0)).all()
+    assert (assign_folds(ids, 3) != assign_folds(ids, 3, seed=1)).any()
+
+
+def test_groups_of_any_keys_stay_beside_copies():
+    """Keys of several types are not made one type, which has other hashes."""
+    frame = pd.DataFrame({"id": range(40), "path": [f"{n}.png" for n in range(40)]})
+    frame["digest"], frame["phash"] = None, pd.array([None] * 40, "UInt64")
+    frame["scene"] = pd.Series([0.5, *range(1, 20)] * 2, dtype=object)
+    alone, beside = (Splitting(SHARES, group="scene", group_duplicates=x) for x in (False, True))
+    assert list(alone.parts(frame, "scene")) == list(beside.parts(frame, "scene"))
+
+
+EMPTY = pd.DataFrame(
+    {
+        "split": pd.Categorical(["train"] * 14, ["train", "val"]),
+        "fold": 0,
+        "kind": pd.Categorical(list("abcdefghijklmn")),
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("how", "ends"),
+    [
+        ({"split": {"train": 0.9, "val": 0.1}},
+         ("Give it a larger share or more rows, or try another seed (--seed).",
+          "Split with stratify=kind (--stratify kind), or give the class more rows.")),
+        ({"split": {"train": 0.9, "val": 0.1}, "group": "g"},
+         ("Give it a larger share or more groups, or try another seed (--seed).",
+          "Split with stratify=kind (--stratify kind), or give the class more rows.")),
+        ({"split": {"train": 0.9, "val": 0.1}, "order": "t"},
+         ("Give it a larger share: rows of one time stay together, with the first of them.",
+          "Time says which rows a split has: move the shares, or leave the class out.")),
+        ({"split": {"train": 0.9, "val": 0.1}, "stratify": "kind"},
+         ("Give it a larger share or more rows, or try another seed (--seed).",
+          "Give the class more rows, or leave it out.")),
+        ({"folds": 2},
+         ("Take fewer folds, give it more rows, or try another seed (--seed).",
+          "Split with stratify=kind (--stratify kind), take fewer folds, or give the class more "
+          "rows.")),
+        ({"folds": 2, "group": "g", "stratify": "kind"},
+         ("Take fewer folds, give it more groups, or try another seed (--seed).",
+          "Give the class more rows, take fewer folds, or leave it out.")),
+    ],
+)  # fmt: skip
+def test_what_a_split_or_fold_lacks_is_told_with_what_mends_it(how, ends):
+    how = Splitting(**how)
+    called = ("Fold {}" if how.folds else 'Split "{}"').format
+    names = (0, 1) if how.folds else ("train", "val")
+    [empty] = lacking_rows(EMPTY[["split", "fold"]], ["kind"], how)
+    assert empty == f"{called(names[1])} has no row. {ends[0]}"
+    assert lacking_rows(EMPTY[["split", "fold"]], ["kind"], how, ours=False) == (
+        f"{called(names[1])} has no row.",
+    )
+    both = EMPTY.assign(split=EMPTY.split.where(EMPTY.index % 2 == 0, "val"), fold=[0, 1] * 7)
+    few = both[:4]
+    assert lacking_rows(few, ["kind"], how)[0] == (
+        f'{called(names[0])} has no row with kind = "b", "d". {ends[1]}'
+    )
+    many = both.assign(fold=[0] * 12 + [1] * 2)
+    many["split"] = pd.Categorical(["train"] * 12 + ["val"] * 2)
+    assert f'"j" and 2 more. {ends[1]}' in lacking_rows(many, ["kind"], how)[-1]
+    assert lacking_rows(few, ["kind"], Splitting({"train": 1}, group="kind")) == ()
+    assert lacking_rows(few.assign(kind=0), ["kind", "gone"], how) == ()
+
+
+def test_a_stratified_split_that_is_made_anew_may_move_old_rows():
+    """The exact shares ask for it; a promise that none moves would be false."""
+    ids = pd.Series(range(1200))
+    group = ids // 4
+    moved = {}
+    for name, how in {"hash": (False, False), "classes": (True, False), "groups": (False, True),
+                      "both": (True, True)}.items():  # fmt: skip
+        few, many = (
+            assign_splits(
+                ids[:n],
+                SHARES,
+                stratify=ids[:n] % 5 if how[0] else None,
+                group=group[:n] if how[1] else None,
+            )
+            for n in (1000, 1200)
+        )
+        moved[name] = (np.array(few) != np.array(many)[:1000]).sum()
+    assert (moved["hash"], moved["groups"]) == (0, 0)
+    assert 0 < moved["classes"] < 30 < moved["both"]
 
 
 def test_shares_come_out_roughly_and_differ_by_seed():

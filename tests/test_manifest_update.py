@@ -187,6 +187,24 @@ def test_other_arguments_replace_those_of_the_recipe_and_that_is_said(data):
     assert frame["name"].astype(str).tolist() == before["id"].tolist()
 
 
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_a_split_that_is_asked_for_is_for_new_rows_and_that_is_said(data, by_hand):
+    before = dfgen.read_manifest(data / "m.parquet")
+    if by_hand:  # without a recipe to compare with
+        before.attrs = {}
+        dfgen.write_manifest(before, data / "m.parquet")
+    draw(data / "imgs/cat/100.png")
+    with pytest.warns(UserWarning) as caught:
+        frame = update(
+            data, source=data / "imgs", pattern="{kind}/{id}.png", split={"new": 1.0}, stratify=None
+        )
+    assert (
+        f"Old rows of {data}/m.parquet keep their split: split= and what goes with it are for new "
+        "rows alone. To give all rows a new one, dfgen.split (dfgen split)."
+    ) in [str(warning.message) for warning in caught]
+    assert frame["split"].tolist() == [*before["split"], "new"]
+
+
 def test_a_column_that_the_user_added_is_kept(data):
     frame = dfgen.read_manifest(data / "m.parquet").assign(fold=range(12), digest="abc")
     dfgen.write_manifest(frame, data / "m.parquet")

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import keras
 
@@ -19,10 +19,11 @@ from dfgen.bench.job import ChosenRows, Job
 from dfgen.bench.rates import Rates, shown
 from dfgen.bench.stages import DECODE, HAND_OVER, NUMPY, READ, RESIZE
 from dfgen.errors import ArgumentError, WriteError
-from dfgen.system import write_whole
+from dfgen.system import refuse_others, write_whole
 
 _PACKAGES = ("numpy", "opencv-python-headless", "pillow", "keras")
 _SHOWN = 5  # of the rows that were left out
+_SOFTWARE = "dfgen bench"
 _STAGES = (READ, DECODE, RESIZE, HAND_OVER)
 
 
@@ -157,6 +158,18 @@ def check_outputs(png: str | None, json_file: str | None) -> None:
     for option, file in (("--png", png), ("--json", json_file)):
         if file and not Path(file).absolute().parent.is_dir():
             raise WriteError(f"{option} {file}: there is no folder {Path(file).absolute().parent}")
+    for file, is_own in ((png, _is_chart), (json_file, _is_json)):
+        if file:
+            refuse_others(file, "figures of dfgen bench", is_own)
+
+
+def _is_chart(file: IO[bytes]) -> bool:
+    return _SOFTWARE.encode() in file.read(1_000)
+
+
+def _is_json(file: IO[bytes]) -> bool:
+    found = json.load(file)
+    return isinstance(found, dict) and "dfgen" in found.get("versions", ())
 
 
 def write(report: Report, png: str | None, json_file: str | None) -> None:
@@ -195,4 +208,4 @@ def _draw(report: Report, file: BinaryIO) -> None:
     height, width = report.job.size
     name = Path(report.manifest).name
     axes.set_title(f"{name} to {height}x{width}, {report.job.workers} workers")
-    figure.savefig(file, format="png", dpi=120)
+    figure.savefig(file, format="png", dpi=120, metadata={"Software": _SOFTWARE})

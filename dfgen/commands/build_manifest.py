@@ -8,6 +8,7 @@ import typer
 import typer.core
 
 from dfgen.commands.options import (
+    Force,
     Json,
     beside,
     by_split,
@@ -110,6 +111,7 @@ def _build(
     workers: Annotated[
         int | None, typer.Option(help="Threads that read headers. Default: all CPUs.")
     ] = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     from dfgen.manifest.building.pipeline import run_recipe

@@ -7,7 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from dfgen.commands.options import Json, Root, Workers, beside, counted, print_json, shares_of
+from dfgen.commands.options import (
+    Force,
+    Json,
+    Root,
+    Workers,
+    beside,
+    counted,
+    print_json,
+    shares_of,
+)
 
 SHOWN = 20
 WIDE = 60
@@ -85,6 +94,7 @@ def update_labels_command(
     out: Annotated[
         str | None, typer.Option(help="The file to write. Default: the manifest itself.")
     ] = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Put corrected labels into a manifest by id, and list what changed."""
@@ -124,6 +134,7 @@ def split_command(
     out: Annotated[
         str | None, typer.Option(help="The file to write. Default: the manifest itself.")
     ] = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Give all rows of a manifest a new split, or folds."""
@@ -150,6 +161,7 @@ def recipe_command(
         str | None,
         typer.Option(help="The file to write. Default: print it.", metavar="RECIPE.toml"),
     ] = None,
+    force: Force = False,
 ) -> None:
     """Write the recipe that built a manifest as a TOML file that builds it again."""
     from dfgen.manifest.building.recipe_file import to_toml, write_recipe

@@ -10,6 +10,7 @@ from typing import Annotated, Any, TextIO
 import typer
 
 from dfgen.errors import ArgumentError
+from dfgen.system import overwriting
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 Root = Annotated[
@@ -18,6 +19,20 @@ Root = Annotated[
 Workers = Annotated[
     int | None, typer.Option(help="Threads that read and decode. Default: all CPUs.")
 ]
+
+
+def _replace(ctx: typer.Context, asked: bool) -> None:
+    if asked:
+        ctx.with_resource(overwriting())
+
+
+Force = Annotated[
+    bool,
+    typer.Option(
+        "--force", help="Replace a file of another kind, too.", callback=_replace,
+        expose_value=False,
+    ),
+]  # fmt: skip
 
 
 def counted(counts: dict[str, int]) -> str:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from dfgen.commands.options import Root, Workers
+from dfgen.commands.options import Force, Root, Workers
 
 
 def report_command(
@@ -21,6 +21,7 @@ def report_command(
     seed: Annotated[int, typer.Option(help="Another seed draws other rows.")] = 0,
     root: Root = None,
     workers: Workers = None,
+    force: Force = False,
 ) -> None:
     """Write one HTML file that shows what is in a manifest, to look at and to send."""
     from dfgen.explore.report_file import report

@@ -2,7 +2,7 @@
 
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from dfgen.explore.picture_grid import show
 from dfgen.explore.predicted import heads_of, own_labels
 from dfgen.manifest.schema import PARTS
 from dfgen.manifest.tables import Table, data_frame
-from dfgen.system import write_whole
+from dfgen.system import refuse_others, write_whole
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -88,7 +88,7 @@ class Mistakes:
 
         Raises:
             ManifestError: no column of the frame has the labels, or it has no ids.
-            WriteError: the file cannot be written.
+            WriteError: the file cannot be written, or is there and no table of a few corrections.
         """
         lacks = None if "id" in self.mislabels else "no column id"
         if self.label is None:
@@ -102,8 +102,14 @@ class Mistakes:
             {"id": self.mislabels["id"], self.label: self.mislabels["suggested"].astype(object)}
         )
         text = found.to_csv(index=False).encode()
+        refuse_others(os.path.abspath(path), "table of corrections", self._is_corrections)
         write_whole(os.path.abspath(path), lambda file: file.write(text))
         return found
+
+    def _is_corrections(self, file: IO[bytes]) -> bool:
+        """Whether a file has the columns of corrections, and not all rows, as labels have."""
+        head = pd.DataFrame(columns=["id", self.label]).to_csv(index=False).encode()
+        return file.readline() == head and sum(1 for _ in file) < len(self.frame)
 
     def _names(self, kind: str) -> "pd.Series[Any]":
         return self.frame[f"{kind}{self.head}"].astype(object)

@@ -29,13 +29,15 @@ from dfgen.explore.thumbnails import Thumbnail, thumbnails
 from dfgen.limits import Limits
 from dfgen.manifest.io import Path, read_manifest
 from dfgen.manifest.tables import Table, data_frame, read_foreign_parquet
-from dfgen.system import check_writable, whole, write_whole
+from dfgen.system import check_writable, refuse_others, whole, write_whole
 
 LARGEST = 10_000_000
 """Bytes of a page."""
 _MOST_ROWS = 2000
 _SIDE = 224
 _BOXES = 20  # drawn in a picture
+_MADE_BY = "What is in this manifest. Made by dfgen"
+_HEAD = 1 << 20  # bytes of a page in which that stands
 _AROUND = 80  # bytes of JSON around a picture
 
 
@@ -60,7 +62,7 @@ def report(
 
     Args:
         manifest: a manifest's path, or a frame or another table with absolute paths.
-        out: the HTML file; an older one is replaced.
+        out: the HTML file; an older report is replaced.
         predictions: what a model says of the rows, as `dfgen.predict_frame` returns it, or the path
             of the Parquet file of it: the page shows where the model is wrong.
         rows: most rows that are drawn for the gallery, 1 to 2,000; more have smaller pictures.
@@ -74,7 +76,7 @@ def report(
     Raises:
         ArgumentError: a value that cannot be.
         ManifestError: it is not a manifest, or has no rows.
-        WriteError: the file cannot be written, or is not called .html.
+        WriteError: the file cannot be written, is not called .html, or is there and no report.
 
     Example:
         >>> report("manifests/pets.parquet", "pets.html")  # doctest: +SKIP
@@ -88,6 +90,7 @@ def report(
         )
     out = os.path.abspath(_html_name(out))
     check_writable(out)
+    refuse_others(out, "report of dfgen", lambda file: _MADE_BY.encode() in file.read(_HEAD))
     is_path = isinstance(manifest, str | os.PathLike)
     frame, title = _opened(manifest, is_path, root, limits, storage_options)
     if predictions is not None:
@@ -195,7 +198,7 @@ def _page(title: str, said: str, sections: Sequence[Section], data: dict[str, An
     links = markup([*(one.link() for one in sections), Html('<a href="#gallery">Gallery</a>')])
     parts = {
         "title": escaped(short(title)),
-        "about": escaped(f"What is in this manifest. Made by dfgen {__version__}"),
+        "about": escaped(f"{_MADE_BY} {__version__}"),
         "links": links,
         "sections": markup([one.html() for one in sections]),
         "sampled": escaped(said),

@@ -193,7 +193,7 @@ def write_manifest(
             `__arrow_c_stream__`. Without `path` a column holds the files: bytes, or structs of
             `bytes` and `path`. Relative paths start at the root, else at the current folder. The
             index is not kept.
-        path: the Parquet file, or its URL; an older one is replaced.
+        path: the Parquet file, or its URL; an older manifest is replaced.
         root: folder that holds all the files, or the URL of one. None: the root of the manifest
             that `df` came from if it still holds all, else the deepest common folder, which URLs
             have not. Paths are stored relative to it.
@@ -203,7 +203,8 @@ def write_manifest(
     Raises:
         ArgumentError: `path` is none.
         ManifestError: the frame is not a manifest; the message names the rows.
-        WriteError: the file cannot be written, or is called by the extension of another kind.
+        WriteError: the file cannot be written, is called by the extension of another kind, or is
+            there and no manifest.
         UnknownArgumentError: an argument that is not there.
 
     Example:
@@ -217,7 +218,8 @@ def write_manifest(
             "then the path: dfgen.write_manifest(df, path)"
         )
     path = path_of_manifest(path)
-    check_out(path)
+    options = StorageOptions(storage_options)
+    check_out(path, options)
     table = arrow_table(df)
     known = getattr(df, "attrs", {}).get("dfgen", {})
     table, _ = as_written(table, known, os.path.dirname(path), root)
@@ -227,7 +229,7 @@ def write_manifest(
         return
     whole = io.BytesIO()
     write_parquet(table, whole, rows)
-    store_at(path, options=StorageOptions(storage_options)).write(path, whole.getvalue())
+    store_at(path, options=options).write(path, whole.getvalue())
 
 
 def _compare_fingerprint(table: pa.Table, expected: str, path: str) -> None:

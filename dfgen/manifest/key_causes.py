@@ -123,15 +123,25 @@ def likely_cause(
     found += [_both(*pair) for pair in combinations(found, 2)]
     found += [*_affixes(files, labels)]
     cures = [_cured(cause, *some) for cause in found]
-    best = max(cures, key=lambda cure: cure.files + cure.labels, default=None)
-    return _cured(best.cause, files, labels) if best and best.files + best.labels else None
+    for cure in sorted(cures, key=lambda cure: -cure.files - cure.labels):
+        counted = _cured(cure.cause, files, labels) if cure.files else cure
+        if counted.files:
+            return counted
+    return None
 
 
 def _cured(cause: Cause, files: JoinKeys, labels: JoinKeys) -> Cure:
-    """Count what matches; several files may share a row of labels, never the reverse."""
-    known, lost = cause.normalise(labels.keys), cause.normalise(files.unmatched)
-    free = known.filter(labels.lonely)
-    return Cure(cause, _count_in(lost, known), _count_in(free, lost))
+    """Count the files and labels without a partner that match; keys that become one do not."""
+    lost, free = (_told_apart(cause, side) for side in (files, labels))
+    return Cure(cause, _count_in(lost, free), _count_in(free, lost))
+
+
+def _told_apart(cause: Cause, side: JoinKeys) -> pa.ChunkedArray:
+    """Return what becomes of the keys without a partner, but those that become another key too."""
+    made = pc.value_counts(cause.normalise(pc.unique(side.keys)))
+    several = made.filter(pc.greater(made.field("counts"), 1)).field("values")
+    lost = cause.normalise(side.unmatched)
+    return lost.filter(pc.invert(pc.is_in(lost, value_set=several)))
 
 
 def _count_in(keys: pa.ChunkedArray, known: pa.ChunkedArray) -> int:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -66,15 +67,30 @@ def explain(
     return "\n".join(lines)
 
 
-def what_became(
-    unmatched: str, files: tuple[int, str, str], labels: tuple[int, str, str]
-) -> tuple[str, ...]:
-    """Return notes on files without labels and labels without a file (number, noun, the rest)."""
-    said = ((files, "labels are missing there"), (labels, "the column problem says so"))
-    notes = {f"{count(number, noun)} {rest}": end for (number, noun, rest), end in said if number}
-    if unmatched == "drop":
-        return tuple(f"Left out {what}." for what in notes)
-    return tuple(f"Kept {what}: {end}." for what, end in notes.items())
+class Lonely(NamedTuple):
+    """How many of how many have no partner, what they are called, and the rest of a sentence."""
+
+    number: int
+    total: int
+    noun: str
+    rest: str
+
+
+def what_became(unmatched: str, *sides: Lonely) -> tuple[str, ...]:
+    """Return notes on files without labels, and on labels without a file, in this order."""
+    ends = ("labels are missing there", "the column problem says so")
+    notes = []
+    for (number, total, noun, rest), end in zip(sides, ends, strict=True):
+        if number and unmatched == "drop":
+            most = (
+                f", most of {total:,}: check that both belong together."
+                if number > total / 2
+                else "."
+            )
+            notes.append(f"Left out {count(number, noun)} {rest}{most}")
+        elif number:
+            notes.append(f"Kept {count(number, noun)} {rest}: {end}.")
+    return tuple(notes)
 
 
 def nearest_keys(

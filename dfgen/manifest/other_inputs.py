@@ -1,13 +1,19 @@
 """What is given for a manifest, or for the path of one, and is none: how a frame is made of it."""
 
 import os
-from typing import Any
+from functools import partial
+from typing import IO, Any
 
-from dfgen.errors import ArgumentError, WriteError, did_you_mean
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dfgen.errors import ArgumentError, DfgenError, WriteError, did_you_mean
 from dfgen.manifest.paths import is_utf8
+from dfgen.manifest.schema import KEY
 from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix
-from dfgen.samples.storage.stores import has_store, scheme_of
-from dfgen.system import check_writable
+from dfgen.samples.storage.far.store_options import StorageOptions
+from dfgen.samples.storage.stores import has_store, scheme_of, store_at
+from dfgen.system import check_writable, refuse_others
 
 _MAKERS = {
     **dict.fromkeys((".npy", ".h5", ".hdf5"), "dfgen.build_manifest(arrays={})"),
@@ -110,8 +116,8 @@ def path_of_manifest(path: Any) -> str:
     )
 
 
-def check_out(path: str) -> None:
-    """Raise if a manifest cannot be written to a path, or should not be called so."""
+def check_place(path: str) -> None:
+    """Raise if a table cannot be written to a path, or should not be called so."""
     if not has_store(scheme_of(path)):
         check_writable(path)
     stem, suffix = os.path.splitext(path)
@@ -121,6 +127,44 @@ def check_out(path: str) -> None:
             f"{path} is called {suffix}, and a manifest is a Parquet file: name it {stem}.parquet"
             + as_text
         )
+
+
+def check_out(
+    path: str,
+    options: StorageOptions | None = None,
+    key: bytes = KEY,
+    kind: str = "manifest of dfgen",
+) -> None:
+    """Do what `check_place` says, and refuse to replace a file of another kind.
+
+    Args:
+        path: of the file, or its URL.
+        options: what opens a URL.
+        key: of the schema metadata of a file that may be replaced.
+        kind: how messages call that.
+    """
+    check_place(path)
+    far = has_store(scheme_of(path))
+    opened = {"opened": partial(_opened, options)} if far else {}
+    refuse_others(path, kind, partial(_has_key, key), **opened)
+
+
+def _opened(options: StorageOptions | None, path: str) -> IO[bytes]:
+    """Open a file far away; one that cannot be read is left to whoever writes it."""
+    try:
+        return store_at(path, options=options).open(path)
+    except DfgenError as error:
+        raise FileNotFoundError from error
+
+
+def _has_key(key: bytes, file: IO[bytes]) -> bool:
+    """Whether a Parquet file has a key in its metadata; one that is damaged counts as such."""
+    if file.read(4) != b"PAR1":
+        return False
+    try:
+        return key in (pq.read_schema(file).metadata or {})
+    except (pa.ArrowException, OSError):
+        return True
 
 
 def no_manifest(given: str, path: str) -> str:

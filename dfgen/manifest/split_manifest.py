@@ -34,14 +34,16 @@ def split(
     """Return a manifest with a new split of all its rows: the column `split`, or `fold`.
 
     Use it to change shares, names or seed, to make folds for cross-validation, or to split by time.
-    To give a split to new rows alone, let the manifest grow: `build_manifest(update=...)`.
+    To give a split to new rows alone, let the manifest grow: `build_manifest(update=...)`. Made
+    anew, a split keeps old rows where they were if new ones came by their hash alone, that is
+    without `stratify`, `order` and `group_duplicates`.
 
     Args:
         manifest: a file, or a frame or another table; older splits and folds are replaced.
         shares: split -> share, as in `{"train": 0.8, "val": 0.2}`.
         folds: instead of shares, how many folds: the column `fold` holds 0 to folds - 1, int8.
             `dfgen.sequences(df, fold=0)` validates on one and trains on the others. Without
-            `stratify` they are of about the same size, and rows that come later move no old ones.
+            `stratify` they are of about the same size.
         stratify: the column whose classes get exactly these shares, or fill folds evenly.
         group: the column whose groups stay whole.
         order: with shares, a column of dates, times or numbers: the earliest rows are the first

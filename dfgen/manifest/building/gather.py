@@ -56,7 +56,8 @@ def gather_rows(
             table=_name(recipe),
             skipped=gathered.skipped,
         )
-        gathered = replace(gathered, rows=joined.rows, notes=gathered.notes + joined.notes)
+        notes = gathered.notes + joined.notes
+        gathered = replace(gathered, rows=joined.rows, notes=notes, warnings=joined.warnings)
     table = gathered.rows
     for name in ("problem", "polygons"):  # which a source does not know beforehand
         if name in table.column_names and table[name].null_count == len(table):

@@ -6,16 +6,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError, did_you_mean
-from dfgen.manifest.building.join_hints import best_pair, lines_of_left_out, lines_of_other_keys
+from dfgen.manifest.building.join_hints import (
+    FEW_FILES,
+    FileKeys,
+    best_pair,
+    lines_of_left_out,
+    lines_of_other_keys,
+)
 from dfgen.manifest.building.label_keys import key_text, label_keys, whole_numbers
 from dfgen.manifest.key_causes import JoinKeys
-from dfgen.manifest.key_mismatch import Words, explain, what_became
-from dfgen.manifest.schema import quote
+from dfgen.manifest.key_mismatch import Lonely, Words, explain, what_became
+from dfgen.manifest.schema import count, first, quote
 from dfgen.manifest.sources.path_pattern import FROM_PATH, Pattern
 from dfgen.manifest.sources.source import RowGroup
-
-FILES_TRIED = 1_000
-"""Files with which other keys are tried."""
 
 
 def split_on(on: str) -> tuple[str, str]:
@@ -64,7 +67,7 @@ def join(
     field, column = split_on(on)
     whole = pattern is not None and field in pattern.integers
     if field not in _names_of(files):
-        raise ArgumentError(_no_field(files, field, labels))
+        raise ArgumentError(_no_field(_keys_of(files, pattern), field, labels))
     file_keys = _file_keys(files, field)
     file_keys = whole_numbers(file_keys) if whole else file_keys
     keys = label_keys(labels, column, table, whole, file_keys)
@@ -84,7 +87,7 @@ def join(
         )
         sides = JoinKeys(file_keys, without_labels), JoinKeys(keys, without_file)
         more = lines_of_left_out(skipped or {}, pattern, field, sides[1].unmatched)
-        more += lines_of_other_keys(_some_keys(given[0]), given[1], (field, column))
+        more += lines_of_other_keys(_keys_of(given[0], pattern), given[1], (field, column))
         raise ManifestError(explain(*sides, words, more=more))
     if unmatched == "drop":
         files, found = files.filter(pc.is_valid(found)), found.drop_null()
@@ -94,9 +97,32 @@ def join(
     if unmatched == "keep" and counts[1]:
         lost = keys.filter(without_file)
         rows = _append_without_file(rows, labels.filter(without_file), lost, (field, column))
-    lonely = (counts[0], "file", f"without a row in {table}")
-    spare = (counts[1], "row", f"of {table} without a file")
-    return RowGroup(rows, notes=what_became(unmatched, lonely, spare))
+    lonely = Lonely(counts[0], len(file_keys), "file", f"without a row in {table}")
+    spare = Lonely(counts[1], len(keys), "row", f"of {table} without a file")
+    shared = _shared_rows(given[0]["path"], file_keys, keys, on, table)
+    return RowGroup(rows, notes=what_became(unmatched, lonely, spare), warnings=shared)
+
+
+def _shared_rows(
+    paths: pa.ChunkedArray, file_keys: pa.ChunkedArray, keys: pa.ChunkedArray, on: str, table: str
+) -> tuple[str, ...]:
+    """Return what to say where few rows of many label all files: the key may tell none apart.
+
+    A table whose rows have many files each, of a patient or a video, is meant so.
+    """
+    rows = pc.value_counts(file_keys.filter(pc.is_in(file_keys, value_set=keys)))
+    most = pc.max(rows.field("counts")).as_py() or 0
+    if most <= FEW_FILES or len(rows) >= len(keys) / 2:
+        return ()
+    key = rows.field("values")[pc.index(rows.field("counts"), most).as_py()]
+    some = first(paths.filter(pc.equal(file_keys, key)))[:3]
+    return (
+        f"on={quote(on)}: {count(len(rows), 'row')} of the {len(keys):,} of {table} "
+        f"{'labels' if len(rows) == 1 else 'label'} {pc.sum(rows.field('counts')).as_py():,} "
+        f"files, as {quote(key.as_py())} {most:,} files: {', '.join(map(quote, some))}, ... If "
+        "they are not meant to share labels, join on a key that tells files apart. If they are, "
+        "leave the rows without a file out of the table",
+    )
 
 
 def _check_names(files: pa.Table, labels: pa.Table, table: str) -> None:
@@ -119,20 +145,20 @@ def _file_keys(files: pa.Table, field: str) -> pa.ChunkedArray:
     return pc.replace_substring_regex(files["path"], FROM_PATH[field], "")
 
 
-def _some_keys(files: pa.Table) -> dict[str, pa.ChunkedArray]:
-    """Return all that may be the key of a few files, from all over the table."""
-    few = files.take(pa.array(range(0, len(files), -(-len(files) // FILES_TRIED) or 1), pa.int64()))
-    return {name: _file_keys(few, name) for name in _names_of(files)}
+def _keys_of(files: pa.Table, pattern: Pattern | None) -> FileKeys:
+    return FileKeys(files, _names_of(files), _file_keys, pattern.integers if pattern else ())
 
 
-def _no_field(files: pa.Table, field: str, labels: pa.Table) -> str:
+def _no_field(files: FileKeys, field: str, labels: pa.Table) -> str:
     """Return the message on a key that files do not have."""
-    names = _names_of(files)
-    advice = f"{did_you_mean(field, names)} A field of the pattern, such as {{id}}, is one too"
+    advice = (
+        f"{did_you_mean(field, files.names)} A field of the pattern, such as {{id}}, is one too"
+    )
     if field in labels.column_names:
-        pair = best_pair(_some_keys(files), labels.select([field])) or f"stem={field}"
-        advice = f' It is a column of the table: write FIELD=COLUMN, as in on="{pair}"'
-    return f"on={quote(field)} is not a key of a file. Keys: {', '.join(names)}.{advice}"
+        pair = best_pair(files, labels.select([field]))
+        as_in = f'as in on="{pair[0]}", which matches {pair[1]}' if pair else f'on="FIELD={field}"'
+        advice = f" It is a column of the table: write FIELD=COLUMN, {as_in}"
+    return f"on={quote(field)} is not a key of a file. Keys: {', '.join(files.names)}.{advice}"
 
 
 def _append_without_file(

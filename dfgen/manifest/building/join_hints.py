@@ -1,19 +1,25 @@
 """What else may be why files and labels do not match: files left out, another column or key."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dfgen.manifest.building.label_keys import whole_numbers
 from dfgen.manifest.schema import quote
 from dfgen.manifest.sources.file_tree import NO_FIT
 from dfgen.manifest.sources.path_pattern import FROM_PATH, Pattern, parse_pattern
 from dfgen.samples.arrow_types import is_text
 
 PATHS_SHOWN = 3
-
-Keys = Mapping[str, pa.ChunkedArray]
+FILES_TRIED = 1_000
+"""Files with which other keys are tried."""
+FEW_FILES = 10
+"""Files that one row of labels may have before it looks as if they had little in common."""
+_ROW_NUMBERS = "Unnamed: "
 
 
 def lines_of_left_out(
@@ -57,12 +63,16 @@ def _some(paths: pa.Array) -> str:
 def _asked_for(
     paths: pa.Array, field: str, wanted: pa.ChunkedArray, fields: pa.Array | None = None
 ) -> int:
-    """Count the paths that rows ask for by the field of a pattern, the key itself, or the stem."""
+    """Count the paths that rows ask for by the field of a pattern, the key itself, or the stem.
+
+    Of paths that have one key it cannot be told which one is meant.
+    """
     named = [] if fields is None else [each.name for each in fields.type]
     cut = FROM_PATH["stem" if field in named else field if field in FROM_PATH else "name"]
     keys = [pc.replace_substring_regex(paths, each, "") for each in (cut, FROM_PATH["stem"])]
     keys += [pc.struct_field(fields, field)] if field in named else []
-    return max(pc.sum(pc.is_in(each, value_set=wanted)).as_py() or 0 for each in keys)
+    counts = (pc.value_counts(each.filter(pc.is_in(each, value_set=wanted))) for each in keys)
+    return max(pc.sum(pc.equal(each.field("counts"), 1)).as_py() or 0 for each in counts)
 
 
 def _near_misses(pattern: Pattern) -> Iterator[tuple[str, str, str]]:
@@ -85,37 +95,79 @@ def _near_misses(pattern: Pattern) -> Iterator[tuple[str, str, str]]:
     yield "unlike it", r"(?s)(?P<_>.*)", ""
 
 
-def lines_of_other_keys(files: Keys, labels: pa.Table, pair: tuple[str, str]) -> list[str]:
+@dataclass(frozen=True)
+class FileKeys:
+    """All that may be the key of files: fields of the pattern, and what is made of their paths."""
+
+    paths: pa.Table
+    names: Sequence[str]
+    of: Callable[[pa.Table, str], pa.ChunkedArray]
+    integers: Collection[str] = ()  # fields that are compared as whole numbers
+
+    @cached_property
+    def some(self) -> dict[str, pa.ChunkedArray]:
+        """The keys of a few files, from all over the table, by name."""
+        step = -(-len(self.paths) // FILES_TRIED) or 1
+        few = self.paths.take(pa.array(range(0, len(self.paths), step), pa.int64()))
+        return {name: self.of(few, name) for name in self.names}
+
+    def told_apart(self, name: str, labels: pa.ChunkedArray) -> str:
+        """Return how many files match a column by a key, and a row; nothing if it is no such key.
+
+        One row labels a few files at most; where it labels more than one, most rows have a file.
+        """
+        keys = self.of(self.paths, name)
+        labels = labels.cast(pa.string())
+        if name in self.integers:
+            keys, labels = whole_numbers(keys), whole_numbers(labels)
+        rows = pc.value_counts(keys.filter(pc.is_in(keys, value_set=labels))).field("counts")
+        most = pc.max(rows).as_py() or 0
+        if not most or most > FEW_FILES or (most > 1 and len(rows) < len(labels) / 2):
+            return ""
+        each = "one file a row" if most == 1 else f"up to {most} files a row"
+        return f"{pc.sum(rows).as_py():,} of {len(keys):,}, {each}"
+
+
+def lines_of_other_keys(files: FileKeys, labels: pa.Table, pair: tuple[str, str]) -> list[str]:
     """Return lines on what the key column is, and what would match more files.
 
     Args:
-        files: keys of some files, of each kind that they have.
+        files: the keys of the files.
         labels: the label table.
         pair: the names of the field and the column that do not match.
     """
     field, column = pair
     lines = []
-    if column.startswith("Unnamed: "):
+    if column.startswith(_ROW_NUMBERS):
         lines.append(
             f"The column {quote(column)} holds the row numbers that pandas writes: leave them out "
             "with to_csv(index=False)"
         )
-    known = _shares({field: files[field]}, labels[column])[field]
+    known = _shares({field: files.some[field]}, labels[column])[field]
     better = best_pair(files, labels, known)
-    return [*lines, f'on="{better}" would match more files'] if better else lines
+    return [*lines, f'on="{better[0]}" would match more files: {better[1]}'] if better else lines
 
 
-def best_pair(files: Keys, labels: pa.Table, more_than: float = 0) -> str:
-    """Return `FIELD=COLUMN` of the keys that match the most files, most of them; else nothing."""
-    best, most = "", max(more_than, 0.5)
-    for column in labels.column_names:
-        for field, share in _shares(files, labels[column]).items():
-            if share > most and pc.count_distinct(labels[column]).as_py() == len(labels):
-                best, most = f"{field}={column}", share
-    return best
+def best_pair(files: FileKeys, labels: pa.Table, more_than: float = 0) -> tuple[str, str] | None:
+    """Return `FIELD=COLUMN` of the keys that match the most files, most of them, and how many.
+
+    Only keys that tell files apart, and are no row numbers.
+    """
+    found = [
+        (share, field, column)
+        for column in labels.column_names
+        if not column.startswith(_ROW_NUMBERS)
+        and pc.count_distinct(labels[column]).as_py() == len(labels)
+        for field, share in _shares(files.some, labels[column]).items()
+        if share > max(more_than, 0.5)
+    ]
+    for _, field, column in sorted(found, key=lambda one: -one[0]):
+        if said := files.told_apart(field, labels[column]):
+            return f"{field}={column}", said
+    return None
 
 
-def _shares(files: Keys, labels: pa.ChunkedArray) -> dict[str, float]:
+def _shares(files: Mapping[str, pa.ChunkedArray], labels: pa.ChunkedArray) -> dict[str, float]:
     """Return which share of the keys of each kind stands in a column."""
     if not (is_text(labels.type) or pa.types.is_integer(labels.type)):
         return dict.fromkeys(files, 0)

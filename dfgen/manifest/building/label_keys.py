@@ -86,14 +86,15 @@ def _several_rows(
     """Return the message on keys that stand more than once: where, and with which labels."""
     twice = repeated(keys)
     places = [rows_where(pc.equal(keys, key)) for key in first(twice.field("values"))]
-    shown, same = [], True
+    shown, rest = [], labels.drop_columns([column])
     for key, rows in zip(first(twice.field("values")), places, strict=True):
-        differing = _differing(labels.drop_columns([column]).take(rows))
-        same = same and not differing
+        differing = _differing(rest.take(rows))
         shown.append(
             f"{quote(key)} (rows {', '.join(map(str, first(rows)))}: {differing or 'alike'})"
         )
-    if same:
+    rows = pc.is_in(keys, value_set=twice.field("values"))
+    every = rest.append_column("", keys).filter(rows).to_pandas().astype(str)
+    if len(every.drop_duplicates()) == len(twice):  # each key has the same labels in all its rows
         several = several.partition(":")[0]
         several += f": drop the repeated ones: labels.drop_duplicates({quote(column)})"
     return (

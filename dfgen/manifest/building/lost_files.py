@@ -64,8 +64,10 @@ def _advice(paths: list[str], recipe: Recipe, folder: str) -> str:
     there = sum(os.path.exists(found.place(name)) for name in names)
     finds = f" ({there} of {len(names)} tried are found by that)" if there else ""
     if recipe.kind == LABEL_TABLE:
+        key = "relpath" if "/" in names[0] else "name" if os.path.splitext(names[0])[1] else "stem"
         several = (
-            f'. Of files in several folders give the one above them, and on="stem={begin.column}"'
+            ". If the files are in several folders, and no name is there twice, give the folder "
+            f'above them as the source, and on="{key}={begin.column}"'
         )
         return found.advice + finds + several * (0 < there < len(names))
     return f"{found.what}{finds}. {_root(recipe)}"

@@ -65,7 +65,7 @@ def run_recipe(
     same `out` is refused as long as the first lives.
     """
     if out is not None:
-        check_out(out)
+        check_out(out, options)
     near = out is not None and not has_store(scheme_of(out))
     with only_writer(os.path.abspath(out or "")) if near else nullcontext():
         return _run(recipe, out, workers, old, limits, options)
@@ -88,9 +88,10 @@ def _run(
     _, root = stored_paths(gathered.rows, recipe.root, gathered.folder)
     if recipe.root is None:  # else all lie in that
         _say_outside(recipe, gathered.rows)
-    warnings: tuple[str, ...] = ()
+    warnings = gathered.warnings
     if old is not None:
-        old, warnings = _old_rows(old, recipe, gathered.rows, root)
+        old, said = _old_rows(old, recipe, gathered.rows, root)
+        warnings += said
     listed = gathered.rows.select(["path", *gathered.facts]) if gathered.facts else None
     reading: dict[str, Any] = {"workers": workers, "limits": limits, "options": options}
     reading |= {"listed": listed, "full": recipe.facts == "full"}

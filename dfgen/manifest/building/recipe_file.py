@@ -8,7 +8,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 
@@ -27,7 +27,7 @@ from dfgen.manifest.reach import reach_of, say_outside
 from dfgen.manifest.reading import reading
 from dfgen.manifest.schema import quote
 from dfgen.manifest.sources import SOURCES
-from dfgen.system import check_writable, write_whole
+from dfgen.system import check_writable, refuse_others, write_whole
 
 SUFFIX = ".toml"
 _WORDS = {
@@ -127,7 +127,13 @@ def write_recipe(arguments: Mapping[str, Any] | None, path: str) -> None:
     path = os.path.abspath(path)
     text = to_toml(arguments, os.path.dirname(path))
     check_writable(path)
+    refuse_others(path, "recipe", _is_recipe)
     write_whole(path, lambda file: file.write(text.encode()))
+
+
+def _is_recipe(file: IO[bytes]) -> bool:
+    check_recipe(tomllib.load(file), "")
+    return True
 
 
 def to_toml(arguments: Mapping[str, Any] | None, folder: str) -> str:

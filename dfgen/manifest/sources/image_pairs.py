@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
 from dfgen.manifest.key_causes import CAUSES, Cause, JoinKeys
-from dfgen.manifest.key_mismatch import Words, explain, what_became
+from dfgen.manifest.key_mismatch import Lonely, Words, explain, what_became
 from dfgen.manifest.schema import quote
 from dfgen.manifest.sources.file_tree import Skipped, list_files, read_files
 
@@ -82,8 +82,8 @@ def pair(
         pairs = [both for both in pairs if bare or both[1] is not None]
     else:
         pairs += [(None, path) for path in without_image]
-    lonely = (without_annotation, "image", f"without {suffix} file")
-    lost = (len(without_image), f"{suffix} file", "without image")
+    lonely = Lonely(without_annotation, len(keys), "image", f"without {suffix} file")
+    lost = Lonely(len(without_image), len(by_key), f"{suffix} file", "without image")
     return pairs, what_became(unmatched, lonely, lost)
 
 

@@ -33,6 +33,7 @@ class RowGroup:
         folder: where relative paths start, absolute; "": where those of a label table do
         total: how many rows there are in all groups, if that is known already
         facts: columns that are facts of the files, as the listing of a bucket has them
+        warnings: what the user should look at
     """
 
     rows: pa.Table
@@ -42,6 +43,7 @@ class RowGroup:
     folder: str = ""
     total: int | None = None
     facts: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

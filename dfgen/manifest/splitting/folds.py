@@ -21,6 +21,7 @@ def assign_folds(
     Rows fall as into splits of equal shares, `assign_splits`: by the hash of their id or group, so
     that rows that are added later move no old ones. With `stratify`, folds have the same number of
     rows of each class, and in all, give or take one; with groups as well, as nearly as those allow.
+    Then rows that are added later may move old ones, but for those in `kept`.
 
     Args:
         ids: the id of each row.

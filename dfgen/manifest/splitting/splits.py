@@ -85,7 +85,8 @@ def assign_splits(
     Alone, each row (or whole group) falls by the hash of its id (or group): shares come out
     roughly, and rows that are added later move no old ones. With `stratify`, each class has
     exactly its shares, rounded to rows. With both, whole groups are dealt out so that every class
-    comes as near to its shares as the groups allow.
+    comes as near to its shares as the groups allow. Then rows that are added later may move old
+    ones, with groups many: only `kept` keeps those where they are.
 
     Args:
         ids: the id of each row.

@@ -60,7 +60,7 @@ def join_predictions(
     if not all(isinstance(path, str) for path in paths):
         raise ArgumentError(f"out={brief(out)} needs parts that are files, got frames")
     path = os.path.abspath(out)
-    check_out(path)
+    check_out(path, key=PREDICTIONS.encode(), kind="file of predictions")
     write_joined(path, [str(one) for one in paths], said)
     return path
 

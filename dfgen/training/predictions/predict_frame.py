@@ -9,7 +9,7 @@ import pyarrow as pa
 from tqdm import tqdm
 
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.manifest.other_inputs import check_out
+from dfgen.manifest.other_inputs import check_place
 from dfgen.manifest.tables import arrow_table
 from dfgen.samples.storage.embedded import are_files
 from dfgen.system import only_writer
@@ -193,7 +193,7 @@ def _framed(prediction: Prediction) -> pd.DataFrame:
 
 def _written(prediction: Prediction, out: str) -> str:
     """Write the rows of the manifest with what is predicted; return the path of the file."""
-    check_out(out)
+    check_place(out)
     run, steps = prediction.run, prediction.steps
     with only_writer(out):
         if os.path.exists(out):

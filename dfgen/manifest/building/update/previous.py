@@ -1,7 +1,7 @@
 """The manifest that grows, as it was."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import pyarrow as pa
@@ -45,12 +45,22 @@ def changed_recipe(old: Old, recipe: Recipe) -> tuple[str, ...]:
     """Return what to say if the manifest grows by other arguments than those that built it."""
     new = absolute_recipe(recipe.arguments(), os.getcwd()) or {}
     names = [name for name in {**old.recipe, **new} if old.recipe.get(name) != new.get(name)]
+    how = recipe.splitting
+    asked = recipe.divides and (not old.recipe or any(each.name in names for each in fields(how)))
+    kept: tuple[str, ...] = ()
+    if asked and how.column in old.table.column_names:
+        kept = (
+            f"Old rows of {old.name} keep their {how.column}: "
+            f"{'split' if how.folds is None else 'folds'}= and what goes with it are for new "
+            "rows alone. To give all rows a new one, dfgen.split (dfgen split).",
+        )
     if not old.recipe or not names:
-        return ()
+        return kept
     changes = "; ".join(
         f"{name} was {quote(old.recipe.get(name))}, is {quote(new.get(name))}" for name in names
     )
     return (
         f"The recipe is not that of {old.name}: {changes}. Old rows keep their id, split and class "
         "numbers, and the facts of files that did not change; labels are those of the new recipe.",
+        *kept,
     )
