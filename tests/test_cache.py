@@ -1,5 +1,6 @@
 """cache=: decoded pixels are kept, and every batch is what it would be without."""
 
+import io
 import json
 import os
 import re
@@ -7,7 +8,9 @@ import resource
 import shutil
 import signal
 import sys
+import tarfile
 import warnings
+import zipfile
 from pathlib import Path
 
 import cv2
@@ -27,7 +30,9 @@ from dfgen.samples.features.array import Array
 from dfgen.samples.features.boxes import Boxes
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.mask import Mask
+from dfgen.samples.storage.archives.members import Archives
 from dfgen.samples.storage.cache.cache_folder import cached_settings
+from dfgen.samples.storage.files import Files
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no flock, no pwrite, no forks")
 ROWS, SIZE = 24, (32, 40)
@@ -201,6 +206,124 @@ def test_a_file_that_is_not_the_one_of_the_manifest_is_told_as_without(frame, tm
             made(frame, cache=cache)
         errors.append(str(error.value))
     assert errors[0] == errors[1]
+
+
+def bmp(number):
+    """A file whose size does not depend on its pixels."""
+    pixels = np.random.default_rng(number).integers(0, 256, (60, 70, 3), np.uint8)
+    return cv2.imencode(".bmp", pixels)[1].tobytes()
+
+
+def written(path, numbers, how="renamed", time=10**18):
+    """Write a file of one image, or an archive of several, over what is there; times are given."""
+    path, new = Path(path), Path(f"{path}.new")
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(new, "w") as archive:
+            for row, number in enumerate(numbers):
+                archive.writestr(zipfile.ZipInfo(f"{row}.bmp"), bmp(number))
+    elif path.suffix == ".tar":
+        with tarfile.open(new, "w") as archive:
+            for row, number in enumerate(numbers):
+                info, data = tarfile.TarInfo(f"{row}.bmp"), bmp(number)
+                info.size = len(data)
+                archive.addfile(info, io.BytesIO(data))
+    else:
+        new.write_bytes(bmp(numbers[0]))
+    if how == "in place":
+        path.write_bytes(new.read_bytes())
+    else:
+        if how == "removed":
+            path.unlink()
+        new.rename(path)
+    os.utime(path, ns=(time, time))
+
+
+def rows_in(place):
+    """A frame of two rows, loose or in an archive."""
+    paths = [f"{place}/0.bmp", f"{place}/1.bmp"]
+    if place.suffix:
+        paths = [f"{place.suffix[1:]}://{row}.bmp::{place}" for row in range(2)]
+    return pd.DataFrame({"id": range(2), "path": paths, "label": [0, 1]})
+
+
+@pytest.mark.parametrize(
+    ("kind", "when"),
+    [(kind, when) for kind in ("imgs", "a.zip", "a.tar") for when in ("before", "after")]
+    + [("imgs", "for that time alone")],
+)
+@pytest.mark.parametrize("cache", ["cache", "memory"])
+@pytest.mark.parametrize("how", ["renamed", "in place", "removed"])
+def test_what_is_read_of_a_file_that_is_exchanged_meanwhile_is_not_kept(
+    tmp_path, monkeypatch, kind, cache, how, when
+):
+    place = tmp_path / kind
+    target = place if place.suffix else place / "0.bmp"
+    if not place.suffix:
+        place.mkdir()
+        written(place / "1.bmp", [1])
+    written(target, [0, 1])
+    frame = rows_in(place)
+    plain, _ = made(frame, shuffle=False, epochs=1)
+    store = Archives if place.suffix else Files
+    todo = {"before": [2], "after": [None, 2], "for that time alone": [2, 0]}[when]
+
+    def exchange(numbers):
+        if numbers and (number := numbers.pop(0)) is not None:
+            written(target, [number, 1], how, 10**18 + number * 10**10)
+
+    def exchanging(read):
+        def one(self, path, *check):
+            mine = todo if path == frame["path"][0] else []
+            exchange(mine)
+            data = read(self, path, *check)
+            exchange(mine)
+            return data
+
+        return one
+
+    for name in ("read", "read_as"):
+        monkeypatch.setattr(store, name, exchanging(getattr(store, name)))
+    cache = cache if cache == "memory" else tmp_path / cache
+    reader = bind(frame, image(), "label", cache=cache).reader
+    loader = Loader(reader, workers=0, batch_size=5, shuffle=False)
+    loader.batch(0, 0)
+    assert not todo
+    written(target, [0, 1])
+    assert_same(plain, [loader.batch(1, 0).arrays])
+    loader.close()
+    if cache != "memory":
+        assert_same(plain, made(frame, cache=cache, shuffle=False, epochs=1)[0])
+
+
+@pytest.mark.parametrize("kind", ["a.zip", "a.tar"])
+def test_an_archive_made_anew_with_the_times_and_sizes_of_old_is_not_served_as_it_was(
+    tmp_path, kind
+):
+    """As tools that make the same archive of the same files do: all members are of 1980."""
+    frame = rows_in(tmp_path / kind)
+    for numbers, time in (([0, 1], 10**18), ([1, 0], 10**18 + 10**10)):
+        written(tmp_path / kind, numbers, time=time)
+        plain, _ = made(frame, epochs=1)
+        cached, metrics = made(frame, cache=tmp_path / "cache", epochs=1)
+        assert_same(plain, cached)
+        assert metrics.cache_misses == 2
+
+
+def test_pixels_of_an_earlier_format_are_made_anew(frame, tmp_path):
+    """Its checksums did not see order; who has them open goes on."""
+    cache = tmp_path / "cache"
+    made(frame, cache=cache)
+    [index] = cache.glob("*/index")
+    pixels = index.with_name("pixels")
+    index.write_bytes(index.read_bytes().replace(b"format 2", b"format 1"))
+    pixels.write_bytes(bytes(pixels.stat().st_size))
+    assert [one.images for one in cached_settings(str(cache))] == [0]
+    before = os.path.getsize(pixels)
+    for hits in (0, ROWS):
+        cached, metrics = made(frame, cache=cache, epochs=1)
+        assert_same(made(frame, epochs=1)[0], cached)
+        assert metrics.cache_hits == hits
+    assert os.path.getsize(pixels) == before
 
 
 def test_a_missing_or_broken_file_is_told_as_without(frame, tmp_path):

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -79,7 +80,7 @@ def test_a_chunk_is_taken_at_once_and_says_what_is_missing(tmp_path):
         assert one.find(keys(3, 99)).tolist()[1] == NOWHERE
 
 
-LARGE = Spec((64, 64, 3), np.dtype(np.uint8))  # three blocks of a checksum
+LARGE = Spec((64, 64, 3), np.dtype(np.uint8))  # three pages
 
 
 def flipped(data, place):
@@ -111,12 +112,84 @@ def test_a_damaged_slot_is_no_hit_and_is_written_anew(tmp_path, place, damage):
     assert held(slot_file(tmp_path, LARGE), range(5)) == [0, 1, 2, 3, 4]
 
 
-def test_a_slot_that_is_no_whole_number_of_blocks_is_compared_to_its_end(tmp_path):
-    put(slot_file(tmp_path), *range(5))
-    data = bytearray((tmp_path / "pixels").read_bytes())
-    data[60 * 3 - 1] ^= 1
-    (tmp_path / "pixels").write_bytes(data)
-    assert held(slot_file(tmp_path), range(5)) == [0, 1, 3, 4]
+UNITS = {"word": 8, "sector": 512, "page": 4096, "row": 64 * 3, "slot": 64 * 64 * 3}
+
+
+@st.composite
+def damages(draw):
+    """What is done to the pixels of four slots: in which order units lie, and which bits flip."""
+    kind = draw(st.sampled_from(["rolled", "swapped", "permuted", "bits", "cancelling"]))
+    total = 4 * prod(LARGE.shape)
+    if kind == "bits":
+        return kind, draw(st.lists(st.integers(0, 8 * total - 1), min_size=1, max_size=3))
+    if kind == "cancelling":
+        words = draw(st.lists(st.integers(0, total // 8 - 1), min_size=2, max_size=2, unique=True))
+        return kind, (words, draw(st.integers(0, 63)))
+    size = UNITS[draw(st.sampled_from(sorted(UNITS)))]
+    within = draw(st.sampled_from([s for s in (4096, prod(LARGE.shape), total) if s > size]))
+    start = draw(st.integers(0, total // within - 1)) * within
+    count = within // size
+    order = [*range(count)]
+    if kind == "rolled":
+        by = draw(st.integers(1, count - 1))
+        order = order[by:] + order[:by]
+    elif kind == "swapped":
+        a, b = draw(st.lists(st.integers(0, count - 1), min_size=2, max_size=2, unique=True))
+        order[a], order[b] = b, a
+    else:
+        draw(st.randoms(use_true_random=False)).shuffle(order)
+    return kind, (start, size, order)
+
+
+def damaged(data, kind, how):
+    """The pixels of four slots after that; cancelling: the sum of all words stays as it was."""
+    data = np.array(data)
+    if kind == "bits":
+        for bit in how:
+            data[bit // 8] ^= 1 << bit % 8
+    elif kind == "cancelling":
+        (plus, minus), bit = how
+        words, one = data.view(np.uint64), np.uint64(1 << bit)
+        words[[plus]] += one
+        words[[minus]] -= one
+    else:
+        start, size, order = how
+        part = data[start : start + size * len(order)].reshape(-1, size)
+        part[:] = part[order]
+    return data
+
+
+@settings(max_examples=60, deadline=None)
+@given(damages())
+def test_whatever_order_or_bits_a_disk_gives_only_what_was_written_is_a_hit(
+    tmp_path_factory, damage
+):
+    folder = tmp_path_factory.mktemp("slots")
+    put(slot_file(folder, LARGE), *range(4))
+    before = np.fromfile(folder / "pixels", np.uint8)
+    after = damaged(before, *damage)
+    after.tofile(folder / "pixels")
+    same = (before == after).reshape(-1, prod(LARGE.shape))[:4].all(axis=1).tolist()
+    found = [number for number in range(4) if same[number]]
+    fresh, out = slot_file(folder, LARGE), np.zeros((4, *LARGE.shape), np.uint8)
+    there = fresh.take(fresh.find(keys(*range(4))), out)
+    assert (same if there is None else there.tolist()) == same
+    assert held(slot_file(folder, LARGE), range(4)) == found
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.permutations(range(4)), st.booleans())
+def test_records_that_lie_in_another_order_serve_nothing_else(tmp_path_factory, order, both):
+    """With their pixels each is found as before."""
+    folder = tmp_path_factory.mktemp("slots")
+    put(slot_file(folder), *range(4))
+    for name, begin, size in [("index", 64, 32), ("pixels", 0, 60)][: 1 + both]:
+        data = np.fromfile(folder / name, np.uint8)
+        slots = data[begin : begin + 4 * size].reshape(4, -1)
+        slots[:] = slots[order]
+        data.tofile(folder / name)
+    kept = [n for n in range(4) if both or order[n] == n]
+    assert held(slot_file(folder), range(4)) == kept
 
 
 @settings(max_examples=40, deadline=None)

@@ -26,10 +26,11 @@ from dfgen.samples.pixels.formats import DECODERS
 from dfgen.samples.pixels.geometry import Geometry
 from dfgen.samples.storage.cache.slot_file import SlotFile
 from dfgen.samples.storage.cache.slots_by_key import NOWHERE, SlotKey
-from dfgen.samples.storage.known_files import UNKNOWN, KnownFiles
+from dfgen.samples.storage.known_files import UNKNOWN, KnownFiles, StoreOfRow
 from dfgen.samples.storage.store import Store
 
 _UNKNOWN, _ABSENT, _SOUGHT = 0, -1, -2  # instead of 1 + the slot of a row
+_Facts = tuple[Any, ...]  # of a file: size, time, and what else tells it from others
 _DECIDING = ("size", "load_size", "resize", "color_mode", "interpolation", "antialias", "dtype")
 
 
@@ -62,7 +63,7 @@ class CachedPixels:
         self.fixed, self.rest, self.spec = fixed, rest, slots.spec
         self._paths, self._store, self._slots, self._known = paths, store, slots, known
         self._places = np.zeros(len(paths), np.int64)
-        self._keys: dict[int, SlotKey] = {}  # of rows that are being made
+        self._sought: dict[int, tuple[SlotKey, _Facts]] = {}  # of rows that are being made
         self._counts, self._lock = Counter[str](), threading.Lock()
         self._told: int | None = None
         self._is_all = replace(rest, scale=None).keeps(self.spec)
@@ -141,16 +142,22 @@ class CachedPixels:
         self._slots.refresh()
         return self._slots.nbytes
 
-    def _made(self, row: int, pixels: Values, store: Store, watch: Watch) -> Geometry:
-        """Decode the image of one row, and keep it."""
-        placed = self.fixed.read(self._paths[row].as_py(), pixels, store, watch)
+    def _made(self, row: int, pixels: Values, store: Any, watch: Watch) -> Geometry:
+        """Decode the image of one row, and keep it if its file stayed the same meanwhile."""
+        path, sought = self._paths[row].as_py(), self._sought.get(row)
+        read: list[tuple[int, int | None]] = []
+        if sought is not None:
+            store = StoreOfRow(store, lambda size, time: read.append((size, time)))
+        placed = self.fixed.read(path, pixels, store, watch)
         self._count("cache_misses", 1)
-        key = self._keys.pop(row, None)
-        if key is not None:
-            slot = self._slots.put(key, placed.image, pixels)
-            is_over = self._slots.is_full or self._slots.failed is not None
-            none = _ABSENT if is_over else _UNKNOWN  # another process was at it
-            self._places[row] = none if slot == NOWHERE else 1 + slot
+        if sought is None or self._sought.pop(row, None) is None:
+            return placed
+        key, facts = sought
+        is_same = self._is_same(row, path, facts, read)
+        slot = self._slots.put(key, placed.image, pixels) if is_same else NOWHERE
+        is_over = self._slots.is_full or self._slots.failed is not None
+        none = _ABSENT if is_over else _UNKNOWN  # another process was at it
+        self._places[row] = none if slot == NOWHERE else 1 + slot
         return placed
 
     def _looked_up(self, rows: Indices, sought: tuple[int, ...]) -> Indices:
@@ -161,42 +168,54 @@ class CachedPixels:
         new = np.flatnonzero(np.isin(places, sought))
         if not len(new):
             return places
-        known = [(row, key) for row in rows[new].tolist() if (key := self._key(row)) is not None]
-        if known:
+        found = {row: key for row in rows[new].tolist() if (key := self._key(row)) is not None}
+        if found:
             self._slots.refresh()
-            slots = self._slots.find(np.array([key for _, key in known], np.uint64))
-            for (row, key), slot in zip(known, slots.tolist(), strict=True):
+            slots = self._slots.find(np.array([key for key, _ in found.values()], np.uint64))
+            for (row, key), slot in zip(found.items(), slots.tolist(), strict=True):
                 self._places[row] = 1 + slot if slot != NOWHERE else _SOUGHT
                 if slot == NOWHERE:
-                    self._keys[row] = key
+                    self._sought[row] = key
         return self._places[rows]
 
-    def _key(self, row: int) -> SlotKey | None:
+    def _key(self, row: int) -> tuple[SlotKey, _Facts] | None:
         """Return what tells the file of one row from all others; None: it is for `read` to tell."""
         path = self._paths[row].as_py()
-        try:
-            facts = self._facts(row, path)
-        except (DfgenError, OSError, ValueError):
-            return None
+        facts = self._facts(row, path)
         if facts is None:
             return None
         if "://" not in path:
             path = os.path.abspath(path)
         told = repr((path, *facts)).encode(errors="surrogatepass")
         first, second = struct.unpack("<QQ", blake2b(told, digest_size=16).digest())
-        return first, second
+        return (first, second), facts
 
-    def _facts(self, row: int, path: str) -> tuple[Any, ...] | None:
+    def _is_same(
+        self, row: int, path: str, facts: _Facts, read: list[tuple[int, int | None]]
+    ) -> bool:
+        """Whether a file was the one that was looked for when it was read, and still is."""
+        if self._store.of(path).far:  # compared with what the manifest knows, as it was read
+            return True
+        was = all((size, time or facts[1]) == facts[:2] for size, time in read)
+        return was and self._facts(row, path) == facts
+
+    def _facts(self, row: int, path: str) -> _Facts | None:
         """Return what changes with the file of a row; of one far away what the manifest knows."""
-        known = self._known
-        if self._store.of(path).far:
+        known, store = self._known, self._store.of(path)
+        if store.far:
             facts = None if known is None else known.facts(row)
             return None if facts is None or UNKNOWN in facts else facts
-        head = self._store.head(path)
-        when = head.version if head.mtime_ns is None else head.mtime_ns
+        try:
+            head = store.head(path)
+        except (DfgenError, OSError, ValueError):
+            return None
         if known is not None and not known.agrees(row, head.size, head.mtime_ns):
             return None
-        return None if when is None or head.problem is not None else (head.size, when)
+        when = head.version if head.mtime_ns is None else head.mtime_ns
+        if when is None or head.problem is not None:
+            return None
+        # archives are often made anew with the times that their members had
+        return head.size, when, head.version if "://" in path else None
 
     def _count(self, what: str, rows: int) -> None:
         with self._lock:

@@ -93,7 +93,8 @@ class Archives(Store):
     def head(self, path: str) -> Head:
         """Return size and time of one member, as the archive has them."""
         found = self._find(path)
-        return Head(found.size, found.time, (found.start, found.crc), found.problem)
+        told = found.crc if found.is_zip else found.file.version[:2]
+        return Head(found.size, found.time, (found.start, told), found.problem)
 
     def open(self, path: str) -> IO[bytes]:
         """Open a member, of which no more is unpacked than is read.

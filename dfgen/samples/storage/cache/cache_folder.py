@@ -19,7 +19,7 @@ import numpy as np
 from dfgen.errors import ArgumentError
 from dfgen.samples.features.spec import Spec
 from dfgen.samples.storage.cache.slot_file import SlotFile
-from dfgen.samples.storage.cache.slot_pages import close_files
+from dfgen.samples.storage.cache.slot_pages import close_files, remove_older
 from dfgen.system import write_whole
 
 _FORMAT = 1
@@ -72,6 +72,7 @@ def open_folder(folder: str, settings: Mapping[str, Any], spec: Spec, most: int 
         disk = os.statvfs(folder)
         spare = disk.f_bavail * disk.f_frsize // SPARE_PART
     index, pixels, _ = (os.path.join(own, name) for name in _NAMES)
+    remove_older(index, pixels)
     return SlotFile(index, pixels, spec, most, spare, folder)
 
 

@@ -1,5 +1,6 @@
 """The two files of a cache: how they are opened, written and mapped into memory."""
 
+import contextlib
 import errno
 import mmap
 import os
@@ -12,7 +13,8 @@ from dfgen.samples.features.spec import Values
 
 HEADER_BYTES = 64
 """Of an index, before its records."""
-_MAGIC = b"dfgen: an index of cached pixels, format 1"
+_MAGIC = b"dfgen: an index of cached pixels, format 2"
+_OLDER = b"dfgen: an index of cached pixels, format 1"  # its checksums did not see order
 _HEADER = struct.Struct("<56sQ")
 _REFUSED = (errno.EROFS, errno.EACCES, errno.EPERM)
 
@@ -37,6 +39,14 @@ def open_slots(index: str, pixels: str, size: int) -> tuple[int, int, bool]:
         os.close(first)
         raise
     return first, second, flags != os.O_RDONLY
+
+
+def remove_older(index: str, pixels: str) -> None:
+    """Remove both files if an earlier version of dfgen made them; who has them open goes on."""
+    with contextlib.suppress(OSError), open(index, "rb") as file:
+        for path in (pixels, index) if file.read(len(_OLDER)) == _OLDER else ():
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
 
 
 def close_files(*files: int) -> None:

@@ -62,7 +62,9 @@ class FsspecFiles(Store):
         head = self.head(path)
         check(head.size, head.mtime_ns)
         refuse_bytes(head.size, self.limits)
-        return self.read(path)
+        data = self.read(path)
+        check(len(data), head.mtime_ns)
+        return data
 
     def range(self, path: str, start: int, stop: int) -> bytes:
         """Return some of the bytes of one file."""
