@@ -4,6 +4,7 @@ import io
 import json
 import os
 import shutil
+import struct
 import subprocess
 import tarfile
 import zipfile
@@ -245,6 +246,16 @@ def test_damage_of_a_zip_is_told(tmp_path, method):
         read(f"zip://a.bin::{path}")
     path.write_bytes(b"#!/bin/sh\n" + whole)  # one that unpacks itself
     assert read(f"zip://a.bin::{path}") == b"0123456789" * 50
+
+
+def test_a_member_is_whole_however_much_stands_in_front_of_it(tmp_path):
+    """As an archiver that aligns members writes it: a field that the directory does not have."""
+    data, extra = bytes(range(256)) * 8, struct.pack("<2H", 0xD935, 4000) + bytes(4000)
+    info = zipfile.ZipInfo("a.bin")
+    info.extra = extra
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr(info, data)
+    assert read(f"zip://a.bin::{tmp_path}/a.zip") == data
 
 
 def test_a_checksum_that_differs_is_told(tmp_path):

@@ -1,5 +1,6 @@
 """cache=: decoded pixels are kept, and every batch is what it would be without."""
 
+import gc
 import io
 import json
 import os
@@ -30,8 +31,9 @@ from dfgen.samples.features.array import Array
 from dfgen.samples.features.boxes import Boxes
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.mask import Mask
+from dfgen.samples.features.spec import Spec
 from dfgen.samples.storage.archives.members import Archives
-from dfgen.samples.storage.cache.cache_folder import cached_settings
+from dfgen.samples.storage.cache.cache_folder import cached_settings, open_memory
 from dfgen.samples.storage.files import Files
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no flock, no pwrite, no forks")
@@ -408,6 +410,36 @@ def test_several_processes_fill_one_cache_at_the_same_time(frame, tmp_path):
     cached, metrics = made(frame, cache=tmp_path / "cache")
     assert_same(made(frame)[0], cached)
     assert metrics.cache_misses == 0
+
+
+def test_its_bytes_are_those_on_the_disk_without_holes(frame, tmp_path):
+    made(frame, cache=tmp_path / "cache", epochs=1)
+    [setting] = cached_settings(str(tmp_path / "cache"))
+    [folder] = tmp_path.glob("cache/*/")
+    status = [os.stat(folder / name) for name in ("index", "pixels")]
+    assert setting.bytes == sum(one.st_blocks * 512 for one in status)
+    assert ROWS * 3840 <= setting.bytes < sum(one.st_size for one in status)
+
+
+def test_memory_that_nobody_holds_is_given_back():
+    def held():
+        found = [os.path.join("/proc/self/fd", name) for name in os.listdir("/proc/self/fd")]
+        return sum(os.path.lexists(path) and "dfgen-" in os.readlink(path) for path in found)
+
+    gc.collect()
+    before = held()
+    slots = open_memory(Spec((4, 5, 3), np.dtype(np.uint8)), 600)
+    assert held() == before + 4  # each is open twice
+    del slots
+    gc.collect()
+    assert held() == before
+
+
+def test_several_images_share_the_memory_that_they_may_take(frame):
+    x = {"small": image(), "gray": image(color_mode="grayscale")}
+    most = ROWS * 32 * 40 * 3
+    _, metrics = made(frame, x, "memory", limits=Limits(cache=most))
+    assert most * 3 // 4 <= metrics.cache_bytes <= most
 
 
 def test_a_folder_that_cannot_be_made_warns_once_and_training_goes_on(frame, tmp_path):

@@ -29,9 +29,10 @@ def server():
 
 
 @pytest.fixture(autouse=True)
-def healed(server):
+def healed(request):
     yield
-    server.clear()
+    if "server" in request.fixturenames:
+        request.getfixturevalue("server").clear()
 
 
 @pytest.fixture(scope="module")
@@ -297,6 +298,49 @@ def test_memory_holds_what_it_may_and_rows_in_order_are_read_in_large_pieces(
         int(pixels[0, 0, 0]) for pixels in table_pixels(server.near, 0)
     ]
     assert len(ranges(server)) == 1
+
+
+@pytest.fixture
+def web(tmp_path):
+    """A pack behind HTTP; `near` is its folder."""
+    packed(write_images(tmp_path / "imgs", ROWS, SIZE), tmp_path / "pack", shard_size=1500)
+    held = {f"pack/{path.name}": path.read_bytes() for path in tmp_path.glob("pack/[a-z_]*")}
+    with http_server(held) as web:
+        web.near = tmp_path / "pack"
+        yield web
+
+
+def far_shards(web):
+    index, files = read_index(f"{web.url}/pack"), []
+    for start, shard in zip(index.starts.tolist(), index.shards, strict=False):
+        path = index.path(shard)
+        files.append(ShardFile(path, start, shard.rows, shard.bytes, index.plan))
+    return FarShards(files, "path", store_at(files[0].path), 10**9)
+
+
+def test_each_byte_that_is_fetched_counts_into_what_memory_may_hold(web):
+    shards = far_shards(web)
+    shards.of(0, 9)
+    for place in (5, 2):  # not one after another: a request each
+        before = shards._far[0].taken
+        shards.of(0, place)
+        assert shards._far[0].taken == before + 6 * 8 * 3
+
+
+def test_rows_whose_read_failed_are_fetched_again_and_never_blank(web):
+    shards, pixels = far_shards(web), table_pixels(web.near, 1)
+    np.testing.assert_array_equal(shards.of(1, 0).at(0), pixels[0])
+    web.faults.status = 404
+    for _ in range(2):
+        with pytest.raises(MissingFileError):
+            shards.of(1, 7)
+    web.faults.clear()
+    np.testing.assert_array_equal(shards.of(1, 7).at(7), pixels[7])
+
+
+def test_shards_of_several_pieces_have_one_checksum(web, monkeypatch):
+    monkeypatch.setattr("dfgen.samples.storage.far.pieces.PIECE", 300)
+    assert verify(f"{web.url}/pack").empty
 
 
 def table_pixels(folder, shard):

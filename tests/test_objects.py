@@ -7,6 +7,7 @@ import ssl
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 
+import numpy as np
 import pytest
 from contracts import StoreContract
 from servers import MODIFIED, SECRET, Files, http_server, s3_server
@@ -16,6 +17,7 @@ pytest.importorskip("obstore")
 
 from dfgen.errors import AccessError, ArgumentError, DecodeError, MissingFileError, ReadError
 from dfgen.samples.storage.far.objects import Objects
+from dfgen.samples.storage.far.pieces import fetch
 from dfgen.samples.storage.far.store_options import StorageOptions, travelling
 
 ONCE = {"max_retries": 0}
@@ -373,6 +375,32 @@ def test_where_head_is_refused_size_and_time_come_from_get(refusal):
         "the file cannot be read: the server sends to other addresses in a circle, or more than "
         "10 times"
     )
+
+
+class WithoutRanges(Files):
+    """Sends all of a file, whatever is asked for."""
+
+    def answer(self):
+        del self.headers["Range"]
+        super().answer()
+
+
+@pytest.mark.parametrize("extent", [(0, 4), (3, 7), (8, 20)])
+def test_of_a_server_without_ranges_a_range_is_cut_out_of_the_whole_file(extent):
+    with http_server({"a.jpg": b"0123456789"}) as server:
+        server.RequestHandlerClass = WithoutRanges
+        assert Objects().range(f"{server.url}/a.jpg", *extent) == b"0123456789"[slice(*extent)]
+
+
+def test_a_part_that_comes_short_is_no_part(http):
+    http.held["a"] = b"0123456789"
+    into = np.zeros(12, np.uint8)
+    with pytest.raises(ReadError) as error:
+        fetch(Objects(), f"{http.url}/a", [(4, 12)], into)
+    assert str(error.value) == (
+        "the file cannot be read: 6 bytes have come from 4 on, and 8 were asked for"
+    )
+    assert not into.any()
 
 
 @pytest.mark.parametrize("server", ["", f"user:{SECRET}@127.0.0.1:8000", "127.0.0.1:99999"])

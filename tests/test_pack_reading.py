@@ -183,6 +183,21 @@ def test_images_keep_their_sizes_as_far_as_they_were_packed(photographs, tmp_pat
 
 
 @pytest.mark.parametrize("kind", [*MAKERS])
+def test_loose_rows_beside_a_pack_keep_the_sizes_of_their_files(photographs, tmp_path, kind):
+    loose = photographs.drop(columns=["boxes", "kinds"])
+    packed(loose[:5], tmp_path / "pack", **MAKERS[kind])
+    both = pd.concat([dfgen.read_manifest(tmp_path / "pack"), loose[5:]], ignore_index=True)
+    found = by_id(batches(both, x=Image(size=None), options=NO_Y))
+    files = by_id(batches(loose[5:], x=Image(size=None), options=NO_Y))
+    bound = bind(both, x=Image(size=None), options=NO_Y)
+    for place in range(5, 8):
+        height, width = bound["image"].sizes[place]
+        assert (height, width) == (90 + 10 * place, 120 + 6 * place)
+        whole = np.s_[:height, :width]
+        np.testing.assert_array_equal(found[place][whole], files[place][whole])
+
+
+@pytest.mark.parametrize("kind", [*MAKERS])
 def test_an_image_that_follows_a_packed_one_shows_the_same(photographs, tmp_path, kind):
     packed(photographs.drop(columns=["boxes", "kinds"]), tmp_path / "pack", **MAKERS[kind])
     df = dfgen.read_manifest(tmp_path / "pack")

@@ -19,7 +19,9 @@ from dfgen.loading.order.permutation import permutation
 from dfgen.loading.state import ids_digest
 from dfgen.locks import FileLock
 from dfgen.manifest.pack_index import open_arrow, read_index
+from dfgen.packing import pack_run
 from dfgen.packing.class_mixing import expected_classes, mixing
+from dfgen.packing.pack_plan import make_plan
 from dfgen.samples.features.image import Image
 from dfgen.samples.pixels.upright import decode
 
@@ -271,6 +273,38 @@ def test_another_pack_in_the_folder_is_refused(frame, tmp_path, whole):
     )
     packed(frame, out, shard_size=1500)
     assert sorted(table_of(out)["id"].to_pylist()) == list(range(ROWS))
+
+
+def test_class_names_that_no_row_has_make_another_pack(frame, tmp_path):
+    packed(frame, tmp_path / "out")
+    more = frame.assign(kind=frame["kind"].cat.add_categories(["kind 9"]))
+    with pytest.raises(dfgen.DfgenError) as caught:
+        packed(more, tmp_path / "out")
+    assert str(caught.value) == (
+        f"{tmp_path}/out holds another pack, whole or in part: its manifest has other rows, labels "
+        "or facts of files. Pack into another folder, or delete this one"
+    )
+
+
+def test_a_seed_shuffles_rows_into_its_own_order(frame, tmp_path):
+    for seed in (0, 1):
+        packed(frame, tmp_path / str(seed), seed=seed)
+        order = permutation(range(ROWS), ROWS, seed=seed, epoch=0, tag="pack").tolist()
+        assert table_of(tmp_path / str(seed))["id"].to_pylist() == order
+
+
+def test_what_others_put_into_the_folder_while_headers_are_read_is_refused(
+    frame, tmp_path, monkeypatch
+):
+    def planned(*arguments):
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / "notes.txt").touch()
+        return make_plan(*arguments)
+
+    monkeypatch.setattr(pack_run, "make_plan", planned)
+    with pytest.raises(dfgen.DfgenError, match=r"out is not empty: it holds 'notes\.txt'"):
+        packed(frame, tmp_path / "out")
+    assert os.listdir(tmp_path / "out") == ["notes.txt"]
 
 
 def test_a_folder_with_other_files_is_refused(frame, tmp_path):

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dfgen.locks import lock
 from dfgen.samples.features.spec import Spec
 from dfgen.samples.storage.cache.slot_file import NOWHERE, SlotFile
 
@@ -226,6 +227,28 @@ def test_what_does_not_fit_is_not_kept_and_what_is_there_stays(tmp_path):
     assert held(slots, range(10)) == [0, 1, 2, 3, 4, 5, 6]
     assert put(slot_file(tmp_path, most=60 * 7), 8) == [NOWHERE]
     assert os.path.getsize(tmp_path / "pixels") == 60 * 7
+
+
+def test_while_another_takes_slots_nothing_is_kept_and_afterwards_it_is(tmp_path):
+    slots = slot_file(tmp_path)
+    with open(tmp_path / "index", "rb") as other:
+        assert lock(other.fileno())
+        assert put(slots, 1) == [NOWHERE]
+        assert os.path.getsize(tmp_path / "pixels") == 0
+    assert (slots.failed, slots.is_full) == (None, False)
+    assert put(slots, 2, 3) == [0, 1]
+
+
+def test_of_a_cache_that_is_removed_and_made_anew_the_new_one_is_left_alone(tmp_path):
+    slots = slot_file(tmp_path)
+    for path in tmp_path.iterdir():
+        path.unlink()
+    put(slot_file(tmp_path), 0, 1)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert put(slots, 2) == [NOWHERE]
+    assert os.strerror(slots.failed) == "No such file or directory"
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert held(slot_file(tmp_path), range(3)) == [0, 1]
 
 
 def test_a_disk_that_is_nearly_full_is_left_alone(tmp_path):
