@@ -33,7 +33,11 @@ from dfgen.samples.features.image import Image
 from dfgen.samples.features.mask import Mask
 from dfgen.samples.features.spec import Spec
 from dfgen.samples.storage.archives.members import Archives
-from dfgen.samples.storage.cache.cache_folder import cached_settings, open_memory
+from dfgen.samples.storage.cache.cache_folder import (
+    cached_settings,
+    clear_folder,
+    open_memory,
+)
 from dfgen.samples.storage.files import Files
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no flock, no pwrite, no forks")
@@ -297,6 +301,20 @@ def test_what_is_read_of_a_file_that_is_exchanged_meanwhile_is_not_kept(
         assert_same(plain, made(frame, cache=cache, shuffle=False, epochs=1)[0])
 
 
+def test_a_file_that_is_exchanged_after_it_was_looked_for_is_told_as_without(tmp_path):
+    (tmp_path / "imgs").mkdir()
+    for row in range(2):
+        written(tmp_path / f"imgs/{row}.bmp", [row])
+    frame = rows_in(tmp_path / "imgs").assign(mtime_ns=10**18)
+    reader = bind(frame, image(), "label", cache=tmp_path / "cache").reader
+    assert not reader.cached[0].has(0)
+    written(tmp_path / "imgs/0.bmp", [2], time=10**18 + 10**10)
+    loader = Loader(reader, workers=0, batch_size=2, shuffle=False)
+    with pytest.raises(ValueError, match="the file has changed since the manifest was made"):
+        loader.batch(0, 0)
+    loader.close()
+
+
 @pytest.mark.parametrize("kind", ["a.zip", "a.tar"])
 def test_an_archive_made_anew_with_the_times_and_sizes_of_old_is_not_served_as_it_was(
     tmp_path, kind
@@ -311,7 +329,8 @@ def test_an_archive_made_anew_with_the_times_and_sizes_of_old_is_not_served_as_i
         assert metrics.cache_misses == 2
 
 
-def test_pixels_of_an_earlier_format_are_made_anew(frame, tmp_path):
+@pytest.mark.parametrize("half_removed", [False, True])
+def test_pixels_of_an_earlier_format_are_made_anew(frame, tmp_path, half_removed):
     """Its checksums did not see order; who has them open goes on."""
     cache = tmp_path / "cache"
     made(frame, cache=cache)
@@ -321,6 +340,8 @@ def test_pixels_of_an_earlier_format_are_made_anew(frame, tmp_path):
     pixels.write_bytes(bytes(pixels.stat().st_size))
     assert [one.images for one in cached_settings(str(cache))] == [0]
     before = os.path.getsize(pixels)
+    if half_removed:
+        pixels.unlink()
     for hits in (0, ROWS):
         cached, metrics = made(frame, cache=cache, epochs=1)
         assert_same(made(frame, epochs=1)[0], cached)
@@ -410,6 +431,23 @@ def test_several_processes_fill_one_cache_at_the_same_time(frame, tmp_path):
     cached, metrics = made(frame, cache=tmp_path / "cache")
     assert_same(made(frame)[0], cached)
     assert metrics.cache_misses == 0
+
+
+def test_all_settings_of_a_folder_share_what_it_may_hold(frame, tmp_path):
+    options = {"cache": tmp_path / "cache", "limits": Limits(cache=ROWS * 3840)}
+    made(frame, **options)
+    _, metrics = made(frame, image(size=(8, 8)), **options)
+    assert metrics.cache_hits == 0
+
+
+def test_a_folder_that_was_cleared_but_for_files_of_others_is_a_cache_again(frame, tmp_path):
+    made(frame, cache=tmp_path / "cache", epochs=1)
+    [folder] = tmp_path.glob("cache/*/")
+    (folder / "notes.txt").write_text("mine")
+    clear_folder(str(tmp_path / "cache"))
+    made(frame, cache=tmp_path / "cache", epochs=1)
+    [setting] = cached_settings(str(tmp_path / "cache"))
+    assert setting.images == ROWS
 
 
 def test_its_bytes_are_those_on_the_disk_without_holes(frame, tmp_path):

@@ -1,5 +1,6 @@
 """SlotFile: what is put is found by its key, whole, by whoever looks, and nothing else is."""
 
+import errno
 import os
 import pickle
 import shutil
@@ -237,6 +238,44 @@ def test_while_another_takes_slots_nothing_is_kept_and_afterwards_it_is(tmp_path
         assert os.path.getsize(tmp_path / "pixels") == 0
     assert (slots.failed, slots.is_full) == (None, False)
     assert put(slots, 2, 3) == [0, 1]
+
+
+def test_slots_of_several_megabytes_are_taken_one_at_a_time(tmp_path):
+    large = Spec((1200, 1200, 3), np.dtype(np.uint8))
+    slots = slot_file(tmp_path, large)
+    assert put(slots, 0) == [0]
+    assert os.path.getsize(tmp_path / "pixels") == 1200 * 1200 * 3
+
+
+def test_without_fallocate_files_grow_too(tmp_path, monkeypatch):
+    monkeypatch.delattr(os, "posix_fallocate")
+    put(slot_file(tmp_path), *range(5))
+    assert held(slot_file(tmp_path), range(5)) == [*range(5)]
+
+
+def test_a_damaged_slot_is_no_hit_where_its_record_cannot_be_blanked(tmp_path, monkeypatch):
+    put(slot_file(tmp_path), 0, 1)
+    data = bytearray((tmp_path / "pixels").read_bytes())
+    data[3] ^= 1
+    (tmp_path / "pixels").write_bytes(data)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    slots = slot_file(tmp_path)
+    assert held(slots, range(2)) == held(slots, range(2)) == [1]
+
+
+def test_slots_sent_to_a_process_after_their_files_are_gone_keep_nothing(tmp_path):
+    (tmp_path / "cache").mkdir()
+    slots = slot_file(tmp_path / "cache")
+    put(slots, 0)
+    sent = pickle.dumps(slots)
+    shutil.rmtree(tmp_path / "cache")
+    lost = pickle.loads(sent)
+    assert (held(lost, [0]), put(lost, 1), len(lost)) == ([], [NOWHERE], 0)
+    assert os.strerror(lost.failed) == "No such file or directory"
 
 
 def test_of_a_cache_that_is_removed_and_made_anew_the_new_one_is_left_alone(tmp_path):

@@ -7,6 +7,8 @@ from dfgen.samples.storage.cache.slots_by_key import NOWHERE, SlotsByKey
 
 def test_the_latest_slot_of_a_key_counts_however_many_keys_there_are():
     keys = np.random.default_rng(0).integers(0, 2**64, (150_000, 2), np.uint64)
+    keys[[9, 10, 999, 1000], 1] = 7
+    keys[[9, 10, 999, 1000], 0] = np.array([5, 6, 7, 8], np.uint64) + np.uint64(2**63)  # no floats
     found, expected = SlotsByKey(), np.full(len(keys), NOWHERE)
     for start, stop in ((0, 100), (50, 90_000), (80_000, 80_010), (70_000, 149_000)):
         slots = np.arange(start, stop) + 7 * stop

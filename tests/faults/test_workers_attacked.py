@@ -262,7 +262,9 @@ def test_no_program_needs_a_guard_however_it_is_begun_and_wherever_its_rows_are(
     tmp_path, place, how
 ):
     (tmp_path / "train.py").write_text(PROGRAM + SCRIPT)
-    (tmp_path / "runs.py").write_text("import runpy, sys\nrunpy.run_path('train.py')\n")
+    (tmp_path / "runs.py").write_text(
+        "import runpy, sys\nrunpy.run_path('train.py', run_name='__main__')\n"
+    )
     begun = {"-c": [], "file": ["train.py"], "-m": ["-m", "train"], "-": ["-"]}
     more = begun.get(how, ["runs.py"])
     command = [sys.executable, *(more or ["-c", PROGRAM + SCRIPT]), place, str(tmp_path), *sys.path]
