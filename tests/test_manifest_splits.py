@@ -85,7 +85,9 @@ def test_rows_with_a_split_keep_it_whatever_is_divided(rows, how, divide, data):
     assert [part for part, old in zip(found, known, strict=True) if old is not None] == [
         old for old in known if old is not None
     ]
-    assert not pd.isna(pd.Series(found)).any()
+    new = {part for part, old in zip(found, known, strict=True) if old is None}
+    alone = how["group"] is None and not how["group_duplicates"]
+    assert not alone or new <= {*divide.get("split", range(3))}  # none that only old rows have
 
 
 def test_free_rows_fill_up_what_a_class_lacks_though_one_split_has_too_many():
@@ -124,6 +126,25 @@ def test_a_full_split_gets_no_free_row_and_new_rows_of_its_groups_alone():
     group = series(*["full"] * 9, *range(7))
     split = assign_splits(ids, {"train": 0.1, "val": 0.9}, stratify=one, kept=kept, group=group)
     assert list(split) == ["train"] * 9 + ["val"] * 7
+
+
+def test_by_default_the_seed_is_0_and_first_splits_take_what_is_left_over():
+    ids, classes = pd.Series(range(30)), pd.Series(list("abcde") * 6)
+    for stratify in (None, classes):
+        same, other = ({"seed": seed, "level": False, "stratify": stratify} for seed in (0, 1))
+        found = list(assign_splits(ids, SHARES, stratify=stratify))
+        assert found == list(assign_splits(ids, SHARES, **same))
+        assert found != list(assign_splits(ids, SHARES, **other))
+    left_over = assign_splits(ids[:5], {"a": 0.5, "b": 0.5}, stratify=classes[:5])
+    assert list(left_over) == ["a"] * 5
+
+
+def test_a_split_that_only_old_rows_have_gets_no_new_ones():
+    kept = series(*["gone"] * 2, *[None] * 10)
+    for group in (None, pd.Series(range(12))):
+        split = assign_splits(pd.Series(range(12)), SHARES, stratify=series(*"a" * 12),
+                              group=group, kept=kept)  # fmt: skip
+        assert "gone" not in list(split[2:])
 
 
 def test_whole_floats_are_classes():
