@@ -87,7 +87,8 @@ def test_killed_at_any_write_it_goes_on_with_what_is_there(tmp_path):
         (lambda out: dfgen.predict_frame(model(1.0), sequence(), out=out),
          "another model, or other weights of it"),
         (lambda out: dfgen.predict_frame(model(), sequence(91), out=out),
-         "another number of rows; other rows, or in another order; other labels"),
+         "another number of rows; other rows, or in another order; other labels; other values in "
+         "columns of the manifest"),
         (lambda out: dfgen.predict_frame(model(), sequence(y=OTHERWISE), out=out),
          "other labels; other targets or class names"),
         (lambda out: dfgen.predict_frame(model(), sequence(shard=(1, 3)), out=out),
