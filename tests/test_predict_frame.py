@@ -362,7 +362,7 @@ def test_rows_of_nan_weigh_nothing_and_of_several_outputs_say_so_of_one(frame):
     df = frame(6).assign(age=np.arange(6.0), counts=np.arange(6.0) + 1)
     image = keras.Input((4, 4, 3))
     red = layers.GlobalAveragePooling2D()(image)[:, :1]
-    made = {"age": keras.ops.where(red == 2, np.nan, red), "label": red / 10}
+    made = {"age": keras.ops.where(keras.ops.abs(red - 2) < 0.1, np.nan, red), "label": red / 10}
     model = keras.Model(image, made)
     model.compile(loss={"age": FiniteLoss(), "label": "binary_crossentropy"})
     y = {"age": dfgen.Number("age"), "label": dfgen.Category("label")}
@@ -392,6 +392,37 @@ def test_a_row_without_any_label_has_no_loss_at_all(frame):
     found = dfgen.evaluate_frame(model, sequence(df, y=y))
     assert found.loss.isna().tolist() == [False, False, True, False]
     np.testing.assert_allclose(found.loss.dropna(), [2, 0, 4], atol=1e-4)
+
+
+def test_labels_of_rows_that_lack_theirs_are_missing_and_of_no_other_row(frame):
+    df = frame(6).assign(tags=[["a", "b"], None, ["b"], None, None, []], size=np.arange(6.0))
+    df["width"] = df["size"].where(df.id != 3)
+    model = reading(tags=(2, "sigmoid", [0, 0], [0, 0]), size=(2, None, [1, 1], [0, 0]))
+    y = {
+        "tags": dfgen.MultiLabel("tags", class_names=["a", "b"], missing="ignore"),
+        "size": dfgen.Number(["size", "width"], missing="ignore"),
+    }
+    found = dfgen.predict_frame(model, sequence(df, y=y))
+    tags = [["a", "b"], None, ["b"], None, None, []]
+    assert [one if one is None else [*one] for one in found.y_true_tags] == tags
+    sizes = [None if one is None else [*one] for one in found.y_true_size]
+    assert sizes == [[n, n] if n != 3 else None for n in range(6)]
+
+
+def test_labels_that_no_row_has_are_missing(frame):
+    text = pd.Series([None] * 3, dtype="string")
+    df = frame(3).assign(kind=text, age=pd.Series([np.nan] * 3), tags=text)
+    model = reading(kind=LOGITS, age=ROW, tags=(2, "sigmoid", [0, 0], [0, 0]))
+    ignore = {"missing": "ignore"}
+    y = {
+        "kind": dfgen.Category("kind", class_names=["a", "b"], **ignore),
+        "age": dfgen.Number("age", **ignore),
+        "tags": dfgen.MultiLabel("tags", class_names=["a", "b"], sep=",", **ignore),
+    }
+    found = dfgen.predict_frame(model, sequence(df, y=y), from_logits=True)
+    assert found[[f"y_true_{name}" for name in y]].isna().all(axis=None)
+    assert found.y_true_kind.cat.categories.tolist() == ["a", "b"]
+    assert found.y_pred_age.notna().all()
 
 
 @pytest.mark.parametrize("options", [

@@ -109,10 +109,16 @@ def _truth(head: ModelHead, rows: slice, lacking: Present) -> dict[str, pa.Array
     bound = head.bound
     if bound is None:
         return {}
+    count = len(lacking)
+    if lacking.all() and bound.present is not None and not bound.present.any():
+        rows, lacking = slice(0, 0), lacking[:0]  # of a label that no row has there are no values
     found = bound.feature.truth(bound.values, rows, lacking)
     if isinstance(found, tuple):
         found = found[list(bound.specs).index(head.target or "")]
-    return {} if found is None else {head.column("y_true"): found}
+    if found is None:
+        return {}
+    found = found if len(found) == count else found.take(pa.nulls(count, pa.int64()))
+    return {head.column("y_true"): found}
 
 
 def _predicted(
