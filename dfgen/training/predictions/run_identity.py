@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.binding.frame_columns import Columns
+from dfgen.binding.row_ids import plain_ids
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.loading.state import ids_digest
 from dfgen.manifest.fingerprint import columns_digest
@@ -51,7 +52,6 @@ _NAMED = {"class_name", "trainable", "batch_shape"}
 """One of these is beside the name of a layer, and not beside that of a dtype."""
 
 _ADDRESS = r" at 0x[0-9a-f]+"
-_BLOCK = 1 << 16  # ids that are Python objects at once
 
 
 def run_of(
@@ -131,20 +131,22 @@ def _values_digest(columns: Columns, names: list[str]) -> str:
 
 def ids_of_rows(sequence: Sequence, rows: slice) -> dict[str, Any]:
     """Return the digest of the ids of some rows, and which column has them, None where none has."""
-    order, columns = sequence._loader.order, sequence._binding.columns
+    ids, columns = sequence._loader.reader.ids, sequence._binding.columns
+    names = sorted(columns.names, key=("path", "id").__contains__, reverse=True)
+    if isinstance(ids, np.ndarray | pa.Array):
+        name = next((name for name in names if _holds(columns, name, ids)), None)
+    else:  # of a pack, mapped
+        name = "id"
+    is_whole = rows == slice(0, len(ids))
+    digest = sequence._identity.ids if is_whole else ids_digest(plain_ids(ids[rows]))
+    return {"id": name, "part_ids": digest}
 
-    def ids() -> Iterator[object]:
-        for start in range(rows.start, rows.stop, _BLOCK):
-            yield from order.ids_at(np.arange(start, min(start + _BLOCK, rows.stop)))
 
-    digest = ids_digest(ids())
-    for name in sorted(columns.names, key=("path", "id").__contains__, reverse=True):
-        kind = columns.first(name).type
-        if (pa.types.is_integer(kind) or is_text(kind)) and digest == ids_digest(
-            columns[name][rows].to_pylist()
-        ):
-            return {"id": name, "part_ids": digest}
-    return {"id": None}
+def _holds(columns: Columns, name: str, ids: Any) -> bool:
+    kind = columns.first(name).type
+    if isinstance(ids, np.ndarray):
+        return pa.types.is_integer(kind) and np.array_equal(columns[name].to_numpy(), ids)
+    return is_text(kind) and bool(columns[name].equals(ids))
 
 
 def _model_digest(model: Any) -> str:
