@@ -273,6 +273,22 @@ def branched(swapped):
     return made
 
 
+def with_heads(*names):
+    image = keras.Input((1,))
+    return keras.Model(image, [keras.layers.Dense(1, name=name)(image) for name in names])
+
+
+@pytest.mark.backend
+def test_attack_outputs_of_other_names_are_refused(tmp_path):
+    out, first = tmp_path / "p.parquet", with_heads("age", "size")
+    bare = sequence(6, y=None, label_mode=None)
+    dfgen.predict_frame(first, bare, out=out)
+    other = with_heads("age", "width")
+    other.set_weights(first.get_weights())
+    with pytest.raises(ArgumentError, match=r"of another run: another model, or other weights of"):
+        dfgen.predict_frame(other, bare, out=out)
+
+
 @pytest.mark.backend
 @pytest.mark.parametrize(
     ("made", "other"),

@@ -156,7 +156,10 @@ def _model_digest(model: Any) -> str:
         layers = json.dumps(_plain(model.get_config(), {}), default=str, sort_keys=True)
     except Exception:  # of a model that does not say what it is made of
         layers = ""
-    digest.update(f"{type(model).__qualname__}|{re.sub(_ADDRESS, '', layers)}".encode())
+    heads = getattr(model, "output_names", ())
+    heads = heads if len(heads) > 1 else ()  # they name columns, but of one alone
+    told = f"{type(model).__qualname__}|{heads}|{re.sub(_ADDRESS, '', layers)}"
+    digest.update(told.encode())
     for variable in model.weights:
         values = np.ascontiguousarray(keras.ops.convert_to_numpy(variable.value))
         digest.update(f"{values.shape}|{values.dtype}|".encode())
