@@ -11,6 +11,7 @@ from command import run
 
 import dfgen
 from dfgen.errors import ArgumentError
+from dfgen.explore import mistakes, report, show
 from dfgen.training.predictions.saved_model import predict_saved
 
 ROWS = 12
@@ -225,3 +226,68 @@ def test_a_sequence_that_is_not_as_in_training_is_refused(trained):
         assert str(caught.value) == text
     with pytest.raises(ArgumentError, match=r"^preprocessing must be a dfgen\.Preprocessing or "):
         dfgen.predict_frame(model, seq, preprocessing=3)
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("kinds", [
+    pd.Categorical(["blue"] * ROWS, ["blue"]),
+    pd.Categorical(["green"] * ROWS, ["zebra", "blue", "green", "red"]),
+    ["green", "blue"] * 6,
+    [None, "red", "blue"] * 4,
+], ids=["one class", "classes of no row", "text", "missing"])  # fmt: skip
+def test_attack_classes_of_other_manifests_are_named_as_in_training(trained, tmp_path, kinds):
+    folder, _, frame, _ = trained
+    other = tmp_path / "other.parquet"
+    dfgen.write_manifest(frame[["id", "path"]].assign(kind=kinds), other)
+    out = tmp_path / "p.parquet"
+    ended = run("predict", folder / "model.keras", other, "--out", out)
+    if pd.Series(kinds).isna().any():
+        assert ended.returncode == 1
+        assert "column 'kind'" in ended.stderr
+        return
+    assert ended.stderr == ""
+    found = pd.read_parquet(out)
+    colours = pd.read_parquet(folder / "all.parquet").kind.tolist()
+    assert found.y_pred.tolist() == colours
+    assert found.y_pred.cat.categories.tolist() == found.y_true.cat.categories.tolist() == NAMES
+    assert found.y_true.tolist() == found.kind.tolist()
+    assert [NAMES[one.argmax()] for one in found.prob] == colours
+    at = [NAMES.index(name) for name in found.kind]
+    np.testing.assert_allclose(
+        found.loss, -np.log(np.stack(found.prob)[range(ROWS), at]), rtol=1e-3
+    )
+
+
+@pytest.mark.backend
+def test_attack_a_class_that_the_model_has_not_is_refused(trained, tmp_path):
+    folder, _, frame, _ = trained
+    other = tmp_path / "other.parquet"
+    kinds = ["red", "zebra", *["blue"] * (ROWS - 2)]
+    dfgen.write_manifest(frame[["id", "path"]].assign(kind=kinds), other)
+    ended = run("predict", folder / "model.keras", other, "--out", tmp_path / "p.parquet")
+    assert ended.returncode == 1
+    assert "'zebra'" in ended.stderr
+    assert not (tmp_path / "p.parquet").exists()
+
+
+@pytest.mark.backend
+def test_rows_that_cannot_be_read_are_left_out_by_the_command_and_by_mistakes(trained, tmp_path):
+    folder, _, frame, _ = trained
+    other, out = tmp_path / "other.parquet", tmp_path / "p.parquet"
+    bad = frame.id.isin([0, 4, 5, ROWS - 1])
+    paths = frame.path.where(~bad, str(tmp_path / "gone.png"))
+    dfgen.write_manifest(frame[["id", "kind"]].assign(path=paths), other, root="/")
+    options = ["--on-error", "skip", "--batch-size", "2", "--json"]
+    ended = run("predict", folder / "model.keras", other, "--out", out, *options)
+    assert json.loads(ended.stdout) == {"out": str(out), "rows": ROWS, "problems": 4}
+    found = pd.read_parquet(out)
+    whole, _ = predicted(folder, "all.parquet")
+    assert found.problem.notna().tolist() == bad.tolist()
+    for name in ("y_pred", "prob", "loss"):
+        assert found[name].isna().tolist() == bad.tolist()
+    np.testing.assert_allclose(np.stack(found.prob[~bad]), np.stack(whole.prob[~bad]), rtol=1e-5)
+    assert mistakes(found).said.startswith("8 rows, 100.0% right, 0 wrong; 4 without a label or a ")
+    assert show(found, ROWS, sort="-loss").table.id.tolist()[-4:] == [0, 4, 5, ROWS - 1]
+    page = tmp_path / "page.html"
+    report(frame, page, predictions=found)
+    assert "8 rows, 100.0% right, 0 wrong; 4 without a label or a prediction" in page.read_text()

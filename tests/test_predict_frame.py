@@ -349,3 +349,98 @@ def test_outputs_of_a_predict_step_are_taken_as_they_are(frame):
         "evaluate_frame needs the outputs that the loss is told, but the model makes its own "
         "(predict_step): take predict_frame"
     )
+
+
+class FiniteLoss(keras.losses.Loss):
+    """A number even of NaN."""
+
+    def call(self, y_true, y_pred):
+        return keras.ops.nan_to_num(y_pred[:, 0])
+
+
+def test_rows_of_nan_weigh_nothing_and_of_several_outputs_say_so_of_one(frame):
+    df = frame(6).assign(age=np.arange(6.0), counts=np.arange(6.0) + 1)
+    image = keras.Input((4, 4, 3))
+    red = layers.GlobalAveragePooling2D()(image)[:, :1]
+    made = {"age": keras.ops.where(keras.ops.abs(red - 2) < 0.1, np.nan, red), "label": red / 10}
+    model = keras.Model(image, made)
+    model.compile(loss={"age": FiniteLoss(), "label": "binary_crossentropy"})
+    y = {"age": dfgen.Number("age"), "label": dfgen.Category("label")}
+    found = dfgen.evaluate_frame(model, sequence(df, y=y, sample_weight="counts"))
+    nan = df.id == 2
+    assert found.problem.fillna("").tolist() == ["", "", "the model gave NaN", "", "", ""]
+    for name in ("y_pred_age", "loss_age", "loss"):
+        assert (found[name].isna() == nan).all(), name
+    assert found.row_weight_age.tolist() == [1, 2, 0, 4, 5, 6]
+    assert found.row_weight_label.tolist() == [1, 2, 3, 4, 5, 6]
+    assert found[["y_pred_label", "prob_label", "loss_label"]].notna().all(axis=None)
+
+
+def test_weights_of_later_parts_are_those_of_their_rows(frame):
+    df = frame(40).assign(counts=np.arange(40.0))
+    model = reading(label=PARITY)
+    model.compile(loss="binary_crossentropy")
+    found = dfgen.evaluate_frame(model, sequence(df, sample_weight="counts", batch_size=1))
+    assert found.row_weight.tolist() == df.counts.tolist()  # 16 batches come first, then others
+
+
+def test_a_row_without_any_label_has_no_loss_at_all(frame):
+    df = frame(4).assign(age=[1.0, np.nan, np.nan, 1.0], size=[1.0, 1.0, np.nan, np.nan])
+    model = reading(age=ROW, size=ROW)
+    model.compile(loss="mse")
+    y = {name: dfgen.Number(name, missing="ignore") for name in ("age", "size")}
+    found = dfgen.evaluate_frame(model, sequence(df, y=y))
+    assert found.loss.isna().tolist() == [False, False, True, False]
+    np.testing.assert_allclose(found.loss.dropna(), [2, 0, 4], atol=1e-4)
+
+
+def test_labels_of_rows_that_lack_theirs_are_missing_and_of_no_other_row(frame):
+    df = frame(6).assign(tags=[["a", "b"], None, ["b"], None, None, []], size=np.arange(6.0))
+    df["width"] = df["size"].where(df.id != 3)
+    model = reading(tags=(2, "sigmoid", [0, 0], [0, 0]), size=(2, None, [1, 1], [0, 0]))
+    y = {
+        "tags": dfgen.MultiLabel("tags", class_names=["a", "b"], missing="ignore"),
+        "size": dfgen.Number(["size", "width"], missing="ignore"),
+    }
+    found = dfgen.predict_frame(model, sequence(df, y=y))
+    tags = [["a", "b"], None, ["b"], None, None, []]
+    assert [one if one is None else [*one] for one in found.y_true_tags] == tags
+    sizes = [None if one is None else [*one] for one in found.y_true_size]
+    assert sizes == [[n, n] if n != 3 else None for n in range(6)]
+
+
+def test_labels_that_no_row_has_are_missing(frame):
+    text = pd.Series([None] * 3, dtype="string")
+    df = frame(3).assign(kind=text, age=pd.Series([np.nan] * 3), tags=text)
+    model = reading(kind=LOGITS, age=ROW, tags=(2, "sigmoid", [0, 0], [0, 0]))
+    ignore = {"missing": "ignore"}
+    y = {
+        "kind": dfgen.Category("kind", class_names=["a", "b"], **ignore),
+        "age": dfgen.Number("age", **ignore),
+        "tags": dfgen.MultiLabel("tags", class_names=["a", "b"], sep=",", **ignore),
+    }
+    found = dfgen.predict_frame(model, sequence(df, y=y), from_logits=True)
+    assert found[[f"y_true_{name}" for name in y]].isna().all(axis=None)
+    assert found.y_true_kind.cat.categories.tolist() == ["a", "b"]
+    assert found.y_pred_age.notna().all()
+
+
+@pytest.mark.parametrize("options", [
+    {"balance": "label"}, {"drop_remainder": True, "workers": 3}, {"sample_weight": "counts"},
+])  # fmt: skip
+def test_attack_rows_of_one_file_and_of_a_sequence_in_the_middle_keep_their_predictions(
+    frame, options
+):
+    df = frame(21).assign(counts=[0.0] * 20 + [3.0])
+    df["path"] = df.path.to_numpy()[np.arange(21) // 2]  # two rows a file
+    df = df.iloc[np.random.default_rng(0).permutation(21)]
+    model = reading(label=PARITY, row=ROW)
+    model.compile(loss={"label": "binary_crossentropy", "row": None})
+    seq = sequence(df, y={"label": dfgen.Category("label")}, on_error="skip", **options)
+    for _ in range(2):
+        next(iter(seq))
+        found = dfgen.predict_frame(model, seq)
+        assert found.id.tolist() == df.id.tolist()
+        np.testing.assert_allclose(found.y_pred_row, df.id // 2, atol=1e-4)
+        prob = np.stack(found.prob_label)[:, 1]
+        np.testing.assert_allclose(prob, probability(df.id // 2), atol=1e-6)

@@ -33,7 +33,9 @@ def segmenting(units=2, activation="softmax"):
     model = keras.Model(image, made(image))
     kernel = np.zeros((1, 1, 3, units), np.float32)
     kernel[0, 0, 0, -1] = 1
-    made.set_weights([kernel, np.array([0, -100.5][-units:], np.float32)])
+    bias = np.full(units, -50.0, np.float32)
+    bias[0], bias[-1] = 0, -100.5
+    made.set_weights([kernel, bias])
     return model
 
 
@@ -121,3 +123,43 @@ def test_what_cannot_be_is_told(masked, tmp_path):
         f"{tmp_path} holds files that predict_frame did not write. Give another arrays=, or remove "
         f"{tmp_path}"
     )
+
+
+def test_more_classes_than_a_byte_has_are_told(masked, tmp_path):
+    model = segmenting(300)
+    found = dfgen.predict_frame(model, sequence(masked.drop(columns="mask")), arrays="lists")
+    expected = [[[299 if 20 * row > 100.5 and y < 2 else 0 for _ in range(4)] for y in range(4)]
+                for row in range(ROWS)]  # fmt: skip
+    assert [[[*line] for line in rows] for rows in found.y_pred] == expected
+    said = dfgen.predict_frame(model, sequence(masked.drop(columns="mask")), arrays=tmp_path / "s")
+    assert cv2.imread(said.y_pred[10], -1).tolist() == expected[10]
+
+
+def test_a_loss_that_adds_up_pixels_does_so_for_each_row(masked):
+    model = segmenting()
+    sums = keras.losses.SparseCategoricalCrossentropy(reduction="sum")
+    model.compile(loss=sums)
+    found = dfgen.evaluate_frame(model, sequence(masked))
+    for row in (0, 5, 10):
+        alone = dfgen.Sequence(
+            masked.iloc[[row]], x=dfgen.Image(size=(4, 4)), y=dfgen.Mask("mask"), batch_size=1
+        )
+        expected = model.evaluate(alone, verbose=0)
+        np.testing.assert_allclose(found.loss[row], expected, rtol=1e-4, atol=1e-5)
+    assert found.loss[5] > 3.7  # of 8 pixels that are nearly undecided
+
+
+def test_files_of_rows_that_cannot_be_read_are_not_written(masked, tmp_path):
+    df = masked.copy()
+    df.loc[[2, 3, 10], "path"] = "gone.png"
+    model = segmenting()
+    seq = dfgen.Sequence(
+        df, x=dfgen.Image("path", size=(4, 4)), y=dfgen.Mask("mask"), batch_size=BATCH,
+        on_error="skip",
+    )  # fmt: skip
+    found = dfgen.predict_frame(model, seq, arrays=tmp_path / "said")
+    assert found.y_pred.isna().tolist() == [row in (2, 3, 10) for row in range(ROWS)]
+    for row, path in enumerate(found.y_pred):
+        if row not in (2, 3, 10):
+            np.testing.assert_array_equal(cv2.imread(path, -1), cv2.imread(df["mask"][row], -1))
+    assert len([*(tmp_path / "said").glob("*.png")]) == ROWS - 3

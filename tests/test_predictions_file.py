@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,27 +12,33 @@ from pathlib import Path
 import keras
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import dfgen
 from dfgen.errors import ArgumentError, WriteError
+from dfgen.system import only_writer
 
 ROWS, BATCH = 90, 3
 OTHERWISE = dfgen.Category("kind", class_names=["c", "a", "b"])
 
 
-def model(shift=0.0):
-    made = keras.Sequential([keras.Input((1,)), keras.layers.Dense(3)])
+def model(shift=0.0, activation=None):
+    made = keras.Sequential([keras.Input((1,)), keras.layers.Dense(3, activation)])
     made.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     made.set_weights([np.array([[1, 0, -1]], "f4"), np.array([0, 0.1, shift], "f4")])
     return made
 
 
-def sequence(rows=ROWS, **options):
+def table(rows=ROWS):
     numbers = np.linspace(-1, 1, rows)
     labels = pd.Categorical(np.array(["a", "b", "c"])[np.arange(rows) % 3])
-    frame = pd.DataFrame({"id": [f"r{n}" for n in range(rows)], "n": numbers, "kind": labels})
+    return pd.DataFrame({"id": [f"r{n}" for n in range(rows)], "n": numbers, "kind": labels})
+
+
+def sequence(rows=ROWS, **options):
+    frame = table(rows) if isinstance(rows, int) else rows
     options = {"x": dfgen.Number(["n"]), "y": "kind", "batch_size": BATCH, **options}
     return dfgen.Sequence(frame, **options)
 
@@ -87,7 +94,8 @@ def test_killed_at_any_write_it_goes_on_with_what_is_there(tmp_path):
         (lambda out: dfgen.predict_frame(model(1.0), sequence(), out=out),
          "another model, or other weights of it"),
         (lambda out: dfgen.predict_frame(model(), sequence(91), out=out),
-         "another number of rows; other rows, or in another order; other labels"),
+         "another number of rows; other rows, or in another order; other labels; other values in "
+         "columns of the manifest"),
         (lambda out: dfgen.predict_frame(model(), sequence(y=OTHERWISE), out=out),
          "other labels; other targets or class names"),
         (lambda out: dfgen.predict_frame(model(), sequence(shard=(1, 3)), out=out),
@@ -123,7 +131,9 @@ def test_parts_of_another_run_and_strangers_are_refused(tmp_path):
         f"{folder}"
     )
     (folder / "run.json").write_text(json.dumps({"format": 1}))
-    with pytest.raises(ArgumentError, match=r"holds files of another run: another number of rows"):
+    with pytest.raises(
+        ArgumentError, match=r"holds files of another run: another version of dfgen; "
+    ):
         dfgen.predict_frame(model(), sequence(), out=out)
     out.write_text("text")
     with pytest.raises(ArgumentError) as caught:
@@ -191,6 +201,230 @@ def test_processes_without_rows_are_told():
         "3 batches of 1 rows are too few for 4 processes: make the batches smaller, or predict in "
         "fewer"
     )
+
+
+def interrupted(*given):
+    raise KeyboardInterrupt
+
+
+@pytest.fixture
+def killed(tmp_path, monkeypatch):
+    """The path of a file whose run ended just before its parts were joined."""
+    out = tmp_path / "p.parquet"
+    monkeypatch.setattr("dfgen.training.predictions.predicted_rows.next_steps", lambda *_: 4)
+    with monkeypatch.context() as patch:
+        patch.setattr("dfgen.training.predictions.predict_frame.write_joined", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            dfgen.predict_frame(model(), sequence(), out=out)
+    return out
+
+
+def parts_of(out):
+    return sorted(Path(f"{out}.parts").glob("*.parquet"))
+
+
+def edited(path):
+    pd.read_parquet(path).assign(y_pred="c").to_parquet(path)
+
+
+def reordered(path):
+    told = pq.read_table(path)
+    pq.write_table(told.take(list(range(len(told)))[::-1]), path)  # with all that its schema says
+
+
+def damaged(path):
+    held = bytearray(path.read_bytes())
+    held[len(held) // 3] ^= 1
+    path.write_bytes(held)
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize(("place", "harm"), [
+    (0, Path.unlink), (2, edited),
+    *[pytest.param(*one, marks=pytest.mark.slow) for one in itertools.product(
+        [0, 2, -1], [Path.unlink, edited, reordered, damaged])],
+])  # fmt: skip
+def test_attack_parts_that_lack_or_were_changed_are_predicted_anew(killed, harm, place):
+    assert len(parts_of(killed)) == 5
+    harm(parts_of(killed)[place])
+    found = dfgen.predict_frame(model(), sequence(), out=killed)
+    pd.testing.assert_frame_equal(pd.read_parquet(found), dfgen.predict_frame(model(), sequence()))
+
+
+def with_statistics(mean):
+    """A model whose last layer has weights that no optimizer trains."""
+    made = keras.Sequential([keras.Input((1,)), keras.layers.Dense(3)])
+    made.add(keras.layers.BatchNormalization())
+    made.set_weights(
+        [*model().get_weights(), np.ones(3), np.zeros(3), np.full(3, mean), np.ones(3)]
+    )
+    return made
+
+
+def branched(swapped):
+    """A model of two branches with equal weights; which is subtracted from which tells them."""
+    image = keras.Input((1,))
+    one = keras.layers.Dense(3, "tanh")
+    other = keras.layers.Dense(3)
+    pair = [one(image), other(image)]
+    made = keras.Model(image, keras.layers.Subtract()(pair[::-1] if swapped else pair))
+    for layer in (one, other):
+        layer.set_weights(model().get_weights())
+    return made
+
+
+def with_heads(*names):
+    image = keras.Input((1,))
+    return keras.Model(image, [keras.layers.Dense(1, name=name)(image) for name in names])
+
+
+@pytest.mark.backend
+def test_attack_outputs_of_other_names_are_refused(tmp_path):
+    out, first = tmp_path / "p.parquet", with_heads("age", "size")
+    bare = sequence(6, y=None, label_mode=None)
+    dfgen.predict_frame(first, bare, out=out)
+    other = with_heads("age", "width")
+    other.set_weights(first.get_weights())
+    with pytest.raises(ArgumentError, match=r"of another run: another model, or other weights of"):
+        dfgen.predict_frame(other, bare, out=out)
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize(
+    ("made", "other"),
+    [
+        (model, lambda: model(activation="softmax")),
+        (lambda: with_statistics(0.0), lambda: with_statistics(1.0)),
+        (lambda: branched(False), lambda: branched(True)),
+    ],
+    ids=["activation", "statistics", "branches"],
+)
+def test_attack_another_model_of_equal_weights_is_refused_and_one_made_alike_is_not(
+    tmp_path, made, other
+):
+    out, logits = tmp_path / "p.parquet", {"from_logits": True}
+    first = made()
+    dfgen.predict_frame(first, sequence(12), out=out, **logits)
+    with pytest.raises(ArgumentError, match=r"of another run: another model, or other weights of"):
+        dfgen.predict_frame(other(), sequence(12), out=out, **logits)
+    first.save(tmp_path / "m.keras")
+    loaded = keras.saving.load_model(tmp_path / "m.keras", compile=False)
+    if first.compiled:
+        loaded.compile(loss=first.loss)
+    for alike in (made(), loaded):
+        assert dfgen.predict_frame(alike, sequence(12), out=out, **logits) == str(out)
+
+
+def with_value(column, place, value):
+    frame = table()
+    frame.loc[place, column] = value
+    return frame
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize(
+    ("frame", "told"),
+    [
+        (table().sample(frac=1, random_state=0), "other rows, or in another order; other labels; "),
+        (with_value("n", ROWS - 1, 0.5), ""),
+        (table().assign(n=table().n.to_numpy()[::-1]), ""),
+        (with_value("id", 3, "another"), "other rows, or in another order"),
+        (table().assign(note="new"), "other columns of the manifest; "),
+    ],
+    ids=["order", "one number", "numbers of other rows", "an id", "a column"],
+)
+def test_attack_rows_that_were_changed_between_runs_are_not_gone_on_with(written, frame, told):
+    with pytest.raises(ArgumentError) as caught:
+        dfgen.predict_frame(model(), sequence(frame), out=written)
+    values = "" if told.endswith("order") else "other values in columns of the manifest"
+    assert f"p.parquet holds predictions of another run: {told}{values}. Give" in str(caught.value)
+
+
+@pytest.mark.backend
+def test_attack_other_paths_are_refused_but_not_a_folder_that_was_moved(frame, tmp_path):
+    made = keras.Sequential([keras.Input((4, 4, 3)), keras.layers.GlobalAveragePooling2D()])
+    (tmp_path / "a").mkdir()
+    for name in frame(6).path:
+        shutil.copy(name, tmp_path / "a")
+    df = dfgen.build_manifest(tmp_path / "a", pattern="{id}.png", out=tmp_path / "m.parquet")
+    options = {"label_mode": None, "image_size": (4, 4)}
+    out = tmp_path / "p.parquet"
+    dfgen.predict_frame(made, dfgen.Sequence(df, **options), out=out)
+    (tmp_path / "a").rename(tmp_path / "b")
+    moved = dfgen.read_manifest(tmp_path / "m.parquet", root=tmp_path / "b")
+    assert dfgen.predict_frame(made, dfgen.Sequence(moved, **options), out=out) == str(out)
+    moved["path"] = moved["path"].to_numpy()[::-1]
+    with pytest.raises(ArgumentError, match=r"of another run: other paths of files\. Give another"):
+        dfgen.predict_frame(made, dfgen.Sequence(moved, **options), out=out)
+
+
+@pytest.mark.backend
+def test_attack_other_class_names_saved_beside_a_model_are_refused(tmp_path):
+    out = tmp_path / "p.parquet"
+    saved = sequence(y=dfgen.Category("kind", class_names=["a", "b", "c"])).preprocessing()
+    other = sequence(y=OTHERWISE).preprocessing()
+    bare = sequence(y=None, label_mode=None)
+    dfgen.predict_frame(model(), bare, preprocessing=saved, out=out)
+    with pytest.raises(ArgumentError, match=r"of another run: other targets or class names\. Give"):
+        dfgen.predict_frame(model(), bare, preprocessing=other, out=out)
+    assert dfgen.predict_frame(model(), bare, preprocessing=saved, out=out) == str(out)
+
+
+def test_attack_a_file_whose_rows_were_edited_is_not_taken_for_the_whole(written, tmp_path):
+    out = tmp_path / "p.parquet"
+    advice = f"it was edited since. Give another out=, or remove {out}"
+    for change, told in (
+        (lambda rows: rows[3:], f"87 rows, but {ROWS} were predicted in it"),
+        (lambda rows: rows.take([0, *range(ROWS - 1)]),
+         "other rows than were predicted in it, or in another order, as its column 'id' says"),
+    ):  # fmt: skip
+        pq.write_table(change(pq.read_table(written)), out)
+        with pytest.raises(ArgumentError) as caught:
+            dfgen.predict_frame(model(), sequence(), out=out)
+        assert str(caught.value) == f"{out} has {told}: {advice}"
+
+
+def test_a_file_that_another_run_writes_is_left_alone(tmp_path):
+    out = str(tmp_path / "p.parquet")
+    with only_writer(out), pytest.raises(WriteError, match=r"p\.parquet is being written"):
+        dfgen.predict_frame(model(), sequence(12), out=out)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda frame: frame.sort_values("n", ascending=False),
+        lambda frame: pd.concat([frame.iloc[:1], frame.iloc[:-1]]),
+        lambda frame: frame.assign(id=["x", *frame.id[1:]]),
+        lambda frame: frame.rename(columns={"id": "name"}),
+    ],
+    ids=["another order", "a row twice", "an id", "no ids"],
+)
+def test_attack_parts_whose_rows_were_changed_are_not_joined(shares, tmp_path, change):
+    frames, paths = shares
+    told = (
+        " has other rows than were predicted in it, or in another order, as its column 'id' says: "
+        "join parts as they were made, and filter afterwards"
+    )
+    changed = change(frames[1])
+    with pytest.raises(ArgumentError) as caught:
+        dfgen.join_predictions([frames[0], changed, frames[2]])
+    assert str(caught.value) == f"parts[1]{told}"
+    path = str(tmp_path / "1.parquet")
+    schema = pq.read_schema(paths[1]).metadata
+    pq.write_table(pa.Table.from_pandas(changed).replace_schema_metadata(schema), path)
+    with pytest.raises(ArgumentError) as caught:
+        dfgen.join_predictions([paths[0], path, paths[2]])
+    assert str(caught.value) == f"{path}{told}"
+
+
+def test_attack_parts_of_other_numbers_are_not_joined_and_other_columns_may_be_added(shares):
+    frames, _ = shares
+    other = sequence(table(91).assign(n=0.0), shard=(1, 3), batch_size=12)
+    with pytest.raises(ArgumentError, match=r"of another run: other values in columns of the mani"):
+        dfgen.join_predictions([frames[0], dfgen.predict_frame(model(), other), frames[2]])
+    joined = dfgen.join_predictions([frame.assign(seen=True) for frame in frames])
+    assert joined.id.tolist() == table(91).id.tolist()
 
 
 if __name__ == "__main__":

@@ -170,8 +170,10 @@ def refuse_missing(column: str, values: pa.Array, what: str, advice: str) -> Non
 def with_ends(values: pa.Array, ends: Offsets, lacking: npt.NDArray[np.bool_]) -> pa.Array:
     """Return lists of values that lie after one another, null for rows that lack theirs.
 
+    The values of those rows are left out: Arrow would give them to the row before.
+
     Example:
-        >>> with_ends(pa.array([1, 2, 3]), np.array([0, 2, 2, 3]), np.array([0, 1, 0], bool))
+        >>> with_ends(pa.array([1, 2, 9, 3]), np.array([0, 2, 3, 4]), np.array([0, 1, 0], bool))
         <pyarrow.lib.LargeListArray object at ...>
         [
           [
@@ -184,6 +186,10 @@ def with_ends(values: pa.Array, ends: Offsets, lacking: npt.NDArray[np.bool_]) -
           ]
         ]
     """
+    if lacking.any():
+        lengths = np.diff(ends)
+        values = values.filter(pa.array(np.repeat(~lacking, lengths)))
+        ends = np.append(0, np.cumsum(lengths * ~lacking))
     starts = pa.array(np.asarray(ends, np.int64), mask=np.append(lacking, False))
     return pa.LargeListArray.from_arrays(starts, values)
 

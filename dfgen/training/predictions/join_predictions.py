@@ -6,12 +6,18 @@ from collections.abc import Iterable
 from typing import Any
 
 import pandas as pd
-import pyarrow.parquet as pq
 
 from dfgen.errors import ArgumentError, brief
 from dfgen.manifest.other_inputs import check_out
-from dfgen.training.predictions.predictions_file import PREDICTIONS, run_of_file, write_joined
+from dfgen.training.predictions.predictions_file import (
+    PREDICTIONS,
+    check_rows,
+    run_of_file,
+    write_joined,
+)
 from dfgen.training.predictions.run_identity import refuse_other
+
+_AS_MADE = "join parts as they were made, and filter afterwards"
 
 _Part = pd.DataFrame | str | os.PathLike[str]
 
@@ -48,12 +54,13 @@ def join_predictions(
         raise ArgumentError("parts is an empty list, expected the predictions of each process")
     told = [_told(one, number) for number, one in enumerate(given)]
     for number, one in enumerate(told):
-        mended = {**one, "shard": told[0]["shard"]}
-        where = f"{_named(given[number], number)} holds predictions"
-        refuse_other(mended, told[0], where, f"Join what goes with {_named(given[0], 0)}")
-        _check_rows(given[number], one, _named(given[number], number))
+        mended = {**one, "shard": told[0]["shard"], "paths": told[0].get("paths")}
+        where = _named(given[number], number)
+        advice = f"Join what goes with {_named(given[0], 0)}"
+        refuse_other(mended, told[0], f"{where} holds predictions", advice)
+        check_rows(given[number], one, where, _AS_MADE)
     order = _in_order(given, told)
-    said = {**told[0], "shard": [0, 1], "part": [0, told[0]["rows"]]}
+    said = {**told[0], "shard": [0, 1], "part": [0, told[0]["rows"]], "part_ids": told[0]["ids"]}
     if out is None:
         return _joined([given[place] for place in order], said)
     paths = [given[place] for place in order]
@@ -81,17 +88,6 @@ def _told(part: pd.DataFrame | str, number: int) -> Any:
 
 def _named(part: pd.DataFrame | str, number: int) -> str:
     return part if isinstance(part, str) else f"parts[{number}]"
-
-
-def _check_rows(part: pd.DataFrame | str, told: Any, where: str) -> None:
-    """Refuse a part that has other rows than were predicted."""
-    first, stop = told["part"]
-    rows = pq.read_metadata(part).num_rows if isinstance(part, str) else len(part)
-    if rows != stop - first:
-        raise ArgumentError(
-            f"{where} has {rows:,} rows, but {stop - first:,} were predicted in it: join parts as "
-            "they were made, and filter afterwards"
-        )
 
 
 def _in_order(given: list[Any], told: list[Any]) -> list[int]:

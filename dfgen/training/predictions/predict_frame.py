@@ -20,6 +20,7 @@ from dfgen.training.predictions.prediction_arguments import checked_prediction, 
 from dfgen.training.predictions.predictions_file import (
     PREDICTIONS,
     PartsFolder,
+    check_rows,
     frame_of_columns,
     run_of_file,
     write_joined,
@@ -63,7 +64,7 @@ def predict_frame(
       or a `predict_step` of its own.
     - `problem`: why a row has no prediction, where `on_error="skip"` or the model gave NaN; else
       missing. It takes the place of a column of that name. y_pred, prob and loss of such rows are
-      missing.
+      missing; where one of several outputs is NaN, those of that output and the sum of losses.
 
     Whether an output gives logits tells its loss, by `from_logits` of a loss of Keras or of a class
     that has it as an attribute; where nothing is known of the loss, a last layer without an
@@ -198,12 +199,16 @@ def _written(prediction: Prediction, out: str) -> str:
     with only_writer(out):
         if os.path.exists(out):
             advice = f"Give another out=, or remove {out}"
-            refuse_other(run_of_file(out), run, f"{out} holds predictions", advice)
+            told = run_of_file(out)
+            refuse_other(told, run, f"{out} holds predictions", advice)
+            check_rows(out, told, out, f"it was edited since. {advice}")
             PartsFolder(out, run).remove()  # which a kill has left
             return out
         prediction.claim_arrays()
         folder, manifest = PartsFolder(out, run), _manifest(prediction.sequence)
-        first = max((step for step, _ in folder.files(steps)), default=steps.start)
+        known = [*folder.files(steps)]
+        first = known[-1][0] if known else steps.start
+        paths = [path for _, path in known]
         done = prediction.rows(range(steps.start, first))
         with _bar(prediction.plan.rows - done.start, done.stop - done.start) as bar:
             for part, table in prediction.tables(first):
@@ -212,9 +217,8 @@ def _written(prediction: Prediction, out: str) -> str:
                 beside = manifest.slice(rows.start, len(table))
                 for name in table.column_names:
                     beside = beside.append_column(name, table[name])
-                folder.add(part, beside, prediction.heads)
+                paths.append(folder.add(part, beside, prediction.heads))
                 bar.update(len(table))
-        paths = [path for _, path in folder.files(steps)]
         prediction.heads.update(run_of_file(paths[0]))
         write_joined(out, paths, prediction.said(whole=True))
         folder.remove()

@@ -27,7 +27,7 @@ from dfgen.training.predictions.part_sizes import FIRST_STEPS, next_steps
 from dfgen.training.predictions.prediction_columns import Said, table_of
 from dfgen.training.predictions.predictions_file import claim
 from dfgen.training.predictions.row_losses import row_losses
-from dfgen.training.predictions.run_identity import run_of
+from dfgen.training.predictions.run_identity import ids_of_rows, run_of
 from dfgen.training.predictions.said_arrays import (
     LISTS,
     files_of_rows,
@@ -127,9 +127,11 @@ class Prediction:
     @cached_property
     def run(self) -> dict[str, Any]:
         """What tells this run from others."""
+        told = {} if self.sequence._layout.y is not None else self._targets[1]
         return run_of(
             self.model,
             self.sequence,
+            {name: feature for name, (feature, _) in told.items()},
             views=self.views,
             from_logits=self.logits,
             evaluates=self.weighs,
@@ -147,8 +149,10 @@ class Prediction:
         What tells it from others is `whole`, or one part of several: to find it takes time.
         """
         rows, alone = self.rows(self.steps), self.sequence.shard[1] == 1
-        known = {} if alone and not whole else {**self.run, "part": [rows.start, rows.stop]}
-        return {**known, "heads": self.heads}
+        if alone and not whole:
+            return {"heads": self.heads}
+        part = {"part": [rows.start, rows.stop], **ids_of_rows(self.sequence, rows)}
+        return {**self.run, **part, "heads": self.heads}
 
     @cached_property
     def _targets(self) -> tuple[Any, Mapping[str, tuple[Any, BoundFeature | None]]]:

@@ -64,15 +64,15 @@ def table_of(
     Raises:
         ArgumentError: there are other classes than y has.
     """
-    lost = reasons.astype(bool)
+    bad = reasons.astype(bool)
     columns: dict[str, Any] = {}
     losses = []
     for one in said:
         head, lacking = one.head, _lacking(one.head, rows)
         columns |= _truth(head, rows, lacking)
-        nan = np.isnan(one.numbers.reshape(len(lost), -1)).any(axis=1)
-        reasons[nan & ~lost] = NO_PREDICTION
-        columns |= _predicted(head, one.numbers, lost | nan, arrays)
+        lost = bad | np.isnan(one.numbers.reshape(len(bad), -1)).any(axis=1)
+        reasons[lost & ~bad] = NO_PREDICTION
+        columns |= _predicted(head, one.numbers, lost, arrays)
         if one.losses is not None:
             losses.append(np.where(lost | lacking, np.nan, one.losses))
             columns[head.column("loss")] = _numbers(losses[-1])
@@ -80,7 +80,8 @@ def table_of(
             columns[head.column("row_weight")] = pa.array(np.where(lost | lacking, 0, weights))
     if len(said) > 1 and losses:
         factors = [one.head.loss_weight for one in said if one.losses is not None]
-        columns["loss"] = _numbers(_total(losses, factors))
+        total = _total(losses, factors)
+        columns["loss"] = _numbers(np.where(reasons.astype(bool), np.nan, total))
     return pa.table({**columns, "problem": pa.array(reasons, pa.string())})
 
 
@@ -108,10 +109,16 @@ def _truth(head: ModelHead, rows: slice, lacking: Present) -> dict[str, pa.Array
     bound = head.bound
     if bound is None:
         return {}
+    count = len(lacking)
+    if lacking.all() and bound.present is not None and not bound.present.any():
+        rows, lacking = slice(0, 0), lacking[:0]  # of a label that no row has there are no values
     found = bound.feature.truth(bound.values, rows, lacking)
     if isinstance(found, tuple):
         found = found[list(bound.specs).index(head.target or "")]
-    return {} if found is None else {head.column("y_true"): found}
+    if found is None:
+        return {}
+    found = found if len(found) == count else found.take(pa.nulls(count, pa.int64()))
+    return {head.column("y_true"): found}
 
 
 def _predicted(

@@ -1,9 +1,12 @@
 """Predictions in a Parquet file, written part by part, so that a run that was killed goes on."""
 
+import io
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
+from hashlib import blake2b
 from typing import Any, BinaryIO
 
 import pandas as pd
@@ -11,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dfgen.errors import ArgumentError, WriteError
+from dfgen.loading.state import ids_digest
 from dfgen.system import write_whole
 from dfgen.training.predictions.run_identity import refuse_other
 
@@ -18,6 +22,7 @@ PREDICTIONS = "dfgen_predictions"
 """What `df.attrs`, and the schema metadata of a file, say of the run by."""
 
 _RUN = "run.json"
+_PART = re.compile(r"(\d+)-(\d+)-([0-9a-f]+)\.parquet")
 _GROUP = 1 << 17  # rows of a row group
 
 
@@ -59,7 +64,8 @@ def claim(folder: str, run: Mapping[str, Any], argument: str) -> None:
 class PartsFolder:
     """A folder beside a file to be, with what is predicted so far: a file for some batches each.
 
-    Each is written whole or not at all, so whatever is there is right.
+    Each is written whole or not at all, and called by a digest of it: one that was damaged or
+    edited is not taken for one of them.
 
     Args:
         out: the path of the file to be.
@@ -74,20 +80,26 @@ class PartsFolder:
         self._folder = f"{out}.parts"
         claim(self._folder, run, "out")
 
-    def add(self, steps: range, table: pa.Table, heads: Mapping[str, Any]) -> None:
-        """Write what is predicted of some batches."""
-        path = os.path.join(self._folder, f"{steps.start:012d}-{steps.stop:012d}.parquet")
+    def add(self, steps: range, table: pa.Table, heads: Mapping[str, Any]) -> str:
+        """Write what is predicted of some batches; return the path of the file."""
         known = {PREDICTIONS: json.dumps(heads)}
-        table = table.replace_schema_metadata({**(table.schema.metadata or {}), **known})
-        write_whole(path, lambda file: pq.write_table(table, file))
+        file = io.BytesIO()
+        pq.write_table(
+            table.replace_schema_metadata({**(table.schema.metadata or {}), **known}), file
+        )
+        data = file.getvalue()
+        name = f"{steps.start:012d}-{steps.stop:012d}-{_digest_of(data)}.parquet"
+        path = os.path.join(self._folder, name)
+        write_whole(path, lambda file: file.write(data))
+        return path
 
     def files(self, steps: range) -> Iterator[tuple[int, str]]:
         """Yield the files that there are from the first of some steps on, with the step after."""
         known = {}
         for name in os.listdir(self._folder):
-            first, dash, last = name.removesuffix(".parquet").partition("-")
-            if dash and first.isdigit() and last.isdigit():
-                known[int(first)] = int(last), os.path.join(self._folder, name)
+            path, told = os.path.join(self._folder, name), _PART.fullmatch(name)
+            if told is not None and _digest(path) == told[3]:
+                known[int(told[1])] = int(told[2]), path
         step = steps.start
         while step in known:
             step, path = known[step]
@@ -96,6 +108,45 @@ class PartsFolder:
     def remove(self) -> None:
         """Remove the folder."""
         shutil.rmtree(self._folder)
+
+
+def _digest(path: str) -> str:
+    with open(path, "rb") as file:
+        return _digest_of(file.read())
+
+
+def _digest_of(data: bytes) -> str:
+    return blake2b(data, digest_size=16).hexdigest()
+
+
+def check_rows(part: pd.DataFrame | str, told: Mapping[str, Any], where: str, advice: str) -> None:
+    """Refuse predictions, in a frame or a file, of which rows are gone, doubled or moved.
+
+    Raises:
+        ArgumentError: they are such.
+    """
+    first, stop = told["part"]
+    rows = pq.read_metadata(part).num_rows if isinstance(part, str) else len(part)
+    if rows != stop - first:
+        raise ArgumentError(
+            f"{where} has {rows:,} rows, but {stop - first:,} were predicted in it: {advice}"
+        )
+    name = told.get("id")
+    if name is not None and ids_digest(_column(part, name)) != told["part_ids"]:
+        raise ArgumentError(
+            f"{where} has other rows than were predicted in it, or in another order, as its column "
+            f"{name!r} says: {advice}"
+        )
+
+
+def _column(part: pd.DataFrame | str, name: str) -> Iterator[object]:
+    """Yield the values of a column, none where there is no such column."""
+    if isinstance(part, pd.DataFrame):
+        yield from part.get(name, ())
+        return
+    with pq.ParquetFile(part) as file:
+        for batch in file.iter_batches(columns=[name]):
+            yield from batch[0].to_pylist() if batch.num_columns else ()
 
 
 def run_of_file(path: str) -> Any:

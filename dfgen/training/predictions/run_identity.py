@@ -1,5 +1,6 @@
 """What tells one run of predictions from another: rows, inputs, weights, arguments."""
 
+import json
 import re
 from collections.abc import Mapping
 from hashlib import blake2b
@@ -7,11 +8,19 @@ from typing import Any
 
 import keras
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from dfgen.errors import ArgumentError
+from dfgen.binding.frame_columns import Columns
+from dfgen.binding.row_ids import plain_ids
+from dfgen.errors import ArgumentError, ManifestError
+from dfgen.loading.state import ids_digest
+from dfgen.manifest.fingerprint import columns_digest
+from dfgen.manifest.schema import label_columns
+from dfgen.samples.arrow_types import is_text
 from dfgen.training.sequence import Sequence
 
-_VERSION = 1
+_VERSION = 2
 """The version of what a file says of its run."""
 
 _WORDS = {
@@ -20,6 +29,8 @@ _WORDS = {
     "ids": "other rows, or in another order",
     "labels": "other labels",
     "columns": "other columns of the manifest",
+    "values": "other values in columns of the manifest",
+    "paths": "other paths of files",
     "x": "other inputs",
     "y": "other targets or class names",
     "seed": "another seed",
@@ -34,30 +45,49 @@ _WORDS = {
 }
 
 
-def run_of(model: Any, sequence: Sequence, **arguments: Any) -> dict[str, Any]:
+_ALIKE = {"seed", "trainable", "module", "registered_name", "build_config"}
+"""Entries of the configuration of a layer that change no prediction."""
+
+_NAMED = {"class_name", "trainable", "batch_shape"}
+"""One of these is beside the name of a layer, and not beside that of a dtype."""
+
+_ADDRESS = r" at 0x[0-9a-f]+"
+
+
+def run_of(
+    model: Any, sequence: Sequence, targets: Mapping[str, Any], **arguments: Any
+) -> dict[str, Any]:
     """Return what tells a run from another, as plain types of JSON.
 
     Args:
         model: the model.
         sequence: whose rows.
+        targets: what was saved beside the model of y, where the Sequence has none.
         arguments: of the run.
     """
     identity, loader, binding = sequence._identity, sequence._loader, sequence._binding
     features = {bound.name: _written(bound.feature) for bound in loader.reader.features}
     names = [*keras.tree.flatten(binding.x)]
+    files = {name for one in loader.reader.features if one.feature.of_files
+             for name in one.feature.columns}  # fmt: skip
+    known = binding.columns.names
+    told = [name for name in [*label_columns(known), "index", "digest"] if name in known]
     return {
         "format": _VERSION,
         "rows": identity.rows,
         "ids": identity.ids,
         "labels": identity.labels,
-        "columns": [name for name in binding.columns.names if name != "problem"],
+        "columns": [name for name in known if name != "problem"],
+        "values": _values_digest(binding.columns, [one for one in told if one not in files]),
+        "paths": _values_digest(binding.columns, [one for one in known if one in files]),
         "x": {name: features[name] for name in names}
         | {"transform": _written(loader.reader.transform)},
-        "y": {name: one for name, one in features.items() if name not in names},
+        "y": {name: one for name, one in features.items() if name not in names}
+        | {name: _written(one) for name, one in targets.items()},
         "seed": sequence.seed,
         "batch_size": loader.given.size,
         "shard": list(loader.given.shard),
-        "weights": _weights_digest(model),
+        "weights": _model_digest(model),
         "loss": _written(getattr(model, "loss", None)),
         **arguments,
     }
@@ -80,13 +110,81 @@ def _written(one: Any) -> str:
         one = type(one).__name__, sorted(one.get_config().items(), key=str)
     if callable(one) and hasattr(one, "__qualname__"):
         return f"{one.__module__}.{one.__qualname__}"
-    return re.sub(r" at 0x[0-9a-f]+", "", repr(one))
+    return re.sub(_ADDRESS, "", repr(one))
 
 
-def _weights_digest(model: Any) -> str:
+def _values_digest(columns: Columns, names: list[str]) -> str:
+    """Return a digest of columns, without the folder where the files lie, as it may have moved."""
     digest = blake2b(digest_size=16)
+    root = getattr(columns.source, "attrs", {}).get("dfgen", {}).get("root")
+    for name in names:
+        values = columns[name]
+        if root and is_text(values.type):
+            inside = pc.starts_with(values, f"{root}/")
+            values = pc.if_else(inside, pc.utf8_slice_codeunits(values, len(root)), values)
+        try:
+            digest.update(columns_digest(pa.table({name: values}), [name]).encode())
+        except (ManifestError, pa.ArrowException):  # of types that no manifest has
+            digest.update(f"{name}: {values.type}".encode())
+    return digest.hexdigest()
+
+
+def ids_of_rows(sequence: Sequence, rows: slice) -> dict[str, Any]:
+    """Return the digest of the ids of some rows, and which column has them, None where none has."""
+    ids, columns = sequence._loader.reader.ids, sequence._binding.columns
+    names = sorted(columns.names, key=("path", "id").__contains__, reverse=True)
+    if isinstance(ids, np.ndarray | pa.Array):
+        name = next((name for name in names if _holds(columns, name, ids)), None)
+    else:  # of a pack, mapped
+        name = "id"
+    is_whole = rows == slice(0, len(ids))
+    digest = sequence._identity.ids if is_whole else ids_digest(plain_ids(ids[rows]))
+    return {"id": name, "part_ids": digest}
+
+
+def _holds(columns: Columns, name: str, ids: Any) -> bool:
+    kind = columns.first(name).type
+    if isinstance(ids, np.ndarray):
+        return pa.types.is_integer(kind) and np.array_equal(columns[name].to_numpy(), ids)
+    return is_text(kind) and bool(columns[name].equals(ids))
+
+
+def _model_digest(model: Any) -> str:
+    """Return a digest of weights, and of the layers that they are in."""
+    digest = blake2b(digest_size=16)
+    try:
+        layers = json.dumps(_plain(model.get_config(), {}), default=str, sort_keys=True)
+    except Exception:  # of a model that does not say what it is made of
+        layers = ""
+    heads = getattr(model, "output_names", ())
+    heads = heads if len(heads) > 1 else ()  # they name columns, but of one alone
+    told = f"{type(model).__qualname__}|{heads}|{re.sub(_ADDRESS, '', layers)}"
+    digest.update(told.encode())
     for variable in model.weights:
         values = np.ascontiguousarray(keras.ops.convert_to_numpy(variable.value))
         digest.update(f"{values.shape}|{values.dtype}|".encode())
         digest.update(values.view(np.uint8).data if values.ndim else values.tobytes())
     return digest.hexdigest()
+
+
+def _plain(one: Any, names: Mapping[str, str]) -> Any:
+    """Return a configuration without what differs between two models that are made alike.
+
+    Args:
+        one: the configuration, or a part of it.
+        names: of layers -> their place in the model: Keras counts on in the names that it gives.
+    """
+    if isinstance(one, Mapping):
+        if one.get("class_name") == "__lambda__":  # whose code is written otherwise each time
+            return "lambda"
+        layers = [each for each in one.get("layers") or () if isinstance(each, Mapping)]
+        places = {each["name"]: f"#{at}" for at, each in enumerate(layers) if "name" in each}
+        named = not _NAMED.isdisjoint(one)
+        return {
+            key: _plain(each, {**names, **places})
+            for key, each in one.items()
+            if key not in _ALIKE and not (named and key == "name")
+        }
+    if isinstance(one, list | tuple):
+        return [_plain(each, names) for each in one]
+    return names.get(one, one) if isinstance(one, str) else one

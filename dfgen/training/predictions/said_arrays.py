@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dfgen.samples.arrow_types import with_ends
 from dfgen.samples.features.spec import Present
 from dfgen.samples.pixels.png_encoder import png_of
 from dfgen.training.checks.known_losses import BINARY, CATEGORICAL, SPARSE
@@ -41,8 +42,8 @@ def nested_lists(values: npt.NDArray[Any], lost: Present) -> pa.Array:
     found = pa.array(values.reshape(-1))
     for axis in range(values.ndim - 1, 0, -1):
         ends = np.arange(0, len(found) + 1, values.shape[axis], dtype=np.int64)
-        starts = pa.array(ends, mask=np.append(lost, False) if axis == 1 else None)
-        found = pa.LargeListArray.from_arrays(starts, found)
+        lacking = lost if axis == 1 else np.zeros(len(ends) - 1, bool)
+        found = with_ends(found, ends, lacking)
     return found
 
 
