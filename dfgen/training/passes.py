@@ -30,7 +30,7 @@ from dfgen.training.checks.model_check import (
     check_variables,
     check_whole,
 )
-from dfgen.training.checks.pairing import paired
+from dfgen.training.checks.pairing import paired, warn_of_doubt
 from dfgen.training.checks.scale_check import warn_of_scaling_twice
 from dfgen.training.checks.validation_check import Side, check_validation, validation_of
 from dfgen.training.device_division import check_not_empty, divide
@@ -130,6 +130,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
             layout = self.nested_for(call.model, call.purpose)
             check_model(call, self._loader, layout)
             check_loss(call, self._loader, layout)
+            warn_of_doubt(self._layout, self._loader.reader.features, call.model, call.purpose)
         if call.purpose in ("fit", "evaluate") and self._layout.y is not None:
             padded = self._divided(call)[0].tail == "pad"
             warn_of_metrics(call.model, self._loader, self._layout.y, padded)

@@ -13,6 +13,7 @@ import numpy as np
 from dfgen.errors import ArgumentError, did_you_mean
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.plan import Plan
+from dfgen.training.checks.model_outputs import keras_order
 from dfgen.training.checks.pairing import (
     Ends,
     columns_of,
@@ -46,16 +47,13 @@ def check_model(call: Call, loader: Loader, layout: Layout) -> None:
     if isinstance(model, keras.Sequential):
         _check_single(call, element_spec)
     check_shapes(model, element_spec[0])
-    columns = columns_of(loader.reader.features)
     if (inputs := inputs_of(model)) is not None:
         _check(inputs, element_spec[0], inputs.keyed)
-        inputs.warn_of_doubt(layout.x, columns)
     if call.purpose == "predict" or len(element_spec) == 1 or model.loss is None:
         return
     if (outputs := outputs_of_loss(model)) is not None:
         _check(outputs, element_spec[1])
         _check_weights(element_spec[2:], outputs)
-        outputs.warn_of_doubt(layout.y, columns)
     elif type(model).compute_loss is keras.Model.compute_loss:
         when_losses_are_built(call, partial(_check_made, model, loader, layout))
 
@@ -64,7 +62,8 @@ def _check_made(model: Any, loader: Loader, layout: Layout, made: Any) -> None:
     """Refuse targets that do not go with what a model makes, which is known only now."""
     outputs, element_spec = ends_made(model, made), layout.element_spec(loader.specs)
     if outputs.keyed:
-        outputs.refuse_late(layout.y, columns_of(loader.reader.features))
+        columns = columns_of(loader.reader.features)
+        outputs.refuse_late(layout.y, columns, keras_order(made))
         _check(outputs, element_spec[1])
         _check_weights(element_spec[2:], outputs)
 

@@ -30,7 +30,7 @@ class Ends:
 
     Args:
         what: "input" or "output".
-        names: of all, of a dict of outputs in Keras's order; places, where a list has no names.
+        names: of all; their places, where a list has none.
         needed: those that must be fed.
         keyed: whether they are a dict.
     """
@@ -91,25 +91,30 @@ class Ends:
             return {**found, **dict(zip(left, others, strict=True))}
         raise self.refusal(known, "and names do not tell which is for which")
 
-    def refuse_late(self, tree: Any, columns: ColumnNames) -> None:
+    def refuse_late(self, tree: Any, columns: ColumnNames, order: list[str]) -> None:
         """Refuse names of arrays that these, known only now, are not fed with as they are nested.
+
+        Args:
+            tree: of the names.
+            columns: of these.
+            order: in which Keras takes a list for a dict.
 
         Raises:
             ArgumentError: it is so, or as of `nest`.
         """
         nested = self.nest(tree, columns)
-        found = [nested[name] for name in self.names if name in nested]
+        found = [nested[name] for name in order if name in nested]
         if not isinstance(tree, Mapping) and found != list(leaves(tree)):
-            raise self.refusal(_known(tree, columns), "which Keras takes in this order")
+            raise self.refusal(_known(tree, columns), f"which Keras takes as {listed(order)}")
 
     def refusal(self, known: list[str | None], why: str, instead: str = "write ") -> ArgumentError:
         """Return the error that tells the columns of a list, the other side, and what to write."""
+        first = next(name for name in self.names if name in self.needed)
         shown = ", ".join("several columns" if name is None else repr(name) for name in known)
         return ArgumentError(
             f"{self.argument} is {'a list of ' * (len(known) > 1)}{shown}, but the {self.what}s of "
             f"the model are a {'dict' if self.keyed else 'list'} of {listed(self.names)}, {why}: "
-            f"{instead}{self.argument}={{{self.needed[0]!r}: ..., ...}}, a feature for each by its "
-            "name"
+            f"{instead}{self.argument}={{{first!r}: ..., ...}}, a feature for each by its name"
         )
 
 
@@ -127,6 +132,21 @@ def paired(layout: Layout, features: Iterable[BoundFeature], model: Any, purpose
         return layout
     outputs = outputs_of_loss(model)
     return layout if outputs is None else replace(layout, y=outputs.nest(layout.y, columns))
+
+
+def warn_of_doubt(
+    layout: Layout, features: Iterable[BoundFeature], model: Any, purpose: Any
+) -> None:
+    """Warn where a list for a list has a column that is called as another place is.
+
+    The arguments are those of `paired`.
+    """
+    if steps_as_keras(model, purpose):
+        columns, inputs, outputs = columns_of(features), inputs_of(model), outputs_of_loss(model)
+        if inputs is not None:
+            inputs.warn_of_doubt(layout.x, columns)
+        if outputs is not None and purpose != "predict":
+            outputs.warn_of_doubt(layout.y, columns)
 
 
 def _known(tree: Any, columns: ColumnNames) -> list[str | None]:
@@ -171,10 +191,13 @@ def outputs_of_loss(model: Any) -> Ends | None:
 
 def ends_made(model: Any, made: Any) -> Ends:
     """Return the outputs of a model, by what it makes."""
-    keyed = isinstance(made, Mapping)
+    if isinstance(made, Mapping):
+        order = keras_order(made)
+        names = list(made) if made is getattr(model, "output", None) else order
+        return Ends("output", names, _with_loss(model.loss, order), True)
     places = list(map(str, range(len(keras.tree.flatten(made)))))
-    names = keras_order(made) if keyed else list(getattr(model, "output_names", places))
-    return Ends("output", names, _with_loss(model.loss, names), keyed)
+    names = list(getattr(model, "output_names", places))
+    return Ends("output", names, _with_loss(model.loss, names), False)
 
 
 def _calls_as_keras(model: Any) -> bool:

@@ -233,8 +233,10 @@ def _features(side: Side, what: str) -> dict[object, BoundFeature]:
     tree = getattr(side.layout, what)
     names = [] if tree is None else keras.tree.flatten(tree)
     found = [b for b in side.loader.reader.features if next(iter(b.arrays.values())) in names]
-    keyed = isinstance(tree, Mapping) and len(found) > 1
-    return {bound.name if keyed else place: bound for place, bound in enumerate(found)}
+    if not isinstance(tree, Mapping) or len(found) == 1:
+        return dict(enumerate(found))
+    keys = {name: key for key, one in tree.items() for name in keras.tree.flatten(one)}
+    return {keys[next(iter(bound.arrays.values()))]: bound for bound in found}
 
 
 def _form(tree: Any) -> str:

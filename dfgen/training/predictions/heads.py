@@ -159,9 +159,9 @@ def model_heads(
     in_lists = sorted(named) if keyed and keras_order(outputs) != [*outputs] else list(named)
     losses = _losses(model, in_lists)
     weights = _by_name(loss_weights(model), in_lists)
-    needed = [name for name in in_lists if losses.get(name) is not None] or in_lists
-    ends = Ends("output", in_lists, needed, keyed)
-    pairs = _pairs(named, _nested(ends, y, targets), losses)
+    needed = [name for name in named if losses.get(name) is not None] or [*named]
+    ends = Ends("output", [*named], needed, keyed)
+    pairs = _pairs(named, _nested(ends, y, targets), needed)
     known = {} if makes_own_outputs(model) else outputs_of(model)
     last = known.get if len(known) != 1 else lambda name: next(iter(known.values()))
     found = []
@@ -205,7 +205,7 @@ def _nested(ends: Ends, y: Any, targets: Mapping[str, tuple[Feature, BoundFeatur
     known = {name: one.columns for name, (one, _) in targets.items() if one is not None}
     columns = {name: one[0] for name, one in known.items() if len(one) == 1}
     has_rows = all(bound is not None for _, bound in targets.values())
-    if has_rows or not ends.keyed or isinstance(y, Mapping):
+    if has_rows or not ends.keyed or len(ends.names) == 1 or isinstance(y, Mapping):
         return ends.nest(y, columns)
     found = {columns.get(next(leaves(one))): one for one in leaves(y)}
     return {name: found.get(name) for name in ends.names}
@@ -228,14 +228,13 @@ def _by_name(given: Any, names: list[str]) -> dict[str, Any]:
     return dict.fromkeys(names, given)
 
 
-def _pairs(named: dict[str, Any], y: Any, losses: Mapping[str, Any]) -> dict[str, str | None]:
+def _pairs(named: dict[str, Any], y: Any, needed: list[str]) -> dict[str, str | None]:
     """Return name of an output -> name of its target's array."""
     if y is None:
         return dict.fromkeys(named)
     wanted = dict(_named(y, list(named)))
     if len(wanted) == len(named) == 1:
         return dict.fromkeys(named, next(iter(wanted.values())))
-    needed = [name for name in named if losses.get(name) is not None] or [*named]
     strangers = [name for name in wanted if name not in named]
     lacking = [name for name in needed if name not in wanted]
     if not strangers and not lacking:
