@@ -51,7 +51,7 @@ def frame(tmp_path_factory):
 
 def sequence(frame, y, **given):
     given = {"image_size": (4, 4), "batch_size": 4, **given}
-    return dfgen.Sequence(frame, x="path", y=y, **given)
+    return dfgen.Sequence(frame, **{"x": "path", "y": y, **given})
 
 
 def dense(units, activation=None):
@@ -70,6 +70,13 @@ def pixels(units, activation=None):
     image = keras.Input((4, 4, 3))
     last = layers.Conv2D(units, 1, activation=activation, name="last")
     return keras.Model(image, last(layers.Rescaling(1 / 255)(image)))
+
+
+def two_images():
+    """A model that scales the second of its images alone."""
+    inputs = {name: keras.Input((4, 4, 3), name=name) for name in ("one", "two")}
+    both = layers.concatenate([inputs["one"], layers.Rescaling(1 / 255)(inputs["two"])])
+    return keras.Model(inputs, layers.Dense(1)(layers.Flatten()(both)))
 
 
 def ending(*last):
@@ -348,6 +355,27 @@ RIGHT = {
         ending(layers.Dense(6), layers.Reshape((3, 2)), layers.Softmax(axis=1)),
         losses.CategoricalCrossentropy(axis=1),
         sequence(df, dfgen.Column("share", lambda v: np.full((3, 2), v), shape=(3, 2))),
+    ),
+    "class numbers along another axis": lambda df: (
+        ending(layers.Dense(6), layers.Reshape((3, 2)), layers.Softmax(axis=1)),
+        losses.SparseCategoricalCrossentropy(axis=1),
+        sequence(df, dfgen.Number(["code", "bit"])),
+    ),
+    "a mask that is not there": lambda df: (
+        pixels(3),
+        LOGITS,
+        sequence(
+            df.assign(mask=["gone.png", *df["mask"][1:]]), dfgen.Mask("mask"), on_error="skip"
+        ),
+    ),
+    "one image of two that the model scales": lambda df: (
+        two_images(),
+        "mse",
+        sequence(
+            df,
+            "share",
+            x={"one": dfgen.Image(size=(4, 4), scale="0..1"), "two": "path"},
+        ),
     ),
     "an activation in float32": lambda df: (
         ending(layers.Dense(3), layers.Activation("softmax", dtype="float32")),
@@ -742,6 +770,16 @@ def test_whole_message_names_both_sides_and_the_fix(frame):
         "column 'late' holds the numbers 1 to 3, but the output 'last' of the model has 3 units, "
         "which the loss sparse_categorical_crossentropy takes for the classes 0 to 2: write "
         "y=dfgen.Category('late'), which numbers its values from 0, or df['late'] - 1"
+    )
+
+
+def test_square_images_of_other_channels_have_no_sides_to_exchange(frame):
+    image = keras.Input((4, 4, 1))
+    with pytest.raises(ArgumentError) as raised:
+        train(keras.Model(image, layers.Flatten()(image)), "mse", sequence(frame, "share"))
+    assert str(raised.value) == (
+        "x gives 'image' as (batch, 4, 4, 3), but the model takes (batch, 4, 4, 1): write "
+        'color_mode="grayscale", or let the model begin with keras.Input((4, 4, 3))'
     )
 
 

@@ -372,13 +372,14 @@ def test_weights_of_pixels_alone_are_not_nested(df):
 
 def test_weights_that_keras_would_not_find_are_refused(df):
     seq, made = of_pixels(df, sample_weight="weight")
-    listed = keras.Model(made.input, [made.output["mask"], made.output["kind"]])
-    listed.output_names = ["mask", "kind"]
-    listed.compile("sgd", [LOSS["kind"]] * 2)
+    other = keras.layers.Dense(1, name="other")(made.output["kind"])
+    listed = keras.Model(made.input, [made.output["mask"], made.output["kind"], other])
+    listed.output_names = ["mask", "kind", "other"]
+    listed.compile("sgd", [LOSS["kind"], LOSS["kind"], None])
     with pytest.raises(dfgen.errors.ArgumentError) as error:
         listed.fit(seq, verbose=0)
     assert str(error.value) == (
         "each target has weights of its own here, as pixels and rows weigh in different shapes, or "
         'missing="ignore" weighs labels, and Keras finds them only where y and the outputs of the '
-        "model are both dicts or both lists: the outputs are a list"
+        "model are both dicts, or lists of as many: the outputs are a list of 3, y has 2"
     )

@@ -293,6 +293,14 @@ def loss_weights(model: Any) -> Any:
     return getattr(getattr(model, "_compile_loss", None), "_user_loss_weights", None)
 
 
+def built_outputs(model: Any) -> Any:
+    """Return what stands for the outputs that the losses of a model were built for, nested.
+
+    None where they are not, or are for a single output.
+    """
+    return getattr(getattr(model, "_compile_loss", None), "_y_pred_build_structure", None)
+
+
 def when_losses_are_built(call: Call, act: Callable[[Any], None]) -> None:
     """Tell a function what the model of a call makes, symbolic as it is, before the first step.
 

@@ -30,6 +30,7 @@ from dfgen.training.checks.model_check import (
     check_variables,
     check_whole,
 )
+from dfgen.training.checks.pairing import paired, warn_of_doubt
 from dfgen.training.checks.scale_check import warn_of_scaling_twice
 from dfgen.training.checks.trained_model import check_trained, note_failure
 from dfgen.training.checks.validation_check import (
@@ -140,28 +141,36 @@ class Passes(keras.utils.PyDataset, DataAdapter):
             check_whole(self._loader.given)
         if call.purpose is not None:
             check_variables(call.model)
-            check_model(call, self.element_spec)
-            check_loss(call, self._loader, self._layout)
+            layout = self.nested_for(call.model, call.purpose)
+            check_model(call, self._loader, layout)
+            check_loss(call, self._loader, layout)
+            warn_of_doubt(self._layout, self._loader.reader.features, call.model, call.purpose)
         if call.purpose in ("fit", "evaluate") and self._layout.y is not None:
             padded = self._divided(call)[0].tail == "pad"
             warn_of_metrics(call.model, self._loader, self._layout.y, padded)
         if (other := validation_of(call, Passes)) is not None:
-            validated, spec = replace(call, purpose="evaluate"), other.element_spec
-            sides = self._side(), other._side()
-            check_validation(call, *sides, spec[0])
-            check_model(validated, spec)
-            check_loss(validated, other._loader, other._layout, "validation_data: ")
+            validated = replace(call, purpose="evaluate")
+            sides = self._side(call.model, "fit"), other._side(call.model, "evaluate")
+            layout = sides[1].layout
+            check_validation(call, *sides, layout.element_spec(other._loader.specs)[0])
+            check_model(validated, other._loader, layout)
+            check_loss(validated, other._loader, layout, "validation_data: ")
             warn_of_same_rows(*sides)
         if call.purpose == "fit":
             warn_of_scaling_twice(call.model, self._loader, self._layout.x)
-        check_trained(call, self._loader, self._layout)
+        if call.purpose is not None:
+            check_trained(call, self._loader, self.nested_for(call.model, call.purpose))
 
     def look_while_waiting(self, look: Callable[[], Any]) -> None:
         """Have a method, held weakly, called every second that a batch is waited for."""
         self._loader.look_while_waiting(look)
 
-    def _side(self) -> Side:
-        return Side(self._loader, self._layout, self._endless)
+    def nested_for(self, model: Any, purpose: str | None) -> Layout:
+        """Return how batches are nested for a model, in `fit`, `evaluate` or `predict`."""
+        return paired(self._layout, self._loader.reader.features, model, purpose)
+
+    def _side(self, model: Any, purpose: str) -> Side:
+        return Side(self._loader, self.nested_for(model, purpose), self._endless)
 
     def _divided(self, call: Call) -> tuple[Plan, Layout]:
         """Return how batches are divided over processes and devices, and nested, for Keras."""
@@ -170,7 +179,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         weighable = self._layout.y is not None
         plan, divided = divide(self._loader.given, call, weighable, self._endless)
         weighted = self._layout.weighted or (divided and weighable)
-        return plan, replace(self._layout, weighted=weighted)
+        return plan, replace(self.nested_for(call.model, call.purpose), weighted=weighted)
 
     @property
     def epoch(self) -> int:

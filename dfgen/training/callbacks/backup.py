@@ -253,7 +253,8 @@ class BackupAndRestore(keras.callbacks.Callback):
         self._sequence.load_state_dict(facts["input"])
         for weights in drawn_by[1:]:
             self._progress.draw_by(weights)
-        build(self.model, self._sequence.element_spec)
+        layout = self._sequence.nested_for(self.model, "fit")
+        build(self.model, layout.element_spec(self._sequence._loader.specs))
         restore(self.model, arrays, facts.get("optimizer"))
         if step >= steps:
             print(f"dfgen: the end of epoch {epoch + 1}, with its validation, was cut off")

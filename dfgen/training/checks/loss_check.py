@@ -69,9 +69,6 @@ def check_loss(call: Call, loader: Loader, layout: Layout, where: str = "") -> N
                 warn(told)
                 said.add(told)
 
-    keyed = len(outputs) > 1 and isinstance(getattr(model, "output", None), Mapping)
-    if keyed and not (isinstance(layout.y, Mapping) and not isinstance(loss, list | tuple)):
-        return  # in an order of Keras's own
     check(outputs)
     if losses and (not outputs or any(output.units is None for output in outputs.values())):
         when_losses_are_built(call, lambda made: check(outputs_made(model, made)))

@@ -85,10 +85,13 @@ def _settles_scale(bound: BoundFeature, loader: Loader) -> bool:
 def features(loader: Loader, layout: Layout, what: str) -> dict[object, BoundFeature]:
     """Return the features of x or y by their keys, or by their places where they have none."""
     tree = getattr(layout, what)
+    by_array = {next(iter(bound.arrays.values())): bound for bound in loader.reader.features}
     names = [] if tree is None else keras.tree.flatten(tree)
-    found = [b for b in loader.reader.features if next(iter(b.arrays.values())) in names]
-    keyed = isinstance(tree, Mapping)
-    return {bound.name if keyed else place: bound for place, bound in enumerate(found)}
+    found = [by_array[name] for name in names if name in by_array]
+    if not isinstance(tree, Mapping):
+        return dict(enumerate(found))
+    keys = {name: key for key, name in tree.items() if isinstance(name, str)}
+    return {keys.get(next(iter(b.arrays.values())), b.name): b for b in found}
 
 
 def pairs(ours: Meanings, theirs: Meanings) -> Iterator[tuple[Meaning, Meaning]]:

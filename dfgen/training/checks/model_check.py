@@ -4,46 +4,68 @@ Told before the first step, not in its middle.
 """
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import keras
 import numpy as np
 
 from dfgen.errors import ArgumentError, did_you_mean
+from dfgen.loading.loader import Loader
 from dfgen.loading.order.plan import Plan
+from dfgen.training.checks.model_outputs import keras_order
+from dfgen.training.checks.pairing import (
+    Ends,
+    columns_of,
+    ends_made,
+    inputs_of,
+    outputs_of_loss,
+    steps_as_keras,
+)
 from dfgen.training.checks.shape_check import check_shapes
-from dfgen.training.keras_private import Call, has_lost_variables
+from dfgen.training.keras_private import Call, has_lost_variables, when_losses_are_built
+from dfgen.training.layout import Layout
 
-_STEPS = {"fit": "train_step", "evaluate": "test_step", "predict": "predict_step"}
 
-
-def check_model(call: Call, element_spec: tuple[Any, ...]) -> None:
+def check_model(call: Call, loader: Loader, layout: Layout) -> None:
     """Refuse a model with an input or output that a Sequence has nothing for, or not one for one.
 
     Names, numbers and shapes are compared. A model that is not functional does not tell its
-    inputs, and one with a step or `compute_loss` of its own may do with a batch what it likes.
+    inputs, and its outputs only when it is first run; one with a step or `compute_loss` of its own
+    may do with a batch what it likes.
+
+    Args:
+        call: of Keras.
+        loader: of the Sequence.
+        layout: of its batches, as the model is nested where that is known.
     """
-    model, own = call.model, type(call.model)
-    step = _STEPS.get(call.purpose or "", "call")
-    if getattr(own, step) is not getattr(keras.Model, step):
+    model, element_spec = call.model, layout.element_spec(loader.specs)
+    if not steps_as_keras(model, call.purpose):
         return
     if keras.backend.backend() != "tensorflow":
         _refuse_strings(element_spec[0])
     if isinstance(model, keras.Sequential):
         _check_single(call, element_spec)
     check_shapes(model, element_spec[0])
-    if not getattr(model, "inputs", None) or isinstance(model, keras.Sequential):
-        return
-    keyed = isinstance(model.input, Mapping)
-    names = list(model.input) if keyed else [tensor.name for tensor in model.inputs]
-    _check("input", "x", names, names, element_spec[0], keyed)
+    if (inputs := inputs_of(model)) is not None:
+        _check(inputs, element_spec[0], inputs.keyed)
     if call.purpose == "predict" or len(element_spec) == 1 or model.loss is None:
         return
-    if own.compute_loss is keras.Model.compute_loss:
-        keyed = isinstance(model.output, Mapping)
-        names = list(model.output) if keyed else list(model.output_names)
-        _check("output", "y", names, _with_loss(model.loss, names), element_spec[1], True)
-        _check_weights(element_spec[2:], keyed)
+    if (outputs := outputs_of_loss(model)) is not None:
+        _check(outputs, element_spec[1])
+        _check_weights(element_spec[2:], outputs)
+    elif type(model).compute_loss is keras.Model.compute_loss:
+        when_losses_are_built(call, partial(_check_made, model, loader, layout))
+
+
+def _check_made(model: Any, loader: Loader, layout: Layout, made: Any) -> None:
+    """Refuse targets that do not go with what a model makes, which is known only now."""
+    outputs, element_spec = ends_made(model, made), layout.element_spec(loader.specs)
+    if outputs.keyed:
+        columns = columns_of(loader.reader.features)
+        outputs.refuse_late(layout.y, columns, keras_order(made))
+        _check(outputs, element_spec[1])
+        _check_weights(element_spec[2:], outputs)
 
 
 def _check_single(call: Call, element_spec: tuple[Any, ...]) -> None:
@@ -123,35 +145,27 @@ def check_whole(plan: Plan) -> None:
         )
 
 
-def _check_weights(weights: Iterable[Any], keyed: bool) -> None:
+def _check_weights(weights: Iterable[Any], outputs: Ends) -> None:
     """Refuse weights that Keras would not find: it looks for them as the outputs are nested."""
+    keyed, count = outputs.keyed, len(outputs.names)
     for tree in weights:
-        if isinstance(tree, Mapping | tuple) and isinstance(tree, Mapping) != keyed:
+        nested = isinstance(tree, Mapping | tuple)
+        if nested and (isinstance(tree, Mapping) != keyed or not (keyed or len(tree) == count)):
             raise ArgumentError(
                 "each target has weights of its own here, as pixels and rows weigh in different "
                 'shapes, or missing="ignore" weighs labels, and Keras finds them only where y and '
-                "the outputs of the model are both dicts or both lists: the outputs are a "
-                f"{'dict' if keyed else 'list'}"
+                "the outputs of the model are both dicts, or lists of as many: the outputs are a "
+                f"{'dict' if keyed else 'list'} of {count}, y has {len(tree)}"
             )
 
 
-def _with_loss(loss: Any, names: list[str]) -> list[str]:
-    """Return the outputs that have a loss, and so need a target."""
-    if isinstance(loss, Mapping):
-        return [name for name in names if loss.get(name) is not None]
-    if isinstance(loss, list | tuple) and len(loss) == len(names):
-        return [name for name, one in zip(names, loss, strict=True) if one is not None]
-    return names
-
-
-def _check(
-    what: str, argument: str, names: list[str], needed: list[str], given: Any, keyed: bool
-) -> None:
+def _check(ends: Ends, given: Any, exact: bool = True) -> None:
     """Compare the inputs or outputs of a model, of which some are needed, with what x or y has.
 
-    Keyed, no key may be left over: Keras would take the arrays of a dict that has more of them in
+    Exact, no key may be left over: Keras would take the arrays of a dict that has more of them in
     alphabetical order, and so each for another.
     """
+    what, argument, names, needed = ends.what, ends.argument, ends.names, ends.needed
     if not isinstance(given, Mapping):
         count = len(given) if isinstance(given, list | tuple) else 1
         if len(names) == 1 < count:
@@ -170,7 +184,7 @@ def _check(
             f"{did_you_mean(missing[0], given)}"
         )
     extra = [name for name in given if name not in names]
-    if extra and keyed:
+    if extra and exact:
         raise ArgumentError(
             f"{argument} has {_quoted(extra)}, which the model has no {what} for: its {what}s are "
             f"{_quoted(names)}. Leave it out of {argument}.{did_you_mean(extra[0], names)}"

@@ -5,6 +5,7 @@ is not, the last layers may tell them. Of any other model nothing is known befor
 nothing is run here: that would make its variables earlier than `fit` does.
 """
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -103,7 +104,7 @@ def outputs_of(model: Any) -> dict[str, Output]:
         output = _unbuilt(model)
         return {} if output is None else {output.name: output}
     if isinstance(keyed := getattr(model, "output", None), Mapping):  # a Sequential has none
-        return {name: _of_tensor(tensor) for name, tensor in keyed.items()}
+        return {name: _of_tensor(keyed[name]) for name in keras_order(keyed)}
     found = [_of_tensor(tensor) for tensor in tensors]
     names = list(getattr(model, "output_names", ()))
     names = names if len(names) == len(found) else [output.name for output in found]
@@ -114,10 +115,15 @@ def outputs_made(model: Any, made: Any) -> dict[str, Output]:
     """Return the outputs of a model by what it makes: one tensor, or a dict of them."""
     tensors = made if isinstance(made, Mapping) else {model.name: made}
     return {
-        name: Output(name, tensor.shape[-1] if len(tensor.shape) > 1 else None, None)
-        for name, tensor in tensors.items()
-        if hasattr(tensor, "shape")
+        name: Output(name, tensors[name].shape[-1] if len(tensors[name].shape) > 1 else None, None)
+        for name in keras_order(tensors)
+        if hasattr(tensors[name], "shape")
     }
+
+
+def keras_order(keyed: Mapping[str, Any]) -> list[str]:
+    """Return the keys of a dict in the order in which Keras takes a list for it: sorted."""
+    return list(keyed) if isinstance(keyed, OrderedDict) else sorted(keyed)
 
 
 def _of_tensor(tensor: Any) -> Output:

@@ -8,11 +8,13 @@ import keras
 import numpy as np
 import numpy.typing as npt
 
+from dfgen.binding.nested import leaves
 from dfgen.errors import ArgumentError
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature
 from dfgen.training.checks.known_losses import BINARY, CATEGORICAL, SPARSE, KnownLoss, known_loss
-from dfgen.training.checks.model_outputs import outputs_of
+from dfgen.training.checks.model_outputs import keras_order, outputs_of
+from dfgen.training.checks.pairing import Ends
 from dfgen.training.keras_private import as_loss, loss_weights
 
 CLASSES, LABELS, NUMBERS, ARRAY = "classes", "labels", "numbers", "array"
@@ -153,10 +155,13 @@ def model_heads(
         ArgumentError: outputs and y do not go together.
     """
     named = dict(_named(outputs, list(getattr(model, "output_names", ()))))
-    in_lists = sorted(named) if isinstance(outputs, Mapping) else list(named)  # as Keras has them
+    keyed = isinstance(outputs, Mapping)
+    in_lists = sorted(named) if keyed and keras_order(outputs) != [*outputs] else list(named)
     losses = _losses(model, in_lists)
     weights = _by_name(loss_weights(model), in_lists)
-    pairs = _pairs(named, y, losses)
+    needed = [name for name in named if losses.get(name) is not None] or [*named]
+    ends = Ends("output", [*named], needed, keyed)
+    pairs = _pairs(named, _nested(ends, y, targets), needed)
     known = {} if makes_own_outputs(model) else outputs_of(model)
     last = known.get if len(known) != 1 else lambda name: next(iter(known.values()))
     found = []
@@ -191,6 +196,21 @@ def _named(tree: Any, names: list[str], within: str = "") -> Iterator[tuple[str,
         yield from _named(one, [], f"{within}_{key}" if within else str(key))
 
 
+def _nested(ends: Ends, y: Any, targets: Mapping[str, tuple[Feature, BoundFeature | None]]) -> Any:
+    """Return y nested as the outputs are; of a list that was saved, which has no rows, what fits.
+
+    Raises:
+        ArgumentError: names do not tell what it is for.
+    """
+    known = {name: one.columns for name, (one, _) in targets.items() if one is not None}
+    columns = {name: one[0] for name, one in known.items() if len(one) == 1}
+    has_rows = all(bound is not None for _, bound in targets.values())
+    if has_rows or not ends.keyed or len(ends.names) == 1 or isinstance(y, Mapping):
+        return ends.nest(y, columns)
+    found = {columns.get(next(leaves(one))): one for one in leaves(y)}
+    return {name: found.get(name) for name in ends.names}
+
+
 def _losses(model: Any, names: list[str]) -> dict[str, Any]:
     """Return the loss of each output, as `compile` was given it."""
     loss = getattr(model, "loss", None)
@@ -208,14 +228,13 @@ def _by_name(given: Any, names: list[str]) -> dict[str, Any]:
     return dict.fromkeys(names, given)
 
 
-def _pairs(named: dict[str, Any], y: Any, losses: Mapping[str, Any]) -> dict[str, str | None]:
+def _pairs(named: dict[str, Any], y: Any, needed: list[str]) -> dict[str, str | None]:
     """Return name of an output -> name of its target's array."""
     if y is None:
         return dict.fromkeys(named)
     wanted = dict(_named(y, list(named)))
     if len(wanted) == len(named) == 1:
         return dict.fromkeys(named, next(iter(wanted.values())))
-    needed = [name for name in named if losses.get(name) is not None] or [*named]
     strangers = [name for name in wanted if name not in named]
     lacking = [name for name in needed if name not in wanted]
     if not strangers and not lacking:

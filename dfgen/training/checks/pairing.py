@@ -1,0 +1,213 @@
+"""Which column is for which input or output of a model, where either side is a list.
+
+Keras takes a list for a dict in the order of its sorted keys, and two lists by their places: how
+columns are called plays no part there. Here names decide; where they do not, nobody guesses.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import keras
+
+from dfgen.binding.nested import leaves
+from dfgen.errors import ArgumentError, listed
+from dfgen.manifest.warn import warn
+from dfgen.samples.bound_feature import BoundFeature
+from dfgen.training.checks.model_outputs import keras_order
+from dfgen.training.keras_private import built_outputs
+from dfgen.training.layout import Layout
+
+_STEPS = {"fit": "train_step", "evaluate": "test_step", "predict": "predict_step"}
+
+ColumnNames = Mapping[str, str]
+"""Name of an array -> the column that it is of; without those of several columns."""
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The inputs or the outputs of a model.
+
+    Args:
+        what: "input" or "output".
+        names: of all; their places, where a list has none.
+        needed: those that must be fed.
+        keyed: whether they are a dict.
+    """
+
+    what: str
+    names: list[str]
+    needed: list[str]
+    keyed: bool
+
+    @property
+    def argument(self) -> str:
+        """What feeds them."""
+        return "x" if self.what == "input" else "y"
+
+    def nest(self, tree: Any, columns: ColumnNames) -> Any:
+        """Return names of arrays nested as these are, where that is not plain to Keras.
+
+        Raises:
+            ArgumentError: the columns of a list do not say what they are for, or say otherwise.
+        """
+        if isinstance(tree, Mapping):
+            fits = not self.keyed and len(tree) > 1 and tree.keys() == {*self.names}
+            return tuple(map(tree.__getitem__, self.names)) if fits else tree
+        given = list(leaves(tree))
+        if len(self.names) == 1 or len(given) not in (len(self.names), len(self.needed)):
+            return tree
+        known, places = _known(tree, columns), self._places(given)
+        if self.keyed:
+            return self._by_names(given, known)
+        if known != places and len({*known} & {*self.names}) == len(given):
+            shown = f"write {self.argument}=[{listed(places)}], or for this order "
+            raise self.refusal(known, "which Keras takes one after the other", shown)
+        return tree
+
+    def warn_of_doubt(self, tree: Any, columns: ColumnNames) -> None:
+        """Warn where a list for a list has a column that is called as another place is."""
+        if isinstance(tree, Mapping) or self.keyed:
+            return
+        pairs = list(zip(_known(tree, columns), self._places(tree), strict=False))
+        for name, place in pairs:
+            if name != place and name in self.names and (name, name) not in pairs:
+                warn(
+                    f"{self.argument} gives column {name!r} to the {self.what} {place!r} of the "
+                    f"model, which has an {self.what} {name!r} too. If it is meant so, write "
+                    f"{self.argument}={{{place!r}: {name!r}, ...}}, else exchange them"
+                )
+
+    def _places(self, tree: Any) -> list[str]:
+        """Return which ones a list is for, one after the other."""
+        return self.names if len(list(leaves(tree))) == len(self.names) else self.needed
+
+    def _by_names(self, given: list[Any], known: list[str | None]) -> dict[str, Any]:
+        """Return a dict of what a list has: one that no name tells is for the one that is left."""
+        found = {name: one for name, one in zip(known, given, strict=True) if name in self.names}
+        others = [one for name, one in zip(known, given, strict=True) if name not in self.names]
+        left = [name for name in self.needed if name not in found]
+        if len(found) + len(others) == len(given) and len(others) == len(left) <= 1:
+            return {**found, **dict(zip(left, others, strict=True))}
+        raise self.refusal(known, "and names do not tell which is for which")
+
+    def refuse_late(self, tree: Any, columns: ColumnNames, order: list[str]) -> None:
+        """Refuse names of arrays that these, known only now, are not fed with as they are nested.
+
+        Args:
+            tree: of the names.
+            columns: of these.
+            order: in which Keras takes a list for a dict.
+
+        Raises:
+            ArgumentError: it is so, or as of `nest`.
+        """
+        nested = self.nest(tree, columns)
+        found = [nested[name] for name in order if name in nested]
+        if not isinstance(tree, Mapping) and found != list(leaves(tree)):
+            raise self.refusal(_known(tree, columns), f"which Keras takes as {listed(order)}")
+
+    def refusal(self, known: list[str | None], why: str, instead: str = "write ") -> ArgumentError:
+        """Return the error that tells the columns of a list, the other side, and what to write."""
+        first = next(name for name in self.names if name in self.needed)
+        shown = ", ".join("several columns" if name is None else repr(name) for name in known)
+        return ArgumentError(
+            f"{self.argument} is {'a list of ' * (len(known) > 1)}{shown}, but the {self.what}s of "
+            f"the model are a {'dict' if self.keyed else 'list'} of {listed(self.names)}, {why}: "
+            f"{instead}{self.argument}={{{first!r}: ..., ...}}, a feature for each by its name"
+        )
+
+
+def paired(layout: Layout, features: Iterable[BoundFeature], model: Any, purpose: Any) -> Layout:
+    """Return a layout nested as a model is, for fit, evaluate or predict.
+
+    Raises:
+        ArgumentError: as of `Ends.nest`.
+    """
+    columns, inputs = columns_of(features), inputs_of(model)
+    alike = all(steps_as_keras(model, one) for one in _STEPS)  # which predict as they train
+    if alike and inputs is not None and _calls_as_keras(model):
+        layout = replace(layout, x=inputs.nest(layout.x, columns))
+    if purpose == "predict" or layout.y is None or not steps_as_keras(model, purpose):
+        return layout
+    outputs = outputs_of_loss(model)
+    return layout if outputs is None else replace(layout, y=outputs.nest(layout.y, columns))
+
+
+def warn_of_doubt(
+    layout: Layout, features: Iterable[BoundFeature], model: Any, purpose: Any
+) -> None:
+    """Warn where a list for a list has a column that is called as another place is.
+
+    The arguments are those of `paired`.
+    """
+    if steps_as_keras(model, purpose):
+        columns, inputs, outputs = columns_of(features), inputs_of(model), outputs_of_loss(model)
+        if inputs is not None:
+            inputs.warn_of_doubt(layout.x, columns)
+        if outputs is not None and purpose != "predict":
+            outputs.warn_of_doubt(layout.y, columns)
+
+
+def _known(tree: Any, columns: ColumnNames) -> list[str | None]:
+    """Return the column of each of a list, None where it is of several."""
+    return [columns.get(next(leaves(one))) for one in leaves(tree)]
+
+
+def columns_of(features: Iterable[BoundFeature]) -> ColumnNames:
+    """Return the columns of the arrays of features."""
+    alone = (one for one in features if len(one.feature.columns) == 1)
+    return {array: one.feature.columns[0] for one in alone for array in one.arrays.values()}
+
+
+def steps_as_keras(model: Any, purpose: Any) -> bool:
+    """Whether a model takes a batch as Keras does, not by a step of its own."""
+    step = _STEPS.get(purpose, "call")
+    return getattr(type(model), step) is getattr(keras.Model, step)
+
+
+def inputs_of(model: Any) -> Ends | None:
+    """Return the inputs of a functional model; None of any other, which does not tell them."""
+    if not getattr(model, "inputs", None) or isinstance(model, keras.Sequential):
+        return None
+    keyed = isinstance(model.input, Mapping)
+    names = list(model.input) if keyed else [tensor.name for tensor in model.inputs]
+    return Ends("input", names, names, keyed)
+
+
+def outputs_of_loss(model: Any) -> Ends | None:
+    """Return the outputs that the losses of a model compare; None where they are not known yet.
+
+    A model that is not functional tells them once it has run, and one that makes its loss by
+    itself never.
+    """
+    of_keras = type(model).compute_loss is keras.Model.compute_loss
+    if not of_keras or model.loss is None or isinstance(model, keras.Sequential):
+        return None
+    functional = getattr(model, "inputs", None) and _calls_as_keras(model)
+    made = model.output if functional else built_outputs(model)
+    return None if made is None else ends_made(model, made)
+
+
+def ends_made(model: Any, made: Any) -> Ends:
+    """Return the outputs of a model, by what it makes."""
+    if isinstance(made, Mapping):
+        order = keras_order(made)
+        names = list(made) if made is getattr(model, "output", None) else order
+        return Ends("output", names, _with_loss(model.loss, order), True)
+    places = list(map(str, range(len(keras.tree.flatten(made)))))
+    names = list(getattr(model, "output_names", places))
+    return Ends("output", names, _with_loss(model.loss, names), False)
+
+
+def _calls_as_keras(model: Any) -> bool:
+    return bool(type(model).call.__module__.startswith("keras."))
+
+
+def _with_loss(loss: Any, names: list[str]) -> list[str]:
+    """Return the outputs that have a loss, and so need a target."""
+    if isinstance(loss, Mapping):
+        return [name for name in names if loss.get(name) is not None]
+    if isinstance(loss, list | tuple) and len(loss) == len(names):
+        return [name for name, one in zip(names, loss, strict=True) if one is not None]
+    return names

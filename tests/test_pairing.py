@@ -1,0 +1,312 @@
+"""Each head learns from its own labels, and each input is fed its own, whatever order they have."""
+
+from collections import OrderedDict
+
+import keras
+import numpy as np
+import pandas as pd
+import pytest
+
+import dfgen
+from dfgen.errors import ArgumentError
+
+pytestmark = pytest.mark.backend
+EAGER = keras.backend.backend() == "tensorflow"  # which is sooner for a few steps
+SGD = keras.optimizers.SGD
+ROWS = 8
+TRUE = {"a": 1.0, "b": 100.0, "c": 10000.0}
+
+
+@pytest.fixture
+def df():
+    """Return rows whose columns are each one number, so that a head tells which it has learned."""
+    rows = {"id": range(ROWS), "v": 0.0, "w": np.arange(ROWS, dtype="f4")}
+    return pd.DataFrame({**rows, **TRUE, "other": TRUE["a"]})
+
+
+def sequence(df, y, x="v", **given):
+    given = {"batch_size": 4, "shuffle": False, "workers": 0, **given}
+    x = dfgen.Number(["v", "w"]) if x == "v" else x
+    return dfgen.Sequence(df, x, y, **given)
+
+
+def head(name, value=None):
+    """Return a layer that learns one number, or knows it."""
+    start = keras.initializers.Constant(0 if value is None else value)
+    return keras.layers.Dense(1, kernel_initializer="zeros", bias_initializer=start, name=name)
+
+
+class Subclassed(keras.Model):
+    def __init__(self, kind, names, known):
+        super().__init__()
+        self.kind, self.made = kind, [head(name, known and TRUE[name]) for name in names]
+
+    def call(self, x):
+        made = {one.name: one(x * 0) for one in self.made}
+        return list(made.values()) if self.kind is list else self.kind(made)
+
+
+def heads(kind=dict, names="ba", known=True, subclassed=False, **compiled):
+    """Return a model with an output for each name, in this order."""
+    if subclassed:
+        made = Subclassed(kind, names, known)
+    else:
+        inputs = keras.Input((2,), name="v")
+        zeros = keras.layers.Rescaling(0.0)(inputs)
+        found = {name: head(name, known and TRUE[name])(zeros) for name in names}
+        made = keras.Model(inputs, list(found.values()) if kind is list else kind(found))
+    made.compile(**{"optimizer": SGD(0.5), "loss": "mse", "run_eagerly": EAGER, **compiled})
+    return made
+
+
+def refused(call):
+    with pytest.raises(ArgumentError) as error:
+        call()
+    return str(error.value)
+
+
+LOGITS = keras.losses.BinaryCrossentropy(from_logits=True)
+DICT, LIST = {"a": "a", "b": "b"}, ["b", "a"]
+PAIRED = [
+    (heads, ["b", "a"]),
+    (lambda **given: heads(list, **given), {"a": "a", "b": "b"}),
+    *(
+        pytest.param(make, y, marks=pytest.mark.slow)
+        for make, y in (
+            (heads, ["a", "b"]),
+            (lambda **given: heads(names="ab", **given), ["b", "a"]),
+            (lambda **given: heads(names="ab", **given), ["b", "other"]),
+            (lambda **given: heads(OrderedDict, **given), ["a", "b"]),
+            (lambda **given: heads(OrderedDict, **given), ["b", "a"]),
+            (lambda **given: heads(list, **given), ["b", "a"]),
+            (lambda **given: heads(list, **given), ["b", "other"]),
+            (lambda **given: heads(subclassed=True, **given), ["a", "b"]),
+            (lambda **given: heads(OrderedDict, subclassed=True, **given), ["b", "a"]),
+            (lambda **given: heads(list, subclassed=True, **given), ["b", "a"]),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "y"), PAIRED)
+def test_each_head_learns_from_its_own_labels(make, y, df):
+    made = make(known=False)
+    with sequence(df, y) as seq:
+        made.fit(seq, validation_data=seq, epochs=2, verbose=0)
+        loss = made.evaluate(seq, verbose=0, return_dict=True)["loss"]
+        frame = dfgen.evaluate_frame(made, seq)
+    assert loss < 1 and frame.loss.mean() == pytest.approx(loss, abs=1e-3)
+    for place, name in enumerate("ba"):
+        shown = name if f"y_true_{name}" in frame else place  # of a list without names
+        assert frame[f"y_true_{shown}"].tolist() == [TRUE[name]] * ROWS
+        np.testing.assert_allclose(frame[f"y_pred_{shown}"], TRUE[name], rtol=0.01)
+
+
+OF_DICT = "but the outputs of the model are a dict of 'b', 'a', and names do not tell which is for "
+OF_LIST = (
+    "but the outputs of the model are a list of 'b', 'a', which Keras takes one after the other"
+)
+WRITE = "write y={'b': ..., ...}, a feature for each by its name"
+
+
+@pytest.mark.parametrize(
+    ("given", "y", "expected"),
+    [
+        ({}, ["c", "other"], f"y is a list of 'c', 'other', {OF_DICT}which: {WRITE}"),
+        ({}, ["a", "a"], f"y is a list of 'a', 'a', {OF_DICT}which: {WRITE}"),
+        (
+            {},
+            [dfgen.Number(["a", "b"]), "c"],
+            f"y is a list of several columns, 'c', {OF_DICT}which: {WRITE}",
+        ),
+        ({"loss": {"b": "mse"}}, "a", f"y is 'a', {OF_DICT}which: {WRITE}"),
+        (
+            {"kind": list},
+            ["a", "b"],
+            f"y is a list of 'a', 'b', {OF_LIST}: write y=['b', 'a'], or for this order "
+            f"{WRITE.removeprefix('write ')}",
+        ),
+        (
+            {"kind": list, "loss": [None, "mse"]},
+            "b",
+            f"y is 'b', {OF_LIST}: write y=['a'], or for this order y={{'a': ..., ...}}, a feature "
+            "for each by its name",
+        ),
+        (
+            {"subclassed": True},
+            ["b", "a"],
+            "y is a list of 'b', 'a', but the outputs of the model are a dict of 'a', 'b', which "
+            "Keras takes as 'a', 'b': write y={'a': ..., ...}, a feature for each by its name",
+        ),
+        (
+            {"subclassed": True},
+            {"a": "a", "c": "c"},
+            "nothing feeds the output 'b' of the model: y has 'a', 'c'. Rename the key or the "
+            "output, or add a feature to y.",
+        ),
+    ],
+)
+def test_a_list_that_does_not_say_what_it_is_for_is_refused(given, y, expected, df):
+    with sequence(df, y) as seq:
+        assert refused(lambda: heads(**given).fit(seq, verbose=0)) == expected
+        assert refused(lambda: heads(**given).evaluate(seq, verbose=0)) == expected
+        if given in ({}, {"kind": list}):
+            with sequence(df, DICT) as train:
+                fit = lambda: heads(**given).fit(train, validation_data=seq, verbose=0)  # noqa: E731
+                assert refused(fit) == expected
+            told = refused(lambda: dfgen.predict_frame(heads(**given), seq))
+            assert told.split(" but ")[0] == expected.split(" but ")[0]  # JAX sorts the others
+
+
+def test_a_column_that_another_place_is_called_by_is_doubtful(df):
+    made = heads(list)
+    expected = (
+        "y gives column 'a' to the output 'b' of the model, which has an output 'a' too. If it is "
+        "meant so, write y={'b': 'a', ...}, else exchange them"
+    )
+    with sequence(df, ["a", "other"]) as seq, pytest.warns(UserWarning) as warned:
+        made.evaluate(seq, verbose=0)
+    assert expected in [str(one.message) for one in warned]
+    with sequence(df, ["b", "b"]) as seq:  # a head beside it may learn the same
+        made.evaluate(seq, verbose=0)
+    with sequence(df, {"b": "a", "a": "b"}) as seq:
+        assert made.evaluate(seq, verbose=0, return_dict=True)["a_loss"] == pytest.approx(99**2)
+
+
+@pytest.mark.parametrize("subclassed", [False, True], ids=["functional", "subclassed"])
+def test_data_of_another_nesting_than_that_of_training_are_paired(subclassed, df):
+    made = heads(subclassed=subclassed, optimizer=SGD(0.0))
+    with sequence(df, DICT) as train, sequence(df, LIST) as seq:
+        history = made.fit(train, validation_data=None if subclassed else seq, verbose=0).history
+        assert made.evaluate(seq, verbose=0, return_dict=True)["loss"] == pytest.approx(0)
+        assert subclassed or history["val_loss"] == [pytest.approx(0)]
+
+
+def test_classes_are_compared_though_training_and_validation_are_nested_otherwise(df):
+    kinds = pd.Categorical(["cat", "dog"] * 4)
+    df = df.assign(a=kinds, b=kinds.rename_categories(["dog", "cat"]))
+    loss = dict.fromkeys("ab", LOGITS)
+    other = df.assign(a=pd.Categorical(["dog", "cat"] * 4, ["dog", "cat"]))
+    for kind, y in ((dict, ["b", "a"]), (list, ["b", "a"])):
+        with sequence(df, {"a": "a", "b": "b"}) as train, sequence(other, y) as seq:
+            made = heads(kind, loss=loss)
+            told = refused(lambda: made.fit(train, validation_data=seq, verbose=0))  # noqa: B023
+            assert told.startswith("number 0 is class 'cat' of 'a' in training and 'dog' in valid")
+
+
+def test_weights_of_each_target_follow_it(df):
+    df["a"] = [1.0, None] * 4
+    y = {name: dfgen.Number(name, missing="ignore") for name in "ba"}
+    expected = {"a_loss": 2.0, "b_loss": 0.0}
+    for kind, given in ((dict, [y["b"], y["a"]]), (list, {"a": y["a"], "b": y["b"]}), (dict, y)):
+        made = heads(kind)
+        made.get_layer("a").bias.assign([3.0])
+        with sequence(df, given) as seq:
+            found = made.evaluate(seq, verbose=0, return_dict=True)
+            frame = dfgen.evaluate_frame(made, seq)
+        assert {name: found[name] for name in expected} == pytest.approx(expected)
+        assert frame.row_weight_a.tolist() == [1, 0] * 4 and set(frame.row_weight_b) == {1}
+
+
+def test_boxes_are_paired_by_what_other_names_leave(df, files):
+    image = keras.Input((4, 4, 3))
+    flat = keras.layers.Flatten()(keras.layers.Rescaling(0.0)(image))
+    boxes = keras.layers.Reshape((2, 4))(keras.layers.Dense(8)(flat))
+    outputs = {"c": head("c", TRUE["c"])(flat), "what": {"boxes": boxes, "labels": flat[:, :2]}}
+    made = keras.Model(image, outputs)
+    losses = {"c": "mse", "what": {"boxes": "mse", "labels": "mse"}}
+    made.compile("sgd", losses, run_eagerly=EAGER)
+    df = df.assign(path=files[:ROWS], boxes=[[[0, 0, 2, 2]]] * ROWS, labels=[[1]] * ROWS)
+    found = []
+    for y in ([dfgen.Boxes(max_boxes=2), "c"], {"c": "c", "what": dfgen.Boxes(max_boxes=2)}):
+        with sequence(df, y, x=dfgen.Image(size=(4, 4))) as seq:
+            found.append(made.evaluate(seq, verbose=0, return_dict=True))
+    assert found[0] == found[1] and found[0]["c_loss"] == pytest.approx(0)
+
+
+def test_a_list_of_losses_is_compared_in_the_order_that_keras_has_for_a_dict(df):
+    df = df.assign(a=7.5, b=pd.Categorical(["x", "y"] * 4))
+    with sequence(df, DICT) as seq:
+        heads(loss=["mse", LOGITS]).evaluate(seq, verbose=0)
+        made = heads(loss=[LOGITS, "mse"])
+        assert "column 'a' holds" in refused(lambda: made.evaluate(seq, verbose=0))
+        found = heads(loss=["mse", None]).evaluate(seq, verbose=0, return_dict=True)
+    assert found["loss"] == pytest.approx(6.5**2)
+
+
+class OwnLoss(keras.Model):
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        return keras.ops.mean(y_pred["a"]) * 0
+
+
+def test_a_model_that_makes_its_own_loss_is_told_what_is_true_by_names(df):
+    found = heads()
+    made = OwnLoss(found.input, found.output)
+    made.compile("sgd", "mse")
+    with sequence(df, LIST) as seq:
+        frame = dfgen.predict_frame(made, seq)
+    assert frame.y_true_a.tolist() == frame.y_pred_a.tolist() == [TRUE["a"]] * ROWS
+
+
+def test_class_names_that_were_saved_go_to_the_output_of_their_name(df):
+    df = df.assign(a=pd.Categorical(["cat", "dog"] * 4))
+    made = heads(loss={"a": LOGITS, "b": "mse"})
+    with sequence(df, LIST) as seq, sequence(df, None, label_mode=None) as bare:
+        frame = dfgen.predict_frame(made, bare, preprocessing=seq.preprocessing())
+    assert frame.y_pred_a.tolist() == ["dog"] * ROWS
+    assert frame.y_pred_b.tolist() == [TRUE["b"]] * ROWS
+
+
+def adding(kind, names="ba"):
+    """Return a model that adds a thousand times b to a, and knows what it makes of each row."""
+    inputs = {name: keras.Input((1,), name=name) for name in names}
+    by = {name: keras.initializers.Constant(1000.0 if name == "b" else 1.0) for name in names}
+    parts = [
+        keras.layers.Dense(1, use_bias=False, kernel_initializer=by[name])(one)
+        for name, one in inputs.items()
+    ]
+    made = keras.Model(list(inputs.values()) if kind is list else inputs, sum(parts[1:], parts[0]))
+    made.compile(SGD(0.0), "mse", run_eagerly=EAGER)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("kind", "names", "x"),
+    [
+        (dict, "ab", ["b", "a"]),
+        pytest.param(dict, "ba", ["b", "a"], marks=pytest.mark.slow),
+        pytest.param(dict, "ab", ["b", "other"], marks=pytest.mark.slow),
+        pytest.param(list, "ab", {"b": "b", "a": "a"}, marks=pytest.mark.slow),
+        pytest.param(list, "ab", ["other", "b"], marks=pytest.mark.slow),
+    ],
+)
+def test_each_input_is_fed_its_own_column(kind, names, x, df):
+    made = adding(kind, names)
+    with sequence(df.assign(sum=100001.0), "sum", x) as seq:
+        history = made.fit(seq, validation_data=seq, verbose=0).history
+        assert [*history.values()] == [[0.0], [0.0]]
+        np.testing.assert_allclose(made.predict(seq, verbose=0), 100001)
+        assert dfgen.predict_frame(made, seq).y_pred.tolist() == [100001.0] * ROWS
+
+
+@pytest.mark.parametrize(
+    ("kind", "x", "told"),
+    [
+        (
+            dict,
+            ["c", "other"],
+            "a list of 'c', 'other', but the inputs of the model are a dict of ",
+        ),
+        (
+            list,
+            ["b", "a"],
+            "a list of 'b', 'a', but the inputs of the model are a list of 'a', 'b'",
+        ),
+    ],
+)
+def test_inputs_that_names_do_not_tell_are_refused(kind, x, told, df):
+    made = adding(kind, "ab")
+    with sequence(df, "c", x) as seq:
+        for use in (made.fit, made.evaluate, made.predict):
+            assert f"x is {told}" in refused(lambda: use(seq, verbose=0))  # noqa: B023
+        assert f"x is {told}" in refused(lambda: dfgen.predict_frame(made, seq))
