@@ -166,6 +166,8 @@ class BackupAndRestore(keras.callbacks.Callback):
             put_back(callbacks_of_fit().callbacks, facts["callbacks"], lists)
             self._found = None
         self._begun = True
+        if self._sigterm.noticed:
+            self._save()
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Wait for the batch where TensorFlow would in the middle of a step; save if it is time."""

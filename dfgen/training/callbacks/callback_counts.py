@@ -123,15 +123,15 @@ def _changing(callback: Any) -> list[str]:
     users = [each for each in classes if not each.__module__.startswith(_NOT_OF_USERS)]
     if not users:
         return []
+    of_keras = {name for each in classes if each not in users for name in _set_by(each)}
     later = {name for each in users for name in _set_by(each, skip=_BEGINNING)}
-    others = {name for each in classes if each not in users for name in _set_by(each)}
-
-    def counts(name: str, value: object) -> bool:
-        empty = isinstance(value, list | dict | set) and not value
-        return name in later or (empty and name not in others)
-
-    known = _known(callback)
-    return [name for name, v in vars(callback).items() if counts(name, v) and name not in known]
+    empty = {
+        name
+        for name, value in vars(callback).items()
+        if isinstance(value, list | dict | set) and not value and name not in of_keras
+    }
+    changing = (later | empty).difference(_known(callback))
+    return sorted(name for name in changing if hasattr(callback, name))
 
 
 def _set_by(owner: type, skip: tuple[str, ...] = ()) -> Iterator[str]:
