@@ -200,6 +200,22 @@ def test_the_repr_says_how_far_it_is_and_what_was_counted(frame):
     assert repr(seq).endswith("seed 0, epoch 1>")
 
 
+@pytest.mark.parametrize("name", ["skipped rows", "balance", "weights", "buckets", "a shard"])
+def test_the_rest_of_the_epoch_comes_whatever_the_order_of_rows(frame, tmp_path, name):
+    df, options = weighted(frame(46)), {"y": "label", **OPTIONS[name]}
+    if "on_error" in options:
+        (tmp_path / "another.png").touch()  # or the folder were that of a drive that is gone
+        df.loc[[7, 30], "path"] = str(tmp_path / "gone.png")
+    whole = sequence(df, **options)
+    batches = [rows_of(batch) for _ in range(2) for batch in whole]
+    for steps in (1, 5, len(whole)):
+        seq = sequence(df, **options)
+        seq.load_state_dict(state_after(df, steps, **options))
+        rows = [rows_of(batch) for _ in range(2 - steps // len(whole)) for batch in seq]
+        assert rows == batches[steps:]
+        assert seq.receipt == whole.receipt
+
+
 # -- refusals ----------------------------------------------------------------------------------
 
 
