@@ -170,22 +170,15 @@ def callbacks_of_fit() -> Any:
     return None if found is None else found.f_locals.get("callbacks")
 
 
-def logs_of_epoch(model: Any, epoch: int, logs: Mapping[str, float]) -> dict[str, Any]:
-    """Do what the `fit` that called the caller does after an epoch's last step; return its logs.
-
-    Args:
-        model: the model that is trained, with the metrics of that step.
-        epoch: which.
-        logs: of that step.
-    """
+def validate(model: Any, epoch: int) -> dict[str, Any]:
+    """Do the validation that the `fit` that called the caller does after an epoch; its logs."""
     found = _running(sys._getframe(1), "fit")
     held = {} if found is None else found.f_locals
-    logs = dict(model._get_metrics_result_or_logs(dict(logs)))
-    if held.get("validation_data") is None or not model._should_eval(
-        epoch, held["validation_freq"]
-    ):
-        return logs
-    validated = model.evaluate(
+    if held.get("validation_data") is None:
+        return {}
+    if not model._should_eval(epoch, held["validation_freq"]):
+        return {}
+    logs = model.evaluate(
         x=held["val_x"],
         y=held["val_y"],
         sample_weight=held["val_sample_weight"],
@@ -194,7 +187,7 @@ def logs_of_epoch(model: Any, epoch: int, logs: Mapping[str, float]) -> dict[str
         callbacks=held["callbacks"],
         return_dict=True,
     )
-    return logs | {f"val_{name}": value for name, value in validated.items()}
+    return {f"val_{name}": value for name, value in logs.items()}
 
 
 def put_variables_back() -> None:

@@ -21,8 +21,8 @@ from dfgen.training.keras_private import (
     begin_at,
     callbacks_of_fit,
     input_of_fit,
-    logs_of_epoch,
     running_callbacks,
+    validate,
     validation_of_fit,
 )
 from dfgen.training.keras_probe import refuse_if_plain
@@ -307,7 +307,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         """Do what was cut off after the last step of an epoch: its validation, and its end."""
         callbacks, self._logs = callbacks_of_fit(), logs
         callbacks.on_epoch_begin(epoch)
-        callbacks.on_epoch_end(epoch, logs_of_epoch(self.model, epoch, logs))
+        callbacks.on_epoch_end(epoch, {**logs, **validate(self.model, epoch)})
 
 
 class _Last(keras.callbacks.Callback):
