@@ -268,7 +268,8 @@ def test_a_state_of_a_newer_version_is_refused(frame):
 
 EDITED = (
     "the state is not as it was saved: it was edited or damaged, and rows would be repeated or "
-    "missed. Use the one saved before it, or start anew without a state"
+    "missed. Use the one saved before it, or start anew without a state; one that you edit on "
+    'purpose says so by "checksum": None'
 )
 SLOW, QUICK = pytest.mark.slow, "a drawn seed"
 OPTIONS = {

@@ -19,7 +19,8 @@ IDS = [f"row-{row}" for row in range(N)]
 NOW = Identity(seed=3, batch_size=BATCH_SIZE, rows=N, ids=ids_digest(IDS))
 EDITED = (
     "the state is not as it was saved: it was edited or damaged, and rows would be repeated or "
-    "missed. Use the one saved before it, or start anew without a state"
+    "missed. Use the one saved before it, or start anew without a state; one that you edit on "
+    'purpose says so by "checksum": None'
 )
 VALUES = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3),

@@ -35,7 +35,8 @@ _PLACE = ("epoch", "step", "receipt", "skipped")
 CHECKSUM = "checksum"
 EDITED = (
     "the state is not as it was saved: it was edited or damaged, and rows would be repeated or "
-    "missed. Use the one saved before it, or start anew without a state"
+    "missed. Use the one saved before it, or start anew without a state; one that you edit on "
+    'purpose says so by "checksum": None'
 )
 
 
@@ -147,7 +148,7 @@ class Identity:
 
         Use it before a training goes on: with other rows, another seed or batch size, rows would be
         repeated and missed. The number of hosts and workers may have changed. Changed labels warn.
-        A state of an older dfgen has no checksum: its numbers alone are checked here.
+        One without a checksum, of an older dfgen or edited on purpose, has its numbers checked.
 
         Args:
             state: what `state` gave, also after JSON; what else is in it is for others to read.
@@ -157,7 +158,7 @@ class Identity:
                 or of another order of rows.
         """
         _check_form(state, self.state(Place()))
-        if state.get(CHECKSUM, checksum := _checksum(state)) != checksum:
+        if state.get(CHECKSUM) not in (None, _checksum(state)):
             raise ArgumentError(EDITED)
         self._check_order(state)
         if state["labels"] != self.labels:

@@ -383,7 +383,7 @@ class Sequence(Passes):
         seed = seed if isinstance(seed, int) else self.seed
         identity = replace(self._identity, seed=seed, weights=self._loader.row_order.weights)
         place = identity.place(state)
-        if CHECKSUM not in state:
+        if state.get(CHECKSUM) is None:
             self._check_receipt(place, seed)
         if seed != self.seed:
             self._loader.reseed(seed)
