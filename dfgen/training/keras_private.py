@@ -170,7 +170,7 @@ def callbacks_of_fit() -> Any:
     return None if found is None else found.f_locals.get("callbacks")
 
 
-def validate(model: Any, epoch: int) -> dict[str, Any]:
+def validation_logs(model: Any, epoch: int) -> dict[str, Any]:
     """Do the validation that the `fit` that called the caller does after an epoch; its logs."""
     found = _running(sys._getframe(1), "fit")
     held = {} if found is None else found.f_locals

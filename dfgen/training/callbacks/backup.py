@@ -22,7 +22,7 @@ from dfgen.training.keras_private import (
     callbacks_of_fit,
     input_of_fit,
     running_callbacks,
-    validate,
+    validation_logs,
     validation_of_fit,
 )
 from dfgen.training.keras_probe import refuse_if_plain
@@ -307,7 +307,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         """Do what was cut off after the last step of an epoch: its validation, and its end."""
         callbacks, self._logs = callbacks_of_fit(), logs
         callbacks.on_epoch_begin(epoch)
-        callbacks.on_epoch_end(epoch, {**logs, **validate(self.model, epoch)})
+        callbacks.on_epoch_end(epoch, {**logs, **validation_logs(self.model, epoch)})
 
 
 class _Last(keras.callbacks.Callback):
