@@ -108,6 +108,9 @@ def test_rows_of_a_mixed_group_stay_and_new_ones_join_the_last():
     kept = series("val", "train", None)
     split = assign_splits(series(*range(3)), SHARES, group=series(*"aaa"), kept=kept)
     assert list(split) == ["val", "train", "train"]
+    for name in SHARES:  # whatever the hash of the group says
+        group, kept = pd.Series([*range(30)] * 2), series(*[name] * 30, *[None] * 30)
+        assert {*assign_splits(pd.Series(range(60)), SHARES, group=group, kept=kept)} == {name}
 
 
 def test_a_class_that_has_all_its_splits_does_not_end_the_others():
