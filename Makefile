@@ -1,7 +1,7 @@
 # Everything runs in .venv, which each target fills with what it needs, once:
 # the empty file .venv/with-test says that keras-dfgen[test] is installed there.
-.PHONY: demo test test-all test-backends test-clients test-browser test-lowest lint notebooks docs \
-	bench clean
+.PHONY: demo test test-all test-backends test-clients test-browser test-lowest mutants lint \
+	notebooks docs bench clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -43,6 +43,9 @@ test-browser: .venv/with-test       ## the pages of `dfgen report` in Chromium, 
 
 test-lowest: .venv-lowest/with-test  # with the lowest versions that pyproject.toml allows
 	.venv-lowest/bin/python -m pytest $(PARALLEL)
+
+mutants: .venv/with-test .venv/with-mutants  ## ROOM=loading/order: what no test of it sees
+	.venv/bin/python tests/mutants.py $(ROOM)
 
 lint: .venv/with-test               ## style, format, types
 	.venv/bin/ruff check
