@@ -95,6 +95,7 @@ class TestOrder:
         windows = of_sizes([5, 3, 7, 5, 10], 2)
         assert epoch_of(windows, seed=7, epoch=3).tolist() == GOLDEN
         assert windows.digest == "534f5154499af860"
+        assert windows_of(np.array([1, 0, 1]), 2).digest != of_sizes([1, 2], 2).digest
 
     def test_is_the_order_as_written_down(self):
         """Blocks by the tag "shard", the rows of a window by "window/{w}"."""
