@@ -146,12 +146,18 @@ def train(folder, place=None, callbacks=(), model=None, sequence=None, **options
     killer = [] if place is None else [Killer(sequence, place)]
     monitor = dfgen.InputMonitor(receipts=folder / "receipts.parquet")
     first = killer if place is not None and place[0] == "train end" else []
+    plateau = {"monitor": "val_loss", "min_delta": 1.0}  # no epoch but the first is better
+    beside = [
+        keras.callbacks.ReduceLROnPlateau(**plateau, patience=1, factor=0.5),
+        keras.callbacks.EarlyStopping(**plateau, patience=9, restore_best_weights=True),
+        keras.callbacks.LearningRateScheduler(lambda epoch, rate: 0.9 * rate),
+    ]
     model.fit(
         sequence,
         validation_data=make_sequence(10, transform=None, shuffle=False),
         epochs=EPOCHS,
         verbose=0,
-        callbacks=[*first, backup, monitor, Reweigh(sequence), *callbacks, *killer],
+        callbacks=[*first, backup, monitor, Reweigh(sequence), *beside, *callbacks, *killer],
     )
     return model, sequence
 

@@ -90,7 +90,7 @@ def handler_of_sigterm(handler):
 def test_a_resumed_epoch_has_the_logs_weights_and_receipt_of_an_uninterrupted_one(tmp_path, capsys):
     val = make_sequence(10, transform=None, shuffle=False)
     whole, whole_sequence, history = fit(tmp_path / "a", validation_data=val)
-    interrupted(tmp_path / "b", ("step", 1, 5), validation_data=val)
+    interrupted(tmp_path / "b", ("step", 1, 6), validation_data=val)
     capsys.readouterr()
     model, sequence, rest = fit(tmp_path / "b", validation_data=val)
     assert capsys.readouterr().out == (
@@ -298,15 +298,14 @@ def test_sigterm_saves_after_the_step_that_runs_and_leaves_the_program(
 
 @pytest.mark.slow
 def test_sigterm_in_a_validation_does_not_wait_for_its_end(tmp_path, capsys):
+    """When training goes on, the validation and the end of that epoch come first."""
     val = make_sequence(40, transform=None, shuffle=False)
-    whole, whole_sequence, _ = fit(tmp_path / "a", validation_data=val)
+    whole, whole_sequence, logs = fit(tmp_path / "a", validation_data=val)
     with handler_of_sigterm(signal.SIG_DFL), pytest.raises(SystemExit):
         fit(tmp_path / "b", ("validation", 1, 2), terminate, validation_data=val)
     model, sequence, history = fit(tmp_path / "b", validation_data=val)
-    assert "dfgen: the end of epoch 2, with its validation, was cut off\n" in (
-        capsys.readouterr().out
-    )
-    assert len(history["loss"]) == 1
+    assert "dfgen: going on in epoch 2 after 12 of 12 steps, from " in capsys.readouterr().out
+    assert history == {name: values[1:] for name, values in logs.items()}
     assert_same_weights(model, whole)
     assert sequence.receipt == whole_sequence.receipt
 
@@ -380,7 +379,7 @@ def damage(path, how):
     "how", ["cut short", *(pytest.param(how, marks=SLOW) for how in ("empty", "one bit"))]
 )
 def test_the_backup_before_is_used_where_the_newest_is_damaged(whole, tmp_path, how, capsys):
-    interrupted(tmp_path, ("step", 1, 5))
+    interrupted(tmp_path, ("step", 1, 6))
     older, newest = sorted(tmp_path.glob("*.dfgen"))
     damage(newest, how)
     model, *_ = fit(tmp_path)
@@ -389,6 +388,31 @@ def test_the_backup_before_is_used_where_the_newest_is_damaged(whole, tmp_path, 
         f"dfgen: going on in epoch 2 after 4 of 12 steps, from {older}\n"
     ) in capsys.readouterr().out
     assert_same_weights(model, whole[0])
+
+
+@pytest.mark.parametrize("file", ["lock", "older", "newest", "another"])
+@pytest.mark.parametrize(
+    "how", ["cut short", *(pytest.param(how, marks=SLOW) for how in ("empty", "gone", "folder"))]
+)
+def test_whichever_file_of_the_folder_is_damaged_training_goes_on_exactly(
+    whole, tmp_path, file, how
+):
+    interrupted(tmp_path, ("step", 1, 6))
+    names = {"lock": ".dfgen-lock", "another": "backup-99999999.dfgen"}
+    older, newest = sorted(tmp_path.glob("*.dfgen"))
+    path = {"older": older, "newest": newest}.get(file) or tmp_path / names[file]
+    path.touch()
+    if how in ("gone", "folder"):
+        path.unlink()
+    if how == "folder":
+        path.mkdir()
+    elif how != "gone":
+        damage(path, how)
+    if (file, how) == ("lock", "folder"):
+        with pytest.raises(dfgen.DfgenError):
+            fit(tmp_path)
+    else:
+        assert_same_weights(fit(tmp_path)[0], whole[0])
 
 
 def test_where_all_backups_are_damaged_nothing_begins_anew_in_silence(tmp_path):
@@ -406,7 +430,7 @@ def test_where_all_backups_are_damaged_nothing_begins_anew_in_silence(tmp_path):
 def test_two_generations_are_kept_and_what_a_killed_save_left_is_removed(tmp_path):
     stray = tmp_path / ".backup-00000003.dfgen.1a2b3c4d.tmp"
     stray.write_bytes(b"half")
-    interrupted(tmp_path, ("step", 0, 5))
+    interrupted(tmp_path, ("step", 0, 6))
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == [".dfgen-lock", "backup-00000003.dfgen", "backup-00000004.dfgen"]
 
@@ -445,7 +469,7 @@ def test_a_folder_in_which_another_run_saves_is_refused_until_that_has_ended(tmp
 
 @pytest.mark.slow
 def test_a_backup_of_another_model_is_refused(tmp_path):
-    interrupted(tmp_path, ("step", 0, 2))
+    interrupted(tmp_path, ("step", 0, 3))
     wider = keras.Sequential([keras.layers.Reshape((1,)), keras.layers.Dense(2)])
     wider.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     with pytest.raises(ValueError, match="of another model") as refused:
@@ -461,7 +485,7 @@ def test_a_backup_of_another_model_is_refused(tmp_path):
 
 def test_a_backup_of_another_optimizer_with_the_same_variables_is_refused(tmp_path):
     backups, data = Generations(tmp_path), make_sequence()
-    interrupted(tmp_path, ("step", 0, 2))
+    interrupted(tmp_path, ("step", 0, 3))
     _, facts, arrays = backups.load()
     optimizer = type(make_model().optimizer).__name__
     assert facts["optimizer"] == optimizer
@@ -499,7 +523,7 @@ def test_a_backup_of_another_sequence_is_refused(tmp_path, options, message):
 
 def test_a_backup_of_a_newer_dfgen_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("dfgen.training.callbacks.backup_files.BACKUP_FORMAT", 2)
-    interrupted(tmp_path, ("step", 0, 1))
+    interrupted(tmp_path, ("step", 0, 2))
     monkeypatch.undo()
     with pytest.raises(ValueError, match="has format 2") as refused:
         fit(tmp_path)

@@ -250,6 +250,37 @@ def test_a_loader_that_makes_a_batch_twice_instead_of_another_is_told_on(frame, 
     assert (found.rows, found.repeated, found.missing) == (48, 4, 4)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"balance": "label"},
+        {"balance": "weight"},
+        {"bucket_by": "shape", "image_size": None},
+        {"drop_remainder": True},
+        {"shard": (1, 2)},
+        {"on_error": "skip"},
+        pytest.param({"workers": 1, "use_multiprocessing": True}, marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    "change", [{5: 6}, {5: 6, 6: 5}, {5: 5 + 48}], ids=["twice", "exchanged", "of another epoch"]
+)
+def test_a_wrong_batch_is_told_whatever_the_order_of_rows(frame, tmp_path, options, change):
+    df = frame(46).assign(weight=np.linspace(1, 2, 46))
+    if "on_error" in options:
+        df.loc[3, "path"] = str(tmp_path / "gone.png")
+    clean = loop(sequence(df, y="label", **options))
+    with sequence(df, y="label", **options) as seq:
+        start = seq._loader.start
+        seq._loader.start = lambda epoch, step, *rest, **given: start(
+            epoch + change.get(step, 0) // 48, change.get(step, step) % 48, *rest, **given
+        )
+        found = loop(seq)
+    assert found.digest != clean.digest
+    assert (found.missing == found.repeated == 0) == (5 in change.values())
+
+
 def lose_a_batch(stream):
     """Have a stream of batches pass over the fifth."""
     advance = type(stream).__next__

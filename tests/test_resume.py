@@ -1,10 +1,13 @@
 """The state of a Sequence: where training goes on, read from the pixels that come next."""
 
 import json
+from contextlib import suppress
 
 import keras
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from watching import SEVERAL_STEPS, order, orders, watcher
 
 import dfgen
@@ -169,8 +172,7 @@ def test_a_sample_draws_by_a_seed_taken_from_the_state(frame, options):
 
 
 def test_what_was_made_ahead_by_another_seed_is_not_taken(frame):
-    state = state_after(frame(20), 5, seed=3)
-    state["seed"] = 4
+    state = state_after(frame(20), 5, seed=4)
     with sequence(frame(20), seed=None) as seq:
         rest(seq)
         seq.load_state_dict(state)
@@ -196,6 +198,22 @@ def test_the_repr_says_how_far_it_is_and_what_was_counted(frame):
     assert repr(seq).endswith("seed 0, epoch 0, 3 of its batches handed out>")
     rest(seq)
     assert repr(seq).endswith("seed 0, epoch 1>")
+
+
+@pytest.mark.parametrize("name", ["skipped rows", "balance", "weights", "buckets", "a shard"])
+def test_the_rest_of_the_epoch_comes_whatever_the_order_of_rows(frame, tmp_path, name):
+    df, options = weighted(frame(46)), {"y": "label", **OPTIONS[name]}
+    if "on_error" in options:
+        (tmp_path / "another.png").touch()  # or the folder were that of a drive that is gone
+        df.loc[[7, 30], "path"] = str(tmp_path / "gone.png")
+    whole = sequence(df, **options)
+    batches = [rows_of(batch) for _ in range(2) for batch in whole]
+    for steps in (1, 5, len(whole)):
+        seq = sequence(df, **options)
+        seq.load_state_dict(state_after(df, steps, **options))
+        rows = [rows_of(batch) for _ in range(2 - steps // len(whole)) for batch in seq]
+        assert rows == batches[steps:]
+        assert seq.receipt == whole.receipt
 
 
 # -- refusals ----------------------------------------------------------------------------------
@@ -246,6 +264,87 @@ def test_a_state_of_a_newer_version_is_refused(frame):
     state = {**state_after(frame(46), 3), "version": 2}
     with pytest.raises(ValueError, match=r"^the state has version=2; this dfgen reads version=1"):
         sequence(frame(46)).load_state_dict(state)
+
+
+EDITED = (
+    "the state is not as it was saved: it was edited or damaged, and rows would be repeated or "
+    "missed. Use the one saved before it, or start anew without a state; one that you edit on "
+    'purpose says so by "checksum": None'
+)
+SLOW, QUICK = pytest.mark.slow, "a drawn seed"
+OPTIONS = {
+    "plain": {},
+    "skipped rows": {"on_error": "skip"},
+    "balance": {"balance": "label"},
+    "weights": {"balance": "weight"},
+    "buckets": {"image_size": None, "bucket_by": "shape"},
+    "a shard": {"shard": (1, 2)},
+    "no remainder": {"drop_remainder": True},
+    "a drawn seed": {"seed": None},
+    "unshuffled": {"shuffle": False},
+}
+VALUES = st.one_of(
+    st.none(), st.booleans(), st.integers(-3, 50), st.integers(), st.floats(), st.just([]),
+    st.just({}), st.text("0123456789abcdef", max_size=32),
+)  # fmt: skip
+
+
+def weighted(df):
+    return df.assign(weight=np.linspace(1, 2, len(df)))
+
+
+@pytest.mark.parametrize(
+    "name", [QUICK, *(pytest.param(n, marks=SLOW) for n in OPTIONS if n != QUICK)]
+)
+def test_any_edit_of_a_state_is_refused_or_changes_no_row(frame, tmp_path, name):
+    """At the begin, in the middle and at the end of an epoch; resumed once before."""
+    df, options = weighted(frame(46)), {"y": "label", **OPTIONS[name]}
+    if "on_error" in options:
+        df.loc[order(46, 1)[2], "path"] = str(tmp_path / "gone.png")
+    first = sequence(df, **options)
+    rest(first)
+    states = [through_json(first.state_dict())]
+    for batches in (5, len(first) - 5):
+        again = sequence(df, **options)
+        again.load_state_dict(states[-1])
+        take(iter(again), batches)
+        states.append(through_json(again.state_dict()))
+    seq = sequence(df, **options)
+
+    @given(st.sampled_from(states), st.data())
+    @settings(max_examples=60)
+    def try_an_edit(state, data):
+        entry = data.draw(st.sampled_from([*state, "rows_per_epoch", "weights", "window", "other"]))
+        edited = {**state, entry: data.draw(VALUES | st.sampled_from([*state.values()]))}
+        if data.draw(st.booleans()):
+            del edited[entry]
+        seq.load_state_dict(state)
+        before = seq.state_dict(), seq.receipt
+        with suppress(dfgen.DfgenError):
+            seq.load_state_dict(edited)
+        assert (seq.state_dict(), seq.receipt) == before
+
+    try_an_edit()
+
+
+@pytest.mark.parametrize("edit", [{"step": 7}, {"step": 4}, {"receipt": "0" * 32}], ids=str)
+@pytest.mark.parametrize("older", [False, True], ids=["with a checksum", "of an older dfgen"])
+@pytest.mark.parametrize("name", ["plain", "weights", "buckets", "a drawn seed"])
+def test_a_state_that_was_edited_is_refused_and_nothing_changes(frame, name, older, edit):
+    """It trained on 80 rows of 96, or 104, and the receipt said `repeated=0, missing=0`."""
+    options = {"y": "label", **OPTIONS[name]}
+    state = state_after(weighted(frame(46)), 5, **options)
+    if older:
+        del state["checksum"]
+    seq = sequence(weighted(frame(46)), **options)
+    seed = seq.seed
+    with pytest.raises(ValueError, match="edited") as refused:
+        seq.load_state_dict(state | edit)
+    assert str(refused.value) == EDITED
+    assert (seq.seed, seq.epoch, seq.state_dict()["step"]) == (seed, 0, 0)
+    seq.load_state_dict(state)
+    rest(seq)
+    assert (seq.receipt.missing, seq.receipt.repeated) == (0, 0)
 
 
 def test_changed_labels_warn_and_training_goes_on(frame):

@@ -31,6 +31,13 @@ class Place(NamedTuple):
 _VERSION = 1
 _IDS = 65_536  # hashed at once
 _OPTIONAL = ("rows_per_epoch", "weights", "window")  # which a state has where they are not None
+_PLACE = ("epoch", "step", "receipt", "skipped")
+CHECKSUM = "checksum"
+EDITED = (
+    "the state is not as it was saved: it was edited or damaged, and rows would be repeated or "
+    "missed. Use the one saved before it, or start anew without a state; one that you edit on "
+    'purpose says so by "checksum": None'
+)
 
 
 def receipt(epoch: int, positions: npt.ArrayLike, ids: Iterable[object]) -> int:
@@ -125,7 +132,7 @@ class Identity:
         Raises:
             ArgumentError: a number is negative.
         """
-        return {
+        state: State = {
             "version": _VERSION,
             "order": ORDER,
             **{name: v for name, v in vars(self).items() if v is not None or name not in _OPTIONAL},
@@ -134,30 +141,36 @@ class Identity:
             "receipt": f"{whole('receipt', place.digest, most=2**128 - 1):032x}",
             "skipped": whole("skipped", place.skipped),
         }
+        return {**state, CHECKSUM: _checksum(state)}
 
     def place(self, state: Mapping[str, object]) -> Place:
         """Return the place to go on from, or refuse the state of another training.
 
         Use it before a training goes on: with other rows, another seed or batch size, rows would be
         repeated and missed. The number of hosts and workers may have changed. Changed labels warn.
+        One without a checksum, of an older dfgen or edited on purpose, has its numbers checked.
 
         Args:
             state: what `state` gave, also after JSON; what else is in it is for others to read.
 
         Raises:
-            ArgumentError: the state is incomplete, of another version or of another order of rows.
+            ArgumentError: the state is incomplete, was edited or damaged, or is of another version
+                or of another order of rows.
         """
         _check_form(state, self.state(Place()))
+        if state.get(CHECKSUM) not in (None, _checksum(state)):
+            raise ArgumentError(EDITED)
         self._check_order(state)
         if state["labels"] != self.labels:
             warnings.warn(
                 "the state was saved with other labels: training goes on with those of now",
                 stacklevel=3,
             )
-        batches = len(Plan(self.rows_per_epoch or self.rows, self.batch_size))
+        plan = Plan(self.rows_per_epoch or self.rows, self.batch_size)
         epoch = whole("epoch of the state", state["epoch"])
-        step = whole("step of the state", state["step"], most=batches)
-        skipped = whole("skipped of the state", state["skipped"])
+        step = whole("step of the state", state["step"], most=len(plan))
+        done = min(step * self.batch_size, plan.rows)
+        skipped = whole("skipped of the state", state["skipped"], most=done)
         digest = state["receipt"]
         if not isinstance(digest, str) or re.fullmatch("[0-9a-f]{1,32}", digest) is None:
             raise ArgumentError(f"receipt of the state={digest!r} is not a hexadecimal number")
@@ -187,7 +200,7 @@ def _check_form(state: Mapping[str, object], expected: State) -> None:
     """Refuse what is no state, an incomplete one, and one of another version or order."""
     if not isinstance(state, Mapping):
         raise ArgumentError(f"the state is {state!r}, expected the dict that state_dict() gave")
-    missing = [key for key in expected if key not in state]
+    missing = [key for key in expected if key not in state and key != CHECKSUM]
     if missing:
         raise ArgumentError(
             f"the state lacks {', '.join(missing)}: it was cut short, or is no state of dfgen. "
@@ -200,3 +213,11 @@ def _check_form(state: Mapping[str, object], expected: State) -> None:
                 f"{expected[name]!r}. If it was saved by a newer dfgen: pip install --upgrade "
                 "keras-dfgen"
             )
+
+
+def _checksum(state: Mapping[str, object]) -> str:
+    """Return the digest of the entries of a state that decide how training goes on."""
+    names = ["version", "order", *Identity.__dataclass_fields__, *_PLACE]
+    known = ((name, state.get(name)) for name in names)
+    texts = (f"{name}={value}\0" for name, value in known if value is not None)
+    return blake2b("".join(texts).encode(), digest_size=8).hexdigest()

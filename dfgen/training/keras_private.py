@@ -50,6 +50,16 @@ _ASKED = "asked_of_losses"
 _OF_VALIDATION = "validation_steps", "validation_batch_size"
 DROPPED = {"y", "sample_weight", "class_weight", "batch_size", "shuffle"}
 """Arguments of `fit` that reach an EpochIterator, and go no further where data is its adapter."""
+_CHECKPOINT = "best", "_batches_seen_since_last_saving", "_last_batch_seen"
+COUNTED_BY = {
+    "EarlyStopping": ("wait", "stopped_epoch", "best", "best_epoch", "best_weights"),
+    "ModelCheckpoint": _CHECKPOINT,
+    "OrbaxCheckpoint": (*_CHECKPOINT, "_total_batches_seen"),
+    "ReduceLROnPlateau": ("wait", "best", "cooldown_counter"),
+    "SwapEMAWeights": ("_ema_weights_in_model",),
+    "TensorBoard": ("_global_train_batch", "_global_test_batch"),
+}
+"""What each of Keras's callbacks counts; the others count nothing that training depends on."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +162,32 @@ def running_callbacks() -> Iterator[Any]:
         while found is not None:
             yield from getattr(found.f_locals.get("callbacks"), "callbacks", ())
             found = _running(found.f_back, "fit")
+
+
+def callbacks_of_fit() -> Any:
+    """Return the `keras.callbacks.CallbackList` of the `fit` that called the caller."""
+    found = _running(sys._getframe(1), "fit")
+    return None if found is None else found.f_locals.get("callbacks")
+
+
+def validate(model: Any, epoch: int) -> dict[str, Any]:
+    """Do the validation that the `fit` that called the caller does after an epoch; its logs."""
+    found = _running(sys._getframe(1), "fit")
+    held = {} if found is None else found.f_locals
+    if held.get("validation_data") is None:
+        return {}
+    if not model._should_eval(epoch, held["validation_freq"]):
+        return {}
+    logs = model.evaluate(
+        x=held["val_x"],
+        y=held["val_y"],
+        sample_weight=held["val_sample_weight"],
+        batch_size=held["validation_batch_size"] or held["batch_size"],
+        steps=held["validation_steps"],
+        callbacks=held["callbacks"],
+        return_dict=True,
+    )
+    return {f"val_{name}": value for name, value in logs.items()}
 
 
 def put_variables_back() -> None:

@@ -27,7 +27,7 @@ from dfgen.limits import Amount, Limits, limits_given
 from dfgen.loading.batch_transforms import BatchTransform
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.buckets import PaddingShare
-from dfgen.loading.state import Identity, State, ids_digest
+from dfgen.loading.state import CHECKSUM, EDITED, Identity, Place, State, ids_digest
 from dfgen.manifest.tables import Table
 from dfgen.samples.features.image_pair import DEFAULT_SIZE
 from dfgen.samples.pixels.scaling import Scale
@@ -377,16 +377,36 @@ class Sequence(Passes):
 
         Raises:
             ArgumentError: it is the state of other rows, another seed, order or batch size, cut
-                short, or of a newer dfgen.
+                short, edited, damaged, or of a newer dfgen.
         """
         seed = state.get("seed") if self._seed_was_drawn and isinstance(state, Mapping) else None
         seed = seed if isinstance(seed, int) else self.seed
         identity = replace(self._identity, seed=seed, weights=self._loader.row_order.weights)
         place = identity.place(state)
+        if state.get(CHECKSUM) is None:
+            self._check_receipt(place, seed)
         if seed != self.seed:
             self._loader.reseed(seed)
             self._seed, self._identity = seed, replace(identity, weights=None)
         self.progress.go_to(place)
+
+    def _check_receipt(self, place: Place, seed: int) -> None:
+        """Refuse a place whose receipt is of other batches than those before it.
+
+        It cannot be told where rows were skipped, or several processes counted each its own.
+        """
+        loader = self._loader
+        if place.skipped or self.shard[1] > 1:
+            return
+        draws = loader.row_order.proportions
+        order = replace(
+            loader.row_order,
+            seed=seed if self._shuffle else None,
+            balance=loader.row_order.balance if draws is None else draws.at_once,
+        )
+        done = min(place.step, len(loader))
+        if loader.order.redrawn(order).digest_before(place.epoch, done) != place.digest:
+            raise ArgumentError(EDITED)
 
     @cached_property
     def _identity(self) -> Identity:

@@ -9,18 +9,20 @@ import keras
 
 from dfgen.errors import ArgumentError
 from dfgen.training.callbacks.backup_files import Generations, NamedArrays
+from dfgen.training.callbacks.callback_counts import COUNTS, counts, put_back, warn_of_uncounted
 from dfgen.training.callbacks.model_state import (
     build,
     optimizer_name,
     restore,
-    restore_metrics,
     snapshot,
 )
 from dfgen.training.callbacks.sigterm import Sigterm
 from dfgen.training.keras_private import (
     begin_at,
+    callbacks_of_fit,
     input_of_fit,
     running_callbacks,
+    validate,
     validation_of_fit,
 )
 from dfgen.training.keras_probe import refuse_if_plain
@@ -39,14 +41,15 @@ class BackupAndRestore(keras.callbacks.Callback):
     epochs have their full length. One line says where it goes on.
 
     A backup holds weights, optimizer, running metrics, seed generators, torch's generators, where
-    the Sequence stands, and the weights that it draws rows by. It appears whole or not at all, and
-    is checked when it is read; the one before is kept, and used where the newer is damaged. It is
-    deleted when `fit` returns.
+    the Sequence stands, the weights that it draws rows by, and what the other callbacks count:
+    those of Keras, and yours that have `get_state()`, which returns what JSON can hold, and
+    `set_state(state)`. One of yours without them that seems to count something is named by a
+    warning when training begins. A backup appears whole or not at all, and is checked when it is
+    read; the one before is kept, and used where the newer is damaged. It is deleted when `fit`
+    returns.
 
-    Not in it, as with Keras's own callback of this name: what other callbacks count (`patience` of
-    EarlyStopping and ReduceLROnPlateau, the best value of ModelCheckpoint), and what the generators
-    of Python and NumPy would draw. `History` and the progress bar begin with the epoch where it
-    goes on.
+    Not in it: what the generators of Python and NumPy would draw. `History` and the progress bar
+    begin with the epoch where it goes on, and callbacks count its batches from 0.
 
     Of several processes that train together (`shard`) the first one saves, and all go on from what
     it saved, so they must see the same folder. Its receipts stay exact; on the others that of the
@@ -122,12 +125,25 @@ class BackupAndRestore(keras.callbacks.Callback):
                 f"({found!r})"
             )
         self._epoch = self._step = self._unsaved = 0
-        self._due = self._in_step = False
-        self._metrics: NamedArrays | None = None
+        self._due = self._in_step = self._begun = False
+        self._logs: Mapping[str, Any] = {}
+        self._found: tuple[Mapping[str, Any], NamedArrays, NamedArrays] | None = None
         self._progress.count_taken()
         if self._saves:
             self._refuse_two()
             self._backups.lock()
+        callbacks = callbacks_of_fit().callbacks
+        callbacks[:] = [each for each in callbacks if getattr(each, "tells", None) is not self]
+        callbacks.append(_Last(self))
+        if self._on_sigterm:
+            self._sigterm.watch(self._leave)
+            for data in (self._sequence, validation_of_fit()):
+                if isinstance(data, Passes):
+                    data.look_while_waiting(self._sigterm.look)
+
+    def all_begun(self) -> None:
+        """Go on from the newest backup, if there is one: all callbacks have begun the training."""
+        warn_of_uncounted(callbacks_of_fit().callbacks)
         if (backup := self._backups.load()) is not None:
             try:
                 self._go_on(*backup)
@@ -135,23 +151,22 @@ class BackupAndRestore(keras.callbacks.Callback):
                 raise ArgumentError(
                     f"{error}. That is {backup[0]}. {self._backups.way_out}"
                 ) from error
-        if self._on_sigterm:
-            self._sigterm.watch(self._leave)
-            for data in (self._sequence, validation_of_fit()):
-                if isinstance(data, Passes):
-                    data.look_while_waiting(self._sigterm.look)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Save what is due since the epoch before: now all callbacks have ended that."""
+        """Note the epoch."""
         begin_at(self.model, None)
-        if self._metrics is not None:
-            restore_metrics(self.model, self._metrics)
-            self._metrics = None
-        else:
-            self._step = 0
-        self._epoch = epoch
-        self._before = self._step
-        if self._due:
+        self._step = 0 if self._found is None else self._found[0]["step"]
+        self._epoch, self._before = epoch, self._step
+
+    def all_begun_epoch(self) -> None:
+        """Undo what callbacks have done at the begin of an epoch that had begun before."""
+        if self._found is not None:
+            facts, arrays, lists = self._found
+            restore(self.model, arrays)
+            put_back(callbacks_of_fit().callbacks, facts["callbacks"], lists)
+            self._found = None
+        self._begun = True
+        if self._sigterm.noticed:
             self._save()
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
@@ -163,14 +178,19 @@ class BackupAndRestore(keras.callbacks.Callback):
         self._in_step = True
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Save if it is time."""
+        """Count the step."""
         self._progress.taken(batch)
         self._in_step = False
         step = min(self._before + batch + 1, self.params["steps"])
         self._unsaved += step - self._step
         self._step = step
         self._due |= self._save_freq != "epoch" and self._unsaved >= int(self._save_freq)
-        if self._sigterm.noticed or (self._due and step < self.params["steps"]):
+        self._logs = logs or {}
+
+    def all_ended_batch(self) -> None:
+        """Save if it is time."""
+        goes_on = self._step < self.params["steps"] and not self.model.stop_training
+        if self._sigterm.noticed or (self._due and goes_on):
             self._save()
 
     def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
@@ -180,10 +200,16 @@ class BackupAndRestore(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Have it saved as soon as all callbacks have ended the epoch."""
-        self._epoch, self._step = epoch + 1, 0
+        self._epoch, self._step, self._begun = epoch + 1, 0, False
         self._due |= self._save_freq == "epoch"
 
-    def on_train_end(self, logs: Any = None) -> None:
+    def all_ended_epoch(self) -> None:
+        """Save if it is time, and training goes on."""
+        goes_on = self._epoch < self.params["epochs"] and not self.model.stop_training
+        if goes_on and (self._due or self._sigterm.noticed):
+            self._save()
+
+    def all_ended(self) -> None:
         """Delete the backups, for the run has ended."""
         self._sigterm.unwatch()
         begin_at(self.model, None)
@@ -221,14 +247,19 @@ class BackupAndRestore(keras.callbacks.Callback):
         return self._sequence.shard[0] == 0
 
     def _save(self, ended: bool = False) -> None:
+        counted, lists = counts(callbacks_of_fit().callbacks)
         facts = {
             "epoch": self._epoch,
             "step": self._step,
+            "begun": self._begun,
+            "stopped": bool(self.model.stop_training),
+            "logs": {name: v for name, v in self._logs.items() if isinstance(v, int | float)},
             "ended": ended,
             "optimizer": optimizer_name(self.model),
+            "callbacks": counted,
             "input": self._sequence.state_dict(),
         }
-        arrays = snapshot(self.model)
+        arrays = snapshot(self.model) | lists
         draws = self._progress.weights_of(self._progress.ledger.place)
         arrays |= {f"{_DRAWS}{place}": each.weights for place, each in enumerate(draws)}
         if self._saves:
@@ -247,7 +278,9 @@ class BackupAndRestore(keras.callbacks.Callback):
             return
         epoch, step, steps = facts["epoch"], facts["step"], self.params["steps"]
         drawn_by = [array for name, array in arrays.items() if name.startswith(_DRAWS)]
-        arrays = {name: array for name, array in arrays.items() if not name.startswith(_DRAWS)}
+        lists = {name: array for name, array in arrays.items() if name.startswith(COUNTS)}
+        of_others = (_DRAWS, COUNTS)
+        arrays = {name: array for name, array in arrays.items() if not name.startswith(of_others)}
         for weights in drawn_by[:1]:
             self._progress.draw_by(weights)
         self._sequence.load_state_dict(facts["input"])
@@ -256,14 +289,48 @@ class BackupAndRestore(keras.callbacks.Callback):
         layout = self._sequence.nested_for(self.model, "fit")
         build(self.model, layout.element_spec(self._sequence._loader.specs))
         restore(self.model, arrays, facts.get("optimizer"))
-        if step >= steps:
-            print(f"dfgen: the end of epoch {epoch + 1}, with its validation, was cut off")
-            epoch, step = epoch + 1, 0
-        self._metrics = arrays if step else None
-        begin_at(self.model, epoch)
-        self._step = self._progress.steps_done = step
         after = f" after {step} of {steps} steps" if step else ""
         print(f"dfgen: going on in epoch {epoch + 1}{after}, from {path}", flush=True)
+        facts = {"begun": step > 0, "stopped": False, "logs": {}, "callbacks": {}, **facts}
+        for told in put_back(callbacks_of_fit().callbacks, facts["callbacks"], lists):
+            print(f"dfgen: {told}", flush=True)
+        self._found = (facts, arrays, lists) if facts["begun"] else None
+        if facts["begun"] and (step >= steps or facts["stopped"]):
+            self._end_epoch(epoch, facts["logs"])
+            epoch, step = epoch + 1, 0
+        if facts["stopped"] or self.model.stop_training:
+            epoch = self.params["epochs"]
+        begin_at(self.model, epoch)
+        self._step = self._progress.steps_done = step
+
+    def _end_epoch(self, epoch: int, logs: Mapping[str, float]) -> None:
+        """Do what was cut off after the last step of an epoch: its validation, and its end."""
+        callbacks, self._logs = callbacks_of_fit(), logs
+        callbacks.on_epoch_begin(epoch)
+        callbacks.on_epoch_end(epoch, {**logs, **validate(self.model, epoch)})
+
+
+class _Last(keras.callbacks.Callback):
+    """Tells a BackupAndRestore when all other callbacks have had their turn."""
+
+    def __init__(self, backup: BackupAndRestore) -> None:
+        super().__init__()
+        self.tells = backup
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self.tells.all_begun()
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self.tells.all_begun_epoch()
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.tells.all_ended_batch()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.tells.all_ended_epoch()
+
+    def on_train_end(self, logs: Any = None) -> None:
+        self.tells.all_ended()
 
 
 def _folder_of(callback: Any) -> Any:

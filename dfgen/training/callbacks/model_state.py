@@ -62,13 +62,6 @@ def restore(
     _restore_generators(arrays)
 
 
-def restore_metrics(model: keras.Model, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Put the running metrics of a snapshot back, after Keras has reset them."""
-    for name, variable in _variables(model).items():
-        if name.startswith("metrics/"):
-            variable.assign(_typed(arrays[name], variable))
-
-
 def build(model: keras.Model, batch: Any) -> None:
     """Make all variables of a compiled model, its optimizer and its metrics not there yet.
 

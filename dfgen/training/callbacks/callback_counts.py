@@ -1,0 +1,143 @@
+"""What other callbacks count: the `wait` of EarlyStopping, the best value of ModelCheckpoint."""
+
+import dis
+import json
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from types import FunctionType
+from typing import Any
+
+import keras
+import numpy as np
+
+from dfgen.errors import ArgumentError
+from dfgen.training.callbacks.backup_files import NamedArrays
+from dfgen.training.keras_private import COUNTED_BY
+
+COUNTS = "callbacks/"
+"""How the names of their arrays begin in a backup."""
+_OWN = "get_state", "set_state"
+_BEGINNING = ("__init__", "set_model", "set_params", "on_train_begin")
+_NOT_OF_USERS = ("keras.", "dfgen.", "builtins")
+
+
+def counts(callbacks: Iterable[Any]) -> tuple[dict[str, Any], NamedArrays]:
+    """Return what callbacks count, for JSON, and as arrays their lists of these."""
+    facts: dict[str, Any] = {}
+    arrays: NamedArrays = {}
+    for key, callback in _counting(callbacks):
+        facts[key] = {}
+        for name in _known(callback):
+            value = getattr(callback, name)
+            if isinstance(value, list):  # weights
+                arrays |= {f"{COUNTS}{key}/{name}/{n}": array for n, array in enumerate(value)}
+            else:
+                facts[key][name] = value.item() if isinstance(value, np.generic) else value
+        if _has_own(callback):
+            facts[key][_OWN[0]] = callback.get_state()
+    return facts, arrays
+
+
+def put_back(
+    callbacks: Iterable[Any], facts: Mapping[str, Any], arrays: Mapping[str, Any]
+) -> list[str]:
+    """Have callbacks count on; return which of them begin anew and which are gone, in words."""
+    found = dict(_counting(callbacks))
+    for key in facts.keys() & found.keys():
+        for name, value in facts[key].items():
+            if name == _OWN[0]:
+                found[key].set_state(value)
+            else:
+                setattr(found[key], name, value)
+        lists: dict[str, list[Any]] = {}
+        for path, array in arrays.items():
+            owner, name, _ = path.rsplit("/", 2)
+            if owner == COUNTS + key:
+                lists.setdefault(name, []).append(array)
+        for name, value in lists.items():
+            setattr(found[key], name, value)
+    anew = [f"{key} is not in the backup: it begins anew" for key in found if key not in facts]
+    gone = [f"{key} is in the backup, but not in this fit" for key in facts if key not in found]
+    return anew + gone
+
+
+def warn_of_uncounted(callbacks: Iterable[Any]) -> None:
+    """Name the callbacks that do not go on as if nothing had happened; refuse a state not for JSON.
+
+    The attributes of one of the user's that its methods set again, and its empty lists and dicts,
+    count something; those that it was merely made with do not.
+    """
+    for callback in callbacks:
+        name = type(callback).__name__
+        if isinstance(callback, keras.callbacks.CSVLogger) and not callback.append:
+            warnings.warn(
+                f"CSVLogger begins {callback.filename} anew where a stopped training goes on: give "
+                "it append=True to keep the rows before",
+                stacklevel=2,
+            )
+        if _has_own(callback):
+            try:
+                json.dumps(callback.get_state())
+            except (TypeError, ValueError) as error:
+                raise ArgumentError(
+                    f"get_state() of {name} must return what JSON can hold: {error}"
+                ) from error
+        elif changing := _changing(callback):
+            warnings.warn(
+                f"BackupAndRestore does not know what {name} keeps in {', '.join(changing)}: where "
+                "a stopped training goes on, it begins anew. Give it get_state(), which returns "
+                "what JSON can hold, and set_state(state)",
+                stacklevel=2,
+            )
+
+
+def _counting(callbacks: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    """Yield those that count something, by their class, what they watch, and which of several."""
+    seen: dict[str, int] = {}
+    for callback in callbacks:
+        if _known(callback) or _has_own(callback):
+            watched = getattr(callback, "monitor", None)
+            key = type(callback).__name__ + (f" of {watched}" if isinstance(watched, str) else "")
+            seen[key] = number = seen.get(key, 0) + 1
+            yield (key if number == 1 else f"{key}, number {number}"), callback
+
+
+def _has_own(callback: Any) -> bool:
+    """Whether a callback of the user's gives and takes what it counts."""
+    return all(hasattr(callback, name) for name in _OWN)
+
+
+def _known(callback: Any) -> list[str]:
+    """Return the attributes in which one of Keras's classes counts."""
+    of_class = (
+        names
+        for name, names in COUNTED_BY.items()
+        if isinstance(callback, getattr(keras.callbacks, name, ()))
+    )
+    return [name for names in of_class for name in names if hasattr(callback, name)]
+
+
+def _changing(callback: Any) -> list[str]:
+    """Return the attributes of a user's callback that seem to count something."""
+    classes = type(callback).__mro__
+    users = [each for each in classes if not each.__module__.startswith(_NOT_OF_USERS)]
+    if not users:
+        return []
+    of_keras = {name for each in classes if each not in users for name in _set_by(each)}
+    later = {name for each in users for name in _set_by(each, skip=_BEGINNING)}
+    empty = {
+        name
+        for name, value in vars(callback).items()
+        if isinstance(value, list | dict | set) and not value and name not in of_keras
+    }
+    changing = (later | empty).difference(_known(callback))
+    return sorted(name for name in changing if hasattr(callback, name))
+
+
+def _set_by(owner: type, skip: tuple[str, ...] = ()) -> Iterator[str]:
+    """Yield the names of the attributes that the methods of a class set."""
+    for name, method in vars(owner).items():
+        if isinstance(method, FunctionType) and name not in skip:
+            for instruction in dis.get_instructions(method):
+                if instruction.opname == "STORE_ATTR":
+                    yield instruction.argval
