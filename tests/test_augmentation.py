@@ -139,6 +139,7 @@ DRAWN = {
     "pixels": {"width_shift_range": 30.0, "height_shift_range": 1.5},
     "whole pixels": {"width_shift_range": 9, "height_shift_range": 3},
     "one whole pixel": {"width_shift_range": 1},
+    "one pixel": {"width_shift_range": 1.0, "height_shift_range": [0.5, 1]},
     "negative whole pixels": {"width_shift_range": -3},
     "list of shares": {"width_shift_range": [0.1, 0.2, 0.5], "height_shift_range": (0.25,)},
     "list of pixels": {"width_shift_range": [-20, 5, 11], "height_shift_range": [0.5, 2.5]},

@@ -12,6 +12,7 @@ from watching import watcher
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.loading.generators import sample_rng
+from dfgen.loading.order import row_order
 from dfgen.loading.order.balance import balance_of
 from dfgen.loading.order.permutation import permutation
 from dfgen.loading.order.row_order import RowOrder
@@ -74,9 +75,11 @@ class TestOrder:
         times = zip(*np.unique(counts, return_counts=True), strict=True)
         assert balance_of(classes).times == tuple(times)
 
-    def test_counts(self):
+    def test_counts(self, monkeypatch):
+        monkeypatch.setattr(row_order, "_COUNTED", 5)  # in three parts
         classes = np.repeat([0, 1], [9, 3])
         order = RowOrder(12, 0, balance_of(classes))
+        assert order.drawn_by(4) == ""  # which is what states of them hold
         rows, _ = order.at(4, np.arange(12))
         assert order.counts(4, 12).tolist() == np.bincount(rows, minlength=12).tolist()
         assert order.counts(4, 12)[9:].tolist() == [2, 2, 2]

@@ -1,5 +1,7 @@
 """Batches of like with like: each row once, the same anywhere, and less padding."""
 
+import math
+
 import keras
 import numpy as np
 import pytest
@@ -92,6 +94,21 @@ class TestOrder:
 
 
 class TestLikeWithLike:
+    @given(st.lists(st.sampled_from([(4, 4), (4, 9), (9, 2)]), max_size=90), st.integers(1, 4))
+    def test_is_as_written_down(self, sizes, batch_size):
+        """Strips of as many batches as there are strips, whatever sorts: ties keep their order."""
+        batches = len(sizes) // batch_size
+        sizes = sizes[: batches * batch_size]
+        strips = math.ceil(math.sqrt(batches))
+        rows = batch_size * math.ceil(batches / strips) if strips else 1
+        by_height = sorted(range(len(sizes)), key=lambda row: sizes[row][0])
+        order = []
+        for start in range(0, len(sizes), rows):
+            order += sorted(by_height[start : start + rows], key=lambda row: sizes[row][1])
+        found = like_with_like(np.array(sizes, np.int32).reshape(-1, 2), batch_size)
+        starts = range(0, len(order), batch_size)
+        assert found.tolist() == [sorted(order[start : start + batch_size]) for start in starts]
+
     @given(SIZES, st.integers(1, 8))
     def test_each_once_and_in_their_own_order_within_a_batch(self, sizes, batch_size):
         whole = len(sizes) // batch_size * batch_size
@@ -119,6 +136,7 @@ def test_padding_share_counts_pixels():
     sizes = np.array([(2, 2), (1, 4), (3, 3)], np.int32)
     assert padding_share(sizes, 2) == 1 - (4 + 4 + 9) / (2 * 2 * 4 + 9)
     assert padding_share(np.zeros((2, 2), np.int32), 2) == 1
+    assert padding_share(np.ones((3, 2), np.int32), 2) == 0
 
 
 @pytest.fixture

@@ -144,6 +144,15 @@ def test_time_between_epochs_counts_for_no_choice():
     assert choice.chosen == 2
 
 
+def test_a_consumer_that_is_away_while_one_choice_is_measured_speaks_for_no_other():
+    choice = Chooser((2, 1))
+    machine = Machine(choice, {2: 30_000, 1: 20_000})
+    for _ in range(300):
+        machine.run(0.08)
+        machine.now += 5.0 * (choice.used == 2)
+        assert choice.chosen == 2
+
+
 def test_threads_to_try_are_all_a_quarter_and_so_on_down_to_one():
     assert thread_counts(1) == (1,)
     assert thread_counts(3) == (3, 1)

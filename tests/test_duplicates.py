@@ -385,6 +385,23 @@ def test_splits_made_by_hand_that_leak_are_told_once_too(leaking):
         dfgen.sequences(frame.drop(leaks(frame).index), image_size=(8, 8), y="file")
 
 
+def test_a_fold_is_told_of_copies_on_either_side_of_it_and_of_no_others(leaking, tmp_path):
+    for fold, name in enumerate(("val/8.png", "train/0.png", "val/0.png")):
+        (tmp_path / f"imgs/{fold}").mkdir(parents=True)
+        shutil.copy(leaking / "imgs" / name, tmp_path / f"imgs/{fold}/0.png")
+        shutil.copy(leaking / "imgs/train" / f"{fold + 2}.png", tmp_path / f"imgs/{fold}/1.png")
+    frame, _ = built(tmp_path, pattern="{fold:int}/{file:int}.png")
+    told = []
+    for fold in range(3):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            dfgen.sequences(frame.drop(columns="phash"), image_size=(8, 8), y="file", fold=fold)
+        told.append([str(one.message) for one in caught])
+    text = LEAK.format('"2/0.png"', 2, '"1/0.png"', 1)
+    text = text.replace("2 rows have a copy of their", "1 row has a copy of its")
+    assert told == [[], [text], [text]]
+
+
 def test_a_recipe_keeps_copies_together_as_the_manifest_grows(leaking, tmp_path):
     how = {"split": {"train": 0.5, "val": 0.5}, "group_duplicates": True}
     shutil.copytree(leaking / "imgs", tmp_path / "imgs")

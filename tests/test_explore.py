@@ -209,8 +209,9 @@ def test_rows_are_sorted_by_whatever_has_an_order(rows, values):
 
 
 @pytest.mark.parametrize("dtype", ["int64", "uint64", "Int64", "int64[pyarrow]"])
-def test_whole_numbers_that_no_float_tells_apart_are_sorted_as_they_are(rows, dtype):
-    numbers = rows.assign(one=pd.Series(range(2**60, 2**60 + 10), dtype=dtype))
+@pytest.mark.parametrize("least", [2**60, 0])
+def test_whole_numbers_that_no_float_tells_apart_are_sorted_as_they_are(rows, dtype, least):
+    numbers = rows.assign(one=pd.Series(range(least, least + 10), dtype=dtype))
     assert numbers.dfgen.show(2, sort="-one").table["id"].tolist() == [9, 8]
     assert numbers.dfgen.show(2, sort="one").table["id"].tolist() == [0, 1]
 
@@ -255,14 +256,15 @@ def test_classes_are_counted_in_each_split(rows):
 
 def test_lists_of_classes_text_and_small_numbers_are_counted(rows):
     rows = rows[["id", "path"]].assign(
-        tags=[["a", "b"], [], ["b"], *[["a"]] * 7],
+        tags=[["a", "b"], [], ["b"], [], *[["a"]] * 6],
         stars=[1, 2] * 5,
         age=np.arange(10) / 3,
         note=[f"written by {row}" for row in range(10)],
         numbers=range(10, 20),
     )
     found = rows.drop(columns="note").dfgen.classes()
-    assert found.loc["tags", "rows"].to_dict() == {"a": 8, "b": 2}
+    assert found.loc["tags", "rows"].to_dict() == {"a": 7, "b": 2}
+    assert found.loc["tags", "share"].to_dict() == {"a": 7 / 9, "b": 2 / 9}  # of labels
     assert found.loc["stars", "rows"].to_dict() == {1: 5, 2: 5}
     assert found.index.unique(0).tolist() == ["tags", "stars", "numbers"]
     assert rows.dfgen.classes("note")["rows"].tolist() == [1] * 10
@@ -297,8 +299,8 @@ def test_sizes_show_what_is_far_from_the_others():
     rows = pd.DataFrame(
         {
             "id": range(40), "path": "a.png",
-            "width": [400] * 38 + [4000, 300], "height": [300] * 39 + [400],
-            "orientation": [1] * 39 + [6], "bytes": [*range(9_000, 9_390, 10), 20],
+            "width": [300] + [400] * 37 + [4000, 300], "height": [400] + [300] * 38 + [400],
+            "orientation": [5] + [1] * 38 + [6], "bytes": [*range(9_000, 9_390, 10), 20],
         }
     )  # fmt: skip
     figure = rows.dfgen.sizes()
@@ -359,7 +361,9 @@ def test_copies_are_rows_of_pictures(copies):
     assert (near.shape, smaller.shape) == ((90, 120, 3), (75, 100, 3))
     assert figure.table.index.tolist() == ["b", "e", "c", "f"]
     assert figure.table["kind"].tolist() == ["exact", "exact", "near", "near"]
-    assert headings(copies.dfgen.duplicates(1))[0] == ("2 groups of copies, 4 rows; 1 shown")
+    assert headings(copies.dfgen.duplicates(1)) == [
+        "2 groups of copies, 4 rows; 1 shown", "0: exact, 2 rows"
+    ]  # fmt: skip
     none = copies.iloc[:4].dfgen.duplicates()
     assert (headings(none), len(none.axes), len(none.table)) == (["no copies"], 0, 0)
 

@@ -22,6 +22,7 @@ def series(*values):
 def test_the_number_of_a_row_is_that_of_the_specification():
     digest = hashlib.blake2b("3\né".encode(), digest_size=8).digest()
     assert uniform(["é"], seed=3) == [int.from_bytes(digest, "little") / 2**64]
+    assert len({*uniform(["\udcff", "\udcfe"], seed=3)}) == 2  # names that are not UTF-8
 
 
 def test_splits_of_version_1_never_change():
@@ -108,6 +109,9 @@ def test_rows_of_a_mixed_group_stay_and_new_ones_join_the_last():
     kept = series("val", "train", None)
     split = assign_splits(series(*range(3)), SHARES, group=series(*"aaa"), kept=kept)
     assert list(split) == ["val", "train", "train"]
+    for name in SHARES:  # whatever the hash of the group says
+        group, kept = pd.Series([*range(30)] * 2), series(*[name] * 30, *[None] * 30)
+        assert {*assign_splits(pd.Series(range(60)), SHARES, group=group, kept=kept)} == {name}
 
 
 def test_a_class_that_has_all_its_splits_does_not_end_the_others():
@@ -239,6 +243,12 @@ def test_what_a_split_or_fold_lacks_is_told_with_what_mends_it(how, ends):
     assert f'"j" and 2 more. {ends[1]}' in lacking_rows(many, ["kind"], how)[-1]
     assert lacking_rows(few, ["kind"], Splitting({"train": 1}, group="kind")) == ()
     assert lacking_rows(few.assign(kind=0), ["kind", "gone"], how) == ()
+    other = few.assign(other=pd.Categorical([*"xyxy"]), number=1)
+    named = " ".join(lacking_rows(other, ["gone", "number", "kind", "other"], how))
+    assert "kind = " in named and ("other = " in named) == (how.stratify is None)
+    ten = both.assign(fold=[0] * 10 + [1] * 4)
+    ten["split"] = pd.Categorical(["train"] * 10 + ["val"] * 4)
+    assert f'"j". {ends[1]}' in lacking_rows(ten, ["kind"], how)[-1]
 
 
 def test_a_stratified_split_that_is_made_anew_may_move_old_rows():
@@ -363,6 +373,16 @@ def test_new_groups_move_no_old_ones():
             "val=0.2",
         ),
         (
+            {"train": 0.5},
+            "split: train=0.5 add up to 0.5. Shares must add up to 1, as in train=0.8 val=0.2. "
+            "Name the rest too, as in val=0.5",
+        ),
+        (
+            {"train": 1.5},
+            "split: train=1.5 add up to 1.5. Shares must add up to 1, as in train=0.8 val=0.2. "
+            "These would be {'train': 1.0}",
+        ),
+        (
             {"train": "1"},
             'split: train="1". Each split has a name and a share above 0, as in train=0.8 val=0.2',
         ),
@@ -397,10 +417,10 @@ def test_thirds_add_up():
 
 def test_a_row_without_group_is_named():
     with pytest.raises(ManifestError) as caught:
-        assign_splits(series("a", "b"), SHARES, group=pd.Series(["p", None], name="patient"))
+        assign_splits(series(*"abc"), SHARES, group=pd.Series(["p", None, None], name="patient"))
     assert str(caught.value) == (
-        '1 rows have no "patient", by which rows are grouped: row 1 (id "b"). Fill them in, or '
-        "leave group (--group) out"
+        '2 rows have no "patient", by which rows are grouped: row 1 (id "b"), 2 (id "c"). Fill '
+        "them in, or leave group (--group) out"
     )
 
 

@@ -307,8 +307,13 @@ def test_folders_that_are_links(tmp_path, folder, follow_links):
 
 
 @pytest.mark.parametrize("data_format", ["channels_last", "channels_first"])
-def test_batches_are_saved_as_keras_saves_them(frame, folder, tmp_path, data_format):
+@pytest.mark.parametrize("even", [False, True])
+def test_batches_are_saved_as_keras_saves_them(frame, folder, tmp_path, data_format, even):
     saved = []
+    if even:  # of one colour, so that nothing is to be stretched
+        folder = str(tmp_path)
+        for row in range(6):
+            Image.new("RGB", (7, 5), (9, 9, 9)).save(f"{folder}/{row}.png")
     for which in ("ours", "theirs"):
         (tmp_path / which).mkdir()
         options = {"save_to_dir": str(tmp_path / which), "save_prefix": "seen", "class_mode": None}
@@ -318,6 +323,14 @@ def test_batches_are_saved_as_keras_saves_them(frame, folder, tmp_path, data_for
         saved.append([np.asarray(Image.open(file)) for file in files])
         assert [re.fullmatch(r"seen_5_\d+\.png", file.name) is not None for file in files] == [True]
     np.testing.assert_array_equal(*saved)
+
+
+def test_images_that_are_their_own_targets_stay_when_x_is_changed(frame, folder):
+    found, _ = ours(frame, folder, class_mode="input")
+    x, y = found[0]
+    kept = y.copy()
+    x += 1
+    np.testing.assert_array_equal(y, kept)
 
 
 def test_what_worker_processes_load_has_no_keras():

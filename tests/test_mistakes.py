@@ -112,6 +112,18 @@ def test_grids_show_the_worst_rows_and_the_likely_mislabels(predicted):
     assert wrong.show_mislabels(9).table["id"].tolist() == [107, 108]
 
 
+def test_of_labels_that_are_as_unlikely_the_surer_of_another_comes_first(predicted):
+    surer = predicted["prob"].to_list()
+    surer[8] = np.array([0.03, 0.05, 0.92], np.float32)
+    assert mistakes(predicted.assign(prob=surer)).mislabels["id"].tolist() == [108, 107]
+
+
+def test_an_index_that_repeats_itself_tells_no_rows_apart_and_does_not_matter(predicted):
+    wrong, plain = mistakes(predicted.set_axis([0, 1] * 30)), mistakes(predicted)
+    pd.testing.assert_frame_equal(wrong.mislabels, plain.mislabels)
+    assert wrong.show_mislabels(9).table["id"].tolist() == [107, 108]
+
+
 def test_it_is_short_in_a_terminal_and_escaped_in_a_notebook(predicted):
     for name in ("kind", "y_true", "y_pred"):
         predicted[name] = predicted[name].cat.rename_categories({"dog": "<b>dog"})

@@ -358,6 +358,7 @@ class TestBatches:
         assert batch_weights(plan, 1, lost=[0, 1, 2]).tolist() == [0] * 4
         assert batch_weights(Plan(6, 4), 1, lost=[1]).tolist() == [2, 0]
         assert given.tolist() == [1, 2, 0.5, 4]
+        assert batch_weights(Plan(6, 4), 0).dtype == np.float32
 
     def test_padding_may_be_all_of_the_batch_of_a_host(self):
         plan = Plan(5, 4, (1, 2), "pad")

@@ -160,11 +160,13 @@ def test_a_frame_from_before_the_pack_was_made_anew_is_refused(pack):
     df = dfgen.read_manifest(pack)
     shutil.rmtree(pack)
     packed(write_images(pack.parent / "imgs", ROWS, SIZE), pack, shard_size=1500, seed=1)
-    assert refused(ManifestError, df, y="kind") == (
-        f"row 0 of the frame (id {df.id[0]}, path {df.path[0]}) is another one in the pack, row 0 "
-        f"of {pack}/shard-00000.arrow: was it packed again since, or were the columns shard and "
-        f"row changed? Read it again, df = dfgen.read_manifest('{pack}')"
-    )
+    nameless = df.assign(id=pd.array([None] * ROWS, "Int64"))
+    for old, name in ((df, df.id[0]), (nameless, None)):
+        assert refused(ManifestError, old, y="kind") == (
+            f"row 0 of the frame (id {name}, path {df.path[0]}) is another one in "
+            f"the pack, row 0 of {pack}/shard-00000.arrow: was it packed again since, or were the "
+            f"columns shard and row changed? Read it again, df = dfgen.read_manifest('{pack}')"
+        )
     df[["shard", "row"]] = (
         dfgen.read_manifest(pack).set_index("id").loc[df.id].reset_index()[["shard", "row"]]
     )

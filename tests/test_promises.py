@@ -1,4 +1,4 @@
-"""Each test that docs/about/promises.md names is there."""
+"""Each test that docs/about/promises.md names is there, and each promise is attacked by one."""
 
 import ast
 import re
@@ -17,7 +17,7 @@ def named_in(tree, prefix):
             yield f"{prefix}::{node.name}"
 
 
-def test_each_promise_names_a_test_that_is_there():
+def test_each_promise_names_tests_that_are_there_and_one_that_attacks_it():
     there = {
         name
         for path in TESTS.rglob("test_*.py")
@@ -25,6 +25,9 @@ def test_each_promise_names_a_test_that_is_there():
     }
     promises = PAGE.read_text("utf-8").split("## Who survives what")[0].split("\n- ")[1:]
     for promise in promises:
-        named = re.findall(r"`([\w.]+(?:::\w+)+)`", promise)
-        assert named, promise
-        assert [name for name in named if name not in there] == []
+        first, *attacks = (
+            re.findall(r"`([\w.]+(?:::\w+)+)`", tests) for tests in promise.split("Attack:")
+        )
+        assert first and len(attacks) == 1 and attacks[0], promise
+        assert [name for name in (*first, *attacks[0]) if name not in there] == []
+        assert not {*first} & {*attacks[0]}, promise

@@ -78,12 +78,13 @@ def test_only_what_weights_are_to_each_other_counts():
 
 
 def test_a_place_takes_the_row_at_the_point_written_down():
-    weights, places = [3.0, 1.0, 2.0], 12
+    weights, places = [3.0, 1.0, 2.0], 13  # so that the points decide
     found = drawn(weights, places, epoch=7, seed=5)[0].tolist()
     expected = []
     for place in permutation(range(places), places, seed=5, epoch=7).tolist():
         point = permutation(place, 2**62 - 1, seed=5, epoch=7, tag="draw") / 2**62
-        expected.append(int(np.searchsorted(np.cumsum(weights) * 2, place + point, "right")))
+        ends = np.cumsum(weights) * places / sum(weights)
+        expected.append(int(np.searchsorted(ends, place + point, "right")))
     assert found == expected
 
 
@@ -91,6 +92,9 @@ def test_draws_of_version_1_never_change():
     rows, earlier = drawn([1.0, 0.0, 4.0, 0.5], 11, epoch=1, seed=2)
     assert rows.tolist() == [2, 2, 2, 2, 2, 3, 0, 2, 2, 2, 0]
     assert earlier.tolist() == [3, 5, 2, 4, 1, 0, 0, 7, 0, 6, 1]
+    found = proportions_of([1, 0, 4], 11)
+    assert found.digest == proportions_of([1.0, 0.0, 4.0], 5).digest == "6cfb22689aa91e79"
+    assert (found.weights.dtype, found.weights.tolist()) == (np.float64, [1, 0, 4])
 
 
 def test_counts_are_of_rows_and_not_of_places():
@@ -107,6 +111,8 @@ class TestChange:
     def test_an_epoch_keeps_its_weights_and_later_ones_have_others(self):
         draws = self.FIRST.followed_by(self.SECOND, 2)
         assert [self.rows(draws, epoch) for epoch in range(4)] == [{0}, {0}, {1}, {1}]
+        digests = [draws.drawn_by(epoch) for epoch in range(4)]
+        assert digests == [self.FIRST.digest] * 2 + [self.SECOND.digest] * 2
 
     def test_weights_that_were_never_used_are_replaced(self):
         draws = self.FIRST.followed_by(self.SECOND, 2).followed_by(self.THIRD, 2)

@@ -17,7 +17,9 @@ from dfgen.binding.bind import Options, bind
 from dfgen.errors import DecodeError, MissingFileError, ReadError, ReadTimeoutError
 from dfgen.limits import Limits
 from dfgen.loading import far_reads
+from dfgen.loading.far_reads import FarRead, FarReads, FileRead
 from dfgen.loading.loader import Loader
+from dfgen.loading.read_ahead import ReadAhead
 from dfgen.loading.read_pace import ReadPace
 from dfgen.loading.workers import retries
 from dfgen.samples.storage.far.objects import Objects
@@ -242,6 +244,40 @@ def test_a_read_far_slower_than_its_fellows_is_hedged(objects, files):
     objects.faults.clear()  # the first answer comes, and counts for nothing
     found.close()
     assert found.metrics.ahead["in_flight"] == 0
+
+
+def test_a_file_of_several_rows_is_read_once_and_given_to_each(server, held):
+    ahead, path = ReadAhead(Far(), 1 << 20), f"{server.url}/7.png"
+    expected = ahead.expect([path, f"{server.url}/8.png", path], lambda: False)
+    found = [expected.take(path, lambda: False, patient=True) for _ in range(2)]
+    assert [one.data for one in found] == [held["7.png"]] * 2
+    assert server.asked["GET", "/7.png"] == 1
+    ahead.close()
+
+
+def late_reads(count):
+    """Of so many files the reads that are begun where each is late at once; no thread reads."""
+    reads = FarReads(Far(), 1 << 40, threads=[threading.current_thread()])
+    reads._pace.late = 0.0
+    reads.expect([FarRead(str(number), lambda: False) for number in range(count)])
+    return reads, iter(reads.next, None)
+
+
+def test_a_twentieth_of_all_reads_is_hedged_at_most():
+    reads, begun = late_reads(60)
+    while reads.counts["reads"] < 60:
+        next(begun)
+    assert reads.counts["hedges"] == 3
+
+
+def test_both_answers_of_a_hedged_read_take_room_once():
+    reads, begun = late_reads(1)
+    first, again = next(begun), next(begun)
+    assert first is again
+    for data in (b"first", b"again"):
+        reads.end(first, FileRead(data, 5, None), 0.1)
+    assert reads._held == 5
+    assert reads.take(first, lambda: False).data == b"first" and reads._held == 0
 
 
 @pytest.mark.parametrize(

@@ -153,6 +153,28 @@ def test_boxes_are_drawn_with_the_names_of_their_classes(frame, tmp_path):
     assert "boxes" not in other
 
 
+def test_whatever_users_say_elsewhere_is_text_and_asks_for_nothing_too(frame, files, tmp_path):
+    """In paths, ids, lists, names of boxes and predictions, files that are pages, addresses."""
+    df, named = frame(8), tmp_path / NASTY[3]
+    shutil.copy(files[0], f"{named}.png")
+    named.with_suffix(".svg").write_text(f"<svg onload='alert(1)'>{NASTY[0]}</svg>")
+    df["id"] = [f"{row} {text}" for row, text in enumerate(NASTY * 2)]
+    df.loc[:2, "path"] = [f"{named}.png", f"{named}.svg", "javascript:alert(1)//.png"]
+    df["tags"], df["link"] = [[text, "k"] for text in NASTY * 2], "http://127.0.0.1:9/x.png"
+    df["boxes"], df["labels"] = [[[0, 0, 3, 3]]] * 8, [[text] for text in NASTY * 2]
+    df.attrs["dfgen"] = {"root": NASTY[0], "labels": {NASTY[1]: NASTY[3]}, "recipe": None}
+    classes = pd.Categorical(NASTY * 2)
+    said = pd.DataFrame({"id": df["id"], "y_true": classes, "y_pred": classes[::-1], "loss": 1.0,
+                         "problem": NASTY * 2})  # fmt: skip
+    page = page_of(df, tmp_path, predictions=said)
+    assert [tag for tag, _ in page.tags].count("script") == 2
+    assert not {tag for tag, _ in page.tags} & {"img", "iframe", "object", "embed", "base"}
+    assert not [name for _, attributes in page.tags for name in attributes if name[:2] == "on"]
+    links = [a[name] for _, a in page.tags for name in ("src", "href", "action") if name in a]
+    assert all(link.startswith(("#", "data:")) for link in links)
+    assert "url(" not in "".join(page.styles) and page.data["rows"]["1"]["reason"]
+
+
 def test_a_sample_is_drawn_from_each_class_in_turn_and_the_page_says_so(frame, tmp_path):
     df = frame(100)
     df["label"] = ["rare" if row == 77 else "often" for row in range(100)]
@@ -395,6 +417,28 @@ def million(files, tmp_path_factory):
     path = tmp_path_factory.mktemp("million") / "million.parquet"
     dfgen.write_manifest(df, path)
     return path
+
+
+@pytest.mark.slow
+def test_a_page_of_whatever_takes_room_is_10_megabytes_at_most(tmp_path):
+    noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
+    cv2.imwrite(f"{tmp_path}/noise.png", noise)
+    rows = np.arange(2000)
+    texts = {
+        f"c{at:02}{NASTY[0]}": [f"{row % 900} {'<' * 300}" for row in rows] for at in range(60)
+    }
+    boxes = {"boxes": [[[0, 1.25, 33.5, 40 + at] for at in range(30)]] * 2000}
+    labels = {"labels": [[f"{at} " + "\U0001f600" * 300 for at in range(30)]] * 2000}
+    parts = {
+        "split": np.where(rows % 2, "train", "val"),
+        "problem": ["broken: " + "&" * 300] * 2000,
+    }
+    path = {"id": rows, "path": f"{tmp_path}/noise.png"}
+    facts = {"digest": [f"{row // 2}" for row in rows], "phash": pd.array(rows, "UInt64")}
+    for more in (boxes | labels, texts | boxes | labels | parts | facts):
+        page = page_of(pd.DataFrame({**path, **more}), tmp_path, rows=2000)
+        assert os.path.getsize(tmp_path / "page.html") <= LARGEST
+        assert len(page.data["gallery"]) == 2000
 
 
 @pytest.mark.slow

@@ -187,7 +187,7 @@ def test_preprocessing_of_a_sequence_that_means_the_same_is_saved(df, tmp_path, 
 def test_images_that_are_made_otherwise_are_saved_where_they_validate_else_with_a_warning(
     df, tmp_path
 ):
-    train, padded = one_head(df), one_head(df, resize="pad")
+    train, padded = one_head(df[:5]), one_head(df[5:], resize="pad")
     beside = dfgen.SavePreprocessing(tmp_path / "p.json", padded)
     small().fit(train, validation_data=padded, callbacks=[beside], verbose=0)
     with pytest.warns(UserWarning, match=r"^SavePreprocessing saves") as told:

@@ -23,7 +23,7 @@ from dfgen.loading.order.balance import balance_of
 from dfgen.loading.order.permutation import permutation
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.row_order import BatchRows, RowOrder
-from dfgen.loading.order.windows import Windows, windows_of
+from dfgen.loading.order.windows import Windows, fitting, windows_of
 from dfgen.loading.state import Identity, Place, ids_digest
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.storage.files import Files
@@ -95,6 +95,19 @@ class TestOrder:
         windows = of_sizes([5, 3, 7, 5, 10], 2)
         assert epoch_of(windows, seed=7, epoch=3).tolist() == GOLDEN
         assert windows.digest == "534f5154499af860"
+        assert windows_of(np.array([1, 0, 1]), 2).digest != of_sizes([1, 2], 2).digest
+
+    def test_rows_of_blocks_that_lie_anywhere_keep_their_order_within_each(self):
+        blocks = np.random.default_rng(0).integers(0, 3, 200)
+        for lying in (blocks, np.sort(blocks)):
+            windows = windows_of(lying, 2)
+            for block in range(3):
+                own = np.flatnonzero(lying == block).tolist()
+                assert windows.block_rows(block).tolist() == own
+        assert windows.blocks_of(1, seed=0, epoch=0).dtype == np.int64  # of none: it is an index
+
+    def test_blocks_of_a_byte_or_of_none_fill_a_window(self):
+        assert [fitting(10, block) for block in (0, 1, 3, 10)] == [10, 10, 3, 2]
 
     def test_is_the_order_as_written_down(self):
         """Blocks by the tag "shard", the rows of a window by "window/{w}"."""

@@ -35,7 +35,8 @@ LARGEST = 10_000_000
 """Bytes of a page."""
 _MOST_ROWS = 2000
 _SIDE = 224
-_BOXES = 20  # drawn in a picture
+_BOXES = 20  # drawn in a picture, if
+_BOX_BYTES = 1000  # of JSON have room for them and their names
 _MADE_BY = "What is in this manifest. Made by dfgen"
 _HEAD = 1 << 20  # bytes of a page in which that stands
 _AROUND = 80  # bytes of JSON around a picture
@@ -178,8 +179,12 @@ def _with_pictures(
             continue
         cell["size"] = one.pixels.shape[1::-1]
         if len(one.boxes):
-            cell["boxes"] = one.boxes[:_BOXES].round(1).tolist()
-            cell["labels"] = [short(label) for label in one.labels[:_BOXES]]
+            cell["boxes"], cell["labels"], room = [], [], _BOX_BYTES
+            for box, label in zip(one.boxes[:_BOXES].round(1).tolist(), one.labels, strict=False):
+                room -= len(json_block([box, short(label)]).encode())
+                if room >= 0:
+                    cell["boxes"].append(box)
+                    cell["labels"].append(short(label))
         if one.note:
             cell["note"] = short(one.note)
     pictured = [(cell, one) for cell, one in zip(cells, small, strict=True) if one.problem is None]

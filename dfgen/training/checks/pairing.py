@@ -193,7 +193,8 @@ def ends_made(model: Any, made: Any) -> Ends:
     """Return the outputs of a model, by what it makes."""
     if isinstance(made, Mapping):
         order = keras_order(made)
-        names = list(made) if made is getattr(model, "output", None) else order
+        is_own = made is getattr(model, "output", None)
+        names = list(made) if is_own else order
         return Ends("output", names, _with_loss(model.loss, order), True)
     places = list(map(str, range(len(keras.tree.flatten(made)))))
     names = list(getattr(model, "output_names", places))

@@ -57,7 +57,8 @@ def checked_prediction(
     known = opened(saved)
     if known is not None:
         check_as_trained(known, sequence)
-    told = meanings(sequence._loader, sequence._layout)
+    layout = sequence.nested_for(model, "evaluate" if weighs else "predict")
+    told = meanings(sequence._loader, layout)
     check_as_before(model, told, "evaluate_frame" if weighs else "predict_frame")
     if arrays is not None and views > 1:
         raise ArgumentError(
