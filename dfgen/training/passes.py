@@ -141,7 +141,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
             check_whole(self._loader.given)
         if call.purpose is not None:
             check_variables(call.model)
-            layout = self.nested_for(call.model, call.purpose)
+            layout = self._nested_for(call.model, call.purpose)
             check_model(call, self._loader, layout)
             check_loss(call, self._loader, layout)
             warn_of_doubt(self._layout, self._loader.reader.features, call.model, call.purpose)
@@ -159,18 +159,18 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         if call.purpose == "fit":
             warn_of_scaling_twice(call.model, self._loader, self._layout.x)
         if call.purpose is not None:
-            check_trained(call, self._loader, self.nested_for(call.model, call.purpose))
+            check_trained(call, self._loader, self._nested_for(call.model, call.purpose))
 
     def look_while_waiting(self, look: Callable[[], Any]) -> None:
         """Have a method, held weakly, called every second that a batch is waited for."""
         self._loader.look_while_waiting(look)
 
-    def nested_for(self, model: Any, purpose: str | None) -> Layout:
+    def _nested_for(self, model: Any, purpose: str | None) -> Layout:
         """Return how batches are nested for a model, in `fit`, `evaluate` or `predict`."""
         return paired(self._layout, self._loader.reader.features, model, purpose)
 
     def _side(self, model: Any, purpose: str) -> Side:
-        return Side(self._loader, self.nested_for(model, purpose), self._endless)
+        return Side(self._loader, self._nested_for(model, purpose), self._endless)
 
     def _divided(self, call: Call) -> tuple[Plan, Layout]:
         """Return how batches are divided over processes and devices, and nested, for Keras."""
@@ -179,7 +179,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         weighable = self._layout.y is not None
         plan, divided = divide(self._loader.given, call, weighable, self._endless)
         weighted = self._layout.weighted or (divided and weighable)
-        return plan, replace(self.nested_for(call.model, call.purpose), weighted=weighted)
+        return plan, replace(self._nested_for(call.model, call.purpose), weighted=weighted)
 
     @property
     def epoch(self) -> int:

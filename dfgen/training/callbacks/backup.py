@@ -286,7 +286,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         self._sequence.load_state_dict(facts["input"])
         for weights in drawn_by[1:]:
             self._progress.draw_by(weights)
-        layout = self._sequence.nested_for(self.model, "fit")
+        layout = self._sequence._nested_for(self.model, "fit")
         build(self.model, layout.element_spec(self._sequence._loader.specs))
         restore(self.model, arrays, facts.get("optimizer"))
         after = f" after {step} of {steps} steps" if step else ""

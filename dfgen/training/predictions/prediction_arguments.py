@@ -57,7 +57,7 @@ def checked_prediction(
     known = opened(saved)
     if known is not None:
         check_as_trained(known, sequence)
-    layout = sequence.nested_for(model, "evaluate" if weighs else "predict")
+    layout = sequence._nested_for(model, "evaluate" if weighs else "predict")
     told = meanings(sequence._loader, layout)
     check_as_before(model, told, "evaluate_frame" if weighs else "predict_frame")
     if arrays is not None and views > 1:
