@@ -10,7 +10,9 @@ import pyarrow as pa
 import pytest
 from processes_of import children
 
+from dfgen.limits import Limits
 from dfgen.loading.loader import Loader
+from dfgen.loading.order.proportions import proportions_of
 from dfgen.loading.workers import chooser
 from dfgen.loading.workers.chooser import Chooser, thread_counts
 from dfgen.loading.workers.chunks import ChunkMaker
@@ -271,10 +273,10 @@ def test_what_is_dear_to_start_is_tried_late_and_left_for_good_unless_it_is_chos
     assert choice.chosen == choice.late == "processes"
 
 
-def switched(folder, monkeypatch):
+def switched(folder, monkeypatch, **options):
     """A loader that would choose, and its switch, which is set by hand alone."""
     monkeypatch.setattr("dfgen.loading.loader.usable_cpus", lambda: 2)
-    made = image_loader(folder)
+    made = image_loader(folder, **options)
     pool = made._maker.pool
     pool._chooser.note = lambda rows, waited, now: pool._chooser.used
     return made, pool._switch
@@ -293,6 +295,24 @@ def test_no_batch_differs_while_threads_and_processes_change_over(tmp_path, monk
     assert max(seen) == 2 and made.metrics.samples >= 600
     made.close()
     assert not children()
+
+
+def test_no_batch_with_bad_rows_and_draws_differs_while_they_change_over(tmp_path, monkeypatch):
+    draws = proportions_of(1.0 + np.arange(200) % 3, 160)
+    given = {"on_error": "skip", "balance": draws, "limits": Limits(problems=200)}
+    made, switch = switched(tmp_path, monkeypatch, **given)
+    alone = image_loader(tmp_path, workers=0, **given)
+    for number in range(0, 200, 9):
+        (tmp_path / f"{number}.png").write_bytes(b"no image")
+    for step in range(20):
+        switch.in_processes = step % 3 == 1
+        found, expected = made.batch(1, step), alone.batch(1, step)
+        assert (found.rows == expected.rows).all()
+        assert sorted(found.skipped) == sorted(expected.skipped)
+        assert (found.arrays["image"] == expected.arrays["image"]).all()
+        assert (found.weights == expected.weights).all()
+    assert made.problems == alone.problems and len(made.problems) > 9
+    made.close()
 
 
 def test_processes_that_are_left_for_good_end_those_of_resting_threads_too(tmp_path, monkeypatch):

@@ -78,7 +78,7 @@ def test_only_what_weights_are_to_each_other_counts():
 
 
 def test_a_place_takes_the_row_at_the_point_written_down():
-    weights, places = [3.0, 1.0, 2.0], 13  # so that the points decide
+    weights, places = [3.0, 1.0, 2.0, 0.7, 1.9, 5.0, 0.3], 41  # so that the points decide
     found = drawn(weights, places, epoch=7, seed=5)[0].tolist()
     expected = []
     for place in permutation(range(places), places, seed=5, epoch=7).tolist():
@@ -111,8 +111,9 @@ class TestChange:
     def test_an_epoch_keeps_its_weights_and_later_ones_have_others(self):
         draws = self.FIRST.followed_by(self.SECOND, 2)
         assert [self.rows(draws, epoch) for epoch in range(4)] == [{0}, {0}, {1}, {1}]
-        digests = [draws.drawn_by(epoch) for epoch in range(4)]
+        digests = [RowOrder(3, 0, draws).drawn_by(epoch) for epoch in range(4)]
         assert digests == [self.FIRST.digest] * 2 + [self.SECOND.digest] * 2
+        assert RowOrder(3, 0).drawn_by(0) == ""
 
     def test_weights_that_were_never_used_are_replaced(self):
         draws = self.FIRST.followed_by(self.SECOND, 2).followed_by(self.THIRD, 2)
