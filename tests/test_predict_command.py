@@ -1,6 +1,7 @@
 """A model that was saved, on rows made as in training: the command, and what it refuses."""
 
 import json
+import shutil
 
 import cv2
 import keras
@@ -12,6 +13,7 @@ from command import run
 import dfgen
 from dfgen.errors import ArgumentError
 from dfgen.explore import mistakes, report, show
+from dfgen.training.predictions.as_trained import sequence_as_trained
 from dfgen.training.predictions.saved_model import predict_saved
 
 ROWS = 12
@@ -291,3 +293,96 @@ def test_rows_that_cannot_be_read_are_left_out_by_the_command_and_by_mistakes(tr
     page = tmp_path / "page.html"
     report(frame, page, predictions=found)
     assert "8 rows, 100.0% right, 0 wrong; 4 without a label or a prediction" in page.read_text()
+
+
+def test_however_many_rows_cannot_be_read_all_are_told(trained, tmp_path):
+    folder, _, frame, _ = trained
+    other, out = tmp_path / "other.parquet", tmp_path / "p.parquet"
+    shutil.copy(frame.path[3], tmp_path / "3.png")
+    (tmp_path / "bad.png").write_text("no image")
+    paths = [str(tmp_path / ("3.png" if row == 3 else "bad.png")) for row in frame.id]
+    dfgen.write_manifest(frame[["id", "kind"]].assign(path=paths), other)
+    ended = run("predict", folder / "model.keras", other, "--out", out)
+    assert (ended.stderr, ended.stdout) == ("", f"Wrote {out}: 12 rows, 11 without a prediction\n")
+    out = tmp_path / "q.parquet"
+    ended = run("predict", folder / "model.keras", other, "--out", out, "--on-error", "raise")
+    assert ended.returncode == 1
+    assert "bad.png" in ended.stderr
+
+
+def test_a_manifest_without_splits_and_a_file_that_is_no_model_are_told(trained, tmp_path):
+    folder, _, frame, _ = trained
+    plain, broken = tmp_path / "plain.parquet", tmp_path / "broken.keras"
+    dfgen.write_manifest(frame.drop(columns="split"), plain)
+    broken.write_text("no model")
+    saved = ("--preprocessing", folder / "model.keras.json")
+    ended = run("predict", folder / "model.keras", plain, "--out", tmp_path / "p.parquet",
+                "--split", "val")  # fmt: skip
+    assert ended.stderr == f"dfgen: {plain} has no column split: leave out --split val\n"
+    ended = run("predict", broken, plain, "--out", tmp_path / "p.parquet", *saved)
+    assert ended.stderr.startswith(f"dfgen: {broken} cannot be loaded as a model of Keras: ")
+    ended = run("predict", folder / "model.keras", plain, "--out", tmp_path / "q.parquet", *saved)
+    assert (ended.stderr, len(pd.read_parquet(tmp_path / "q.parquet"))) == ("", ROWS)
+
+
+def test_a_folder_that_was_moved_is_named(trained, tmp_path):
+    folder, _, frame, _ = trained
+    for name in frame.path:
+        shutil.copy(name, tmp_path)
+    frame = frame.assign(path=[f"{tmp_path}/{n}.png" for n in frame.id])
+    dfgen.write_manifest(frame, folder / "moved.parquet", root=tmp_path)
+    (tmp_path / "inside").mkdir()
+    for name in frame.path:
+        shutil.move(name, tmp_path / "inside")
+    for number, split in enumerate([(), ("--split", "test")]):
+        out = tmp_path / f"{number}.parquet"
+        ended = run("predict", folder / "model.keras", folder / "moved.parquet", "--out", out,
+                    "--root", tmp_path / "inside", *split)  # fmt: skip
+        assert ended.stderr == ""
+        assert pd.read_parquet(out).problem.isna().all()
+
+
+def negative(sample, rng):
+    assert rng is None
+    assert set(sample) == {"image"}
+    return {**sample, "image": 255 - sample["image"]}
+
+
+def test_rows_are_made_as_in_training_with_what_chance_and_functions_did(trained, tmp_path):
+    _, model, frame, _ = trained
+    flipped = dfgen.Image("path", size=(4, 4), scale="0..1", flip="horizontal")
+    frame = frame.assign(tags=[[kind, "all"] for kind in frame.kind])
+    tags = dfgen.MultiLabel("tags", class_names=["all", *NAMES])
+    y = {"kind": dfgen.Category("kind", class_names=NAMES), "tags": tags}
+    seq = dfgen.Sequence(frame, x=flipped, y=y)
+    saved = seq.preprocessing(transform=negative)
+    with sequence_as_trained(saved, frame, batch_size=ROWS) as still:
+        [[image, target]] = [*still]
+    assert target["kind"].tolist() == [NAMES.index(kind) for kind in frame.kind]
+    assert (target["tags"].argmax(axis=1) == 0).all()
+    expected = [1 - (np.arange(3) == NAMES.index(kind)) * 200 / 255 for kind in frame.kind]
+    np.testing.assert_allclose(image.mean(axis=(1, 2)), expected, atol=1e-6)
+    for other in (frame.drop(columns="tags"), frame[["id", "path"]]):
+        with sequence_as_trained(saved, other, batch_size=ROWS) as bare:
+            [[found]] = [*bare]
+            np.testing.assert_allclose(found, image)
+    with sequence_as_trained(saved, frame, chance=True, shuffle=True) as drawn:
+        assert drawn._loader.reader.is_random
+        assert drawn._loader.shuffle
+    with sequence_as_trained(saved, frame) as still:
+        assert not still._loader.reader.features[0].feature.is_random
+    beside = dfgen.Sequence(frame, x=flipped, y=y["kind"]).preprocessing()
+    bare = dfgen.Sequence(frame[["id", "path"]], x=flipped)
+    found = dfgen.predict_frame(model, bare, preprocessing=beside, views=2)
+    assert found.y_pred.tolist() == frame.kind.map(str).tolist()
+
+
+def test_images_of_another_data_format_are_refused(trained, monkeypatch):
+    folder, model, _, seq = trained
+    monkeypatch.setattr(keras.config, "image_data_format", lambda: "channels_first")
+    with pytest.raises(ArgumentError) as caught:
+        dfgen.predict_frame(model, seq, preprocessing=folder / "model.keras.json")
+    assert str(caught.value) == (
+        "the model was trained on channels_last, but keras.config.image_data_format() is "
+        'channels_first: keras.config.set_image_data_format("channels_last")'
+    )

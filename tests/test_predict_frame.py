@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pandas as pd
 import pytest
+from keras.src.trainers.data_adapters import data_adapter
 
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError
@@ -31,6 +32,11 @@ def reading(**heads):
 PARITY = 1, "sigmoid", [0.1], [-3]  # odd above row 30
 LOGITS = 2, None, [0, 0.1], [0, -3]
 ROW = 1, None, [1], [0]
+
+
+def reading_with_loss(model):
+    model.compile(loss="binary_crossentropy")
+    return model
 
 
 def sequence(df, **options):
@@ -260,6 +266,16 @@ def test_draws_that_nobody_asked_for_are_told(frame):
             "out must be a path, got 3",
         ),
         (
+            lambda df, model: dfgen.evaluate_frame(
+                reading_with_loss(model), sequence(df), out=["p.parquet"]
+            ),
+            "out must be a path, got ['p.parquet']",
+        ),
+        (
+            lambda df, model: dfgen.predict_frame(model, sequence(df), arrays=3),
+            "arrays must be a path, got 3",
+        ),
+        (
             lambda df, model: dfgen.predict_frame(model, sequence(df), from_logits="yes"),
             "from_logits must be True or False, got 'yes': leave it out where the loss tells it",
         ),
@@ -444,3 +460,41 @@ def test_attack_rows_of_one_file_and_of_a_sequence_in_the_middle_keep_their_pred
         np.testing.assert_allclose(found.y_pred_row, df.id // 2, atol=1e-4)
         prob = np.stack(found.prob_label)[:, 1]
         np.testing.assert_allclose(prob, probability(df.id // 2), atol=1e-6)
+
+
+def test_where_keras_takes_a_sequence_for_the_pydataset_that_it_is_rows_are_the_same(
+    frame, monkeypatch
+):
+    model = reading_with_loss(reading(label=PARITY))
+    df = frame(21)
+    expected = dfgen.evaluate_frame(model, sequence(df, batch_size=2))
+    monkeypatch.setattr(data_adapter, "DataAdapter", type("DataAdapter", (), {}))
+    found = dfgen.evaluate_frame(model, sequence(df, batch_size=2))
+    pd.testing.assert_frame_equal(found, expected)
+
+
+def test_a_row_of_several_views_is_their_mean_in_every_column(frame):
+    df = frame(5)
+    image = keras.Input((4, 4, 3))
+    made = keras.Model(image, {"a": image[:, 0, 0, :1] / 10, "b": image[:, 0, 0, :1]})
+    made.compile(loss="mse", loss_weights={"a": 2.0, "b": 1.0})
+    y = {name: dfgen.Number(f"zero_{name}") for name in "ab"}
+    df = df.assign(zero_a=0.0, zero_b=0.0)
+    drawn = {"x": dfgen.Image(size=(4, 4)), "y": y, "transform": one_or_two, "seed": 3}
+    each = [
+        dfgen.evaluate_frame(made, dfgen.Sequence(df, **drawn), views=n)[["y_pred_b", "loss_b"]]
+        for n in (1, 2, 3)
+    ]
+    factor = (each[0].y_pred_b / df.id)[1:]
+    assert set(factor.round(3)) <= {1, 2}
+    for count, found in enumerate(each, 1):
+        sums = (found.y_pred_b / df.id * count)[1:]
+        assert (abs(sums - sums.round()) < 1e-3).all()
+        assert (found.loss_b + 1e-6 >= found.y_pred_b**2).all()  # a mean of squares
+    again = dfgen.evaluate_frame(made, dfgen.Sequence(df, **drawn), views=3)
+    np.testing.assert_allclose(again.loss, 2 * again.loss_a + again.loss_b, rtol=1e-5)
+    np.testing.assert_allclose(again.y_pred_a * 10, again.y_pred_b, rtol=1e-5)
+
+
+def one_or_two(sample, rng):
+    return {**sample, "image": sample["image"] * np.uint8(rng.integers(1, 3))}

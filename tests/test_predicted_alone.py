@@ -194,7 +194,7 @@ def test_every_row_is_predicted_as_if_it_were_alone(rows, tmp_path_factory, **ca
 
 
 @pytest.mark.slow
-@settings(max_examples=200, phases=[Phase.generate])
+@settings(max_examples=60, phases=[Phase.generate])
 @given(**CASES)
 def test_every_row_of_many_frames_is_predicted_as_if_it_were_alone(rows, tmp_path_factory, **case):
     drawn_case(rows, tmp_path_factory, **case)

@@ -18,7 +18,10 @@ import pytest
 
 import dfgen
 from dfgen.errors import ArgumentError, WriteError
+from dfgen.loading.state import ids_digest
 from dfgen.system import only_writer
+from dfgen.training.predictions.predicted_rows import Prediction
+from dfgen.training.predictions.run_identity import refuse_other
 
 ROWS, BATCH = 90, 3
 OTHERWISE = dfgen.Category("kind", class_names=["c", "a", "b"])
@@ -425,6 +428,93 @@ def test_attack_parts_of_other_numbers_are_not_joined_and_other_columns_may_be_a
         dfgen.join_predictions([frames[0], dfgen.predict_frame(model(), other), frames[2]])
     joined = dfgen.join_predictions([frame.assign(seen=True) for frame in frames])
     assert joined.id.tolist() == table(91).id.tolist()
+
+
+def twice(sample, rng):
+    return sample
+
+
+def run(rows=12, made=None, **options):
+    """What tells a run from others, of which one thing may be otherwise."""
+    kinds = ("views", "logits", "arrays", "weighs")
+    of_run = {name: options.pop(name) for name in kinds if name in options}
+    return Prediction(made or model(), sequence(rows, **options), **of_run).run
+
+
+def compiled(loss):
+    made = model()
+    made.compile(loss=loss)
+    return made
+
+
+FACTS = table(12).assign(index=range(12), digest="a", split="val", width=3, problem=None)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "told"),
+    [
+        ({}, {}, ""),
+        ({}, {"transform": twice}, "other inputs"),
+        ({}, {"x": dfgen.Number(["n"], dtype="float64")}, "other inputs"),
+        ({}, {"y": dfgen.Category("kind", label_mode="categorical")},
+         "other labels; other targets or class names"),
+        ({}, {"seed": 1}, "another seed"),
+        ({}, {"batch_size": 4}, "another batch size"),
+        ({}, {"shard": (0, 3)}, "another batch size; another part of the rows"),
+        ({}, {"made": compiled("sparse_categorical_crossentropy")}, "another loss"),
+        ({"made": compiled("mse")}, {"made": compiled("mae")}, "another loss"),
+        ({}, {"views": 2}, "another number of views"),
+        ({}, {"logits": True}, "another from_logits"),
+        ({}, {"arrays": "lists"}, "arrays in another place"),
+        ({}, {"weighs": True}, "predict_frame, or evaluate_frame, the other of the two"),
+        ({"rows": FACTS}, {"rows": FACTS.assign(split="test", width=4, problem="bad")}, ""),
+        ({"rows": FACTS}, {"rows": FACTS.drop(columns="problem")}, ""),
+        ({"rows": FACTS}, {"rows": FACTS.assign(index=range(1, 13))},
+         "other values in columns of the manifest"),
+        ({"rows": FACTS}, {"rows": FACTS.assign(digest="b")},
+         "other values in columns of the manifest"),
+        ({"rows": table(12).assign(box=[{"a": 1}] * 12)},
+         {"rows": table(12).assign(box=[{"a": "b"}] * 12)},
+         "other values in columns of the manifest"),
+    ],
+)  # fmt: skip
+def test_a_run_is_told_from_others_by_what_makes_its_numbers(one, other, told):
+    first, second = run(**one), json.loads(json.dumps(run(**other)))
+    if not told:
+        assert refuse_other(second, first, "p", "Go") is None
+        return
+    with pytest.raises(ArgumentError) as caught:
+        refuse_other(second, first, "p", "Go")
+    assert str(caught.value) == f"p of another run: {told}. Go"
+
+
+@pytest.mark.parametrize(
+    ("frame", "options", "name"),
+    [
+        (table(40), {}, "id"),
+        (table(40).assign(id=range(40)), {}, "id"),
+        (table(40).assign(name=[f"x{n}" for n in range(40)]), {"id": "name"}, "name"),
+        (table(40).assign(at=range(40)).drop(columns="id"), {"id": "at"}, "at"),
+    ],
+)
+def test_predictions_say_which_column_has_their_ids(tmp_path, frame, options, name):
+    for shard in ((0, 1), (1, 2)):
+        seq = sequence(frame, shard=shard, batch_size=4, **options)
+        path = dfgen.predict_frame(model(), seq, out=tmp_path / f"{shard[1]}.parquet")
+        said = json.loads(pq.read_schema(path).metadata[b"dfgen_predictions"])
+        assert (said["id"], said["rows"], said["shard"]) == (name, 40, list(shard))
+        assert said["part"] == ([0, 40] if shard == (0, 1) else [20, 40])
+        assert said["part_ids"] == ids_digest(frame[name].iloc[slice(*said["part"])])
+
+
+def test_files_of_many_rows_are_joined_a_group_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr("dfgen.training.predictions.predictions_file._GROUP", 20)
+    monkeypatch.setattr("dfgen.training.predictions.predicted_rows.next_steps", lambda *_: 4)
+    path = dfgen.predict_frame(model(), sequence(100), out=tmp_path / "p.parquet")
+    found = pq.ParquetFile(path).metadata
+    assert [found.row_group(n).num_rows for n in range(found.num_row_groups)] == [48, 24, 24, 4]
+    whole = dfgen.predict_frame(model(), sequence(100))
+    pd.testing.assert_frame_equal(pd.read_parquet(path), whole)
 
 
 if __name__ == "__main__":

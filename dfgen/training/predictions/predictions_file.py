@@ -182,7 +182,7 @@ def _write(file: BinaryIO, paths: list[str], said: Mapping[str, Any]) -> None:
     schema = schema.with_metadata({**of_pandas, PREDICTIONS.encode(): json.dumps(said).encode()})
     with pq.ParquetWriter(file, schema) as writer:
         for table in _gathered(paths):
-            writer.write_table(table.replace_schema_metadata(schema.metadata).cast(schema))
+            writer.write_table(table.cast(schema))
 
 
 def _gathered(paths: list[str]) -> Iterator[pa.Table]:

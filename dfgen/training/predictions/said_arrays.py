@@ -39,7 +39,7 @@ def said_of_arrays(head: ModelHead, said: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def nested_lists(values: npt.NDArray[Any], lost: Present) -> pa.Array:
     """Return arrays (rows, ...) as lists of lists."""
-    found = pa.array(values.reshape(-1))
+    found = pa.array(values.ravel())
     for axis in range(values.ndim - 1, 0, -1):
         ends = np.arange(0, len(found) + 1, values.shape[axis], dtype=np.int64)
         lacking = lost if axis == 1 else np.zeros(len(ends) - 1, bool)
