@@ -383,6 +383,11 @@ def test_new_groups_move_no_old_ones():
             "These would be {'train': 1.0}",
         ),
         (
+            {"train": 1, "val": 0},
+            "split: train=1, val=0. Each split has a name and a share above 0, as in train=0.8 "
+            "val=0.2",
+        ),
+        (
             {"train": "1"},
             'split: train="1". Each split has a name and a share above 0, as in train=0.8 val=0.2',
         ),
