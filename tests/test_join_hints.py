@@ -136,7 +136,7 @@ def test_row_numbers_of_pandas_are_no_key_that_is_recommended():
 SMALL = st.integers(0, 30)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     paths=st.lists(st.tuples(SMALL, SMALL), min_size=1, max_size=60, unique=True),
     columns=st.lists(
