@@ -30,6 +30,11 @@ def sequence(df, y, x="v", **given):
     return dfgen.Sequence(df, x, y, **given)
 
 
+def others(df):
+    """Return rows of other ids."""
+    return df.assign(id=df.id + ROWS)
+
+
 def head(name, value=None):
     """Return a layer that learns one number, or knows it."""
     start = keras.initializers.Constant(0 if value is None else value)
@@ -91,8 +96,8 @@ PAIRED = [
 @pytest.mark.parametrize(("make", "y"), PAIRED)
 def test_each_head_learns_from_its_own_labels(make, y, df):
     made = make(known=False)
-    with sequence(df, y) as seq:
-        made.fit(seq, validation_data=seq, epochs=2, verbose=0)
+    with sequence(df, y) as seq, sequence(others(df), y) as val:
+        made.fit(seq, validation_data=val, epochs=2, verbose=0)
         loss = made.evaluate(seq, verbose=0, return_dict=True)["loss"]
         frame = dfgen.evaluate_frame(made, seq)
     assert loss < 1 and frame.loss.mean() == pytest.approx(loss, abs=1e-3)
@@ -176,7 +181,7 @@ def test_a_column_that_another_place_is_called_by_is_doubtful(df):
 @pytest.mark.parametrize("subclassed", [False, True], ids=["functional", "subclassed"])
 def test_data_of_another_nesting_than_that_of_training_are_paired(subclassed, df):
     made = heads(subclassed=subclassed, optimizer=SGD(0.0))
-    with sequence(df, DICT) as train, sequence(df, LIST) as seq:
+    with sequence(others(df), DICT) as train, sequence(df, LIST) as seq:
         history = made.fit(train, validation_data=None if subclassed else seq, verbose=0).history
         assert made.evaluate(seq, verbose=0, return_dict=True)["loss"] == pytest.approx(0)
         assert subclassed or history["val_loss"] == [pytest.approx(0)]
@@ -249,12 +254,13 @@ def test_a_model_that_makes_its_own_loss_is_told_what_is_true_by_names(df):
 
 
 def test_class_names_that_were_saved_go_to_the_output_of_their_name(df):
-    df = df.assign(a=pd.Categorical(["cat", "dog"] * 4))
-    made = heads(loss={"a": LOGITS, "b": "mse"})
-    with sequence(df, LIST) as seq, sequence(df, None, label_mode=None) as bare:
-        frame = dfgen.predict_frame(made, bare, preprocessing=seq.preprocessing())
-    assert frame.y_pred_a.tolist() == ["dog"] * ROWS
-    assert frame.y_pred_b.tolist() == [TRUE["b"]] * ROWS
+    kinds = [pd.Categorical(names * 4) for names in (["cat", "dog"], ["no", "yes"])]
+    made = heads(loss=LOGITS)
+    with sequence(df.assign(a=kinds[0], b=kinds[1]), LIST) as seq:
+        saved = seq.preprocessing()
+    with sequence(df, None, label_mode=None) as bare:
+        frame = dfgen.predict_frame(made, bare, preprocessing=saved)
+    assert frame.y_pred_a.tolist() == ["dog"] * ROWS and frame.y_pred_b.tolist() == ["yes"] * ROWS
 
 
 def adding(kind, names="ba"):
@@ -282,8 +288,9 @@ def adding(kind, names="ba"):
 )
 def test_each_input_is_fed_its_own_column(kind, names, x, df):
     made = adding(kind, names)
-    with sequence(df.assign(sum=100001.0), "sum", x) as seq:
-        history = made.fit(seq, validation_data=seq, verbose=0).history
+    df = df.assign(sum=100001.0)
+    with sequence(df, "sum", x) as seq, sequence(others(df), "sum", x) as val:
+        history = made.fit(seq, validation_data=val, verbose=0).history
         assert [*history.values()] == [[0.0], [0.0]]
         np.testing.assert_allclose(made.predict(seq, verbose=0), 100001)
         assert dfgen.predict_frame(made, seq).y_pred.tolist() == [100001.0] * ROWS
