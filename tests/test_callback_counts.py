@@ -3,6 +3,7 @@
 import os
 import signal
 from contextlib import suppress
+from importlib.util import find_spec
 
 import keras
 import numpy as np
@@ -109,7 +110,7 @@ CASES = {
         KERAS.EarlyStopping(**MONITOR, patience=2, restore_best_weights=True),
     ],
 }
-if keras.backend.backend() == "tensorflow":  # elsewhere it needs another package
+if find_spec("tensorboard"):  # which comes with none of them
     CASES["TensorBoard"] = lambda folder: [KERAS.TensorBoard(f"{folder}/tb", update_freq=2)]
 QUICK = ("ReduceLROnPlateau", "several")
 
