@@ -6,6 +6,7 @@ python distributed.py KIND INDEX PORTS MANIFEST: as many processes as ports, whi
 import json
 import os
 import sys
+import warnings
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -60,6 +61,7 @@ def train(model, manifest, **options):
     """Fit, evaluate, and tell all that can be known of it."""
     seq = sequence(manifest, **options)
     val = sequence(manifest, shuffle=False, **options)
+    warnings.filterwarnings("ignore", "validation_data has the")  # as many rows as are trained on
     history = model.fit(seq, validation_data=val, epochs=EPOCHS, verbose=0).history
     found = {
         "history": {name: [float(value) for value in history[name]] for name in history},

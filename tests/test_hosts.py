@@ -408,9 +408,8 @@ def test_evaluation_on_devices_is_padded_where_it_comes_to_the_last_batch(steps,
 
 def test_inputs_alone_have_no_weights_on_devices_either(frame):
     strategy = SimpleNamespace(extended=SimpleNamespace(), num_replicas_in_sync=2)
-    call = SimpleNamespace(
-        model=SimpleNamespace(distribute_strategy=strategy), purpose="fit", steps=None
-    )
+    spread = type("Spread", (keras.Model,), {"distribute_strategy": strategy})
+    call = SimpleNamespace(model=spread(), purpose="fit", steps=None)
     for label_mode, weighted in ((None, False), ("int", True)):
         seq = dfgen.Sequence(frame(10), image_size=(4, 4), batch_size=4, label_mode=label_mode)
         plan, layout = seq._divided(call)
