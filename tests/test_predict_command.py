@@ -386,3 +386,12 @@ def test_images_of_another_data_format_are_refused(trained, monkeypatch):
         "the model was trained on channels_last, but keras.config.image_data_format() is "
         'channels_first: keras.config.set_image_data_format("channels_last")'
     )
+
+
+def test_a_column_may_be_called_otherwise_than_in_training(trained):
+    folder, model, frame, _ = trained
+    x = dfgen.Image("file", size=(4, 4), scale="0..1")
+    kind = dfgen.Category("kind", class_names=NAMES)
+    seq = dfgen.Sequence(frame.rename(columns={"path": "file"}), x=x, y=kind)
+    found = dfgen.predict_frame(model, seq, preprocessing=folder / "model.keras.json")
+    assert found.y_pred.tolist() == frame.kind.tolist()

@@ -329,13 +329,16 @@ def test_lists_of_losses_and_weights_are_in_the_order_that_keras_has_for_a_dict(
     )
 
 
-def test_numbers_of_classes_that_the_model_has_no_unit_for_are_told(frame):
+@pytest.mark.parametrize("number", [5, 2, -1])
+def test_numbers_of_classes_that_the_model_has_no_unit_for_are_told(frame, number):
     model = reading(label=LOGITS)
     model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     with pytest.raises(ArgumentError) as caught:
-        dfgen.predict_frame(model, sequence(frame(6).assign(kind=[0, 1, 5, 1, 0, 1]), y="kind"))
+        dfgen.predict_frame(
+            model, sequence(frame(6).assign(kind=[0, 1, number, 1, 0, 1]), y="kind")
+        )
     assert str(caught.value) == (
-        "column 'kind' holds the class 5, but the output 'of the model' has 2 units, which "
+        f"column 'kind' holds the class {number}, but the output 'of the model' has 2 units, which "
         "sparse_categorical_crossentropy takes for the classes 0 to 1: write "
         "y=dfgen.Category('kind'), which numbers its values from 0, or predict without y"
     )

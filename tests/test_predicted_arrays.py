@@ -1,9 +1,14 @@
 """Masks, boxes and views: what has more axes than one, and what is left to chance."""
 
+import os
+from hashlib import blake2b
+
 import cv2
 import keras
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import dfgen
@@ -163,3 +168,25 @@ def test_files_of_rows_that_cannot_be_read_are_not_written(masked, tmp_path):
         if row not in (2, 3, 10):
             np.testing.assert_array_equal(cv2.imread(path, -1), cv2.imread(df["mask"][row], -1))
     assert len([*(tmp_path / "said").glob("*.png")]) == ROWS - 3
+
+
+def test_files_are_called_by_ids_of_any_kind(masked, tmp_path):
+    ids = ["a/0", ".hidden", "x" * 200, "y" * 201, "ä b", "..", *range(6, ROWS)]
+    seq = sequence(masked.assign(id=list(map(str, ids))))
+    found = dfgen.predict_frame(segmenting(), seq, arrays=tmp_path / "said")
+    names = [path.removeprefix(f"{tmp_path}/said/").removesuffix(".png") for path in found.y_pred]
+    assert names[0] == "a%2F0" and names[2] == "x" * 200 and names[4] == "%C3%A4 b"
+    for place in (1, 3, 5):
+        assert names[place] == blake2b(str(ids[place]).encode(), digest_size=16).hexdigest()
+    assert names[6:] == [str(n) for n in range(6, ROWS)]
+
+
+def test_paths_are_text_where_no_row_can_be_read(masked, tmp_path):
+    (tmp_path / "bad.png").write_text("no image")
+    df = masked.drop(columns="mask").assign(path=str(tmp_path / "bad.png"))
+    seq = dfgen.Sequence(df, x=dfgen.Image(size=(4, 4)), label_mode=None, batch_size=4,
+                         on_error="skip", limits=dfgen.Limits(problems=1.0))  # fmt: skip
+    arrays = tmp_path / "said"
+    out = dfgen.predict_frame(segmenting(), seq, arrays=arrays, out=tmp_path / "p.parquet")
+    assert pq.read_schema(out).field("y_pred").type == pa.string()
+    assert os.listdir(arrays) == ["run.json"]

@@ -20,6 +20,7 @@ import dfgen
 from dfgen.errors import ArgumentError, WriteError
 from dfgen.loading.state import ids_digest
 from dfgen.system import only_writer
+from dfgen.training.predictions.ordered_passes import OrderedPasses
 from dfgen.training.predictions.predicted_rows import Prediction
 from dfgen.training.predictions.run_identity import refuse_other
 
@@ -168,6 +169,10 @@ def test_parts_of_several_processes_join_to_the_whole(shares, tmp_path):
     pd.testing.assert_frame_equal(dfgen.join_predictions(paths[::-1]), whole)
     out = dfgen.join_predictions(paths, out=tmp_path / "all.parquet")
     pd.testing.assert_frame_equal(pd.read_parquet(out), whole)
+    said = json.loads(pq.read_schema(out).metadata[b"dfgen_predictions"])
+    assert (said["shard"], said["part"], said["id"]) == ([0, 1], [0, 91], "id")
+    assert said["part_ids"] == said["ids"] == ids_digest(whole.id)
+    assert joined.attrs["dfgen_predictions"] == said
 
 
 def wrong_joins(frames, paths):
@@ -252,6 +257,37 @@ def test_attack_parts_that_lack_or_were_changed_are_predicted_anew(killed, harm,
     harm(parts_of(killed)[place])
     found = dfgen.predict_frame(model(), sequence(), out=killed)
     pd.testing.assert_frame_equal(pd.read_parquet(found), dfgen.predict_frame(model(), sequence()))
+
+
+def test_parts_that_are_whole_are_not_predicted_again(killed, monkeypatch):
+    def counted(self, made, part, view, until):
+        steps.extend(part)
+        return predict(self, made, part, view, until)
+
+    steps, predict = [], OrderedPasses.predict
+    monkeypatch.setattr(OrderedPasses, "predict", counted)
+    parts_of(killed)[3].unlink()
+    dfgen.predict_frame(model(), sequence(), out=killed)
+    assert steps == [*range(24, 30)]
+
+
+def scaled(number):
+    """A model with a function in it, which is another object each time."""
+    functions = [lambda x: 2 * x, lambda x: x * 2]
+    image = keras.Input((1,))
+    made = keras.Model(image, keras.layers.Lambda(functions[number], (1,))(image))
+    return keras.Sequential([made, keras.layers.Dense(3)])
+
+
+@pytest.mark.backend
+def test_functions_in_layers_do_not_make_another_model(tmp_path):
+    out, weights = tmp_path / "p.parquet", model().get_weights()
+    for number in (0, 1):
+        made = scaled(number)
+        made.build((None, 1))
+        made.set_weights(weights)
+        bare = sequence(6, y=None, label_mode=None)
+        assert dfgen.predict_frame(made, bare, out=out) == str(out)
 
 
 def with_statistics(mean):
@@ -495,6 +531,7 @@ def test_a_run_is_told_from_others_by_what_makes_its_numbers(one, other, told):
         (table(40).assign(id=range(40)), {}, "id"),
         (table(40).assign(name=[f"x{n}" for n in range(40)]), {"id": "name"}, "name"),
         (table(40).assign(at=range(40)).drop(columns="id"), {"id": "at"}, "at"),
+        (table(40).rename(columns={"id": "a"}).assign(id=lambda rows: rows["a"]), {}, "id"),
     ],
 )
 def test_predictions_say_which_column_has_their_ids(tmp_path, frame, options, name):
