@@ -26,7 +26,7 @@ from dfgen.samples.pixels.formats import DECODERS
 from dfgen.samples.pixels.geometry import Geometry
 from dfgen.samples.storage.cache.slot_file import SlotFile
 from dfgen.samples.storage.cache.slots_by_key import NOWHERE, SlotKey
-from dfgen.samples.storage.known_files import UNKNOWN, KnownFiles, StoreOfRow
+from dfgen.samples.storage.known_files import UNKNOWN, KnownFiles
 from dfgen.samples.storage.store import Store
 
 _UNKNOWN, _ABSENT, _SOUGHT = 0, -1, -2  # instead of 1 + the slot of a row
@@ -142,18 +142,16 @@ class CachedPixels:
         self._slots.refresh()
         return self._slots.nbytes
 
-    def _made(self, row: int, pixels: Values, store: Any, watch: Watch) -> Geometry:
+    def _made(self, row: int, pixels: Values, store: Store, watch: Watch) -> Geometry:
         """Decode the image of one row, and keep it if its file stayed the same meanwhile."""
-        path, sought = self._paths[row].as_py(), self._sought.get(row)
-        read: list[tuple[int, int | None]] = []
-        if sought is not None:
-            store = StoreOfRow(store, lambda size, time: read.append((size, time)))
+        path = self._paths[row].as_py()
         placed = self.fixed.read(path, pixels, store, watch)
         self._count("cache_misses", 1)
-        if sought is None or self._sought.pop(row, None) is None:
+        sought = self._sought.pop(row, None)
+        if sought is None:
             return placed
         key, facts = sought
-        is_same = self._is_same(row, path, facts, read)
+        is_same = self._store.of(path).far or self._facts(row, path) == facts
         slot = self._slots.put(key, placed.image, pixels) if is_same else NOWHERE
         is_over = self._slots.is_full or self._slots.failed is not None
         none = _ABSENT if is_over else _UNKNOWN  # another process was at it
@@ -189,15 +187,6 @@ class CachedPixels:
         told = repr((path, *facts)).encode(errors="surrogatepass")
         first, second = struct.unpack("<QQ", blake2b(told, digest_size=16).digest())
         return (first, second), facts
-
-    def _is_same(
-        self, row: int, path: str, facts: _Facts, read: list[tuple[int, int | None]]
-    ) -> bool:
-        """Whether a file was the one that was looked for when it was read, and still is."""
-        if self._store.of(path).far:  # compared with what the manifest knows, as it was read
-            return True
-        was = all((size, time or facts[1]) == facts[:2] for size, time in read)
-        return was and self._facts(row, path) == facts
 
     def _facts(self, row: int, path: str) -> _Facts | None:
         """Return what changes with the file of a row; of one far away what the manifest knows."""

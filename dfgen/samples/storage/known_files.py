@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,9 +34,7 @@ class KnownFiles:
     def of(self, row: int, store: Any) -> Any:
         """Return a store that reads the file of one row, if it is the one that is known."""
         size, time = self.facts(row)
-        if size == time == UNKNOWN:
-            return store
-        return StoreOfRow(store, partial(_refuse_other, known_size=size, known_time=time))
+        return store if size == time == UNKNOWN else _StoreOfRow(store, size, time)
 
     def facts(self, row: int) -> tuple[int, int]:
         """Return size and time of the file of one row."""
@@ -58,37 +55,28 @@ class KnownFiles:
             _refuse_other(size, time, *known)
 
 
-class StoreOfRow:
-    """A store for one row, whose files a check is told of; cheap to make."""
+class _StoreOfRow:
+    """A store for one row: cheap to make, as each row has its own."""
 
-    __slots__ = ("_check", "_store", "limits")
+    __slots__ = ("_size", "_store", "_time", "limits")
 
-    def __init__(self, store: Any, check: Check) -> None:
-        self._store, self._check = store, check
+    def __init__(self, store: Any, size: int, time: int) -> None:
+        self._store, self._size, self._time = store, size, time
         self.limits = store.limits  # asked for at each decode
 
     def read(self, path: Any) -> bytes:
-        """Return the bytes of one file."""
         data: bytes = self._store.read_as(path, self._check)
         return data
 
-    def read_as(self, path: Any, check: Check) -> bytes:
-        """Return the bytes of one file, which another check is told of too."""
-
-        def both(size: int, time: int | None) -> None:
-            self._check(size, time)
-            check(size, time)
-
-        data: bytes = self._store.read_as(path, both)
-        return data
-
     def row(self, path: str, index: int, dataset: str | None = None) -> npt.NDArray[Any]:
-        """Return one row of an array file."""
         found: npt.NDArray[Any] = self._store.row(path, index, dataset, self._check)
         return found
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
+
+    def _check(self, size: int, time: int | None) -> None:
+        _refuse_other(size, time, self._size, self._time)
 
 
 def _refuse_other(size: int, time: int | None, known_size: int, known_time: int) -> None:
