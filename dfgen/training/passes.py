@@ -32,7 +32,7 @@ from dfgen.training.checks.model_check import (
 )
 from dfgen.training.checks.pairing import paired, warn_of_doubt
 from dfgen.training.checks.scale_check import warn_of_scaling_twice
-from dfgen.training.checks.trained_model import check_trained, note_failure
+from dfgen.training.checks.trained_model import check_trained, note_epoch
 from dfgen.training.checks.validation_check import (
     Side,
     check_validation,
@@ -355,11 +355,11 @@ class Passes(keras.utils.PyDataset, DataAdapter):
             if call.driver == "fit":
                 self._progress.begin_fit(self._endless)
         elif failure is not None:
-            note_failure(call.model)
             if isinstance(failure, Interruption):
                 failure.leave()
             raise failure
         elif ended == "fit":
             self._progress.end_epoch(self._endless)
+            note_epoch(call.model, self._loader, run.layout)
             if run.undo is not None:
                 run.undo(call.iterator, self._progress.place.step == 0)

@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import keras
-
 from dfgen.errors import ArgumentError
 from dfgen.loading.loader import Loader
 from dfgen.manifest.warn import warn
@@ -35,33 +33,29 @@ _ANEW = (
 
 @dataclass(frozen=True)
 class _Trained:
-    """What is known of a model that was given to `fit`; it holds neither the model nor rows.
+    """What is known of a model that was trained; it holds neither the model nor rows.
 
     Args:
         told: what its inputs and targets mean, by "x" and "y".
         layers: of the model.
-        optimizer: of the model; None without one.
-        steps: that the optimizer had done before.
     """
 
     told: dict[str, Meanings]
     layers: tuple[weakref.ref[Any], ...]
-    optimizer: weakref.ref[Any] | None
-    steps: int
 
 
 _KNOWN: weakref.WeakKeyDictionary[Any, _Trained] = weakref.WeakKeyDictionary()
 
 
 def check_trained(call: Call, loader: Loader, layout: Layout) -> None:
-    """Refuse what means something else than the model was trained on; note what `fit` trains on.
+    """Refuse what means something else than the model was trained on.
 
     Raises:
         ArgumentError: classes have other numbers, columns another order, or pixels another range.
     """
     told = meanings(loader, layout)
     if call.purpose == "fit":
-        _note(call.model, told)
+        _check_fit(call.model, told)
     elif call.purpose == "evaluate":
         check_as_before(call.model, told, "evaluate")
     elif call.purpose == "predict":
@@ -89,31 +83,29 @@ def check_as_before(model: Any, told: Mapping[str, Meanings], purpose: str) -> N
         faults.append(order and f"{order}. Give {purpose} the order of training")
         faults += [other_scale(what, *pair, _HERE) for pair in pairs(ours, theirs)]
         fault = next(filter(None, faults), None)
-        if fault is not None and _has_learnt(model, known):
+        if fault is not None:
             raise ArgumentError(fault)
 
 
-def _note(model: Any, told: dict[str, Meanings]) -> None:
-    """Note what `fit` is about to train on; refuse other numbers of the same classes.
+def _check_fit(model: Any, told: Mapping[str, Meanings]) -> None:
+    """Refuse other numbers of the same classes in another `fit`.
 
     Classes of which the model knows none may be another task: they are trained on, with a warning.
     Pixels of another range it can learn.
     """
     known = _known(model)
-    faults = [] if known is None else [*_refused(known.told, told)]
-    if known is not None and faults and not _has_learnt(model, known):
-        known, faults = None, []
-    for fault, certain in faults:
+    for fault, certain in () if known is None else _refused(known.told, told):
         if certain:
             raise ArgumentError(f"{fault}. {_ANEW}")
         warn(f"fit goes on with classes that the model was not trained on: {fault}. {_ANEW}")
-    if known is not None and not faults:
+
+
+def note_epoch(model: Any, loader: Loader, layout: Layout) -> None:
+    """Note what `fit` has trained a model on for an epoch."""
+    known, told = _known(model), meanings(loader, layout)
+    if known is not None and not any(_refused(known.told, told)):
         told = {what: _longest(theirs, known.told[what]) for what, theirs in told.items()}
-    optimizer = getattr(model, "optimizer", None)
-    begun = (None if optimizer is None else weakref.ref(optimizer), _steps(optimizer))
-    if known is not None:
-        begun = known.optimizer, known.steps
-    _KNOWN[model] = _Trained(told, tuple(map(weakref.ref, _layers(model))), *begun)
+    _KNOWN[model] = _Trained(told, tuple(map(weakref.ref, _layers(model))))
 
 
 def _refused(
@@ -137,45 +129,19 @@ def _known(model: Any) -> _Trained | None:
     return None if known is None or any(id(one()) not in layers for one in known.layers) else known
 
 
-def _has_learnt(model: Any, known: _Trained) -> bool:
-    """Whether a step was done since: a `fit` that was refused or interrupted may have none."""
-    optimizer = getattr(model, "optimizer", None)
-    if optimizer is None or known.optimizer is None or known.optimizer() is not optimizer:
-        return True
-    own_step = type(model).train_step is not keras.Model.train_step
-    return own_step or _steps(optimizer) != known.steps
-
-
-def note_failure(model: Any) -> None:
-    """A batch could not be made: TensorFlow counts its step all the same."""
-    known, optimizer = _KNOWN.get(model), getattr(model, "optimizer", None)
-    if known is not None and _steps(optimizer) == known.steps + 1:
-        _KNOWN[model] = replace(known, steps=known.steps + 1)
-
-
-def _steps(optimizer: Any) -> int:
-    found = getattr(optimizer, "iterations", None)
-    return -1 if found is None else int(keras.ops.convert_to_numpy(found))
-
-
 def _layers(model: Any) -> list[Any]:
     return list(getattr(model, "layers", ()))
 
 
 def _longest(theirs: Meanings, ours: Meanings) -> Meanings:
     """Return what a model knows after both: a frame may lack the last classes."""
-    before = {new.name: old for new, old in pairs(theirs, ours)}
-    return {
-        key: replace(
-            new,
-            class_names=max(
-                before.get(new.name, new).class_names,
-                new.class_names,
-                key=lambda names: len(names or ()),
-            ),
-        )
+    before = {new.name: old.class_names or () for new, old in pairs(theirs, ours)}
+    longer = {
+        key: replace(new, class_names=before[new.name])
         for key, new in theirs.items()
-    } or ours
+        if len(before.get(new.name, ())) > len(new.class_names or ())
+    }
+    return {**theirs, **longer} or ours
 
 
 def _other_numbers(ours: Meaning, theirs: Meaning, purpose: str) -> str | None:
