@@ -544,9 +544,8 @@ def test_fit_on_something_else_is_refused(tmp_path):
 
 def two_backups(folder):
     return (
-        f"two BackupAndRestore save in {folder}, of one callbacks=[...] or of two trainings that "
-        "run at once: they would delete and restore each other's backups. Leave one out, or give "
-        "each its own backup_dir"
+        f"two BackupAndRestore of callbacks=[...] save in {folder}: they would delete and restore "
+        "each other's backups. Leave one out, or give each its own backup_dir"
     )
 
 
@@ -577,26 +576,6 @@ def test_two_callbacks_in_folders_of_their_own_both_save(tmp_path):
     ]
     make_model(run_eagerly=EAGERLY).fit(sequence, verbose=0, callbacks=both)
     assert [len(list((tmp_path / name).glob("*.dfgen"))) for name in ("one", "other")] == [1, 1]
-
-
-def test_a_training_within_another_or_beside_it_may_not_save_in_its_folder(tmp_path):
-    found = []
-
-    def begin_another():
-        try:
-            fit(tmp_path, backup={"on_sigterm": False})
-        except ArgumentError as error:
-            found.append(str(error))
-
-    def in_a_thread():
-        beside = threading.Thread(target=begin_another)
-        beside.start()
-        beside.join()
-
-    for act in (begin_another, in_a_thread):
-        fit(tmp_path, ("step begin", 0, 1), act)
-    assert found == [two_backups(tmp_path)] * 2
-    assert not tmp_path.exists()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ differs in any of this, a Sequence falls back: see `PlainPasses`.
 """
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import FrameType
@@ -153,15 +153,6 @@ def validation_of_fit() -> Any:
     """Return the validation data of the `fit` that called the caller."""
     found = _running(sys._getframe(1), "fit")
     return None if found is None else found.f_locals.get("validation_data")
-
-
-def running_callbacks() -> Iterator[Any]:
-    """Yield the callbacks of each `fit` that runs, in any thread of this process."""
-    for frame in sys._current_frames().values():
-        found = _running(frame, "fit")
-        while found is not None:
-            yield from getattr(found.f_locals.get("callbacks"), "callbacks", ())
-            found = _running(found.f_back, "fit")
 
 
 def callbacks_of_fit() -> Any:

@@ -264,7 +264,7 @@ CALLS = [
         "two backups in one folder",
         two_backups,
         ArgumentError,
-        "two BackupAndRestore save in",
+        "two BackupAndRestore of callbacks=[...] save in",
         "they would delete and restore each other's backups",
         "Leave one out, or give each its own backup_dir",
     ),

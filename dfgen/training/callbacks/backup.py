@@ -21,7 +21,6 @@ from dfgen.training.keras_private import (
     begin_at,
     callbacks_of_fit,
     input_of_fit,
-    running_callbacks,
     validation_logs,
     validation_of_fit,
 )
@@ -72,8 +71,8 @@ class BackupAndRestore(keras.callbacks.Callback):
 
     Raises:
         ArgumentError: `fit` is given something else than `sequence`, or a backup is of another
-            model, another Sequence or a newer dfgen; or two callbacks of this process save in the
-            same folder.
+            model, another Sequence or a newer dfgen; or two callbacks of `fit` save in the same
+            folder.
         WriteError: a backup cannot be written; those before stay. Or another run saves there.
 
     Example:
@@ -224,12 +223,14 @@ class BackupAndRestore(keras.callbacks.Callback):
     def _refuse_two(self) -> None:
         """Refuse a folder in which two callbacks would save."""
         folder = self._backups.folder
-        here = (os.path.realpath(one) for one in map(_folder_of, running_callbacks()) if one)
-        if sum(one == os.path.realpath(folder) for one in here) > 1:
+        folders = map(_folder_of, callbacks_of_fit().callbacks)
+        if (
+            sum(bool(one) and os.path.realpath(one) == os.path.realpath(folder) for one in folders)
+            > 1
+        ):
             raise ArgumentError(
-                f"two BackupAndRestore save in {folder}, of one callbacks=[...] or of two "
-                "trainings that run at once: they would delete and restore each other's backups. "
-                "Leave one out, or give each its own backup_dir"
+                f"two BackupAndRestore of callbacks=[...] save in {folder}: they would delete and "
+                "restore each other's backups. Leave one out, or give each its own backup_dir"
             )
 
     def _leave(self) -> None:
