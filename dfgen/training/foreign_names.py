@@ -109,11 +109,13 @@ def check_set(given: object, name: str, value: Any) -> None:
     Raises:
         AttributeError: it is one that a Sequence or nobody has.
     """
-    kind = type(given)
-    owner = next((one for one in kind.__mro__ if name in vars(one)), None)
-    is_own = not _is_known(kind if owner is None else owner)
-    is_argument = name in _ARGUMENTS and "_loader" in vars(given)
-    if name.startswith("_") or (is_own and not is_argument) or (is_own and owner is not None):
+    if name.startswith("_"):
+        return
+    kinds = type(given).__mro__
+    owner = next((one for one in kinds if name in vars(one)), None)
+    module = (owner or kinds[0]).__module__.partition(".")[0]
+    is_free = owner is not None or name not in _ARGUMENTS or "_loader" not in vars(given)
+    if is_free and module not in ("dfgen", "keras", "builtins"):
         return
     advice = f": make a new one, dfgen.Sequence(df, ..., {name}={brief(value)})"
     if name not in _ARGUMENTS:
@@ -124,8 +126,3 @@ def check_set(given: object, name: str, value: Any) -> None:
         name=name,
         obj=given,
     )
-
-
-def _is_known(kind: type) -> bool:
-    """Whether a class is one of dfgen, of Keras or of Python."""
-    return kind.__module__.partition(".")[0] in ("dfgen", "keras", "builtins")
