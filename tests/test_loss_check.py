@@ -582,13 +582,6 @@ CANNOT_BE_MEANT = {
         "mean_squared_logarithmic_error takes no numbers: for numbers of either sign "
         'loss="mean_squared_error"',
     ),
-    "zeros that are divided by": (
-        lambda df: (dense(1), "mape", sequence(df, "meters")),
-        UserWarning,
-        "column 'meters' holds 0 in 2 of 8 numbers, by which the loss "
-        "mean_absolute_percentage_error divides, so that these outweigh all others: write "
-        "loss=\"mean_absolute_error\", or leave them out, df = df[df['meters'] != 0]",
-    ),
     "three classes under a hinge": (
         lambda df: (dense(1, "tanh"), "hinge", sequence(df, "code")),
         ArgumentError,

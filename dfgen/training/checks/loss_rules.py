@@ -4,8 +4,9 @@ Each returns in words what is wrong with one output, its loss and its target, or
 what cannot train as it stands, or what Keras would refuse in words of arrays.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -57,8 +58,8 @@ def mismatch(trained: Trained, training: bool) -> str | None:
     """
     if trained.output.units is None:
         return None
-    rules = (_constant, *_RULES[trained.loss.kind], *(_often_beyond,) * training)
-    return next((told for told in (rule(trained) for rule in rules) if told), None)
+    rules: tuple[_Rule, ...] = (_constant, *_RULES[trained.loss.kind], *(_often_beyond,) * training)
+    return _first(rules, trained)
 
 
 def doubt(trained: Trained, on_tensorflow: bool) -> str | None:
@@ -72,7 +73,11 @@ def doubt(trained: Trained, on_tensorflow: bool) -> str | None:
     rules = _DOUBTS[loss.kind]
     if on_tensorflow and loss.from_logits and trained.output.activation == wanted:
         rules = tuple(rule for rule in rules if rule is not _other_activation)
-    return next((told for told in (rule(trained) for rule in rules) if told), None)
+    return _first(rules, trained)
+
+
+def _first(rules: Iterable["_Rule"], trained: Trained) -> str | None:
+    return next(filter(None, (rule(trained) for rule in rules)), None)
 
 
 def _other_activation(trained: Trained) -> str | None:
@@ -105,11 +110,8 @@ def _given(trained: Trained) -> str:
         return "has no activation, so that it gives any numbers"
     classes = trained.loss.kind in (SPARSE, CATEGORICAL, SHARES)
     alone = " for each class by itself" if classes and made == "sigmoid" else ""
-    return f"ends in {made}, which gives {_span(low, high)}{alone}"
-
-
-def _span(low: float, high: float) -> str:
-    return f"{low:g} or more" if high == float("inf") else f"{low:g} to {high:g}"
+    span = f"{low:g} or more" if high == _ANY else f"{low:g} to {high:g}"
+    return f"ends in {made}, which gives {span}{alone}"
 
 
 def _several_labels(trained: Trained) -> str | None:
@@ -170,18 +172,11 @@ def _numbers_of_classes(trained: Trained) -> str | None:
     )
 
 
-def _often_beyond(trained: Trained) -> str | None:
-    """Numbers that the output cannot reach, in one of twenty or more."""
-    return _beyond_reach(trained, often=True)
-
-
-def _seldom_beyond(trained: Trained) -> str | None:
-    """Numbers that the output cannot reach, in fewer: measured with some noise, or wrong."""
-    return _beyond_reach(trained, often=False)
-
-
 def _beyond_reach(trained: Trained, often: bool) -> str | None:
-    """Numbers beyond what the last layer can give, or the loss take; rounding does not count."""
+    """Numbers beyond what the last layer can give, or the loss take; rounding does not count.
+
+    They are told of often, in one of twenty or more, or of fewer: measured with noise, or wrong.
+    """
     target, loss, output = trained.target, trained.loss, trained.output
     positive = loss.kind == COUNTS or loss.name == "mean_squared_logarithmic_error"
     least, most = max(output.reach[0], 0.0 if positive else -_ANY), output.reach[1]
@@ -207,20 +202,6 @@ def _beyond_reach(trained: Trained, often: bool) -> str | None:
     return (
         f"column {target.column!r} holds the numbers {low:g} to {high:g}, {beyond:,} of "
         f"{numbers.size:,} of them {outside}, where {reason}: {remedy}"
-    )
-
-
-def _divides_by_zero(trained: Trained) -> str | None:
-    """Targets of 0 under the one loss that divides by them."""
-    numbers, column = trained.target.numbers, trained.target.column
-    if trained.loss.name != "mean_absolute_percentage_error" or numbers is None:
-        return None
-    if not (zeros := np.count_nonzero(numbers == 0)):
-        return None
-    return (
-        f"column {column!r} holds 0 in {zeros:,} of {numbers.size:,} numbers, by which the loss "
-        f"{trained.loss.name} divides, so that these outweigh all others: write "
-        f'loss="mean_absolute_error", or leave them out, df = df[df[{column!r}] != 0]'
     )
 
 
@@ -404,7 +385,9 @@ def _beyond_two(trained: Trained) -> str | None:
     )
 
 
-_RULES: dict[str, tuple[Callable[[Trained], str | None], ...]] = {
+_Rule = Callable[[Trained], str | None]
+_often_beyond, _seldom_beyond = (partial(_beyond_reach, often=often) for often in (True, False))
+_RULES: dict[str, tuple[_Rule, ...]] = {
     SPARSE: (_vectors_for_numbers, _beyond_units),
     CATEGORICAL: (_numbers_for_vectors, _other_length),
     BINARY: (_numbers_for_vectors, _other_length, _beyond_two, _several_labels),
@@ -415,11 +398,11 @@ _RULES: dict[str, tuple[Callable[[Trained], str | None], ...]] = {
     SHARES: (_numbers_for_vectors, _other_length),
     OVERLAP: (_numbers_for_vectors, _other_length, _beyond_two),
 }
-_DOUBTS: dict[str, tuple[Callable[[Trained], str | None], ...]] = {
+_DOUBTS: dict[str, tuple[_Rule, ...]] = {
     SPARSE: (_other_activation, _more_units),
     CATEGORICAL: (_several_labels, _other_activation),
     BINARY: (_other_activation, _bytes),
-    REGRESSION: (_numbers_of_classes, _divides_by_zero, _seldom_beyond, _bytes),
+    REGRESSION: (_numbers_of_classes, _seldom_beyond, _bytes),
     COUNTS: (_numbers_of_classes, _other_activation, _seldom_beyond),
     MARGIN: (_other_activation,),
     VECTORS: (),
