@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from dfgen.errors import ArgumentError, ReadTimeoutError
 from dfgen.limits import Limits
 from dfgen.loading.batch_maker import BatchMaker
@@ -29,6 +31,7 @@ from dfgen.loading.workers.chunks import ChunkMaker, chunk_sizes, row_bytes
 from dfgen.loading.workers.pool import Pool
 from dfgen.loading.workers.threads import CLOSED
 from dfgen.samples.cached_pixels import CACHE_FAILED
+from dfgen.samples.features.spec import Present
 from dfgen.samples.reader import SampleReader
 from dfgen.system import flag, usable_cpus, whole
 
@@ -189,6 +192,16 @@ class Loader:
     def row_order(self) -> RowOrder:
         """Which row stands where in each epoch."""
         return self._maker.order
+
+    @property
+    def counted(self) -> Present:
+        """Which rows are drawn, and weigh something in the loss."""
+        drawn = self.row_order.proportions
+        given = self.weights, None if drawn is None else drawn.weights
+        counted = np.ones(len(self.reader), bool)
+        for weights in given:
+            counted &= weights is None or weights > 0
+        return counted
 
     @property
     def weights(self) -> Weights | None:

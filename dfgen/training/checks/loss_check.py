@@ -128,10 +128,7 @@ def _target(bound: BoundFeature, array: str, loader: Loader, loss: KnownLoss) ->
 
 def _counted(bound: BoundFeature, loader: Loader) -> Any:
     """Return which rows have any weight in the loss, bool (rows,)."""
-    drawn_by = loader.row_order.proportions
-    weights = loader.weights, None if drawn_by is None else drawn_by.weights, bound.present
-    counts = [one > 0 for one in weights if one is not None]
-    return np.logical_and.reduce([np.ones(len(loader.reader), bool), *counts])
+    return loader.counted if bound.present is None else loader.counted & bound.present
 
 
 def _labels_in_files(bound: BoundFeature, store: Any, counted: Any) -> Any:

@@ -3,9 +3,9 @@
 Two Sequences that give a model other meanings make it no error and no sense: the shapes are alike.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import keras
 import numpy as np
@@ -48,6 +48,7 @@ class Meaning:
         return spec is not None and spec.dtype.kind == "f" and spec.shape == (len(names),)
 
 
+_Kind = TypeVar("_Kind", Meaning, BoundFeature)
 Meanings = dict[object, Meaning]
 """Those of x or of y, by their keys, or by their places where they have none."""
 
@@ -94,16 +95,21 @@ def features(loader: Loader, layout: Layout, what: str) -> dict[object, BoundFea
     return {keys.get(next(iter(b.arrays.values())), b.name): b for b in found}
 
 
-def pairs(ours: Meanings, theirs: Meanings) -> Iterator[tuple[Meaning, Meaning]]:
-    """Yield what stands for the same input or target: by keys or places, else by columns."""
+def pairs(
+    ours: Mapping[object, _Kind], theirs: Mapping[object, _Kind]
+) -> list[tuple[_Kind, _Kind]]:
+    """Return what stands for the same input or target: by keys or places, else by columns."""
     if len(ours) == len(theirs) == 1:
-        yield from zip(ours.values(), theirs.values(), strict=True)
-    elif {*map(type, ours)} == {*map(type, theirs)}:
-        yield from ((ours[key], theirs[key]) for key in ours if key in theirs)
-    else:
-        by_columns = {one.columns: one for one in theirs.values()}
-        known = (one for one in ours.values() if one.columns in by_columns)
-        yield from ((one, by_columns[one.columns]) for one in known)
+        return list(zip(ours.values(), theirs.values(), strict=True))
+    if {*map(type, ours)} == {*map(type, theirs)}:
+        return [(ours[key], theirs[key]) for key in ours if key in theirs]
+    by_columns = {_columns(one): one for one in theirs.values()}
+    known = (one for one in ours.values() if _columns(one) in by_columns)
+    return [(one, by_columns[_columns(one)]) for one in known]
+
+
+def _columns(one: Meaning | BoundFeature) -> tuple[str, ...]:
+    return one.columns if isinstance(one, Meaning) else one.feature.columns
 
 
 def other_classes(ours: Meaning, theirs: Meaning, where: str) -> str | None:

@@ -138,7 +138,7 @@ def _are_same_rows(train: Side, validation: Side) -> bool:
     if one is other:
         return True
     bound, rows = _bound("x", train, validation), len(one.reader)
-    if not bound or len(other.reader) != rows or not (_counts_all(one) and _counts_all(other)):
+    if not bound or len(other.reader) != rows or not (one.counted.all() and other.counted.all()):
         return False
     ours, theirs = (_whole(side.reader.ids) for side in (one, other))
     if ours is None or theirs is None or ours.type != theirs.type:
@@ -151,13 +151,6 @@ def _are_same_rows(train: Side, validation: Side) -> bool:
     found = found[::_EACH]
     chosen = chosen[pc.index_in(ours.take(pa.array(found)), value_set=some).to_numpy()]
     return all(_alike_at(a.values, found, b.values, chosen) for a, b in bound)
-
-
-def _counts_all(loader: Loader) -> bool:
-    """Whether every row has some weight in the loss, and is drawn."""
-    drawn = loader.row_order.proportions
-    weights = loader.weights, None if drawn is None else drawn.weights
-    return all(one is None or bool((one > 0).all()) for one in weights)
 
 
 def _whole(values: Any) -> Any:
@@ -227,38 +220,27 @@ def _check_sizes(model: Any, x: Any) -> None:
             )
 
 
-def _bound(what: str, train: Side, validation: Side) -> list[tuple[BoundFeature, BoundFeature]]:
+def _bound(what: str, *sides: Side) -> list[tuple[BoundFeature, BoundFeature]]:
     """Return those features of x or y that stand for the same input or target."""
-    ours, theirs = (features(side.loader, side.layout, what) for side in (train, validation))
-    if len(ours) == len(theirs) == 1:
-        return [*zip(ours.values(), theirs.values(), strict=True)]
-    return [(ours[key], theirs[key]) for key in ours] if ours.keys() == theirs.keys() else []
+    return [*pairs(*(features(side.loader, side.layout, what) for side in sides))]
 
 
 def _check_axes(what: str, train: Side, validation: Side) -> None:
     """Refuse arrays of other axes, such as classes as numbers here and one-hot there."""
-    for pair in _bound(what, train, validation):
-        _check_pair(what, *pair, train.loader, validation.loader)
-
-
-def _check_pair(
-    what: str, ours: BoundFeature, theirs: BoundFeature, train: Loader, validation: Loader
-) -> None:
-    for key in ours.arrays.keys() & theirs.arrays.keys():
-        trained = train.specs[ours.arrays[key]]
-        tested = validation.specs[theirs.arrays[key]]
-        few = len(trained.shape) == len(tested.shape) == 1 and ours.feature.class_names is not None
-        channels = bool(ours.channel_arrays and theirs.channel_arrays)
-        last = (few and trained.dtype.kind == "f") or channels
-        if len(trained.shape) != len(tested.shape) or (
-            last and trained.shape[-1] != tested.shape[-1]
-        ):
-            raise ArgumentError(
-                f"{what} of validation has another shape than that of training: "
-                f"{theirs.name} {shape_shown(tested)}, made by {theirs.feature!r}; in training "
-                f"{ours.name} {shape_shown(trained)}, made by {ours.feature!r}. Give both "
-                "Sequences the same label_mode, color_mode or feature"
-            )
+    for ours, theirs in _bound(what, train, validation):
+        for key in ours.arrays.keys() & theirs.arrays.keys():
+            trained = train.loader.specs[ours.arrays[key]]
+            tested = validation.loader.specs[theirs.arrays[key]]
+            axes = len(trained.shape), len(tested.shape)
+            vectors = axes == (1, 1) and ours.feature.class_names and trained.dtype.kind == "f"
+            last = vectors or (ours.channel_arrays and theirs.channel_arrays)
+            if axes[0] != axes[1] or (last and trained.shape[-1] != tested.shape[-1]):
+                raise ArgumentError(
+                    f"{what} of validation has another shape than that of training: "
+                    f"{theirs.name} {shape_shown(tested)}, made by {theirs.feature!r}; in training "
+                    f"{ours.name} {shape_shown(trained)}, made by {ours.feature!r}. Give both "
+                    "Sequences the same label_mode, color_mode or feature"
+                )
 
 
 def _form(tree: Any) -> str:
