@@ -57,7 +57,7 @@ class Ends:
         given = list(leaves(tree))
         if len(self.names) == 1 or len(given) not in (len(self.names), len(self.needed)):
             return tree
-        known, places = _known(tree, columns), self._places(given)
+        known, places = _known(tree, columns), self.places(given)
         if self.keyed:
             return self._by_names(given, known)
         if known != places and len({*known} & {*self.names}) == len(given):
@@ -65,20 +65,7 @@ class Ends:
             raise self.refusal(known, "which Keras takes one after the other", shown)
         return tree
 
-    def warn_of_doubt(self, tree: Any, columns: ColumnNames) -> None:
-        """Warn where a list for a list has a column that is called as another place is."""
-        if isinstance(tree, Mapping) or self.keyed:
-            return
-        pairs = list(zip(_known(tree, columns), self._places(tree), strict=False))
-        for name, place in pairs:
-            if name != place and name in self.names and (name, name) not in pairs:
-                warn(
-                    f"{self.argument} gives column {name!r} to the {self.what} {place!r} of the "
-                    f"model, which has an {self.what} {name!r} too. If it is meant so, write "
-                    f"{self.argument}={{{place!r}: {name!r}, ...}}, else exchange them"
-                )
-
-    def _places(self, tree: Any) -> list[str]:
+    def places(self, tree: Any) -> list[str]:
         """Return which ones a list is for, one after the other."""
         return self.names if len(list(leaves(tree))) == len(self.names) else self.needed
 
@@ -137,16 +124,22 @@ def paired(layout: Layout, features: Iterable[BoundFeature], model: Any, purpose
 def warn_of_doubt(
     layout: Layout, features: Iterable[BoundFeature], model: Any, purpose: Any
 ) -> None:
-    """Warn where a list for a list has a column that is called as another place is.
-
-    The arguments are those of `paired`.
-    """
-    if steps_as_keras(model, purpose):
-        columns, inputs, outputs = columns_of(features), inputs_of(model), outputs_of_loss(model)
-        if inputs is not None:
-            inputs.warn_of_doubt(layout.x, columns)
-        if outputs is not None and purpose != "predict":
-            outputs.warn_of_doubt(layout.y, columns)
+    """Warn where a list for a list has a column that is called as another place is."""
+    if not steps_as_keras(model, purpose):
+        return
+    columns, found = columns_of(features), [(inputs_of(model), layout.x)]
+    found += [(outputs_of_loss(model), layout.y)] * (purpose != "predict")
+    for ends, tree in found:
+        if ends is None or ends.keyed or isinstance(tree, Mapping):
+            continue
+        pairs = list(zip(_known(tree, columns), ends.places(tree), strict=False))
+        for name, place in pairs:
+            if name != place and name in ends.names and (name, name) not in pairs:
+                warn(
+                    f"{ends.argument} gives column {name!r} to the {ends.what} {place!r} of the "
+                    f"model, which has an {ends.what} {name!r} too. If it is meant so, write "
+                    f"{ends.argument}={{{place!r}: {name!r}, ...}}, else exchange them"
+                )
 
 
 def _known(tree: Any, columns: ColumnNames) -> list[str | None]:
