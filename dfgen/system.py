@@ -165,7 +165,7 @@ def refuse_others(
     path: str,
     kind: str,
     is_own: Callable[[IO[bytes]], bool],
-    opened: Callable[[str], IO[bytes]] | None = None,
+    opened: Callable[[str], IO[bytes]] = lambda path: open(path, "rb"),  # noqa: SIM115
 ) -> None:
     """Raise a WriteError if there is a file of another kind; one without a byte is of any.
 
@@ -173,20 +173,17 @@ def refuse_others(
         path: which will be replaced.
         kind: what will be written, as the message calls it.
         is_own: tells by the content whether a file is of that kind; a ValueError says no.
-        opened: opens it where `open` does not; raises a FileNotFoundError if there is none.
+        opened: opens it; raises a FileNotFoundError if there is none.
     """
     if _REPLACES.get() or _is_special(path):
         return
     with contextlib.suppress(OSError, ValueError):
         try:
-            file = opened(path) if opened else open(path, "rb")  # noqa: SIM115 - closed below
+            file = opened(path)
         except FileNotFoundError:
             return
         with file:
-            if not file.read(1):
-                return
-            file.seek(0)
-            if is_own(file):
+            if not file.read(1) or file.seek(0) or is_own(file):
                 return
     raise WriteError(
         f"{path} is there already, and is no {kind}: it would be lost. Choose another place, or "

@@ -165,9 +165,8 @@ def validation_logs(model: Any, epoch: int) -> dict[str, Any]:
     """Do the validation that the `fit` that called the caller does after an epoch; its logs."""
     found = _running(sys._getframe(1), "fit")
     held = {} if found is None else found.f_locals
-    if held.get("validation_data") is None:
-        return {}
-    if not model._should_eval(epoch, held["validation_freq"]):
+    given = held.get("validation_data") is not None
+    if not given or not model._should_eval(epoch, held["validation_freq"]):
         return {}
     logs = model.evaluate(
         x=held["val_x"],

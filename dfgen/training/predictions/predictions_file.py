@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import pandas as pd
@@ -88,7 +89,7 @@ class PartsFolder:
             table.replace_schema_metadata({**(table.schema.metadata or {}), **known}), file
         )
         data = file.getvalue()
-        name = f"{steps.start:012d}-{steps.stop:012d}-{_digest_of(data)}.parquet"
+        name = f"{steps.start:012d}-{steps.stop:012d}-{_digest(data)}.parquet"
         path = os.path.join(self._folder, name)
         write_whole(path, lambda file: file.write(data))
         return path
@@ -98,7 +99,7 @@ class PartsFolder:
         known = {}
         for name in os.listdir(self._folder):
             path, told = os.path.join(self._folder, name), _PART.fullmatch(name)
-            if told is not None and _digest(path) == told[3]:
+            if told is not None and _digest(Path(path).read_bytes()) == told[3]:
                 known[int(told[1])] = int(told[2]), path
         step = steps.start
         while step in known:
@@ -110,12 +111,7 @@ class PartsFolder:
         shutil.rmtree(self._folder)
 
 
-def _digest(path: str) -> str:
-    with open(path, "rb") as file:
-        return _digest_of(file.read())
-
-
-def _digest_of(data: bytes) -> str:
+def _digest(data: bytes) -> str:
     return blake2b(data, digest_size=16).hexdigest()
 
 
