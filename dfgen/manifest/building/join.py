@@ -10,14 +10,16 @@ from dfgen.manifest.building.join_hints import (
     FEW_FILES,
     FileKeys,
     best_pair,
+    keys_of,
     lines_of_left_out,
     lines_of_other_keys,
+    names_of,
 )
-from dfgen.manifest.building.label_keys import key_text, label_keys, whole_numbers
+from dfgen.manifest.building.label_keys import label_keys, whole_numbers
 from dfgen.manifest.key_causes import JoinKeys
 from dfgen.manifest.key_mismatch import Lonely, Words, explain, what_became
 from dfgen.manifest.schema import count, first, quote
-from dfgen.manifest.sources.path_pattern import FROM_PATH, Pattern
+from dfgen.manifest.sources.path_pattern import Pattern
 from dfgen.manifest.sources.source import RowGroup
 
 
@@ -65,10 +67,11 @@ def join(
         skipped: files that were left out, by reason, which messages name.
     """
     field, column = split_on(on)
-    whole = pattern is not None and field in pattern.integers
-    if field not in _names_of(files):
-        raise ArgumentError(_no_field(_keys_of(files, pattern), field, labels))
-    file_keys = _file_keys(files, field)
+    whole_fields = pattern.integers if pattern else ()
+    whole = field in whole_fields
+    if field not in names_of(files):
+        raise ArgumentError(_no_field(FileKeys(files, whole_fields), field, labels))
+    file_keys = keys_of(files, field)
     file_keys = whole_numbers(file_keys) if whole else file_keys
     keys = label_keys(labels, column, table, whole, file_keys)
     given, labels = (files, labels), labels.drop_columns([column])
@@ -87,7 +90,7 @@ def join(
         )
         sides = JoinKeys(file_keys, without_labels), JoinKeys(keys, without_file)
         more = lines_of_left_out(skipped or {}, pattern, field, sides[1].unmatched)
-        more += lines_of_other_keys(_keys_of(given[0], pattern), given[1], (field, column))
+        more += lines_of_other_keys(FileKeys(given[0], whole_fields), given[1], (field, column))
         raise ManifestError(explain(*sides, words, more=more))
     if unmatched == "drop":
         files, found = files.filter(pc.is_valid(found)), found.drop_null()
@@ -134,31 +137,15 @@ def _check_names(files: pa.Table, labels: pa.Table, table: str) -> None:
         )
 
 
-def _names_of(files: pa.Table) -> list[str]:
-    """Return the keys that files have: fields, and what is made of their paths."""
-    return [*dict.fromkeys([*(n for n in files.column_names if n != "path"), *FROM_PATH])]
-
-
-def _file_keys(files: pa.Table, field: str) -> pa.ChunkedArray:
-    if field in files.column_names and field != "path":
-        return key_text(files[field], field, "the source")
-    return pc.replace_substring_regex(files["path"], FROM_PATH[field], "")
-
-
-def _keys_of(files: pa.Table, pattern: Pattern | None) -> FileKeys:
-    return FileKeys(files, _names_of(files), _file_keys, pattern.integers if pattern else ())
-
-
 def _no_field(files: FileKeys, field: str, labels: pa.Table) -> str:
     """Return the message on a key that files do not have."""
-    advice = (
-        f"{did_you_mean(field, files.names)} A field of the pattern, such as {{id}}, is one too"
-    )
+    names = names_of(files.files)
+    advice = f"{did_you_mean(field, names)} A field of the pattern, such as {{id}}, is one too"
     if field in labels.column_names:
         pair = best_pair(files, labels.select([field]))
         as_in = f'as in on="{pair[0]}", which matches {pair[1]}' if pair else f'on="FIELD={field}"'
         advice = f" It is a column of the table: write FIELD=COLUMN, {as_in}"
-    return f"on={quote(field)} is not a key of a file. Keys: {', '.join(files.names)}.{advice}"
+    return f"on={quote(field)} is not a key of a file. Keys: {', '.join(names)}.{advice}"
 
 
 def _append_without_file(

@@ -1,14 +1,14 @@
 """What else may be why files and labels do not match: files left out, another column or key."""
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.manifest.building.label_keys import whole_numbers
+from dfgen.manifest.building.label_keys import key_text, whole_numbers
 from dfgen.manifest.schema import quote
 from dfgen.manifest.sources.file_tree import NO_FIT
 from dfgen.manifest.sources.path_pattern import FROM_PATH, Pattern, parse_pattern
@@ -95,28 +95,38 @@ def _near_misses(pattern: Pattern) -> Iterator[tuple[str, str, str]]:
     yield "unlike it", r"(?s)(?P<_>.*)", ""
 
 
+def names_of(files: pa.Table) -> list[str]:
+    """Return the keys that files have: fields, and what is made of their paths."""
+    return [*dict.fromkeys([*(n for n in files.column_names if n != "path"), *FROM_PATH])]
+
+
+def keys_of(files: pa.Table, field: str) -> pa.ChunkedArray:
+    """Return one key of each file."""
+    if field in files.column_names and field != "path":
+        return key_text(files[field], field, "the source")
+    return pc.replace_substring_regex(files["path"], FROM_PATH[field], "")
+
+
 @dataclass(frozen=True)
 class FileKeys:
     """All that may be the key of files: fields of the pattern, and what is made of their paths."""
 
-    paths: pa.Table
-    names: Sequence[str]
-    of: Callable[[pa.Table, str], pa.ChunkedArray]
+    files: pa.Table
     integers: Collection[str] = ()  # fields that are compared as whole numbers
 
     @cached_property
     def some(self) -> dict[str, pa.ChunkedArray]:
         """The keys of a few files, from all over the table, by name."""
-        step = -(-len(self.paths) // FILES_TRIED) or 1
-        few = self.paths.take(pa.array(range(0, len(self.paths), step), pa.int64()))
-        return {name: self.of(few, name) for name in self.names}
+        step = -(-len(self.files) // FILES_TRIED) or 1
+        few = self.files.take(pa.array(range(0, len(self.files), step), pa.int64()))
+        return {name: keys_of(few, name) for name in names_of(few)}
 
     def told_apart(self, name: str, labels: pa.ChunkedArray) -> str:
         """Return how many files match a column by a key, and a row; nothing if it is no such key.
 
         One row labels a few files at most; where it labels more than one, most rows have a file.
         """
-        keys = self.of(self.paths, name)
+        keys = keys_of(self.files, name)
         labels = labels.cast(pa.string())
         if name in self.integers:
             keys, labels = whole_numbers(keys), whole_numbers(labels)
