@@ -33,7 +33,7 @@ _IDS = 65_536  # hashed at once
 _OPTIONAL = ("rows_per_epoch", "weights", "window")  # which a state has where they are not None
 _PLACE = ("epoch", "step", "receipt", "skipped")
 CHECKSUM = "checksum"
-EDITED = (
+_EDITED = (
     "the state is not as it was saved: it was edited or damaged, and rows would be repeated or "
     "missed. Use the one saved before it, or start anew without a state; one that you edit on "
     'purpose says so by "checksum": None'
@@ -159,7 +159,7 @@ class Identity:
         """
         _check_form(state, self.state(Place()))
         if state.get(CHECKSUM) not in (None, _checksum(state)):
-            raise ArgumentError(EDITED)
+            raise ArgumentError(_EDITED)
         self._check_order(state)
         if state["labels"] != self.labels:
             warnings.warn(

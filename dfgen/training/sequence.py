@@ -27,7 +27,7 @@ from dfgen.limits import Amount, Limits, limits_given
 from dfgen.loading.batch_transforms import BatchTransform
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.buckets import PaddingShare
-from dfgen.loading.state import CHECKSUM, EDITED, Identity, Place, State, ids_digest
+from dfgen.loading.state import CHECKSUM, Identity, Place, State, ids_digest
 from dfgen.manifest.tables import Table
 from dfgen.samples.features.image_pair import DEFAULT_SIZE
 from dfgen.samples.pixels.scaling import Scale
@@ -406,7 +406,11 @@ class Sequence(Passes):
         )
         done = min(place.step, len(loader))
         if loader.order.redrawn(order).digest_before(place.epoch, done) != place.digest:
-            raise ArgumentError(EDITED)
+            raise ArgumentError(
+                f"the state has another receipt than {done} batches of epoch {place.epoch} give: "
+                "it was edited or damaged, and rows would be repeated or missed. Use the one saved "
+                "before it, or start anew without a state"
+            )
 
     @cached_property
     def _identity(self) -> Identity:
