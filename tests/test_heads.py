@@ -88,6 +88,19 @@ def test_of_logits_come_probabilities(one, expected):
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize("low", [-0.5, 0.1])
+@pytest.mark.parametrize(
+    ("loss", "instead"), [("hinge", "binary"), ("categorical_hinge", "categorical")]
+)
+def test_margins_are_no_probabilities_whatever_they_are(loss, instead, low):
+    with pytest.raises(ArgumentError) as refused:
+        head(NAMED, keras.losses.get(loss), "tanh").activated(np.array([[low, 0.2]], np.float32))
+    assert str(refused.value) == (
+        f"the output 'of the model' is trained by {loss}, which makes margins of classes and no "
+        f"probabilities: use model.predict, or train with {instead}_crossentropy"
+    )
+
+
 def test_logits_of_one_unit_and_huge_ones_stay_finite():
     one = head(NAMED, None, "linear")
     np.testing.assert_allclose(one.activated(LOGITS[:, :1]), SIGMOID[:, :1], rtol=1e-5)

@@ -438,9 +438,11 @@ def test_what_goes_together_begins_to_train_without_a_word(right, frame):
 
 @pytest.mark.slow
 @pytest.mark.backend
-@pytest.mark.parametrize("right", RIGHT.values(), ids=RIGHT)
-def test_what_goes_together_trains_without_a_word(right, frame):
-    model, *given = right(frame)
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_goes_together_trains_without_a_word(name, frame, request):
+    if (name, keras.backend.backend()) == ("class numbers along another axis", "tensorflow"):
+        request.applymarker(pytest.mark.xfail(reason="Keras knows axis=-1 alone on TensorFlow"))
+    model, *given = RIGHT[name](frame)
     train(model, *given)
     assert model.built
 
@@ -455,6 +457,13 @@ CANNOT_BE_MEANT = {
         UserWarning,
         "column 'tags' has 3 classes ('fur', 'paws', 'wings'), of which some rows have several, "
         + ONE_CLASS.format(3)
+        + 'activation="sigmoid"), with loss="binary_crossentropy"',
+    ),
+    "several labels under a loss of one": (
+        lambda df: (dense(3), "categorical_hinge", sequence(df, dfgen.MultiLabel("tags", TAGS))),
+        UserWarning,
+        "column 'tags' has 3 classes ('fur', 'paws', 'wings'), of which some rows have several, "
+        + ONE_CLASS.format(3).replace("categorical_crossentropy", "categorical_hinge")
         + 'activation="sigmoid"), with loss="binary_crossentropy"',
     ),
     "several labels under a softmax and a binary loss": (

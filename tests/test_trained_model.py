@@ -373,6 +373,18 @@ class TestBeginningAnew:
             trained.fit(turned, verbose=0)
 
 
+def test_a_model_around_a_trained_one_and_a_part_of_it_know_what_it_knows(rows):
+    turned = rows.assign(kind=pd.Categorical(rows["kind"].astype(str), NAMES[::-1]))
+    inner, keyed = model(loss=LOGITS, activation=None), two_heads()
+    inner.fit(sequence(rows), verbose=0)
+    keyed.fit(sequence(rows, {"kind": "kind", "other": "other"}), verbose=0)
+    around = keras.Sequential([inner, LAYERS.Softmax()])
+    for made in (around, keras.Model(keyed.input, keyed.output["kind"])):
+        dfgen.predict_frame(made, sequence(rows))
+        with pytest.raises(ArgumentError, match="number 0 is class 'a' of 'kind' in training and"):
+            dfgen.predict_frame(made, sequence(turned))
+
+
 class Subclassed(keras.Model):
     def __init__(self):
         super().__init__()

@@ -117,7 +117,7 @@ def _given(trained: Trained) -> str:
 def _several_labels(trained: Trained) -> str | None:
     """Rows of several classes, under a loss or an activation that shares 1 among them."""
     target, loss = trained.target, trained.loss
-    shares = loss.kind in (CATEGORICAL, SHARES)
+    shares = loss.kind in (CATEGORICAL, SHARES, VECTORS)
     if not (shares or trained.output.activation == "softmax") or target.is_one_number:
         return None
     if not target.has_several():
@@ -405,7 +405,7 @@ _DOUBTS: dict[str, tuple[_Rule, ...]] = {
     REGRESSION: (_numbers_of_classes, _seldom_beyond, _bytes),
     COUNTS: (_numbers_of_classes, _other_activation, _seldom_beyond),
     MARGIN: (_other_activation,),
-    VECTORS: (),
+    VECTORS: (_several_labels,),
     SHARES: (_several_labels, _other_activation),
     OVERLAP: (_other_activation, _bytes),
 }

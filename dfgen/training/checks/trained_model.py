@@ -37,11 +37,11 @@ class _Trained:
 
     Args:
         told: what its inputs and targets mean, by "x" and "y".
-        layers: of the model.
+        weights: of the model.
     """
 
     told: dict[str, Meanings]
-    layers: tuple[weakref.ref[Any], ...]
+    weights: tuple[weakref.ref[Any], ...]
 
 
 _KNOWN: weakref.WeakKeyDictionary[Any, _Trained] = weakref.WeakKeyDictionary()
@@ -105,7 +105,7 @@ def note_epoch(model: Any, loader: Loader, layout: Layout) -> None:
     known, told = _known(model), meanings(loader, layout)
     if known is not None and not any(_refused(known.told, told)):
         told = {what: _longest(theirs, known.told[what]) for what, theirs in told.items()}
-    _KNOWN[model] = _Trained(told, tuple(map(weakref.ref, _layers(model))))
+    _KNOWN[model] = _Trained(told, tuple(map(weakref.ref, model.weights)))
 
 
 def _refused(
@@ -124,13 +124,16 @@ def _refused(
 
 
 def _known(model: Any) -> _Trained | None:
-    """Return what is known of a model, None of one whose layers were replaced since."""
-    known, layers = _KNOWN.get(model), {*map(id, _layers(model))}
-    return None if known is None or any(id(one()) not in layers for one in known.layers) else known
+    """Return what is known of a model, or of one that it is a part of or wraps, by their weights.
 
-
-def _layers(model: Any) -> list[Any]:
-    return list(getattr(model, "layers", ()))
+    None of a model whose layers were replaced since.
+    """
+    own = {*map(id, model.weights)}
+    for known in (_KNOWN.get(model), *_KNOWN.values()):
+        noted = set() if known is None else {id(weight()) for weight in known.weights}
+        if own and own <= noted:
+            return known
+    return None
 
 
 def _longest(theirs: Meanings, ours: Meanings) -> Meanings:

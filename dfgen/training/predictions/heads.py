@@ -12,7 +12,16 @@ from dfgen.binding.nested import leaves
 from dfgen.errors import ArgumentError
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature
-from dfgen.training.checks.known_losses import BINARY, CATEGORICAL, SPARSE, KnownLoss, known_loss
+from dfgen.training.checks.known_losses import (
+    BINARY,
+    CATEGORICAL,
+    CHECKED,
+    MARGIN,
+    SPARSE,
+    VECTORS,
+    KnownLoss,
+    known_loss,
+)
 from dfgen.training.checks.model_outputs import keras_order, outputs_of
 from dfgen.training.checks.pairing import Ends
 from dfgen.training.keras_private import as_loss, loss_weights
@@ -97,6 +106,7 @@ class ModelHead:
         of_classes = kind in (CLASSES, LABELS) or self.loss_kind in (SPARSE, CATEGORICAL, BINARY)
         if not of_classes or not found.size:
             return found
+        self._refuse_margins()
         if self._gives_logits():
             alone = kind == LABELS or self.loss_kind == BINARY or found.shape[-1] == 1
             return _sigmoid(found) if alone or found.ndim == 1 else _softmax(found)
@@ -108,6 +118,16 @@ class ModelHead:
                 "from_logits=True if they are, or end the model in a softmax or a sigmoid"
             )
         return found
+
+    def _refuse_margins(self) -> None:
+        """Refuse outputs whose sign, not whose half, tells classes apart, whatever they are now."""
+        loss = known_loss(self.loss, CHECKED)
+        if loss is not None and loss.kind in (MARGIN, VECTORS) and self.activation != "softmax":
+            raise ArgumentError(
+                f"the output {self.name or 'of the model'!r} is trained by {loss.name}, which "
+                "makes margins of classes and no probabilities: use model.predict, or train with "
+                f"{'binary' if loss.kind == MARGIN else 'categorical'}_crossentropy"
+            )
 
     def _gives_logits(self) -> bool:
         if self.logits is not None:
