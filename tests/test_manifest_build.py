@@ -143,6 +143,18 @@ def test_a_table_that_names_its_files(data):
     assert frame["id"].tolist() == ["1", "02", "3"]
 
 
+def test_a_file_that_a_table_names_in_several_spellings_has_one_id(data):
+    names = ["cat/img_000.png", "./cat/img_000.png", "dog//img_001.png", ".//dog/./img_001.png"]
+    table = pd.DataFrame({"file": names, "kind": ["x", "y", "x", "y"]})
+    table.to_csv(data / "t.csv", index=False)
+    how = {"labels": data / "t.csv", "path_column": "file", "root": data / "imgs"}
+    message = refused(ManifestError, **how)
+    assert "ids that stand on several rows" in message
+    assert '"cat/img_000.png"' in message and '"dog/img_001.png"' in message
+    table[1::2].to_csv(data / "t.csv", index=False)
+    assert dfgen.build_manifest(**how)["id"].tolist() == ["cat/img_000.png", "dog/img_001.png"]
+
+
 def test_another_column_as_id(data):
     frame = build_joined(data, pattern="{kind}/{name}.png", on="name=file", id="object_id",
                          labels=pd.DataFrame({"file": [f"img_{n:03d}" for n in range(12)],

@@ -31,6 +31,7 @@ _SIGNED = (
     r"token|access_token|api_?key)="
 )
 _UPWARD = r"(?:^|[/\\])\.\.(?:[/\\]|$)"
+_DOTTED = r"\A\./|/\.?/"
 _UNTIDY = r"(?:^|/)\.{1,2}(?:/|$)|//|/$"
 
 
@@ -170,6 +171,21 @@ def refuse_signatures(table: pa.Table) -> None:
             "until they expire: write plain addresses and give what opens them as "
             "storage_options=, or give the frame to dfgen.Sequence as it is"
         )
+
+
+def plain(paths: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return paths without `./` and `//`, so that a file has one id; addresses stay as they are.
+
+    Example:
+        >>> plain(pa.chunked_array([["./a//b.png", "a/./b.png", "s3://c//d"]])).to_pylist()
+        ['a/b.png', 'a/b.png', 's3://c//d']
+    """
+    paths = paths.cast(pa.string())
+    if not pc.any(pc.match_substring_regex(paths, _DOTTED)).as_py():
+        return paths
+    spare = pc.replace_substring_regex(paths, r"\A(?:\./+)+", "")
+    spare = pc.replace_substring_regex(spare, r"([^/])/(?:\.?/)+", r"\1/")
+    return pc.if_else(is_url(paths), paths, spare)
 
 
 def tidy(paths: pa.ChunkedArray, base: str) -> pa.ChunkedArray:
