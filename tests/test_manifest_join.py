@@ -236,6 +236,21 @@ def test_keys_must_be_text_or_whole_numbers():
     )
 
 
+@pytest.mark.parametrize(("kind", "digits"), [("float64", 53), ("float32", 24)])
+def test_floats_too_large_to_tell_whole_numbers_apart_are_no_keys(kind, digits):
+    def labels(*keys):
+        return pa.table({"key": pd.Series(keys, dtype=kind)})
+
+    assert refused(ManifestError, files_of("a.jpg"), labels(1.0, -(2.0**digits)), "stem=key") == (
+        f'column "key" of the label table has type {labels(1.0)["key"].type} and holds '
+        f"{-(2**digits)} in row 1: from 2**{digits} on, floats no longer tell whole numbers apart, "
+        "so that one key may stand for several. Read the column as text: in Python, "
+        'labels=pandas.read_csv(PATH, dtype={"key": str})'
+    )
+    largest = 2**digits - 1
+    assert len(join(files_of(f"{largest}.jpg"), labels(largest), "stem=key").rows) == 1
+
+
 def test_an_unknown_field_is_refused():
     pattern = parse_pattern("{id}.jpg")
     files, labels = files_of("1.jpg", pattern=pattern), pa.table({"key": ["1"]})

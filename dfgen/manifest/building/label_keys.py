@@ -118,6 +118,7 @@ def key_text(column: pa.ChunkedArray, name: str, table: str) -> pa.ChunkedArray:
         column = column.cast(column.type.value_type)
     try:
         if pa.types.is_floating(column.type):
+            _refuse_rounded(column, name, table)
             column = column.cast(pa.int64())
         return column.cast(pa.string())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -126,6 +127,20 @@ def key_text(column: pa.ChunkedArray, name: str, table: str) -> pa.ChunkedArray:
             "or whole numbers. Name the column of ids, or convert it: "
             f"labels[{quote(name)}].astype(str)"
         ) from None
+
+
+def _refuse_rounded(column: pa.ChunkedArray, name: str, table: str) -> None:
+    """Raise if a number is so large that its floats no longer tell whole numbers apart."""
+    digits = {16: 11, 32: 24, 64: 53}[column.type.bit_width]
+    sizes = pc.abs(column.cast(pa.float64()))
+    odd = rows_where(pc.and_(pc.is_finite(sizes), pc.greater_equal(sizes, 2.0**digits)))
+    if len(odd):
+        raise ManifestError(
+            f'column "{name}" of {table} has type {column.type} and holds '
+            f"{column[odd[0].as_py()].as_py():.0f} in row {odd[0]}: from 2**{digits} on, floats no "
+            "longer tell whole numbers apart, so that one key may stand for several. Read the "
+            f"column as text: {_READ}, dtype={{{quote(name)}: str}})"
+        )
 
 
 def _fraction(column: pa.ChunkedArray) -> str:
