@@ -66,6 +66,7 @@ def model():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:validation_data has the")
 def test_a_fresh_process_predicts_the_same_from_what_was_saved(df, tmp_path):
     made, (train, val) = model(), sequences(df)
     saved = [
