@@ -166,7 +166,7 @@ OTHERS = {
 def test_preprocessing_of_a_sequence_that_means_something_else_is_refused(df, tmp_path, name, way):
     options, fault = OTHERS[name]
     train, other, path = one_head(df), one_head(df, **options), tmp_path / "p.json"
-    path.write_text("old")
+    path.write_text(old := other.preprocessing().to_json() + " ")
     given = {"callbacks": [dfgen.SavePreprocessing(path, other)], "verbose": 0}
     if way == "repeat":
         given["steps_per_epoch"] = 2
@@ -181,7 +181,7 @@ def test_preprocessing_of_a_sequence_that_means_something_else_is_refused(df, tm
             f"SavePreprocessing was made for another Sequence than the one that fit trains on: "
             f"{fault}. Give it that one, or a Sequence of validation made alike"
         )
-    assert path.read_text() == "old"
+    assert path.read_text() == old
 
 
 @pytest.mark.parametrize(
