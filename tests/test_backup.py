@@ -234,6 +234,66 @@ def test_a_learning_rate_set_at_the_end_of_an_epoch_is_kept(tmp_path):
 # -- ends --------------------------------------------------------------------------------------
 
 
+class Two(keras.Model):
+    """Two parts, which train by optimizers of their own; that of compile may stay unused."""
+
+    def __init__(self):
+        super().__init__()
+        self.parts = [keras.Sequential([keras.Input((1,)), keras.layers.Dense(n)]) for n in (2, 3)]
+
+    def call(self, x):
+        return self.parts[0](keras.ops.reshape(x, (-1, 1)))
+
+    def compile(self, optimizer=None, second="Adam"):
+        needed = "sgd" if keras.backend.backend() == "jax" else None  # by Keras
+        super().compile(optimizer or needed, run_eagerly=True)
+        self.first = keras.optimizers.Adam(0.1)
+        self.others = {"second": getattr(keras.optimizers, second)(0.1)}
+
+    def train_step(self, *given):
+        x = keras.ops.mean(keras.ops.cast(given[-1][0], "float32"))
+        parts = zip((self.first, self.others["second"]), reversed(self.parts), strict=True)
+        if len(given) == 1:
+            for optimizer, part in parts:
+                optimizer.apply([keras.ops.ones(v.shape) * x for v in part.weights], part.weights)
+            return {"x": x}
+        weights = dict(zip(map(id, self.trainable_variables), given[0][0], strict=True))
+        for optimizer, part in parts:  # JAX
+            if not optimizer.built:
+                optimizer.build(part.trainable_variables)
+            found, state = optimizer.stateless_apply(
+                [v.value for v in optimizer.variables],
+                [keras.ops.ones(v.shape) * x for v in part.weights],
+                [weights[id(v)] for v in part.weights],
+            )
+            weights |= zip(map(id, part.weights), found, strict=True)
+            for variable, value in zip(optimizer.variables, state, strict=True):
+                variable.assign(value)
+        return {"x": x}, (list(weights.values()), *given[0][1:])
+
+
+def two(*arguments):
+    keras.utils.set_random_seed(3)
+    model = Two()
+    model.compile(*arguments)
+    return model
+
+
+@pytest.mark.parametrize("compiled", ["rmsprop", pytest.param(None, marks=SLOW)])
+def test_optimizers_beside_that_of_compile_go_on(tmp_path, compiled):
+    whole, _, _ = fit(tmp_path / "a", model=two(compiled))
+    interrupted(tmp_path / "b", ("step", 1, 6), model=two(compiled))
+    assert_same_weights(fit(tmp_path / "b", model=two(compiled))[0], whole)
+
+
+def test_another_optimizer_beside_that_of_compile_is_refused(tmp_path):
+    interrupted(tmp_path, ("step", 0, 3), model=two())
+    with pytest.raises(
+        ArgumentError, match=r"6 of first \(Adam\), 6 of others\.second \(Adam\), this"
+    ):
+        fit(tmp_path, model=two(None, "Adamax"))
+
+
 def test_a_run_that_has_ended_is_not_resumed(tmp_path, capsys):
     fit(tmp_path, backup={"delete_checkpoint": False})
     *_, history = fit(tmp_path, backup={"delete_checkpoint": False})

@@ -111,12 +111,28 @@ def test_channels_follow_the_backend_that_it_was_made_for(df):
 def test_the_file_is_written_whole_when_training_begins(df, tmp_path):
     made, (train, _) = model(), sequences(df)
     path = tmp_path / "p.json"
-    path.write_text("old")
+    old = sequences(df)[1].preprocessing().to_json()
+    path.write_text(old)
     callback = dfgen.SavePreprocessing(path, train)
-    assert path.read_text() == "old"
+    assert path.read_text() == old
     made.fit(train, callbacks=[callback], verbose=0)
     assert path.read_text() == train.preprocessing().to_json()
     assert [*tmp_path.glob("*.tmp"), *tmp_path.glob(".*")] == []
+
+
+def test_a_file_of_another_kind_such_as_the_model_is_not_replaced(df, tmp_path):
+    train, path = sequences(df)[0], tmp_path / "pets.keras"
+    early = dfgen.SavePreprocessing(path, train)
+    for content in (b"PK\x03\x04 a model of Keras", b'{"format": 1}', b"[1]"):
+        path.write_bytes(content)
+        for write in (lambda: dfgen.SavePreprocessing(path, train), early.on_train_begin):
+            with pytest.raises(dfgen.DfgenError) as refused:
+                write()
+            assert str(refused.value) == (
+                f"{path} is there already, and is no preprocessing: it would be lost. Choose "
+                "another place, or remove it first; commands replace it with --force"
+            )
+        assert path.read_bytes() == content
 
 
 def one_head(df, x=None, names=("cat", "dog"), y="kind", **options):
@@ -151,7 +167,7 @@ OTHERS = {
 def test_preprocessing_of_a_sequence_that_means_something_else_is_refused(df, tmp_path, name, way):
     options, fault = OTHERS[name]
     train, other, path = one_head(df), one_head(df, **options), tmp_path / "p.json"
-    path.write_text("old")
+    path.write_text(old := other.preprocessing().to_json() + " ")
     given = {"callbacks": [dfgen.SavePreprocessing(path, other)], "verbose": 0}
     if way == "repeat":
         given["steps_per_epoch"] = 2
@@ -166,7 +182,7 @@ def test_preprocessing_of_a_sequence_that_means_something_else_is_refused(df, tm
             f"SavePreprocessing was made for another Sequence than the one that fit trains on: "
             f"{fault}. Give it that one, or a Sequence of validation made alike"
         )
-    assert path.read_text() == "old"
+    assert path.read_text() == old
 
 
 @pytest.mark.parametrize(

@@ -254,6 +254,11 @@ def always_build(model: keras.Model) -> None:
         model._distribute_strategy = model.distribute_strategy
 
 
+def trained_by(optimizer: Any) -> list[Any]:
+    """Return the variables that an optimizer was built for."""
+    return list(optimizer._trainable_variables)
+
+
 def seed_state() -> Any:
     """Return the variable of Keras's global seed generator; None if there is no generator yet."""
     generator = get_global_attribute(_SEED)

@@ -9,12 +9,20 @@ import keras
 
 from dfgen.errors import ArgumentError
 from dfgen.training.callbacks.backup_files import Generations, NamedArrays
-from dfgen.training.callbacks.callback_counts import COUNTS, counts, put_back, warn_of_uncounted
+from dfgen.training.callbacks.callback_counts import (
+    COUNTS,
+    contents,
+    counts,
+    put_back,
+    warn_of_changed,
+    warn_of_uncounted,
+)
 from dfgen.training.callbacks.model_state import (
     build,
     optimizer_name,
     restore,
     snapshot,
+    trained,
 )
 from dfgen.training.callbacks.sigterm import Sigterm
 from dfgen.training.keras_private import (
@@ -39,13 +47,13 @@ class BackupAndRestore(keras.callbacks.Callback):
     of it once, and ends with the weights, bit for bit on a CPU, that it would have had. Later
     epochs have their full length. One line says where it goes on.
 
-    A backup holds weights, optimizer, running metrics, seed generators, torch's generators, where
+    A backup holds weights, optimizers, running metrics, seed generators, torch's generators, where
     the Sequence stands, the weights that it draws rows by, and what the other callbacks count:
     those of Keras, and yours that have `get_state()`, which returns what JSON can hold, and
     `set_state(state)`. One of yours without them that seems to count something is named by a
-    warning when training begins. A backup appears whole or not at all, and is checked when it is
-    read; the one before is kept, and used where the newer is damaged. It is deleted when `fit`
-    returns.
+    warning when training begins, or when what it holds has changed. A backup appears whole or not
+    at all, and is checked when it is read; the one before is kept, and used where the newer is
+    damaged. It is deleted when `fit` returns.
 
     Not in it: what the generators of Python and NumPy would draw. `History` and the progress bar
     begin with the epoch where it goes on, and callbacks count its batches from 0.
@@ -143,6 +151,7 @@ class BackupAndRestore(keras.callbacks.Callback):
     def all_begun(self) -> None:
         """Go on from the newest backup, if there is one: all callbacks have begun the training."""
         warn_of_uncounted(callbacks_of_fit().callbacks)
+        self._contents, self._looked = contents(callbacks_of_fit().callbacks), -1
         if (backup := self._backups.load()) is not None:
             try:
                 self._go_on(*backup)
@@ -257,6 +266,7 @@ class BackupAndRestore(keras.callbacks.Callback):
             "logs": {name: v for name, v in self._logs.items() if isinstance(v, int | float)},
             "ended": ended,
             "optimizer": optimizer_name(self.model),
+            "trained": trained(self.model),
             "callbacks": counted,
             "input": self._sequence.state_dict(),
         }
@@ -265,6 +275,9 @@ class BackupAndRestore(keras.callbacks.Callback):
         arrays |= {f"{_DRAWS}{place}": each.weights for place, each in enumerate(draws)}
         if self._saves:
             self._backups.save(facts, arrays)
+        if self._unsaved and self._looked < self._epoch and not (ended or self._sigterm.noticed):
+            self._looked = self._epoch  # once an epoch: an array may be large
+            self._contents = warn_of_changed(callbacks_of_fit().callbacks, self._contents)
         self._due, self._unsaved = False, 0
         if self._sigterm.noticed:
             folder = self._backups.folder
@@ -288,7 +301,8 @@ class BackupAndRestore(keras.callbacks.Callback):
         for weights in drawn_by[1:]:
             self._progress.draw_by(weights)
         layout = self._sequence._nested_for(self.model, "fit")
-        build(self.model, layout.element_spec(self._sequence._loader.specs))
+        specs = layout.element_spec(self._sequence._loader.specs)
+        build(self.model, specs, facts.get("trained"))
         restore(self.model, arrays, facts.get("optimizer"))
         after = f" after {step} of {steps} steps" if step else ""
         print(f"dfgen: going on in epoch {epoch + 1}{after}, from {path}", flush=True)

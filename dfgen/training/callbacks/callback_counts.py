@@ -3,7 +3,10 @@
 import dis
 import json
 import warnings
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from hashlib import blake2b
+from io import IOBase
 from types import FunctionType
 from typing import Any
 
@@ -19,6 +22,7 @@ COUNTS = "callbacks/"
 _OWN = "get_state", "set_state"
 _BEGINNING = ("__init__", "set_model", "set_params", "on_train_begin")
 _NOT_OF_USERS = ("keras.", "dfgen.", "builtins")
+_CONTAINERS = (list, dict, set, deque, bytearray, np.ndarray)
 
 
 def counts(callbacks: Iterable[Any]) -> tuple[dict[str, Any], NamedArrays]:
@@ -64,8 +68,8 @@ def put_back(
 def warn_of_uncounted(callbacks: Iterable[Any]) -> None:
     """Name the callbacks that do not go on as if nothing had happened; refuse a state not for JSON.
 
-    The attributes of one of the user's that its methods set again, and its empty lists and dicts,
-    count something; those that it was merely made with do not.
+    The attributes of one of the user's that its methods set again, its empty containers and its
+    iterators count something; what it was merely made with does where it changes: see `contents`.
     """
     for callback in callbacks:
         name = type(callback).__name__
@@ -83,12 +87,57 @@ def warn_of_uncounted(callbacks: Iterable[Any]) -> None:
                     f"get_state() of {name} must return what JSON can hold: {error}"
                 ) from error
         elif changing := _changing(callback):
-            warnings.warn(
-                f"BackupAndRestore does not know what {name} keeps in {', '.join(changing)}: where "
-                "a stopped training goes on, it begins anew. Give it get_state(), which returns "
-                "what JSON can hold, and set_state(state)",
-                stacklevel=2,
-            )
+            _warn_of(callback, changing)
+
+
+def contents(callbacks: Iterable[Any]) -> dict[tuple[int, str], str]:
+    """Return digests of the containers of the user's callbacks that have not been named yet."""
+    return {
+        (place, name): blake2b(_shown(value).encode()).hexdigest()
+        for place, callback in enumerate(callbacks)
+        if not _has_own(callback)
+        for name, value in _of_user(callback).items()
+        if isinstance(value, _CONTAINERS) and name not in _changing(callback)
+    }
+
+
+def warn_of_changed(
+    callbacks: Iterable[Any], before: Mapping[tuple[int, str], str]
+) -> dict[tuple[int, str], str]:
+    """Name the callbacks whose containers have changed since; return those that have not."""
+    callbacks = list(callbacks)
+    changed: dict[int, list[str]] = {}
+    for (place, name), digest in before.items():
+        shown = _shown(getattr(callbacks[place], name, None))
+        if blake2b(shown.encode()).hexdigest() != digest:
+            changed.setdefault(place, []).append(name)
+    for place, names in changed.items():
+        _warn_of(callbacks[place], sorted(names))
+    return {key: digest for key, digest in before.items() if key[1] not in changed.get(key[0], ())}
+
+
+def _warn_of(callback: Any, names: list[str]) -> None:
+    warnings.warn(
+        f"BackupAndRestore does not know what {type(callback).__name__} keeps in "
+        f"{', '.join(names)}: where a stopped training goes on, it begins anew. Give it "
+        "get_state(), which returns what JSON can hold, and set_state(state)",
+        stacklevel=3,
+    )
+
+
+def _shown(value: Any) -> str:
+    """Return plain values, and those in containers, as text; of anything else its class."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_shown(k)}: {_shown(v)}' for k, v in value.items())}}}"
+    if isinstance(value, set | frozenset):
+        return f"{{{', '.join(sorted(map(_shown, value)))}}}"
+    if isinstance(value, list | tuple | deque):
+        return f"[{', '.join(map(_shown, value))}]"
+    if isinstance(value, np.ndarray):
+        data = _shown(value.tolist()) if value.dtype.hasobject else blake2b(value.tobytes())
+        return f"{value.shape} {data if isinstance(data, str) else data.hexdigest()}"
+    plain = isinstance(value, str | bytes | bytearray | int | float | complex | np.generic | None)
+    return repr(value) if plain else type(value).__name__
 
 
 def _counting(callbacks: Iterable[Any]) -> Iterator[tuple[str, Any]]:
@@ -123,15 +172,25 @@ def _changing(callback: Any) -> list[str]:
     users = [each for each in classes if not each.__module__.startswith(_NOT_OF_USERS)]
     if not users:
         return []
-    of_keras = {name for each in classes if each not in users for name in _set_by(each)}
     later = {name for each in users for name in _set_by(each, skip=_BEGINNING)}
-    empty = {
+    moving = {
         name
-        for name, value in vars(callback).items()
-        if isinstance(value, list | dict | set) and not value and name not in of_keras
+        for name, value in _of_user(callback).items()
+        if (isinstance(value, _CONTAINERS) and not len(value))
+        or (isinstance(value, Iterator) and not isinstance(value, IOBase))
     }
-    changing = (later | empty).difference(_known(callback))
+    changing = (later | moving).difference(_known(callback))
     return sorted(name for name in changing if hasattr(callback, name))
+
+
+def _of_user(callback: Any) -> dict[str, Any]:
+    """Return the attributes of a callback of the user's that no class of Keras or dfgen sets."""
+    classes = type(callback).__mro__
+    others = [each for each in classes if each.__module__.startswith(_NOT_OF_USERS)]
+    if others == list(classes):
+        return {}
+    known = {name for each in others for name in _set_by(each)}.union(_known(callback))
+    return {name: value for name, value in vars(callback).items() if name not in known}
 
 
 def _set_by(owner: type, skip: tuple[str, ...] = ()) -> Iterator[str]:

@@ -4,7 +4,7 @@ Keras's saved weights leave out the seed generators, running metrics and torch's
 after a restart Dropout would draw its first masks again. Here is everything that a step changes.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import keras
@@ -14,6 +14,8 @@ import numpy.typing as npt
 from dfgen.errors import ArgumentError
 from dfgen.training import keras_private
 from dfgen.training.callbacks.backup_files import NamedArrays
+
+_COMPILED = "optimizer"
 
 
 def snapshot(model: keras.Model) -> NamedArrays:
@@ -62,15 +64,31 @@ def restore(
     _restore_generators(arrays)
 
 
-def build(model: keras.Model, batch: Any) -> None:
-    """Make all variables of a compiled model, its optimizer and its metrics not there yet.
+def build(
+    model: keras.Model, batch: Any, trained: Mapping[str, Iterable[int]] | None = None
+) -> None:
+    """Make all variables of a compiled model, its optimizers and its metrics not there yet.
 
-    A batch tells their shapes: the `element_spec` of what the model is trained on.
+    Args:
+        model: which is compiled.
+        batch: tells their shapes: the `element_spec` of what the model is trained on.
+        trained: which optimizers to build, of which variables: what `trained` returned of the model
+            that the backup is of. Without it that of compile is built of all trainable ones.
     """
+    unbuilt = {name: one for name, one in _optimizers(model).items() if not one.built}
     try:
-        keras_private.symbolic_build(model, batch)
-        if model.optimizer is not None and not model.optimizer.built:
+        for optimizer in unbuilt.values():  # or Keras builds that of compile, which may stay unused
+            optimizer.built = True
+        try:
+            keras_private.symbolic_build(model, batch)
+        finally:
+            for optimizer in unbuilt.values():
+                optimizer.built = False
+        if trained is None and _COMPILED in unbuilt:
             model.optimizer.build(model.trainable_variables)
+        variables = model.variables
+        for name in unbuilt.keys() & (trained or {}).keys():
+            unbuilt[name].build([variables[place] for place in (trained or {})[name]])
     except Exception as error:
         raise ArgumentError(
             "a backup can be put back into a model that is built, and this one could not be "
@@ -78,10 +96,50 @@ def build(model: keras.Model, batch: Any) -> None:
         ) from error
 
 
+def trained(model: keras.Model) -> dict[str, list[int]]:
+    """Return the places among a model's variables of those that each built optimizer trains."""
+    places = {id(variable): place for place, variable in enumerate(model.variables)}
+    of_each = {
+        name: [places.get(id(variable), -1) for variable in keras_private.trained_by(optimizer)]
+        for name, optimizer in _optimizers(model).items()
+        if optimizer.built
+    }
+    return {name: found for name, found in of_each.items() if -1 not in found}
+
+
+def _optimizers(model: keras.Model) -> dict[str, Any]:
+    """Return the optimizer of compile, and those that a model or its parts hold otherwise."""
+    found = {} if model.optimizer is None else {_COMPILED: model.optimizer}
+    for name, optimizer in _held(model):
+        if all(optimizer is not each for each in found.values()):
+            found[f"{name} ({type(optimizer).__name__})"] = optimizer
+    return found
+
+
+def _held(model: keras.Model, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the optimizers in the attributes of a model, their lists and dicts, and its parts."""
+    for name, value in vars(model).items():
+        held = {name: value}
+        if isinstance(value, dict | list | tuple) and not name.startswith("_"):
+            pairs = value.items() if isinstance(value, dict) else enumerate(value)
+            held = {f"{name}.{place}": each for place, each in pairs}
+        for where, each in held.items():
+            if isinstance(each, keras.optimizers.Optimizer):
+                yield f"{path}{where}", each
+    for number, layer in enumerate(model.layers):
+        if isinstance(layer, keras.Model):
+            yield from _held(layer, f"{path}model {number}: ")
+
+
 def _variables(model: keras.Model) -> dict[str, Any]:
     """Return all variables, named by what they belong to and their place there."""
-    optimizer = [] if model.optimizer is None else model.optimizer.variables
-    groups = {"model": model.variables, "optimizer": optimizer, "metrics": model.metrics_variables}
+    optimizers = {name: one.variables for name, one in _optimizers(model).items()}
+    groups = {
+        "model": model.variables,
+        _COMPILED: optimizers.pop(_COMPILED, []),
+        "metrics": model.metrics_variables,
+        **optimizers,
+    }
     named: dict[int, tuple[str, Any]] = {}
     for group, variables in groups.items():
         for number, variable in enumerate(variables):

@@ -1,14 +1,15 @@
 """SavePreprocessing: what goes with a model, written beside it."""
 
+import json
 import os
-from typing import Any
+from typing import IO, Any
 
 import keras
 
 from dfgen.errors import ArgumentError
 from dfgen.manifest.warn import warn
 from dfgen.samples.transforms import Transform
-from dfgen.system import check_writable, write_whole
+from dfgen.system import check_writable, refuse_others, write_whole
 from dfgen.training.checks.meanings import (
     features,
     meanings,
@@ -41,7 +42,7 @@ class SavePreprocessing(keras.callbacks.Callback):
     Raises:
         ArgumentError: a function that cannot be saved; or `fit` trains on a Sequence whose numbers
             mean something else.
-        WriteError: the file cannot be written.
+        WriteError: the file cannot be written, or is there already and holds something else.
 
     Example:
         >>> beside = dfgen.SavePreprocessing("pets.keras.json", val)  # doctest: +SKIP
@@ -55,7 +56,7 @@ class SavePreprocessing(keras.callbacks.Callback):
         if not isinstance(sequence, Sequence):
             raise ArgumentError(f"sequence must be a dfgen.Sequence, got {sequence!r}")
         self.path = os.path.abspath(path)
-        check_writable(self.path)
+        self._check_place()
         self._text = sequence.preprocessing(transform).to_json()
         self._told = meanings(sequence._loader, sequence._layout)
         self._made, self._has_transform = _made(sequence), transform is not None
@@ -65,7 +66,13 @@ class SavePreprocessing(keras.callbacks.Callback):
         running = None if falls_back() else input_of_fit()
         if isinstance(running, Passes):
             self._check(running)
+        self._check_place()
         write_whole(self.path, lambda file: file.write(self._text.encode()))
+
+    def _check_place(self) -> None:
+        """Refuse a place that cannot be written, or where something else is, such as the model."""
+        check_writable(self.path)
+        refuse_others(self.path, "preprocessing", _is_preprocessing)
 
     def _check(self, running: Passes) -> None:
         """Refuse to save what means something else than what `fit` trains on."""
@@ -89,6 +96,11 @@ class SavePreprocessing(keras.callbacks.Callback):
                 "chance: predictions of images made otherwise may be worse. Give it the Sequence "
                 "that trains, or the one of validation_data="
             )
+
+
+def _is_preprocessing(file: IO[bytes]) -> bool:
+    data = json.load(file)
+    return isinstance(data, dict) and {"format", "inputs"} <= data.keys()
 
 
 def _made(passes: Passes) -> list[Any]:
