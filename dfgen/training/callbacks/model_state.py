@@ -86,9 +86,10 @@ def build(
                 optimizer.built = False
         if trained is None and _COMPILED in unbuilt:
             model.optimizer.build(model.trainable_variables)
-        variables = model.variables
+        variables = dict(enumerate(model.variables))  # of another model some may be missing
         for name in unbuilt.keys() & (trained or {}).keys():
-            unbuilt[name].build([variables[place] for place in (trained or {})[name]])
+            places = [place for place in (trained or {})[name] if place in variables]
+            unbuilt[name].build([variables[place] for place in places])
     except Exception as error:
         raise ArgumentError(
             "a backup can be put back into a model that is built, and this one could not be "
