@@ -50,7 +50,8 @@ def _ranks(times: pd.Series, ids: pd.Series) -> npt.NDArray[np.int64]:
     try:
         if times.dtype == object and times.map(_has_zone).nunique() > 1:
             raise pa.ArrowTypeError("times with and without a zone")  # Arrow takes these as of UTC
-        values = pa.array(times, from_pandas=True)
+        half = times.dtype == np.float16  # which Arrow does not rank
+        values = pa.array(times.astype(np.float32) if half else times, from_pandas=True)
     except (pa.ArrowException, UnicodeEncodeError, OverflowError):
         values = pa.nulls(0, pa.string())
     if not (pa.types.is_temporal(values.type) or are_numbers(values.type)):
@@ -66,7 +67,6 @@ def _ranks(times: pd.Series, ids: pd.Series) -> npt.NDArray[np.int64]:
             f"{len(empty)} rows have no {quote(times.name)}, by which rows are put in order: row "
             f"{shown}. Fill them in, or drop them"
         )
-    values = values.cast(pa.float64()) if pa.types.is_float16(values.type) else values
     ranks: npt.NDArray[np.int64] = pc.rank(values, tiebreaker="dense").to_numpy().astype(np.int64)
     return ranks
 

@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.samples.arrow_types import in_one, is_text, nulls
@@ -156,7 +155,8 @@ class Feature:
         files = self.files(values)
         if not isinstance(files, pa.Array) or not is_text(files.type):
             return None
-        return pc.if_else(pa.array(lacking), None, files[rows])
+        # not if_else, which in pyarrow 15 damages text that begins in the middle of an array
+        return files.take(pa.array(np.arange(len(files))[rows], mask=lacking))
 
     # By hand
 
