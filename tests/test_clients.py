@@ -14,6 +14,7 @@ ROWS, SIDE, BATCH = 24, 32, 8
 pytestmark = [
     pytest.mark.filterwarnings("ignore:`shuffle=True` was passed"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:validation_data has the"),
 ]
 
 
@@ -172,7 +173,6 @@ def test_splitters_of_scikit_learn(frame, splitter):
 # TensorBoard
 
 
-@pytest.mark.filterwarnings("ignore:validation_data has the")
 def test_tensorboard_gets_what_the_monitor_logs(frame, tmp_path):
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     board = keras.callbacks.TensorBoard(tmp_path, write_graph=False)

@@ -21,7 +21,7 @@ COUNTS = "callbacks/"
 """How the names of their arrays begin in a backup."""
 _OWN = "get_state", "set_state"
 _BEGINNING = ("__init__", "set_model", "set_params", "on_train_begin")
-_NOT_OF_USERS = ("keras.", "dfgen.", "builtins")
+_NOT_OF_USERS = ("keras.", "keras_tuner.", "dfgen.", "builtins")
 _CONTAINERS = (list, dict, set, deque, bytearray, np.ndarray)
 
 
