@@ -10,6 +10,7 @@ import pytest
 
 import dfgen
 from dfgen.errors import ArgumentError
+from dfgen.training.checks.known_losses import known_loss
 
 layers, losses, ops = keras.layers, keras.losses, keras.ops
 SPARSE, CATEGORICAL = "sparse_categorical_crossentropy", "categorical_crossentropy"
@@ -356,11 +357,6 @@ RIGHT = {
         losses.CategoricalCrossentropy(axis=1),
         sequence(df, dfgen.Column("share", lambda v: np.full((3, 2), v), shape=(3, 2))),
     ),
-    "class numbers along another axis": lambda df: (
-        ending(layers.Dense(6), layers.Reshape((3, 2)), layers.Softmax(axis=1)),
-        losses.SparseCategoricalCrossentropy(axis=1),
-        sequence(df, dfgen.Number(["code", "bit"])),
-    ),
     "a mask that is not there": lambda df: (
         pixels(3),
         LOGITS,
@@ -438,13 +434,16 @@ def test_what_goes_together_begins_to_train_without_a_word(right, frame):
 
 @pytest.mark.slow
 @pytest.mark.backend
-@pytest.mark.parametrize("name", RIGHT)
-def test_what_goes_together_trains_without_a_word(name, frame, request):
-    if (name, keras.backend.backend()) == ("class numbers along another axis", "tensorflow"):
-        request.applymarker(pytest.mark.xfail(reason="Keras knows axis=-1 alone on TensorFlow"))
-    model, *given = RIGHT[name](frame)
+@pytest.mark.parametrize("right", RIGHT.values(), ids=RIGHT)
+def test_what_goes_together_trains_without_a_word(right, frame):
+    model, *given = right(frame)
     train(model, *given)
     assert model.built
+
+
+def test_no_rule_is_known_of_a_loss_along_another_axis():
+    assert known_loss(losses.SparseCategoricalCrossentropy()).kind == "sparse"
+    assert known_loss(losses.SparseCategoricalCrossentropy(axis=1)) is None
 
 
 ONE_CLASS = (
