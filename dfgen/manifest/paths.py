@@ -173,11 +173,11 @@ def refuse_signatures(table: pa.Table) -> None:
         )
 
 
-def plain(paths: pa.ChunkedArray) -> pa.ChunkedArray:
+def tidied(paths: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return paths without `./` and `//`, so that a file has one id; addresses stay as they are.
 
     Example:
-        >>> plain(pa.chunked_array([["./a//b.png", "a/./b.png", "s3://c//d"]])).to_pylist()
+        >>> tidied(pa.chunked_array([["./a//b.png", "a/./b.png", "s3://c//d"]])).to_pylist()
         ['a/b.png', 'a/b.png', 's3://c//d']
     """
     paths = paths.cast(pa.string())

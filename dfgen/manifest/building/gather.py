@@ -15,7 +15,7 @@ from dfgen.manifest.building.join import join, split_on
 from dfgen.manifest.building.label_keys import key_text
 from dfgen.manifest.building.recipe import LABEL_TABLE, Recipe
 from dfgen.manifest.facts import FACTS, OF_WHOLE_FILES
-from dfgen.manifest.paths import plain
+from dfgen.manifest.paths import tidied
 from dfgen.manifest.places import is_address
 from dfgen.manifest.reading import TOLD, fault_of
 from dfgen.manifest.schema import PARTS, Label, files_column, quote, repeated, with_column
@@ -62,7 +62,7 @@ def gather_rows(
         gathered = replace(gathered, rows=joined.rows, notes=notes, warnings=joined.warnings)
     table = gathered.rows
     if "path" in table.column_names and not is_address(gathered.folder):
-        table = with_column(table, "path", plain(table["path"]))
+        table = with_column(table, "path", tidied(table["path"]))
     for name in ("problem", "polygons"):  # which a source does not know beforehand
         if name in table.column_names and table[name].null_count == len(table):
             table = table.drop_columns([name])
