@@ -65,7 +65,7 @@ def _asked_for(
 ) -> int:
     """Count the paths that rows ask for by the field of a pattern, the key itself, or the stem.
 
-    Of paths that have one key it cannot be told which one is meant.
+    Paths that share a key do not count: nothing tells which of them is meant.
     """
     named = [] if fields is None else [each.name for each in fields.type]
     cut = FROM_PATH["stem" if field in named else field if field in FROM_PATH else "name"]

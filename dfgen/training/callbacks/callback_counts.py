@@ -1,4 +1,4 @@
-"""What other callbacks count: the `wait` of EarlyStopping, the best value of ModelCheckpoint."""
+"""The counts of other callbacks: the `wait` of EarlyStopping, the best value of ModelCheckpoint."""
 
 import dis
 import json

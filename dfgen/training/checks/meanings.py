@@ -1,4 +1,4 @@
-"""What the numbers in an input or a target mean: which class, which range, which column.
+"""Meanings of the numbers in an input or a target: which class, which range, which column.
 
 Two Sequences that give a model other meanings make it no error and no sense: the shapes are alike.
 """
@@ -21,7 +21,7 @@ from dfgen.training.layout import Layout
 
 @dataclass(frozen=True)
 class Meaning:
-    """What the numbers of one input or target mean, without its rows and functions.
+    """The meaning of the numbers of one input or target, without its rows and functions.
 
     Args:
         name: in x or y.

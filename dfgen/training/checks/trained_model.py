@@ -1,4 +1,4 @@
-"""What a model was trained on in this process: later data must mean the same.
+"""A model remembers in this process what it was trained on: later data must mean the same.
 
 A model that was loaded is unknown here: `SavePreprocessing` writes beside it what tells.
 """
@@ -33,7 +33,7 @@ _ANEW = (
 
 @dataclass(frozen=True)
 class _Trained:
-    """What is known of a model that was trained; it holds neither the model nor rows.
+    """The memory of a model that was trained; it holds neither the model nor rows.
 
     Args:
         told: what its inputs and targets mean, by "x" and "y".
