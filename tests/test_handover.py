@@ -22,7 +22,7 @@ def addresses(seq):
     """The addresses of all batches that the loader makes from now on."""
     made, start = [], seq._loader.start
 
-    def spy(*position, spread):
+    def spy(*position, **asked):
         making = start(*position)
         made.append(making.arrays["image"].ctypes.data)
         return making

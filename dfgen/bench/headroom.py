@@ -9,6 +9,7 @@ from typing import Any
 import keras
 
 from dfgen.errors import ArgumentError, did_you_mean
+from dfgen.loading.buffers import Block
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.pending_batch import Batch, PendingBatch
@@ -141,7 +142,12 @@ class _Replay(Loader):
         self._kept = kept
 
     def start(
-        self, epoch: int, step: int, plan: Plan | None = None, spread: bool = True
+        self,
+        epoch: int,
+        step: int,
+        plan: Plan | None = None,
+        spread: bool = True,
+        block: tuple[Block, int] | None = None,
     ) -> PendingBatch:
         kept = self._kept[step % len(self._kept)]
         return PendingBatch(lambda: kept.arrays, kept.rows, (epoch, step), self.plan, left=0)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from dfgen.loading.batch_transforms import TriedTransform
-from dfgen.loading.buffers import BatchArrays, Buffers
+from dfgen.loading.buffers import BatchArrays, Block, Buffers
 from dfgen.loading.generators import batch_rng
 from dfgen.loading.next_window import NextWindow
 from dfgen.loading.order.batch_weights import Weights
@@ -55,14 +55,27 @@ class BatchMaker:
         return replace(self, pool=self.pool.reseeded(maker), maker=maker, order=order)
 
     def start(
-        self, epoch: int, step: int, plan: Plan, spread: bool, known: Collection[int]
+        self,
+        epoch: int,
+        step: int,
+        plan: Plan,
+        spread: bool,
+        known: Collection[int],
+        block: tuple[Block, int] | None = None,
     ) -> PendingBatch:
-        """Begin to make a batch, shared by all workers if `spread`, without the `known` rows."""
+        """Begin to make a batch, shared by all workers if `spread`, without the `known` rows.
+
+        A whole one is made at its place in a block, if one is given and shapes allow it.
+        """
         rows, earlier = self.batch_rows.batch(epoch, step, plan)
         if self.next_window is not None:
             self.next_window.begin(epoch, step * plan.batch_size)
         specs = self._specs(epoch, step, plan, rows)
         make = partial(self._buffers.batch, len(rows), specs)
+        if specs is not None or len(rows) < plan.size:
+            block = None
+        if block is not None:
+            make = partial(block[0].part, block[1], self._buffers, len(rows))
         given = None if self.weights is None else self.weights[rows]
         size = self.chunk_sizes[0 if spread else 1]
         starts = range(0, len(rows), size)
@@ -73,8 +86,9 @@ class BatchMaker:
             transform = partial(self.transform, rng=rng, where=where)
         present, by = self.maker.reader.present, self.order.drawn_by(epoch)
         pending = PendingBatch(
-            make, rows, (epoch, step), plan, len(starts), given, present, transform, by
-        )
+            make, rows, (epoch, step), plan, len(starts), given, present, transform,
+            None if block is None else block[0], by,
+        )  # fmt: skip
         chunks = []
         for start in starts:
             part = slice(start, start + size)

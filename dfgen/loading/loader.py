@@ -15,6 +15,7 @@ from dfgen.errors import ArgumentError, ReadTimeoutError
 from dfgen.limits import Limits
 from dfgen.loading.batch_maker import BatchMaker
 from dfgen.loading.batch_transforms import BatchTransform, tried
+from dfgen.loading.buffers import Block
 from dfgen.loading.lookahead import LookAhead, Parked
 from dfgen.loading.metrics import Metrics, total
 from dfgen.loading.order.batch_weights import Weights
@@ -276,10 +277,26 @@ class Loader:
         finally:
             ahead.close()
 
-    def stream(self, epoch: int, step: int = 0, plan: Plan | None = None) -> LookAhead:
-        """Return the batches from (epoch, step) on; what was parked just there is used."""
+    def stream(
+        self,
+        epoch: int,
+        step: int = 0,
+        plan: Plan | None = None,
+        at_once: int = 1,
+        endless: bool = False,
+    ) -> LookAhead:
+        """Return the batches from (epoch, step) on; what was parked just there is used.
+
+        Args:
+            epoch: of the first batch.
+            step: of the first batch.
+            plan: of the epochs, None for that of training.
+            at_once: batches that are taken together.
+            endless: whether those may be of two epochs.
+        """
         self._begin_anew_where_forked()
-        return self._parked.take(self, (epoch, step), self.plan if plan is None else plan)
+        plan = self.plan if plan is None else plan
+        return self._parked.take(self, (epoch, step), plan, at_once, endless)
 
     def park(self, ahead: LookAhead | None) -> None:
         """Keep what was made ahead for whoever goes on where it is; or nothing."""
@@ -296,14 +313,19 @@ class Loader:
         self.reader.store.close()
 
     def start(
-        self, epoch: int, step: int, plan: Plan | None = None, spread: bool = True
+        self,
+        epoch: int,
+        step: int,
+        plan: Plan | None = None,
+        spread: bool = True,
+        block: tuple[Block, int] | None = None,
     ) -> PendingBatch:
         """Begin to make a batch, shared by all workers if `spread`; without workers, make it."""
         if self._closed:
             raise ArgumentError(CLOSED)
         self._begin_anew_where_forked()
         plan = self.plan if plan is None else plan
-        return self._maker.start(epoch, step, plan, spread, self._known)
+        return self._maker.start(epoch, step, plan, spread, self._known, block)
 
     def look_while_waiting(self, look: Callable[[], Any]) -> None:
         """Have a method, held weakly, called every second that a batch is waited for."""

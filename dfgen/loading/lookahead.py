@@ -5,6 +5,7 @@ from collections import deque
 from typing import Any, Protocol
 
 from dfgen.errors import ArgumentError
+from dfgen.loading.buffers import Block
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.pending_batch import Batch, PendingBatch, Position
 
@@ -17,8 +18,10 @@ class BatchSource(Protocol):
     depth: int
     workers: int
 
-    def start(self, epoch: int, step: int, plan: Plan, spread: bool) -> PendingBatch:
-        """Begin to make a batch, shared by all workers if `spread`."""
+    def start(
+        self, epoch: int, step: int, plan: Plan, spread: bool, block: tuple[Block, int] | None
+    ) -> PendingBatch:
+        """Begin to make a batch, shared by all workers if `spread`, at its place in a block."""
 
     def result(self, pending: PendingBatch) -> Batch:
         """Wait for a batch."""
@@ -31,12 +34,27 @@ class LookAhead:
     """Batches from a position on, epoch after epoch or of one, made ahead. Not for several threads.
 
     The position is that of the next batch. Any thread may close it.
+
+    Args:
+        source: makes them.
+        position: of the first.
+        plan: of an epoch.
+        one_epoch: whether none is made ahead of the next epoch.
+        at_once: batches that are taken together: whole ones lie in one block of memory.
+        endless: whether those may be of two epochs.
     """
 
     def __init__(
-        self, source: BatchSource, position: Position, plan: Plan, one_epoch: bool = False
+        self,
+        source: BatchSource,
+        position: Position,
+        plan: Plan,
+        one_epoch: bool = False,
+        at_once: int = 1,
+        endless: bool = False,
     ) -> None:
-        self.position = position
+        self.position = self._first = position
+        self.taken = at_once, endless
         self.plan = plan
         self.repeat_epoch = False
         """True where the same epoch will be asked for again, as by validation."""
@@ -46,6 +64,7 @@ class LookAhead:
         """Missing while it is parked."""
         self._ahead: deque[PendingBatch] = deque()
         self._closed = False
+        self._block: tuple[int, Block] | None = None
 
     def __next__(self) -> Batch:
         self._check_open()
@@ -53,7 +72,7 @@ class LookAhead:
         try:
             batch = self.source.result(ahead[0])
         except Exception:
-            _give_up(ahead)  # whoever asks again has it made again
+            self._give_up(ahead)  # whoever asks again has it made again
             self._check_open()
             raise
         self._check_open()
@@ -77,28 +96,46 @@ class LookAhead:
     def _refill(self) -> deque[PendingBatch]:
         ahead = self._ahead  # `close`, of another thread, takes it away
         if ahead and ahead[0].position != self.position:
-            _give_up(ahead)  # a wrong guess
+            self._give_up(ahead)  # a wrong guess
         while ahead and self.source.outdated(ahead[-1]):
-            ahead.pop().cancelled = True
+            ahead.pop().cancelled, self._block = True, None
         position = self._after(ahead[-1].position) if ahead else self.position
         while len(ahead) < self.source.depth:
             if self.end is not None and position >= self.end:
                 break
-            ahead.append(self.source.start(*position, self.plan, spread=not ahead))
+            block = self._block_of(position)
+            ahead.append(self.source.start(*position, self.plan, spread=not ahead, block=block))
             position = self._after(position)
         return ahead
+
+    def _block_of(self, position: Position) -> tuple[Block, int] | None:
+        """Return the block of a batch that is taken with others, and its place there."""
+        (at_once, endless), (epoch, step) = self.taken, position
+        if at_once == 1:
+            return None
+        steps, (begun, first) = len(self.plan), self._first
+        if endless:
+            before = (epoch - begun) * steps + step - first
+        else:
+            before = step - first * (epoch == begun)
+        number, place = divmod(before, at_once)
+        if not endless and step - place + at_once > steps:
+            return None  # the rest of an epoch
+        if self._block is None or self._block[0] != number:
+            self._block = number, Block(at_once)
+        return self._block[1], place
+
+    def _give_up(self, ahead: deque[PendingBatch]) -> None:
+        for pending in ahead:
+            pending.cancelled = True  # a worker may still write to it: its block is used no more
+        ahead.clear()
+        self._block = None
 
     def _after(self, position: Position) -> Position:
         epoch, step = position
         if step + 1 < len(self.plan):
             return epoch, step + 1
         return (epoch, 0) if self.repeat_epoch else (epoch + 1, 0)
-
-
-def _give_up(ahead: deque[PendingBatch]) -> None:
-    for pending in ahead:
-        pending.cancelled = True
-    ahead.clear()
 
 
 class Parked:
@@ -111,15 +148,19 @@ class Parked:
     def __reduce__(self) -> tuple[Any, ...]:
         return Parked, ()
 
-    def take(self, source: BatchSource, position: Position, plan: Plan) -> LookAhead:
+    def take(
+        self, source: BatchSource, position: Position, plan: Plan, at_once: int, endless: bool
+    ) -> LookAhead:
         """Return the one that is kept if it goes on just there, else a new one."""
-        parked = self._swap(None)
-        if parked is not None and (parked.position, parked.plan) == (position, plan):
+        parked, taken = self._swap(None), (at_once, endless)
+        if parked is not None and (parked.position, parked.plan, parked.taken) == (
+            position, plan, taken
+        ):  # fmt: skip
             parked.source = source
             return parked
         if parked is not None:
             parked.close()
-        return LookAhead(source, position, plan)
+        return LookAhead(source, position, plan, False, at_once, endless)
 
     def keep(self, ahead: LookAhead | None) -> None:
         """Keep one instead of what was kept, or none."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
-from dfgen.loading.buffers import BatchArrays
+from dfgen.loading.buffers import BatchArrays, Block
 from dfgen.loading.order.batch_weights import Weights, batch_weights
 from dfgen.loading.order.permutation import Integers
 from dfgen.loading.order.plan import Plan
@@ -28,6 +28,7 @@ class Batch:
     weigh: Callable[[], Weights]  # makes the weights
     present: Mapping[str, Present]  # name of an array that rows may lack -> which rows have it
     skipped: tuple[int, ...] = ()  # places of samples that could not be made, and hold zeros
+    block: Block | None = None  # that its arrays were made in, beside those of its neighbours
     ids: tuple[object, ...] = ()  # of the rows, where `Loader.batches` yields it; it costs time
 
     @cached_property
@@ -54,6 +55,7 @@ class PendingBatch:
     given: Weights | None = None  # what the rows weigh by themselves
     present: Mapping[str, Present] = field(default_factory=dict)
     transform: Callable[[BatchArrays], BatchArrays] | None = None
+    block: Block | None = None  # that its arrays are made in, beside those of its neighbours
     drawn_by: str = ""  # what tells the order of its epoch from that by other weights
     cancelled: bool = False  # whether nobody wants it any more
     late: set[int | None] = field(default_factory=set)  # rows it was given up for, or its worker
@@ -128,4 +130,5 @@ class PendingBatch:
                 self._errors.clear()  # its traceback knows this object: a circle, otherwise
         weigh = partial(batch_weights, self.plan, self.position[1], self.given, self._blanks)
         blanks = tuple(self._blanks)
-        return Batch(self.arrays, self.rows, weigh, self.present, blanks), self._problems
+        batch = Batch(self.arrays, self.rows, weigh, self.present, blanks, self.block)
+        return batch, self._problems

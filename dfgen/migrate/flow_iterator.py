@@ -23,7 +23,7 @@ from dfgen.migrate.flow_layout import FlowLayout, SavedImages
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.spec import Values
 from dfgen.samples.reader import SampleReader
-from dfgen.training.keras_private import Call
+from dfgen.training.keras_calls import Call
 from dfgen.training.layout import Layout
 from dfgen.training.passes import Passes
 from dfgen.training.progress import Progress

@@ -5,6 +5,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
+import numpy as np
+
+from dfgen.errors import ArgumentError
+from dfgen.loading.buffers import Block
+from dfgen.training.keras_private import PartialBatchList
 
 INFINITE = -1
 """What TensorFlow calls the length of an endless data set."""
@@ -92,6 +97,45 @@ class TorchBatches:
 
         on_gpu = torch.cuda.is_available()
         return (keras.tree.map_structure(tensor, batch) for batch in self._batches())
+
+
+def super_batch(nested: list[Any], blocks: list[Block | None], steps: int) -> Any:
+    """Return the batches of several steps as JAX takes them at once.
+
+    Arrays of shape (steps, batch, ...), which are the blocks that the batches were made in, where
+    nothing has changed that; a list of batches where they are fewer, or of several shapes.
+    """
+    block = blocks[0]
+    whole = {}
+    if block is not None and all(each is block for each in blocks):
+        whole = {_place(array): array for array in block.arrays.values()}
+
+    def joined(*parts: Any) -> Any:
+        found = whole.get(_place(parts[0]))
+        if found is not None and all(map(_is_same, parts, found)):
+            return found
+        return np.stack(parts)
+
+    shapes = [[leaf.shape for leaf in keras.tree.flatten(batch)] for batch in nested]
+    if len(nested) == steps and shapes.count(shapes[0]) == steps:
+        return keras.tree.map_structure(joined, *nested)
+    if PartialBatchList is None:
+        raise ArgumentError(
+            f"with Keras {keras.__version__} the batches of steps_per_execution={steps} must be of "
+            "one shape on JAX: drop_remainder=True leaves a short last one out"
+        )
+    return PartialBatchList(nested)
+
+
+def _place(array: Any) -> int:
+    place: int = array.__array_interface__["data"][0]
+    return place
+
+
+def _is_same(array: Any, other: Any) -> bool:
+    """Whether two arrays are the same memory, read in the same way."""
+    ways = ((one.shape, one.strides, one.dtype, _place(one)) for one in (array, other))
+    return len(set(ways)) == 1
 
 
 def on_accelerator() -> bool:

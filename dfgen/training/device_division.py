@@ -13,7 +13,9 @@ import numpy as np
 
 from dfgen.errors import ArgumentError
 from dfgen.loading.order.plan import Plan
-from dfgen.training.keras_private import Call, mesh_devices, strategy_workers
+from dfgen.training.keras_calls import Call
+from dfgen.training.keras_private import mesh_devices
+from dfgen.training.keras_probe import lacks
 
 Shard = tuple[int, int]
 """(index, count)"""
@@ -34,7 +36,7 @@ def keras_division(model: Any) -> Division:
     if strategy is None:
         return jax_division() or Division("Keras", (0, 1), 1)
     name = type(strategy).__name__
-    if strategy_workers(strategy) > 1:
+    if _workers(strategy) > 1:
         raise ArgumentError(
             f"Keras {keras.__version__} cannot run fit, evaluate or predict with {name} on several "
             "workers: its own code fails there, whatever the data. Train with a loop of your own "
@@ -42,6 +44,13 @@ def keras_division(model: Any) -> Division:
             "sequence.get_tf_dataset()), or with JAX or torch"
         )
     return Division(name, (0, 1), strategy.num_replicas_in_sync)
+
+
+def _workers(strategy: Any) -> int:
+    """Return over how many processes a strategy of TensorFlow works."""
+    resolver = getattr(strategy, "cluster_resolver", None)
+    jobs = {} if resolver is None else resolver.cluster_spec().as_dict()
+    return sum(len(jobs.get(job, ())) for job in ("chief", "worker"))
 
 
 def _distribution() -> Any:
@@ -68,6 +77,11 @@ def jax_division() -> Division | None:
             f"{type(distribution).__name__} divides the data over {count} processes itself "
             "(auto_shard_dataset=True), and so does a Sequence: rows would be divided twice. "
             f"Make it with {type(distribution).__name__}(..., auto_shard_dataset=False)"
+        )
+    if lacks("DeviceMesh.backend_mesh"):
+        raise ArgumentError(
+            f"Keras {keras.__version__} does not tell on which devices of this process the rows of "
+            "a batch lie: train without keras.distribution, or with a newer dfgen"
         )
     mesh = distribution.device_mesh
     axis = mesh.axis_names.index(distribution.batch_dim_name)

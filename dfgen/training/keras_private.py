@@ -1,55 +1,46 @@
-"""Every reach into Keras's private parts, and the probe that proves them before the first step.
+"""All that dfgen reaches for in Keras beyond its public API, each with what is lost without it.
 
-Read from Keras 3.12 and 3.15, `keras/src/trainers/epoch_iterator.py`, `data_adapters/__init__.py`
-and `backend/*/trainer.py`. Keras takes a `DataAdapter` as it is, but tells it neither who asks,
-`fit` or `evaluate`, nor what else they were given: the calling frames do. Where a newer Keras
-differs in any of this, a Sequence falls back: see `PlainPasses`.
+Read from Keras 3.12, 3.15 and 3.16, `keras/src/trainers` and `keras/src/backend/*/trainer.py`. Each
+reach has a probe of its own, tried once, at the first `fit`: where a newer Keras differs, that one
+thing is lost and is named by a warning, and the rest holds. See `keras_probe`.
 """
 
-import sys
+import inspect
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from types import FrameType
 from typing import Any
 
 import keras
 
-try:
-    from keras.src.backend.common.global_state import get_global_attribute, set_global_attribute
-    from keras.src.losses.losses import LossFunctionWrapper
-    from keras.src.random.seed_generator import global_seed_generator
-    from keras.src.trainers.data_adapters.data_adapter import DataAdapter as DataAdapter
-    from keras.src.trainers.epoch_iterator import EpochIterator
-except ImportError as error:  # pragma: no cover - no released Keras yet
-    MOVED: str | None = str(error)
-    EpochIterator = None
+LOWEST, TESTED = (3, 12), (3, 16)
+"""The oldest Keras that there are tests for, and the newest."""
 
-    class DataAdapter:  # type: ignore[no-redef]
-        """Stands in where Keras has moved its own."""
+if tuple(map(int, keras.__version__.split(".")[:2])) < LOWEST:
+    raise ImportError(
+        f"dfgen needs Keras {LOWEST[0]}.{LOWEST[1]} or newer, found {keras.__version__}: "
+        "pip install --upgrade keras"
+    )
 
-else:
-    MOVED = None
 
-_DRIVERS = {
-    "fit": "fit",
-    "evaluate": "evaluate",
-    "predict": "predict",
-    "_symbolic_build": "build",
-    "_maybe_symbolic_build": "build",
-}
+def _found(path: str) -> Any:
+    """Return what is at `keras.src.` and a path, or None."""
+    module, _, name = f"keras.src.{path}".rpartition(".")
+    try:
+        return getattr(__import__(module, fromlist=[name]), name, None)
+    except ImportError:
+        return None
+
+
+EpochIterator = _found("trainers.epoch_iterator.EpochIterator")
+"""None where Keras has moved it."""
+PartialBatchList = _found("trainers.data_adapters.data_adapter_utils.PartialBatchList")
+"""None of Keras before 3.16, which asks for no steps in one batch."""
+_LossFunctionWrapper = _found("losses.losses.LossFunctionWrapper")
+_get_global = _found("backend.common.global_state.get_global_attribute")
+_set_global = _found("backend.common.global_state.set_global_attribute")
+_global_seed_generator = _found("random.seed_generator.global_seed_generator")
 _SEED = "global_seed_generator"
-_PREDICT = "trainable_variables", "non_trainable_variables"
-_STATES = {
-    "fit": (*_PREDICT, "optimizer_variables", "metrics_variables"),
-    "evaluate": (*_PREDICT, "metrics_variables"),
-    "predict": _PREDICT,
-}
-"""What a step of each is given and returns on JAX, in this order."""
-_ASKED = "asked_of_losses"
-_OF_VALIDATION = "validation_steps", "validation_batch_size"
-DROPPED = {"y", "sample_weight", "class_weight", "batch_size", "shuffle"}
-"""Arguments of `fit` that reach an EpochIterator, and go no further where data is its adapter."""
 _CHECKPOINT = "best", "_batches_seen_since_last_saving", "_last_batch_seen"
 COUNTED_BY = {
     "EarlyStopping": ("wait", "stopped_epoch", "best", "best_epoch", "best_weights"),
@@ -59,150 +50,237 @@ COUNTED_BY = {
     "SwapEMAWeights": ("_ema_weights_in_model",),
     "TensorBoard": ("_global_train_batch", "_global_test_batch"),
 }
-"""What each of Keras's callbacks counts; the others count nothing that training depends on."""
+"""The attributes in which each of Keras's callbacks counts what training depends on."""
+
+
+class _NoDataAdapter:
+    """Stands in where Keras has moved its own."""
+
+
+DataAdapter: Any = _found("trainers.data_adapters.data_adapter.DataAdapter") or _NoDataAdapter
+
+
+@dataclass
+class Trial:
+    """What a `fit`, an `evaluate` and a `predict` of a model that learns nothing have shown.
+
+    Args:
+        events: what Keras told the data of fit, of its validation and of predict, in order.
+        steps: which the model took, and then of a fit that was to begin after its last epoch.
+        arguments: whether the functions that call show what `fit` was given.
+        model: a functional model, compiled.
+        error: what ended it.
+    """
+
+    events: tuple[str, str, str] = ("", "", "")
+    steps: tuple[str, str] = ("", "none")
+    arguments: bool = False
+    model: Any = None
+    error: str | None = None
 
 
 @dataclass(frozen=True)
-class Call:
-    """A call by one of Keras's EpochIterators, the loops over the batches of one epoch.
+class Reach:
+    """One thing of Keras that is not in its public API.
 
     Args:
-        iterator: the EpochIterator.
-        method: its method that calls.
-        driver: what runs: fit, evaluate or predict, `build` while a model is built, or None.
-        purpose: what the iterator is for: fit, evaluate (the validation of fit too) or predict;
-            None for a loop that is not Keras's own.
-        model: whose method that is.
-        validation: the validation data of fit, which Keras looks at after the first epoch only.
-        of_validation: what else fit was given for it.
-        arguments: of `EpochIterator.__init__`, while that is the method, else empty.
+        name: of it, as Keras calls it.
+        gives: to dfgen.
+        public: the public way that was tried instead.
+        lost: without it, and nothing else.
+        is_there: its probe.
     """
 
-    iterator: Any
-    method: str
-    driver: str | None
-    purpose: str | None
-    model: Any
-    validation: Any
-    of_validation: Mapping[str, Any]
-    arguments: Mapping[str, Any]
-
-    @property
-    def makes_iterator(self) -> bool:
-        """Whether the iterator is being made, and what it was given is known."""
-        return bool(self.arguments)
-
-    @property
-    def is_reset(self) -> bool:
-        """Whether the iterator only starts anew, which ends no epoch."""
-        return self.method == "reset"
-
-    @property
-    def steps(self) -> Any:
-        """How many batches `steps_per_epoch` takes, in whole executions; None without it."""
-        steps, each = self.iterator.steps_per_epoch, self.iterator.steps_per_execution
-        return steps and -(-steps // each) * each
+    name: str
+    gives: str
+    public: str
+    lost: str
+    is_there: Callable[[Trial], object]
 
 
-def call_by_keras() -> Call | None:
-    """Return the call that the method which asks is answering, None if it is not Keras's."""
-    frame = sys._getframe(2)
-    iterator = frame.f_locals.get("self")
-    if EpochIterator is None or not isinstance(iterator, EpochIterator):
-        return None
-    running = _running(frame, *_DRIVERS)
-    caller = _running(running, "fit", "evaluate", "predict")
-    held = {} if caller is None else caller.f_locals
-    purpose = None if caller is None else caller.f_code.co_name
-    if purpose == "fit" and held.get("epoch_iterator", iterator) is not iterator:
-        purpose = "evaluate"
-    return Call(
-        iterator,
-        frame.f_code.co_name,
-        None if running is None else _DRIVERS[running.f_code.co_name],
-        purpose,
-        held.get("self"),
-        held.get("validation_data") if purpose == "fit" else None,
-        {name: held.get(name) for name in _OF_VALIDATION},
-        dict(frame.f_locals) if frame.f_code is EpochIterator.__init__.__code__ else {},
-    )
+_EVENTS = (
+    r"made fit\(2\), (begin fit, )?reset fit, begin fit, end fit",
+    r"made evaluate\(None\), (begin evaluate, )?reset evaluate, begin evaluate, end evaluate",
+    r"made predict\(None\), begin predict, end predict",
+)
+_PLAIN = (
+    "a Sequence runs as a plain PyDataset. Every row still comes once an epoch, in another order "
+    "each epoch, but slower, and lost are: going on in the middle of an epoch, InputMonitor, "
+    "BackupAndRestore, several processes or devices, steps_per_epoch but of repeat(), and the "
+    "refusal of models that do not fit; evaluate and predict on a Sequence count as epochs of it, "
+    "and disturb one that is under way"
+)
+
+REACHES = (
+    Reach(
+        "DataAdapter",
+        gives="Keras takes a Sequence as it is, and runs no pool of its own",
+        public="keras.utils.PyDataset: fit permutes its batches, and its pool loses some",
+        lost=_PLAIN,
+        is_there=lambda trial: DataAdapter is not _NoDataAdapter and trial.events[0],
+    ),
+    Reach(
+        "EpochIterator",
+        gives="who asks for batches: fit, its validation, evaluate or predict",
+        public="on_epoch_begin and on_epoch_end, which are not told",
+        lost=_PLAIN,
+        is_there=lambda trial: all(map(re.fullmatch, _EVENTS, trial.events)),
+    ),
+    Reach(
+        "frames of fit",
+        gives="the arguments that Keras drops, and the list of callbacks",
+        public="none: Keras tells a DataAdapter and a callback neither",
+        lost="fit, evaluate and predict are refused, for class_weight= could be dropped in silence",
+        is_there=lambda trial: trial.arguments,
+    ),
+    Reach(
+        "EpochIterator._num_batches",
+        gives="an epoch that goes on in its middle is as long as what is left of it",
+        public="num_batches=None: Keras takes the length of that epoch for that of all later ones",
+        lost="an epoch that goes on in its middle ends, before Keras 3.16, with its warning that "
+        "data ran out; with steps_per_epoch= it is refused",
+        is_there=lambda trial: trial.steps[0] == "train, test, predict, predict",
+    ),
+    Reach(
+        "EpochIterator._interrupted_warning",
+        gives="no warning of Keras beside the error of a row, on TensorFlow",
+        public="warnings.filterwarnings: holds for all threads",
+        lost="Keras warns that the input ran out of data, before the error of the row",
+        is_there=lambda trial: hasattr(EpochIterator, "_interrupted_warning"),
+    ),
+    Reach(
+        "Model._initial_epoch",
+        gives="BackupAndRestore has fit begin at the epoch of the backup",
+        public="initial_epoch= of fit, which whoever calls it would have to know",
+        lost="BackupAndRestore goes on in a later epoch only where fit is given its initial_epoch=",
+        is_there=lambda trial: trial.steps[1] == "",
+    ),
+    Reach(
+        "Model._symbolic_build",
+        gives="the variables of metrics before the first step",
+        public="Model.build, which makes none of metrics",
+        lost="BackupAndRestore goes on only with a model that was evaluated once before fit",
+        is_there=lambda trial: hasattr(keras.Model, "_symbolic_build"),
+    ),
+    Reach(
+        "Optimizer._trainable_variables",
+        gives="which variables each of several optimizers trains, as of a GAN",
+        public="Optimizer.variables, which does not say of what they are",
+        lost="BackupAndRestore of several optimizers needs them built before fit",
+        is_there=lambda trial: trained_by(trial.model.optimizer) == trial.model.trainable_variables,
+    ),
+    Reach(
+        "global_seed_generator",
+        gives="keras.random without a seed draws on after a resume",
+        public="none: keras.utils.set_random_seed only begins anew",
+        lost="what keras.random draws without a seed begins anew after a resume",
+        is_there=lambda trial: _seed_is_where_it_was(),
+    ),
+    Reach(
+        "Model._jax_state",
+        gives="on JAX a model keeps its weights where a batch cannot be made",
+        public="none: Keras gives them back after a step alone",
+        lost="on JAX the model must be made anew after an error in evaluate, predict or the first "
+        "step of fit, and says so",
+        is_there=lambda trial: not _on_jax() or hasattr(keras.Model, "jax_state_sync"),
+    ),
+    Reach(
+        "DeviceMesh.backend_mesh",
+        gives="which rows of a batch lie on devices of this process, on JAX",
+        public="DeviceMesh.devices: names, without their process",
+        lost="keras.distribution on JAX is refused",
+        is_there=lambda trial: not _on_jax() or _mesh_is_as_it_was(),
+    ),
+    Reach(
+        "PartialBatchList",
+        gives="steps_per_execution on JAX where batches are not all of one shape",
+        public="none: what else is given is one array for all steps",
+        lost="with steps_per_execution on JAX batches must be of one shape: drop_remainder=True",
+        is_there=lambda trial: PartialBatchList is not None or not takes_super_batches(),
+    ),
+    Reach(
+        "KerasTensor._keras_history",
+        gives="the activation before an output, for the checks of losses",
+        public="Model.layers, of which it is not known which makes an output",
+        lost="an activation that cannot go with its loss is not refused",
+        is_there=lambda trial: operation_of(trial.model.outputs[0]) is trial.model.layers[-1],
+    ),
+    Reach(
+        "Model._compile_loss",
+        gives="weights of losses, and what a subclassed model makes, before the first step",
+        public="Model.loss: the losses alone",
+        lost="targets that do not fit a subclassed model are not refused, and the loss of several "
+        "outputs in predict_frame takes all as equally heavy",
+        is_there=lambda trial: loss_weights(trial.model) == [2.0] and _losses_can_be_watched(trial),
+    ),
+    Reach(
+        "Model._compile_metrics",
+        gives="a warning of metrics= that count rows of weight 0",
+        public="Model.metrics: they do not tell metrics= from weighted_metrics=",
+        lost="metrics= that count rows of weight 0 are not named",
+        is_there=lambda trial: unweighted_metrics(trial.model) == ["mae"],
+    ),
+    Reach(
+        "Loss._fn_kwargs",
+        gives="what a loss was made with, such as from_logits=True",
+        public="Loss.get_config, which leaves it out for some",
+        lost="losses are not compared with heads and labels, and predict_frame has no loss of a "
+        "loss given as a function",
+        is_there=lambda trial: (
+            _LossFunctionWrapper is not None
+            and (arguments_of_loss(keras.losses.BinaryCrossentropy(from_logits=True)) or {}).get(
+                "from_logits"
+            )
+        ),
+    ),
+    Reach(
+        "what callbacks count",
+        gives="EarlyStopping, ModelCheckpoint and others count on after a resume",
+        public="none: callbacks of Keras have no state that can be asked for",
+        lost="the callback of Keras that counts otherwise begins anew after a resume",
+        is_there=lambda trial: not _uncounted(),
+    ),
+)
+"""In the order in which they are tried; without one of the first two all is lost that they say."""
+PLAIN = frozenset(reach.name for reach in REACHES if reach.lost is _PLAIN)
 
 
-def _running(frame: FrameType | None, *names: str) -> FrameType | None:
-    """Return the innermost frame, outwards, of a function of Keras that has one of these names."""
-    while frame is not None:
-        of_keras = str(frame.f_globals.get("__name__", "")).startswith("keras.")
-        if of_keras and (not names or frame.f_code.co_name in names):
-            break
-        frame = frame.f_back
-    return frame
+def takes_super_batches() -> bool:
+    """Whether this Keras asks for the batches of several steps at once, on JAX."""
+    asked = getattr(DataAdapter, "get_jax_iterator", lambda: None)
+    return "super_batch" in inspect.signature(asked).parameters
 
 
-def is_running() -> bool:
-    """Whether Keras is among those that called."""
-    return _running(sys._getframe(1)) is not None
+def _on_jax() -> bool:
+    return str(keras.backend.backend()) == "jax"
 
 
-def input_of_fit(frame: FrameType | None = None) -> Any:
-    """Return what the `fit` that called the caller, or a frame, trains on, as Keras holds it."""
-    found = _running(frame or sys._getframe(1), "fit")
-    return None if found is None else found.f_locals["epoch_iterator"].data_adapter
+def _losses_can_be_watched(trial: Trial) -> bool:
+    losses = getattr(trial.model, "_compile_loss", None)
+    names = "built", "build", "_y_pred_build_structure"
+    return all(hasattr(losses, name) for name in names)
 
 
-def validation_of_fit() -> Any:
-    """Return the validation data of the `fit` that called the caller."""
-    found = _running(sys._getframe(1), "fit")
-    return None if found is None else found.f_locals.get("validation_data")
+def _uncounted() -> list[str]:
+    """Return the attributes of `COUNTED_BY` that callbacks of this Keras do not have."""
+    return [
+        f"{name}.{attribute}"
+        for name, attributes in COUNTED_BY.items()
+        if (owner := getattr(keras.callbacks, name, None)) is not None
+        for attribute in attributes
+        if not any(attribute in _names_in(each) for each in owner.__mro__)
+    ]
 
 
-def callbacks_of_fit() -> Any:
-    """Return the `keras.callbacks.CallbackList` of the `fit` that called the caller."""
-    found = _running(sys._getframe(1), "fit")
-    return None if found is None else found.f_locals.get("callbacks")
-
-
-def validation_logs(model: Any, epoch: int) -> dict[str, Any]:
-    """Do the validation that the `fit` that called the caller does after an epoch; its logs."""
-    found = _running(sys._getframe(1), "fit")
-    held = {} if found is None else found.f_locals
-    given = held.get("validation_data") is not None
-    if not given or not model._should_eval(epoch, held["validation_freq"]):
-        return {}
-    logs = model.evaluate(
-        x=held["val_x"],
-        y=held["val_y"],
-        sample_weight=held["val_sample_weight"],
-        batch_size=held["validation_batch_size"] or held["batch_size"],
-        steps=held["validation_steps"],
-        callbacks=held["callbacks"],
-        return_dict=True,
-    )
-    return {f"val_{name}": value for name, value in logs.items()}
-
-
-def put_variables_back() -> None:
-    """Give the model of the loop that asks for a batch its variables back, where it has none.
-
-    On JAX Keras takes them out of a model for the time of its steps, and after an error does not
-    put them back in `evaluate`, in `predict`, and in the first step of `fit`. The innermost frame
-    that has `state` has those of now.
-    """
-    frame, state = sys._getframe(1).f_back, None
-    while keras.backend.backend() == "jax" and (frame := _running(frame)) is not None:
-        held = frame.f_locals
-        state = held.get("state") if state is None else state
-        if (names := _STATES.get(frame.f_code.co_name)) is not None:
-            if isinstance(state, tuple) and len(state) == len(names):
-                held["self"]._jax_state = dict(zip(names, state, strict=True))
-                held["self"].jax_state_sync()
-            break
-        frame = frame.f_back
+def _names_in(owner: type) -> set[str]:
+    functions = filter(inspect.isfunction, vars(owner).values())
+    return {name for function in functions for name in function.__code__.co_names}
 
 
 def has_lost_variables(model: Any) -> bool:
     """Whether Keras has left a model without values of its variables, as it may on JAX."""
     lost = (None, None)
-    return keras.backend.backend() == "jax" and any(
+    return _on_jax() and any(
         (getattr(v, "_value", v), getattr(v, "_initializer", v)) == lost for v in model.variables
     )
 
@@ -248,42 +326,34 @@ def symbolic_build(model: keras.Model, batch: Any) -> None:
     model._symbolic_build(data_batch=batch)
 
 
-def always_build(model: keras.Model) -> None:
-    """Have `fit` build a model on TensorFlow too, where it does so only under a strategy."""
-    if keras.backend.backend() == "tensorflow":
-        model._distribute_strategy = model.distribute_strategy
-
-
 def trained_by(optimizer: Any) -> list[Any]:
     """Return the variables that an optimizer was built for."""
-    return list(optimizer._trainable_variables)
+    return list(getattr(optimizer, "_trainable_variables", ()))
 
 
 def seed_state() -> Any:
     """Return the variable of Keras's global seed generator; None if there is no generator yet."""
-    generator = get_global_attribute(_SEED)
+    generator = _get_global(_SEED)
     return None if generator is None else generator.state
 
 
 def set_seed_state(state: Any) -> None:
     """Put Keras's global seed generator into a state."""
-    global_seed_generator().state.assign(state)
+    _global_seed_generator().state.assign(state)
 
 
-def seed_is_where_it_was() -> bool:
+def _seed_is_where_it_was() -> bool:
     """Whether Keras looks for its global seed generator where `seed_state` does."""
-    before, other = get_global_attribute(_SEED), object()
-    set_global_attribute(_SEED, other)
+    before, other = _get_global(_SEED), object()
+    _set_global(_SEED, other)
     try:
-        return global_seed_generator() is other
+        return _global_seed_generator() is other
     finally:
-        set_global_attribute(_SEED, before)
+        _set_global(_SEED, before)
 
 
-def mesh_is_as_it_was() -> bool:
+def _mesh_is_as_it_was() -> bool:
     """Whether `mesh_devices` finds the devices of a mesh."""
-    if keras.backend.backend() != "jax":
-        return True
     names = keras.distribution.list_devices()[:1]
     devices = mesh_devices(keras.distribution.DeviceMesh((1,), ["batch"], names))
     return [type(device.process_index) for device in devices.flat] == [int]
@@ -292,11 +362,6 @@ def mesh_is_as_it_was() -> bool:
 def mesh_devices(mesh: Any) -> Any:
     """Return the devices of a `keras.distribution.DeviceMesh` on JAX, an array of them."""
     return mesh.backend_mesh.devices
-
-
-def strategy_workers(strategy: Any) -> int:
-    """Return over how many processes a strategy of TensorFlow works."""
-    return int(getattr(strategy.extended, "_num_workers", 1))
 
 
 def operation_of(tensor: Any) -> Any:
@@ -316,7 +381,7 @@ def as_loss(given: Any) -> Any:
     found = keras.losses.get(given)
     if found is None or isinstance(found, keras.losses.Loss):
         return found
-    return LossFunctionWrapper(found)
+    return None if _LossFunctionWrapper is None else _LossFunctionWrapper(found)
 
 
 def loss_weights(model: Any) -> Any:
@@ -330,25 +395,3 @@ def built_outputs(model: Any) -> Any:
     None where they are not, or are for a single output.
     """
     return getattr(getattr(model, "_compile_loss", None), "_y_pred_build_structure", None)
-
-
-def when_losses_are_built(call: Call, act: Callable[[Any], None]) -> None:
-    """Tell a function what the model of a call makes, symbolic as it is, before the first step.
-
-    Keras settles its losses once after `compile`, when a model is first run: to build it, or as its
-    first step is traced. It is done for this call alone, whose iterator holds the function, and
-    without a word where Keras does it in another thread.
-    """
-    losses = getattr(call.model, "_compile_loss", None)
-    if losses is not None and not losses.built:
-        vars(call.iterator).setdefault(_ASKED, []).append(act)
-        losses.build = partial(_build_losses, losses)
-
-
-def _build_losses(losses: Any, y_true: Any, y_pred: Any) -> None:
-    running = _running(sys._getframe(1), "fit", "evaluate")
-    iterator = None if running is None else running.f_locals.get("epoch_iterator")
-    for act in getattr(iterator, _ASKED, ()):
-        act(y_pred)  # what it raises, torch may ask for again
-    vars(losses).pop("build", None)
-    losses.build(y_true, y_pred)

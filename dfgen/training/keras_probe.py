@@ -1,7 +1,8 @@
-"""Does this Keras do what `keras_private` takes it to do? Tried once, at the first `fit`."""
+"""Which reaches of `keras_private` are there in this Keras? Tried once, at the first `fit`."""
 
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -10,47 +11,94 @@ import numpy as np
 
 from dfgen.errors import ArgumentError
 from dfgen.training import keras_private as private
+from dfgen.training.keras_calls import Call, call_by_keras, given_beside, is_running, of_fit
+from dfgen.training.keras_private import PLAIN, REACHES, Reach, Trial
 
 
 def falls_back() -> bool:
     """Whether Keras is running, and is one that a Sequence can only serve as a plain PyDataset."""
-    return private.is_running() and fault() is not None
+    return is_running() and is_plain()
+
+
+def is_plain() -> bool:
+    """Whether this Keras is one that a Sequence can only serve as a plain PyDataset."""
+    return not PLAIN.isdisjoint(missing())
+
+
+def lacks(name: str) -> bool:
+    """Whether this Keras lacks a reach."""
+    return next(reach for reach in REACHES if reach.name == name).name in missing()
 
 
 def refuse_if_plain(callback: str) -> None:
     """Refuse a callback that cannot count what `fit` takes."""
-    if fault() is not None:
+    if is_plain():
         raise ArgumentError(
             f"{callback} cannot tell what fit takes, for Keras {keras.__version__} is not as "
-            f"dfgen knows it ({fault()}): train without it, or with a newer dfgen"
+            f"dfgen knows it ({_first(missing())}): train without it, or with a newer dfgen"
+        )
+
+
+def refuse_if_unseen() -> None:
+    """Refuse `fit` where it does not show what it was given."""
+    if lacks("frames of fit"):
+        raise ArgumentError(
+            f"Keras {keras.__version__} does not show what fit, evaluate and predict were given: "
+            "class_weight=, y= or batch_size= could be dropped in silence. Take an older Keras or "
+            "a newer dfgen, or train in a loop of your own: for x, y in sequence: ..."
         )
 
 
 @cache
-def fault() -> str | None:
-    """Return what is other in this Keras than dfgen takes it to be, or None; warns of it once."""
-    config = keras.config
+def missing() -> frozenset[str]:
+    """Return the names of the reaches that are not there; warns of them, and of a newer Keras."""
+    trial = _tried()
+    gone = [reach for reach in REACHES if not _is_there(reach, trial)]
+    plain = [reach for reach in gone if reach.name in PLAIN][:1]
+    version = f"Keras {keras.__version__}"
+    if gone:
+        told = "; ".join(f"without {reach.name}, {reach.lost}" for reach in plain or gone)
+        why = "" if trial.error is None else f" ({trial.error})"
+        warnings.warn(
+            f"{version} is not as dfgen knows it{why}: {told}. Is there a newer dfgen?",
+            stacklevel=2,
+        )
+    if tuple(map(int, keras.__version__.split(".")[:2])) > private.TESTED:
+        newest = ".".join(map(str, private.TESTED))
+        warnings.warn(
+            f"{version} is newer than those that dfgen was tested with, up to {newest}. What it "
+            f"reaches for in Keras was tried just now, and {'the rest' if gone else 'all'} is as "
+            "before; resuming after a kill, several processes and devices, and each loss and "
+            "callback were not. Is there a newer dfgen?",
+            stacklevel=2,
+        )
+    return frozenset(reach.name for reach in gone)
+
+
+def _first(names: frozenset[str]) -> str:
+    return next(reach.name for reach in REACHES if reach.name in names)
+
+
+def _is_there(reach: Reach, trial: Trial) -> bool:
+    try:
+        return bool(reach.is_there(trial))
+    except Exception:  # a probe that fails has found something else
+        return False
+
+
+def _tried() -> Trial:
+    config, trial = keras.config, Trial()
     before = keras.distribution.distribution(), config.max_epochs(), config.max_steps_per_epoch()
     try:
         _configure(None, None, None)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = private.MOVED or _run()
+            _try(trial)
     except Exception as error:
-        found = f"{type(error).__name__}: {error}"
+        trial.error = f"{type(error).__name__}: {error}"
     finally:
         _configure(*before)
-    if found is not None:
-        warnings.warn(
-            f"Keras {keras.__version__} is not as dfgen knows it ({found}): a Sequence runs as a "
-            "plain PyDataset. Every row still comes once an epoch, in another order each epoch, "
-            "but slower, and lost are: going on in the middle of an epoch, InputMonitor, "
-            "BackupAndRestore, several processes or devices, and the refusal of arguments and "
-            "models that do not fit; evaluate and predict on a Sequence count as epochs of it, "
-            "and disturb one that is under way. Is there a newer dfgen?",
-            stacklevel=2,
-        )
-    return found
+    return trial
 
 
 def _configure(distribution: Any, epochs: int | None, steps: int | None) -> None:
@@ -59,76 +107,72 @@ def _configure(distribution: Any, epochs: int | None, steps: int | None) -> None
     keras.config.set_max_steps_per_epoch(steps)
 
 
-def _run() -> str | None:
-    """Run `fit` and `predict` on a model without layers; return what went otherwise, or None."""
+def _try(trial: Trial) -> None:
+    """Compile a functional model; run `fit` and `predict` on another, without layers."""
+    trial.model = _compiled()
     model = _Model(name="dfgen_probe")
     model.compile(keras.optimizers.SGD(name="dfgen_probe"), jit_compile=False)
-    private.always_build(model)
-    train, validation, tested = _Data(_shorten), _Data(_shorten), _Data(_interrupt)
+    train, validation, tested = _Data(_shorten), _Data(_shorten), _Data()
     given = {"validation_data": validation, "steps_per_epoch": 2, "verbose": 0}
     callback = _Callback()
     model.fit(train, **given, callbacks=[callback])
     model.predict(tested, verbose=0)
+    happened = (", ".join(data.events) for data in (train, validation, tested))
+    trial.events = tuple(happened)  # type: ignore[assignment]
+    steps = ", ".join(model.steps)
+    model.steps.clear()
     callback.first = 1
     model.fit(_Data(), **given, callbacks=[callback])
-    private.symbolic_build(model, (keras.KerasTensor((None, 1)),))
-    made = train.made
-    validated = [event for event in validation.events if event != "begin build"]
-    happened = {
-        "made fit(2), begin build, reset fit, begin fit, end fit": train.events,
-        "made evaluate(None), reset evaluate, begin evaluate, end evaluate": validated,
-        "made predict(None), begin predict, interrupted, end predict": tested.events,
-        "train, test, predict, predict": model.steps,
-    }
-    told = {
-        "the model of fit": made is not None and made.model is model,
-        "its validation data": made is not None and made.validation is validation,
-        "its arguments": made is not None and set(made.arguments) >= private.DROPPED,
-        "what it trains on": callback.found[:1] == [train],
-        "the global seed": private.seed_is_where_it_was(),
-        "the devices of a mesh": private.mesh_is_as_it_was(),
-    }
-    found = {known: ", ".join(events) for known, events in happened.items()}
-    wrong = [f"{found[known]} instead of {known}" for known in found if found[known] != known]
-    wrong += [f"{name} cannot be found" for name, is_found in told.items() if not is_found]
-    return "; ".join(wrong) or None
+    trial.steps = steps, ", ".join(model.steps)
+    shown = train.given.keys() >= {"class_weight", *given} - {"validation_data", "verbose"}
+    trial.arguments = shown and callback.found == [(train, keras.callbacks.CallbackList)]
 
 
-def _shorten(data: "_Data", call: private.Call) -> None:
+def _compiled() -> keras.Model:
+    """Return a functional model; all of it has a name, so that those of the user's stay."""
+    x = keras.Input((1,), name="dfgen_probe_x")
+    zeros = {"kernel_initializer": "zeros", "bias_initializer": "zeros"}
+    y = keras.layers.Dense(1, **zeros, name="dfgen_probe_y")(x)
+    model = keras.Model(x, y, name="dfgen_probe_model")
+    optimizer = keras.optimizers.SGD(name="dfgen_probe_optimizer")
+    model.compile(optimizer, loss=["mse"], loss_weights=[2.0], metrics=["mae"], jit_compile=False)
+    optimizer.build(model.trainable_variables)
+    return model
+
+
+def _shorten(call: Call) -> None:
     """Leave one step of the two that `fit` was asked for, and of the three of its validation."""
-    if call.driver != "build":
-        private.shorten(call.iterator, 1 if call.steps is None else 2, 1)
-
-
-def _interrupt(data: "_Data", call: private.Call) -> None:
-    private.on_interruption(call.iterator, lambda: data.events.append("interrupted"))
+    private.shorten(call.iterator, 1 if call.caller == "evaluate" else 2, 1)
 
 
 class _Data(private.DataAdapter):
     """Says that it has three batches, has two, and notes what Keras does with them."""
 
-    def __init__(self, act: Callable[["_Data", private.Call], None] = lambda data, call: None):
+    def __init__(self, act: Callable[[Call], None] = lambda call: None) -> None:
         self._act = act
+        self._is_reset = False
         self.events: list[str] = []
-        self.made: private.Call | None = None
+        self.given: dict[str, Any] = {}
 
     @property
     def num_batches(self) -> int:
-        call = private.call_by_keras()
+        call = call_by_keras(self)
         if call is not None and call.makes_iterator:
-            self.made = call
+            self.given = given_beside(self)
             self.events.append(f"made {call.purpose}({call.steps})")
         return 3
 
     def on_epoch_begin(self) -> None:
-        call = private.call_by_keras()
-        self.events.append(f"begin {call and call.driver}")
-        if call is not None:
-            self._act(self, call)
+        call = call_by_keras(self)
+        self.events.append(f"begin {call and call.purpose}")
+        if call is not None and self._is_reset:
+            with suppress(AttributeError):  # one reach is not to take the others with it
+                self._act(call)
 
     def on_epoch_end(self) -> None:
-        call = private.call_by_keras()
-        self.events.append(f"{'reset' if call and call.is_reset else 'end'} {call and call.driver}")
+        call = call_by_keras(self)
+        self._is_reset = call is not None and call.is_reset
+        self.events.append(f"{'reset' if self._is_reset else 'end'} {call and call.purpose}")
 
     def get_tf_dataset(self) -> Any:
         import tensorflow as tf
@@ -141,7 +185,10 @@ class _Data(private.DataAdapter):
     def get_numpy_iterator(self) -> Iterator[Any]:
         return iter([(np.zeros((1, 1), np.float32),)] * 2)
 
-    __iter__ = get_jax_iterator = get_torch_dataloader = get_numpy_iterator
+    def get_jax_iterator(self, super_batch: int | None = None) -> Iterator[Any]:
+        return self.get_numpy_iterator()
+
+    __iter__ = get_torch_dataloader = get_numpy_iterator
 
 
 class _Model(keras.Model):
@@ -184,5 +231,6 @@ class _Callback(keras.callbacks.Callback):
         self.found: list[Any] = []
 
     def on_train_begin(self, logs: Any = None) -> None:
-        self.found.append(private.input_of_fit())
+        if not self.found:
+            self.found.append((of_fit("x"), type(of_fit("callbacks"))))
         private.begin_at(self.model, self.first)

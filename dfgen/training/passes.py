@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
-from dfgen.errors import brief
+from dfgen.errors import ArgumentError, brief
 from dfgen.loading.interruption import Interruption
 from dfgen.loading.loader import Loader
 from dfgen.loading.metrics import Metrics
@@ -41,8 +41,9 @@ from dfgen.training.checks.validation_check import (
 )
 from dfgen.training.device_division import check_not_empty, divide
 from dfgen.training.foreign_names import check_set, no_such_name
-from dfgen.training.keras_private import Call, DataAdapter, call_by_keras, shorten
-from dfgen.training.keras_probe import falls_back
+from dfgen.training.keras_calls import Call, call_by_keras
+from dfgen.training.keras_private import DataAdapter, shorten
+from dfgen.training.keras_probe import falls_back, lacks, refuse_if_unseen
 from dfgen.training.layout import Layout
 from dfgen.training.plain_passes import PlainPasses
 from dfgen.training.progress import Progress
@@ -125,13 +126,15 @@ class Passes(keras.utils.PyDataset, DataAdapter):
     @property
     def num_batches(self) -> int | None:
         """Batches of a pass; None where passes have no end."""
-        call, plan = call_by_keras(), self._loader.plan
-        if call is not None and not falls_back():
+        call, plan = call_by_keras(self), self._loader.plan
+        if falls_back():
+            self._plain.check(self)
+            self._plain.begin_fetching()
+        elif call is not None:
             if call.makes_iterator:
+                refuse_if_unseen()
                 self._check(call)
-            run = self._runs.get(call.iterator)
-            plan = self._divided(call)[0] if run is None else run.plan
-        self._plain.begin_fetching()
+            plan = self._run(call).plan
         return None if self._endless else len(plan if self._part is None else self._part[0])
 
     def _check(self, call: Call) -> None:
@@ -274,29 +277,36 @@ class Passes(keras.utils.PyDataset, DataAdapter):
     def __iter__(self) -> Iterator[Any]:
         return self.new_pass(self._run(None))
 
-    def new_pass(self, run: Run) -> Iterator[Any]:
-        """Return a pass of NumPy arrays for one run."""
+    def new_pass(self, run: Run, at_once: int | None = None) -> Iterator[Any]:
+        """Return a pass of NumPy arrays for one run, maybe of so many steps at once."""
         if run.plain:
             return map(self.__getitem__, self._plain.indices())
         check_not_empty(run.plan)
-        return Pass(self._loader, self._progress, run, self._endless)
+        return Pass(self._loader, self._progress, run, self._endless, at_once)
 
     def get_numpy_iterator(self) -> Iterator[Any]:
         """Return a pass of NumPy arrays."""
-        return self.new_pass(self._run(call_by_keras()))
+        return self.new_pass(self._run(call_by_keras(self)))
 
-    get_jax_iterator = get_numpy_iterator  # JAX on the CPU reads the arrays in place
+    def get_jax_iterator(self, super_batch: int | None = None) -> Iterator[Any]:
+        """Return a pass of NumPy arrays, which JAX on the CPU reads in place.
+
+        Args:
+            super_batch: steps that JAX takes at once: the arrays are of shape (steps, batch, ...),
+                and the rest of a pass is a list of single batches.
+        """
+        return self.new_pass(self._run(call_by_keras(self)), super_batch)
 
     def get_torch_dataloader(self) -> TorchBatches:
         """Return an iterable of passes of torch tensors."""
-        return TorchBatches(partial(self.new_pass, self._run(call_by_keras())))
+        return TorchBatches(partial(self.new_pass, self._run(call_by_keras(self))))
 
     def get_tf_dataset(self) -> Any:
         """Return a tf.data.Dataset of passes, which knows how many batches a pass has.
 
         Unknown is that of the rest of an epoch, after `load_state_dict`.
         """
-        run = self._run(call_by_keras())
+        run = self._run(call_by_keras(self))
         length = None
         if run.keras_iterator is None and not run.plain:
             place = self._progress.place
@@ -314,7 +324,9 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         if call is None:
             return Run(self._loader.plan, self._layout)
         if call.iterator not in self._runs:
-            run = Run(*self._divided(call), weakref.ref(call.iterator), part=self._part)
+            divided, reference = self._divided(call), weakref.ref(call.iterator)
+            run = Run(*divided, reference, call.steps, call.steps_per_execution, part=self._part)
+            run.driver = "build" if call.purpose in ("fit", "evaluate") else None
             if call.purpose == "fit":
                 self._loader.plan = run.plan
             self._runs[call.iterator] = run
@@ -322,12 +334,13 @@ class Passes(keras.utils.PyDataset, DataAdapter):
 
     def on_epoch_begin(self) -> None:
         """Keras begins a pass."""
-        call = call_by_keras()
+        call = call_by_keras(self)
         if falls_back():
             self._plain.begin()
         elif call is not None:
             run = self._run(call)
-            run.driver = call.driver
+            builds = call.purpose in ("fit", "evaluate") and not run.is_reset
+            run.driver = "build" if builds else call.purpose
             if run.driver == "fit":
                 self._progress.begin_epoch(self._first_steps(run, call))
 
@@ -336,23 +349,34 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         progress, length = self._progress, len(self._loader)
         done, progress.steps_done = progress.steps_done, 0
         left = length - (progress.place.step if progress.resumed and not self._endless else 0)
-        if done or left < length:
-            run.undo = shorten(call.iterator, left, done)
-        return call.steps or left
+        if not lacks("EpochIterator._num_batches"):
+            if done or left < length:
+                run.undo = shorten(call.iterator, left, done)
+        elif done and run.steps is not None:
+            raise ArgumentError(
+                f"with Keras {keras.__version__} training cannot go on after {done} of the "
+                f"{run.steps} steps of steps_per_epoch=: leave that out, or go on in a loop of "
+                "your own"
+            )
+        return left if run.steps is None else run.steps - done
 
     def on_epoch_end(self) -> None:
         """Keras has ended a pass, or is about to begin its first."""
-        call = call_by_keras()
+        call = call_by_keras(self)
         if falls_back():
             self._plain.end()
         elif call is not None:
             self._end(self._run(call), call)
 
     def _end(self, run: Run, call: Call) -> None:
+        several = run.steps_per_execution > 1 and keras.backend.backend() == "torch"
+        if several and run.driver == "fit" and self._progress.fit.waiting:
+            return  # the last batches were fetched, no step was taken with them: Keras calls again
         ended, run.driver = run.driver, None  # Keras may call twice
         failure, run.failure = run.failure, None
         if call.is_reset:
-            if call.driver == "fit":
+            run.is_reset = True
+            if call.purpose == "fit":
                 self._progress.begin_fit(self._endless)
         elif failure is not None:
             if isinstance(failure, Interruption):

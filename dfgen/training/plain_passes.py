@@ -12,7 +12,12 @@ from dfgen.loading.loader import Loader
 from dfgen.loading.pending_batch import Batch
 from dfgen.loading.receipts import Handed, Ledger
 from dfgen.loading.state import Place
+from dfgen.training.checks.model_check import check_dropped
+from dfgen.training.keras_calls import given_beside
+from dfgen.training.keras_probe import lacks, refuse_if_unseen
 from dfgen.training.progress import Progress
+
+_KNOWN = f"Keras {keras.__version__}, which is not as dfgen knows it"
 
 
 class PlainPasses:
@@ -45,6 +50,18 @@ class PlainPasses:
     def indices(self) -> Iterable[int]:
         """Return what Keras asks a pass for."""
         return count() if self._endless else range(len(self._loader))
+
+    def check(self, data: object) -> None:
+        """Refuse what was given beside the data and does not reach it, or disturbs its epochs."""
+        if not lacks("DataAdapter"):
+            refuse_if_unseen()
+        given = given_beside(data)
+        check_dropped(given, "fit")
+        if given.get("steps_per_epoch") is not None and not self._endless:
+            raise ArgumentError(
+                f"with {_KNOWN}, an epoch has all batches of a Sequence: leave steps_per_epoch= or "
+                "steps= out, or give fit sequence.repeat()"
+            )
 
     def begin(self) -> None:
         """Keras begins a pass: a new epoch, where all batches of the one before were asked for."""
@@ -136,5 +153,4 @@ class PlainPasses:
             )
         else:
             return
-        known = f"Keras {keras.__version__}, which is not as dfgen knows it"
-        raise ArgumentError(f"with {known}, {fault}")
+        raise ArgumentError(f"with {_KNOWN}, {fault}")

@@ -12,10 +12,12 @@ from dfgen.loading.interruption import Interruption
 from dfgen.loading.loader import Loader
 from dfgen.loading.lookahead import LookAhead
 from dfgen.loading.order.plan import Plan
-from dfgen.loading.pending_batch import Batch
+from dfgen.loading.pending_batch import Batch, Position
 from dfgen.loading.receipts import Handed
 from dfgen.loading.state import Place
-from dfgen.training.keras_private import on_interruption, put_variables_back
+from dfgen.training.backends import super_batch
+from dfgen.training.keras_calls import put_variables_back
+from dfgen.training.keras_private import on_interruption
 from dfgen.training.layout import Layout
 from dfgen.training.progress import Progress
 
@@ -28,11 +30,15 @@ class Run:
         plan: how an epoch is divided into batches.
         layout: how a batch is nested.
         keras_iterator: a weak reference to it, or None for a use without one.
+        steps: how many batches `steps_per_epoch` takes, None without it.
+        steps_per_execution: steps that Keras takes at once.
         plain: whether Keras gets single batches, `sequence[i]`, as of a plain PyDataset.
         exact: whether a loop of the user's own knows how many batches come, and asks for no more.
         part: the steps that a pass is of, and the one that none is made ahead of from; None: a pass
             is of all steps of the plan.
+        is_reset: whether Keras has begun; what it takes before builds a model.
         driver: who asks: fit, evaluate, predict, build, or None for a loop of the user's own.
+        note: shown the position of each batch, and the batch.
         undo: gives Keras's epochs their full length again.
         failure: what Keras's own thread is still to raise.
     """
@@ -40,10 +46,14 @@ class Run:
     plan: Plan
     layout: Layout
     keras_iterator: "weakref.ref[Any] | None" = None
+    steps: int | None = None
+    steps_per_execution: int = 1
     plain: bool = False
     exact: bool = False
     part: tuple[range, int] | None = None
+    is_reset: bool = False
     driver: str | None = None
+    note: Callable[[tuple[int, int], Any], None] | None = None
     undo: Callable[[Any, bool], None] | None = None
     failure: Exception | None = None
 
@@ -61,13 +71,16 @@ class Pass:
     An iterator with a lock and not a generator: TensorFlow drops it from another thread.
     """
 
-    def __init__(self, loader: Loader, progress: Progress, run: Run, endless: bool) -> None:
+    def __init__(
+        self, loader: Loader, progress: Progress, run: Run, endless: bool, at_once: int | None
+    ) -> None:
         self._loader = loader
         self._progress = progress
         self._layout, self._plan = run.layout, run.plan
         self._driver, self._exact = run.driver, run.exact
-        self._part = run.part
+        self._part, self._note = run.part, run.note
         self._endless = endless
+        self._at_once = at_once
         self._left: int | None = None
         self._stream: LookAhead | None = None
         self._lock = threading.Lock()
@@ -82,18 +95,24 @@ class Pass:
             if self._left == 0:
                 self._exhausted()
                 raise StopIteration
-            position = self._stream.position  # type: ignore[union-attr]
-            if self._driver is None or (self._driver == "fit" and not self._endless):
-                self._progress.begin(position[0])
-            batch = self._made()
-            nested = self._layout.batch(batch)
-            self._handed_out(Handed(time.perf_counter(), position, batch.rows, batch.skipped))
-        return nested
+            count = self._at_once or 1
+            made = [self._made() for _ in range(min(count, self._left or count))]
+            nested = [self._layout.batch(batch) for _, batch in made]
+            for each, (position, batch) in zip(nested, made, strict=True):
+                if self._note is not None:
+                    self._note(position, each)
+                self._handed_out(Handed(time.perf_counter(), position, batch.rows, batch.skipped))
+        if self._at_once is None:
+            return nested[0]
+        return super_batch(nested, [batch.block for _, batch in made], self._at_once)
 
-    def _made(self) -> Batch:
-        """Return the next batch; where there is none, the model stays whole."""
+    def _made(self) -> tuple[Position, Batch]:
+        """Return the next batch and its position; where there is none, the model stays whole."""
+        position = self._stream.position  # type: ignore[union-attr]
+        if self._driver is None or (self._driver == "fit" and not self._endless):
+            self._progress.begin(position[0])
         try:
-            return next(self._stream)  # type: ignore[arg-type]
+            return position, next(self._stream)  # type: ignore[arg-type]
         except BaseException as error:
             if self._driver in ("fit", "evaluate", "predict"):
                 put_variables_back()
@@ -121,7 +140,9 @@ class Pass:
                     "get_tf_dataset() again"
                 )
         self._ledger = progress.fit if self._driver else progress.begin_loop(place)
-        self._stream = self._loader.stream(place.epoch, steps.start, self._plan)
+        self._stream = self._loader.stream(
+            place.epoch, steps.start, self._plan, self._at_once or 1, self._endless
+        )
         if self._part is None:
             self._stream.repeat_epoch = self._driver in ("evaluate", "predict")
         else:

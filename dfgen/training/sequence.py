@@ -34,7 +34,7 @@ from dfgen.samples.pixels.scaling import Scale
 from dfgen.samples.transforms import Transform
 from dfgen.system import whole
 from dfgen.training.corrected_call import asked_of, refuse_unknown
-from dfgen.training.keras_private import input_of_fit
+from dfgen.training.keras_calls import of_fit
 from dfgen.training.keras_probe import falls_back
 from dfgen.training.layout import layout_of
 from dfgen.training.passes import Passes
@@ -311,14 +311,14 @@ class Sequence(Passes):
         Example:
             >>> train.set_weights(np.where(wrong, 4.0, 1.0))  # doctest: +SKIP
         """
-        running = None if falls_back() else input_of_fit()
+        running = None if falls_back() else of_fit("x")
         if self._loader.row_order.weights is None:
             raise ArgumentError(
                 "set_weights needs a Sequence that draws rows by weights: give balance=, a column "
                 "of floats, such as df.assign(weight=1.0) has"
             )
-        of_fit = running.progress if isinstance(running, Passes) else None
-        if of_fit is self.progress and running is not self:
+        progress = running.progress if isinstance(running, Passes) else None
+        if progress is self.progress and running is not self:
             raise ArgumentError(
                 "set_weights cannot be called while fit runs on repeat(), which fetches batches of "
                 "later epochs ahead: give fit the Sequence itself, or call it between two fits"

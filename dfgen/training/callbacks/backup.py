@@ -25,14 +25,9 @@ from dfgen.training.callbacks.model_state import (
     trained,
 )
 from dfgen.training.callbacks.sigterm import Sigterm
-from dfgen.training.keras_private import (
-    begin_at,
-    callbacks_of_fit,
-    input_of_fit,
-    validation_logs,
-    validation_of_fit,
-)
-from dfgen.training.keras_probe import refuse_if_plain
+from dfgen.training.keras_calls import of_fit, validation_logs
+from dfgen.training.keras_private import begin_at
+from dfgen.training.keras_probe import lacks, refuse_if_plain
 from dfgen.training.passes import Passes
 from dfgen.training.progress import Progress
 from dfgen.training.sequence import Sequence
@@ -113,7 +108,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         self._backups = Generations(backup_dir)
         self._on_sigterm = on_sigterm
         progress = sequence.progress  # not self: a circle, otherwise
-        self._sigterm = Sigterm(lambda frame: _is_input(input_of_fit(frame), progress))
+        self._sigterm = Sigterm(lambda frame: _is_input(of_fit("x", frame), progress))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "BackupAndRestore":
         """Return a copy for another run on the same Sequence: KerasTuner makes one a trial."""
@@ -125,7 +120,7 @@ class BackupAndRestore(keras.callbacks.Callback):
     def on_train_begin(self, logs: Any = None) -> None:
         """Go on from the newest backup, if there is one."""
         refuse_if_plain("BackupAndRestore")
-        found, self._progress = input_of_fit(), self._sequence.progress
+        found, self._progress = of_fit("x"), self._sequence.progress
         if not _is_input(found, self._progress):
             raise ArgumentError(
                 "BackupAndRestore was made for another Sequence than the one that fit was given "
@@ -139,19 +134,19 @@ class BackupAndRestore(keras.callbacks.Callback):
         if self._saves:
             self._refuse_two()
             self._backups.lock()
-        callbacks = callbacks_of_fit().callbacks
+        callbacks = of_fit("callbacks").callbacks
         callbacks[:] = [each for each in callbacks if getattr(each, "tells", None) is not self]
         callbacks.append(_Last(self))
         if self._on_sigterm:
             self._sigterm.watch(self._leave)
-            for data in (self._sequence, validation_of_fit()):
+            for data in (self._sequence, of_fit("validation_data")):
                 if isinstance(data, Passes):
                     data.look_while_waiting(self._sigterm.look)
 
     def all_begun(self) -> None:
         """Go on from the newest backup, if there is one: all callbacks have begun the training."""
-        warn_of_uncounted(callbacks_of_fit().callbacks)
-        self._contents, self._looked = contents(callbacks_of_fit().callbacks), -1
+        warn_of_uncounted(of_fit("callbacks").callbacks)
+        self._contents, self._looked = contents(of_fit("callbacks").callbacks), -1
         if (backup := self._backups.load()) is not None:
             try:
                 self._go_on(*backup)
@@ -171,7 +166,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         if self._found is not None:
             facts, arrays, lists = self._found
             restore(self.model, arrays)
-            put_back(callbacks_of_fit().callbacks, facts["callbacks"], lists)
+            put_back(of_fit("callbacks").callbacks, facts["callbacks"], lists)
             self._found = None
         self._begun = True
         if self._sigterm.noticed:
@@ -232,7 +227,7 @@ class BackupAndRestore(keras.callbacks.Callback):
     def _refuse_two(self) -> None:
         """Refuse a folder in which two callbacks would save."""
         folder = self._backups.folder
-        folders = map(_folder_of, callbacks_of_fit().callbacks)
+        folders = map(_folder_of, of_fit("callbacks").callbacks)
         if (
             sum(bool(one) and os.path.realpath(one) == os.path.realpath(folder) for one in folders)
             > 1
@@ -257,7 +252,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         return self._sequence.shard[0] == 0
 
     def _save(self, ended: bool = False) -> None:
-        counted, lists = counts(callbacks_of_fit().callbacks)
+        counted, lists = counts(of_fit("callbacks").callbacks)
         facts = {
             "epoch": self._epoch,
             "step": self._step,
@@ -277,7 +272,7 @@ class BackupAndRestore(keras.callbacks.Callback):
             self._backups.save(facts, arrays)
         if self._unsaved and self._looked < self._epoch and not (ended or self._sigterm.noticed):
             self._looked = self._epoch  # once an epoch: an array may be large
-            self._contents = warn_of_changed(callbacks_of_fit().callbacks, self._contents)
+            self._contents = warn_of_changed(of_fit("callbacks").callbacks, self._contents)
         self._due, self._unsaved = False, 0
         if self._sigterm.noticed:
             folder = self._backups.folder
@@ -307,7 +302,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         after = f" after {step} of {steps} steps" if step else ""
         print(f"dfgen: going on in epoch {epoch + 1}{after}, from {path}", flush=True)
         facts = {"begun": step > 0, "stopped": False, "logs": {}, "callbacks": {}, **facts}
-        for told in put_back(callbacks_of_fit().callbacks, facts["callbacks"], lists):
+        for told in put_back(of_fit("callbacks").callbacks, facts["callbacks"], lists):
             print(f"dfgen: {told}", flush=True)
         self._found = (facts, arrays, lists) if facts["begun"] else None
         if facts["begun"] and (step >= steps or facts["stopped"]):
@@ -315,12 +310,22 @@ class BackupAndRestore(keras.callbacks.Callback):
             epoch, step = epoch + 1, 0
         if facts["stopped"] or self.model.stop_training:
             epoch = self.params["epochs"]
-        begin_at(self.model, epoch)
+        self._begin_at(epoch)
         self._step = self._progress.steps_done = step
+
+    def _begin_at(self, epoch: int) -> None:
+        """Have `fit` begin at an epoch."""
+        if not lacks("Model._initial_epoch"):
+            begin_at(self.model, epoch)
+        elif of_fit("initial_epoch") != epoch:
+            raise ArgumentError(
+                f"with Keras {keras.__version__} nobody but fit can say at which epoch it begins, "
+                f"and the backup is of epoch {epoch}: call fit(..., initial_epoch={epoch})"
+            )
 
     def _end_epoch(self, epoch: int, logs: Mapping[str, float]) -> None:
         """Do what was cut off after the last step of an epoch: its validation, and its end."""
-        callbacks, self._logs = callbacks_of_fit(), logs
+        callbacks, self._logs = of_fit("callbacks"), logs
         callbacks.on_epoch_begin(epoch)
         callbacks.on_epoch_end(epoch, {**logs, **validation_logs(self.model, epoch)})
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from dfgen.errors import ArgumentError
 from dfgen.training import keras_private
 from dfgen.training.callbacks.backup_files import NamedArrays
+from dfgen.training.keras_probe import lacks
 
 _COMPILED = "optimizer"
 
@@ -80,7 +81,8 @@ def build(
         for optimizer in unbuilt.values():  # or Keras builds that of compile, which may stay unused
             optimizer.built = True
         try:
-            keras_private.symbolic_build(model, batch)
+            if not lacks("Model._symbolic_build"):
+                keras_private.symbolic_build(model, batch)
         finally:
             for optimizer in unbuilt.values():
                 optimizer.built = False
@@ -164,7 +166,7 @@ def _typed(array: npt.NDArray[Any], variable: Any) -> npt.NDArray[Any]:
 
 def _generators() -> NamedArrays:
     """Return the states of random generators that belong to no layer, as far as there are any."""
-    found = keras_private.seed_state()
+    found = None if lacks("global_seed_generator") else keras_private.seed_state()
     states = {} if found is None else {"random/keras": _array(found)}
     if keras.backend.backend() == "torch":
         import torch
@@ -176,7 +178,7 @@ def _generators() -> NamedArrays:
 
 
 def _restore_generators(arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    if "random/keras" in arrays:
+    if "random/keras" in arrays and not lacks("global_seed_generator"):
         keras_private.set_seed_state(arrays["random/keras"])
     if keras.backend.backend() == "torch" and "random/torch" in arrays:
         import torch

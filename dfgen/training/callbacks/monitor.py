@@ -15,7 +15,7 @@ from dfgen.loading.verdict import Waiting, verdict
 from dfgen.system import usable_cpus
 from dfgen.training.backends import on_accelerator
 from dfgen.training.callbacks.receipt_file import add_receipts, read_receipts
-from dfgen.training.keras_private import input_of_fit
+from dfgen.training.keras_calls import of_fit
 from dfgen.training.keras_probe import refuse_if_plain
 from dfgen.training.passes import Passes
 
@@ -76,7 +76,7 @@ class InputMonitor(keras.callbacks.Callback):
     def on_train_begin(self, logs: Any = None) -> None:
         """Find the Sequence that `fit` was given."""
         refuse_if_plain("InputMonitor")
-        found = input_of_fit()
+        found = of_fit("x")
         if not isinstance(found, Passes):
             raise ArgumentError(
                 "InputMonitor watches a dfgen.Sequence, fit was given what it reads by its "

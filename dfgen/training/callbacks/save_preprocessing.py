@@ -18,7 +18,7 @@ from dfgen.training.checks.meanings import (
     other_scale,
     pairs,
 )
-from dfgen.training.keras_private import input_of_fit, validation_of_fit
+from dfgen.training.keras_calls import of_fit
 from dfgen.training.keras_probe import falls_back
 from dfgen.training.passes import Passes
 from dfgen.training.sequence import Sequence
@@ -63,7 +63,7 @@ class SavePreprocessing(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: object = None) -> None:
         """Write the file."""
-        running = None if falls_back() else input_of_fit()
+        running = None if falls_back() else of_fit("x")
         if isinstance(running, Passes):
             self._check(running)
         self._check_place()
@@ -88,7 +88,7 @@ class SavePreprocessing(keras.callbacks.Callback):
                     f"SavePreprocessing was made for another Sequence than the one that fit trains "
                     f"on: {fault}. Give it that one, or a Sequence of validation made alike"
                 )
-        measured = [one for one in (running, validation_of_fit()) if isinstance(one, Passes)]
+        measured = [one for one in (running, of_fit("validation_data")) if isinstance(one, Passes)]
         made = [*map(_made, measured)]
         if self._made not in made:
             warn(

@@ -21,7 +21,7 @@ from dfgen.training.checks.known_losses import CHECKED, KnownLoss, known_loss
 from dfgen.training.checks.loss_rules import doubt, mismatch
 from dfgen.training.checks.model_outputs import Output, outputs_made, outputs_of
 from dfgen.training.checks.trained_outputs import Target, Trained
-from dfgen.training.keras_private import Call, when_losses_are_built
+from dfgen.training.keras_calls import Call, when_losses_are_built
 from dfgen.training.layout import Layout
 
 _STEPS = {"fit": "train_step", "evaluate": "test_step"}

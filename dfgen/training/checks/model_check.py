@@ -23,7 +23,8 @@ from dfgen.training.checks.pairing import (
     steps_as_keras,
 )
 from dfgen.training.checks.shape_check import check_shapes
-from dfgen.training.keras_private import Call, has_lost_variables, when_losses_are_built
+from dfgen.training.keras_calls import DROPPED, Call, when_losses_are_built
+from dfgen.training.keras_private import has_lost_variables
 from dfgen.training.layout import Layout
 
 
@@ -88,20 +89,21 @@ def _one_for_several(what: str, argument: str, count: int) -> str:
     )
 
 
-def check_arguments(call: Call, shuffle: bool, endless: bool) -> None:
+def check_dropped(given: Mapping[str, Any], caller: str | None) -> None:
     """Refuse arguments of fit, evaluate and predict that never reach a DataAdapter."""
-    given, caller = call.arguments, call.driver
-    for name, instead in {
-        "y": "y=, a column of the manifest",
-        "sample_weight": "sample_weight=, a column of the manifest",
-        "class_weight": "class_weight=",
-        "batch_size": "batch_size=",
-    }.items():
+    for name in DROPPED:
         if given.get(name) is not None:
+            column = ", a column of the manifest" if name in ("y", "sample_weight") else ""
             raise ArgumentError(
                 f"{caller}({name}=...) does not reach a dfgen.Sequence, Keras would drop it. "
-                f"Give the Sequence its own {instead}"
+                f"Give the Sequence its own {name}={column}"
             )
+
+
+def check_arguments(call: Call, shuffle: bool, endless: bool) -> None:
+    """Refuse arguments of fit, evaluate and predict that never reach a Sequence, or cannot be."""
+    given, caller = call.arguments, call.caller
+    check_dropped(given, caller)
     if isinstance(steps := given.get("steps_per_epoch"), float | np.floating):
         name = "steps_per_epoch" if caller == "fit" else "steps"
         raise ArgumentError(

@@ -20,7 +20,7 @@ from dfgen.training.checks.meanings import (
     other_scale,
     pairs,
 )
-from dfgen.training.keras_private import Call
+from dfgen.training.keras_calls import Call
 from dfgen.training.layout import Layout
 
 _HERE = "this Sequence"

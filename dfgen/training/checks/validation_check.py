@@ -29,7 +29,7 @@ from dfgen.training.checks.meanings import (
     refuse,
     shape_shown,
 )
-from dfgen.training.keras_private import Call
+from dfgen.training.keras_calls import Call
 from dfgen.training.layout import Layout
 
 _ALIKE = (

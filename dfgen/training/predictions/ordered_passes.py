@@ -1,6 +1,5 @@
 """The rows of a Sequence in their own order, each once, for `model.predict`."""
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
@@ -8,7 +7,7 @@ import numpy as np
 
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.state import Place
-from dfgen.training.keras_private import Call
+from dfgen.training.keras_calls import Call
 from dfgen.training.passes import Passes
 from dfgen.training.progress import Progress
 from dfgen.training.runs import Run
@@ -49,23 +48,19 @@ class OrderedPasses(Passes):
         self.progress.place = Place(view)
         outputs = model.predict(self, verbose=0)
         rows = sum(map(self._loader.plan.real, part))
-        targets = [self._targets[place] for place in range(len(part))]
+        targets = [self._targets[step] for step in part]
         joined = None
         if self._layout.y is not None:
             joined = keras.tree.map_structure(lambda *each: np.concatenate(each)[:rows], *targets)
         self._targets = {}
         return keras.tree.map_structure(lambda array: np.asarray(array)[:rows], outputs), joined
 
-    def new_pass(self, run: Run) -> Iterator[Any]:
-        """Return a pass that keeps the targets."""
-        return _Noted(super().new_pass(run), self._note)
-
     def _run(self, call: Call | None) -> Run:
         """Return the run, the same object for every part."""
         run = super()._run(call)
         if call is None or run is self._current:
             return run
-        vars(self._current).update(vars(run))
+        vars(self._current).update(vars(run), note=self._note)
         self._runs[call.iterator] = self._current
         return self._current
 
@@ -82,29 +77,15 @@ class OrderedPasses(Passes):
     def __getitem__(self, index: int) -> Any:
         """Return a batch of the part, where Keras takes it as a plain PyDataset."""
         steps = range(0) if self._part is None else self._part[0]
-        return self._note(index, self._layout.batch(self._loader.batch(self.epoch, steps[index])))
+        position = self.epoch, steps[index]
+        batch = self._layout.batch(self._loader.batch(*position))
+        self._note(position, batch)
+        return batch
 
     def end(self) -> None:
         """Let go of what was made ahead."""
         self._loader.park(None)
         self._made = None  # which holds this: a circle
 
-    def _note(self, place: int, batch: Any) -> Any:
-        self._targets[place] = batch[1] if len(batch) > 1 else None
-        return batch
-
-
-class _Noted:
-    """Shows a function the number of each batch and the batch."""
-
-    def __init__(self, batches: Iterator[Any], show: Callable[[int, Any], Any]) -> None:
-        self._batches, self._show, self._place = batches, show, 0
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        batch = next(self._batches)
-        self._show(self._place, batch)
-        self._place += 1
-        return batch
+    def _note(self, position: tuple[int, int], batch: Any) -> None:
+        self._targets[position[1]] = batch[1] if len(batch) > 1 else None
