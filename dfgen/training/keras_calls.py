@@ -202,7 +202,8 @@ def put_variables_back() -> None:
         held = frame.f_locals
         state = held.get("state") if state is None else state
         if (names := _STATES.get(frame.f_code.co_name)) is not None:
-            if isinstance(state, tuple) and len(state) == len(names):
+            kept = hasattr(held["self"], "jax_state_sync")
+            if kept and isinstance(state, tuple) and len(state) == len(names):
                 held["self"]._jax_state = dict(zip(names, state, strict=True))
                 held["self"].jax_state_sync()
             break
@@ -217,7 +218,7 @@ def when_losses_are_built(call: Call, act: Callable[[Any], None]) -> None:
     without a word where Keras does it in another thread.
     """
     losses = getattr(call.model, "_compile_loss", None)
-    if losses is not None and not losses.built:
+    if losses is not None and not getattr(losses, "built", True):
         vars(call.iterator).setdefault(_ASKED, []).append(act)
         losses.build = partial(_build_losses, losses)
 

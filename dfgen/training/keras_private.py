@@ -65,16 +65,18 @@ class Trial:
     """What a `fit`, an `evaluate` and a `predict` of a model that learns nothing have shown.
 
     Args:
-        events: what Keras told the data of fit, of its validation and of predict, in order.
+        events: what Keras told the data of fit, of its validation, of evaluate and of predict.
         steps: which the model took, and then of a fit that was to begin after its last epoch.
-        arguments: whether the functions that call show what `fit` was given.
+        arguments: whether the functions that call show what they were given beside the data.
+        callbacks: whether `fit` shows a callback its data and its list of callbacks.
         model: a functional model, compiled.
         error: what ended it.
     """
 
-    events: tuple[str, str, str] = ("", "", "")
+    events: tuple[str, ...] = ("",)
     steps: tuple[str, str] = ("", "none")
     arguments: bool = False
+    callbacks: bool = False
     model: Any = None
     error: str | None = None
 
@@ -100,7 +102,8 @@ class Reach:
 
 _EVENTS = (
     r"made fit\(2\), (begin fit, )?reset fit, begin fit, end fit",
-    r"made evaluate\(None\), (begin evaluate, )?reset evaluate, begin evaluate, end evaluate",
+    *[r"made evaluate\(None\), (begin evaluate, )?reset evaluate, begin evaluate, end evaluate"]
+    * 2,
     r"made predict\(None\), begin predict, end predict",
 )
 _PLAIN = (
@@ -121,15 +124,15 @@ REACHES = (
     ),
     Reach(
         "EpochIterator",
-        gives="who asks for batches: fit, its validation, evaluate or predict",
-        public="on_epoch_begin and on_epoch_end, which are not told",
+        gives="who asks for batches: fit, its validation, evaluate or predict; and its callbacks",
+        public="on_epoch_begin, on_epoch_end and callbacks, which are not told",
         lost=_PLAIN,
-        is_there=lambda trial: all(map(re.fullmatch, _EVENTS, trial.events)),
+        is_there=lambda trial: all(map(re.fullmatch, _EVENTS, trial.events)) and trial.callbacks,
     ),
     Reach(
-        "frames of fit",
-        gives="the arguments that Keras drops, and the list of callbacks",
-        public="none: Keras tells a DataAdapter and a callback neither",
+        "arguments of fit",
+        gives="class_weight= and others that Keras drops for a DataAdapter are refused",
+        public="none: Keras tells a DataAdapter none of them",
         lost="fit, evaluate and predict are refused, for class_weight= could be dropped in silence",
         is_there=lambda trial: trial.arguments,
     ),
@@ -139,7 +142,7 @@ REACHES = (
         public="num_batches=None: Keras takes the length of that epoch for that of all later ones",
         lost="an epoch that goes on in its middle ends, before Keras 3.16, with its warning that "
         "data ran out; with steps_per_epoch= it is refused",
-        is_there=lambda trial: trial.steps[0] == "train, test, predict, predict",
+        is_there=lambda trial: trial.steps[0] == "train, test, test, predict, predict",
     ),
     Reach(
         "EpochIterator._interrupted_warning",

@@ -11,7 +11,14 @@ import numpy as np
 
 from dfgen.errors import ArgumentError
 from dfgen.training import keras_private as private
-from dfgen.training.keras_calls import Call, call_by_keras, given_beside, is_running, of_fit
+from dfgen.training.keras_calls import (
+    DROPPED,
+    Call,
+    call_by_keras,
+    given_beside,
+    is_running,
+    of_fit,
+)
 from dfgen.training.keras_private import PLAIN, REACHES, Reach, Trial
 
 
@@ -41,7 +48,7 @@ def refuse_if_plain(callback: str) -> None:
 
 def refuse_if_unseen() -> None:
     """Refuse `fit` where it does not show what it was given."""
-    if lacks("frames of fit"):
+    if lacks("arguments of fit"):
         raise ArgumentError(
             f"Keras {keras.__version__} does not show what fit, evaluate and predict were given: "
             "class_weight=, y= or batch_size= could be dropped in silence. Take an older Keras or "
@@ -112,20 +119,20 @@ def _try(trial: Trial) -> None:
     trial.model = _compiled()
     model = _Model(name="dfgen_probe")
     model.compile(keras.optimizers.SGD(name="dfgen_probe"), jit_compile=False)
-    train, validation, tested = _Data(_shorten), _Data(_shorten), _Data()
+    train, validation, tested, last = *(_Data(_shorten) for _ in range(3)), _Data()
     given = {"validation_data": validation, "steps_per_epoch": 2, "verbose": 0}
     callback = _Callback()
     model.fit(train, **given, callbacks=[callback])
-    model.predict(tested, verbose=0)
-    happened = (", ".join(data.events) for data in (train, validation, tested))
-    trial.events = tuple(happened)  # type: ignore[assignment]
+    model.evaluate(tested, verbose=0)
+    model.predict(last, verbose=0)
+    trial.events = tuple(", ".join(d.events) for d in (train, validation, tested, last))
     steps = ", ".join(model.steps)
     model.steps.clear()
     callback.first = 1
     model.fit(_Data(), **given, callbacks=[callback])
     trial.steps = steps, ", ".join(model.steps)
-    shown = train.given.keys() >= {"class_weight", *given} - {"validation_data", "verbose"}
-    trial.arguments = shown and callback.found == [(train, keras.callbacks.CallbackList)]
+    trial.arguments = train.given.keys() >= {*DROPPED, "steps_per_epoch"}
+    trial.callbacks = callback.found == [(train, keras.callbacks.CallbackList)]
 
 
 def _compiled() -> keras.Model:
@@ -142,7 +149,7 @@ def _compiled() -> keras.Model:
 
 def _shorten(call: Call) -> None:
     """Leave one step of the two that `fit` was asked for, and of the three of its validation."""
-    private.shorten(call.iterator, 1 if call.caller == "evaluate" else 2, 1)
+    private.shorten(call.iterator, 1 if call.purpose == "evaluate" else 2, 1)
 
 
 class _Data(private.DataAdapter):
@@ -157,8 +164,8 @@ class _Data(private.DataAdapter):
     @property
     def num_batches(self) -> int:
         call = call_by_keras(self)
+        self.given |= given_beside(self)
         if call is not None and call.makes_iterator:
-            self.given = given_beside(self)
             self.events.append(f"made {call.purpose}({call.steps})")
         return 3
 

@@ -129,7 +129,6 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         call, plan = call_by_keras(self), self._loader.plan
         if falls_back():
             self._plain.check(self)
-            self._plain.begin_fetching()
         elif call is not None:
             if call.makes_iterator:
                 refuse_if_unseen()

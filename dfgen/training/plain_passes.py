@@ -29,7 +29,8 @@ class PlainPasses:
     `fit` cannot be told: it counts too. What comes before Keras has ended any pass builds a model.
 
     TensorFlow fetches in a thread of its own, and begins the next pass before Keras has ended this
-    one; that pass goes on, or another one is begun in its place. Keras asks each for its length.
+    one: without `steps_per_epoch` Keras throws that pass away. With it, it would go on with a pass
+    of which nobody could tell to which epoch it belongs: so it is refused but of an endless view.
 
     An endless view goes on behind the batches that were asked for when its index begins anew.
     """
@@ -41,8 +42,6 @@ class PlainPasses:
         self._ended = self._within = self._goes_on = False
         self._place = Place()
         self._next = 0
-        self._thread: int | None = None
-        self._is_new = self._is_cut = self._turned = False
         self._ledger: Ledger | None = None
         self._handed: set[int] = set()
         self._lock = threading.Lock()
@@ -66,7 +65,6 @@ class PlainPasses:
     def begin(self) -> None:
         """Keras begins a pass: a new epoch, where all batches of the one before were asked for."""
         self._within, progress = self._ended, self._progress
-        self._thread, self._is_new, self._turned = threading.get_ident(), True, False
         self._refuse()
         if not self._within or self._endless:
             return
@@ -83,46 +81,18 @@ class PlainPasses:
     def end(self) -> None:
         """Keras ends a pass, or is about to begin its first."""
         whole = len(self._handed) == len(self._loader)
-        if self._is_of_fit and not self._turned:
-            self._is_cut = not whole
-            if whole:
-                self._progress.end_plain(self._place.epoch)
-                if not self._goes_on:
-                    self._handed.clear()
+        if whole and self._ledger is self._progress.fit and not self._endless:
+            self._progress.end_plain(self._place.epoch)
+            if not self._goes_on:
+                self._handed.clear()
         self._within, self._ended = False, True
-
-    def begin_fetching(self) -> None:
-        """Keras asks for the length: in a thread of its own, as it begins to fetch a pass."""
-        if not (self._is_of_fit and self._fetches_ahead):
-            return
-        with self._lock:
-            # a whole one that Keras has begun to take, and so did not fetch to throw it away
-            if len(self._handed) == len(self._loader) and (self._is_cut or not self._is_new):
-                if self._place.epoch == self._progress.place.epoch:
-                    self._progress.end_plain(self._place.epoch)
-                self._begin_epoch()
-                self._turned = True
-            self._handed.clear()
-
-    @property
-    def _fetches_ahead(self) -> bool:
-        return threading.get_ident() != self._thread
-
-    @property
-    def _is_of_fit(self) -> bool:
-        """Whether the batches handed out last are of `fit`, and of a pass that has an end."""
-        of_fit = self._ledger is self._progress.fit
-        return of_fit and bool(self._handed) and not self._endless
 
     def batch(self, index: int) -> Batch:
         """Return a batch, of the current epoch or as many epochs later."""
         if self._endless and self._within and index == 0:
             self._begin_epoch()
-        # a pass is fetched ahead of Keras's epochs; one that was left may go on behind another
-        of_fit = self._endless or self._is_of_fit
-        within = self._within or self._turned or (of_fit and 0 < index == self._next)
-        within = within or (self._is_of_fit and self._is_cut and self._fetches_ahead)
-        self._is_new = False
+        # an endless one is fetched ahead, also between two epochs of Keras
+        within = self._within or (self._endless and 0 < index == self._next)
         of_pass = within or self._goes_on
         self._next = index + 1 if within else self._next
         place = self._place if of_pass else Place(self._progress.place.epoch)
