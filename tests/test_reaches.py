@@ -119,6 +119,34 @@ def test_each_reach_is_taken_away():
     assert {*AWAY, *PLAIN, *others} == set(LOST)
 
 
+def rows_of(title):
+    """The rows of the table under a title of the page on versions of Keras, without marks."""
+    page = Path(__file__).parents[1] / "docs/about/keras-versions.md"
+    under = page.read_text("utf-8").split(f"## {title}\n")[1].split("## ")[0]
+    lines = [line for line in under.splitlines() if line.startswith("| ")]
+    return [[cell.strip().strip("`") for cell in line.strip("|").split("|")] for line in lines[1:]]
+
+
+def test_the_page_on_versions_says_what_the_table_of_reaches_says():
+    told = rows_of("What dfgen needs of Keras beyond its public API")
+    plain = "all that the fall-back lacks, below"
+    assert told == [
+        [each.name, each.gives, each.public, plain if each.name in PLAIN else each.lost]
+        for each in REACHES
+    ]
+
+
+def test_this_version_has_what_the_page_says_that_it_has():
+    versions = ["3.12", "3.15", "3.16"]
+    column = 1 + versions.index(".".join(map(str, KERAS)))
+    told = {row[0]: row[column] for row in rows_of("What each version has") if row[0] in LOST}
+    assert set(told) == set(LOST)
+    missing.cache_clear()
+    assert missing() == {name for name, has in told.items() if has not in ("yes", "not asked for")}
+    asked = "not asked for" if not keras_private.takes_super_batches() else "yes"
+    assert told["PartialBatchList"] == asked
+
+
 def test_the_rest_holds(frame, taken):
     """Exact passes, receipts, figures, refusals and predictions."""
     model, seq, monitor = watcher(), sequence(frame), dfgen.InputMonitor()
