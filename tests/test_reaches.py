@@ -108,7 +108,8 @@ def taken(request, monkeypatch):
             assert missing() == {request.param}
         yield request.param
     missing.cache_clear()
-    assert [str(each.message) for each in warned] == [
+    told = [str(each.message) for each in warned if "__array__" not in str(each.message)]
+    assert told == [
         f"Keras {keras.__version__} is not as dfgen knows it: without {request.param}, "
         f"{LOST[request.param]}. Is there a newer dfgen?"
     ]
@@ -234,7 +235,7 @@ def test_a_keras_newer_than_any_that_was_tested_says_so_once(frame, monkeypatch)
             for _ in range(2):
                 watcher().fit(sequence(frame, 8), verbose=0)
     missing.cache_clear()
-    assert len(told) == 1
+    assert sum("newer than those" in str(each.message) for each in told) == 1
 
 
 def test_a_keras_older_than_the_lowest_is_refused_in_words():

@@ -160,7 +160,8 @@ class Loader:
         if function is not None:
             transform = tried(function, reader, largest, min(size, len(reader)))
             self.specs, both = transform.specs, nbytes + transform.row_bytes  # while it runs
-        depth = self._limits.depth(both * size, self.max_queue_size)
+        self._batch_bytes = both * size
+        depth = self._limits.depth(self._batch_bytes, self.max_queue_size)
         self.depth = depth if self.workers else 1
         sizes = chunk_sizes(size, self.depth, self.workers, nbytes, self.use_multiprocessing)
         maker = ChunkMaker(reader, seed, self._skip)
@@ -326,6 +327,12 @@ class Loader:
         self._begin_anew_where_forked()
         plan = self.plan if plan is None else plan
         return self._maker.start(epoch, step, plan, spread, self._known, block)
+
+    def depth_for(self, at_once: int) -> int:
+        """Return how many batches are made ahead where so many are taken at once: twice as many."""
+        if at_once == 1 or not self.workers:
+            return self.depth
+        return max(self.depth, self._limits.depth(self._batch_bytes, 2 * at_once))
 
     def look_while_waiting(self, look: Callable[[], Any]) -> None:
         """Have a method, held weakly, called every second that a batch is waited for."""

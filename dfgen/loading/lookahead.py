@@ -15,8 +15,10 @@ _CLOSED = "these batches were closed: make a new pass, iter(seq)"
 class BatchSource(Protocol):
     """Makes batches of any position: the Loader."""
 
-    depth: int
     workers: int
+
+    def depth_for(self, at_once: int) -> int:
+        """Return how many batches are made ahead where so many are taken at once."""
 
     def start(
         self, epoch: int, step: int, plan: Plan, spread: bool, block: tuple[Block, int] | None
@@ -64,7 +66,7 @@ class LookAhead:
         """Missing while it is parked."""
         self._ahead: deque[PendingBatch] = deque()
         self._closed = False
-        self._block: tuple[int, Block] | None = None
+        self._block: Block | None = None
 
     def __next__(self) -> Batch:
         self._check_open()
@@ -100,7 +102,8 @@ class LookAhead:
         while ahead and self.source.outdated(ahead[-1]):
             ahead.pop().cancelled, self._block = True, None
         position = self._after(ahead[-1].position) if ahead else self.position
-        while len(ahead) < self.source.depth:
+        depth = self.source.depth_for(self.taken[0])
+        while len(ahead) < depth:
             if self.end is not None and position >= self.end:
                 break
             block = self._block_of(position)
@@ -118,12 +121,12 @@ class LookAhead:
             before = (epoch - begun) * steps + step - first
         else:
             before = step - first * (epoch == begun)
-        number, place = divmod(before, at_once)
+        place = before % at_once
         if not endless and step - place + at_once > steps:
             return None  # the rest of an epoch
-        if self._block is None or self._block[0] != number:
-            self._block = number, Block(at_once)
-        return self._block[1], place
+        if self._block is None or not place:
+            self._block = Block(at_once)
+        return self._block, place
 
     def _give_up(self, ahead: deque[PendingBatch]) -> None:
         for pending in ahead:
