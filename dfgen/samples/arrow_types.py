@@ -27,6 +27,18 @@ def is_list(kind: pa.DataType) -> bool:
     )
 
 
+def text_where(mask: Any, text: Any) -> Any:
+    """Return text where a mask says so, and null elsewhere.
+
+    `if_else` with None damages text of pyarrow 15 that begins in the middle of an array.
+
+    Example:
+        >>> text_where(pa.array([True, False]), pa.array(["a", "b"])).to_pylist()
+        ['a', None]
+    """
+    return pc.if_else(mask, text, pa.nulls(len(text), text.type))
+
+
 def flattened(values: pa.Array) -> pa.Array:
     """Return what is in all lists, nothing where there are none."""
     return pc.list_flatten(values) if is_list(values.type) else values[:0]
