@@ -13,6 +13,7 @@ from dfgen.binding.frame_columns import Columns
 from dfgen.binding.split_rows import Masks
 from dfgen.manifest.schema import part_column
 from dfgen.manifest.splitting.leaking_splits import told
+from dfgen.manifest.splitting.shared_paths import shared_paths
 from dfgen.manifest.warn import warn
 
 
@@ -45,6 +46,16 @@ def warn_of_leaks(columns: Columns, whole: bool = False, fold: int | None = None
             warn(told(leaks["rows"], row, part, other, place))
             return True
     return False
+
+
+def warn_of_shared_paths(columns: Columns, parts: Masks) -> bool:
+    """Warn of files in several splits, but of array files, whose rows share them by `index`."""
+    if "path" not in columns.names or "index" in columns.names:
+        return False
+    told = shared_paths(columns["path"], np.argmax([*parts.values()], axis=0))
+    if told is not None:
+        warn(told)
+    return told is not None
 
 
 def warn_of_same_hashes(columns: Columns, parts: Masks) -> None:
