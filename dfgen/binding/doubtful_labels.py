@@ -1,4 +1,4 @@
-"""What in labels that nobody has named looks like a mistake: told before training."""
+"""Warns before training of labels, named by nobody, that look like a mistake."""
 
 import re
 from ast import literal_eval

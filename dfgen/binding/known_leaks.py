@@ -61,7 +61,7 @@ def warn_of_shared_paths(columns: Columns, parts: Masks) -> bool:
 def warn_of_same_hashes(columns: Columns, parts: Masks) -> None:
     """Warn of rows that have the perceptual hash of one of "train", as of splits made by hand.
 
-    Of a million rows that takes 25 ms, where copies that differ in some bits take 10 s.
+    A million rows take 25 ms; copies that differ in some bits would take 10 s.
     """
     hashes = columns["phash"] if "phash" in columns.names else None
     if hashes is None or hashes.type != pa.uint64():

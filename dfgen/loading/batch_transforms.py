@@ -46,7 +46,7 @@ def tried(
 ) -> TriedTransform:
     """Try a transform on a batch whose files are blank, so that none need be read.
 
-    Where batches differ in size it is tried on two sizes, and what differs then depends on them.
+    If batches differ in size it is tried on two sizes, and what differs then depends on them.
     `largest` is what one sample is at its largest, and `size` the samples of the batch.
     """
     check_transform("batch_transform", function, "batch")

@@ -1,4 +1,4 @@
-"""What differs between a manifest and the disk."""
+"""Differences between a manifest and the disk."""
 
 import os
 import warnings

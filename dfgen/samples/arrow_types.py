@@ -12,7 +12,7 @@ from dfgen.errors import ManifestError
 Offsets = npt.NDArray[np.int64]
 
 OR_IGNORE = 'or, in y, give these rows no weight, by missing="ignore" in the feature'
-"""What else can be done about labels that some rows lack, as errors tell it."""
+"""Other advice on labels that some rows lack, as errors tell it."""
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -72,7 +72,7 @@ def check_transform(name: str, function: object, of: str) -> None:
 def check_call(name: str, function: Callable[..., Any], count: int, call: str, advice: str) -> None:
     """Refuse a function that does not take so many arguments.
 
-    Of one whose signature is unknown, as of many that are built in, nothing is said.
+    Nothing is said if its signature is unknown, as of many that are built in.
 
     Args:
         name: of the argument that it was given for.

@@ -46,10 +46,10 @@ UNDECODABLE = "cannot be decoded"
 NOT_THERE = "the file does not exist"
 
 _Found = tuple[Head | None, Header | None, Whole | None, str | None]
-"""What the store, the header and all of a file tell, and what is wrong with it."""
+"""Facts from the store, the header and all of a file, and what is wrong with it."""
 
 _COMPARED = {"path", "bytes", "mtime_ns", "format", "problem"}
-"""What an older manifest must know of files so that they need not be opened again."""
+"""Facts that an older manifest must have so that files need not be opened again."""
 
 # Whole numbers that may be missing are pandas's nullable types: a float is no count of bytes.
 PANDAS_TYPES = {
@@ -116,7 +116,7 @@ def refresh_facts(
 
     These are rows of an older manifest with absolute paths; None: all files are opened. A file is
     unchanged if size and time of the last change are. Files that had a problem are opened again.
-    Of unchanged ones, a fact that the older manifest lacks stays unknown. With `decode` all are
+    A fact of unchanged files that the older manifest lacks stays unknown. With `decode` all are
     opened, and decoded to their end; with `full` so are those that are opened, and files without a
     known digest are. `listed` has `path`, `bytes` and `mtime_ns` of files as a listing of a bucket
     has told them just now; each of the others is asked for its own.

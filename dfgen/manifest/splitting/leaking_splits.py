@@ -1,4 +1,4 @@
-"""What a manifest remembers of copies that stand in several of its splits: how many, and a few."""
+"""The copies in several splits that a manifest remembers: how many, and a few of them."""
 
 from typing import Any, TypedDict
 

@@ -28,7 +28,7 @@ from dfgen.training.checks.pairing import Ends
 from dfgen.training.keras_private import as_loss, loss_weights
 
 CLASSES, LABELS, NUMBERS, ARRAY = "classes", "labels", "numbers", "array"
-"""What a head says of a row: one class, any number of classes, a few numbers, or more axes."""
+"""The kinds of a head: one class, any number of classes, a few numbers, or more axes."""
 
 
 @dataclass(frozen=True, eq=False)
