@@ -29,7 +29,7 @@ _ELSEWHERE = {
     'pandas reads it: dfgen.Sequence(pd.read_csv("labels.csv"), ...)': ("from_csv", "read_csv"),
     "dfgen.split(df, ...) makes a column of splits": ("random_split", "train_test_split"),
 }  # fmt: skip
-"""What there is here -> names that other libraries have for it."""
+"""Public name -> names that other libraries have for it."""
 
 __version__ = "0.1.0"
 __all__ = sorted(_HOME)

@@ -192,7 +192,7 @@ class Limits:
 
 
 DEFAULT = Limits()
-"""What holds where nobody says otherwise."""
+"""The default limits."""
 
 
 def limits_given(given: Limits | None) -> Limits:

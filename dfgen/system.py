@@ -194,11 +194,11 @@ def refuse_others(
 def write_whole(path: str, write: Callable[[BinaryIO], object]) -> None:
     """Have a file written beside an absolute `path`, flush it, rename it, and flush the folder.
 
-    Where it cannot be written, what was there stays. Of a symbolic link the file that it points to
+    If it cannot be written, what was there stays. For a symbolic link the file that it points to
     is replaced. The new file has the mode of the old one, and its owner and group where the process
     may give them. A device or a pipe, such as /dev/stdout, is written to, all at once.
 
-    What a killed process left beside `path` is removed. Whether its writer lives tells a lock;
+    Remains of a killed process beside `path` are removed. Whether its writer lives tells a lock;
     where there are no locks (`dfgen.locks`), it stays.
     """
     target = path if _is_special(path) else os.path.realpath(path)

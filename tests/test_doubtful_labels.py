@@ -146,6 +146,24 @@ def test_a_class_for_nearly_every_row_is_told():
     )
 
 
+@pytest.mark.parametrize("texts", [["950", "1,000", "12,500"], ["-1,234,567.5", "0.5"]])
+def test_thousands_apart_are_told_as_numbers_however_often_they_recur(texts):
+    shown = next(text for text in texts if "," in text)
+    numbers = """for numbers write df['y'] = pd.to_numeric(df['y'].str.replace(",", ""))"""
+    assert told(frame(texts, rows=40)) == (
+        f"column 'y' has the class {shown!r}, a number with its thousands apart: expected names of "
+        f"classes; {numbers}, for such classes class_names="
+    )
+    assert numbers in told(frame([f"{day},000" for day in range(1, 21)]))
+    assert told(frame(texts), class_names=texts) == ""
+
+
+def test_decimal_commas_are_no_thousands():
+    for texts in (["0,125", "2,250"], ["1,5", "2,000"]):
+        assert told(frame(texts)) == ""
+    assert '.str.replace(",", "."))' in told(frame([f"{day},125" for day in range(20)]))
+
+
 def test_several_labels_in_one_text_are_told():
     assert told(frame(["cat,dog", "cat", "dog,owl"])) == (
         "column 'y' has the class 'cat,dog', which looks like several labels: expected one class a "

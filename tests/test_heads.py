@@ -132,6 +132,21 @@ def test_probabilities_are_between_0_and_1(low, high, fits):
     assert one.activated(said[:0]).shape == (0, 2)
 
 
+@pytest.mark.parametrize(("feature", "said", "last", "instead"), [
+    (NAMED, [[-0.1], [1.1]], "sigmoid", "binary"), (NAMED, [-0.1, 1.1], "sigmoid", "binary"),
+    (TAGS, [[-0.1, 1.1]], "sigmoid", "binary"), (NAMED, [[-0.1, 1.1]], "softmax", "categorical"),
+])  # fmt: skip
+def test_classes_trained_as_numbers_are_not_called_logits(feature, said, last, instead):
+    one = head(feature, keras.losses.mean_squared_error, "linear")
+    with pytest.raises(ArgumentError) as caught:
+        one.activated(np.array(said, np.float32))
+    assert str(caught.value) == (
+        "the output 'of the model' goes from -0.1 to 1.1, which are no probabilities, and "
+        "mean_squared_error, the loss, makes none of them: use model.predict, or end the model in "
+        f"a {last} and train it with {instead}_crossentropy"
+    )
+
+
 def model(loss=None, loss_weights=None, names=("age", "kind")):
     image = keras.Input((2,))
     made = keras.Model(image, [keras.layers.Dense(2, name=name)(image) for name in names])

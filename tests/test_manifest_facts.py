@@ -7,7 +7,7 @@ from PIL import Image
 
 import dfgen
 from dfgen.manifest.building import scan as reading
-from dfgen.manifest.building.scan import read_facts
+from dfgen.manifest.building.scan import UNDECODABLE, problems_now, read_facts
 from dfgen.manifest.facts import SCHEMA, Fact
 
 PROBLEMS = {
@@ -69,6 +69,17 @@ def test_order_and_rows_are_the_same_for_any_number_of_workers(folder, workers):
     names = ["turned.jpg", "gray.png", "missing.jpg"] * 300
     facts = facts_of(folder, *names, workers=workers)
     assert [row["format"] for row in facts] == ["jpeg", "png", None] * 300
+
+
+@pytest.mark.parametrize("first", [0, 2])
+def test_problems_of_labels_stay_with_their_rows_in_columns_of_several_chunks(first):
+    problems = [f"no label {row}" if row % 2 else None for row in range(9)]
+    chunks = [pa.array(problems)[first:], pa.array([UNDECODABLE, "no label", None])]
+    column = pa.chunked_array(chunks)
+    rows = pa.table({"problem": column, "format": ["png"] * len(column)})
+    facts = pa.table({"problem": pa.nulls(len(column), pa.string())})
+    expected = [*problems[first:], None, "no label", None]
+    assert problems_now(rows, facts).to_pylist() == expected
 
 
 def test_no_paths_no_facts():

@@ -159,7 +159,7 @@ def test_lists_of_pandas_arrow_dtypes_come_back_from_a_manifest(tmp_path):
 
 
 def test_a_manifest_may_be_split_by_the_split_it_had_into_folds():
-    frame = pd.DataFrame({"id": range(8), "path": "a.png", "split": ["train", "val"] * 4})
+    frame = pd.DataFrame({"id": range(8), "path": [*"abcdefgh"], "split": ["train", "val"] * 4})
     frame["split"] = frame["split"].astype("category")
     folds = dfgen.split(frame, folds=2, stratify="split")["fold"]
     assert folds.groupby(frame["split"].astype(str)).sum().tolist() == [2, 2]

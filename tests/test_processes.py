@@ -182,9 +182,13 @@ for processes in (False, True):
 """
 
 
-def test_a_script_without_a_guard_runs_once_and_its_function_works_on_a_copy(tmp_path):
+@pytest.mark.parametrize("name", ["__main__", "<run_path>", "a_job.of_mine"])
+def test_a_script_without_a_guard_runs_once_and_its_function_works_on_a_copy(tmp_path, name):
     script = tmp_path / "train.py"
     script.write_text(UNGUARDED)
-    made = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60)
+    start = [script]
+    if name != "__main__":
+        start = ["-c", f"import runpy; runpy.run_path({str(script)!r}, run_name={name!r})"]
+    made = subprocess.run([sys.executable, *start], capture_output=True, text=True, timeout=60)
     assert made.stderr == ""
     assert made.stdout.splitlines() == ["begins", "1.0 1.0", "10.0 10.0", "1.0 1.0", "1.0 1.0"]

@@ -180,8 +180,8 @@ def test_what_is_told_names_both_numberings_and_the_way_out(rows):
         "training: class_names=['a', 'b', 'c']"
     )
     anew = (
-        ". To train a model on other classes, make it anew, give it a new last layer, or copy it "
-        "with keras.models.clone_model"
+        ". To train a model on other classes, make it anew, give it a new last layer, copy it with "
+        "keras.models.clone_model, or put back the weights that it had before its first fit"
     )
     for call, told in (
         (made.evaluate, fault.format("evaluate")),
@@ -305,7 +305,8 @@ def test_classes_that_the_model_knows_none_of_are_another_task_with_a_warning(ro
         "'kind' in training and 'left' in this Sequence: training numbers 'a', 'b', 'c', this "
         "Sequence 'left', 'right', 'up'. Give fit a Sequence with the numbers of training: "
         "class_names=['a', 'b', 'c']. To train a model on other classes, make it anew, give it a "
-        "new last layer, or copy it with keras.models.clone_model"
+        "new last layer, copy it with keras.models.clone_model, or put back the weights that it "
+        "had before its first fit"
     ]
     made.evaluate(sequence(tasks, "task"), verbose=0)
     with pytest.raises(ArgumentError, match=r"^number 0 is class 'left' of 'task' in training"):
@@ -364,6 +365,26 @@ class TestBeginningAnew:
         made.fit(turned, verbose=0)
         with pytest.raises(ArgumentError, match=r"^number 0 is class 'c' of 'kind' in training"):
             made.evaluate(sequence(rows), verbose=0)
+
+    def test_the_weights_of_before_its_first_fit(self, rows, turned, tmp_path):
+        made = model()
+        made.save_weights(tmp_path / "first.weights.h5")
+        for names in (NAMES, TURNED, ["b", "a", "c"]):
+            made.load_weights(tmp_path / "first.weights.h5")
+            parts = [sequence(part, class_names=names) for part in (rows[:16], rows[16:])]
+            made.fit(parts[0], validation_data=parts[1], verbose=0)
+        with pytest.raises(ArgumentError, match=r"^number 0 is class 'b' of 'kind' in training"):
+            made.evaluate(turned, verbose=0)
+        with pytest.raises(ArgumentError, match=r"^number 0 is class 'b' of 'kind' in training"):
+            made.fit(turned, verbose=0)
+
+    def test_weights_of_an_epoch_or_made_by_hand_are_the_same_model(self, rows, trained, turned):
+        best = trained.get_weights()
+        trained.fit(sequence(rows), verbose=0)
+        for weights in (best, [weight * 0 for weight in best], model().get_weights()):
+            trained.set_weights(weights)
+            with pytest.raises(ArgumentError, match=r"^number 0 is class 'a'"):
+                trained.fit(turned, verbose=0)
 
     @pytest.mark.slow
     def test_weights_frozen_and_compiled_anew_are_the_same_model(self, trained, turned):

@@ -1,4 +1,4 @@
-"""What the figures mean, in words. Nothing is claimed that the figures do not bear out."""
+"""The meaning of the figures, in words. Nothing is claimed that the figures do not bear out."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class Limit:
-    """What takes longest of the making of an image: a key of `_NAMES`, and its share of the time.
+    """The stage of an image that takes longest: a key of `_NAMES`, and its share of the time.
 
     `allowed` are the images per second that the stages allow. `seconds` are those of an image in
     each stage, and `floor` of what goes on at the same time. `own work` is what the whole takes

@@ -39,7 +39,7 @@ class Headroom:
 
     @property
     def gain(self) -> float:
-        """What a perfect loader would add to the images per second, as a share of them."""
+        """The gain of a perfect loader in images per second, as a share of them."""
         return median(self.perfect) / median(self.fed) - 1
 
     @property

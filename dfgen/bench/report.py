@@ -1,4 +1,4 @@
-"""What was measured, as a table, as JSON and as a picture."""
+"""The measurements as a table, as JSON and as a picture."""
 
 import json
 import os

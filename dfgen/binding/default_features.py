@@ -43,7 +43,7 @@ _ID = re.compile("(?i:^id|uuid|_id)$|Id$")
 
 @dataclass(frozen=True)
 class Options:
-    """What turns a bare column name into a feature: the arguments of `dfgen.Sequence`.
+    """Options that turn a bare column name into a feature: the arguments of `dfgen.Sequence`.
 
     `store_of` is the one of `storage.stores`, with the limits and storage options of the user.
     """

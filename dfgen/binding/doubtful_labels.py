@@ -1,4 +1,4 @@
-"""What in labels that nobody has named looks like a mistake: told before training."""
+"""Warns before training of labels, named by nobody, that look like a mistake."""
 
 import re
 from ast import literal_eval
@@ -16,7 +16,8 @@ from dfgen.samples.bound_feature import BoundFeature
 _OF_MISSING = ("nan", "<NA>", "NaT")  # what astype(str) makes of missing values; "None" is a name
 _SHOWN = 1_000  # names that are looked at one by one
 _VECTOR = re.compile(r"\[\s*[\d.][\d.eE+-]*(\s+[\d.eE+-]+)+\s*\]")  # as NumPy writes it
-_NUMBER = re.compile(r"\s*[+-]?\d+([.,]\d+)?\s*")
+_NUMBER = re.compile(r"\s*[+-]?\d+(,\d{3})*([.,]\d+)?\s*")
+_THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?\s*")
 
 
 def check_classes(
@@ -51,7 +52,13 @@ def check_classes(
     if len(missing):
         _warn_of_missing(columns, column, missing)
     _warn_of_alike(column, names, bare)
-    if guessed or sep is not None:
+    if guessed and _are_numbers(shown) and _comma(shown) == "":
+        warn(
+            f"column {column!r} has the class {next(name for name in shown if ',' in name)!r}, a "
+            "number with its thousands apart: expected names of classes; "
+            f"{_numbers_of(column, shown)}, for such classes class_names="
+        )
+    elif guessed or sep is not None:
         _warn_of_several(column, shown, sep)
 
 
@@ -85,13 +92,31 @@ def _is_list(text: str) -> bool:
 def _warn_of_one_row_each(columns: Columns, column: str, names: pa.Array) -> None:
     shown, rows = names.slice(0, _SHOWN).to_pylist(), len(columns)
     meant = f"for texts to read write dfgen.Text({column!r}) in x, for an id choose another y"
-    if all(_NUMBER.fullmatch(name or "") for name in shown):
-        comma = '.str.replace(",", ".")' * any("," in name for name in shown)
-        meant = f"for numbers write df[{column!r}] = pd.to_numeric(df[{column!r}]{comma})"
+    if _are_numbers(shown):
+        meant = _numbers_of(column, shown)
     warn(
         f"column {column!r} has {len(names):,} classes in {rows:,} rows, as {shown[0]!r}: expected "
         f"several rows of each class; {meant}, for such classes class_names="
     )
+
+
+def _are_numbers(names: list[str]) -> bool:
+    return all(_NUMBER.fullmatch(name or "") for name in names)
+
+
+def _comma(numbers: list[str]) -> str | None:
+    """Return what commas in numbers stand for: "." or, of thousands, ""; None without commas."""
+    commas = [number for number in numbers if "," in number]
+    if not commas:
+        return None
+    return "" if all(map(_THOUSANDS.fullmatch, commas)) else "."
+
+
+def _numbers_of(column: str, names: list[str]) -> str:
+    """Return how to make numbers of texts."""
+    point = _comma(names)
+    comma = "" if point is None else f'.str.replace(",", "{point}")'
+    return f"for numbers write df[{column!r}] = pd.to_numeric(df[{column!r}]{comma})"
 
 
 def _refuse_blank(columns: Columns, column: str, names: pa.Array, blank: pa.Array) -> None:
@@ -188,7 +213,7 @@ def _warn_of_alike(column: str, names: pa.Array, bare: pa.Array) -> None:
 def _warn_of_several(column: str, names: list[str], sep: str | None) -> None:
     """Warn of names that are several labels in one text, also split by `sep`."""
     found = next((one for one in (",", ";", "|") if one != sep and _recur(names, one)), None)
-    if found is None or all(map(_NUMBER.fullmatch, names)):
+    if found is None or _are_numbers(names):
         return
     example = next(name for name in names if found in name)
     split = "" if sep is None else f", split by {sep!r}"

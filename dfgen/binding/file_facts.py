@@ -1,4 +1,4 @@
-"""What a frame knows of the size and time of its files, for reads to compare with."""
+"""Sizes and times of files that a frame knows, for reads to compare with."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace

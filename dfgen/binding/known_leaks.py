@@ -13,6 +13,7 @@ from dfgen.binding.frame_columns import Columns
 from dfgen.binding.split_rows import Masks
 from dfgen.manifest.schema import part_column
 from dfgen.manifest.splitting.leaking_splits import told
+from dfgen.manifest.splitting.shared_paths import shared_paths
 from dfgen.manifest.warn import warn
 
 
@@ -47,10 +48,20 @@ def warn_of_leaks(columns: Columns, whole: bool = False, fold: int | None = None
     return False
 
 
+def warn_of_shared_paths(columns: Columns, parts: Masks) -> bool:
+    """Warn of files in several splits, but of array files, whose rows share them by `index`."""
+    if "path" not in columns.names or "index" in columns.names:
+        return False
+    told = shared_paths(columns["path"], np.argmax([*parts.values()], axis=0))
+    if told is not None:
+        warn(told)
+    return told is not None
+
+
 def warn_of_same_hashes(columns: Columns, parts: Masks) -> None:
     """Warn of rows that have the perceptual hash of one of "train", as of splits made by hand.
 
-    Of a million rows that takes 25 ms, where copies that differ in some bits take 10 s.
+    A million rows take 25 ms; copies that differ in some bits would take 10 s.
     """
     hashes = columns["phash"] if "phash" in columns.names else None
     if hashes is None or hashes.type != pa.uint64():

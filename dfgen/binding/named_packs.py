@@ -46,7 +46,7 @@ _LOOKED_INTO = 1_000  # shards whose structure is looked at before training, 0.2
 
 
 class Opening(NamedTuple):
-    """What packs far away are opened with.
+    """The options that remote packs are opened with.
 
     Args:
         options: of the user.
@@ -237,7 +237,7 @@ def _packed(indexes: Mapping[str, PackIndex]) -> dict[str, dict[str, Any]]:
 def _checked(packs: Packs, opening: Opening) -> Packs:
     """Refuse packs of which a shard is missing, cut short or no shard; of few, look into all.
 
-    Of those far away one of each pack is looked into; reading the others tells.
+    One file of each remote pack is looked into; reading the others tells.
     """
     near = [file for file in packs.files if not is_far(file.path)]
     for file in near:

@@ -1,4 +1,4 @@
-"""What a name that is no column may be meant for: the index, another spelling, files, a folder."""
+"""Guesses what a name that is no column means: the index, another spelling, files, a folder."""
 
 import os
 from typing import Any

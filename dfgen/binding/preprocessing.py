@@ -31,7 +31,7 @@ from dfgen.samples.transforms import Transform
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """What training did to a row, as a function; `Sequence.preprocessing` makes it.
+    """The preprocessing of a row in training, as a function; `Sequence.preprocessing` makes it.
 
     Call it with a path, the bytes of a file, an array of pixels (height, width, channels), or a
     row (a mapping of columns, or a pandas Series), whose files may be any of these: it returns x as
@@ -77,7 +77,7 @@ class Preprocessing:
     def decode(self, predictions: Any) -> Any:
         """Return what a model's predictions stand for, nested as they are.
 
-        Of targets of classes a list: the name of the most likely class of each row; of `"binary"`
+        For targets of classes a list: the name of the most likely class of each row; of `"binary"`
         and `MultiLabel`, that of a probability above 0.5. Of others the predictions as they are.
 
         Raises:

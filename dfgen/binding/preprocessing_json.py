@@ -1,4 +1,4 @@
-"""What a Preprocessing is made of, as JSON."""
+"""A Preprocessing as JSON."""
 
 import json
 from collections.abc import Mapping

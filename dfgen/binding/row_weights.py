@@ -1,4 +1,4 @@
-"""What each row counts in the loss."""
+"""The weight of each row in the loss."""
 
 from collections.abc import Mapping
 from typing import Any

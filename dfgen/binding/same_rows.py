@@ -22,7 +22,7 @@ from dfgen.samples.storage.mapped_shards.pack_shards import (
 )
 
 READ_AGAIN = "df = dfgen.read_manifest({!r})"
-"""What to write where rows are not those of the pack in a folder."""
+"""Advice for rows that are not those of the pack in a folder."""
 
 
 def check_same_rows(

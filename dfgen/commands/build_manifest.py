@@ -26,7 +26,7 @@ READERS = {
     (str, list, dict): by_split,
     (dict,): shares_of,
 }
-"""What TOML makes of an argument -> how its repeated option is read; others are taken as given."""
+"""Type of an argument in TOML -> how its repeated option is read; others are taken as given."""
 
 
 def build_command() -> None:

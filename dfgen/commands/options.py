@@ -1,4 +1,4 @@
-"""What commands share: options, how their texts are read, and how results are printed."""
+"""Shared parts of commands: options, how their texts are read, and how results are printed."""
 
 import contextlib
 import json

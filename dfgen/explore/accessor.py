@@ -18,7 +18,7 @@ from dfgen.samples.features.mask import Mask
 
 @pd.api.extensions.register_dataframe_accessor("dfgen")
 class FrameAccessor:
-    """What `import dfgen.explore` adds to a DataFrame; each is a function of `dfgen.explore` too.
+    """The methods of `df.dfgen`; each is a function of `dfgen.explore` too.
 
     Example:
         >>> import dfgen.explore  # doctest: +SKIP

@@ -1,4 +1,4 @@
-"""What the array of a label says, in words."""
+"""The array of a label in words."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the model sees: a batch as it is handed over, and one row under several draws of chance."""
+"""The model's view: a batch as it is handed over, and one row under several draws of chance."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -20,7 +20,7 @@ from dfgen.system import whole
 
 _COLUMNS = 8
 _RANGES = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))
-"""What becomes black and white, the first that all pixels lie in; else their own."""
+"""The range from black to white, the first that all pixels lie in; else their own."""
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 

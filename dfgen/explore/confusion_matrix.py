@@ -1,4 +1,4 @@
-"""What is taken for what: counts, how well each class is told, and a picture of it."""
+"""Which class is taken for which: counts, how well each class is told, and a picture of it."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ def class_table(
 def confusion_figure(confusion: pd.DataFrame) -> Any:
     """Draw rows of true, columns of predicted classes, as shares of the rows of a class.
 
-    Of more than 30 classes those that are confused most.
+    If there are more than 30 classes, those that are confused most.
     """
     wrong = confusion.to_numpy() - np.diag(np.diag(confusion))
     most = np.sort(np.argsort(-(wrong.sum(0) + wrong.sum(1)), kind="stable")[:_MOST])

@@ -1,4 +1,4 @@
-"""What the page of a manifest says of copies: duplicates, and leaks between splits."""
+"""The sections on copies: duplicates, and leaks between splits."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What the page of a manifest says first, and of its files: summary, sizes, problems."""
+"""The first sections of the page of a manifest: summary, sizes, problems."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

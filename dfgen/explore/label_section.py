@@ -1,4 +1,4 @@
-"""What the page of a manifest says of labels: classes in each split, and how numbers lie."""
+"""The section on labels: classes in each split, and how numbers lie."""
 
 from collections.abc import Mapping
 

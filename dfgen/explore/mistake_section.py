@@ -1,4 +1,4 @@
-"""What the page of a manifest says of a model's predictions: where it is wrong."""
+"""The section on a model's predictions: where it is wrong."""
 
 from collections.abc import Iterator
 

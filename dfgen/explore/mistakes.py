@@ -1,4 +1,4 @@
-"""Where a model is wrong: confusion, its worst rows, and labels that are likely wrong."""
+"""Mistakes of a model: confusion, its worst rows, and labels that are likely wrong."""
 
 import os
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from dfgen.system import refuse_others, write_whole
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Mistakes:
-    """What `dfgen.explore.mistakes` finds; a notebook and a terminal show it in short.
+    """The findings of `dfgen.explore.mistakes`; a notebook and a terminal show it in short.
 
     Args:
         frame: the rows that have a label and a prediction, with their pictures' paths; `loss` is
@@ -84,7 +84,7 @@ class Mistakes:
             path: of the .csv file.
 
         Returns:
-            What was written.
+            The path that was written.
 
         Raises:
             ManifestError: no column of the frame has the labels, or it has no ids.

@@ -18,7 +18,7 @@ _LOSSLESS = 101  # any quality above 100, of OpenCV's WebP
 def as_webp(pictures: list[npt.NDArray[np.uint8]], longest: int) -> list[str]:
     """Return each picture, RGB (height, width, 3), as WebP in base64 of at most `longest` letters.
 
-    What does not fit is compressed more, then made smaller.
+    Pictures that do not fit are compressed more, then made smaller.
     """
     with ThreadPoolExecutor(usable_cpus()) as pool:
         return list(pool.map(partial(_encoded, longest=longest), pictures))

@@ -104,7 +104,7 @@ def show(
 def captioned(rows: pd.DataFrame, found: list[Any], unlabelled: str = "id") -> Iterator[Captioned]:
     """Yield the thumbnails of rows with their labels, and what a model says of them, below.
 
-    Where there are no labels, the column `unlabelled` stands in their place.
+    If there are no labels, the column `unlabelled` stands in their place.
     """
     heads = heads_of(rows)
     labels = [name for name in own_labels(rows) if _is_label(rows, name, heads)][:_LABELS]

@@ -1,4 +1,4 @@
-"""What `dfgen.predict_frame` says of rows: its columns by heads, and in words."""
+"""Predictions of `dfgen.predict_frame`: its columns by heads, and in words."""
 
 from typing import Any
 

@@ -35,7 +35,7 @@ _USED = ("index", "shard", "row", "width", "height", "orientation")
 
 
 Readable = tuple[SampleReader | None, int, str]
-"""What reads a row, which row of its it is, and why it cannot be read, or not all of it."""
+"""The reader of a row, which row of its it is, and why it cannot be read, or not all of it."""
 
 
 @dataclass(frozen=True)
@@ -242,7 +242,7 @@ def _boxes(reader: SampleReader, step: RowStep, row: int, placed: Geometry) -> d
 
 
 _DRAWN = {"mask": _mask, "boxes": _boxes}
-"""What lies on an image, by name -> what reads it."""
+"""Name of what lies on an image -> its reader."""
 
 
 def _trimmed(pixels: npt.NDArray[Any], placed: Geometry, found: dict[str, Any]) -> Thumbnail:

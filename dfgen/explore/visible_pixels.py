@@ -19,7 +19,7 @@ _GRAY, _RED = (232, 232, 232), (200, 60, 60)
 def visible(pixels: npt.NDArray[Any]) -> tuple[Picture, str]:
     """Return pixels as RGB of 8 bits, and what was done to them, or "".
 
-    What is deeper than 8 bits is stretched: 1 % of its numbers are black, 1 % white, and what is no
+    Images deeper than 8 bits are stretched: 1 % of its numbers are black, 1 % white, and what is no
     number is black. What is transparent shows a chequered ground.
 
     Args:

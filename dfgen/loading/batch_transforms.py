@@ -13,7 +13,7 @@ from dfgen.loading.generators import batch_rng
 from dfgen.samples.features.spec import Spec
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.transforms import check_keys, fits
-from dfgen.samples.user_functions import check_transform, raised, with_own_lines
+from dfgen.samples.user_functions import check_transform, is_ctrl_c, raised, with_own_lines
 
 BatchTransform = Callable[[BatchArrays, np.random.Generator], BatchArrays]
 
@@ -46,7 +46,7 @@ def tried(
 ) -> TriedTransform:
     """Try a transform on a batch whose files are blank, so that none need be read.
 
-    Where batches differ in size it is tried on two sizes, and what differs then depends on them.
+    If batches differ in size it is tried on two sizes, and what differs then depends on them.
     `largest` is what one sample is at its largest, and `size` the samples of the batch.
     """
     check_transform("batch_transform", function, "batch")
@@ -98,7 +98,9 @@ def _common(ones: tuple[int, ...], others: tuple[int, ...]) -> tuple[int | None,
 def _run(function: BatchTransform, arrays: BatchArrays, rng: Any, where: str) -> BatchArrays:
     try:
         result = function(dict(arrays), rng)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        if is_ctrl_c(error):
+            raise
         wrong = TransformError(f"{where}: the batch_transform {raised(error)}")
         raise with_own_lines(wrong, error) from error
     check_keys(f"{where}: the batch_transform", "batch", result, arrays)

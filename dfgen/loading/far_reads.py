@@ -20,7 +20,7 @@ _UNWANTED = "nobody wants this row any more"
 
 
 class FileRead(NamedTuple):
-    """What a store has read of a file."""
+    """The part of a file that a store has read."""
 
     data: bytes
     size: int  # what it has said of the file meanwhile
@@ -52,7 +52,7 @@ class FarRead:
 
 @dataclass(eq=False)
 class FarReads:
-    """What readers and those who decode share: reads to be begun, under way and done.
+    """The reads that readers and decoders share: those to be begun, under way and done.
 
     Readers begin reads in the order in which they are wanted, as long as what they have read and
     are reading is within `most` bytes. Whoever comes for a read that is not begun, or that waits

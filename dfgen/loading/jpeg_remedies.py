@@ -1,4 +1,4 @@
-"""What packing smaller JPEGs would gain, where crops are drawn that no cache can keep."""
+"""Gains of packing smaller JPEGs, if crops are drawn that no cache can keep."""
 
 import time
 from math import inf

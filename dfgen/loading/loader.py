@@ -207,7 +207,7 @@ class Loader:
 
     @property
     def weights(self) -> Weights | None:
-        """What each row counts in the loss; None: all the same."""
+        """The weight of each row in the loss; None: all the same."""
         return self._maker.weights
 
     def in_order(self, plan: Plan) -> "Loader":
@@ -240,7 +240,7 @@ class Loader:
 
     @property
     def metrics(self) -> Metrics:
-        """What the workers have done since the loader was made, and how long it took them."""
+        """The work of the workers since the loader was made, and how long it took them."""
         stopwatches = (worker.stopwatch for worker in self._maker.pool.workers)
         held = sum(cached.nbytes for cached in self.reader.cached)
         pool, ahead = self._maker.pool, self._maker.ahead

@@ -1,4 +1,4 @@
-"""Where the time goes: what each worker does now, and how long it did each thing."""
+"""Measures where the time goes: what each worker does now, and how long it did each thing."""
 
 import time
 from collections import Counter
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 STAGES = ("read", "decode", "resize", "transform", "scale", "batch_transform", "table")
-"""What a worker does with a row, or a batch; a feature tells when a stage begins.
+"""The stages of a worker with a row, or a batch; a feature tells when a stage begins.
 
 `table` is what needs no file: columns, and the random generators of the rows.
 """
@@ -19,7 +19,7 @@ CPU = "cpu"
 
 
 class Stopwatch:
-    """What one worker is doing. Called with the name of each stage as it begins.
+    """The stage that one worker is in. Called with the name of each stage as it begins.
 
     Written by its own worker only and read by others at any time: cheap enough to stay on, 0.2
     microseconds a stage.
@@ -86,7 +86,7 @@ class Metrics:
     cache_misses: int = 0  # images that were decoded, and kept if there was room
     cache_bytes: int = 0  # pixels in the cache, those of other Sequences of its settings included
     ahead: dict[str, int] = field(default_factory=dict)
-    """Of files that are far: `reads` begun ahead, `retries` and `hedges` among them, reads
+    """Counts of remote files: `reads` begun ahead, `retries` and `hedges` among them, reads
     `in_flight` now, and the `readers` that there are."""
     workers: int = 0
     """That make batches now: where none are asked for, as many as turned out to be fastest."""

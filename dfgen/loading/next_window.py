@@ -14,7 +14,7 @@ _PASSES = 4  # that may go on at the same time without asking for their windows 
 class NextWindow:
     """Has the files of the next window read when a batch of a window begins, and first of its own.
 
-    What is far is read into memory, and not where processes read the rows (`far=False`).
+    Remote files are read into memory, but not if processes read the rows (`far=False`).
     A thread asks for it, so that no batch waits. What the system does not do, as where it lacks the
     memory, costs time later and nothing else.
     """

@@ -33,11 +33,11 @@ class Batch:
 
     @cached_property
     def weights(self) -> Weights:
-        """What each row counts in a loss of what no row lacks, made for whoever asks."""
+        """The weight of each row in a loss of what no row lacks, made for whoever asks."""
         return self.weigh()
 
     def weights_of(self, name: str) -> Weights:
-        """What each row counts in the loss of one array: 0 where it lacks that."""
+        """The weight of each row in the loss of one array: 0 where it lacks that."""
         if name not in self.present:
             return self.weights
         return self.weights * self.present[name][self.rows]

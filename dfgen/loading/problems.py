@@ -16,14 +16,14 @@ _SHARE, _LEAST = 0.05, 10  # of limits.problems=None
 
 
 class Failure(NamedTuple):
-    """What a worker says of a row that it could not make."""
+    """The report of a worker on a row that it could not make."""
 
     stage: str  # that failed: "read", "decode", ..., or "worker", whose process died of it
     reason: str
 
 
 class Problem(NamedTuple):
-    """What is wrong with a row."""
+    """A fault of a row."""
 
     stage: str
     reason: str

@@ -14,7 +14,7 @@ _SIZE = 1 << 18  # bytes of a file while none has been read
 
 
 class ReadPace:
-    """What the last reads tell of the next: `usual` and `late` seconds, and their mean `size`."""
+    """The pace of the last reads: `usual` and `late` seconds, and their mean `size`."""
 
     def __init__(self) -> None:
         self.usual = _USUAL

@@ -133,7 +133,7 @@ class DueRows:
 class Ledger:
     """Counts the batches of an epoch, and goes on with the next one when all were taken.
 
-    What it costs does not depend on the number of rows or on the place to begin at: a byte of
+    Its cost does not depend on the number of rows or on the place to begin at: a byte of
     memory for each batch from there on, touched when that comes. Batches before `place` count as
     taken, rightly and once; `counted` is `"taken"` or `"handed out"`, as in a Receipt.
     """

@@ -1,4 +1,4 @@
-"""What would make samples sooner, by what features do and how large their files are."""
+"""Advice that would make samples sooner, by what features do and how large their files are."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

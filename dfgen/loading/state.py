@@ -1,4 +1,4 @@
-"""Where a training stands: digests of its rows and ids, and the state to go on from."""
+"""The state of a training: digests of its rows and ids, and the state to go on from."""
 
 import re
 import warnings
@@ -82,7 +82,7 @@ def ids_digest(ids: Iterable[object]) -> str:
 
 @dataclass(frozen=True)
 class Identity:
-    """What tells the order of rows of one training from that of another.
+    """The identity that tells the order of rows of one training from that of another.
 
     Args:
         seed: of the order.

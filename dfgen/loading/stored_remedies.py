@@ -1,4 +1,4 @@
-"""What keeping decoded pixels would gain, in a cache or a pack, and the room that it takes."""
+"""Gains of keeping decoded pixels, in a cache or a pack, and the room that they take."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ _TRIED = 64 << 20  # bytes that are copied to see how long it takes, more than C
 _LEAST = 0.1  # share of the images: a cache that holds less is hardly worth its folder
 
 OWN_WORK = "own work"
-"""What dfgen does for each row, beside the stages: where whole chunks are copied, there is none."""
+"""Work for each row beside the stages: where whole chunks are copied, there is none."""
 
 
 def stored_remedies(

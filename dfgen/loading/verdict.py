@@ -1,4 +1,4 @@
-"""What limits a training, and what would gain how much, from what was measured of it.
+"""Names what limits a training, and how much each fix would save, from its measurements.
 
 Batches that would be made in fewer seconds are waited for less, until the model's own time is left,
 or the CPUs have no more to give: each gain is what is bounded by all three.
@@ -15,7 +15,7 @@ CLEAR = 0.03
 """The least gain that is worth a word, as a share of the time of the steps."""
 
 CLEAR_SECONDS = 1.0
-"""Of waiting: what is less tells nothing."""
+"""The least time of waiting: less tells nothing."""
 
 _BUSY = 0.8  # share of the workers' time: who is less busy has waited for room in the queue
 _LARGE = 0.3  # share of the workers' busy time
@@ -28,7 +28,7 @@ _SPARE = 4  # times as many batches
 
 @dataclass(frozen=True)
 class Waiting:
-    """What is known of the steps of a training that count, and of those who made its batches.
+    """The steps of a training that count, and those who made its batches.
 
     Args:
         waited: seconds of the steps that went by before their batch was handed out.

@@ -14,7 +14,7 @@ from dfgen.manifest.building.recipe_file import check_recipe
 from dfgen.manifest.schema import KEY, MANIFEST_FORMAT, Metadata, quote
 
 KINDS = ("category", "text", "boolean", "number", "list", "other")
-"""What a label column may be."""
+"""The kinds of label columns."""
 BOX_FORMAT = "xyxy"
 """How manifests hold boxes: in pixels of the upright image."""
 

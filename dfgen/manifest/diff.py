@@ -1,4 +1,4 @@
-"""What differs between two manifests."""
+"""Differences between two manifests."""
 
 import json
 import os

@@ -69,7 +69,7 @@ def copies_in_groups(
 def leaks(manifest: Path | Table, *, within: int | None = None) -> pd.DataFrame:
     """Return the rows whose picture stands in an earlier split too, such as of "val" in "train".
 
-    What a model is measured on then is what it was trained on. Use it before training; then
+    A model is then measured on what it was trained on. Use it before training; then
     `df.drop(found.index)` leaves them out of the later split, and
     `dfgen.split(df, ..., group_duplicates=True)` makes splits without.
 

@@ -13,7 +13,7 @@ from dfgen.samples.storage.store import Head
 
 @dataclass(frozen=True)
 class Fact:
-    """What a column of facts holds: its type, and how it follows from what is known of a file."""
+    """A column of facts: its type, and how it follows from what is known of a file."""
 
     type: pa.DataType
     of_head: Callable[[Head], Any] | None = None  # makes it of what the store says of a file, or

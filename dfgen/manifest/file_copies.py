@@ -27,7 +27,7 @@ _MOST_PAIRS = 20_000_000
 
 @dataclass(frozen=True)
 class FileCopies:
-    """What is known of the file of each row: numbers of its path and digest, and its hash.
+    """The file of each row, as far as it is known: numbers of its path and digest, and its hash.
 
     Args:
         paths: the same for the same path.

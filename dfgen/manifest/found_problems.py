@@ -13,6 +13,7 @@ from dfgen.manifest.io import Path
 from dfgen.manifest.rows_by_id import rows_by_id
 from dfgen.manifest.schema import with_column
 from dfgen.manifest.tables import Table
+from dfgen.samples.arrow_types import text_where
 
 NO_PREDICTION = "the model gave NaN"
 """The problem of a row of predictions whose file is not at fault."""
@@ -49,7 +50,7 @@ def with_found_problems(
             f"row. Columns: {column_list(rows.column_names)}. seq.problems has one"
         )
     reasons = rows[column].cast(pa.string()).combine_chunks()
-    reasons = pc.if_else(pc.fill_null(pc.equal(reasons, NO_PREDICTION), False), None, reasons)
+    reasons = text_where(pc.fill_null(pc.not_equal(reasons, NO_PREDICTION), False), reasons)
     known = pa.nulls(len(table), pa.string())
     if "problem" in table.column_names:
         known = table["problem"].cast(pa.string()).combine_chunks()
@@ -60,7 +61,7 @@ def with_found_problems(
     seen = pc.is_valid(facts["problem"].take(pa.array(places)))
     mended = rows["id"].filter(pc.and_not(of_disk, seen))
     note = f"Not taken from {name}, as the file can be read now: id {listed(mended.to_pylist())}"
-    reasons = pc.if_else(of_disk, None, reasons)
+    reasons = text_where(pc.invert(of_disk), reasons)
     told = pc.binary_join_element_wise(f"{UNDECODABLE}: ", reasons, "")
     reasons = pc.if_else(is_undecodable(reasons), reasons, told)
     problems = np.full(len(table), None, object)

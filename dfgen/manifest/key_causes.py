@@ -18,7 +18,7 @@ KEYS_TRIED = 50  # of these, for a prefix or suffix
 LONGEST_KEY = 100  # characters of a key in which a prefix is looked for
 
 _PARTS = re.compile(r"[^\W\d_]+|\d+|[\W_]")
-"""What a key is cut between: words, numbers, and each other character."""
+"""The parts of a key: words, numbers, and each other character."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def likely_cause(
 ) -> Cure | None:
     """Return the cause, two of them, or a prefix or suffix, that would match most keys.
 
-    Of many keys a sample is compared, and what explains most of it is counted on all.
+    A sample of many keys is compared, and what explains most of it is counted on all.
     """
     some = files.sample(), labels.sample()
     found = [cause for cause in causes if any(_changes(cause, side) for side in some)]

@@ -17,7 +17,7 @@ CHARACTERS = 4_000  # keys whose characters a key is tried with
 
 @dataclass(frozen=True)
 class Words:
-    """What the message says: its first sentence, and what follows `3 of 10` on each side.
+    """The message: its first sentence, and what follows `3 of 10` on each side.
 
     `nouns` are what files and labels are called. A side without words is not told.
     """

@@ -1,4 +1,4 @@
-"""What is given for a manifest, or for the path of one, and is none: how a frame is made of it."""
+"""Inputs that are no manifest, nor the path of one, and how a frame is made of each."""
 
 import os
 from functools import partial

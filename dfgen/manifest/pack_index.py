@@ -1,4 +1,4 @@
-"""What a pack is on disk: a folder of Arrow files, and `_manifest.json`, which is written last.
+"""A pack on disk: a folder of Arrow files, and `_manifest.json`, which is written last.
 
     shard-00000.arrow ...  Arrow IPC files of one record batch each, uncompressed: all columns of
                            the manifest, and of each packed column what it was packed as
@@ -58,7 +58,7 @@ class PackFile:
 
 @dataclass(frozen=True)
 class PackIndex:
-    """What `_manifest.json` says of a pack.
+    """A pack as `_manifest.json` describes it.
 
     Args:
         folder: the absolute path of the pack, or its URL.

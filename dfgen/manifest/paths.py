@@ -207,7 +207,7 @@ def tidy(paths: pa.ChunkedArray, base: str) -> pa.ChunkedArray:
 def common_folder(paths: pa.ChunkedArray) -> str:
     """Return the deepest folder of all paths; "" if that is the top of the file system.
 
-    What the first and the last in alphabetical order share, all share.
+    All share what the first and the last in alphabetical order share.
     """
     ends = pc.min_max(paths).as_py()
     if ends["min"] is None:

@@ -1,4 +1,4 @@
-"""Where whatever a reader of one file raises becomes an error that names the file."""
+"""Errors of readers become errors that name the file."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ _KINDS = (
     (lambda mode: stat.S_ISCHR(mode) or stat.S_ISBLK(mode), "a device"),
 )
 TOLD = (ArgumentError, ManifestError, MissingFileError, ReadError, MemoryError)
-"""What names the file already, or is of none."""
+"""Errors that name the file already, or are of none."""
 _FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # which Windows alone has
 
 

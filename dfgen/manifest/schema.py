@@ -1,4 +1,4 @@
-"""What a manifest is: its columns, its metadata and their version.
+"""The format of a manifest: its columns, its metadata and their version.
 
 A manifest is a table with one row a file. On disk it is a Parquet file with one extra key,
 `dfgen`, in its schema metadata. The key holds JSON:
@@ -48,7 +48,7 @@ _NEEDED = {
 
 
 class Label(TypedDict, total=False):
-    """What the metadata says of one label column."""
+    """The metadata of one label column."""
 
     kind: str  # category, text, boolean, number, list or other
     class_names: list[str | int]  # of a category or lists of classes, in the order of their numbers
@@ -72,7 +72,7 @@ class Metadata(TypedDict):
 def label_columns(names: list[str]) -> list[str]:
     """Return the columns that are neither id, path, index, split, fold nor a fact.
 
-    Where a frame has both `shard` and `row`, they tell where rows lie in packs.
+    If a frame has both `shard` and `row`, they tell where rows lie in packs.
     """
     places = PLACES if {*PLACES} <= {*names} else ()
     return [name for name in names if name not in ("id", "path", "index", *PARTS, *FACTS, *places)]

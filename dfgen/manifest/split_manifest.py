@@ -67,7 +67,7 @@ def split(
         UnknownArgumentError: an argument that is not there.
 
     Example:
-        >>> df = pd.DataFrame({"id": range(4), "path": "a.png", "kind": ["cat", "dog"] * 2})
+        >>> df = pd.DataFrame({"id": range(4), "path": [*"abcd"], "kind": ["cat", "dog"] * 2})
         >>> split(df, {"train": 0.5, "val": 0.5}, stratify="kind")["split"].tolist()
         ['train', 'train', 'val', 'val']
     """
@@ -111,7 +111,7 @@ def make_split(
     frame.insert(place, how.column, pd.Series(parts, frame.index))
     recipe, messages = _new_recipe(known.get("recipe"), how, came_with)
     leaks = None if how.group_duplicates else leaks_between_splits(frame)
-    messages += notes_of(leaks)
+    messages += notes_of(leaks, frame)
     known = {**known, "recipe": recipe} if known else {}
     known = {**known, "leaks": leaks} if leaks or "leaks" in known else known
     frame.attrs = {"dfgen": known} if known else {}

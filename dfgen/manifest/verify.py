@@ -1,4 +1,4 @@
-"""What differs between a manifest and the disk."""
+"""Differences between a manifest and the disk."""
 
 import os
 import warnings
@@ -32,6 +32,7 @@ from dfgen.manifest.pack_index import is_pack
 from dfgen.manifest.paths import is_url
 from dfgen.manifest.schema import files_column, validate, with_column, without
 from dfgen.manifest.tables import Table, arrow_table, data_frame
+from dfgen.samples.arrow_types import text_where
 from dfgen.samples.storage.embedded import paths_of
 from dfgen.samples.storage.far.store_options import StorageOptions
 from dfgen.samples.storage.stores import without_store
@@ -216,7 +217,7 @@ def _with_known_faults(facts: pa.Table, table: pa.Table) -> pa.Table:
     known = table["problem"].cast(pa.string())
     same = pc.fill_null(pc.equal(facts["bytes"], table["bytes"]), False)
     stays = pc.and_(same, is_undecodable(known))
-    problems = pc.coalesce(facts["problem"], pc.if_else(stays, known, None))
+    problems = pc.coalesce(facts["problem"], text_where(stays, known))
     return with_column(facts, "problem", problems)
 
 

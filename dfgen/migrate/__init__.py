@@ -1,4 +1,4 @@
-"""What was there before, over dfgen's workers: `ImageDataGenerator`, and the generator by hand.
+"""Older loaders, over dfgen's workers: `ImageDataGenerator`, and the generator by hand.
 
 One import is changed, and nothing else.
 """

@@ -1,4 +1,4 @@
-"""What `fit` is given beside an iterator of `ImageDataGenerator`: taken, told or refused."""
+"""Arguments of `fit` beside an iterator of `ImageDataGenerator`: taken, told or refused."""
 
 from collections.abc import Collection, Mapping
 from numbers import Real

@@ -21,7 +21,7 @@ class WrongTypeError(ArgumentError, TypeError):
 class FlowOptions:
     """Arguments of `flow`, `flow_from_dataframe` and `flow_from_directory`, as these explain them.
 
-    What it refuses it refuses in Keras's own words, where Keras has any.
+    It refuses in Keras's own words, where Keras has any.
     """
 
     batch_size: int = 32

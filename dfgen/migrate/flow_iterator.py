@@ -149,7 +149,7 @@ class FlowIterator(Passes):
     def _following(self) -> Batch:
         """Return batch `batch_index`; those that follow it are made ahead once a second is wanted.
 
-        Of one batch alone, as to look at it, no others are made.
+        For one batch alone, as to look at it, no others are made.
         """
         self._check_rows()
         self._warn_unfitted()

@@ -44,7 +44,7 @@ class SavedImages:
 class FlowLayout(Layout):
     """A `Layout` whose weights are, like labels, what a column holds, in its own dtype.
 
-    Where devices share batches they are those of every `Layout`, which count no padding.
+    If devices share batches they are those of every `Layout`, which count no padding.
 
     Args:
         own_weights: the name of their array; None: rows have none of their own.

@@ -13,7 +13,7 @@ from dfgen.migrate.flow_arguments import WrongTypeError
 from dfgen.samples.features.spec import Indices
 
 RowLabel = Any
-"""What a row has in the column of classes: a class, or a list of several."""
+"""The value of a row in the column of classes: a class, or a list of several."""
 
 
 class Classes(NamedTuple):

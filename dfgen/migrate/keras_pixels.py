@@ -81,7 +81,7 @@ def _sooner(
 ) -> Pixels | None:
     """Return the pixels of a file that need not be decoded by Pillow, None of others.
 
-    Of colours they are RGB where `"grayscale"` is asked for: Pillow weighs them in its own way.
+    Colours are RGB where `"grayscale"` is asked for: Pillow weighs them in its own way.
     """
     decode: Callable[..., Pixels] = decode_jpeg
     if data[:3] == _JPEG:

@@ -57,7 +57,7 @@ class ChangedImage(Feature):
 
     @property
     def spec(self) -> Spec:
-        """What the model gets."""
+        """The array that the model gets."""
         return Spec(self.shape, np.dtype(self.dtype))
 
     @property

@@ -1,4 +1,4 @@
-"""What `ImageDataGenerator` does to pixels after its random transforms, and `fit` before them.
+"""The work of `ImageDataGenerator` on pixels after its random transforms, and `fit` before them.
 
 As `standardize` and `fit` of `keras/src/legacy/preprocessing/image.py`; whitening is left out.
 """

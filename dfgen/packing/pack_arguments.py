@@ -1,4 +1,4 @@
-"""What `dfgen.pack` may be asked for, and what contradicts itself."""
+"""Arguments of `dfgen.pack`, and those that contradict each other."""
 
 from dataclasses import dataclass, fields
 from typing import Any
@@ -119,7 +119,7 @@ class PackArguments:
 
     @property
     def described(self) -> dict[str, Any]:
-        """What is kept of them in the pack, None where the format has no use for one."""
+        """The part of them that the pack keeps, None where the format has no use for one."""
         found: dict[str, Any] = {"format": self.format}
         for name in (field.name for field in fields(self)[1:8]):
             used = name in FORMATS_OF[self.format]
@@ -130,7 +130,7 @@ class PackArguments:
 
     @property
     def order(self) -> Any:
-        """What is kept of the order."""
+        """The part of the order that is kept."""
         return "kept" if self.keep_order else {"tag": "pack", "seed": self.seed, "epoch": 0}
 
 

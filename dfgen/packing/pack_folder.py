@@ -35,7 +35,7 @@ _READ_ONLY = ("http", "https", *ARCHIVES)
 
 
 class PackFolder(Protocol):
-    """Where a pack is written."""
+    """The folder that a pack is written to."""
 
     @property
     def folder(self) -> str:

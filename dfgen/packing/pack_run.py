@@ -43,7 +43,7 @@ _WRITERS = 2  # one writes while the other's files are read
 
 @dataclass(frozen=True)
 class Packed:
-    """What was packed.
+    """The result of packing.
 
     Args:
         index: of the pack.
@@ -129,7 +129,7 @@ def _workers(
 ) -> Iterator[tuple[Submit, int]]:
     """Yield what runs the task of a shard, and how many of them at a time.
 
-    Of its own threads all work on the rows of one shard, then of the next, so that none is idle at
+    All of its own threads work on the rows of one shard, then of the next, so that none is idle at
     the end.
     """
     if executor is not None:

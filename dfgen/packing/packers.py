@@ -25,7 +25,7 @@ _HEADER = 600  # bytes of a JPEG without its pixels
 
 
 class Packer:
-    """What a file becomes. It travels to other processes."""
+    """The packed form of a file. It travels to other processes."""
 
     needs_sizes = False
     """Whether it must know the size of every image before."""

@@ -12,7 +12,7 @@ from dfgen.errors import ManifestError
 Offsets = npt.NDArray[np.int64]
 
 OR_IGNORE = 'or, in y, give these rows no weight, by missing="ignore" in the feature'
-"""What else can be done about labels that some rows lack, as errors tell it."""
+"""Other advice on labels that some rows lack, as errors tell it."""
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -25,6 +25,18 @@ def is_list(kind: pa.DataType) -> bool:
     return bool(
         pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     )
+
+
+def text_where(mask: Any, text: Any) -> Any:
+    """Return text where a mask says so, and null elsewhere.
+
+    `if_else` with None damages text of pyarrow 15 that begins in the middle of an array.
+
+    Example:
+        >>> text_where(pa.array([True, False]), pa.array(["a", "b"])).to_pylist()
+        ['a', None]
+    """
+    return pc.if_else(mask, text, pa.nulls(len(text), text.type))
 
 
 def flattened(values: pa.Array) -> pa.Array:

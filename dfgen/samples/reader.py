@@ -128,7 +128,7 @@ class SampleReader:
 
     @cached_property
     def _others(self) -> list[RowStep]:
-        """What is made row by row of rows that are taken."""
+        """The steps that make rows that are taken, row by row."""
         return [step for step in self.steps if step.name not in self._taken]
 
     @cached_property
@@ -157,12 +157,12 @@ class SampleReader:
 
     @cached_property
     def _encoded(self) -> list[BoundFeature]:
-        """What the table alone knows."""
+        """The features that the table alone knows."""
         return [bound for bound in self.features if not bound.feature.by_row]
 
     @cached_property
     def steps(self) -> list[RowStep]:
-        """What is made row by row: images before what lies on them."""
+        """The steps that are made row by row: images before what lies on them."""
         return [
             RowStep(
                 bound.feature, bound.values, bound.name, bound.like or bound.name,
@@ -197,7 +197,7 @@ class SampleReader:
 
     @cached_property
     def _changed(self) -> dict[str, tuple[Any, ...]]:
-        """What a transform may give back of another shape than it got."""
+        """The arrays that a transform may give back in another shape than it got."""
         return {
             name: made.shape
             for step in self.steps

@@ -16,7 +16,7 @@ from dfgen.samples.transforms import Sample
 
 
 class RowStep(NamedTuple):
-    """What makes the arrays of one feature, one row after the other."""
+    """A step that makes the arrays of one feature, one row after the other."""
 
     feature: Feature
     values: Any

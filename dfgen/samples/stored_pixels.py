@@ -14,7 +14,7 @@ class StoredPixels(Protocol):
 
     @property
     def spec(self) -> Spec:
-        """What each row holds: (height, width, channels), None for a length that differs."""
+        """The shape of each row: (height, width, channels), None for a length that differs."""
 
     def at(self, row: int) -> Values | None:
         """Return the pixels of one row, (height, width, channels), a view; None: none are there.

@@ -7,7 +7,7 @@ import numpy as np
 
 from dfgen.errors import TransformError, brief
 from dfgen.samples.features.spec import Spec, Values
-from dfgen.samples.user_functions import raised, with_own_lines
+from dfgen.samples.user_functions import is_ctrl_c, raised, with_own_lines
 
 Sample = dict[str, Values]
 Transform = Callable[[Sample, np.random.Generator], Sample]
@@ -32,7 +32,9 @@ def transformed(
     }
     try:
         result = transform(dict(sample), rng)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        if is_ctrl_c(error):
+            raise
         raise with_own_lines(TransformError(f"the transform {raised(error)}"), error) from error
     check_keys("the transform", "sample", result, expected)
     try:

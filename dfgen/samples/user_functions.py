@@ -2,6 +2,8 @@
 
 import functools
 import inspect
+import signal
+import threading
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -70,7 +72,7 @@ def check_transform(name: str, function: object, of: str) -> None:
 def check_call(name: str, function: Callable[..., Any], count: int, call: str, advice: str) -> None:
     """Refuse a function that does not take so many arguments.
 
-    Of one whose signature is unknown, as of many that are built in, nothing is said.
+    Nothing is said if its signature is unknown, as of many that are built in.
 
     Args:
         name: of the argument that it was given for.
@@ -103,12 +105,25 @@ def with_own_lines(error: DfgenError, cause: BaseException) -> DfgenError:
     return error
 
 
+def is_ctrl_c(error: BaseException) -> bool:
+    """Whether the user has interrupted the program, not a function of theirs raised it.
+
+    Python raises that in the main thread alone, and never in a worker process.
+    """
+    return (
+        isinstance(error, KeyboardInterrupt)
+        and threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+    )
+
+
 def raised(error: BaseException) -> str:
     """Return what a function of the user's raised, in one line."""
     return f"raised {type(error).__name__}: {' '.join(str(error).split())}"
 
 
-def _unwrapped(function: Any) -> Any:
+def unwrapped(function: Any) -> Any:
+    """Return what a `functools.partial` calls, however often it is wrapped."""
     while isinstance(function, functools.partial):
         function = function.func
     return function
@@ -116,7 +131,7 @@ def _unwrapped(function: Any) -> Any:
 
 def _package(function: object) -> str:
     """Return which library's code would run, or made what cannot be called; "": another's."""
-    function = _unwrapped(function)
+    function = unwrapped(function)
     made: Any = function if inspect.isroutine(function) else type(function)
     made = function if isinstance(function, type) else made
     modules = (getattr(of, "__module__", "") for of in (made, getattr(made, "__call__", None)))  # noqa: B004
@@ -134,6 +149,6 @@ def _signature(function: Any) -> inspect.Signature | None:
 
 def _written(function: Any) -> str:
     """Return a function as it is defined, such as `flip(image)`."""
-    inner = _unwrapped(function)
+    inner = unwrapped(function)
     name = getattr(inner, "__qualname__", type(inner).__name__).rpartition("<locals>.")[2]
     return f"{name}{_signature(function) or '(...)'}"

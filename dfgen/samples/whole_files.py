@@ -23,11 +23,11 @@ from dfgen.samples.storage.store import Store
 _BLOCK = 1 << 24  # bytes of an array that are read at once
 
 Checked = tuple[Header, str | None, int | None]
-"""What a file says of itself, why it cannot be decoded, or None, and the hash of a picture."""
+"""The header of a file, why it cannot be decoded, or None, and the hash of a picture."""
 
 
 class Whole(NamedTuple):
-    """What is known of a file that was decoded to its end.
+    """A file that was decoded to its end.
 
     Args:
         header: what it says of itself.
@@ -131,4 +131,4 @@ _READERS: dict[str, Callable[[IO[bytes], str, Limits], tuple[Header, str | None]
     "array": _array,
     "sound": whole_sound,
 }
-"""What a format holds -> what decodes it, if not as an image."""
+"""Content of a format -> what decodes it, if not as an image."""

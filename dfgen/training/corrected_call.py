@@ -1,6 +1,6 @@
 """Calls with arguments that are not there: all of them told at once, and the call as it should be.
 
-What went where is in `renamed_arguments.py`.
+`renamed_arguments.py` says what went where.
 """
 
 import inspect

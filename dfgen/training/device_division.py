@@ -97,7 +97,7 @@ def jax_division() -> Division | None:
 def divide(given: Plan, call: Call, weighable: bool, endless: bool) -> tuple[Plan, bool]:
     """Return the plan for what Keras is about to do, and whether its batches are divided.
 
-    Where they are, over processes or devices, every batch is full: `fit` leaves out the last rows
+    If they are, over processes or devices, every batch is full: `fit` leaves out the last rows
     of an epoch that fill none, `evaluate` fills up the last batch with rows of weight 0, where
     batches can have weights. Given is the plan by the arguments of the Sequence.
     """

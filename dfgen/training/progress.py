@@ -20,14 +20,14 @@ class Progress:
     """How far training has come; one for a Sequence and its `repeat()`.
 
     A batch that `fit` is given is not yet one that the model has taken: TensorFlow fetches ahead.
-    Where a callback of dfgen watches `fit`, batches wait here until it tells that their step has
+    If a callback of dfgen watches `fit`, batches wait here until it tells that their step has
     ended. Elsewhere they count as soon as they are handed out.
     """
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
         self.place = Place()
-        """Where the next pass begins."""
+        """The place where the next pass begins."""
         self.resumed = False
         """Whether a pass that has an end begins there too, and not at its first batch."""
         self.steps_done = 0

@@ -10,7 +10,7 @@ LEFT_OUT = object()
 
 
 class Renamed(NamedTuple):
-    """Where an argument of another library went.
+    """The place where an argument of another library went.
 
     Args:
         to: what it is here: an argument of Sequence, or of another public name as

@@ -292,7 +292,7 @@ class Sequence(Passes):
 
         Call it between epochs, as in `on_epoch_end` of a callback. An epoch that has begun keeps
         its weights, also where it is cut off and done again: in mid-epoch it is for the one after.
-        What was made ahead by the old ones is thrown away. Of processes that share batches each
+        Batches made ahead by the old ones are thrown away. If processes share batches, each
         must set the same.
 
         The state names the weights by a digest: before `load_state_dict` set them again.
@@ -359,7 +359,7 @@ class Sequence(Passes):
     def state_dict(self) -> State:
         """Return how far training has come, as a dict for JSON, under 1 kB.
 
-        Where `InputMonitor` or `BackupAndRestore` watches `fit`, it counts the steps that the model
+        If `InputMonitor` or `BackupAndRestore` watches `fit`, it counts the steps that the model
         took. Elsewhere it counts the batches handed out, which TensorFlow fetches ahead.
         """
         place = self.progress.ledger.place
@@ -414,7 +414,7 @@ class Sequence(Passes):
 
     @cached_property
     def _identity(self) -> Identity:
-        """What tells this Sequence's order of rows from another's."""
+        """The identity that tells this Sequence's order of rows from another's."""
         rows, places = len(self._binding.columns), self._loader.row_order.places
         return Identity(
             seed=self.seed,

@@ -1,4 +1,4 @@
-"""What the repr of a Sequence says, in a terminal and in a notebook."""
+"""The repr of a Sequence, in a terminal and in a notebook."""
 
 from html import escape
 from typing import Any

@@ -8,8 +8,13 @@ from typing import Any, Unpack
 from dfgen.binding.bind import chosen_features
 from dfgen.binding.default_features import Options
 from dfgen.binding.frame_columns import open_manifest
-from dfgen.binding.known_leaks import warn_of_leaks, warn_of_same_hashes, without_leaks
-from dfgen.binding.nested import Tree, map_leaves
+from dfgen.binding.known_leaks import (
+    warn_of_leaks,
+    warn_of_same_hashes,
+    warn_of_shared_paths,
+    without_leaks,
+)
+from dfgen.binding.nested import Tree, leaves, map_leaves
 from dfgen.binding.split_rows import split_rows
 from dfgen.errors import ArgumentError
 from dfgen.manifest.tables import Table
@@ -73,7 +78,9 @@ def sequences(
     x, y = chosen_features(columns, x, y, Options(**asked), taken)
     given["label_mode"] = None if y is None else "int"  # so that no column is taken for the label
     parts = split_rows(columns, fold)
-    if not warn_of_leaks(columns, whole=True, fold=fold):
+    known = warn_of_leaks(columns, whole=True, fold=fold)
+    reads = any("path" in feature.columns for feature in leaves(x))
+    if not (known or (reads and warn_of_shared_paths(columns, parts))):
         warn_of_same_hashes(columns, parts)
     columns = without_leaks(columns)  # not told again of each split
     found = _Splits()

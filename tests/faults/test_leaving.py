@@ -16,6 +16,7 @@ from dfgen.errors import DecodeError, TransformError, WorkerError
 from dfgen.loading.loader import Loader
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.array import Array
+from dfgen.samples.features.column import Column
 from dfgen.samples.features.number import Number
 from dfgen.samples.reader import SampleReader
 
@@ -48,6 +49,48 @@ def test_fault_05_an_exit_in_a_transform_names_its_row(way):
         made.batch(0, 1)
     assert str(caught.value) == "row id=4: the transform raised SystemExit: 123"
     assert "in leave" in caught.value.__notes__[0]
+    made.close()
+
+
+class Interrupts:
+    def __init__(self, error):
+        self.error = error
+
+    def __call__(self, sample, rng):
+        raise self.error("stop")
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, GeneratorExit])
+@pytest.mark.parametrize("way", ["threads", "processes"])
+def test_fault_05_what_a_transform_raises_in_a_worker_names_its_row(way, error):
+    made = loader(way, transform=Interrupts(error))
+    with pytest.raises(TransformError) as caught:
+        made.batch(0, 1)
+    assert str(caught.value) == f"row id=4: the transform raised {error.__name__}: stop"
+    assert "in __call__" in caught.value.__notes__[0]
+    made.close()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, GeneratorExit])
+def test_fault_05_what_other_functions_raise_in_a_worker_names_its_row_or_batch(error):
+    def stop(*_):
+        raise error("stop")
+
+    def stop_one(batch, rng):
+        return stop() if batch["number"][0] == 4 else batch  # the first is tried by the caller
+
+    column = BoundFeature("x", Column("n", stop), pa.array(range(24)))
+    for options in ({"parts": (column,)}, {"batch_transform": stop_one}):
+        made = loader("threads", **options)
+        with pytest.raises((DecodeError, TransformError), match=f"raised {error.__name__}: stop"):
+            made.batch(0, 1)
+        made.close()
+
+
+def test_fault_05_an_interrupt_of_the_caller_stays_one():
+    made = loader("caller", transform=lambda sample, rng: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        made.batch(0, 1)
     made.close()
 
 

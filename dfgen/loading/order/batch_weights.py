@@ -1,4 +1,4 @@
-"""What the rows of a batch weigh: short ones, padded ones, those that several hosts share."""
+"""The weights of the rows of a batch: short ones, padded ones, those that several hosts share."""
 
 from collections.abc import Collection
 
@@ -15,7 +15,7 @@ def batch_weights(
 ) -> Weights:
     """Return what each row of a batch counts in the loss, of which Keras takes the mean.
 
-    Where batches are padded, real rows all weigh batches * G / rows and the padding 0, so that the
+    If batches are padded, real rows all weigh batches * G / rows and the padding 0, so that the
     mean over all places of all batches is the mean over the rows. With G / real in the last batch
     alone, a row of a last batch of few would count more than others. Likewise rows that could not
     be read, at the places `lost`, weigh 0, and the other real ones of this host's batch real /

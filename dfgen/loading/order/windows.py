@@ -50,7 +50,7 @@ class Windows:
 
     @property
     def digest(self) -> str:
-        """What tells its order from that of others."""
+        """The name that tells its order from that of others."""
         digest = blake2b(repr(self.blocks).encode(), digest_size=8)
         for array in (self.starts, self.rows):
             if array is not None:

@@ -58,7 +58,7 @@ class Chooser(Generic[C]):
         self.late = late
         self.chosen = choices[0]
         self.used = choices[0]
-        """What makes the next batches: while they are measured, each in turn."""
+        """The workers of the next batches: while they are measured, each in turn."""
         self._turns: deque[C] = deque()
         self._rates: dict[C, list[float]] = defaultdict(list)
         self._rate = 0.0  # of what was chosen

@@ -75,7 +75,7 @@ class Pool:
     def note(self, rows: int, waited: float, now: float) -> None:
         """Note that a batch was handed out, as `Chooser.note`, and use as many threads as it says.
 
-        Of several threads that take batches, one is enough to say how fast they come.
+        If several threads take batches, one is enough to say how fast they come.
         """
         if self._chooser is None or not self._noting.acquire(blocking=False):
             return

@@ -1,4 +1,4 @@
-"""What a worker process does, `python -m dfgen.loading.workers.process_main`; see `processes`."""
+"""The program of a worker, `python -m dfgen.loading.workers.process_main`; see `processes`."""
 
 import ctypes
 import mmap

@@ -36,6 +36,7 @@ from dfgen.loading.workers.shared_memory import (
 )
 from dfgen.loading.workers.threads import Worker
 from dfgen.samples.features.spec import Spec
+from dfgen.samples.user_functions import unwrapped
 from dfgen.system import python_command
 
 _DEATHS = 3  # on one row: then it is the row
@@ -243,6 +244,7 @@ def pickled(maker: ChunkMaker) -> SharedPickle:
     if sys.platform == "win32":
         raise ArgumentError("use_multiprocessing=True does not work on Windows: use threads")
     for name, function in maker.reader.functions.items():
+        _take_along(getattr(unwrapped(function), "__module__", None))
         try:
             cloudpickle.dumps(function)
         except Exception as error:
@@ -251,6 +253,18 @@ def pickled(maker: ChunkMaker) -> SharedPickle:
                 f"{type(error).__name__}: {error}. Make what it holds inside of it, or use threads"
             ) from error
     return SharedPickle(maker)
+
+
+def _take_along(name: str | None) -> None:
+    """Have cloudpickle send what a module defines that no process can import, as of `runpy`."""
+    import cloudpickle
+
+    module = sys.modules.get(name or "")
+    if module is None or name in ("__main__", *cloudpickle.list_registry_pickle_by_value()):
+        return
+    package = module.__name__.partition(".")[0]
+    if module.__name__ == name and not any(one.find_spec(package, None) for one in sys.meta_path):
+        cloudpickle.register_pickle_by_value(module)
 
 
 @contextlib.contextmanager

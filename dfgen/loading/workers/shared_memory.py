@@ -69,7 +69,7 @@ class SharedPickle:
 
     @property
     def message(self) -> tuple[Any, ...]:
-        """What a child that has inherited `handles` needs for `shared_object`."""
+        """The message that a child with the inherited `handles` gives to `shared_object`."""
         return self._pickled, self.handles, self._size, self._places
 
 

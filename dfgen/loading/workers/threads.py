@@ -18,7 +18,7 @@ from dfgen.samples.pixels.upright import prepare_worker
 class Worker:
     """Makes chunks for one thread, which owns it; of this class itself, it makes none.
 
-    What it makes once it is abandoned, or has in hand then, may not be whole: it is made anew.
+    A chunk that it makes once abandoned, or has in hand then, may not be whole: it is made anew.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What else may be why files and labels do not match: files left out, another column or key."""
+"""Other reasons why files and labels do not match: files left out, another column or key."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping

@@ -14,7 +14,7 @@ _READ = "in Python, labels=pandas.read_csv(PATH"
 
 @dataclass(frozen=True)
 class KeyAdvice:
-    """What to do where a table has no such column of keys, and where a key stands in it twice."""
+    """Advice for a table without such a column of keys, and for a key that stands in it twice."""
 
     missing: str = "Write on=FIELD=COLUMN (--on FIELD=COLUMN)"
     several: str = (

@@ -1,4 +1,4 @@
-"""What to say where none of the files of a manifest is on the disk."""
+"""The error for a manifest none of whose files is on the disk."""
 
 import os
 
@@ -15,7 +15,7 @@ from dfgen.samples.storage.stores import has_store, scheme_of
 
 
 class _OfTable(Begin):
-    """Where the paths of a label table begin; what to write is for `build_manifest`."""
+    """The folder where the paths of a label table begin; `build_manifest` says what to write."""
 
     def change(self, source: str) -> str:
         here = f'labels["{self.column}"]'

@@ -111,7 +111,7 @@ def _run(
     if _box_format(kept):
         kept["boxes"] = {**kept["boxes"], "box_format": "xyxy"}
     leaks = leaks_between_splits(frame)
-    warnings += notes_of(leaks)
+    warnings += notes_of(leaks, frame)
     frame.attrs = {"dfgen": attributes(root, kept, recipe.arguments(), leaks)}
     if out is not None:
         write_manifest(frame, out, recipe.root, options.values() if options else None)

@@ -17,7 +17,7 @@ from dfgen.samples.storage.archives.archive_paths import ARCHIVES, member_of
 from dfgen.samples.storage.stores import has_store, scheme_of
 
 A_FRAME = "a DataFrame"
-"""What a recipe says of a table of labels that was never a file."""
+"""The entry of a recipe for a table of labels that was never a file."""
 LABEL_TABLE = "labels"
 """The kind of a recipe whose rows are those of its table of labels."""
 
@@ -29,7 +29,7 @@ def _shared(accepts: tuple[type, ...], help: str, metavar: str | None = None, **
 
 @dataclass(frozen=True)
 class Recipe:
-    """What to build; `make_recipe` makes one of arguments, and refuses what cannot be.
+    """A manifest to build; `make_recipe` makes one of arguments, and refuses what cannot be.
 
     Beside `kind` and `own` it has the arguments of any build, with what the command says of them.
     """

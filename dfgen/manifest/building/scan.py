@@ -22,7 +22,7 @@ from dfgen.limits import Limits
 from dfgen.manifest.facts import FACTS, SCHEMA
 from dfgen.manifest.reading import fault_of
 from dfgen.manifest.schema import with_column
-from dfgen.samples.arrow_types import is_text
+from dfgen.samples.arrow_types import is_text, text_where
 from dfgen.samples.pixels.formats import read_header
 from dfgen.samples.pixels.headers import Header
 from dfgen.samples.storage.embedded import Content
@@ -46,10 +46,10 @@ UNDECODABLE = "cannot be decoded"
 NOT_THERE = "the file does not exist"
 
 _Found = tuple[Head | None, Header | None, Whole | None, str | None]
-"""What the store, the header and all of a file tell, and what is wrong with it."""
+"""Facts from the store, the header and all of a file, and what is wrong with it."""
 
 _COMPARED = {"path", "bytes", "mtime_ns", "format", "problem"}
-"""What an older manifest must know of files so that they need not be opened again."""
+"""Facts that an older manifest must have so that files need not be opened again."""
 
 # Whole numbers that may be missing are pandas's nullable types: a float is no count of bytes.
 PANDAS_TYPES = {
@@ -116,7 +116,7 @@ def refresh_facts(
 
     These are rows of an older manifest with absolute paths; None: all files are opened. A file is
     unchanged if size and time of the last change are. Files that had a problem are opened again.
-    Of unchanged ones, a fact that the older manifest lacks stays unknown. With `decode` all are
+    A fact of unchanged files that the older manifest lacks stays unknown. With `decode` all are
     opened, and decoded to their end; with `full` so are those that are opened, and files without a
     known digest are. `listed` has `path`, `bytes` and `mtime_ns` of files as a listing of a bucket
     has told them just now; each of the others is asked for its own.
@@ -142,7 +142,7 @@ def problems_now(rows: pa.Table, facts: pa.Table) -> pa.ChunkedArray:
         return facts["problem"]
     known = rows["problem"].cast(pa.string())
     of_labels = pc.and_not(pc.is_valid(rows["format"]), is_undecodable(known))
-    return pc.coalesce(facts["problem"], pc.if_else(of_labels, known, None))
+    return pc.coalesce(facts["problem"], text_where(of_labels, known))
 
 
 def is_undecodable(problems: Any) -> Any:
@@ -188,7 +188,7 @@ def _of_readable(known: pa.Table, decode: bool) -> pa.Table:
     known = known.filter(pc.or_(pc.is_null(known["problem"]), pc.is_valid(known["format"])))
     problems = known["problem"].cast(pa.string())
     stays = pc.and_not(is_undecodable(problems), decode)
-    known = with_column(known, "problem", pc.if_else(stays, problems, None))
+    known = with_column(known, "problem", text_where(stays, problems))
     for name in FACTS - set(known.column_names):
         known = known.append_column(name, pa.nulls(len(known), SCHEMA[name].type))
     return known.select(["path", *FACTS])

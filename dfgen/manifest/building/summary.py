@@ -1,4 +1,4 @@
-"""What was built, in words: rows, classes, splits, problems, and what was left out."""
+"""A built manifest in words: rows, classes, splits, problems, and what was left out."""
 
 import os
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ CLASSES = 20
 
 @dataclass(frozen=True)
 class BuildReport:
-    """What a build did besides making rows."""
+    """Everything that a build did besides making rows."""
 
     skipped: Mapping[str, list[str]] = field(default_factory=dict)  # reason -> paths
     notes: tuple[str, ...] = ()  # what was done with rows that did not match

@@ -1,4 +1,4 @@
-"""Where rows come from: one source a file.
+"""Sources of rows, one a file.
 
 A source yields `RowGroup`s and says in a `Source` which arguments it takes. The command's options,
 the keys of recipes with their checks, and which of them are paths follow from that.

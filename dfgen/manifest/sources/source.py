@@ -1,4 +1,4 @@
-"""What a label source says of itself, and what it yields."""
+"""A label source: how it describes itself, and what it yields."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from dfgen.manifest.schema import Label
 
-# What TOML makes of a value, which is its type.
+# The type of a value as TOML reads it.
 TEXT = (str,)
 NAMES = (list,)
 ONE_OR_MORE = (str, list)

@@ -12,7 +12,7 @@ from dfgen.manifest.sources.image_pairs import VANISHED
 
 @dataclass(frozen=True)
 class DataSet:
-    """What a data.yaml says: its path, the folder where paths start, class names, and places."""
+    """A data.yaml: its path, the folder where paths start, class names, and places."""
 
     file: str
     root: str

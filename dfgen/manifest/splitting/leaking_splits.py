@@ -1,4 +1,4 @@
-"""What a manifest remembers of copies that stand in several of its splits: how many, and a few."""
+"""The copies in several splits that a manifest remembers: how many, and a few of them."""
 
 from typing import Any, TypedDict
 
@@ -7,6 +7,7 @@ import pandas as pd
 from dfgen.manifest.facts import OF_WHOLE_FILES
 from dfgen.manifest.file_copies import leaking_rows
 from dfgen.manifest.schema import part_column, quote
+from dfgen.manifest.splitting.shared_paths import notes_of_shared_paths
 
 _EXAMPLES = 10
 
@@ -51,6 +52,8 @@ def told(rows: int, row: object, part: object, other: object, place: object) -> 
     )
 
 
-def notes_of(leaks: Leaks | None) -> tuple[str, ...]:
-    """Return what to say of leaks, if there are any."""
-    return () if leaks is None else (told(leaks["rows"], *leaks["examples"][0]),)
+def notes_of(leaks: Leaks | None, frame: pd.DataFrame) -> tuple[str, ...]:
+    """Return what to say of leaks, else of files in several splits, if there are any."""
+    if leaks is None:
+        return notes_of_shared_paths(frame)
+    return (told(leaks["rows"], *leaks["examples"][0]),)

@@ -185,7 +185,7 @@ def _exact(
 ) -> Codes:
     """Deal the rows of each class, in the order of their numbers, by exact shares.
 
-    What rows are settled already counts: the others fill up what each split lacks. Classes come in
+    Rows that are settled count: the others fill up what each split lacks. Classes come in
     the order of the first of their numbers.
     """
     if not len(classes):
@@ -210,7 +210,7 @@ def _exact(
 def whole_shares(rows: int, weights: npt.NDArray[np.float64], filled: Codes | None = None) -> Codes:
     """Return the rows of each split: rounded down, the rest to the largest fractions.
 
-    Of equal ones to the least filled, then to the first.
+    Equal ones go to the least filled, then to the first.
     """
     wanted = weights * rows
     counts = np.floor(wanted + 1e-9).astype(np.intp)

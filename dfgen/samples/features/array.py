@@ -87,13 +87,13 @@ class Array(Feature):
 
     @property
     def spec(self) -> Spec:
-        """What the model gets."""
+        """The array that the model gets."""
         return Spec(self.shape, np.dtype(self.dtype))
 
     def loss_axes(self, spec: Spec) -> int:
         """Return the axes of its loss: whole numbers may each be a class, with a loss of its own.
 
-        Where they are not, Keras drops an axis of weights that is one too many.
+        If they are not, Keras drops an axis of weights that is one too many.
         """
         return len(spec.shape) if spec.dtype.kind in "iu" else super().loss_axes(spec)
 

@@ -71,7 +71,7 @@ class Audio(Feature):
 
     @property
     def spec(self) -> Spec:
-        """What the model gets."""
+        """The arrays that the model gets."""
         frames = round(self.seconds * self.sample_rate)
         return Spec((frames, self.channels), np.dtype(np.float32))
 

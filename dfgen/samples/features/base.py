@@ -24,12 +24,12 @@ from dfgen.samples.storage.store import Store
 class Feature:
     """How columns of a row become one array of the batch, or several.
 
-    Where a feature has several arrays, its specs, what `read` fills and what `finish` gets are
+    If a feature has several arrays, its specs, what `read` fills and what `finish` gets are
     tuples, in the order of `arrays`; else they are the thing itself.
     """
 
     kind: ClassVar[str]
-    """What its array is called where x and y give it no name."""
+    """The name of its array where x and y give it none."""
 
     by_row: ClassVar[bool] = True
     """Whether rows are read one by one."""
@@ -51,7 +51,7 @@ class Feature:
         """The names of its columns."""
         return (*column_names(self.column), *filter(None, [self.index]))
 
-    # What it makes
+    # Its arrays
 
     def arrays(self, name: str) -> Any:
         """Return the name of its array, or of several by their keys, as the model gets them."""
@@ -59,17 +59,17 @@ class Feature:
 
     @property
     def spec(self) -> Any:
-        """What the model gets, and what `read` fills where nothing comes in between."""
+        """The arrays that the model gets, and `read` fills where nothing comes in between."""
         raise NotImplementedError
 
     @property
     def sample_spec(self) -> Any:
-        """What a transform gets."""
+        """The arrays that a transform gets."""
         return self.spec
 
     @property
     def made_spec(self) -> Any:
-        """What a transform gives back, and what is made where there is none."""
+        """The arrays that a transform gives back, and those made where there is none."""
         return self.spec
 
     def specs(self, values: Any) -> tuple[Spec, ...]:
@@ -84,7 +84,7 @@ class Feature:
     """Whether (height, width, channels) follow `keras.config.image_data_format()`."""
 
     scale: Any = None
-    """What its pixels are multiplied by and shifted; None: nothing."""
+    """The factors and shifts of its pixels; None: none."""
 
     def loss_axes(self, spec: Spec) -> int:
         """Return the axes of its loss beside that of the batch: those of the target less one."""
@@ -113,7 +113,7 @@ class Feature:
     def label_numbers(self, values: Any) -> Values | None:
         """Return the numbers, one a row or pixel, that a loss may take for classes.
 
-        Of every row, in their order, or in one row all that can occur; None where the table does
+        They are of all rows in order, or in one row all that can occur; None if the table does
         not tell them.
 
         Args:
@@ -221,7 +221,7 @@ class Feature:
     # Labels that are missing
 
     missing: str = "raise"
-    """What becomes of a row in which one of its columns is null: `"raise"`; or, of targets,
+    """The fate of a row in which one of its columns is null: `"raise"`; or, of targets,
     `"ignore"`: it holds the blank of its Spec, and weighs 0 in the loss of this target."""
 
     def present(self, columns: ColumnSource) -> Present | None:
@@ -261,7 +261,7 @@ class Feature:
     by itself."""
 
     drawn_sizes: Any = None
-    """What two random images have in common that look like a pair."""
+    """The settings that two random images share that look like a pair."""
 
     follows: Any = False
     """Whether it lies on an image, or follows one; then `read` is told the Geometry of that."""
@@ -290,7 +290,7 @@ class Feature:
     `arrays`, `"sizes"` and `"padding_mask"` then tell what is padding: `read` fills the others."""
 
     fill_value: Any = None
-    """What stands beside an image that keeps its size; None: its array is not of that size."""
+    """The arrays beside an image that keeps its size; None: its array is not of that size."""
 
     # Depth
 
@@ -300,7 +300,7 @@ class Feature:
     keeps_numbers: Any = False
     """Whether its numbers are those of each file, 255 or 65535 for the brightest."""
 
-    # What would make it sooner
+    # Faster ways
 
     def savings(self, surplus: float) -> dict[str, dict[str, float]]:
         """Return what would make it sooner: what to write -> the share left of each stage.

@@ -23,7 +23,7 @@ from dfgen.system import one_of
 BOX_FORMATS = ("xyxy", "xywh", "rel_xyxy")
 
 PADDING = -1
-"""What stands for no box, in coordinates and labels, as in KerasHub."""
+"""The value for no box, in coordinates and labels, as in KerasHub."""
 
 Labelled = tuple[Values, Values]
 """Boxes, of shape (boxes, 4), and their labels."""
@@ -33,7 +33,7 @@ _NO_BOXES = "write [] where an image has no boxes"
 
 @dataclass(frozen=True, repr=False)
 class Boxes(Feature):
-    """What is where on an image, from columns that hold a list in each row.
+    """Boxes and labels on an image, from columns that hold a list in each row.
 
     A batch holds `{"boxes": float32 (batch, max_boxes, 4), "labels": int32 (batch, max_boxes)}`,
     filled up with -1, as KerasHub's detectors and Keras's preprocessing layers take it. Stored
@@ -108,14 +108,14 @@ class Boxes(Feature):
 
     @property
     def sample_spec(self) -> tuple[Spec, Spec]:
-        """What a transform gets: any number of boxes, and of labels."""
+        """The arrays that a transform gets: any number of boxes, and of labels."""
         return Spec((None, 4), np.dtype(np.float32)), Spec((None,), np.dtype(np.int32))
 
     made_spec = sample_spec
 
     @property
     def spec(self) -> tuple[Spec, Spec]:
-        """What the model gets: boxes and labels."""
+        """The arrays that the model gets: boxes and labels."""
         boxes, labels = self.sample_spec
         return (
             Spec((self.max_boxes, 4), boxes.dtype, PADDING),

@@ -37,7 +37,7 @@ class Bytes(Feature):
 
     @property
     def spec(self) -> Spec:
-        """What the model gets."""
+        """The array that the model gets."""
         return Spec((), np.dtype(object), blank=b"")
 
     def read(self, value: Content, out: Values, store: Store, watch: Watch, given: None) -> None:

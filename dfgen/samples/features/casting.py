@@ -7,7 +7,7 @@ import numpy as np
 
 from dfgen.errors import DecodeError, is_outside
 from dfgen.samples.features.spec import Values
-from dfgen.samples.user_functions import raised, with_own_lines
+from dfgen.samples.user_functions import is_ctrl_c, raised, with_own_lines
 
 
 def cast(numbers: Values, dtype: np.dtype[Any]) -> Values:
@@ -58,8 +58,8 @@ def fill_by(what: str, function: Callable[..., Any], values: Any, out: Values) -
     try:
         returned = function(*values)
         array = np.asarray(returned)
-    except (Exception, SystemExit) as error:
-        if is_outside(error):
+    except BaseException as error:
+        if is_ctrl_c(error) or is_outside(error):
             raise
         raise with_own_lines(DecodeError(f"{what} {raised(error)}"), error) from error
     if array.dtype.hasobject:

@@ -17,7 +17,7 @@ from dfgen.samples.user_functions import check_call
 
 @dataclass(frozen=True)
 class Column(Feature):
-    """What a function of your own makes of a row's columns, for all that has no feature yet.
+    """An array that your own function makes of a row's columns, for all that has no feature yet.
 
     The function runs in the workers, once a row and epoch, and is told the row's values in the
     order of `names`: plain Python numbers, text, lists, None where missing. It must not draw at
@@ -67,7 +67,7 @@ class Column(Feature):
 
     @property
     def spec(self) -> Spec:
-        """What the model gets."""
+        """The array that the model gets."""
         return Spec(self.shape, np.dtype(self.dtype))
 
     def loss_axes(self, spec: Spec) -> int:

@@ -193,7 +193,7 @@ class Image(Feature):
 
     @property
     def sample_spec(self) -> Spec:
-        """What a transform gets: pixels before `scale`."""
+        """The arrays that a transform gets: pixels before `scale`."""
         if self.follows:
             seen = seen_size(self.size, self.image)
             return replace(self.made_spec, shape=(*seen, *self.made_spec.shape[2:]))
@@ -203,7 +203,7 @@ class Image(Feature):
 
     @property
     def made_spec(self) -> Spec:
-        """What a transform gives back, and what is made where there is none."""
+        """The arrays that a transform gives back, and those made where there is none."""
         shape = (*(self.size or (None, None)), CHANNELS[self.color_mode])
         if self.dtype in ("float16", "float32"):
             return Spec(shape, None)  # that of each file: 8 bits are resized faster than floats
@@ -211,7 +211,7 @@ class Image(Feature):
 
     @property
     def spec(self) -> Spec:
-        """What the model gets."""
+        """The arrays that the model gets."""
         default = "uint8" if self.scale is None else "float32"
         return Spec(self.made_spec.shape, np.dtype(self.dtype or default))
 
@@ -256,7 +256,7 @@ class Image(Feature):
 
     @property
     def drawn_sizes(self) -> tuple[Size | None, Size | None]:
-        """What two random images have in common that look like a pair."""
+        """The settings that two random images share that look like a pair."""
         return self.size, self.load_size
 
     def draw(self, rng: np.random.Generator) -> Draw:

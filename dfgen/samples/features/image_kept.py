@@ -1,4 +1,4 @@
-"""What of an image is fixed, and may be kept by a cache, and what is left to do with it."""
+"""The fixed part of an image, which a cache may keep, and what is left to do with it."""
 
 from dataclasses import replace
 from typing import Any
@@ -9,7 +9,7 @@ from dfgen.samples.features.spec import Spec
 def in_two_steps(image: Any, seen: Spec) -> tuple[Any, Any] | str:
     """Return the image that may be kept, and the one that is made of it; or why none may.
 
-    Of crops drawn from `load_size` that is the whole of it: then a crop is whole pixels of the
+    For crops drawn from `load_size` that is the whole of it: then a crop is whole pixels of the
     resized image. All else is what `Image.read` makes, pixel for pixel, before flips and `scale`.
 
     Args:

@@ -1,4 +1,4 @@
-"""What an Image becomes whose files were packed as pixels, or as smaller files."""
+"""An Image whose files were packed as pixels, or as smaller files."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -48,17 +48,17 @@ class Items(Feature):
 
     @property
     def spec(self) -> Any:
-        """What the model gets."""
+        """The array that the model gets."""
         return self._several(self.item.spec)
 
     @property
     def sample_spec(self) -> Any:
-        """What a transform gets: all items of a row in one array."""
+        """The array that a transform gets: all items of a row in one array."""
         return self._several(self.item.sample_spec)
 
     @property
     def made_spec(self) -> Any:
-        """What a transform gives back."""
+        """The array that a transform gives back."""
         return self._several(self.item.made_spec)
 
     def specs(self, values: Any) -> tuple[Spec, ...]:
@@ -108,7 +108,7 @@ class Items(Feature):
 
 
 class _Part(OwnDtype):
-    """Where one item will be, of an array whose files tell its dtype."""
+    """The place of one item, of an array whose files tell its dtype."""
 
     def __init__(self, whole: OwnDtype, place: int) -> None:
         super().__init__(whole.shape[1:])

@@ -90,12 +90,12 @@ class Mask(Feature):
 
     @property
     def sample_spec(self) -> Spec:
-        """What a transform gets."""
+        """The arrays that a transform gets."""
         return self._spec(self.image.sample_spec)
 
     @property
     def made_spec(self) -> Spec:
-        """What a transform gives back, and the model gets."""
+        """The arrays that a transform gives back, and the model gets."""
         return self._spec(self.image.made_spec)
 
     spec = made_spec

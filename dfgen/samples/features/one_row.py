@@ -18,7 +18,7 @@ from dfgen.samples.storage.stores import store_of
 
 
 class ColumnSource(Protocol):
-    """What a feature asks for when it is bound."""
+    """The columns that a feature asks for when it is bound."""
 
     def __getitem__(self, name: str) -> pa.Array:
         """Return a column."""

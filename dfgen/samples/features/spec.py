@@ -37,7 +37,7 @@ class Spec:
 
 
 class OwnDtype:
-    """Where an array will be whose dtype its file tells.
+    """The place of an array whose dtype its file tells.
 
     Args:
         shape: of it.

@@ -1,4 +1,4 @@
-"""What `color_mode` asks of a decoder: channels, and how they are made of others."""
+"""The modes of `color_mode`: channels, and how they are made of others."""
 
 import cv2
 import numpy as np

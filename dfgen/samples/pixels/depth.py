@@ -8,7 +8,7 @@ from dfgen.samples.pixels.geometry import Pixels
 from dfgen.samples.pixels.scaling import Scale
 
 DEPTHS = (None, "uint8", "uint16", "float16", "float32")
-"""What `dfgen.Image(dtype=)` may be; None stands for 8 bits of files that have no more."""
+"""The values of `dfgen.Image(dtype=)`; None stands for 8 bits of files that have no more."""
 
 WAYS = {
     16: 'give dfgen.Image a dtype: "uint16" or "float32" keep the numbers (of "float32", '

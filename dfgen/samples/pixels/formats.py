@@ -121,7 +121,7 @@ def pillow_format(suffixes: tuple[str, ...], begins: bytes, opener: Opener) -> F
 
 
 FEATURES = {"image": "Image", "array": "Array", "sound": "Audio"}
-"""What a format holds -> the feature that reads it."""
+"""Content of a format -> the feature that reads it."""
 
 DECODERS = 1
 """The version of what the decoders make of files: one more for every change of a pixel."""

@@ -13,7 +13,7 @@ Size = tuple[int, int]
 """(height, width)."""
 
 Pixels = npt.NDArray[Any]
-"""Of shape (height, width, channels)."""
+"""An array of shape (height, width, channels)."""
 
 Corners = npt.NDArray[Any]
 """Boxes as xyxy, of shape (boxes, 4)."""
@@ -31,7 +31,7 @@ class Box(NamedTuple):
 
 
 class Draw(NamedTuple):
-    """What chance has decided for one sample.
+    """The random draws for one sample.
 
     Args:
         y, x: where a crop lies, from 0 (top, left) to 1 (bottom, right); None = the centre.

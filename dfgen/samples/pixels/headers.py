@@ -1,4 +1,4 @@
-"""What a file says of itself before it is decoded: its size, channels and orientation.
+"""The header of a file, known before it is decoded: its size, channels and orientation.
 
 JPEG, PNG and TIFF headers are read here: every decode asks for them, so they must be quick, and a
 broken EXIF block must give no warning. Pillow reads the others.
@@ -67,7 +67,7 @@ _STRAY = 2**13  # bytes that are looked through at once
 
 
 class Header(NamedTuple):
-    """What a file says of itself before it is decoded.
+    """The header of a file, known before it is decoded.
 
     Width, height and channels are as stored; `orientation` (EXIF, 1..8) tells how to turn them.
     `bits` are those of a channel; of indexed colours, those of the colours. `frames` are the images

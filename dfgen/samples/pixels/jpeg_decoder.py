@@ -1,6 +1,6 @@
 """JPEG by libjpeg-turbo, through simplejpeg: the pixels of OpenCV and Pillow.
 
-Where OpenCV's libjpeg writes to stderr that data are corrupt, this one says so to us.
+OpenCV's libjpeg writes to stderr that data are corrupt; this one says so to us.
 benchmarks/bench_decode.py measures it beside OpenCV.
 """
 
@@ -26,7 +26,7 @@ _FOR_PILLOW = re.compile(
     r"subsampling|unknown JFIF revision|Unknown Adobe color transform|Invalid SOS parameters|"
     r"Corrupt JPEG data: (\d+ extraneous bytes before|bad ICC marker)"
 )
-"""What libjpeg says of files whose pixels may all be there (jerror.h): Pillow tells if not."""
+"""Messages of libjpeg on files whose pixels may all be there (jerror.h): Pillow tells if not."""
 
 
 def decode_jpeg(data: bytes, color_mode: str, reduced: int = 1) -> Pixels:

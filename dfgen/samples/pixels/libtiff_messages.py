@@ -1,4 +1,4 @@
-"""What libtiff says of pixels that Pillow has it decode; Pillow itself looks away, and goes on.
+"""Messages of libtiff on pixels that Pillow has it decode; Pillow itself looks away, and goes on.
 
 libtiff keeps one function for errors and one for warnings, of all threads, by default those that
 write to stderr. Here both ask which thread it is. As Pillow takes that for warnings away whenever
@@ -27,7 +27,7 @@ _OF_HABITS = re.compile(
     rb"Old-style LZW|Deprecated and troublesome|Auto-corrected former|progressive mode|"
     rb"not terminated with EOI code"
 )
-"""What it says of files written in an old or odd way, of which it then decodes every pixel."""
+"""Its messages on files written in an old or odd way, of which it then decodes every pixel."""
 
 _ERRORS_ONLY = {"tiff_lzw", "tiff_deflate", "tiff_adobe_deflate", "zstd", "webp", "lzma"}
 """Pillow's names of compressions whose damage libtiff calls an error."""

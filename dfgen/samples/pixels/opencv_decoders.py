@@ -70,7 +70,7 @@ def png_values(data: bytes) -> Pixels:
 
 
 def decode_webp(data: bytes, color_mode: str) -> Pixels:
-    """Of animations, OpenCV would not give the first image on its canvas."""
+    """OpenCV would not give the first image of an animation on its canvas."""
     if len(data) < _WEBP_HEAD:
         raise ValueError("truncated or damaged")
     if data[12:16] == _WEBP_EXTENDED and data[20] & _WEBP_ANIMATED:

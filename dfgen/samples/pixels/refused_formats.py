@@ -1,4 +1,4 @@
-"""What is known by its first bytes, and not opened: it draws, runs a program, or is no image."""
+"""Formats known by their first bytes, and not opened: one draws, runs a program, or is no image."""
 
 import re
 

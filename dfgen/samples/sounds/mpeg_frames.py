@@ -22,7 +22,7 @@ _FIRST = 1 << 16  # bytes before the first frame, beside tags, where it is looke
 def whole_mpeg(data: bytes) -> bytes:
     """Return the frames of an MP3 file, without what stands before and after them.
 
-    Where no header says how many they are, or a wrong one, one that does stands before them:
+    If no header says how many they are, or a wrong one, one that does stands before them:
     libsndfile would guess. Then it also cuts off the 529 frames of sound by which it is late.
 
     Raises:

@@ -118,7 +118,7 @@ _PLAIN = {
     "Internal error : SF_INFO struct incomplete": "its header says a sample rate of 0",
     "Internal psf_fseek() failed": "damaged or cut short",
 }
-"""What libsndfile says -> what it means."""
+"""Message of libsndfile -> its meaning."""
 
 
 @contextmanager

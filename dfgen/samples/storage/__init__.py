@@ -1,1 +1,1 @@
-"""Where bytes are: a store for each scheme of URLs, and rows of array files."""
+"""Places of bytes: a store for each scheme of URLs, and rows of array files."""

@@ -21,10 +21,10 @@ from dfgen.samples.storage.known_files import Check
 from dfgen.samples.storage.store import Head, Store
 
 FILE = pa.struct({"bytes": pa.large_binary(), "path": pa.large_string()})
-"""What `large_bytes` makes of structs."""
+"""The type that `large_bytes` makes of structs."""
 
 Content = Any
-"""What a row holds for a file: its path, its bytes, or a mapping of `bytes` and `path`."""
+"""The file of a row: its path, its bytes, or a mapping of `bytes` and `path`."""
 
 
 def is_file_struct(kind: pa.DataType) -> bool:

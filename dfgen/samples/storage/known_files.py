@@ -1,4 +1,4 @@
-"""What a manifest knows of files, compared with what they are when they are read."""
+"""Facts of files in a manifest, compared with the files when they are read."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What is near a path at which there is no file: which mistake it may be, and what to write.
+"""Finds what is near a path without a file: which mistake it may be, and what to write.
 
 It is asked once a program is about to end with an error, never while files are read.
 """
@@ -32,7 +32,7 @@ Change = Callable[[str], str]
 
 @dataclass(frozen=True)
 class Begin:
-    """Where the relative paths of a column begin.
+    """The folder where the relative paths of a column begin.
 
     Args:
         column: its name.
@@ -63,7 +63,7 @@ class Begin:
 
 
 class Near(NamedTuple):
-    """What is near a path.
+    """The files and folders near a path.
 
     Args:
         what: in words, what is there, or which mistake it is.

@@ -1,4 +1,4 @@
-"""What a store answers: the bytes of a file, what is known of it, and rows of array files."""
+"""The answers of a store: the bytes of a file, what is known of it, and rows of array files."""
 
 import copy
 import io
@@ -29,7 +29,7 @@ from dfgen.samples.storage.mapped_pages import read_ahead
 
 
 class Head(NamedTuple):
-    """What a store says of a file that it has not opened.
+    """A file as a store knows it without opening it.
 
     Args:
         size: in bytes.
@@ -63,7 +63,7 @@ def _told(read: Callable[..., bytes]) -> Callable[..., bytes]:
 
 @dataclass(frozen=True)
 class Store:
-    """Where bytes are. A new one has `read` and `head`, and of the others what it does better.
+    """A place of bytes. A new one has `read` and `head`, and of the others what it does better.
 
     It travels to worker processes with all that it knows, but for the files that it has open.
 
@@ -196,7 +196,7 @@ class Store:
     ) -> bool:
         """Fill `out` with rows of a .npy or HDF5 file, all at once, and return whether it could.
 
-        Where it could not, some row is not there, or of another shape or dtype than `out`: `row`
+        If it could not, some row is not there, or of another shape or dtype than `out`: `row`
         tells which, and why.
         """
         try:

@@ -1,1 +1,1 @@
-"""What watches and saves a fit."""
+"""Callbacks that watch and save a fit."""

@@ -53,7 +53,7 @@ class BackupAndRestore(keras.callbacks.Callback):
     Not in it: what the generators of Python and NumPy would draw. `History` and the progress bar
     begin with the epoch where it goes on, and callbacks count its batches from 0.
 
-    Of several processes that train together (`shard`) the first one saves, and all go on from what
+    If several processes train together (`shard`), the first one saves, and all go on from what
     it saved, so they must see the same folder. Its receipts stay exact; on the others that of the
     epoch in which training goes on has the digest of the first one's rows until there.
 

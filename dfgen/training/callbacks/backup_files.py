@@ -101,7 +101,7 @@ class Generations:
 
     @property
     def way_out(self) -> str:
-        """What to do where the backups are of no use."""
+        """Advice for backups that are of no use."""
         return (
             f"To start anew, delete the folder {self.folder}; to keep them, give another backup_dir"
         )

@@ -1,1 +1,1 @@
-"""What `fit`, `evaluate` and `predict` compare before their first step."""
+"""Checks of `fit`, `evaluate` and `predict` before their first step."""

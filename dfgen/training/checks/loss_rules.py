@@ -1,4 +1,4 @@
-"""What the losses of Keras ask of a target and of the units of an output: pure rules.
+"""Rules for what the losses of Keras ask of a target and of the units of an output.
 
 Each returns in words what is wrong with one output, its loss and its target, or None. Told is only
 what cannot train as it stands, or what Keras would refuse in words of arrays.

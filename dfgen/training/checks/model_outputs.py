@@ -67,7 +67,7 @@ class Output:
 
     @property
     def activation(self) -> str | None:
-        """What the last layer ends in, such as linear or softmax; None for what is not known.
+        """The activation that the last layer ends in, such as linear or softmax; None if unknown.
 
         An Activation that is linear only casts what a layer before it has made.
         """

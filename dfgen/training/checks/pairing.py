@@ -42,7 +42,7 @@ class Ends:
 
     @property
     def argument(self) -> str:
-        """What feeds them."""
+        """The argument of Sequence that feeds them."""
         return "x" if self.what == "input" else "y"
 
     def nest(self, tree: Any, columns: ColumnNames) -> Any:

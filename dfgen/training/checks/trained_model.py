@@ -6,7 +6,11 @@ A model that was loaded is unknown here: `SavePreprocessing` writes beside it wh
 import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from hashlib import blake2b
+from math import prod
 from typing import Any
+
+import keras
 
 from dfgen.errors import ArgumentError
 from dfgen.loading.loader import Loader
@@ -26,9 +30,11 @@ from dfgen.training.layout import Layout
 _HERE = "this Sequence"
 _SHOWN = 10
 _ANEW = (
-    "To train a model on other classes, make it anew, give it a new last layer, or copy it with "
-    "keras.models.clone_model"
+    "To train a model on other classes, make it anew, give it a new last layer, copy it with "
+    "keras.models.clone_model, or put back the weights that it had before its first fit"
 )
+_SMALL = 4_096
+"""Numbers in a weight, such as a bias, that is compared with what it was before the first fit."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,8 @@ class _Trained:
 
 
 _KNOWN: weakref.WeakKeyDictionary[Any, _Trained] = weakref.WeakKeyDictionary()
+_BEFORE: weakref.WeakKeyDictionary[Any, str | None] = weakref.WeakKeyDictionary()
+"""Model -> digest of its weights before it was trained on anything."""
 
 
 def check_trained(call: Call, loader: Loader, layout: Layout) -> None:
@@ -91,13 +99,34 @@ def _check_fit(model: Any, told: Mapping[str, Meanings]) -> None:
     """Refuse other numbers of the same classes in another `fit`.
 
     Classes of which the model knows none may be another task: they are trained on, with a warning.
-    Pixels of another range it can learn.
+    Pixels of another range it can learn. A model that has its first weights again, as in a loop of
+    one model a class, knows nothing. Other weights prove nothing: `EarlyStopping` puts back those
+    of its best epoch.
     """
     known = _known(model)
-    for fault, certain in () if known is None else _refused(known.told, told):
+    if known is None:
+        _BEFORE[model] = _digest(model)
+        return
+    for fault, certain in _refused(known.told, told):
+        before = _BEFORE.get(model)
+        if before is not None and before == _digest(model):
+            _KNOWN.pop(model, None)
+            return
         if certain:
             raise ArgumentError(f"{fault}. {_ANEW}")
         warn(f"fit goes on with classes that the model was not trained on: {fault}. {_ANEW}")
+
+
+def _digest(model: Any) -> str | None:
+    """Return a digest of the small weights that training changes, None where they are not known."""
+    small = [weight for weight in model.trainable_weights if prod(weight.shape) <= _SMALL]
+    digest = blake2b(digest_size=16)
+    try:
+        for weight in small:
+            digest.update(keras.ops.convert_to_numpy(weight.value).tobytes())
+    except Exception:  # of weights that lie on several machines
+        return None
+    return digest.hexdigest() if small else None
 
 
 def note_epoch(model: Any, loader: Loader, layout: Layout) -> None:

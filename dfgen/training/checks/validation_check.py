@@ -1,7 +1,7 @@
 """Does what validates speak of the same classes and numbers as what trains?
 
 Keras looks at validation data after the first epoch only; here it is told before the first step.
-What only measures something else, another size, another crop, other weights, is left alone.
+Differences of measurement alone, such as size, crop or weights, are allowed.
 """
 
 import os
@@ -41,12 +41,12 @@ _IN_ORDER = ". Give both Sequences the same order"
 _COMPARED = 1024
 """Ids, evenly spaced, that are looked for in training: 5 ms among a million."""
 _EACH = 16
-"""Of one of so many of them the inputs are compared too."""
+"""The inputs of one in so many of them are compared too."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """What trains, or what validates.
+    """The data that trains, or that validates.
 
     Args:
         loader: makes its batches.

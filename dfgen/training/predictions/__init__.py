@@ -1,1 +1,1 @@
-"""What a model says of each row of a frame, beside the row."""
+"""Predictions of a model, beside the rows of a frame."""

@@ -18,7 +18,7 @@ from dfgen.training.checks.meanings import Meanings, meaning_of, meanings, pairs
 from dfgen.training.sequence import Sequence
 
 Saved: TypeAlias = Preprocessing | str | os.PathLike[str] | None
-"""What was saved beside a model, or the path of its file."""
+"""The preprocessing saved beside a model, or the path of its file."""
 
 
 def opened(saved: Saved) -> Preprocessing | None:

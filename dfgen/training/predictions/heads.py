@@ -17,6 +17,7 @@ from dfgen.training.checks.known_losses import (
     CATEGORICAL,
     CHECKED,
     MARGIN,
+    REGRESSION,
     SPARSE,
     VECTORS,
     KnownLoss,
@@ -27,7 +28,7 @@ from dfgen.training.checks.pairing import Ends
 from dfgen.training.keras_private import as_loss, loss_weights
 
 CLASSES, LABELS, NUMBERS, ARRAY = "classes", "labels", "numbers", "array"
-"""What a head says of a row: one class, any number of classes, a few numbers, or more axes."""
+"""The kinds of a head: one class, any number of classes, a few numbers, or more axes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,10 +115,23 @@ class ModelHead:
         if low < -1e-3 or high > 1 + 1e-3:
             raise ArgumentError(
                 f"the output {self.name or 'of the model'!r} goes from {low:g} to {high:g}, which "
-                "are no probabilities, and the loss does not say that they are logits: give "
-                "from_logits=True if they are, or end the model in a softmax or a sigmoid"
+                f"are no probabilities, and {self._way_to_probabilities(kind, found)}"
             )
         return found
+
+    def _way_to_probabilities(self, kind: str, found: npt.NDArray[np.float32]) -> str:
+        """Return why outputs are no probabilities, by their loss, and what makes them some."""
+        if self.known is None or self.loss_kind != REGRESSION:
+            return (
+                "the loss does not say that they are logits: give from_logits=True if they are, or "
+                "end the model in a softmax or a sigmoid"
+            )
+        alone = kind == LABELS or found.ndim == 1 or found.shape[-1] == 1
+        last, loss = ("sigmoid", "binary") if alone else ("softmax", "categorical")
+        return (
+            f"{self.known.name}, the loss, makes none of them: use model.predict, or end the model "
+            f"in a {last} and train it with {loss}_crossentropy"
+        )
 
     def _refuse_margins(self) -> None:
         """Refuse outputs whose sign, not whose half, tells classes apart, whatever they are now."""

@@ -59,7 +59,7 @@ def predict_frame(
       classes told by one unit p it is (1 - p, p). Absent where there are no classes.
     - `loss`: by the loss of the model, float32: what it would be of a batch of this row alone,
       without the weights of rows. So a loss of pixels is their mean. Missing where nothing counts.
-      Of several outputs, `loss` is their sum by `loss_weights`, beside `loss_<head>` of each.
+      For several outputs, `loss` is their sum by `loss_weights`, beside `loss_<head>` of each.
       Absent without y, and where the model was not compiled with a loss, or has a `compute_loss`
       or a `predict_step` of its own.
     - `problem`: why a row has no prediction, where `on_error="skip"` or the model gave NaN; else

@@ -1,4 +1,4 @@
-"""What a model says of the rows of a Sequence, a part of them after the other."""
+"""Predictions for the rows of a Sequence, one part of them after the other."""
 
 import os
 import time
@@ -39,7 +39,7 @@ from dfgen.training.sequence import Sequence
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """What is predicted, and how.
+    """The rows to predict, and how.
 
     Args:
         model: the model.
@@ -126,7 +126,7 @@ class Prediction:
 
     @cached_property
     def run(self) -> dict[str, Any]:
-        """What tells this run from others."""
+        """The identity that tells this run from others."""
         told = {} if self.sequence._layout.y is not None else self._targets[1]
         return run_of(
             self.model,
@@ -146,7 +146,7 @@ class Prediction:
     def said(self, whole: bool) -> dict[str, Any]:
         """Return what is told of the run beside its rows, once these are predicted.
 
-        What tells it from others is `whole`, or one part of several: to find it takes time.
+        Its identity is `whole`, or one part of several: to find it takes time.
         """
         rows, alone = self.rows(self.steps), self.sequence.shard[1] == 1
         if alone and not whole:

@@ -1,4 +1,4 @@
-"""What a model says of rows as columns of Arrow: names of classes, probabilities, losses."""
+"""Predictions for rows as columns of Arrow: names of classes, probabilities, losses."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ _OfArrays = Callable[[ModelHead, _Floats, Present], pa.Array] | None
 
 @dataclass(frozen=True, eq=False)
 class Said:
-    """What one head says of some rows.
+    """The predictions of one head for some rows.
 
     Args:
         head: the output.

@@ -20,7 +20,7 @@ from dfgen.system import write_whole
 from dfgen.training.predictions.run_identity import refuse_other
 
 PREDICTIONS = "dfgen_predictions"
-"""What `df.attrs`, and the schema metadata of a file, say of the run by."""
+"""The key of the run in `df.attrs`, and in the schema metadata of a file."""
 
 _RUN = "run.json"
 _PART = re.compile(r"(\d+)-(\d+)-([0-9a-f]+)\.parquet")

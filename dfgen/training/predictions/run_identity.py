@@ -1,4 +1,4 @@
-"""What tells one run of predictions from another: rows, inputs, weights, arguments."""
+"""The identity of a run of predictions: its rows, inputs, weights, arguments."""
 
 import json
 import re

@@ -18,7 +18,7 @@ from dfgen.training.checks.known_losses import BINARY, CATEGORICAL, SPARSE
 from dfgen.training.predictions.heads import ModelHead
 
 LISTS = "lists"
-"""What asks for lists; all else is the path of a folder."""
+"""The value that asks for lists; all else is the path of a folder."""
 
 _LONGEST = 200  # characters of a name of a file
 

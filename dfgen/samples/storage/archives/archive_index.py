@@ -15,7 +15,7 @@ WholeNumbers = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Contents:
-    """What an archive holds: of members that are files, in its order; a repeated name comes again.
+    """The content of an archive: members that are files, in its order; a repeated name comes again.
 
     Args:
         names: of the members, `/`-separated, as they are there but for `./` in front.
@@ -42,7 +42,7 @@ class Contents:
 class Index:
     """Finds the members of one version of an archive by name: 30 to 45 bytes each, no objects.
 
-    Of a name that is there twice the last one counts, as unzip and tar have it. Names are kept as
+    If a name is there twice the last one counts, as unzip and tar have it. Names are kept as
     their 64-bit hashes alone.
 
     Args:

@@ -9,13 +9,13 @@ ARCHIVES = ("zip", "tar")
 """Schemes of the paths of members."""
 
 PACKED = {b"\x1f\x8b": "gunzip", b"BZh": "bunzip2", b"\xfd7zXZ": "unxz", b"(\xb5/\xfd": "unzstd"}
-"""What a compressed file begins with -> the program that unpacks it."""
+"""First bytes of a compressed file -> the program that unpacks it."""
 
 _SUFFIXES = (".zip", ".tar", ".tgz", ".tar.gz", ".tbz2", ".tar.bz2", ".txz", ".tar.xz", ".tar.zst")
 
 
 class Member(NamedTuple):
-    """What a path of a member says.
+    """The parts of a path of a member.
 
     Args:
         kind: of the archive, one of ARCHIVES.

@@ -32,7 +32,7 @@ _Read = Callable[[int, int], bytes]  # of so many bytes from a place on
 
 
 class _Found(NamedTuple):
-    """Where a member lies: bytes from `start` on of which `packed` are its `size`."""
+    """The place of a member: bytes from `start` on of which `packed` are its `size`."""
 
     file: ArchiveFile
     is_zip: bool

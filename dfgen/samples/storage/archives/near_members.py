@@ -1,4 +1,4 @@
-"""What an archive has that is like a member that it has not; asked once a program is to end."""
+"""Members of an archive that are like a missing one; asked once a program is to end."""
 
 from difflib import get_close_matches
 

@@ -1,4 +1,4 @@
-"""What a tar archive holds, by Python's tarfile, without the objects that it makes of members.
+"""The members of a tar archive, by Python's tarfile, without the objects that it makes of members.
 
 Format: POSIX.1-2017, pax, "ustar Interchange Format"; and GNU tar's manual, "Tar Internals".
 """

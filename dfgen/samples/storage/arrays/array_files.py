@@ -21,10 +21,10 @@ from dfgen.samples.storage.mapped_pages import give_back, mapping_of
 HDF5 = b"\x89HDF\r\n\x1a\n"
 
 ArrayRows = Any
-"""What has a shape and a dtype and gives a row for an index: a memory map, a data set of HDF5."""
+"""An array on disk, which gives a row for an index: a memory map, a data set of HDF5."""
 
 BROKEN_ROWS = (OSError, ValueError, KeyError, RuntimeError, OverflowError)
-"""What NumPy and h5py raise over broken files."""
+"""Errors of NumPy and h5py over broken files."""
 
 MOST_OPEN = 128
 """Array files that a store keeps open. Each takes a descriptor; a process may have 256 to 1024."""

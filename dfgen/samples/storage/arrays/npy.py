@@ -23,7 +23,7 @@ _PLAIN = re.compile(
     rb"\{'descr': '([<>|][biufc]\d+)', 'fortran_order': (False|True), "
     rb"'shape': \((|\d+,|\d+(?:, \d+)+)\), \}\s*"
 )
-"""What `numpy.save` writes of plain numbers."""
+"""The header that `numpy.save` writes of plain numbers."""
 
 
 def array_header(file: IO[bytes], limits: Limits = DEFAULT) -> ArrayHeader:

@@ -27,12 +27,12 @@ _MARK = "dfgen-cache.json"
 _NAMES = ("index", "pixels", "settings.json")  # in this order they are removed
 _SETTING = re.compile(r"[0-9a-f]{16}")
 SPARE_PART = 20
-"""Of what is free on the disk, one part in so many stays so where no limit was given."""
+"""One part in so many of the free disk stays free where no limit was given."""
 
 
 @dataclass(frozen=True)
 class CachedSetting:
-    """What a cache holds of one decode setting.
+    """The part of a cache for one decode setting.
 
     Args:
         name: of its folder.
@@ -104,7 +104,7 @@ def cached_settings(folder: str) -> list[CachedSetting]:
 def clear_folder(folder: str) -> int:
     """Remove a cache, and the folder if nothing else is in it; return the bytes that it took.
 
-    What dfgen has not written stays. Whoever is training from it goes on with what is open.
+    Files that dfgen has not written stay. Whoever is training from it goes on with what is open.
 
     Raises:
         ArgumentError: it is no cache of dfgen's.

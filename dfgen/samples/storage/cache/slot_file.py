@@ -53,7 +53,7 @@ SlotFacts = tuple[int, int]
 class SlotFile:
     """Arrays by their keys, of one shape and dtype.
 
-    What others write meanwhile is found after `refresh`. An array is compared with its checksum
+    Records of others are found after `refresh`. An array is compared with its checksum
     when it is first taken from here; afterwards it is trusted.
 
     Args:

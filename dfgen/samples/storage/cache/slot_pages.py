@@ -12,7 +12,7 @@ import numpy as np
 from dfgen.samples.features.spec import Values
 
 HEADER_BYTES = 64
-"""Of an index, before its records."""
+"""Bytes of an index before its records."""
 _MAGIC = b"dfgen: an index of cached pixels, format 2"
 _OLDER = b"dfgen: an index of cached pixels, format 1"  # its checksums did not see order
 _HEADER = struct.Struct("<56sQ")

@@ -9,7 +9,7 @@ _MERGED = 1 << 16  # keys in a dict, of over 100 bytes each, before they go to t
 
 SlotKey = tuple[int, int]
 SlotKeys = npt.NDArray[np.uint64]
-"""Of shape (keys, 2)."""
+"""An array of shape (keys, 2)."""
 
 NOWHERE = -1
 """Instead of the slot of a key that has none."""

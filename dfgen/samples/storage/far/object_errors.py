@@ -1,4 +1,4 @@
-"""What a client of objects far away raises, as the error of dfgen that it is.
+"""Errors of clients of remote objects, as the errors of dfgen that they are.
 
 Nothing of what a server answers is quoted but its status and the name of its error: an answer, and
 the address of a request, may hold keys and tokens.

@@ -56,7 +56,7 @@ class _Ranges(io.RawIOBase):
 class _Fetched:
     """Keeps what was fetched: it is for headers, of which little is read.
 
-    Of a file that is read on and on, each request asks for twice as much as the one before.
+    If a file is read on and on, each request asks for twice as much as the one before.
     """
 
     def __init__(self, size: int, fetch: Callable[[int, int], bytes], first: bytes) -> None:

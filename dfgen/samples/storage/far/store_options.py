@@ -1,4 +1,4 @@
-"""What opens a store far away: keys, tokens, addresses. None of it is shown, nor kept anywhere."""
+"""Options that open a remote store: keys, tokens, addresses. None is shown, nor kept anywhere."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

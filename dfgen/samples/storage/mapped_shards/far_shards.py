@@ -30,9 +30,9 @@ _GAP = 1 << 16  # bytes that are fetched without need sooner than by two request
 
 
 class FarShards(PackShards):
-    """What the shards of packs hold of one column, where some of them are far away.
+    """One column of the shards of packs, some of which are remote.
 
-    Of windows whole shards are fetched ahead, by `ahead`; rows that nobody has foretold are fetched
+    Whole shards of windows are fetched ahead, by `ahead`; rows that nobody has foretold are fetched
     when they are asked for, and those after them where they are asked for one after another. What
     was fetched stays as long as it is within `most` bytes, and then what was of use last.
 
@@ -125,7 +125,7 @@ class FarShard:
 
     @property
     def opened(self) -> Opened:
-        """What it holds, where it has been fetched.
+        """Its content, where it has been fetched.
 
         Raises:
             MissingFileError: there is no such file.

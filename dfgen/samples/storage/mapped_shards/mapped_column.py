@@ -12,7 +12,7 @@ from dfgen.samples.arrow_types import in_one
 
 
 class MappedColumn:
-    """What an Arrow array answers of its rows; it travels to other processes as a path and a name.
+    """The rows of an Arrow array; it travels to other processes as a path and a name.
 
     Args:
         path: of the file.
@@ -34,7 +34,7 @@ class MappedColumn:
 
     @property
     def type(self) -> pa.DataType:
-        """Of its values."""
+        """The type of its values."""
         return self.array.type
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""Where the rows of a frame lie in packs: by number of the shard, and the row in it."""
+"""Places of the rows of a frame in packs: by number of the shard, and the row in it."""
 
 from dataclasses import dataclass
 from functools import cached_property

@@ -82,11 +82,11 @@ class RowsOfOwnSizes(NamedTuple):
 
 
 Opened = PixelsOfOneSize | RowsOfOwnSizes
-"""What a shard holds of one packed column."""
+"""The part of one packed column in a shard."""
 
 
 class PackShards:
-    """What the shards of packs hold of one column.
+    """One column of the shards of packs.
 
     It travels to worker processes without what is mapped; a mapped file is not kept open.
 

@@ -9,7 +9,7 @@ from dfgen.samples.storage.mapped_shards.pack_shards import NOTHING, PackShards
 
 
 class PackedFiles:
-    """What Arrow has as a column of structs of `bytes` and `path`, read row by row.
+    """A column of structs of `bytes` and `path`, read row by row.
 
     Args:
         paths: of the files when they were packed, and of those that were not.

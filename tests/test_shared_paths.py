@@ -1,0 +1,103 @@
+"""Rows of one file in several splits are told, once, by all that makes or uses splits."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import dfgen
+from dfgen.manifest.splitting.shared_paths import shared_paths
+
+TOLD = (
+    "2 paths lie in rows of several splits, as {!r}, {!r}: what is measured on them was trained "
+    'on. Keep the rows of a file in one split: group="path" (--group path)'
+)
+SHARES = {"train": 0.5, "val": 0.5}
+
+
+@pytest.fixture
+def crops(frame):
+    """Two rows of each file, of which two files have one in each split."""
+    df = frame(12)
+    df["path"] = np.repeat(df["path"].to_numpy()[:6], 2)
+    return df.assign(split=["train"] * 6 + ["train", "val"] * 2 + ["val"] * 2)
+
+
+def told(caught):
+    return [str(one.message) for one in caught]
+
+
+def shared(df):
+    return TOLD.format(*df["path"].iloc[[6, 8]])
+
+
+def test_sequences_tell_of_files_in_several_splits_once(crops):
+    with pytest.warns(UserWarning) as caught:
+        dfgen.sequences(crops, y="label", image_size=(4, 4))
+    assert told(caught) == [shared(crops)]
+    assert caught[0].filename == __file__
+
+
+def test_sequences_of_folds_ask_whether_files_are_in_both_parts(crops):
+    folds = crops.assign(fold=[0] * 6 + [1, 2] * 2 + [2] * 2).drop(columns="split")
+    dfgen.sequences(folds, y="label", image_size=(4, 4), fold=0)
+    with pytest.warns(UserWarning) as caught:
+        dfgen.sequences(folds, y="label", image_size=(4, 4), fold=1)
+    assert told(caught) == [shared(crops)]
+
+
+@pytest.mark.parametrize("how", [{"shares": SHARES}, {"folds": 2}])
+def test_a_split_of_rows_tells_of_files_in_several_and_one_of_files_does_not(crops, how):
+    with pytest.warns(UserWarning) as caught:
+        df = dfgen.split(crops, **how)
+    part = df["fold" if "folds" in how else "split"]
+    count = int((part.groupby(df["path"]).nunique() > 1).sum())
+    assert told(caught)[0].startswith(f"{count} path")
+    assert 'group="path"' in told(caught)[0]
+    dfgen.split(crops, **how, group="path")
+
+
+def test_a_manifest_that_is_built_tells_of_files_in_several_splits(crops, tmp_path):
+    table = tmp_path / "labels.csv"
+    crops[["id", "path", "label"]].to_csv(table, index=False)
+    asked = {"labels": table, "path_column": "path", "id": "id", "facts": "none", "split": SHARES}
+    with pytest.warns(UserWarning) as caught:
+        dfgen.build_manifest(**asked)
+    assert [text for text in told(caught) if 'group="path" (--group path)' in text] == told(caught)
+    dfgen.build_manifest(**asked, group="path")
+
+
+def test_rows_of_array_files_share_them(tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((8, 4, 4, 3), np.uint8))
+    np.save(tmp_path / "y.npy", np.arange(8))
+    dfgen.build_manifest(arrays=tmp_path / "x.npy", split=SHARES)
+
+
+TEXTS = ["a", "b/c.png", "d" * 40, "e" * 40, "/data/one.png", "/data/two.png", "", "é" * 5]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
+@pytest.mark.parametrize("prefix", ["", "/a/folder/", "/a/folder/with/a/much/longer/name/"])
+@pytest.mark.parametrize("first", [0, 3])
+def test_equal_paths_are_found_wherever_they_lie(prefix, kind, first):
+    paths = [prefix + text for text in TEXTS]
+    assert shared_paths(pa.array(paths, kind)[first:], np.arange(8)[first:]) is None
+    for at, text in enumerate(paths[first:], first):
+        rows = pa.array(["zz", *paths, text, None, None], kind)[1 + first :]
+        parts = np.arange(len(rows))
+        assert shared_paths(rows, parts).startswith(
+            f"1 path lies in rows of several splits, as {text!r}:"
+        )
+        parts[8 - first] = at - first
+        assert shared_paths(rows, parts) is None
+
+
+def test_categories_of_paths_are_compared_too_and_other_columns_are_not():
+    paths = pa.array(["/data/a.png", "/data/a.png"]).dictionary_encode()
+    assert shared_paths(paths, np.array([0, 1])).startswith("1 path ")
+    assert shared_paths(pa.array([1, 1]), np.array([0, 1])) is None
+    assert shared_paths(pa.array([], pa.string()), np.array([], np.int64)) is None
+
+
+def test_paths_that_are_no_text_are_left_to_others():
+    dfgen.split(pd.DataFrame({"id": range(40), "path": [1, "a"] * 20}), SHARES)
