@@ -1,19 +1,20 @@
 # Everything runs in .venv, which each target fills with what it needs, once:
 # the empty file .venv/with-test says that keras-dfgen[test] is installed there.
-.PHONY: demo test test-all test-backends test-clients test-browser test-lowest mutants lint \
-	notebooks docs bench clean
+.PHONY: demo test test-all test-backends test-alone test-clients test-browser test-lowest mutants \
+	lint notebooks docs bench clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
 export KERAS_BACKEND := tensorflow
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-PYTHON ?= python3 python3.11 python3.12 python3.13
+# Those that TensorFlow has wheels for come first: python3 may be newer than any of them.
+PYTHON ?= python3.13 python3.12 python3.11 python3
 # The first of PYTHON that is a Python we run on.
 python = $(or $(shell for python in $(PYTHON); do \
-	"$$python" -c 'import ensurepip, sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
-	2> /dev/null && echo "$$python" && break; done),$(error dfgen needs Python 3.11, 3.12 or \
-	3.13, with venv. Found none as: $(PYTHON). Install one, or say make PYTHON=/path/to/python3))
+	"$$python" -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' \
+	2> /dev/null && echo "$$python" && break; done),$(error dfgen needs Python 3.11 or newer, \
+	with venv. Found none as: $(PYTHON). Install one, or say make PYTHON=/path/to/python3))
 INSTALL := -m pip install --quiet --disable-pip-version-check
 # Each process takes 2 GB, and waits a third of its time for others. Tests of a file share what is
 # costly to make: they stay together, until one process has nothing left to do and takes some of
@@ -21,7 +22,7 @@ INSTALL := -m pip install --quiet --disable-pip-version-check
 export PARALLEL := -n 3 --dist worksteal
 PYTEST := .venv/bin/python -m pytest $(PARALLEL)
 
-demo: .venv/with-core               ## trains models on scanned digits
+demo: .venv/with-tensorflow         ## trains models on scanned digits
 	.venv/bin/dfgen demo
 
 test: .venv/with-test               ## the tests on TensorFlow, without the slow ones
@@ -33,6 +34,9 @@ test-all: .venv/with-test           ## all tests on TensorFlow, then those of ea
 
 test-backends: .venv/with-test .venv/with-jax .venv/with-torch
 	.ci/backends
+
+test-alone: .venv/with-test .venv-none/with-dfgen .venv-jax/with-dfgen .venv-torch/with-dfgen
+	.ci/alone
 
 test-clients: .venv/with-test .venv/with-clients .venv/with-jax .venv/with-torch
 	.ci/clients
@@ -64,33 +68,44 @@ bench: .venv/with-bench .venv/with-jax .venv/with-torch  ## dfgen beside bare lo
 	.venv/bin/python benchmarks/run.py
 
 clean:                              ## removes all that was installed, built or cached here
-	rm -rf .venv .venv-lowest build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-* build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find dfgen tests benchmarks notebooks -name __pycache__ -prune -exec rm -rf {} +
 
 # The lowest versions have no wheels for Python 3.13.
 .venv-lowest/made: PYTHON = python3.11 python3.12 python3
 
-.venv/made .venv-lowest/made:
+.venv/made .venv-lowest/made .venv-none/made .venv-jax/made .venv-torch/made:
 	$(python) -m venv --clear $(@D)
 	touch $@
 
-.venv/with-core: .venv/made pyproject.toml
-	@echo 'Installing dfgen into .venv: minutes, once'
-	.venv/bin/python $(INSTALL) --editable .
+.venv/with-tensorflow: .venv/made pyproject.toml
+	@echo 'Installing keras-dfgen[tensorflow] into .venv: minutes, once'
+	.venv/bin/python $(INSTALL) --editable '.[tensorflow]'
 	touch $@
 
-.venv/with-%: .venv/with-core
+.venv/with-%: .venv/with-tensorflow
 	@echo 'Installing keras-dfgen[$*] into .venv'
 	.venv/bin/python $(INSTALL) --editable '.[$*]'
 	touch $@
 
 # The tested version: the newest may come as gigabytes for a GPU.
-.venv/with-torch: .venv/with-core
-	.venv/bin/python $(INSTALL) torch==2.13.0 --editable '.[torch]'
+TORCH := torch==2.13.0
+
+.venv/with-torch: .venv/with-tensorflow
+	.venv/bin/python $(INSTALL) $(TORCH) --editable '.[torch]'
+	touch $@
+
+# What dfgen needs and one backend, or none, and nothing else.
+.venv-jax/with-dfgen: ONE := --editable '.[jax]'
+.venv-torch/with-dfgen: ONE := $(TORCH) --editable '.[torch]'
+.venv-none/with-dfgen .venv-jax/with-dfgen .venv-torch/with-dfgen: %/with-dfgen: %/made pyproject.toml
+	@echo 'Installing dfgen into $(@D): minutes, once'
+	$(@D)/bin/python $(INSTALL) $(or $(ONE),--editable .)
 	touch $@
 
 .venv-lowest/with-test: .venv-lowest/made pyproject.toml
 	.venv-lowest/bin/python .ci/lowest.py > .venv-lowest/lowest.txt
 	@echo 'Installing keras-dfgen[test] with the lowest versions into .venv-lowest: minutes, once'
-	.venv-lowest/bin/python $(INSTALL) --constraint .venv-lowest/lowest.txt --editable '.[test]'
+	.venv-lowest/bin/python $(INSTALL) --constraint .venv-lowest/lowest.txt \
+		--editable '.[tensorflow,test]'
 	touch $@

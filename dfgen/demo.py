@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import keras
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -20,6 +19,7 @@ from PIL import Image
 import dfgen
 from dfgen.errors import WriteError
 from dfgen.system import refuse_others
+from dfgen.training import keras
 
 Command = Callable[[list[str]], object]
 Train = Callable[[pd.DataFrame, int], keras.callbacks.History]

@@ -40,7 +40,7 @@ LAYERS = {
 }
 # The only rooms that may import a library.
 ROOMS_OF = {
-    "keras": {"training", "demo", "bench"},  # the demo trains models, as its user would
+    "keras": {"training"},  # whose import says how to install a backend; others take it from there
     "tensorflow": {"training", "bench"},  # bench measures the loaders of these three as peers
     "jax": {"training", "bench"},
     "torch": {"training", "bench"},

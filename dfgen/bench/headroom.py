@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-import keras
-
 from dfgen.errors import ArgumentError, did_you_mean
 from dfgen.loading.buffers import Block
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.pending_batch import Batch, PendingBatch
+from dfgen.training import keras
 from dfgen.training.callbacks.monitor import InputMonitor
 from dfgen.training.passes import Passes
 from dfgen.training.progress import Progress

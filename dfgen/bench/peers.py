@@ -116,7 +116,7 @@ def _keras(job: Job) -> Candidates:
 
     A PyDataset can only be drained by `fit`: the model's step does nothing.
     """
-    import keras
+    from dfgen.training import keras
 
     class Files(keras.utils.PyDataset):  # type: ignore[misc]
         def __init__(self, workers: int) -> None:

@@ -11,8 +11,6 @@ from pathlib import Path
 from statistics import median
 from typing import IO, Any, BinaryIO
 
-import keras
-
 from dfgen import __version__
 from dfgen.bench.headroom import Headroom
 from dfgen.bench.job import ChosenRows, Job
@@ -20,6 +18,7 @@ from dfgen.bench.rates import Rates, shown
 from dfgen.bench.stages import DECODE, HAND_OVER, NUMPY, READ, RESIZE
 from dfgen.errors import ArgumentError, WriteError
 from dfgen.system import refuse_others, write_whole
+from dfgen.training import keras
 
 _PACKAGES = ("numpy", "opencv-python-headless", "pillow", "keras")
 _SHOWN = 5  # of the rows that were left out

@@ -1,0 +1,204 @@
+"""dfgen where Keras has one backend or none: `make test-alone` makes environments of each kind."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+REPOSITORY = Path(__file__).parents[1]
+FRAMEWORKS = {"keras", "tensorflow", "jax", "torch"}
+INSTALL = (
+    "Keras runs on TensorFlow, JAX or torch, and none of them is installed. Install one:\n"
+    '    pip install "keras-dfgen[tensorflow]"\n'
+    '    pip install "keras-dfgen[jax]"    and set KERAS_BACKEND=jax in the environment\n'
+    '    pip install "keras-dfgen[torch]"  and set KERAS_BACKEND=torch in the environment'
+)
+
+
+def another(missing, installed):
+    return (
+        f"Keras is set to run on {missing}, which is not installed; {installed} is. "
+        f'Set KERAS_BACKEND={installed} in the environment, or "backend" in ~/.keras/keras.json, '
+        f'before Keras is imported; or pip install "keras-dfgen[{missing}]"'
+    )
+
+
+TELL = """
+import json, sys
+import dfgen
+dfgen.build_manifest
+said = []
+for _ in range(2):  # as in a notebook, whose cell is run again
+    try:
+        dfgen.Sequence
+    except dfgen.DfgenError as error:
+        said.append([type(error).__name__, str(error)])
+print(json.dumps(said))
+"""
+"""What dfgen says as it is about to import Keras, twice."""
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Return a function: the last line, as JSON, that a Python of an environment prints."""
+
+    def run(venv, code, backend=None):
+        python = sys.executable if venv is None else REPOSITORY / f".venv-{venv}/bin/python"
+        if not Path(python).exists():
+            pytest.skip(f"no .venv-{venv}: make test-alone makes it")
+        variables = {name: value for name, value in os.environ.items() if name != "KERAS_BACKEND"}
+        variables |= {"KERAS_HOME": f"{tmp_path}/keras", "PYTHONPATH": str(REPOSITORY)}
+        variables |= {} if backend is None else {"KERAS_BACKEND": backend}
+        command = [python, "-W", "error::UserWarning", "-c", code]
+        ended = subprocess.run(
+            command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=150
+        )
+        assert ended.returncode == 0, ended.stderr
+        return json.loads(ended.stdout.splitlines()[-1])
+
+    return run
+
+
+@pytest.fixture
+def pets(tmp_path):
+    """Write forty photographs of two kinds."""
+    generator = np.random.default_rng(0)
+    for row in range(40):
+        path = tmp_path / "pets" / ("cat", "dog")[row % 2] / f"{row}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        cv2.imwrite(str(path), generator.integers(0, 256, (60, 80, 3), np.uint8))
+
+
+def hidden(*names):
+    """Return code that hides packages from imports."""
+    return f"""
+import sys
+from importlib.machinery import PathFinder
+
+
+class Hiding(PathFinder):
+    @classmethod
+    def find_spec(cls, name, *where):
+        return None if name in {names} else super().find_spec(name, *where)
+
+
+sys.meta_path = [Hiding if finder is PathFinder else finder for finder in sys.meta_path]
+"""
+
+
+def loaded(code):
+    """Return code that prints which frameworks other code has imported."""
+    return f"{code}\nimport json, sys; print(json.dumps(sorted({FRAMEWORKS} & sys.modules.keys())))"
+
+
+@pytest.mark.parametrize("backend", [None, "tensorflow", "jax", "torch"])
+def test_no_backend_is_one_error_with_three_ways_out(run, backend):
+    said = run(None, hidden("tensorflow", "jax", "torch") + TELL, backend)
+    assert said == [["MissingPackageError", INSTALL]] * 2
+
+
+def test_backend_that_is_missing_beside_another(run):
+    told = [["MissingPackageError", another("jax", "tensorflow")]] * 2
+    assert run(None, hidden("jax", "torch") + TELL, "jax") == told
+
+
+def test_other_packages_that_keras_misses_are_its_own_to_tell(run):
+    code = """
+try:
+    import dfgen.training
+except ModuleNotFoundError as error:
+    print('["' + type(error).__name__ + '", "' + error.name + '"]')
+"""
+    assert run(None, hidden("scipy") + code, "numpy") == ["ModuleNotFoundError", "scipy"]
+
+
+@pytest.mark.slow
+def test_environment_without_a_backend(run):
+    assert run("none", TELL) == [["MissingPackageError", INSTALL]] * 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["jax", "torch"])
+def test_default_backend_of_keras_is_missing(run, backend):
+    """As whoever installs a backend and does not tell Keras; then the same process goes on."""
+    told = [["MissingPackageError", another("tensorflow", backend)]] * 2
+    assert run(backend, TELL) == told
+    choose = f"import os; os.environ['KERAS_BACKEND'] = '{backend}'; dfgen.Sequence"
+    assert run(backend, loaded(TELL + choose)) == sorted({"keras", backend})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("venv", ["none", "jax", "torch"])
+def test_manifests_packs_and_reports_import_no_framework(run, venv, pets, tmp_path):
+    code = """
+from dfgen.cli import app
+
+for line in (
+    "build-manifest pets --pattern {kind}/{id}.jpg --split train=0.8 --out m.parquet",
+    "verify m.parquet --decode",
+    "report m.parquet --out m.html",
+    "pack m.parquet --out packed --image-size 16,16",
+    "verify packed",
+):
+    assert app(line.split(), standalone_mode=False) in (None, 0), line
+"""
+    assert run(venv, loaded(code)) == []
+    assert b"<html" in (tmp_path / "m.html").read_bytes()
+
+
+README = re.findall(r"```python\n(.*?)```", (REPOSITORY / "README.md").read_text("utf-8"), re.S)
+FIVE_LINES = README[0]
+RESUME = next(block for block in README if "BackupAndRestore" in block)
+
+TRAIN = f"""
+import keras
+import numpy as np
+
+layers = keras.layers
+image = keras.Input((None, None, 3))
+pooled = layers.GlobalAveragePooling2D()(layers.Rescaling(1 / 255)(image))
+model = keras.Model(image, layers.Dense(2)(pooled))
+loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+model.compile("sgd", loss)
+before = model.get_weights()
+{FIVE_LINES}
+assert keras.backend.backend() == BACKEND
+assert (train.epoch, train.receipt.rows, train.receipt.missing) == (2, 32, 0)
+assert not np.allclose(before[0], model.get_weights()[0])
+{RESUME}
+assert (train.epoch, train.receipt.rows, train.receipt.missing) == (2, 32, 0)
+model.fit(train, callbacks=[dfgen.SavePreprocessing("pets.keras.json", train)], verbose=0)
+model.save("pets.keras")
+dfgen.write_manifest(df, "pets.parquet")
+"""
+
+PREDICT = """
+import keras
+import pandas as pd
+import dfgen
+from dfgen.cli import app
+
+df = dfgen.read_manifest("pets.parquet")
+val = dfgen.Sequence(df[df.split == "val"], y="kind", image_size=(64, 64), shuffle=False)
+rows = dfgen.predict_frame(keras.saving.load_model("pets.keras"), val)
+assert rows["id"].tolist() == df["id"][df.split == "val"].tolist()
+assert rows["y_pred"].isin(["cat", "dog"]).all() and rows["loss"].notna().all()
+command = "predict pets.keras pets.parquet --split val --out predicted.parquet"
+assert app(command.split(), standalone_mode=False) in (None, 0)
+assert pd.read_parquet("predicted.parquet")["y_pred"].tolist() == rows["y_pred"].tolist()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["jax", "torch"])
+def test_training_and_predicting_with_one_backend_alone(run, backend, pets):
+    """The README's lines; then another process predicts with the model that was saved."""
+    train = TRAIN.replace("BACKEND", repr(backend))
+    assert run(backend, loaded(train), backend) == sorted({"keras", backend})
+    assert run(backend, loaded(PREDICT), backend) == sorted({"keras", backend})
