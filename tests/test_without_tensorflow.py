@@ -118,6 +118,43 @@ except ModuleNotFoundError as error:
     assert run(None, hidden("scipy") + code, "numpy") == ["ModuleNotFoundError", "scipy"]
 
 
+PREDICT_ONLY = """
+import json
+import keras
+import numpy as np
+import pandas as pd
+import dfgen
+
+frame = pd.DataFrame({"id": range(10), "number": np.arange(10.0), "twice": 2 * np.arange(10.0)})
+numbers = dfgen.Sequence(frame, x="number", y="twice", batch_size=4, shuffle=False)
+twice = keras.layers.Dense(1, kernel_initializer=keras.initializers.Constant(2), use_bias=False)
+model = keras.Sequential([keras.layers.Reshape((1,)), twice])
+model.compile("sgd", "mse")
+shuffled = dfgen.Sequence(frame, x="number", y="twice", batch_size=4)
+said = []
+for method, data in ((model.predict, shuffled), (model.fit, numbers)):
+    try:
+        method(data, verbose=0)
+    except (dfgen.DfgenError, NotImplementedError) as error:
+        said.append(str(error))
+assert [type(array) for array in numbers[0]] == [np.ndarray] * 2
+predicted = model.predict(numbers, verbose=0).ravel().tolist(), model.evaluate(numbers, verbose=0)
+print(json.dumps([*predicted, dfgen.predict_frame(model, numbers)["y_pred"].tolist(), *said]))
+"""
+
+
+def test_backend_that_only_predicts_gets_numpy(run):
+    """Keras trains nothing on NumPy and OpenVINO, and says so; the rest is as elsewhere."""
+    predicted, loss, rows, shuffled, fit = run(None, PREDICT_ONLY, "numpy")
+    assert predicted == rows == [2.0 * row for row in range(10)]
+    assert loss == 0
+    assert shuffled == (
+        "predict on a Sequence that shuffles: the predictions could not be matched with the rows. "
+        "Make one with shuffle=False"
+    )
+    assert fit == "fit not implemented for NumPy backend."
+
+
 @pytest.mark.slow
 def test_environment_without_a_backend(run):
     assert run("none", TELL) == [["MissingPackageError", INSTALL]] * 2
@@ -140,7 +177,8 @@ def test_manifests_packs_and_reports_import_no_framework(run, venv, pets, tmp_pa
 from dfgen.cli import app
 
 for line in (
-    "build-manifest pets --pattern {kind}/{id}.jpg --split train=0.8 --out m.parquet",
+    "build-manifest pets --pattern {kind}/{id}.jpg --out m.parquet",
+    "split m.parquet --split train=0.8 --split val=0.2 --stratify kind",
     "verify m.parquet --decode",
     "report m.parquet --out m.html",
     "pack m.parquet --out packed --image-size 16,16",

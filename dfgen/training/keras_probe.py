@@ -59,6 +59,8 @@ def refuse_if_unseen() -> None:
 @cache
 def missing() -> frozenset[str]:
     """Return the names of the reaches that are not there; warns of them, and of a newer Keras."""
+    if not hasattr(keras.Model, "train_step"):  # nothing to try on NumPy, which cannot train
+        return frozenset()
     trial = _tried()
     gone = [reach for reach in REACHES if not _is_there(reach, trial)]
     plain = [reach for reach in gone if reach.name in PLAIN][:1]

@@ -156,7 +156,8 @@ def columns_of(features: Iterable[BoundFeature]) -> ColumnNames:
 def steps_as_keras(model: Any, purpose: Any) -> bool:
     """Whether a model takes a batch as Keras does, not by a step of its own."""
     step = _STEPS.get(purpose, "call")
-    return getattr(type(model), step) is getattr(keras.Model, step)
+    own, of_keras = (getattr(one, step, None) for one in (type(model), keras.Model))
+    return own is of_keras  # None of both: NumPy trains nothing
 
 
 def inputs_of(model: Any) -> Ends | None:
