@@ -1,7 +1,7 @@
 # Everything runs in .venv, which each target fills with what it needs, once:
 # the empty file .venv/with-test says that keras-dfgen[test] is installed there.
-.PHONY: demo test test-all test-backends test-alone test-clients test-browser test-lowest mutants \
-	lint notebooks docs bench clean
+.PHONY: demo test test-all test-backends test-nightly test-alone test-clients test-browser \
+	test-lowest mutants lint notebooks docs bench clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -34,6 +34,9 @@ test-all: .venv/with-test           ## all tests on TensorFlow, then those of ea
 
 test-backends: .venv/with-test .venv/with-jax .venv/with-torch
 	.ci/backends
+
+test-nightly: .venv/with-test .venv/with-jax .venv/with-torch  ## on the newest keras-nightly
+	.ci/nightly $(NIGHTLY)
 
 test-alone: .venv/with-test .venv-none/with-dfgen .venv-jax/with-dfgen .venv-torch/with-dfgen
 	.ci/alone
