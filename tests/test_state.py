@@ -91,6 +91,14 @@ class TestIdsDigest:
         swapped = [1, 0, *ids[2:]]
         assert len({ids_digest(ids), ids_digest(swapped), ids_digest(ids[:-1])}) == 3
 
+    def test_is_that_of_blocks_as_written_down(self):
+        ids = [str(row) for row in range(65_537)]
+        digest = blake2b(b"dfgen/ids/1", digest_size=16)
+        for block in (ids[:65_536], ids[65_536:]):
+            digest.update(b"".join(n.to_bytes(8, "little") for n in (len(block), *map(len, block))))
+            digest.update("".join(block).encode())
+        assert ids_digest(ids) == digest.hexdigest()
+
     def test_numbers_count_as_their_text(self):
         assert ids_digest(np.arange(3)) == ids_digest(["0", "1", "2"]) == ids_digest(iter(range(3)))
 
@@ -230,7 +238,40 @@ class TestState:
             NOW.place([1, 2])
         assert str(refusal.value) == "the state is [1, 2], expected the dict that state_dict() gave"
 
-    def test_is_not_made_of_negative_numbers(self):
+    @pytest.mark.parametrize(
+        ("place", "text"),
+        [
+            (Place(-1, 0), "epoch=-1 is not a whole number of 0 or more"),
+            (Place(0, -1), "step=-1 is not a whole number of 0 or more"),
+            (Place(0, 0, 2**128), f"receipt={2**128} is not a whole number from 0 to {2**128 - 1}"),
+            (Place(0, 0, 0, -1), "skipped=-1 is not a whole number of 0 or more"),
+        ],
+    )
+    def test_is_not_made_of_numbers_that_cannot_be(self, place, text):
         with pytest.raises(ArgumentError) as refusal:
-            NOW.state(Place(0, -1))
-        assert str(refusal.value) == "step=-1 is not a whole number of 0 or more"
+            NOW.state(place)
+        assert str(refusal.value) == text
+
+    @pytest.mark.parametrize(("name", "least"), [("seed", 0), ("batch_size", 1), ("rows", 0)])
+    def test_a_training_is_not_made_of_numbers_that_cannot_be(self, name, least):
+        assert getattr(replace(NOW, **{name: least}), name) == least
+        with pytest.raises(ArgumentError) as refusal:
+            replace(NOW, **{name: least - 1})
+        assert str(refusal.value) == f"{name}={least - 1} is not a whole number of {least} or more"
+
+    def test_other_weights_are_to_be_set_first(self):
+        with pytest.raises(ArgumentError) as refusal:
+            replace(NOW, weights="b").place(replace(NOW, weights="a").state(Place(0, 1)))
+        assert str(refusal.value) == (
+            "the state was saved in an epoch that drew rows by other weights: rows would be "
+            "repeated and missed. Call set_weights(...) with those weights first, then "
+            "load_state_dict, or start anew without the state"
+        )
+
+    def test_other_labels_warn_only(self):
+        with pytest.warns(UserWarning) as warned:
+            place = replace(NOW, labels="b").place(replace(NOW, labels="a").state(Place(0, 1)))
+        assert place == (0, 1, 0, 0)
+        assert [str(warning.message) for warning in warned] == [
+            "the state was saved with other labels: training goes on with those of now"
+        ]
