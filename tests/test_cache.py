@@ -13,6 +13,7 @@ import tarfile
 import warnings
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import cv2
 import numpy as np
@@ -36,6 +37,7 @@ from dfgen.samples.storage.archives.members import Archives
 from dfgen.samples.storage.cache.cache_folder import (
     cached_settings,
     clear_folder,
+    open_folder,
     open_memory,
 )
 from dfgen.samples.storage.files import Files
@@ -449,6 +451,51 @@ def test_a_folder_that_was_cleared_but_for_files_of_others_is_a_cache_again(fram
     assert setting.images == ROWS
 
 
+def test_a_setting_has_one_folder_and_is_written_for_people_to_read(tmp_path):
+    spec, folder = Spec((1, 1, 1), np.dtype(np.uint8)), tmp_path / "cache"
+    settings = {"shape": [1, 1, 1], "dtype": "uint8"}
+    slots = open_folder(str(folder), settings, spec, 10)
+    assert slots.put((1, 2), (1, 1), np.zeros(spec.shape, "uint8")) == 0
+    again = open_folder(str(folder), dict(reversed(settings.items())), spec, 10)
+    assert len(again) == 1
+    [written] = folder.glob("*/settings.json")
+    assert written.read_text() == ('{\n "dtype": "uint8",\n "shape": [\n  1,\n  1,\n  1\n ]\n}\n')
+
+
+def test_where_a_limit_is_given_the_disk_may_be_as_full_as_it_is(tmp_path, monkeypatch):
+    spec, disk = Spec((1, 1, 1), np.dtype(np.uint8)), SimpleNamespace(f_bavail=0, f_frsize=1)
+    monkeypatch.setattr(os, "statvfs", lambda path: disk)
+    slots = open_folder(str(tmp_path), {}, spec, 10)
+    assert slots.put((1, 2), (1, 1), np.zeros(spec.shape, "uint8")) == 0
+
+
+@pytest.mark.parametrize(("free", "slot"), [(20_000 + 256, 0), (20_000 + 255, -1)])
+def test_without_a_limit_a_twentieth_of_what_is_free_stays_so(tmp_path, monkeypatch, free, slot):
+    spec, disk = Spec((1, 1, 1), np.dtype(np.uint8)), SimpleNamespace(f_bavail=100_004, f_frsize=4)
+    monkeypatch.setattr(os, "statvfs", lambda path: disk)
+    slots = open_folder(str(tmp_path), {}, spec, None)
+    disk.f_bavail, disk.f_frsize = free, 1
+    assert slots.put((1, 2), (1, 1), np.zeros(spec.shape, "uint8")) == slot
+
+
+def test_what_is_cleared_is_told_and_folders_of_others_stay(frame, tmp_path):
+    cache = tmp_path / "cache"
+    for size in ((32, 40), (8, 8)):
+        made(frame, image(size=size), cache, epochs=1)
+    half_made = min(cache.glob("*/index"))
+    for name in ("pixels", "settings.json"):
+        half_made.with_name(name).unlink()
+    (cache / "0123456789abcdef").write_text("mine")
+    (cache / "notes").mkdir()
+    (cache / "notes/index").write_text("mine")
+    told = [(one.images, one.bytes) for one in cached_settings(str(cache))]
+    assert (0, os.stat(half_made).st_blocks * 512) in told
+    assert sorted(images for images, _ in told) == [0, ROWS]
+    assert clear_folder(str(cache)) == sum(bytes for _, bytes in told)
+    names = {str(path.relative_to(cache)) for path in cache.rglob("*")}
+    assert names == {"0123456789abcdef", "notes", "notes/index"}
+
+
 def test_its_bytes_are_those_on_the_disk_without_holes(frame, tmp_path):
     made(frame, cache=tmp_path / "cache", epochs=1)
     [setting] = cached_settings(str(tmp_path / "cache"))
@@ -492,16 +539,19 @@ def test_a_folder_that_cannot_be_made_warns_once_and_training_goes_on(frame, tmp
     assert metrics.cache_misses == 0
 
 
-def test_a_folder_of_another_version_is_left_alone_with_one_warning(frame, tmp_path):
+@pytest.mark.parametrize(
+    ("mark", "format"), [('{"kind": "dfgen cache", "format": 2}', 2), ("[1]", None), ("\0", None)]
+)
+def test_a_folder_of_another_version_is_left_alone_with_one_warning(frame, tmp_path, mark, format):
     cache = tmp_path / "cache"
     made(frame, cache=cache)
-    (cache / "dfgen-cache.json").write_text('{"kind": "dfgen cache", "format": 2}')
+    (cache / "dfgen-cache.json").write_text(mark)
     before = sorted(map(str, cache.rglob("*")))
     with pytest.warns(UserWarning) as told:
         cached, _ = made(frame, cache=cache)
     assert [str(one.message) for one in told] == [
-        f"cache={str(cache)!r} cannot be used: dfgen-cache.json is of another version, format 2 "
-        "instead of 1. Training goes on without it"
+        f"cache={str(cache)!r} cannot be used: dfgen-cache.json is of another version, format "
+        f"{format} instead of 1. Training goes on without it"
     ]
     assert_same(made(frame)[0], cached)
     assert sorted(map(str, cache.rglob("*"))) == before

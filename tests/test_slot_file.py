@@ -9,6 +9,7 @@ import subprocess
 import sys
 from math import prod
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -112,6 +113,28 @@ def test_a_damaged_slot_is_no_hit_and_is_written_anew(tmp_path, place, damage):
     assert held(slot_file(tmp_path, LARGE), range(5)) == [n for n in range(5) if n != broken]
     put(fresh, broken)
     assert held(slot_file(tmp_path, LARGE), range(5)) == [0, 1, 2, 3, 4]
+
+
+def test_an_array_is_compared_once_and_of_a_broken_one_the_record_is_blanked(tmp_path):
+    writer = slot_file(tmp_path)
+    put(writer, 0, 1)
+    slots = slot_file(tmp_path)
+    assert slots.at(0) is not None  # from now on it is trusted
+    pixels = np.memmap(tmp_path / "pixels", np.uint8, "r+")
+    pixels[[0, 60]] ^= 1
+    assert [slots.at(0)[0, 0, 0], writer.at(1)[0, 0, 0]] == [pixels[0], pixels[60]]
+    assert slots.at(1) is None
+    for one in (slots, slot_file(tmp_path)):
+        assert one.find(keys(0, 1)).tolist() == [0, NOWHERE]
+
+
+def test_of_pixels_that_are_cut_off_nothing_is_taken(tmp_path):
+    put(slot_file(tmp_path), *range(5))
+    os.truncate(tmp_path / "pixels", 60 * 4)
+    slots = slot_file(tmp_path)
+    for wanted in ([0, 4], [4]):
+        there = slots.take(slots.find(keys(*wanted)), np.zeros((len(wanted), *SPEC.shape), "uint8"))
+        assert (there.tolist(), there.dtype) == ([False] * len(wanted), np.bool_)
 
 
 UNITS = {"word": 8, "sector": 512, "page": 4096, "row": 64 * 3, "slot": 64 * 64 * 3}
@@ -245,6 +268,39 @@ def test_slots_of_several_megabytes_are_taken_one_at_a_time(tmp_path):
     slots = slot_file(tmp_path, large)
     assert put(slots, 0) == [0]
     assert os.path.getsize(tmp_path / "pixels") == 1200 * 1200 * 3
+    assert put(slots, 1) == [1]
+
+
+def test_its_files_are_everybodys_as_far_as_the_user_lets_them(tmp_path):
+    before = os.umask(0)
+    try:
+        slot_file(tmp_path)
+    finally:
+        os.umask(before)
+    assert [path.stat().st_mode & 0o777 for path in tmp_path.iterdir()] == [0o666, 0o666]
+
+
+def test_of_what_a_disk_takes_piece_by_piece_all_is_written(tmp_path, monkeypatch):
+    pwrite = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda file, data, place: pwrite(file, data[:7], place))
+    put(slot_file(tmp_path), 0, 1)
+    assert held(slot_file(tmp_path), range(2)) == [0, 1]
+
+
+def test_small_slots_are_taken_256_at_a_time(tmp_path):
+    slots = slot_file(tmp_path)
+    for count in (1, 256, 257, 513):
+        put(slots, *range(len(slots), count))
+        claimed = 256 * -(-count // 256)
+        assert os.path.getsize(tmp_path / "pixels") == claimed * 60
+        assert os.path.getsize(tmp_path / "index") == 64 + claimed * 32
+        assert slots.facts(count - 1) == (count - 1, count)
+
+
+def test_an_index_has_no_holes(tmp_path):
+    put(slot_file(tmp_path), 0)
+    index = os.stat(tmp_path / "index")
+    assert index.st_blocks * 512 >= index.st_size == 64 + 256 * 32
 
 
 def test_without_fallocate_files_grow_too(tmp_path, monkeypatch):
@@ -274,8 +330,8 @@ def test_slots_sent_to_a_process_after_their_files_are_gone_keep_nothing(tmp_pat
     sent = pickle.dumps(slots)
     shutil.rmtree(tmp_path / "cache")
     lost = pickle.loads(sent)
-    assert (held(lost, [0]), put(lost, 1), len(lost)) == ([], [NOWHERE], 0)
     assert os.strerror(lost.failed) == "No such file or directory"
+    assert (held(lost, [0]), put(lost, 1), len(lost)) == ([], [NOWHERE], 0)
 
 
 def test_of_a_cache_that_is_removed_and_made_anew_the_new_one_is_left_alone(tmp_path):
@@ -294,6 +350,13 @@ def test_a_disk_that_is_nearly_full_is_left_alone(tmp_path):
     slots = slot_file(tmp_path, spare=1 << 62)
     assert put(slots, 1) == [NOWHERE]
     assert os.strerror(slots.failed) == "No space left on device"
+
+
+@pytest.mark.parametrize(("free", "slot"), [(1000 + 256 * 60, 0), (999 + 256 * 60, NOWHERE)])
+def test_of_a_disk_so_much_stays_free(tmp_path, monkeypatch, free, slot):
+    disk = SimpleNamespace(f_bavail=free, f_frsize=1)
+    monkeypatch.setattr(os, "statvfs", lambda path: disk)
+    assert put(slot_file(tmp_path, spare=1000), 1) == [slot]
 
 
 def test_files_of_something_else_are_refused(tmp_path):

@@ -19,3 +19,4 @@ def test_the_latest_slot_of_a_key_counts_however_many_keys_there_are():
         found.put((int(keys[row, 0]), int(keys[row, 1])), slot)
         expected[row] = slot
     assert found.slots(keys).tolist() == expected.tolist()
+    assert found.slots(np.full((1, 2), 2**64 - 1, np.uint64)).tolist() == [NOWHERE]

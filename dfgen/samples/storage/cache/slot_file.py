@@ -197,7 +197,7 @@ class SlotFile:
         has none: of a full tmpfs, to read a hole that is mapped would end the process.
         """
         index = self._arguments[0]
-        file = os.open(index, os.O_RDWR | os.O_CLOEXEC)
+        file = os.open(index, os.O_RDWR)
         try:
             if not is_at(self._index, index):
                 raise FileNotFoundError(errno.ENOENT, "the cache was removed")
@@ -208,12 +208,13 @@ class SlotFile:
                 return []
             begin = (os.fstat(file).st_size - HEADER_BYTES) // _SLOT.itemsize
             count = self._allowed(begin)
-            if count > 0:
-                end = begin + count
-                if os.fstat(self._pixels).st_size < end * self._size:
-                    os.ftruncate(self._pixels, end * self._size)
-                lengthen(file, HEADER_BYTES + begin * _SLOT.itemsize, count * _SLOT.itemsize)
-            return list(range(begin, begin + count))
+            if count == 0:
+                return []
+            end = begin + count
+            if os.fstat(self._pixels).st_size < end * self._size:
+                os.ftruncate(self._pixels, end * self._size)
+            lengthen(file, HEADER_BYTES + begin * _SLOT.itemsize, count * _SLOT.itemsize)
+            return list(range(begin, end))
         finally:
             os.close(file)
 

@@ -24,17 +24,17 @@ def open_slots(index: str, pixels: str, size: int) -> tuple[int, int, bool]:
     header = _HEADER.pack(_MAGIC, size)
     flags = os.O_RDWR | os.O_CREAT
     try:
-        first = os.open(index, flags | os.O_CLOEXEC, 0o666)
+        first = os.open(index, flags, 0o666)
     except OSError as error:
         if error.errno not in _REFUSED:
             raise
-        flags, first = os.O_RDONLY, os.open(index, os.O_RDONLY | os.O_CLOEXEC)
+        flags, first = os.O_RDONLY, os.open(index, os.O_RDONLY)
     try:
         if os.fstat(first).st_size < len(header) and flags != os.O_RDONLY:
             write_at(first, memoryview(header), 0)
         if os.pread(first, HEADER_BYTES, 0) != header:
             raise OSError(errno.EINVAL, f"{index} is no index of slots of {size:,} bytes")
-        second = os.open(pixels, flags | os.O_CLOEXEC, 0o666)
+        second = os.open(pixels, flags, 0o666)
     except OSError:
         os.close(first)
         raise
