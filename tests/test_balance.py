@@ -68,6 +68,13 @@ class TestOrder:
         assert len(set.union(*taken)) > 98
         assert all(len(rows) == 60 for rows in taken)
 
+    @pytest.mark.parametrize("places", [1, 7, 30])
+    def test_an_epoch_has_as_many_places_as_are_asked_for(self, places):
+        order = RowOrder(12, 0, balance_of(np.repeat([0, 1], [9, 3]), places))
+        assert order.places == places
+        classes = order.at(0, np.arange(places))[0] // 9
+        assert abs(2 * classes.sum() - places) <= 1
+
     @given(CLASSES)
     def test_times_tells_how_many_rows_come_how_often(self, classes):
         rows, _ = drawn(classes)

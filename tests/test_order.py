@@ -17,6 +17,7 @@ from dfgen.loading.order import permutation as order
 from dfgen.loading.order.batch_weights import batch_weights
 from dfgen.loading.order.permutation import permutation
 from dfgen.loading.order.plan import Plan
+from dfgen.loading.order.row_order import BatchRows, RowOrder
 
 LIMIT = 5  # standard deviations
 POWERS = [2**k + d for k in range(10, 19) for d in (-1, 0, 1)]
@@ -393,3 +394,25 @@ class TestBatches:
             with pytest.raises(ArgumentError) as refusal:
                 function(Plan(*arguments), step)
             assert str(refusal.value) == text
+
+
+@pytest.mark.parametrize("shard", [(0, 1), (1, 2)])
+@pytest.mark.parametrize("tail", ["short", "pad", "drop"])
+def test_a_batch_has_the_rows_at_its_positions_wherever_in_an_epoch(tail, shard):
+    rows, plan = RowOrder(30_001, 0), Plan(30_001, 20, shard, tail)
+    batches = pickle.loads(pickle.dumps(BatchRows(rows, plan)))
+    for step in (0, 408, 409, 410, 818, 1228, len(plan) - 1):
+        expected = rows.at(3, plan.positions(step))
+        np.testing.assert_array_equal(batches.batch(3, step, plan), expected)
+    for step in (-1, len(plan)):
+        with pytest.raises(IndexError) as refusal:
+            batches.batch(3, step, plan)
+        assert str(refusal.value) == (
+            f"batch {step} does not exist: an epoch has {len(plan)} batches"
+        )
+
+
+def test_each_row_is_counted_once_an_epoch_however_many_there_are():
+    rows = RowOrder(300_000, 0)
+    assert (rows.counts(0, 300_000) == 1).all()
+    assert rows.counts(0, 299_990).sum() == 299_990

@@ -68,7 +68,7 @@ class Plan:
         """Return the positions of several batches after one another, without any padding."""
         starts = np.arange(first, first + steps, dtype=np.int64) * self.batch_size
         starts += self.shard[0] * self.size
-        positions = (starts[:, None] + np.arange(self.size, dtype=np.int64)).reshape(-1)
+        positions = starts[:, None] + np.arange(self.size, dtype=np.int64)
         return positions[positions < self.rows]
 
     def real(self, step: int) -> int:
