@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dfgen.loading.order.permutation import Integers, permutation
-from dfgen.system import whole
 
 
 class _Epoch(NamedTuple):
@@ -41,7 +40,6 @@ class Windows:
     _epoch: Any = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        whole("blocks", self.blocks, least=1)
         epoch = lru_cache(maxsize=4)(partial(_epoch_of, self.starts, self.blocks))
         object.__setattr__(self, "_epoch", epoch)  # no circle through self
 
