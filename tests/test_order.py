@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from dfgen.errors import ArgumentError
 from dfgen.loading.generators import batch_rng, sample_rng
 from dfgen.loading.order import permutation as order
+from dfgen.loading.order.balance import balance_of
 from dfgen.loading.order.batch_weights import batch_weights
 from dfgen.loading.order.permutation import permutation
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.row_order import BatchRows, RowOrder
+from dfgen.loading.order.windows import windows_of
 
 LIMIT = 5  # standard deviations
 POWERS = [2**k + d for k in range(10, 19) for d in (-1, 0, 1)]
@@ -416,3 +418,26 @@ def test_each_row_is_counted_once_an_epoch_however_many_there_are():
     rows = RowOrder(300_000, 0)
     assert (rows.counts(0, 300_000) == 1).all()
     assert rows.counts(0, 299_990).sum() == 299_990
+
+
+def test_without_a_seed_rows_come_in_their_own_order():
+    assert RowOrder(9, None).at(2, np.array([3, 8, 0])).tolist() == [[3, 8, 0], [0, 0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("argument", "options"),
+    [("balance", {"balance": balance_of([0, 1])}), ("bucket_by", {"buckets": object()})],
+)
+def test_what_takes_rows_by_chance_needs_a_seed_and_no_windows(argument, options):
+    with pytest.raises(ArgumentError) as refusal:
+        RowOrder(2, None, **options)
+    assert str(refusal.value) == (
+        f"{argument} takes rows by chance, which shuffle=False does not allow: leave out one of "
+        "them"
+    )
+    with pytest.raises(ArgumentError) as refusal:
+        RowOrder(2, 0, **options, windows=windows_of(np.array([0, 1]), 2))
+    assert str(refusal.value) == (
+        f"window= shuffles the rows of a few blocks at a time, {argument}= takes them from all: "
+        "leave out one of them"
+    )
