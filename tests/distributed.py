@@ -134,8 +134,7 @@ def torch_meshes(index, ports, manifest):
 
     connect(index, ports)
     keras.distribution.set_distribution(keras.distribution.DataParallel())
-    whole = refusal(lambda: flat_model().fit(sequence(manifest), verbose=0))
-    found = {"whole": whole, "data": fitted(manifest)}
+    found = {"data": fitted(manifest)}
     for name, shape in (("halves", (1, 2)), ("wholes", (2, 1))):
         mesh = keras.distribution.DeviceMesh(shape, ["batch", "model"])
         layout = keras.distribution.LayoutMap(mesh)
@@ -166,6 +165,7 @@ def fitted(manifest):
     kernel = kernel.full_tensor() if hasattr(kernel, "full_tensor") else kernel
     return {
         "shard": seq.shard,
+        "other": refusal(lambda: model.fit(sequence(manifest, shard=(1, 3)), verbose=0)),
         "loss": [float(value) for value in history["loss"]],
         "kernel": kernel.tolist(),
         "evaluated": model.evaluate(val, verbose=0, return_dict=True),

@@ -222,11 +222,11 @@ def test_processes_that_share_a_model_on_torch_train_it_as_one_does(together, si
             same(process[name]["loss"], single["history"]["loss"])
             same(process[name]["kernel"], single["weights"][0])
             same(process[name]["evaluated"]["loss"], single["evaluated"]["loss"])
-        assert process["whole"] == (
-            f"ArgumentError: keras.distribution takes part ({index}, 2) of each batch from this "
-            "process, but the Sequence makes part (0, 1): rows would be repeated or missed. "
-            'Make it with shard="auto", after keras.distribution is set'
-        )
+            assert process[name]["other"] == (
+                f"ArgumentError: keras.distribution takes part {tuple(parts[name])} of each batch "
+                "from this process, but the Sequence makes part (1, 3): rows would be repeated or "
+                'missed. Make it with shard="auto", after keras.distribution is set'
+            )
 
 
 @pytest.mark.slow
