@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import warnings
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import numpy as np
@@ -98,13 +98,17 @@ def torch_rank(index, ports, manifest):
         distributed.all_reduce(gradient)
         return gradient / distributed.get_world_size()
 
-    alone, model = watching_model(), watching_model()
-    model(torch.zeros((1, 4, 4, 3)))
-    model.logs["tested"][1].assign(0)
-    if KERAS < (3, 16):
-        for variable in model.trainable_variables:
+    def averaging():
+        model = watching_model()
+        model(torch.zeros((1, 4, 4, 3)))
+        model.forget()
+        for variable in model.trainable_variables if KERAS < (3, 16) else ():
             variable.value.register_hook(average)
-    found = train(model, manifest, shard="auto")
+        return model
+
+    alone = watching_model()
+    found = train(averaging(), manifest, shard="auto")
+    found["resumed"] = resumed(averaging, f"{manifest}-{len(ports)}", manifest)
     with warnings.catch_warnings(record=True) as warned:
         alone.fit(sequence(manifest, shard="auto"), verbose=0)
     val = sequence(manifest, shuffle=False, shard="auto")
@@ -118,6 +122,31 @@ def torch_rank(index, ports, manifest):
     distributed.barrier()
     distributed.destroy_process_group()
     return found
+
+
+def resumed(make_model, folder, manifest):
+    """The weights after a training that was cut in its second epoch, and went on elsewhere."""
+    import keras
+    import torch.distributed as distributed
+
+    import dfgen
+
+    class Cut(keras.callbacks.Callback):
+        """Ends a training after twelve steps, once."""
+
+        def on_train_batch_end(self, batch, logs=None):
+            taken.append(batch)
+            if len(taken) == 12:
+                raise InterruptedError
+
+    taken = []
+    for _ in range(2):
+        model, seq = make_model(), sequence(manifest, shard="auto")
+        backup = dfgen.BackupAndRestore(folder, seq, save_freq=3)
+        with suppress(InterruptedError):
+            model.fit(seq, epochs=EPOCHS, verbose=0, callbacks=[backup, Cut()])
+        distributed.barrier()
+    return {"weights": model.dense.get_weights()[0].tolist(), "steps": len(taken)}
 
 
 def connect(index, ports):

@@ -213,6 +213,13 @@ def test_where_fit_of_keras_on_torch_trains_each_rank_apart_it_is_warned_of(toge
 
 
 @pytest.mark.slow
+def test_ranks_of_torch_go_on_from_what_the_first_one_saved(together, single):
+    for process in together("torch", 3):
+        same(process["resumed"]["weights"], single["weights"][0])
+        assert 2 * FULL <= process["resumed"]["steps"] <= 2 * FULL + 3  # three were lost at most
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(KERAS < (3, 16), reason="Keras before 3.16 has no distribution on torch")
 def test_processes_that_share_a_model_on_torch_train_it_as_one_does(together, single):
     for index, process in enumerate(together("torch-meshes", 2)):
