@@ -7,12 +7,12 @@ import json
 import os
 import sys
 import warnings
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import numpy as np
 
-ROWS, BATCH_SIZE, EPOCHS = 46, 8, 2
+ROWS, BATCH_SIZE, EPOCHS = 46, 6, 2
 LOSSES = ("loss", "cross_entropy")
 
 
@@ -90,27 +90,115 @@ def framed(model, seq):
 def torch_rank(index, ports, manifest):
     import torch
     import torch.distributed as distributed
+    from watching import KERAS
 
-    address = f"tcp://127.0.0.1:{ports[0]}"
-    distributed.init_process_group("gloo", address, rank=index, world_size=len(ports))
+    connect(index, ports)
 
     def average(gradient):
         distributed.all_reduce(gradient)
         return gradient / distributed.get_world_size()
 
-    alone, model = watching_model(), watching_model()
-    model(torch.zeros((1, 4, 4, 3)))
-    model.logs["tested"][1].assign(0)
-    for variable in model.trainable_variables:
-        variable.value.register_hook(average)
-    found = train(model, manifest, shard="auto")
-    alone.fit(sequence(manifest, shard="auto"), verbose=0)
+    def averaging():
+        model = watching_model()
+        model(torch.zeros((1, 4, 4, 3)))
+        model.forget()
+        for variable in model.trainable_variables if KERAS < (3, 16) else ():
+            variable.value.register_hook(average)
+        return model
+
+    alone = watching_model()
+    found = train(averaging(), manifest, shard="auto")
+    found["resumed"] = resumed(averaging, f"{manifest}-{len(ports)}", manifest)
+    with warnings.catch_warnings(record=True) as warned:
+        alone.fit(sequence(manifest, shard="auto"), verbose=0)
     val = sequence(manifest, shuffle=False, shard="auto")
     found["alone"] = [weight.tolist() for weight in alone.dense.get_weights()]
+    found["warned"] = [str(each.message) for each in warned]
     found["predict"] = refusal(lambda: alone.predict(val, verbose=0))
     found["framed"] = framed(watching_model(), val)
+    distributed.barrier()
+    if not index:  # the others do not help
+        found["first"] = framed(watching_model(), sequence(manifest, shuffle=False))
+    distributed.barrier()
     distributed.destroy_process_group()
     return found
+
+
+def resumed(make_model, folder, manifest):
+    """The weights after a training that was cut in its second epoch, and went on elsewhere."""
+    import keras
+    import torch.distributed as distributed
+
+    import dfgen
+
+    class Cut(keras.callbacks.Callback):
+        """Ends a training after twelve steps, once."""
+
+        def on_train_batch_end(self, batch, logs=None):
+            taken.append(batch)
+            if len(taken) == 12:
+                raise InterruptedError
+
+    taken = []
+    for _ in range(2):
+        model, seq = make_model(), sequence(manifest, shard="auto")
+        backup = dfgen.BackupAndRestore(folder, seq, save_freq=3)
+        with suppress(InterruptedError):
+            model.fit(seq, epochs=EPOCHS, verbose=0, callbacks=[backup, Cut()])
+        distributed.barrier()
+    return {"weights": model.dense.get_weights()[0].tolist(), "steps": len(taken)}
+
+
+def connect(index, ports):
+    import torch.distributed as distributed
+
+    address = f"tcp://127.0.0.1:{ports[0]}"
+    distributed.init_process_group("gloo", address, rank=index, world_size=len(ports))
+
+
+def torch_meshes(index, ports, manifest):
+    """Both processes hold a half of one model, then each a whole one; and DataParallel."""
+    import keras
+    import torch.distributed as distributed
+
+    connect(index, ports)
+    keras.distribution.set_distribution(keras.distribution.DataParallel())
+    found = {"data": fitted(manifest)}
+    for name, shape in (("halves", (1, 2)), ("wholes", (2, 1))):
+        mesh = keras.distribution.DeviceMesh(shape, ["batch", "model"])
+        layout = keras.distribution.LayoutMap(mesh)
+        layout["dense.*kernel"] = (None, "model")
+        parallel = keras.distribution.ModelParallel(layout_map=layout, batch_dim_name="batch")
+        keras.distribution.set_distribution(parallel)
+        found[name] = fitted(manifest)
+    distributed.destroy_process_group()
+    return found
+
+
+def flat_model():
+    import keras
+
+    layers = keras.layers
+    dense = layers.Dense(2, kernel_initializer=fixed_kernel, name="dense")
+    given = [layers.Input((4, 4, 3)), layers.Rescaling(1 / 255), layers.Flatten()]
+    return compiled(keras.Sequential([*given, dense]))
+
+
+def fitted(manifest):
+    """What is found where a model is divided too, as by `train`."""
+    seq = sequence(manifest, shard="auto", drop_remainder=True)
+    val = sequence(manifest, shard="auto", shuffle=False)
+    model = flat_model()
+    history = model.fit(seq, epochs=EPOCHS, verbose=0).history
+    kernel = model.layers[-1].kernel.value.detach()
+    kernel = kernel.full_tensor() if hasattr(kernel, "full_tensor") else kernel
+    return {
+        "shard": seq.shard,
+        "other": refusal(lambda: model.fit(sequence(manifest, shard=(1, 3)), verbose=0)),
+        "loss": [float(value) for value in history["loss"]],
+        "kernel": kernel.tolist(),
+        "evaluated": model.evaluate(val, verbose=0, return_dict=True),
+    }
 
 
 def jax_process(index, ports, manifest):
@@ -118,16 +206,12 @@ def jax_process(index, ports, manifest):
 
     keras.distribution.initialize(f"127.0.0.1:{ports[0]}", len(ports), index)
     whole = sequence(manifest)
-    shared = keras.distribution.DataParallel()
-    keras.distribution.set_distribution(shared)
-    doubled = refusal(lambda: sequence(manifest, shard="auto"))
-    shared.auto_shard_dataset = False
+    keras.distribution.set_distribution(keras.distribution.DataParallel())
     found = train(watching_model(), manifest, shard="auto")
     val = sequence(manifest, shuffle=False, shard="auto")
     small = sequence(manifest, batch_size=3 * len(ports) * ROWS, shard="auto")
     return found | {
         "loaded": sorted({"jax", "tensorflow", "torch"} & {n for n, m in sys.modules.items() if m}),
-        "doubled": doubled,
         "whole": refusal(lambda: watching_model().fit(whole, verbose=0)),
         "predict": refusal(lambda: watching_model().predict(val, verbose=0)),
         "framed": refusal(lambda: framed(watching_model(), val)),
@@ -158,9 +242,11 @@ def devices(make_model, manifest, scope=nullcontext):
         "predicted": model.predict(even, verbose=0).tolist(),
         "framed": framed(model, odd),
         "predict": refusal(lambda: model.predict(odd, verbose=0)),
-        "indivisible": refusal(lambda: make_model().fit(sequence(df, batch_size=7), verbose=0)),
+        "indivisible": refusal(lambda: make_model().fit(sequence(df, batch_size=9), verbose=0)),
         "unlabelled": refusal(
-            lambda: without_loss.evaluate(dfgen.Sequence(df, label_mode=None, batch_size=8))
+            lambda: without_loss.evaluate(
+                dfgen.Sequence(df, label_mode=None, batch_size=BATCH_SIZE)
+            )
         ),
     }
 
@@ -239,7 +325,7 @@ def tensorflow_worker(index, ports, manifest):
             taken.append(float(step(x, y, weight)))
             trained += strategy.experimental_local_results(x)[0].numpy()[:, 0, 0, 0].tolist()
         losses.append(float(np.mean(taken)))
-    plain = tf.data.Dataset.from_tensors((np.zeros((8, 4, 4, 3), "uint8"), np.zeros(8, "int32")))
+    plain = tf.data.Dataset.from_tensors((np.zeros((6, 4, 4, 3), "uint8"), np.zeros(6, "int32")))
     return {
         "history": {"loss": losses},
         "weights": [weight.tolist() for weight in model.dense.get_weights()],
@@ -256,6 +342,7 @@ def tensorflow_worker(index, ports, manifest):
 
 KINDS = {
     "torch": torch_rank,
+    "torch-meshes": torch_meshes,
     "jax": jax_process,
     "jax-devices": jax_devices,
     "tensorflow": tensorflow_worker,

@@ -90,6 +90,8 @@ if JAX:
     AWAY["DeviceMesh.backend_mesh"] = lambda p: move(p, "backend_mesh", MESH)
 if JAX and KERAS >= (3, 16):
     AWAY["PartialBatchList"] = lambda p: nowhere(p, "PartialBatchList", None)
+if keras.backend.backend() == "torch" and KERAS >= (3, 16):
+    AWAY["Model.ddp_model"] = lambda p: move(p, "ddp_model", TRAINER)
 PLAIN = {"DataAdapter", "EpochIterator"}  # tests/test_plain_passes.py takes these away
 
 
@@ -116,7 +118,12 @@ def taken(request, monkeypatch):
 
 
 def test_each_reach_is_taken_away():
-    others = {"Model._jax_state", "DeviceMesh.backend_mesh", "PartialBatchList"}
+    others = {
+        "Model._jax_state",
+        "DeviceMesh.backend_mesh",
+        "Model.ddp_model",
+        "PartialBatchList",
+    }
     assert {*AWAY, *PLAIN, *others} == set(LOST)
 
 

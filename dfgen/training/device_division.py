@@ -1,10 +1,12 @@
 """How Keras divides batches over processes and devices, and what that asks of an epoch's plan.
 
-Read from Keras 3.12 and 3.15, `keras/src/distribution/distribution_lib.py` and
-`keras/src/backend/{jax,tensorflow}/trainer.py`.
+Read from Keras 3.12, 3.15 and 3.16, `keras/src/distribution/distribution_lib.py` and
+`keras/src/backend/{jax,tensorflow,torch}/trainer.py`. Keras divides no data of a `DataAdapter`, so
+`auto_shard_dataset` says nothing here.
 """
 
 import sys
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +16,7 @@ import numpy as np
 from dfgen.errors import ArgumentError
 from dfgen.loading.order.plan import Plan
 from dfgen.training.keras_calls import Call
-from dfgen.training.keras_private import mesh_devices
+from dfgen.training.keras_private import VERSION, mesh_devices
 from dfgen.training.keras_probe import lacks
 
 Shard = tuple[int, int]
@@ -23,24 +25,29 @@ Shard = tuple[int, int]
 
 @dataclass(frozen=True)
 class Division:
-    """How Keras divides a batch: its part from this process, spread over devices of this one."""
+    """How Keras divides a batch: its part from this process, spread over devices of this one.
+
+    Processes may be more than parts: those that share one replica of a model feed it the same rows.
+    """
 
     by: str
     shard: Shard
     devices: int
+    processes: int = 1
 
 
 def keras_division(model: Any) -> Division:
     """Return how the `fit` of a model divides the batches it is given."""
     strategy = getattr(model, "distribute_strategy", None)
     if strategy is None:
-        return jax_division() or Division("Keras", (0, 1), 1)
+        return mesh_division() or Division("Keras", (0, 1), 1)
     name = type(strategy).__name__
     if _workers(strategy) > 1:
         raise ArgumentError(
-            f"Keras {keras.__version__} cannot run fit, evaluate or predict with {name} on several "
-            "workers: its own code fails there, whatever the data. Train with a loop of your own "
-            "over strategy.distribute_datasets_from_function(lambda context: "
+            f"Keras {keras.__version__} cannot run fit or evaluate with {name} on several workers: "
+            "its own code fails there, whatever the data; and what predict returns there could not "
+            "be matched with the rows. Train with a loop of your own over "
+            "strategy.distribute_datasets_from_function(lambda context: "
             "sequence.get_tf_dataset()), or with JAX or torch"
         )
     return Division(name, (0, 1), strategy.num_replicas_in_sync)
@@ -53,45 +60,57 @@ def _workers(strategy: Any) -> int:
     return sum(len(jobs.get(job, ())) for job in ("chief", "worker"))
 
 
-def _distribution() -> Any:
-    """Return Keras's distribution where it has a meaning, or None."""
-    return keras.distribution.distribution() if keras.backend.backend() == "jax" else None
-
-
 def jax_processes() -> Shard | None:
     """Return JAX's processes; asking before they are connected would keep them from connecting."""
     jax = sys.modules.get("jax")
-    if jax is None or not (jax.distributed.is_initialized() or _distribution() is not None):
+    if jax is None or not (jax.distributed.is_initialized() or _distribution("jax") is not None):
         return None
     return jax.process_index(), jax.process_count()
 
 
-def jax_division() -> Division | None:
-    """Return which rows of a batch lie on devices of this process, by the mesh of devices."""
-    distribution = _distribution()
-    if distribution is None:
+def torch_processes() -> Shard | None:
+    """Return the processes of `torch.distributed`, None where it is not initialized."""
+    distributed = getattr(sys.modules.get("torch"), "distributed", None)
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None
-    index, count = jax_processes() or (0, 1)
-    if count > 1 and distribution.auto_shard_dataset:
-        raise ArgumentError(
-            f"{type(distribution).__name__} divides the data over {count} processes itself "
-            "(auto_shard_dataset=True), and so does a Sequence: rows would be divided twice. "
-            f"Make it with {type(distribution).__name__}(..., auto_shard_dataset=False)"
-        )
-    if lacks("DeviceMesh.backend_mesh"):
-        raise ArgumentError(
-            f"Keras {keras.__version__} does not tell on which devices of this process the rows of "
-            "a batch lie: train without keras.distribution, or with a newer dfgen"
-        )
-    mesh = distribution.device_mesh
-    axis = mesh.axis_names.index(distribution.batch_dim_name)
-    places = np.moveaxis(mesh_devices(mesh), axis, 0)
-    places = places.reshape(len(places), -1)
-    own = [n for n, row in enumerate(places) if any(d.process_index == index for d in row)]
+    return distributed.get_rank(), distributed.get_world_size()
+
+
+def _distribution(backend: str) -> Any:
+    """Return Keras's distribution if this is the backend, or None."""
+    return keras.distribution.distribution() if keras.backend.backend() == backend else None
+
+
+def mesh_division() -> Division | None:
+    """Return which rows of a batch belong to this process, by the mesh of `keras.distribution`.
+
+    None where nobody has set one, or where Keras ignores it: on TensorFlow, on torch before 3.16,
+    and on torch without processes.
+    """
+    if (distribution := _distribution("jax")) is not None:
+        if lacks("DeviceMesh.backend_mesh"):
+            raise ArgumentError(
+                f"Keras {keras.__version__} does not tell on which devices of this process the "
+                "rows of a batch lie: train without keras.distribution, or with a newer dfgen"
+            )
+        index, count = jax_processes() or (0, 1)
+        devices = mesh_devices(distribution.device_mesh)
+        owners = np.reshape([device.process_index for device in devices.flat], devices.shape)
+    elif (distribution := _distribution("torch")) is not None and VERSION >= (3, 16):
+        if (processes := torch_processes()) is None:
+            return None
+        index, count = processes
+        names = distribution.device_mesh.devices  # "cpu:3" is that of rank 3
+        owners = np.reshape([int(name.split(":")[-1]) for name in names.flat], names.shape)
+    else:
+        return None
+    axis = distribution.device_mesh.axis_names.index(distribution.batch_dim_name)
+    places = np.moveaxis(owners, axis, 0).reshape(owners.shape[axis], -1)
+    own = [n for n, row in enumerate(places) if index in row]
     if not own:
         raise ArgumentError(f"keras.distribution uses no device of process {index} of {count}")
     shard = own[0] // len(own), len(places) // len(own)
-    return Division("keras.distribution", shard, len(own))
+    return Division("keras.distribution", shard, len(own), count)
 
 
 def divide(given: Plan, call: Call, weighable: bool, endless: bool) -> tuple[Plan, bool]:
@@ -123,6 +142,28 @@ def divide(given: Plan, call: Call, weighable: bool, endless: bool) -> tuple[Pla
     return replace(given, tail="pad"), True
 
 
+def warn_of_ranks(model: Any, given: Plan) -> None:
+    """Warn where `fit` on torch would train a model of its own in each process, before Keras 3.16.
+
+    Nobody averages gradients there but hooks of the user's own, or a `train_step`.
+    """
+    _, count = torch_processes() or (0, 1)
+    on_torch = keras.backend.backend() == "torch" and VERSION < (3, 16)
+    own_step = type(model).train_step is not keras.Model.train_step
+    if not on_torch or min(count, given.shard[1]) == 1 or own_step:
+        return
+    hooks = "_backward_hooks", "_post_accumulate_grad_hooks"  # None or empty: there are none
+    tensors = [variable.value for variable in model.trainable_variables]
+    if not any(getattr(tensor, name, True) for tensor in tensors for name in hooks):
+        warnings.warn(
+            f"Keras {keras.__version__} averages no gradients over the {count} processes of "
+            "torch.distributed, and no variable of the model has a hook that does: each process "
+            "trains a model of its own. Build the model and register hooks before fit: see the "
+            "guide to several machines. Keras 3.16 averages by itself",
+            stacklevel=2,
+        )
+
+
 def check_not_empty(plan: Plan) -> None:
     """Refuse a plan without batches."""
     if not len(plan):
@@ -133,8 +174,7 @@ def check_not_empty(plan: Plan) -> None:
 
 
 def _check_division(given: Plan, division: Division) -> None:
-    count = division.shard[1]
-    if count > 1 and given.shard != division.shard:
+    if division.processes > 1 and given.shard != division.shard:
         raise ArgumentError(
             f"{division.by} takes part {division.shard} of each batch from this process, but the "
             f"Sequence makes part {given.shard}: rows would be repeated or missed. "

@@ -7,7 +7,8 @@ thing is lost and is named by a warning, and the rest holds. See `keras_probe`.
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +16,9 @@ import keras
 
 LOWEST, TESTED = (3, 12), (3, 16)
 """The oldest Keras that there are tests for, and the newest."""
+VERSION = tuple(map(int, keras.__version__.split(".")[:2]))
 
-if tuple(map(int, keras.__version__.split(".")[:2])) < LOWEST:
+if VERSION < LOWEST:
     raise ImportError(
         f"dfgen needs Keras {LOWEST[0]}.{LOWEST[1]} or newer, found {keras.__version__}: "
         "pip install --upgrade keras"
@@ -185,14 +187,23 @@ REACHES = (
         public="none: Keras gives them back after a step alone",
         lost="on JAX the model must be made anew after an error in evaluate, predict or the first "
         "step of fit, and says so",
-        is_there=lambda trial: not _on_jax() or hasattr(keras.Model, "jax_state_sync"),
+        is_there=lambda trial: not _on("jax") or hasattr(keras.Model, "jax_state_sync"),
     ),
     Reach(
         "DeviceMesh.backend_mesh",
         gives="which rows of a batch lie on devices of this process, on JAX",
         public="DeviceMesh.devices: names, without their process",
         lost="keras.distribution on JAX is refused",
-        is_there=lambda trial: not _on_jax() or _mesh_is_as_it_was(),
+        is_there=lambda trial: not _on("jax") or _mesh_is_as_it_was(),
+    ),
+    Reach(
+        "Model.ddp_model",
+        gives="on torch predict_frame runs in one process without the others",
+        public="Model.predict, which from Keras 3.16 on begins by waiting for all processes",
+        lost="on torch all processes must call predict_frame, and on a model that can be trained",
+        is_there=lambda trial: (
+            not _on("torch") or VERSION < (3, 16) or hasattr(trial.model, "ddp_model")
+        ),
     ),
     Reach(
         "PartialBatchList",
@@ -254,8 +265,8 @@ def takes_super_batches() -> bool:
     return "super_batch" in inspect.signature(asked).parameters
 
 
-def _on_jax() -> bool:
-    return str(keras.backend.backend()) == "jax"
+def _on(backend: str) -> bool:
+    return str(keras.backend.backend()) == backend
 
 
 def _losses_can_be_watched(trial: Trial) -> bool:
@@ -283,7 +294,7 @@ def _names_in(owner: type) -> set[str]:
 def has_lost_variables(model: Any) -> bool:
     """Whether Keras has left a model without values of its variables, as it may on JAX."""
     lost = (None, None)
-    return _on_jax() and any(
+    return _on("jax") and any(
         (getattr(v, "_value", v), getattr(v, "_initializer", v)) == lost for v in model.variables
     )
 
@@ -365,6 +376,20 @@ def _mesh_is_as_it_was() -> bool:
 def mesh_devices(mesh: Any) -> Any:
     """Return the devices of a `keras.distribution.DeviceMesh` on JAX, an array of them."""
     return mesh.backend_mesh.devices
+
+
+@contextmanager
+def predicting_alone(model: Any) -> Iterator[None]:
+    """Have a model on torch predict in this process, without waiting for others."""
+    if not hasattr(model, "ddp_model"):
+        yield
+        return
+    wrapped = model.ddp_model
+    object.__setattr__(model, "ddp_model", False)  # None would be wrapped; torch is not to see it
+    try:
+        yield
+    finally:
+        object.__setattr__(model, "ddp_model", wrapped)
 
 
 def operation_of(tensor: Any) -> Any:

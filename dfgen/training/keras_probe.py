@@ -72,7 +72,7 @@ def missing() -> frozenset[str]:
             f"{version} is not as dfgen knows it{why}: {told}. Is there a newer dfgen?",
             stacklevel=2,
         )
-    if tuple(map(int, keras.__version__.split(".")[:2])) > private.TESTED:
+    if private.VERSION > private.TESTED:
         newest = ".".join(map(str, private.TESTED))
         warnings.warn(
             f"{version} is newer than those that dfgen was tested with, up to {newest}. What it "

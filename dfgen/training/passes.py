@@ -39,7 +39,7 @@ from dfgen.training.checks.validation_check import (
     validation_of,
     warn_of_same_rows,
 )
-from dfgen.training.device_division import check_not_empty, divide
+from dfgen.training.device_division import check_not_empty, divide, warn_of_ranks
 from dfgen.training.foreign_names import check_set, no_such_name
 from dfgen.training.keras_calls import Call, call_by_keras
 from dfgen.training.keras_private import DataAdapter, shorten
@@ -160,6 +160,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
             warn_of_same_rows(*sides)
         if call.purpose == "fit":
             warn_of_scaling_twice(call.model, self._loader, self._layout.x)
+            warn_of_ranks(call.model, self._loader.given)
         if call.purpose is not None:
             check_trained(call, self._loader, self._nested_for(call.model, call.purpose))
 

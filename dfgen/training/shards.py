@@ -2,11 +2,10 @@
 
 import json
 import os
-import sys
 
 from dfgen.errors import ArgumentError
 from dfgen.system import whole
-from dfgen.training.device_division import Shard, jax_division, jax_processes
+from dfgen.training.device_division import Shard, jax_processes, mesh_division, torch_processes
 
 
 def resolve_shard(shard: object) -> Shard:
@@ -31,7 +30,7 @@ def resolve_shard(shard: object) -> Shard:
 
 def _found_shard() -> Shard:
     sources = {
-        "torch.distributed": _torch_processes(),
+        "torch.distributed": torch_processes(),
         "TF_CONFIG": _tensorflow_processes(),
         "JAX": jax_processes(),
         "RANK and WORLD_SIZE": _environment_processes(),
@@ -43,16 +42,9 @@ def _found_shard() -> Shard:
             f'shard="auto" finds several answers to which of how many processes this is: {shown}. '
             "Unset what does not hold, or give shard=(index, count)"
         )
-    if (division := jax_division()) is not None:
+    if (division := mesh_division()) is not None:
         return division.shard
     return next(iter(found.values()), (0, 1))
-
-
-def _torch_processes() -> Shard | None:
-    distributed = getattr(sys.modules.get("torch"), "distributed", None)
-    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
-        return None
-    return distributed.get_rank(), distributed.get_world_size()
 
 
 def _tensorflow_processes() -> Shard | None:

@@ -55,7 +55,8 @@ class BackupAndRestore(keras.callbacks.Callback):
 
     If several processes train together (`shard`), the first one saves, and all go on from what
     it saved, so they must see the same folder. Its receipts stay exact; on the others that of the
-    epoch in which training goes on has the digest of the first one's rows until there.
+    epoch in which training goes on has the digest of the first one's rows until there, and on torch
+    the metrics of that epoch are, until there, those of the first one's rows.
 
     Nobody else may save in the folder meanwhile: a second run that would is refused as long as the
     first one lives. A run that was killed keeps nobody out, nor does, in the same process, a `fit`

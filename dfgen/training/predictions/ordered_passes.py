@@ -8,6 +8,7 @@ import numpy as np
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.state import Place
 from dfgen.training.keras_calls import Call
+from dfgen.training.keras_private import predicting_alone
 from dfgen.training.passes import Passes
 from dfgen.training.progress import Progress
 from dfgen.training.runs import Run
@@ -46,7 +47,8 @@ class OrderedPasses(Passes):
         """
         self._part, self._targets = (part, until), {}
         self.progress.place = Place(view)
-        outputs = model.predict(self, verbose=0)
+        with predicting_alone(model):
+            outputs = model.predict(self, verbose=0)
         rows = sum(map(self._loader.plan.real, part))
         targets = [self._targets[step] for step in part]
         joined = None
