@@ -342,7 +342,7 @@ def symbolic_build(model: keras.Model, batch: Any) -> None:
 
 def trained_by(optimizer: Any) -> list[Any]:
     """Return the variables that an optimizer was built for."""
-    return list(getattr(optimizer, "_trainable_variables", ()))
+    return list(optimizer._trainable_variables)
 
 
 def seed_state() -> Any:

@@ -99,8 +99,13 @@ def build(
         ) from error
 
 
-def trained(model: keras.Model) -> dict[str, list[int]]:
-    """Return the places among a model's variables of those that each built optimizer trains."""
+def trained(model: keras.Model) -> dict[str, list[int]] | None:
+    """Return the places among a model's variables of those that each built optimizer trains.
+
+    None where Keras does not tell.
+    """
+    if lacks("Optimizer._trainable_variables"):
+        return None
     places = {id(variable): place for place, variable in enumerate(model.variables)}
     of_each = {
         name: [places.get(id(variable), -1) for variable in keras_private.trained_by(optimizer)]
