@@ -101,6 +101,14 @@ def test_margins_are_no_probabilities_whatever_they_are(loss, instead, low):
     )
 
 
+@pytest.mark.parametrize("loss", ["hinge", keras.losses.hinge, keras.losses.Hinge()])
+def test_margins_are_refused_however_compile_is_given_their_loss(loss):
+    said = np.array([[0.2, 0.7]], np.float32)
+    [(one, _)] = model_heads(model(loss, names=("kind",)), said, "k", {"k": (NAMED, None)})
+    with pytest.raises(ArgumentError, match="trained by hinge, which makes margins"):
+        one.activated(said)
+
+
 def test_logits_of_one_unit_and_huge_ones_stay_finite():
     one = head(NAMED, None, "linear")
     np.testing.assert_allclose(one.activated(LOGITS[:, :1]), SIGMOID[:, :1], rtol=1e-5)

@@ -25,7 +25,7 @@ from dfgen.training.checks.known_losses import (
 )
 from dfgen.training.checks.model_outputs import keras_order, outputs_of
 from dfgen.training.checks.pairing import Ends
-from dfgen.training.keras_private import as_loss, loss_weights
+from dfgen.training.keras_private import loss_weights
 
 CLASSES, LABELS, NUMBERS, ARRAY = "classes", "labels", "numbers", "array"
 """The kinds of a head: one class, any number of classes, a few numbers, or more axes."""
@@ -40,7 +40,7 @@ class ModelHead:
         target: the name of its array in y, None without.
         feature: what y has for it, None where there is no y.
         bound: that with its rows.
-        loss: of Keras; None: the model has none for it, or makes it by itself.
+        loss: as `compile` takes it; None: the model has none for it, or makes it by itself.
         known: what is known of the loss.
         activation: what the last layer ends in, where that is known.
         logits: as `from_logits` of `predict_frame`.
@@ -208,7 +208,7 @@ def model_heads(
             target,
             feature,
             bound,
-            as_loss(loss),
+            loss,
             known_loss(loss) if loss is not None else None,
             None if output is None else output.activation,
             logits,

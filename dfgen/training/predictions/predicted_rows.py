@@ -20,6 +20,7 @@ from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.spec import Present
 from dfgen.training.checks.known_losses import SPARSE
 from dfgen.training.device_division import keras_division
+from dfgen.training.keras_private import as_loss
 from dfgen.training.predictions.as_trained import targets_as_trained
 from dfgen.training.predictions.heads import ModelHead, model_heads
 from dfgen.training.predictions.ordered_passes import OrderedPasses
@@ -191,10 +192,10 @@ class Prediction:
 
 
 def _of_head(head: ModelHead, outputs: npt.NDArray[Any], target: npt.NDArray[Any] | None) -> Said:
-    losses = None
-    if head.loss is not None and target is not None:
+    losses, loss = None, as_loss(head.loss)
+    if loss is not None and target is not None:
         _check_classes(head, target, outputs.shape[-1])
-        losses = row_losses(head.loss, target, outputs)
+        losses = row_losses(loss, target, outputs)
     return Said(head, head.activated(outputs), losses)
 
 
