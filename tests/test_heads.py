@@ -192,6 +192,15 @@ def test_outputs_meet_their_targets_losses_and_weights_by_name():
     assert paired(made, (1, 2, 3), None)[2][0] == "2"  # which no name is for
 
 
+@pytest.mark.parametrize("loss", ["mse", ["mse"], {"age": "mse"}])
+def test_the_loss_of_a_single_output_is_found_however_compile_is_given_it(loss):
+    image = keras.Input((2,))
+    made = keras.Model(image, keras.layers.Dense(1, name="age")(image))
+    made.compile(loss=loss)
+    [(one, _)] = model_heads(made, np.zeros((3, 1)), "a", {"a": (AGE, None)})
+    assert one.known.kind == "regression"
+
+
 def test_targets_and_outputs_of_other_names_are_refused():
     for y, told in (
         ({"kind": "k", "size": "s"}, "2 (kind, size)"),

@@ -256,6 +256,8 @@ def _losses(model: Any, names: list[str]) -> dict[str, Any]:
 def _by_name(given: Any, names: list[str]) -> dict[str, Any]:
     """Return what `compile` was given for each output: all by their names, in a list, or one."""
     if isinstance(given, Mapping):
+        if names == [""] and len(given) == 1:  # of a single output, which has a name there
+            return dict.fromkeys(names, next(iter(given.values())))
         return {name: given.get(name) for name in names}
     if isinstance(given, list | tuple):
         return dict(zip(names, given, strict=False))

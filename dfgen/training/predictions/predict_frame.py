@@ -127,9 +127,9 @@ def evaluate_frame(
     The column `row_weight`, or `row_weight_<head>`, is what the row counts in the loss: its
     `sample_weight` times that of its class, 1 without, 0 where it has no label or no prediction.
     The sum of `loss * row_weight` by the number of rows is what `model.evaluate` calls the loss,
-    where no row is bad, the loss is a mean that ignores no class, and no layer adds to it, as
-    regularizers do. Of a softmax that is all but sure TensorFlow's `evaluate` knows the logits:
-    its losses may go above 16, those here end there.
+    where no row is bad, the loss is a mean over rows that ignores no class, a single output has no
+    `loss_weights`, and no layer adds to it, as regularizers do. Of a softmax that is all but sure
+    TensorFlow's `evaluate` knows the logits: its losses may go above 16, those here end there.
 
     Args:
         model: of Keras, compiled with a loss.
