@@ -63,8 +63,8 @@ def test_batches_in_flight_stay_below_the_memory_whatever_their_size(frame, batc
     row = 4 * 4 * 3 + 4  # pixels and an int32
     seq = sequence(frame(100), batch_size=batch_size, limits=dfgen.Limits(memory=20 * row))
     started, start = [], seq._loader.start
-    seq._loader.start = lambda *position, spread: (
-        started.append(position[1]) or start(*position, spread=spread)
+    seq._loader.start = lambda *position, **asked: (
+        started.append(position[1]) or start(*position, **asked)
     )
     next(iter(seq))
     assert len(started) == depth + 1

@@ -23,7 +23,7 @@ from dfgen.cli import app
 README = Path(dfgen.__file__).parents[1] / "README.md"
 DOCS = README.parent / "docs"
 NEEDED = {
-    "other-libraries.md": ("keras_hub", "keras_tuner", "orbax", "sklearn", "tensorboard"),
+    "other-libraries.md": ("keras_hub", "keras_tuner", "sklearn", "tensorboard"),
     "migrate-torch.md": ("torch",),
 }
 """What a page shows that `make test` does not install; `make test-clients` does."""

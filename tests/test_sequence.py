@@ -123,7 +123,7 @@ def test_look_ahead_into_the_next_epoch_is_used_by_the_next_pass(frame):
     """Nothing is made twice: three loops of three batches start nine batches and the look-ahead."""
     seq = sequence(frame(12), max_queue_size=2)
     started, start = [], seq._loader.start
-    seq._loader.start = lambda *position, spread: started.append(position[:2]) or start(*position)
+    seq._loader.start = lambda *position, **_: started.append(position[:2]) or start(*position)
     for _ in range(3):
         assert sum(len(rows_of(batch)) for batch in seq) == 12
     assert started == [(i // 3, i % 3) for i in range(9 + 2)]
@@ -132,7 +132,7 @@ def test_look_ahead_into_the_next_epoch_is_used_by_the_next_pass(frame):
 def test_look_ahead_is_bounded(frame):
     seq = sequence(frame(120), max_queue_size=3)
     started, start = [], seq._loader.start
-    seq._loader.start = lambda *position, spread: started.append(position[1]) or start(*position)
+    seq._loader.start = lambda *position, **_: started.append(position[1]) or start(*position)
     batches = iter(seq)
     for taken in range(1, 9):
         next(batches)

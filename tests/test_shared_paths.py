@@ -46,24 +46,27 @@ def test_sequences_of_folds_ask_whether_files_are_in_both_parts(crops):
     assert told(caught) == [shared(crops)]
 
 
+@pytest.mark.filterwarnings("ignore:.* has no row")
 @pytest.mark.parametrize("how", [{"shares": SHARES}, {"folds": 2}])
 def test_a_split_of_rows_tells_of_files_in_several_and_one_of_files_does_not(crops, how):
     with pytest.warns(UserWarning) as caught:
         df = dfgen.split(crops, **how)
     part = df["fold" if "folds" in how else "split"]
     count = int((part.groupby(df["path"]).nunique() > 1).sum())
-    assert told(caught)[0].startswith(f"{count} path")
-    assert 'group="path"' in told(caught)[0]
+    shared = [text for text in told(caught) if 'group="path"' in text]
+    assert len(shared) == 1
+    assert shared[0].startswith(f"{count} path")
     dfgen.split(crops, **how, group="path")
 
 
+@pytest.mark.filterwarnings("ignore:.* has no row")
 def test_a_manifest_that_is_built_tells_of_files_in_several_splits(crops, tmp_path):
     table = tmp_path / "labels.csv"
     crops[["id", "path", "label"]].to_csv(table, index=False)
     asked = {"labels": table, "path_column": "path", "id": "id", "facts": "none", "split": SHARES}
     with pytest.warns(UserWarning) as caught:
         dfgen.build_manifest(**asked)
-    assert [text for text in told(caught) if 'group="path" (--group path)' in text] == told(caught)
+    assert sum('group="path" (--group path)' in text for text in told(caught)) == 1
     dfgen.build_manifest(**asked, group="path")
 
 

@@ -100,6 +100,7 @@ def test_files_that_are_numbered_each_on_their_own_have_paths_as_ids(data):
     assert frame["id"].tolist() == ["images/a.png", "more/a.png"]
 
 
+@pytest.mark.filterwarnings("ignore:1 path lies in rows of several splits")
 def test_a_split_without_annotations_has_no_boxes_known(data):
     annotated.coco("test.json", {3: "a.png"})
     frame = dfgen.build_manifest(coco={"train": "c.json", "test": "test.json"}, images="images")

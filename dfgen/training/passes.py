@@ -369,7 +369,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
             self._end(self._run(call), call)
 
     def _end(self, run: Run, call: Call) -> None:
-        several = run.steps_per_execution > 1 and keras.backend.backend() == "torch"
+        several = keras.backend.backend() == "torch" and run.steps_per_execution > 1
         if several and run.driver == "fit" and self._progress.fit.waiting:
             return  # the last batches were fetched, no step was taken with them: Keras calls again
         ended, run.driver = run.driver, None  # Keras may call twice

@@ -79,8 +79,8 @@ class InputMonitor(keras.callbacks.Callback):
         found = of_fit("x")
         if not isinstance(found, Passes):
             raise ArgumentError(
-                "InputMonitor watches a dfgen.Sequence, fit was given what it reads by its "
-                f"{type(found).__name__}: give fit the Sequence itself, or leave the callback out"
+                f"InputMonitor watches a dfgen.Sequence, fit was given {type(found).__name__}: "
+                "give fit the Sequence itself, or leave the callback out"
             )
         self._input = found
         found.progress.count_taken()

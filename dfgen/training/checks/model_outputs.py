@@ -104,7 +104,8 @@ def outputs_of(model: Any) -> dict[str, Output]:
         output = _unbuilt(model)
         return {} if output is None else {output.name: output}
     if isinstance(keyed := getattr(model, "output", None), Mapping):  # a Sequential has none
-        return {name: _of_tensor(keyed[name]) for name in keras_order(keyed)}
+        tensors = {name: keyed[name] for name in keras_order(keyed)}  # some may be nested further
+        return {name: _of_tensor(one) for name, one in tensors.items() if hasattr(one, "shape")}
     found = [_of_tensor(tensor) for tensor in tensors]
     names = list(getattr(model, "output_names", ()))
     names = names if len(names) == len(found) else [output.name for output in found]
