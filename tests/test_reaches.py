@@ -210,6 +210,7 @@ def weights_after(frame, tmp_path, stop, epochs=3):
     return [np.asarray(keras.ops.convert_to_numpy(v)) for v in model.dense.variables]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")  # before 3.16, as the loss says
 @pytest.mark.parametrize("stop", [5, 17])
 def test_a_training_goes_on_in_the_middle_of_its_epoch(frame, tmp_path, taken, stop):

@@ -61,7 +61,7 @@ def test_the_arrays_of_four_steps_are_the_memory_that_workers_wrote_to(frame):
             assert pending.arrays["label"].ctypes.data == y[step].ctypes.data
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     rows=st.integers(1, 40),
     batch_size=st.integers(1, 9),
