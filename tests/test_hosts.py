@@ -526,24 +526,25 @@ class TestOneOfSeveral:
         assert model.seen("tested") == [order(6, 0)[p] for p in (4, 5, 0, 1)]
 
 
-@pytest.mark.parametrize("backend", ["jax", "torch"])
+MESHES = [
+    ((4,), 0, [0, 0, 1, 1], [((0, 2), 2), ((1, 2), 2)]),
+    ((2, 2), 0, [0, 0, 1, 1], [((0, 2), 1), ((1, 2), 1)]),
+    ((2, 2), 0, [0, 1, 2, 3], [((0, 2), 1), ((0, 2), 1), ((1, 2), 1), ((1, 2), 1)]),
+    ((2, 2), 1, [0, 1, 2, 3], [((0, 2), 1), ((1, 2), 1), ((0, 2), 1), ((1, 2), 1)]),
+    ((1, 4), 0, [0, 0, 1, 1], [((0, 1), 1), ((0, 1), 1)]),
+    ((4, 1), 0, [0, 0, 0, 0], [((0, 1), 4)]),
+]
+ONE_DEVICE = [mesh for mesh in MESHES if mesh[2] == [*range(4)]]  # of each process, as on torch
+
+
 @pytest.mark.parametrize(
-    ("shape", "axis", "processes", "expected"),
-    [
-        ((4,), 0, [0, 0, 1, 1], [((0, 2), 2), ((1, 2), 2)]),
-        ((2, 2), 0, [0, 0, 1, 1], [((0, 2), 1), ((1, 2), 1)]),
-        ((2, 2), 0, [0, 1, 2, 3], [((0, 2), 1), ((0, 2), 1), ((1, 2), 1), ((1, 2), 1)]),
-        ((2, 2), 1, [0, 1, 2, 3], [((0, 2), 1), ((1, 2), 1), ((0, 2), 1), ((1, 2), 1)]),
-        ((1, 4), 0, [0, 0, 1, 1], [((0, 1), 1), ((0, 1), 1)]),
-        ((4, 1), 0, [0, 0, 0, 0], [((0, 1), 4)]),
-    ],
+    ("shape", "axis", "processes", "expected", "backend"),
+    [*((*mesh, "jax") for mesh in MESHES), *((*mesh, "torch") for mesh in ONE_DEVICE)],
 )
 def test_processes_of_one_replica_of_a_model_feed_the_same_rows(
     monkeypatch, shape, axis, processes, expected, backend
 ):
     """Where the model is divided too: by which devices of the mesh are a process's own."""
-    if backend == "torch" and processes != [*range(4)]:
-        pytest.skip("on torch a process has one device")
     monkeypatch.setattr(device_division, "VERSION", (3, 16))
     devices = np.array([SimpleNamespace(process_index=p) for p in processes]).reshape(shape)
     names = ["batch", "model"] if axis == 0 else ["model", "batch"]
