@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import cv2
@@ -143,6 +144,7 @@ print(json.dumps([*predicted, dfgen.predict_frame(model, numbers)["y_pred"].toli
 """
 
 
+@pytest.mark.skipif(find_spec("jax") is None, reason="Keras's NumPy backend needs JAX")
 def test_backend_that_only_predicts_gets_numpy(run):
     """Keras trains nothing on NumPy and OpenVINO, and says so; the rest is as elsewhere."""
     predicted, loss, rows, shuffled, fit = run(None, PREDICT_ONLY, "numpy")
