@@ -30,7 +30,7 @@ _STATES = {
     "evaluate": ("trainable_variables", "non_trainable_variables", "metrics_variables"),
     "predict": ("trainable_variables", "non_trainable_variables"),
 }
-"""What a step of each is given and returns on JAX, in this order."""
+"""The variables that a step of each takes and returns on JAX, in this order."""
 _ASKED = "asked_of_losses"
 _CALLERS = "fit", "evaluate", "predict"
 

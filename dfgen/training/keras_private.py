@@ -64,7 +64,7 @@ DataAdapter: Any = _found("trainers.data_adapters.data_adapter.DataAdapter") or 
 
 @dataclass
 class Trial:
-    """What a `fit`, an `evaluate` and a `predict` of a model that learns nothing have shown.
+    """Findings of a `fit`, an `evaluate` and a `predict` of a model that learns nothing.
 
     Args:
         events: what Keras told the data of fit, of its validation, of evaluate and of predict.
