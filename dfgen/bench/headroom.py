@@ -7,9 +7,7 @@ from statistics import median
 from typing import Any
 
 from dfgen.errors import ArgumentError, did_you_mean
-from dfgen.loading.buffers import Block
 from dfgen.loading.loader import Loader
-from dfgen.loading.order.plan import Plan
 from dfgen.loading.pending_batch import Batch, PendingBatch
 from dfgen.training import keras
 from dfgen.training.callbacks.monitor import InputMonitor
@@ -140,14 +138,7 @@ class _Replay(Loader):
         super().__init__(loader.reader, batch_size=loader.batch_size, workers=0)
         self._kept = kept
 
-    def start(
-        self,
-        epoch: int,
-        step: int,
-        plan: Plan | None = None,
-        spread: bool = True,
-        block: tuple[Block, int] | None = None,
-    ) -> PendingBatch:
+    def start(self, epoch: int, step: int, *others: Any, **asked: Any) -> PendingBatch:
         kept = self._kept[step % len(self._kept)]
         return PendingBatch(lambda: kept.arrays, kept.rows, (epoch, step), self.plan, left=0)
 
