@@ -16,7 +16,7 @@ from in_memory import SIZE, gather, make_loader, pictures, rest
 from measure import THREADS, Findings, Rates, Verdict, alternate, finish, in_new_process
 from models import idle_model, passes, ready_dataset
 
-from dfgen.training.passes import Passes
+from dfgen.training.data_adapter import Passes
 
 BATCH = 128
 ROWS = 64_000  # so many that beginning and ending a `fit` hardly count

@@ -21,7 +21,7 @@ from peers import Job, tf_data, tf_data_image, tf_data_png
 
 import dfgen
 from dfgen.samples.pixels.upright import decode, prepare_worker
-from dfgen.samples.storage.files import Files
+from dfgen.samples.stores.local_files import Files
 
 Pixels = npt.NDArray[np.uint8]
 Load = Callable[[str, Pixels], None]

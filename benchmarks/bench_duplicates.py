@@ -13,8 +13,8 @@ from measure import THREADS, Findings, Verdict, alternate, finish
 from dfgen.manifest.building.scan import read_facts
 from dfgen.manifest.duplicates import duplicates, leaks
 from dfgen.manifest.near_hashes import bits_between
-from dfgen.samples.pixels.perceptual_hash import perceptual_hash
 from dfgen.samples.pixels.upright import prepare_worker
+from dfgen.samples.whole_files import perceptual_hash
 
 ROWS = 1_000_000
 WITHIN = 8

@@ -11,7 +11,7 @@ from measure import THREADS, Findings, Verdict, alternate, finish
 
 import dfgen
 from dfgen.samples.pixels.upright import prepare_worker
-from dfgen.samples.storage.files import Files
+from dfgen.samples.stores.local_files import Files
 
 BATCH = 64
 BARE = "bare decode and resize"

@@ -13,7 +13,7 @@ import dfgen
 from dfgen.samples.pixels.formats import read_header
 from dfgen.samples.pixels.geometry import Draw
 from dfgen.samples.pixels.upright import prepare_worker
-from dfgen.samples.storage.files import Files
+from dfgen.samples.stores.local_files import Files
 
 SIZE, BATCH, ROUNDS = (224, 224), 8, 40  # short rounds: a few per cent are looked for
 FILTERED, ALIASED = "dfgen, antialias=True", "dfgen, antialias=False"

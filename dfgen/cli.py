@@ -4,6 +4,7 @@ Imports that cost time stand inside the functions, so that `dfgen --help` answer
 """
 
 import contextlib
+import os
 import sys
 import warnings
 from collections.abc import Iterator
@@ -14,7 +15,6 @@ import typer
 import typer.core
 
 from dfgen import __version__
-from dfgen.commands import cached_folders
 from dfgen.commands.build_manifest import BuildCommand, build_command
 from dfgen.commands.manifests import (
     diff_command,
@@ -23,11 +23,105 @@ from dfgen.commands.manifests import (
     update_labels_command,
     verify_command,
 )
-from dfgen.commands.options import Force, height_and_width, silence
-from dfgen.commands.packs import pack_command
-from dfgen.commands.predict import predict_command
-from dfgen.commands.reports import report_command
+from dfgen.commands.options import (
+    Force,
+    Json,
+    Root,
+    Workers,
+    height_and_width,
+    part_of,
+    print_json,
+    silence,
+)
+from dfgen.commands.packs import cache, pack_command
 from dfgen.errors import DfgenError
+
+
+def predict_command(
+    model: Annotated[str, typer.Argument(help="The model, saved by Keras.", metavar="MODEL.keras")],
+    manifest: Annotated[str, typer.Argument(help="The rows.", metavar="M.parquet")],
+    out: Annotated[
+        str, typer.Option(help="The file to write; after a kill, go on with.", metavar="P.parquet")
+    ],
+    preprocessing: Annotated[
+        str | None,
+        typer.Option(
+            help="What SavePreprocessing has saved. Default: MODEL.keras.json.", metavar="FILE"
+        ),
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Only rows whose column split is this.", metavar="NAME")
+    ] = None,
+    root: Root = None,
+    batch_size: Annotated[int, typer.Option(help="Rows of a batch.")] = 32,
+    views: Annotated[
+        int | None,
+        typer.Option(help="Passes with random crops and flips, averaged. Default: one without."),
+    ] = None,
+    arrays: Annotated[
+        str | None, typer.Option(help="Folder for masks and the like, a file a row.", metavar="DIR")
+    ] = None,
+    on_error: Annotated[
+        str, typer.Option(help="skip: mark rows that cannot be read; raise: stop.")
+    ] = "skip",
+    shard: Annotated[
+        str | None,
+        typer.Option(help="Predict part I (from 0) of N.", metavar="I/N"),
+    ] = None,
+    workers: Workers = None,
+    allow_functions: Annotated[
+        bool,
+        typer.Option("--allow-functions", help="Run functions that the preprocessing names."),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Write the rows of a manifest with what a saved model says of each."""
+    with silence():
+        from dfgen.training.predictions.saved_model import predict_saved
+
+    predicted = predict_saved(
+        model,
+        manifest,
+        out,
+        preprocessing=preprocessing,
+        split=split,
+        views=views,
+        arrays=arrays,
+        allow_functions=allow_functions,
+        root=root,
+        batch_size=batch_size,
+        on_error=on_error,
+        shard=part_of("--shard", shard),
+        workers=workers,
+    )
+    if as_json:
+        print_json({"out": out, **predicted})
+        return
+    lost = f", {predicted['problems']:,} without a prediction" * bool(predicted["problems"])
+    print(f"Wrote {out}: {predicted['rows']:,} rows{lost}")
+
+
+def report_command(
+    manifest: Annotated[str, typer.Argument(help="The manifest.", metavar="M.parquet")],
+    out: Annotated[str, typer.Option(help="The page to write.", metavar="F.html")],
+    predictions: Annotated[
+        str | None,
+        typer.Option(
+            help="What `dfgen predict` wrote: shows where the model is wrong.", metavar="P.parquet"
+        ),
+    ] = None,
+    rows: Annotated[int, typer.Option(help="Most rows of the gallery, 1 to 2000.")] = 600,
+    seed: Annotated[int, typer.Option(help="Another seed draws other rows.")] = 0,
+    root: Root = None,
+    workers: Workers = None,
+    force: Force = False,
+) -> None:
+    """Write one HTML file that shows what is in a manifest, to look at and to send."""
+    from dfgen.explore.report_file import report
+
+    report(manifest, out, predictions=predictions, rows=rows, seed=seed, root=root, workers=workers)
+    print(f"Wrote {out}: {os.path.getsize(out) / 1e6:.1f} MB")
+
 
 COMPARING = ("diff", "verify")
 """Commands that exit with 1 where they find a difference, and with 2 where they fail, as `diff`."""
@@ -92,7 +186,7 @@ app.command("recipe")(recipe_command)
 app.command("pack")(pack_command)
 app.command("predict")(predict_command)
 app.command("report")(report_command)
-app.add_typer(cached_folders.cache, name="cache")
+app.add_typer(cache, name="cache")
 
 
 @app.command("demo")

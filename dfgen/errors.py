@@ -22,6 +22,8 @@ expected and what to do; where a row is at fault, its id and path.
 
 import errno
 import re
+import sys
+import warnings
 from collections.abc import Iterable
 from difflib import get_close_matches
 from inspect import isroutine
@@ -264,3 +266,12 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     plain = word.strip().casefold()
     near = get_close_matches(plain, by_plain, n=1, cutoff=0.6 if len(plain) > 2 else 0.75)
     return f' Did you mean "{by_plain[near[0]]}"?' if near else ""
+
+
+def warn(message: str) -> None:
+    """Warn in the name of the caller's own line, however deep in dfgen it is noticed."""
+    # no stacklevel is right for every x and y, and skip_file_prefixes came with Python 3.12
+    depth, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("dfgen."):
+        depth, frame = depth + 1, frame.f_back
+    warnings.warn(legible(message, 1_000), stacklevel=depth)

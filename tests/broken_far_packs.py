@@ -15,8 +15,8 @@ from pathlib import Path
 import packed
 from broken_packs import forked
 
-from dfgen.samples.storage.far.objects import Objects
-from dfgen.samples.storage.far.store_options import StorageOptions
+from dfgen.samples.stores.remote.objects import Objects
+from dfgen.samples.stores.remote.store_options import StorageOptions
 
 ROWS, ARGUMENTS = 24, {"shard_size": 1200}
 

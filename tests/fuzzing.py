@@ -32,7 +32,7 @@ from dfgen.samples.features.image import Image
 from dfgen.samples.features.mask import Mask
 from dfgen.samples.features.spec import empty
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.storage.files import Files
+from dfgen.samples.stores.local_files import Files
 
 ALARM = 60
 """Seconds that a case may take, however busy the machine."""

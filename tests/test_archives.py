@@ -17,8 +17,8 @@ from PIL import Image
 
 import dfgen
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, MissingFileError
-from dfgen.samples.storage.archives.archive_paths import Member
-from dfgen.samples.storage.archives.members import Archives
+from dfgen.samples.stores.archives.archive_paths import Member
+from dfgen.samples.stores.archives.members import Archives
 
 
 def write_zip(path, contents, method=zipfile.ZIP_STORED):

@@ -13,7 +13,7 @@ from dfgen.errors import ArgumentError, DecodeError
 from dfgen.loading.loader import Loader
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.mask import Mask
-from dfgen.samples.storage.files import Files
+from dfgen.samples.stores.local_files import Files
 
 N, HEIGHT, WIDTH = 24, 12, 18
 

@@ -15,7 +15,7 @@ from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
 from dfgen.errors import DecodeError
 from dfgen.loading.loader import Loader
-from dfgen.samples.storage.files import Files
+from dfgen.samples.stores.local_files import Files
 
 N = 240
 VALUES = (np.arange(N)[:, None, None] + np.arange(35).reshape(5, 7)).astype(np.float32)

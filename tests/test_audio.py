@@ -18,7 +18,7 @@ import dfgen
 from dfgen.errors import ArgumentError, DecodeError, MissingFileError
 from dfgen.samples.features.audio import Audio
 from dfgen.samples.sounds import sound_files
-from dfgen.samples.storage.store import Store
+from dfgen.samples.stores.store import Store
 
 RATE = 8000
 SECOND = Audio("path", RATE, 1)

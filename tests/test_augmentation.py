@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from keras.src.legacy.preprocessing.image import ImageDataGenerator as Reference
 
 from dfgen.errors import ArgumentError
-from dfgen.migrate.affine import FILL_MODES
-from dfgen.migrate.augmentation import Augmentation
+from dfgen.migrate.augmentation import FILL_MODES, Augmentation
 
 # what SciPy says to Keras
 pytestmark = pytest.mark.filterwarnings("ignore:Please (import|use):DeprecationWarning")

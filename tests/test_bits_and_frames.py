@@ -15,7 +15,7 @@ from PIL import Image
 
 import dfgen
 from dfgen.errors import DecodeError, ManifestError
-from dfgen.manifest.facts import SCHEMA
+from dfgen.manifest.schema import SCHEMA
 from dfgen.samples.pixels.formats import parse_header, read_header, sniff
 from dfgen.samples.pixels.upright import decode_reduced
 

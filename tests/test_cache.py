@@ -33,14 +33,14 @@ from dfgen.samples.features.boxes import Boxes
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.mask import Mask
 from dfgen.samples.features.spec import Spec
-from dfgen.samples.storage.archives.members import Archives
-from dfgen.samples.storage.cache.cache_folder import (
+from dfgen.samples.stores.archives.members import Archives
+from dfgen.samples.stores.cache.cache_folder import (
     cached_settings,
     clear_folder,
     open_folder,
     open_memory,
 )
-from dfgen.samples.storage.files import Files
+from dfgen.samples.stores.local_files import Files
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no flock, no pwrite, no forks")
 ROWS, SIZE = 24, (32, 40)

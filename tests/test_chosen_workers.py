@@ -13,12 +13,11 @@ from processes_of import children
 from dfgen.limits import Limits
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.proportions import proportions_of
-from dfgen.loading.workers import chooser
-from dfgen.loading.workers.chooser import Chooser, thread_counts
+from dfgen.loading.workers import worker_tuning
 from dfgen.loading.workers.chunks import ChunkMaker
-from dfgen.loading.workers.either import may_be_processes
 from dfgen.loading.workers.pool import Pool
 from dfgen.loading.workers.threads import Threads, Worker
+from dfgen.loading.workers.worker_tuning import Chooser, may_be_processes, thread_counts
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.image import Image
 from dfgen.samples.reader import SampleReader
@@ -166,9 +165,9 @@ def restless(monkeypatch):
     """Have each choice measured by every batch, on a machine of eight CPUs."""
     monkeypatch.setattr("dfgen.loading.loader.usable_cpus", lambda: 8)
     for name, value in {"_WINDOW": 0, "_BATCHES": 1, "_SETTLING": 0, "_AGAIN": 0}.items():
-        monkeypatch.setattr(chooser, name, value)
+        monkeypatch.setattr(worker_tuning, name, value)
     for name, value in {"_BOUND": -1, "_SMALL": 10.0, "_AWAY": 1e9, "_HOPELESS": 0}.items():
-        monkeypatch.setattr(chooser, name, value)
+        monkeypatch.setattr(worker_tuning, name, value)
 
 
 def image_loader(folder, count=200, **options):

@@ -19,7 +19,7 @@ from dfgen.manifest.duplicates import duplicates, leaks
 from dfgen.manifest.file_copies import usual_within
 from dfgen.manifest.fingerprint import fingerprint
 from dfgen.manifest.near_hashes import bits_between, near_pairs
-from dfgen.manifest.splitting.leaking_splits import leaks_between_splits, told
+from dfgen.manifest.splitting.shared_paths import leaks_between_splits, told
 
 DRAWS = np.random.default_rng(0)
 

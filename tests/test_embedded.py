@@ -12,13 +12,13 @@ from PIL import Image as Pillow
 
 from dfgen.binding.bind import Options, bind
 from dfgen.errors import ArgumentError, DecodeError, ManifestError
-from dfgen.samples.arrow_types import OR_IGNORE
 from dfgen.samples.features.array import Array
 from dfgen.samples.features.audio import Audio
 from dfgen.samples.features.bytes import Bytes
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.mask import Mask
 from dfgen.samples.features.number import Number
+from dfgen.table.arrow_types import OR_IGNORE
 
 
 def pixels(row, height=4, width=6):

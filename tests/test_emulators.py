@@ -27,8 +27,8 @@ import dfgen
 from dfgen.binding.bind import Options, bind
 from dfgen.errors import AccessError, ArgumentError, MissingFileError
 from dfgen.loading.loader import Loader
-from dfgen.samples.storage.far.objects import Objects
-from dfgen.samples.storage.far.store_options import StorageOptions
+from dfgen.samples.stores.remote.objects import Objects
+from dfgen.samples.stores.remote.store_options import StorageOptions
 
 ACCOUNT = "devstoreaccount1"  # Azurite's own, with the key that it documents
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="

@@ -12,7 +12,7 @@ from watching import KERAS, SEVERAL_STEPS, order, orders, trained_watcher, watch
 
 import dfgen
 from dfgen.system import usable_cpus
-from dfgen.training.passes import Passes
+from dfgen.training.data_adapter import Passes
 
 pytestmark = pytest.mark.backend
 

@@ -14,10 +14,10 @@ from dfgen.loading.loader import Loader
 from dfgen.manifest.io import read_manifest
 from dfgen.manifest.pack_index import open_arrow, read_index
 from dfgen.manifest.verify import verify
-from dfgen.samples.storage.far.store_options import StorageOptions
-from dfgen.samples.storage.mapped_shards.far_shards import FarShards
-from dfgen.samples.storage.mapped_shards.pack_shards import ShardFile
-from dfgen.samples.storage.stores import store_at
+from dfgen.samples.stores.packs.far_shards import FarShards
+from dfgen.samples.stores.packs.pack_shards import ShardFile
+from dfgen.samples.stores.remote.store_options import StorageOptions
+from dfgen.samples.stores.schemes import store_at
 
 ROWS, SIZE, AT = 40, (6, 8), "s3://bucket/pack"
 
@@ -286,7 +286,7 @@ def test_memory_holds_what_it_may_and_rows_in_order_are_read_in_large_pieces(
     for shard in range(4):
         shards.ahead(np.full(10, shard), np.arange(10))
         assert [*shards._far] == [shard]
-    monkeypatch.setattr("dfgen.samples.storage.far.pieces.PIECE", 300)
+    monkeypatch.setattr("dfgen.samples.stores.remote.ranges.PIECE", 300)
     server.clear_counts()
     shards.ahead(np.full(10, 0), np.arange(10))
     assert max(stop - start for start, stop in ranges(server)) <= 300
@@ -339,7 +339,7 @@ def test_rows_whose_read_failed_are_fetched_again_and_never_blank(web):
 
 
 def test_shards_of_several_pieces_have_one_checksum(web, monkeypatch):
-    monkeypatch.setattr("dfgen.samples.storage.far.pieces.PIECE", 300)
+    monkeypatch.setattr("dfgen.samples.stores.remote.ranges.PIECE", 300)
     assert verify(f"{web.url}/pack").empty
 
 

@@ -14,13 +14,13 @@ from dfgen.errors import DecodeError
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.boxes import Boxes
 from dfgen.samples.features.image import Image
-from dfgen.samples.features.image_steps import crop_and_flip, load
+from dfgen.samples.features.image_stages import crop_and_flip, load
 from dfgen.samples.features.mask import Mask
 from dfgen.samples.features.spec import Spec
 from dfgen.samples.pixels.geometry import STILL, Draw
 from dfgen.samples.pixels.resizing import resize
-from dfgen.samples.storage.arrays.npy import decode_array
-from dfgen.samples.storage.files import Files
+from dfgen.samples.stores.arrays.npy import decode_array
+from dfgen.samples.stores.local_files import Files
 
 
 @dataclass(frozen=True)

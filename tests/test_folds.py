@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.manifest.splitting.folds import assign_folds
+from dfgen.manifest.splitting.split_rules import assign_folds, split_by_time
 from dfgen.manifest.splitting.splits import uniform
-from dfgen.manifest.splitting.time_order import split_by_time
 
 SHARES = {"train": 0.7, "val": 0.2, "test": 0.1}
 

@@ -9,10 +9,10 @@ from test_bucket import ROWS, X, contents, values_of
 
 import dfgen
 from dfgen.errors import AccessError, ArgumentError, ReadError
-from dfgen.manifest.places import in_folder
-from dfgen.samples.storage.far.fsspec_files import FsspecFiles, of_fsspec
-from dfgen.samples.storage.far.store_options import StorageOptions
-from dfgen.samples.storage.stores import has_store, store_at
+from dfgen.manifest.path_roots import in_folder
+from dfgen.samples.stores.remote.fsspec_files import FsspecFiles, of_fsspec
+from dfgen.samples.stores.remote.store_options import StorageOptions
+from dfgen.samples.stores.schemes import has_store, store_at
 
 fsspec = pytest.importorskip("fsspec")
 

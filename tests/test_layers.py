@@ -22,11 +22,22 @@ LAYERS = {
     "locks": {"errors"},
     "system": {"errors", "locks"},
     "limits": {"errors", "system"},
-    "samples": {"errors", "locks", "system", "limits"},
-    "loading": {"errors", "locks", "system", "limits", "samples"},
-    "manifest": {"errors", "locks", "system", "limits", "samples"},
-    "binding": {"errors", "locks", "system", "limits", "samples", "loading", "manifest"},
-    "packing": {"errors", "locks", "system", "limits", "samples", "loading", "manifest", "binding"},
+    "table": {"errors"},
+    "samples": {"errors", "locks", "system", "limits", "table"},
+    "loading": {"errors", "locks", "system", "limits", "samples", "table"},
+    "manifest": {"errors", "locks", "system", "limits", "samples", "table"},
+    "binding": {"errors", "locks", "system", "limits", "samples", "loading", "manifest", "table"},
+    "packing": {
+        "errors",
+        "locks",
+        "system",
+        "limits",
+        "samples",
+        "loading",
+        "manifest",
+        "binding",
+        "table",
+    },
     "training": {
         "errors",
         "locks",
@@ -36,6 +47,7 @@ LAYERS = {
         "loading",
         "manifest",
         "binding",
+        "table",
     },
 }
 # The only rooms that may import a library.
@@ -46,7 +58,7 @@ ROOMS_OF = {
     "torch": {"training", "bench"},
     "matplotlib": {"explore", "bench"},
 }
-NO_PANDAS = {"errors", "locks", "system", "limits", "samples", "loading"}
+NO_PANDAS = {"errors", "locks", "system", "limits", "table", "samples", "loading"}
 
 MODULES = {
     ".".join(["dfgen", *path.relative_to(PACKAGE).with_suffix("").parts]).removesuffix(

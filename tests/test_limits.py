@@ -13,7 +13,7 @@ from dfgen.loading.loader import Loader
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.image import Image
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.storage.files import Files
+from dfgen.samples.stores.local_files import Files
 from dfgen.system import _cgroup_cpus
 
 pytestmark = pytest.mark.timeout(60)

@@ -8,7 +8,7 @@ from PIL import Image
 import dfgen
 from dfgen.manifest.building import scan as reading
 from dfgen.manifest.building.scan import UNDECODABLE, problems_now, read_facts
-from dfgen.manifest.facts import SCHEMA, Fact
+from dfgen.manifest.schema import SCHEMA, Fact
 
 PROBLEMS = {
     "missing.jpg": "the file does not exist",

@@ -20,7 +20,7 @@ import dfgen
 from dfgen.binding.bind import bind
 from dfgen.errors import DfgenError
 from dfgen.manifest.duplicates import leaks
-from dfgen.manifest.splitting.split_arguments import Splitting
+from dfgen.manifest.splitting.split_rules import Splitting
 
 
 @pytest.mark.parametrize(

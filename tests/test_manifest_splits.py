@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.manifest.splitting.absent_classes import lacking_rows, missing_classes
-from dfgen.manifest.splitting.folds import assign_folds
-from dfgen.manifest.splitting.split_arguments import Splitting
+from dfgen.manifest.splitting.split_rules import Splitting, assign_folds
 from dfgen.manifest.splitting.splits import assign_splits, uniform
 
 SHARES = {"train": 0.7, "val": 0.2, "test": 0.1}

@@ -12,7 +12,7 @@ from dfgen.errors import ArgumentError, ManifestError
 from dfgen.manifest.building import scan
 from dfgen.manifest.building.pipeline import run_recipe
 from dfgen.manifest.building.recipe import make_recipe
-from dfgen.manifest.building.update.previous import read_old
+from dfgen.manifest.row_matching import read_old
 from dfgen.manifest.sources import file_tree
 
 SPLIT = {"train": 0.5, "val": 0.5}

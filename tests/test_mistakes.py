@@ -8,7 +8,7 @@ import dfgen
 import dfgen.explore
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.explore import mistakes
-from dfgen.explore.confident_learning import suspected
+from dfgen.explore.mistakes import suspected
 from dfgen.explore.predicted import own_labels
 
 NAMES = ["cat", "dog", "emu"]

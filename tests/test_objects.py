@@ -16,9 +16,9 @@ pytest.importorskip("obstore")
 
 
 from dfgen.errors import AccessError, ArgumentError, DecodeError, MissingFileError, ReadError
-from dfgen.samples.storage.far.objects import Objects
-from dfgen.samples.storage.far.pieces import fetch
-from dfgen.samples.storage.far.store_options import StorageOptions, travelling
+from dfgen.samples.stores.remote.objects import Objects
+from dfgen.samples.stores.remote.ranges import fetch
+from dfgen.samples.stores.remote.store_options import StorageOptions, travelling
 
 ONCE = {"max_retries": 0}
 

@@ -25,9 +25,9 @@ from dfgen.samples.features.array import Array
 from dfgen.samples.pixels.formats import FORMATS, Format, parse_header, read_header, sniff
 from dfgen.samples.pixels.headers import Header
 from dfgen.samples.pixels.upright import decode
-from dfgen.samples.storage.files import Files
-from dfgen.samples.storage.store import Head
-from dfgen.samples.storage.stores import STORES
+from dfgen.samples.stores.local_files import Files
+from dfgen.samples.stores.schemes import STORES
+from dfgen.samples.stores.store import Head
 
 WIDTH, HEIGHT = annotated.WIDTH, annotated.HEIGHT
 UNLABELLED = Options(image_size=(4, 5), label_mode=None)

@@ -35,8 +35,8 @@ from odd_images import (
 from PIL import Image, ImageOps
 
 from dfgen.errors import DecodeError
-from dfgen.samples.pixels.color_modes import CHANNELS
 from dfgen.samples.pixels.formats import parse_header, sniff
+from dfgen.samples.pixels.geometry import CHANNELS
 from dfgen.samples.pixels.headers import Header
 from dfgen.samples.pixels.pillow_warnings import UNWARNED
 from dfgen.samples.pixels.upright import decode, decode_reduced, decode_values

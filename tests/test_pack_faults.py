@@ -16,7 +16,7 @@ from dfgen.errors import ArgumentError, DecodeError, ManifestError, MissingFileE
 from dfgen.manifest.pack_index import INDEX, TABLE
 from dfgen.samples.features.image import Image
 from dfgen.samples.packed_pixels import BAD_WHEN_PACKED
-from dfgen.samples.storage.mapped_shards.pack_shards import PackShards
+from dfgen.samples.stores.packs.pack_shards import PackShards
 
 ROWS, SIZE = 40, (6, 8)
 

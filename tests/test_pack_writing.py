@@ -20,8 +20,7 @@ from dfgen.loading.state import ids_digest
 from dfgen.locks import FileLock
 from dfgen.manifest.pack_index import open_arrow, read_index
 from dfgen.packing import pack_run
-from dfgen.packing.class_mixing import expected_classes, mixing
-from dfgen.packing.pack_plan import make_plan
+from dfgen.packing.pack_plan import expected_classes, make_plan, mixing
 from dfgen.samples.features.image import Image
 from dfgen.samples.pixels.upright import decode
 

@@ -20,8 +20,7 @@ import dfgen
 from dfgen.errors import ArgumentError, WriteError
 from dfgen.loading.state import ids_digest
 from dfgen.system import only_writer
-from dfgen.training.predictions.ordered_passes import OrderedPasses
-from dfgen.training.predictions.predicted_rows import Prediction
+from dfgen.training.predictions.predicted_rows import OrderedPasses, Prediction
 from dfgen.training.predictions.run_identity import refuse_other
 
 ROWS, BATCH = 90, 3

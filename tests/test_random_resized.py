@@ -13,7 +13,7 @@ import dfgen
 from dfgen.errors import ArgumentError
 from dfgen.samples.features.image import Image
 from dfgen.samples.pixels.geometry import Draw, move
-from dfgen.samples.storage.files import Files
+from dfgen.samples.stores.local_files import Files
 
 SIZE = (20, 24)
 CROPPED = Image(size=SIZE, crop="random_resized", flip="horizontal_and_vertical")

@@ -16,15 +16,14 @@ from servers import http_server, s3_server
 from dfgen.binding.bind import Options, bind
 from dfgen.errors import DecodeError, MissingFileError, ReadError, ReadTimeoutError
 from dfgen.limits import Limits
-from dfgen.loading import far_reads
-from dfgen.loading.far_reads import FarRead, FarReads, FileRead
+from dfgen.loading import remote_reads
 from dfgen.loading.loader import Loader
 from dfgen.loading.read_ahead import ReadAhead
-from dfgen.loading.read_pace import ReadPace
+from dfgen.loading.remote_reads import FarRead, FarReads, FileRead, ReadPace
 from dfgen.loading.workers import retries
-from dfgen.samples.storage.far.objects import Objects
-from dfgen.samples.storage.store import Head, Store
-from dfgen.samples.storage.stores import STORES
+from dfgen.samples.stores.remote.objects import Objects
+from dfgen.samples.stores.schemes import STORES
+from dfgen.samples.stores.store import Head, Store
 
 NONE = Limits(read_ahead=0)
 ONCE = {"retry_config": {"max_retries": 0}}
@@ -92,7 +91,7 @@ def objects(server, monkeypatch):
 @pytest.fixture
 def soon(monkeypatch):
     """Further tries come soon."""
-    for module in (retries, far_reads):
+    for module in (retries, remote_reads):
         monkeypatch.setattr(module, "WAITS", (0.01, 0.02, 0.02, 0.02))
 
 

@@ -16,10 +16,9 @@ from PIL import Image
 
 import dfgen
 from dfgen.explore import report
-from dfgen.explore.copies_sections import _NOT_LOOKED_FOR
+from dfgen.explore.frame_sections import _NOT_LOOKED_FOR
 from dfgen.explore.html_text import element, json_block, source_hash
-from dfgen.explore.picture_bytes import as_webp
-from dfgen.explore.report_file import LARGEST
+from dfgen.explore.report_file import LARGEST, as_webp
 
 NASTY = [
     "<script>alert(1)</script>",

@@ -4,9 +4,9 @@ import keras
 import numpy as np
 import pytest
 
-from dfgen.training.predictions import row_losses as module
-from dfgen.training.predictions.part_sizes import next_steps
-from dfgen.training.predictions.row_losses import row_losses
+from dfgen.training.predictions import prediction_columns as module
+from dfgen.training.predictions.predicted_rows import next_steps
+from dfgen.training.predictions.prediction_columns import row_losses
 
 pytestmark = pytest.mark.backend
 losses = keras.losses

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from dfgen.locks import lock
 from dfgen.samples.features.spec import Spec
-from dfgen.samples.storage.cache.slot_file import NOWHERE, SlotFile
+from dfgen.samples.stores.cache.slot_file import NOWHERE, SlotFile
 
 SPEC = Spec((4, 5, 3), np.dtype(np.uint8))
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dfgen.samples.storage.cache.slots_by_key import NOWHERE, SlotsByKey
+from dfgen.samples.stores.cache.slot_pages import NOWHERE, SlotsByKey
 
 
 def test_the_latest_slot_of_a_key_counts_however_many_keys_there_are():

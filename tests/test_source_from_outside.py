@@ -17,8 +17,16 @@ from dfgen.cli import app
 from dfgen.errors import ArgumentError, MissingFileError
 from dfgen.manifest.building.recipe import all_arguments
 from dfgen.manifest.sources import SOURCES
-from dfgen.manifest.sources.list_columns import BOXES, LABELS
-from dfgen.manifest.sources.source import IMAGES, NAMES, TEXT, Argument, RowGroup, Source
+from dfgen.manifest.sources.source import (
+    BOXES,
+    IMAGES,
+    LABELS,
+    NAMES,
+    TEXT,
+    Argument,
+    RowGroup,
+    Source,
+)
 
 CORNERS = ("xtl", "ytl", "xbr", "ybr")
 

@@ -14,7 +14,7 @@ from contracts import SourceContract
 import dfgen
 from dfgen.errors import ArgumentError, DecodeError, DfgenError, ManifestError, MissingFileError
 from dfgen.manifest.sources import SOURCES
-from dfgen.samples.storage.files import Files
+from dfgen.samples.stores.local_files import Files
 
 ROWS = 100
 

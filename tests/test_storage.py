@@ -18,10 +18,10 @@ from PIL import Image
 
 import dfgen
 from dfgen.errors import ArgumentError, DecodeError, DfgenError, ManifestError, MissingFileError
-from dfgen.samples.storage.arrays.array_files import MOST_OPEN
-from dfgen.samples.storage.files import Files
-from dfgen.samples.storage.store import Head, Store
-from dfgen.samples.storage.stores import STORES, Several, store_of, without_store
+from dfgen.samples.stores.arrays.array_files import MOST_OPEN
+from dfgen.samples.stores.local_files import Files
+from dfgen.samples.stores.schemes import STORES, Several, store_of, without_store
+from dfgen.samples.stores.store import Head, Store
 
 
 @dataclass(frozen=True)

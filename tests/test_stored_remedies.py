@@ -20,15 +20,14 @@ from dfgen.bench.run import pack_line
 from dfgen.bench.stages import BACKEND, DECODE, HAND_OVER, NUMPY, READ, RESIZE
 from dfgen.cli import app
 from dfgen.limits import Limits
-from dfgen.loading import jpeg_remedies
+from dfgen.loading import remedies
+from dfgen.loading.input_advice import Waiting, gains
 from dfgen.loading.metrics import STAGES
-from dfgen.loading.remedies import Remedy
-from dfgen.loading.stored_remedies import stored_remedies
-from dfgen.loading.verdict import Waiting, gains
+from dfgen.loading.remedies import Remedy, stored_remedies
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.image import Image
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.storage.stores import store_of
+from dfgen.samples.stores.schemes import store_of
 
 CACHE = Remedy(
     'cache="cache", 2.0 GB of disk', {"decode": 0.0, "own work": 0.0}, 1e-5, is_stored=True
@@ -112,7 +111,7 @@ def photographs(folder, size=(1600, 2400)):
 def test_of_crops_drawn_in_large_photographs_a_pack_of_smaller_jpegs_is_named(
     tmp_path, monkeypatch, of_table
 ):
-    monkeypatch.setattr(jpeg_remedies, "_MOST", 1e9)  # however busy the machine
+    monkeypatch.setattr(remedies, "_MOST", 1e9)  # however busy the machine
     paths = photographs(tmp_path)
     files = [Path(path).read_bytes() for path in paths] if of_table else paths
     bound = BoundFeature("image", DRAWN, pa.array(files))

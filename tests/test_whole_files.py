@@ -16,7 +16,7 @@ from PIL import Image
 import dfgen
 from dfgen.errors import ArgumentError
 from dfgen.samples.sounds import sound_files
-from dfgen.samples.storage.files import Files
+from dfgen.samples.stores.local_files import Files
 from dfgen.samples.whole_files import decode_whole
 
 NOISE = np.random.default_rng(0).integers(0, 255, (64, 96, 3), np.uint8)

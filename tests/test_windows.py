@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import dfgen
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
-from dfgen.binding.row_windows import windowed
+from dfgen.binding.row_draws import windowed
 from dfgen.binding.rows_of_arrays import layouts_of
 from dfgen.errors import ArgumentError
 from dfgen.loading.loader import Loader
@@ -26,7 +26,7 @@ from dfgen.loading.order.row_order import BatchRows, RowOrder
 from dfgen.loading.order.windows import Windows, fitting, windows_of
 from dfgen.loading.state import Identity, Place, ids_digest
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.storage.files import Files
+from dfgen.samples.stores.local_files import Files
 
 SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=30)
 PER_WINDOW = st.integers(2, 8)

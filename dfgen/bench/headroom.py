@@ -11,7 +11,7 @@ from dfgen.loading.loader import Loader
 from dfgen.loading.pending_batch import Batch, PendingBatch
 from dfgen.training import keras
 from dfgen.training.callbacks.monitor import InputMonitor
-from dfgen.training.passes import Passes
+from dfgen.training.data_adapter import Passes
 from dfgen.training.progress import Progress
 from dfgen.training.sequence import Sequence
 

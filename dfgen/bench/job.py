@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from dfgen.errors import DfgenError, ManifestError
 from dfgen.manifest.io import read_table
 from dfgen.samples.features.image import Image
-from dfgen.samples.storage.files import Files
+from dfgen.samples.stores.local_files import Files
 
 SECONDS = 1.0  # of one measurement, about: longer than the machine's hiccups, and than a start-up
 _FIRST = 64  # rows, to see how long one takes

@@ -11,7 +11,7 @@ import dfgen
 from dfgen.bench.headroom import arrive, replay, steady_rate
 from dfgen.bench.job import InMemory, Job, in_threads
 from dfgen.bench.rates import timed
-from dfgen.samples.storage.files import Files
+from dfgen.samples.stores.local_files import Files
 
 READ, DECODE, RESIZE = "read", "decode", "decode and resize"
 HAND_OVER = "hand-over to the backend"

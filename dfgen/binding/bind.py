@@ -11,15 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dfgen.binding.class_names import present_rows, with_stand_ins
 from dfgen.binding.default_features import Options, default_y, x_feature, y_feature
-from dfgen.binding.doubtful_labels import warn_of_infinite
-from dfgen.binding.file_facts import with_known_files
-from dfgen.binding.followed_image import followed_image, warn_of_two_draws
 from dfgen.binding.frame_columns import Columns
-from dfgen.binding.image_depths import deep_rows, refusal_of_deep
-from dfgen.binding.image_sizes import bucketed, with_sizes
-from dfgen.binding.known_leaks import warn_of_leaks
-from dfgen.binding.missing_labels import present_rows, with_stand_ins
+from dfgen.binding.image_sizes import bucketed, deep_rows, refusal_of_deep, with_sizes
+from dfgen.binding.label_warnings import warn_of_infinite
+from dfgen.binding.leak_warning import warn_of_leaks
 from dfgen.binding.nested import Tree, leaf_names, leaves, map_leaves
 from dfgen.binding.packed_rows import (
     known_paths,
@@ -29,14 +26,14 @@ from dfgen.binding.packed_rows import (
     packed_rows,
     with_packed,
 )
-from dfgen.binding.path_lists import check_lists
+from dfgen.binding.paired_images import followed_image, warn_of_two_draws
 from dfgen.binding.pixel_cache import Cache, with_cache
 from dfgen.binding.preprocessing import Preprocessing
-from dfgen.binding.row_draws import row_draws
+from dfgen.binding.row_draws import row_draws, window_bytes, windowed
 from dfgen.binding.row_ids import ids_of, known_problems, note_id, refusal
 from dfgen.binding.row_weights import row_weights
-from dfgen.binding.row_windows import window_bytes, windowed
 from dfgen.binding.rows_of_arrays import layouts_of, with_stored_rows
+from dfgen.binding.stale_files import check_lists, with_known_files
 from dfgen.errors import ArgumentError, ManifestError, brief
 from dfgen.limits import DEFAULT, Amount, Limits
 from dfgen.loading.order.buckets import Buckets
@@ -50,8 +47,8 @@ from dfgen.samples.features.items import in_lists
 from dfgen.samples.features.spec import each
 from dfgen.samples.features.values_elsewhere import ELSEWHERE
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.storage.far.store_options import StorageOptions
-from dfgen.samples.storage.stores import store_of
+from dfgen.samples.stores.remote.store_options import StorageOptions
+from dfgen.samples.stores.schemes import store_of
 from dfgen.samples.transforms import Transform
 from dfgen.samples.user_functions import check_transform
 from dfgen.system import one_of

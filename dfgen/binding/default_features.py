@@ -10,19 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.binding.array_images import StoreOf, array_feature
 from dfgen.binding.class_names import with_class_names
 from dfgen.binding.frame_columns import Columns
+from dfgen.binding.rows_of_arrays import StoreOf, array_feature
 from dfgen.errors import ArgumentError, DecodeError, brief, column_list, listed
 from dfgen.manifest.schema import label_columns
-from dfgen.samples.arrow_types import (
-    are_fractions,
-    are_numbers,
-    flattened,
-    is_list,
-    is_text,
-    lengths_of,
-)
 from dfgen.samples.features.arguments import class_names_in_order, series_name
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.category import LABEL_MODES, Category
@@ -34,9 +26,17 @@ from dfgen.samples.features.number import Number
 from dfgen.samples.features.values_elsewhere import ELSEWHERE
 from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix, sniff
 from dfgen.samples.pixels.scaling import Scale
-from dfgen.samples.storage.embedded import are_files, content_parts
-from dfgen.samples.storage.stores import store_of
+from dfgen.samples.stores.embedded import are_files, content_parts
+from dfgen.samples.stores.schemes import store_of
 from dfgen.system import one_of
+from dfgen.table.arrow_types import (
+    are_fractions,
+    are_numbers,
+    flattened,
+    is_list,
+    is_text,
+    lengths_of,
+)
 
 _ID = re.compile("(?i:^id|uuid|_id)$|Id$")
 

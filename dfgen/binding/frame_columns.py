@@ -12,23 +12,32 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.binding.near_columns import not_a_column
+from dfgen.binding.unknown_column import not_a_column
 from dfgen.errors import ManifestError, brief, column_list, listed
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.from_pandas import beyond_arrow, embedded_bytes, to_frame
 from dfgen.manifest.io import read_table
-from dfgen.manifest.other_inputs import frame_of
-from dfgen.manifest.places import (
+from dfgen.manifest.not_a_manifest import frame_of
+from dfgen.manifest.outside_paths import reach_of, say_outside
+from dfgen.manifest.path_roots import (
     absolute_place,
     file_of,
     is_address,
     joined,
     with_absolute_archives,
 )
-from dfgen.manifest.reach import reach_of, say_outside
 from dfgen.manifest.schema import Label
 from dfgen.manifest.tables import TAKEN, arrow_table, is_table
-from dfgen.samples.arrow_types import (
+from dfgen.samples.stores.archives.archive_paths import archive_at
+from dfgen.samples.stores.embedded import (
+    are_files,
+    is_file_struct,
+    large_bytes,
+    paths_of,
+    with_paths,
+)
+from dfgen.samples.stores.remote.store_options import StorageOptions
+from dfgen.table.arrow_types import (
     OR_IGNORE,
     flattened,
     in_one,
@@ -38,15 +47,6 @@ from dfgen.samples.arrow_types import (
     lengths_of,
     refuse_missing,
 )
-from dfgen.samples.storage.archives.archive_paths import archive_at
-from dfgen.samples.storage.embedded import (
-    are_files,
-    is_file_struct,
-    large_bytes,
-    paths_of,
-    with_paths,
-)
-from dfgen.samples.storage.far.store_options import StorageOptions
 
 
 @dataclass(frozen=True)

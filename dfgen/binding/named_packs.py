@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dfgen.binding.same_rows import READ_AGAIN, check_same_rows
+from dfgen.binding.pack_row_check import READ_AGAIN, check_same_rows
 from dfgen.errors import ManifestError
 from dfgen.limits import DEFAULT, Limits
 from dfgen.loading.order.windows import fitting
@@ -24,14 +24,12 @@ from dfgen.manifest.pack_index import (
     read_index,
 )
 from dfgen.manifest.schema import PLACES
-from dfgen.samples.arrow_types import in_one, is_text, value_type
 from dfgen.samples.features.spec import Spec
-from dfgen.samples.pixels.color_modes import CHANNELS
-from dfgen.samples.storage.archives.archive_file import version_of
-from dfgen.samples.storage.far.store_options import StorageOptions
-from dfgen.samples.storage.mapped_shards.far_shards import FarShards, check_all_there
-from dfgen.samples.storage.mapped_shards.pack_rows import PackRows
-from dfgen.samples.storage.mapped_shards.pack_shards import (
+from dfgen.samples.pixels.geometry import CHANNELS
+from dfgen.samples.stores.archives.archive_index import version_of
+from dfgen.samples.stores.packs.far_shards import FarShards, check_all_there
+from dfgen.samples.stores.packs.pack_rows import PackRows
+from dfgen.samples.stores.packs.pack_shards import (
     NOTHING,
     PackShards,
     PixelsOfOneSize,
@@ -39,8 +37,10 @@ from dfgen.samples.storage.mapped_shards.pack_shards import (
     check_there,
     opened_shard,
 )
-from dfgen.samples.storage.store import Store
-from dfgen.samples.storage.stores import store_of
+from dfgen.samples.stores.remote.store_options import StorageOptions
+from dfgen.samples.stores.schemes import store_of
+from dfgen.samples.stores.store import Store
+from dfgen.table.arrow_types import in_one, is_text, value_type
 
 _LOOKED_INTO = 1_000  # shards whose structure is looked at before training, 0.2 ms each
 

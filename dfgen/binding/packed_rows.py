@@ -13,26 +13,24 @@ import pyarrow as pa
 from dfgen.binding.frame_columns import Columns, open_manifest
 from dfgen.binding.image_sizes import known_sizes
 from dfgen.binding.named_packs import Opening, Packs, packs_of_columns, packs_of_folder
-from dfgen.errors import DfgenError, ManifestError
+from dfgen.errors import DfgenError, ManifestError, warn
 from dfgen.limits import Limits
 from dfgen.manifest.io import read_manifest
 from dfgen.manifest.pack_index import PackIndex, is_far, read_index
 from dfgen.manifest.pack_table import looks_like_pack, mapped_table, metadata_of
-from dfgen.manifest.places import absolute_place, ends_of
-from dfgen.manifest.warn import warn
+from dfgen.manifest.path_roots import absolute_place, ends_of
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.spec import Present
 from dfgen.samples.packed_pixels import PackedPixels, SmallerFiles
 from dfgen.samples.pixels.geometry import Size, shrunk
 from dfgen.samples.pixels.upright import size_of_image
-from dfgen.samples.storage.embedded import FILE, paths_of
-from dfgen.samples.storage.far.store_options import StorageOptions
-from dfgen.samples.storage.mapped_shards.mapped_column import HeldColumn, MappedColumn
-from dfgen.samples.storage.mapped_shards.pack_rows import PackRows
-from dfgen.samples.storage.mapped_shards.pack_shards import NOTHING
-from dfgen.samples.storage.mapped_shards.packed_files import PackedFiles
-from dfgen.samples.storage.store import Store
+from dfgen.samples.stores.embedded import FILE, paths_of
+from dfgen.samples.stores.packs.mapped_column import HeldColumn, MappedColumn
+from dfgen.samples.stores.packs.pack_rows import PackedFiles, PackRows
+from dfgen.samples.stores.packs.pack_shards import NOTHING
+from dfgen.samples.stores.remote.store_options import StorageOptions
+from dfgen.samples.stores.store import Store
 
 
 @dataclass(frozen=True, kw_only=True)

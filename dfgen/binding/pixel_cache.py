@@ -5,16 +5,15 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from dfgen.errors import ArgumentError, brief
+from dfgen.errors import ArgumentError, brief, warn
 from dfgen.limits import Limits
-from dfgen.manifest.warn import warn
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.cached_pixels import CachedPixels, settings_of
 from dfgen.samples.features.spec import Spec
-from dfgen.samples.storage.cache.cache_folder import open_folder, open_memory
-from dfgen.samples.storage.cache.slot_file import SlotFile
-from dfgen.samples.storage.store import Store
-from dfgen.samples.storage.stores import scheme_of
+from dfgen.samples.stores.cache.cache_folder import open_folder, open_memory
+from dfgen.samples.stores.cache.slot_file import SlotFile
+from dfgen.samples.stores.schemes import scheme_of
+from dfgen.samples.stores.store import Store
 from dfgen.system import free_memory
 
 Cache = str | os.PathLike[str] | None

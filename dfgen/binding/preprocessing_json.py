@@ -1,13 +1,119 @@
 """A Preprocessing as JSON."""
 
 import json
+import math
 from collections.abc import Mapping
+from dataclasses import fields
+from importlib import import_module
 from typing import Any
+
+import numpy as np
 
 from dfgen import __version__
 from dfgen.binding.nested import map_leaves
 from dfgen.errors import ArgumentError
-from dfgen.samples.features.feature_json import feature_of, named, plain_feature, reference
+from dfgen.samples.features.base import Feature
+
+
+def plain_feature(feature: Feature) -> dict[str, Any]:
+    """Return a feature as plain data.
+
+    Raises:
+        ArgumentError: one of its fields holds what cannot be saved.
+
+    Example:
+        >>> from dfgen.samples.features.number import Number
+        >>> plain_feature(Number("age"))["fields"]["column"]
+        'age'
+    """
+    name = type(feature).__name__
+    what = f"{name}({feature.column!r})"
+    values = {
+        one.name: _plain(getattr(feature, one.name), f"{one.name} of {what}")
+        for one in fields(feature)  # type: ignore[arg-type]
+    }
+    return {"feature": reference(type(feature), what), "fields": values}
+
+
+def feature_of(data: Mapping[str, Any], allow_functions: bool) -> Feature:
+    """Return a feature of plain data.
+
+    Args:
+        data: what `plain_feature` has returned.
+        allow_functions: import what the data names outside of dfgen, which runs code.
+
+    Raises:
+        ArgumentError: it names what is not there, or may not be imported.
+    """
+    kind = named(data["feature"], allow_functions)
+    if not (isinstance(kind, type) and issubclass(kind, Feature)):
+        raise ArgumentError(f"{data['feature']!r} is no feature")
+    values = {key: _value(value, allow_functions) for key, value in data["fields"].items()}
+    known = {one.name for one in fields(kind)}  # type: ignore[arg-type]
+    strange = [key for key in values if key not in known]
+    if strange:
+        raise ArgumentError(
+            f"{kind.__name__} has no field {strange[0]!r}: it was saved by a newer version"
+        )
+    return kind(**values)
+
+
+def reference(given: Any, what: str) -> str:
+    """Return what a class or function is imported by, "module:name"."""
+    module, name = getattr(given, "__module__", None), getattr(given, "__qualname__", None)
+    if isinstance(module, str) and isinstance(name, str):
+        if module.startswith("dfgen.") and getattr(import_module("dfgen"), name, None) is given:
+            return f"dfgen:{name}"
+        if module != "__main__" and getattr(import_module(module), name, None) is given:
+            return f"{module}:{name}"
+    raise ArgumentError(
+        f"{what} is {given!r}, which cannot be saved: another process could not import it. Define "
+        "it by its own name at the top of a module"
+    )
+
+
+def named(name: str, allow_functions: bool) -> Any:
+    """Return the class or function of that `reference`."""
+    module, _, attribute = name.partition(":")
+    if module != "dfgen" and not allow_functions:
+        raise ArgumentError(
+            f"{name!r} would be imported, which runs its code: if you trust the file, say "
+            "allow_functions=True"
+        )
+    try:
+        return getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ArgumentError(f"{name!r} cannot be imported: {error}") from error
+
+
+def _plain(value: Any, what: str) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"float": str(value)}
+    if isinstance(value, list | tuple):
+        return [_plain(one, what) for one in value]
+    if isinstance(value, Mapping):
+        return {"items": [[_plain(one, what) for one in pair] for pair in value.items()]}
+    if callable(value):
+        return {"function": reference(value, what)}
+    raise ArgumentError(f"{what} holds {value!r}, which cannot be saved as JSON")
+
+
+def _value(data: Any, allow_functions: bool) -> Any:
+    if isinstance(data, list):
+        return tuple(_value(one, allow_functions) for one in data)
+    if not isinstance(data, Mapping):
+        return data
+    if "function" in data:
+        return named(data["function"], allow_functions)
+    if "float" in data:
+        return float(data["float"])
+    pairs = (_value(pair, allow_functions) for pair in data["items"])
+    return dict(pairs)
+
 
 FORMAT = 1
 """The version of the JSON; a newer dfgen reads all older ones."""

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ManifestError, column_list
 from dfgen.manifest.schema import validate
-from dfgen.samples.arrow_types import in_one, is_text
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.storage.embedded import paths_of
+from dfgen.samples.stores.embedded import paths_of
+from dfgen.table.arrow_types import in_one, is_text
 
 _BLOCK = 65_536  # ids made Python objects at once
 

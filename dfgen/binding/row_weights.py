@@ -9,11 +9,10 @@ import pandas as pd
 
 from dfgen.binding.frame_columns import Columns
 from dfgen.binding.nested import Tree
-from dfgen.errors import ArgumentError, ManifestError, brief, listed
-from dfgen.manifest.warn import warn
-from dfgen.samples.arrow_types import nulls
+from dfgen.errors import ArgumentError, ManifestError, brief, listed, warn
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.number import Number
+from dfgen.table.arrow_types import nulls
 
 
 def row_weights(

@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 
 from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ArgumentError, ManifestError, column_list
-from dfgen.samples.arrow_types import is_text, value_type
 from dfgen.system import whole
+from dfgen.table.arrow_types import is_text, value_type
 
 Masks = dict[str, npt.NDArray[np.bool_]]
 """Name of a split -> which rows are in it."""

@@ -117,8 +117,8 @@ def _build(
     from dfgen.manifest.building.pipeline import run_recipe
     from dfgen.manifest.building.recipe_file import resolve
     from dfgen.manifest.building.summary import figures, summarize
-    from dfgen.manifest.building.update.previous import read_old
     from dfgen.manifest.diff import since, tally
+    from dfgen.manifest.row_matching import read_old
 
     out = out or update or _beside(given["source"])
     old = read_old(update) if update else None

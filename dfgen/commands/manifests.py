@@ -140,7 +140,7 @@ def split_command(
     """Give all rows of a manifest a new split, or folds."""
     from dfgen.manifest.building.summary import BuildReport, figures, summarize
     from dfgen.manifest.split_manifest import make_split
-    from dfgen.manifest.splitting.split_arguments import Splitting
+    from dfgen.manifest.splitting.split_rules import Splitting
 
     out = out or manifest
     given = shares_of("--split", shares)

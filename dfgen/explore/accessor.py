@@ -5,11 +5,11 @@ from typing import Any
 
 import pandas as pd
 
+from dfgen.explore.chosen_rows import problems
 from dfgen.explore.class_counts import balance, classes
 from dfgen.explore.copy_pictures import show_duplicates, show_leaks
 from dfgen.explore.file_sizes import sizes
 from dfgen.explore.picture_grid import show
-from dfgen.explore.problem_rows import problems
 from dfgen.limits import Limits
 from dfgen.samples.features.boxes import Boxes
 from dfgen.samples.features.image import Image

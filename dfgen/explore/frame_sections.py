@@ -6,13 +6,187 @@ import numpy as np
 import pandas as pd
 
 from dfgen.errors import ManifestError
+from dfgen.explore.chosen_rows import problems
+from dfgen.explore.class_counts import MISSING
 from dfgen.explore.file_sizes import SizeFacts, far_out, size_facts
 from dfgen.explore.html_text import Html, element, markup, short
 from dfgen.explore.page_section import Section, facts_list, html_table, note, tiles
-from dfgen.explore.problem_rows import problems
+from dfgen.explore.predicted import own_labels
 from dfgen.explore.row_cards import relative, shown_columns
-from dfgen.explore.svg_charts import cloud, histogram, nbytes, number
-from dfgen.manifest.schema import count, part_column
+from dfgen.explore.svg_charts import bar, cloud, histogram, nbytes, number
+from dfgen.manifest.duplicates import copies_across, copies_in_groups
+from dfgen.manifest.file_copies import file_copies
+from dfgen.manifest.schema import PARTS, count, part_column
+
+_HASHES = {"digest", "phash"}
+_NOT_LOOKED_FOR = (
+    "Copies were not looked for: the manifest has no hashes of its files. To have them, build it "
+    'with facts="full" (--facts full), which decodes every file once.'
+)
+_GROUPS, _OF_GROUP = 20, 8
+_PAIRS = 24
+
+
+def copies_sections(frame: pd.DataFrame) -> list[Section]:
+    """Return the sections of duplicates and of leaks; `frame` counts its index."""
+    if not {*frame.columns} >= _HASHES:
+        unknown = note(_NOT_LOOKED_FOR)
+        return [Section(name.lower(), name, unknown) for name in ("Duplicates", "Leaks")]
+    files = file_copies(frame)
+    return [
+        _duplicates(frame, copies_in_groups(frame, files)),
+        _leaks(frame, copies_across(frame, files))
+        if part_column(frame)
+        else Section("leaks", "Leaks", note("There are no splits for a picture to leak between.")),
+    ]
+
+
+def _duplicates(frame: pd.DataFrame, found: pd.DataFrame) -> Section:
+    """Return groups of rows whose pictures are copies of each other."""
+    groups = [rows for _, rows in found[found["group"] < _GROUPS].groupby("group")]
+    kinds = found.drop_duplicates("group")["kind"].value_counts().sort_index()
+    total = int(kinds.sum())
+    head = "No picture has a copy."
+    if groups:
+        told = ", ".join(f"{size:,} {kind}" for kind, size in kinds.items())
+        head = f"{count(total, 'group')} of copies ({told}), {len(found):,} rows."
+        head += f" The first {_GROUPS}:" * (total > _GROUPS)
+    body = markup([note(head), *(_group(frame, rows) for rows in groups)])
+    shown = [row for rows in groups for row in rows.index[:_OF_GROUP]]
+    return Section(
+        "duplicates", "Duplicates", body, total, "groups of copies", rows=shown,
+        marks={"duplicate": found.index.tolist()},
+    )  # fmt: skip
+
+
+def _group(frame: pd.DataFrame, rows: pd.DataFrame) -> Html:
+    """Return the pictures of a group, and in which split each is."""
+    some = rows.index[:_OF_GROUP]
+    more = len(rows) - len(some)
+    said = f"{rows['kind'].iloc[0]}, {count(len(rows), 'row')}"
+    said += f"; {more:,} are not shown" * bool(more)
+    part = part_column(frame)
+    parts = () if part is None else map(short, frame[part].loc[some])
+    return element("div", element("p", said), tiles(f"Copies, {said}", some, parts), class_="group")
+
+
+def _leaks(frame: pd.DataFrame, found: pd.DataFrame) -> Section:
+    """Return pairs of copies that are in different splits."""
+    some = found.iloc[:_PAIRS]
+    others = pd.Index(frame["id"]).get_indexer(some["other_id"]).tolist()
+    pairs = [*zip(others, some.index.tolist(), strict=True)]
+    head = "No picture of a split has a copy in another."
+    if pairs:
+        first = f" The first {len(some)}:" * (len(found) > len(some))
+        head = f"{count(len(found), 'row')} with a copy in an earlier split, in pairs.{first}"
+    boxes = [_pair(one, rows) for (_, one), rows in zip(some.iterrows(), pairs, strict=True)]
+    return Section(
+        "leaks",
+        "Leaks",
+        markup([note(head), element("div", *boxes, class_="pairs")]),
+        len(found),
+        "rows",
+        alarms=True,
+        rows=[row for pair in pairs for row in pair],
+        marks={"leak": found.index.tolist()},
+    )
+
+
+def _pair(leak: pd.Series, rows: Sequence[int]) -> Html:
+    part = next(name for name in PARTS if name in leak)
+    notes = short(leak[f"other_{part}"]), f"{short(leak[part])}: {leak['kind']}"
+    return tiles(f"Copies, {leak['kind']}", rows, notes)
+
+
+_CLASSES, _LARGEST = 40, 30  # of a table; of more, the largest and the smallest
+_LABELS = 12
+_PARTS = 6
+_UNEVEN = 1.5  # times as large as the smallest class, before the page says so
+
+
+def class_section(frame: pd.DataFrame, counts: Mapping[str, pd.DataFrame]) -> Section:
+    """Return the rows of each class in each split, as `counts_by_label` has them, and numbers."""
+    names = own_labels(frame)
+    numbers = [name for name in names if name not in counts and _has_numbers(frame[name])]
+    told = [name for name in names if name in counts or name in numbers]
+    body = [
+        markup(
+            [
+                element("h3", short(name)),
+                _class_table(counts[name]) if name in counts else _spread_of(frame[name]),
+            ]
+        )
+        for name in told[:_LABELS]
+    ]
+    if len(told) > _LABELS:
+        body.append(note(f"{len(told) - _LABELS} more labels are not shown."))
+    return Section("classes", "Classes", markup(body or [note("No column is a label.")]))
+
+
+def _has_numbers(column: pd.Series) -> bool:
+    return pd.api.types.is_numeric_dtype(column) and bool(column.notna().any())
+
+
+def _spread_of(column: pd.Series) -> Html:
+    values = column.to_numpy(np.float64, na_value=np.nan)
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return note("No finite number.")
+    low, high = float(values.min()), float(values.max())
+    if not np.isfinite(high - low):
+        return note(f"{low:g} to {high:g}")
+    caption = f"{number(low)} to {number(high)}, mean {number(values.mean())}"
+    chart = element("figure", element("figcaption", caption), histogram(values))
+    return element("div", chart, class_="charts")
+
+
+def _class_table(counted: pd.DataFrame) -> Html:
+    """Return a table of rows a class, with bars that compare splits by their shares."""
+    parts = counted.drop(columns=["rows", "share"])
+    if not 0 < parts.shape[1] <= _PARTS:
+        parts = counted[["rows"]]
+    rows = parts.to_numpy()
+    totals = rows.sum(axis=0)
+    shares = rows / np.maximum(totals, 1)
+    highest = shares.max(initial=0) or 1.0
+    shown, said = _few_classes(counted)
+    cells = [
+        (
+            short(counted.index[at]),
+            *(
+                _share(rows[at, part], shares[at, part], highest, part)
+                for part in range(len(totals))
+            ),
+        )
+        for at in shown
+    ]
+    sums = zip(parts.columns, totals.tolist(), strict=True)
+    heads = ["class", *(f"{short(part)} ({total:,})" for part, total in sums)]
+    return markup([html_table(heads, cells, "shares"), note(said) if said else ""])
+
+
+def _few_classes(counted: pd.DataFrame) -> tuple[list[int], str]:
+    """Return places of the classes that are shown, and what is said below their table."""
+    known = counted["rows"].to_numpy()[counted.index != MISSING]
+    said = []
+    shown = [*range(len(counted))]
+    if len(counted) > _CLASSES:
+        order = np.argsort(-counted["rows"].to_numpy(), kind="stable")
+        shown = [*order[:_LARGEST], *order[_LARGEST - _CLASSES :]]
+        said.append(
+            f"{len(known):,} classes: these are the {_LARGEST} largest and the "
+            f"{_CLASSES - _LARGEST} smallest."
+        )
+    if len(known) and known.min() and known.max() > _UNEVEN * known.min():
+        ratio = number(known.max() / known.min())
+        said.append(f"The largest class has {ratio} times the rows of the smallest.")
+    return shown, " ".join(said)
+
+
+def _share(rows: int, share: float, highest: float, color: int) -> Html:
+    told = element("span", f"{rows:,}", class_=None if rows else "alarm-text")
+    return markup([told, " ", element("small", f"{share:.1%}"), bar(share / highest, color)])
+
 
 _KINDS = 40  # of problems
 _PICTURES = 24

@@ -10,13 +10,125 @@ import pandas as pd
 
 from dfgen.errors import ArgumentError, ManifestError, column_list
 from dfgen.explore.chosen_rows import check_known
-from dfgen.explore.confident_learning import suspected
-from dfgen.explore.confusion_matrix import class_table, confusion_figure, confusion_of
+from dfgen.explore.figures import new_figure, one_line
 from dfgen.explore.picture_grid import show
 from dfgen.explore.predicted import heads_of, own_labels
 from dfgen.manifest.schema import PARTS
 from dfgen.manifest.tables import Table, data_frame
 from dfgen.system import refuse_others, write_whole
+
+_MOST = 30  # classes that are drawn
+_WRITTEN = 15  # whose counts are written too
+
+
+def confusion_of(
+    true: npt.NDArray[np.int64], said: npt.NDArray[np.int64], names: list[Any]
+) -> pd.DataFrame:
+    """Return how many rows of each class, down, are predicted as which, across."""
+    count = len(names)
+    table = np.bincount(true * count + said, minlength=count * count).reshape(count, count)
+    return pd.DataFrame(table, pd.Index(names, name="true"), pd.Index(names, name="predicted"))
+
+
+def class_table(
+    confusion: pd.DataFrame, loss: npt.NDArray[np.float64], true: npt.NDArray[np.int64]
+) -> pd.DataFrame:
+    """Return of each class how well it is told from the others."""
+    table = confusion.to_numpy()
+    right, rows, said = np.diag(table), table.sum(axis=1), table.sum(axis=0)
+    with np.errstate(invalid="ignore"):
+        precision, recall = right / said, right / rows
+        f1 = 2 * right / (rows + said)
+        known = ~np.isnan(loss)
+        sums = np.bincount(true[known], loss[known], minlength=len(rows))
+        mean_loss = sums / np.bincount(true[known], minlength=len(rows))
+    wrong = table - np.diag(right)
+    names = confusion.index.to_numpy(object)
+    taken_for = np.where(wrong.any(axis=1), names[wrong.argmax(axis=1)], None)
+    return pd.DataFrame(
+        {
+            "rows": rows, "precision": precision, "recall": recall, "f1": f1, "loss": mean_loss,
+            "taken_for": taken_for,
+        },
+        confusion.index.rename("class"),
+    )  # fmt: skip
+
+
+def confusion_figure(confusion: pd.DataFrame) -> Any:
+    """Draw rows of true, columns of predicted classes, as shares of the rows of a class.
+
+    If there are more than 30 classes, those that are confused most.
+    """
+    wrong = confusion.to_numpy() - np.diag(np.diag(confusion))
+    most = np.sort(np.argsort(-(wrong.sum(0) + wrong.sum(1)), kind="stable")[:_MOST])
+    table, classes = confusion.iloc[most, most], len(confusion)
+    counts = table.to_numpy()
+    side = 2 + 0.32 * len(table)
+    figure = new_figure(side + 0.6, side, confusion)
+    figure.set_layout_engine("constrained")
+    axes = figure.add_subplot()
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    axes.imshow(shares, "Blues", vmin=0, vmax=1)
+    names = [one_line(name, 14) for name in table.index]
+    axes.set_xticks(range(len(names)), names, fontsize=7, rotation=90, parse_math=False)
+    axes.set_yticks(range(len(names)), names, fontsize=7, parse_math=False)
+    axes.set(xlabel="predicted", ylabel="true")
+    some = f", the {len(table)} confused most" if len(table) < classes else ""
+    axes.set_title(f"{classes:,} classes{some}", fontsize=9, loc="left")
+    for row, column in np.argwhere(counts > 0) if len(table) <= _WRITTEN else ():
+        colour = "white" if shares[row, column] > 0.5 else "black"
+        axes.text(
+            column,
+            row,
+            f"{counts[row, column]}",
+            ha="center",
+            va="center",
+            fontsize=7,
+            color=colour,
+        )
+    return figure
+
+
+ENOUGH = 5
+"""Rows of a class, below which the mean probability of its rows says little."""
+
+
+def suspected(
+    labels: npt.NDArray[np.int64], prob: npt.NDArray[Any]
+) -> tuple[npt.NDArray[np.int64], bool]:
+    """Return the class that each row likely is of, -1 where its label is as good, and how.
+
+    The threshold of a class is the mean probability that the rows of its label have for it. A row
+    is counted into the likeliest class whose threshold it reaches; those that are counted into
+    another class than their label says are the entries off the diagonal of the confident joint
+    (section 3.1 of the paper; its method C in section 3.2). Classes of fewer than 5 rows have no
+    threshold. Where fewer than two have one, a row is suspected of being of its likeliest class.
+
+    Args:
+        labels: class numbers (rows,).
+        prob: of each class, (rows, classes), of a model that was not trained on these rows.
+
+    Returns:
+        Class numbers, and whether there were thresholds.
+
+    Example:
+        >>> prob = np.array([[0.9, 0.1]] * 6 + [[0.2, 0.8]] * 6)
+        >>> suspected(np.array([0] * 5 + [1] * 7), prob)[0].tolist()
+        [-1, -1, -1, -1, -1, 0, -1, -1, -1, -1, -1, -1]
+    """
+    rows = np.arange(len(labels))
+    counts = np.bincount(labels, minlength=prob.shape[1])
+    sums = np.bincount(labels, prob[rows, labels].astype(np.float64), minlength=prob.shape[1])
+    enough = counts >= ENOUGH
+    has_thresholds = int(enough.sum()) > 1
+    if has_thresholds:
+        thresholds = np.where(enough, sums / np.maximum(counts, 1), np.inf)
+        reached = np.where(prob >= thresholds, prob, -1)
+    else:
+        reached = prob
+    likeliest = reached.argmax(axis=1)
+    is_other = (likeliest != labels) & (reached[rows, likeliest] >= 0)
+    return np.where(is_other, likeliest, -1), has_thresholds
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -1,35 +1,67 @@
 """`dfgen.explore.report`: a manifest as one HTML file that a colleague opens in a browser."""
 
+import base64
 import os
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib.resources import files
 from string import Template
 from typing import Any
 
+import cv2
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
 from dfgen import __version__
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError, WriteError
 from dfgen.explore.class_counts import counts_by_label
-from dfgen.explore.copies_sections import copies_sections
 from dfgen.explore.frame_sections import (
+    class_section,
+    copies_sections,
     problem_section,
     size_section,
     summary_section,
 )
 from dfgen.explore.html_text import Html, escaped, json_block, markup, short, source_hash
-from dfgen.explore.label_section import class_section
 from dfgen.explore.mistake_section import mistake_section
 from dfgen.explore.page_section import Section
-from dfgen.explore.picture_bytes import as_webp
 from dfgen.explore.predicted import heads_of, with_predictions
 from dfgen.explore.row_cards import cards, sampled
 from dfgen.explore.thumbnails import Thumbnail, thumbnails
 from dfgen.limits import Limits
 from dfgen.manifest.io import Path, read_manifest
 from dfgen.manifest.tables import Table, data_frame, read_foreign_parquet
-from dfgen.system import check_writable, refuse_others, whole, write_whole
+from dfgen.system import check_writable, refuse_others, usable_cpus, whole, write_whole
+
+_QUALITIES = (80, 50, 20)
+_SMALL = 48  # pixels; no larger pictures are shown pixel by pixel, and cost little as they are
+_LOSSLESS = 101  # any quality above 100, of OpenCV's WebP
+
+
+def as_webp(pictures: list[npt.NDArray[np.uint8]], longest: int) -> list[str]:
+    """Return each picture, RGB (height, width, 3), as WebP in base64 of at most `longest` letters.
+
+    Pictures that do not fit are compressed more, then made smaller.
+    """
+    with ThreadPoolExecutor(usable_cpus()) as pool:
+        return list(pool.map(partial(_encoded, longest=longest), pictures))
+
+
+def _encoded(pixels: npt.NDArray[np.uint8], longest: int) -> str:
+    while True:
+        small = max(pixels.shape[:2]) <= _SMALL
+        for quality in (_LOSSLESS,) * small + _QUALITIES:
+            bgr = cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR)
+            _, encoded = cv2.imencode(".webp", bgr, (cv2.IMWRITE_WEBP_QUALITY, quality))
+            text = base64.b64encode(encoded).decode()
+            if len(text) <= longest or max(pixels.shape) <= 3:
+                return text
+        height, width = (max(1, side // 2) for side in pixels.shape[:2])
+        pixels = cv2.resize(pixels, (width, height), interpolation=cv2.INTER_AREA)
+
 
 LARGEST = 10_000_000
 """Bytes of a page."""

@@ -9,8 +9,7 @@ import pandas as pd
 
 from dfgen.explore.html_text import json_block, short
 from dfgen.explore.predicted import heads_of
-from dfgen.manifest.facts import FACTS
-from dfgen.manifest.schema import PARTS, label_columns
+from dfgen.manifest.schema import FACTS, PARTS, label_columns
 
 _HIDDEN = ("mtime_ns", "index", "shard", "row")
 _OF_MODEL = ("prob", "row_weight")  # not told of a row, beside y_true, y_pred and loss

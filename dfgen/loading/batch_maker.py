@@ -1,5 +1,7 @@
 """BatchMaker: begins to make any batch of any epoch, on a pool of workers."""
 
+import contextlib
+from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -7,16 +9,59 @@ from functools import cached_property, partial
 from dfgen.loading.batch_transforms import TriedTransform
 from dfgen.loading.buffers import BatchArrays, Block, Buffers
 from dfgen.loading.generators import batch_rng
-from dfgen.loading.next_window import NextWindow
-from dfgen.loading.order.batch_weights import Weights
 from dfgen.loading.order.permutation import Integers
-from dfgen.loading.order.plan import Plan
+from dfgen.loading.order.plan import Plan, Weights
 from dfgen.loading.order.row_order import BatchRows, RowOrder
+from dfgen.loading.order.windows import Windows
 from dfgen.loading.pending_batch import PendingBatch
 from dfgen.loading.read_ahead import Expected, ReadAhead
 from dfgen.loading.workers.chunks import Chunk, ChunkMaker
 from dfgen.loading.workers.pool import Pool
+from dfgen.loading.workers.threads import Threads, Worker
 from dfgen.samples.features.spec import Spec
+from dfgen.samples.reader import SampleReader
+
+_PASSES = 4  # that may go on at the same time without asking for their windows again
+
+
+class NextWindow:
+    """Has the files of the next window read when a batch of a window begins, and first of its own.
+
+    Remote files are read into memory, but not if processes read the rows (`far=False`).
+    A thread asks for it, so that no batch waits. What the system does not do, as where it lacks the
+    memory, costs time later and nothing else.
+    """
+
+    def __init__(self, reader: SampleReader, windows: Windows, seed: int, far: bool = True) -> None:
+        self._reader, self._windows, self._seed, self._far = reader, windows, seed, far
+        self._begun: deque[tuple[int, int]] = deque(maxlen=_PASSES)
+        self._threads = Threads(1, Worker)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return NextWindow, (self._reader, self._windows, self._seed, self._far)
+
+    def begin(self, epoch: int, position: int) -> None:
+        """Note that a batch begins at a position of an epoch."""
+        window = self._windows.window(position, seed=self._seed, epoch=epoch)
+        if (epoch, window) not in self._begun:
+            numbers = [window + 1] if self._begun else [window, window + 1]
+            self._begun.append((epoch, window))
+            for number in numbers:
+                self._threads.submit(partial(self._ask, epoch, number))
+
+    def close(self) -> None:
+        """End the thread."""
+        self._threads.close()
+
+    def _ask(self, epoch: int, window: int, worker: Worker) -> None:
+        blocks = self._windows.blocks_of(window, seed=self._seed, epoch=epoch)
+        if not len(blocks):
+            blocks = self._windows.blocks_of(0, seed=self._seed, epoch=epoch + 1)
+        for block in blocks.tolist():
+            if worker.abandoned:
+                return
+            with contextlib.suppress(Exception):  # whoever reads the rows says what is wrong
+                self._reader.ahead(self._windows.block_rows(block), self._far)
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,10 +18,9 @@ from dfgen.loading.batch_transforms import BatchTransform, tried
 from dfgen.loading.buffers import Block
 from dfgen.loading.lookahead import LookAhead, Parked
 from dfgen.loading.metrics import Metrics, total
-from dfgen.loading.order.batch_weights import Weights
 from dfgen.loading.order.buckets import Buckets
 from dfgen.loading.order.permutation import Integers
-from dfgen.loading.order.plan import Plan
+from dfgen.loading.order.plan import Plan, Weights
 from dfgen.loading.order.row_order import Draws, RowOrder
 from dfgen.loading.order.windows import Windows
 from dfgen.loading.pending_batch import Batch, PendingBatch

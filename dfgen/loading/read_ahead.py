@@ -13,10 +13,10 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import IO, Any
 
-from dfgen.loading.far_reads import FarRead, FarReads, FileRead
-from dfgen.samples.storage.embedded import content_parts
-from dfgen.samples.storage.known_files import Check
-from dfgen.samples.storage.store import Store
+from dfgen.loading.remote_reads import FarRead, FarReads, FileRead
+from dfgen.samples.stores.embedded import content_parts
+from dfgen.samples.stores.known_files import Check
+from dfgen.samples.stores.store import Store
 
 _PATIENCE = 2.0  # seconds that closing waits for readers, one of which may be stuck
 

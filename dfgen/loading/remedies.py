@@ -1,13 +1,28 @@
 """Advice that would make samples sooner, by what features do and how large their files are."""
 
-from collections.abc import Mapping
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import inf, prod
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from dfgen.errors import DfgenError
+from dfgen.limits import DEFAULT, Limits
+from dfgen.loading.metrics import OF_FILES
 from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.features.spec import Spec, each, unwatched
+from dfgen.samples.pixels.smaller_jpeg import smaller_jpeg
+from dfgen.samples.pixels.upright import size_of_image
 from dfgen.samples.reader import SampleReader
+from dfgen.samples.stores.cache.cache_folder import SPARE_PART
+from dfgen.samples.stores.schemes import store_of
+from dfgen.system import free_memory
 
 _ROWS = 8  # whose files' sizes are looked at
 
@@ -54,3 +69,163 @@ def _surplus(bound: BoundFeature, reader: SampleReader) -> float:
             except DfgenError:
                 continue
     return min(found, default=1.0)
+
+
+_TRIED = 64 << 20  # bytes that are copied to see how long it takes, more than CPUs keep by them
+_LEAST = 0.1  # share of the images: a cache that holds less is hardly worth its folder
+
+OWN_WORK = "own work"
+"""Work for each row beside the stages: where whole chunks are copied, there is none."""
+
+
+def stored_remedies(
+    reader: SampleReader,
+    limits: Limits = DEFAULT,
+    rows: int | None = None,
+    pack: Callable[[Any], str] | None = None,
+) -> list[Remedy]:
+    """Return what keeping the pixels of a reader's images would leave of its stages.
+
+    None where no image has pixels that may be kept, where they are kept already, or where there is
+    no room for a tenth of them. How long copying takes is measured, in some 0.05 s.
+
+    Args:
+        reader: makes the samples.
+        limits: `cache` bounds what is kept.
+        rows: of the manifest; None: those of the reader.
+        pack: returns the command that packs the pixels that such an Image makes of a file; it is
+            named where all of them have room on the disk.
+    """
+    transforms = reader.transform is not None
+    files = [bound for bound in reader.features if bound.files is not None]
+    steps = [bound.kept(transforms, reader.store) for bound in files if bound.packed is None]
+    kept = [found[0] for found in steps if not isinstance(found, str)]
+    rows = len(reader) if rows is None else rows
+    if not kept:
+        return jpeg_remedies(reader, rows)
+    if reader.cached or sys.platform == "win32":
+        return []
+    specs = [image.spec for image in kept]
+    needed = rows * sum(map(_nbytes, specs))
+    disk = shutil.disk_usage(os.curdir)
+    room = disk.free - disk.free // SPARE_PART if limits.cache_bytes is None else limits.cache_bytes
+    share = min(1.0, max(0, min(room, disk.free)) / needed) if needed else 0.0
+    if share < _LEAST:
+        return []
+    copying = sum(map(_seconds_to_copy, specs))
+    what = f'cache="cache", {amount(share * needed)} of disk'
+    if share < 1:
+        what += f", which is room for {share:.0%} of the images"
+    if share * needed > _free_memory():
+        what += ", more than the memory that is free, so the disk must read as fast"
+    found = [_remedy(f"{what}, from the second epoch on", share, copying)]
+    if pack is not None and len(kept) == len(files) == 1 and needed < disk.free:
+        found.append(_remedy(f"{pack(kept[0])}, {amount(needed)} of disk", 1.0, copying))
+    return found
+
+
+def amount(nbytes: float) -> str:
+    """Return bytes for people to read.
+
+    Example:
+        >>> amount(12_345_678), amount(3e12), amount(1_000)
+        ('12.3 MB', '3,000.0 GB', '0.0 MB')
+    """
+    return f"{nbytes / 1e9:,.1f} GB" if nbytes >= 1e9 else f"{nbytes / 1e6:.1f} MB"
+
+
+def _free_memory() -> float:
+    try:
+        return free_memory()
+    except OSError:  # there is no /proc
+        return inf
+
+
+def _remedy(what: str, share: float, copying: float) -> Remedy:
+    left = dict.fromkeys((*OF_FILES, OWN_WORK), 1 - share)
+    return Remedy(what, left, share * copying, is_stored=True)
+
+
+def _nbytes(spec: Spec) -> int:
+    return int(prod(spec.shape) * spec.dtype.itemsize)
+
+
+def _seconds_to_copy(spec: Spec) -> float:
+    """Return how long it takes to copy the pixels of one row from memory into a batch."""
+    count = max(2, _TRIED // _nbytes(spec))
+    pixels = np.zeros((count, *spec.shape), spec.dtype)
+    pixels[:] = 1  # or all rows would be the same page
+    rows = np.random.default_rng(0).permutation(count)
+    out = np.ones((32, *spec.shape), spec.dtype)
+    began = time.perf_counter()
+    for first in range(0, count, 32):
+        some = rows[first : first + 32]
+        np.take(pixels, some, axis=0, out=out[: len(some)], mode="clip")
+    return (time.perf_counter() - began) / count
+
+
+_MAX_SIDE, _QUALITY = 512, 92  # what `dfgen.pack` takes if it is told nothing else
+_ROWS = 3  # files that are decoded, made smaller, and decoded again
+_TIMES = 3
+_MOST = 0.7  # of the time: where more is left, a pack is hardly worth its disk
+
+
+def jpeg_remedies(reader: SampleReader, rows: int) -> list[Remedy]:
+    """Return what a pack of smaller JPEGs would leave of the stages of a reader, and its bytes.
+
+    Named where photographs are twice as large as in such a pack, and crops of at most half its size
+    are made of them. How long it takes to decode both is measured on a few files, some 0.6 s for
+    those of 3000x2000.
+
+    Args:
+        reader: makes the samples.
+        rows: of the manifest.
+    """
+    files = [bound for bound in reader.features if bound.files is not None]
+    if len(files) != 1 or not _is_cropped(files[0]):
+        return []
+    tried = np.unique(np.linspace(0, len(reader) - 1, _ROWS).astype(int)).tolist()
+    try:
+        found = [_tried(files[0], reader, row) for row in tried]
+    except DfgenError:  # of a file that is far away or broken: training tells
+        return []
+    now, then, nbytes = np.array(found).sum(axis=0).tolist()
+    if then > _MOST * now:
+        return []
+    room = f"{nbytes / len(found) * rows / 1e6:,.1f} MB of disk"
+    what = f'dfgen.pack(..., format="jpeg"), which keeps {_MAX_SIDE} pixels a side, {room}'
+    return [Remedy(what, dict.fromkeys(("decode", "resize"), then / now), is_stored=True)]
+
+
+def _is_cropped(bound: BoundFeature) -> bool:
+    """Whether something is an image in files of its own, of which one size is made."""
+    feature, is_stored = bound.feature, bound.packed is not None or bound.pixels is not None
+    is_image = feature.has_geometry and not feature.follows and not feature.keeps_sizes
+    return is_image and not is_stored and not bound.has_lists and len(feature.columns) == 1
+
+
+def _tried(bound: BoundFeature, reader: SampleReader, row: int) -> tuple[float, float, int]:
+    """Return the seconds that a file takes, those that a smaller one does, and the bytes of that.
+
+    Raises:
+        DfgenError: it cannot be read.
+    """
+    image, store = bound.feature, reader.store
+    value = image.at(bound.values, row)
+    size, spec = size_of_image(value, store), each(image.made_spec)[0]
+    if max(size) < 2 * _MAX_SIDE or 2 * max(spec.shape[:2]) > _MAX_SIDE:
+        return 0.0, 1.0, 0
+    data = store.read(value)
+    smaller = smaller_jpeg(data, _MAX_SIDE, _QUALITY, "rgb", store.limits)
+    memory = store_of([pa.array([data, smaller])], store.limits)
+    out: Any = np.empty(spec.shape, spec.dtype)
+    given = image.draw(np.random.default_rng(row))
+    now, then = inf, inf
+    for _ in range(_TIMES):  # other programs only make it slower
+        began = time.perf_counter()
+        image.read(data, out, memory, unwatched, given)
+        between = time.perf_counter()
+        image.read(smaller, out, memory, unwatched, given)
+        now = min(now, between - began)
+        then = min(then, time.perf_counter() - between)
+    return now, then, len(smaller)

@@ -14,14 +14,13 @@ import pyarrow.compute as pc
 
 from dfgen.errors import without_secrets
 from dfgen.manifest.building.categories import class_names
-from dfgen.manifest.building.update.previous import Old
-from dfgen.manifest.facts import FACTS
 from dfgen.manifest.io import Path, read_table
 from dfgen.manifest.paths import stored_paths
-from dfgen.manifest.schema import PARTS, Label, label_columns, validate, with_column
+from dfgen.manifest.row_matching import Old
+from dfgen.manifest.schema import FACTS, PARTS, Label, label_columns, validate, with_column
 from dfgen.manifest.tables import Table, arrow_table
-from dfgen.samples.arrow_types import are_numbers, is_list, value_type
-from dfgen.samples.storage.embedded import are_files, content_parts, content_shown
+from dfgen.samples.stores.embedded import are_files, content_parts, content_shown
+from dfgen.table.arrow_types import are_numbers, is_list, value_type
 
 DIFFERENCES = ("columns", "classes", "added", "removed", "changed", "relabelled", "moved")
 

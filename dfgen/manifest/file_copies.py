@@ -15,7 +15,7 @@ from dfgen.manifest.tables import arrow_table
 from dfgen.system import whole
 
 WITHIN = 8
-"""Bits that near copies differ in, at most: see `samples/pixels/perceptual_hash.py`."""
+"""Bits that near copies differ in, at most: see `samples/whole_files.py`."""
 
 _MOST_WITHIN = 16
 _ALIKE = 12  # bits: pairs that differ in no more may be copies

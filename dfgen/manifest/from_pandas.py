@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from dfgen.errors import ManifestError
 from dfgen.manifest.schema import check_names
-from dfgen.samples.arrow_types import is_binary
-from dfgen.samples.storage.embedded import FILE, are_files, large_bytes
+from dfgen.samples.stores.embedded import FILE, are_files, large_bytes
+from dfgen.table.arrow_types import is_binary
 
 _BYTES = (bytes, bytearray, memoryview)
 

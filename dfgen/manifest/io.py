@@ -10,28 +10,35 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dfgen.errors import ArgumentError, ManifestError, MissingFileError, ReadError, brief, reason
+from dfgen.errors import (
+    ArgumentError,
+    ManifestError,
+    MissingFileError,
+    ReadError,
+    brief,
+    reason,
+    warn,
+)
 from dfgen.limits import DEFAULT, Limits, limits_given
 from dfgen.manifest.building.categories import as_category
 from dfgen.manifest.building.recipe import absolute_recipe
 from dfgen.manifest.checksum import has_checksum, write_parquet
-from dfgen.manifest.dfgen_key import decode_metadata
+from dfgen.manifest.file_errors import check_file
 from dfgen.manifest.fingerprint import fingerprint
 from dfgen.manifest.foreign_arguments import refuse_foreign
 from dfgen.manifest.from_pandas import to_frame
-from dfgen.manifest.other_inputs import check_out, frame_of_file, no_manifest, path_of_manifest
+from dfgen.manifest.metadata_check import decode_metadata
+from dfgen.manifest.not_a_manifest import check_out, frame_of_file, no_manifest, path_of_manifest
+from dfgen.manifest.outside_paths import reach_of, say_outside
 from dfgen.manifest.pack_index import INDEX, in_pack
 from dfgen.manifest.pack_table import looks_like_pack, read_pack
+from dfgen.manifest.path_roots import absolute_place, file_of
 from dfgen.manifest.paths import absolute_paths, all_absolute, refuse_outside
-from dfgen.manifest.places import absolute_place, file_of
-from dfgen.manifest.reach import reach_of, say_outside
-from dfgen.manifest.reading import check_file
 from dfgen.manifest.schema import Label, Metadata, rows_where, validate, with_column
 from dfgen.manifest.tables import Table, arrow_table, data_frame, read_parquet
-from dfgen.manifest.warn import warn
 from dfgen.manifest.written_table import as_written, rows_of_group
-from dfgen.samples.storage.far.store_options import StorageOptions
-from dfgen.samples.storage.stores import has_store, scheme_of, store_at
+from dfgen.samples.stores.remote.store_options import StorageOptions
+from dfgen.samples.stores.schemes import has_store, scheme_of, store_at
 from dfgen.system import write_whole
 
 Path = str | os.PathLike[str]

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from dfgen.errors import ManifestError
 from dfgen.manifest.checksum import checksum_of
-from dfgen.manifest.dfgen_key import check_metadata
+from dfgen.manifest.metadata_check import check_metadata
 from dfgen.manifest.pack_index import (
     INDEX,
     PackFile,
@@ -21,8 +21,8 @@ from dfgen.manifest.pack_index import (
     read_index,
 )
 from dfgen.manifest.schema import PLACES, Metadata
-from dfgen.samples.storage.far.store_options import StorageOptions
-from dfgen.samples.storage.stores import store_at
+from dfgen.samples.stores.remote.store_options import StorageOptions
+from dfgen.samples.stores.schemes import store_at
 
 _SUMMED = 1 << 26  # bytes of a table whose checksum is looked at before training
 

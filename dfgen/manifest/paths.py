@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
-from dfgen.manifest.places import (
+from dfgen.manifest.path_roots import (
     URL,
     absolute_place,
     are_below,
@@ -22,8 +22,8 @@ from dfgen.manifest.places import (
     with_absolute_archives,
 )
 from dfgen.manifest.schema import first, quote, rows_where, with_column
-from dfgen.samples.storage.archives.archive_paths import member_of
-from dfgen.samples.storage.stores import refuse_passwords
+from dfgen.samples.stores.archives.archive_paths import member_of
+from dfgen.samples.stores.schemes import refuse_passwords
 
 _ABSOLUTE = rf"^[/\\]|^[A-Za-z]:[/\\]|{URL}"
 _SIGNED = (

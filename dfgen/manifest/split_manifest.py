@@ -8,13 +8,12 @@ import pandas as pd
 
 from dfgen.errors import ArgumentError, ManifestError, column_list, did_you_mean, legible
 from dfgen.manifest.building.recipe import is_left_out, unit_of
-from dfgen.manifest.facts import FACTS
 from dfgen.manifest.foreign_arguments import refuse_foreign
 from dfgen.manifest.io import Path, frame_of_manifest, write_manifest
-from dfgen.manifest.schema import PARTS, check_names, label_columns, quote
+from dfgen.manifest.schema import FACTS, PARTS, check_names, label_columns, quote
 from dfgen.manifest.splitting.absent_classes import lacking_rows
-from dfgen.manifest.splitting.leaking_splits import leaks_between_splits, notes_of
-from dfgen.manifest.splitting.split_arguments import Splitting
+from dfgen.manifest.splitting.shared_paths import leaks_between_splits, notes_of
+from dfgen.manifest.splitting.split_rules import Splitting
 from dfgen.manifest.tables import Table
 
 

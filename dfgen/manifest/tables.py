@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 from dfgen.errors import ManifestError
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.from_pandas import to_frame, to_table
-from dfgen.manifest.other_inputs import frame_of
-from dfgen.samples.arrow_types import storable
-from dfgen.samples.storage.embedded import are_files, large_bytes
+from dfgen.manifest.not_a_manifest import frame_of
+from dfgen.samples.stores.embedded import are_files, large_bytes
+from dfgen.table.arrow_types import storable
 
 TAKEN = (
     "a pandas or Polars DataFrame, an Arrow table, a DuckDB relation or whatever else has "

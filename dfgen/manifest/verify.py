@@ -4,6 +4,7 @@ import os
 import warnings
 from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import fields
 from typing import Any, Never
 
 import numpy as np
@@ -12,31 +13,140 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import ArgumentError, DfgenError, ManifestError, legible
+from dfgen.errors import ArgumentError, DfgenError, ManifestError, column_list, legible, listed
 from dfgen.limits import Limits, limits_given
+from dfgen.manifest.building.gather import gather_rows
+from dfgen.manifest.building.recipe import A_FRAME, Recipe
+from dfgen.manifest.building.recipe_file import resolve
 from dfgen.manifest.building.scan import (
+    NOT_THERE,
     PANDAS_TYPES,
+    UNDECODABLE,
     is_undecodable,
     problems_now,
     read_facts,
     refresh_facts,
 )
 from dfgen.manifest.diff import as_text, differ, in_order, plain
-from dfgen.manifest.facts import FACTS, OF_WHOLE_FILES, has_whole_facts
 from dfgen.manifest.foreign_arguments import refuse_foreign
-from dfgen.manifest.found_problems import with_found_problems
 from dfgen.manifest.io import Path, read_manifest, write_manifest
-from dfgen.manifest.new_files import looks_for_files, new_files, source_of
-from dfgen.manifest.pack_check import check_pack
-from dfgen.manifest.pack_index import is_pack
-from dfgen.manifest.paths import is_url
-from dfgen.manifest.schema import files_column, validate, with_column, without
+from dfgen.manifest.pack_index import check_pack, is_pack
+from dfgen.manifest.path_roots import absolute_place
+from dfgen.manifest.paths import is_url, tidy
+from dfgen.manifest.row_matching import match
+from dfgen.manifest.rows_by_id import rows_by_id
+from dfgen.manifest.schema import (
+    FACTS,
+    OF_WHOLE_FILES,
+    files_column,
+    has_whole_facts,
+    validate,
+    with_column,
+    without,
+)
+from dfgen.manifest.sources import SOURCES
+from dfgen.manifest.splitting.split_rules import Splitting
 from dfgen.manifest.tables import Table, arrow_table, data_frame
-from dfgen.samples.arrow_types import text_where
-from dfgen.samples.storage.embedded import paths_of
-from dfgen.samples.storage.far.store_options import StorageOptions
-from dfgen.samples.storage.stores import without_store
+from dfgen.samples.stores.embedded import paths_of
+from dfgen.samples.stores.remote.store_options import StorageOptions
+from dfgen.samples.stores.schemes import without_store
 from dfgen.system import only_writer, whole
+from dfgen.table.arrow_types import text_where
+
+NO_PREDICTION = "the model gave NaN"
+"""The problem of a row of predictions whose file is not at fault."""
+
+_OF_DISK = "read"
+"""The stage of a problem that a look at the file finds."""
+
+
+def with_found_problems(
+    facts: pa.Table, given: Path | Table, table: pa.Table, limits: Limits
+) -> tuple[pa.Table, tuple[str, ...]]:
+    """Return the facts of files with the problems that were found, and what was not taken.
+
+    As those that `verify(decode=True)` finds, they begin with `UNDECODABLE`: they stay in the
+    manifest until the file is another.
+
+    Args:
+        facts: what a look at the files has found.
+        given: a table with `id` and `reason`, as `seq.problems`, or `problem`, as predictions; or
+            a file of one. Rows without a reason have no problem, nor such as the model alone had.
+        table: the rows of the manifest.
+        limits: what a file may ask for.
+
+    Raises:
+        ManifestError: it has no such columns, or ids that the manifest lacks.
+        MissingFileError: there is no such file.
+    """
+    name = os.fspath(given) if isinstance(given, str | os.PathLike) else "the table of problems"
+    rows, places = rows_by_id(given, name, table["id"], ["reason", "problem", "stage"], limits)
+    column = next((each for each in ("reason", "problem") if each in rows.column_names), None)
+    if column is None:
+        raise ManifestError(
+            f'{name} has neither a column "reason" nor "problem", which say what is wrong with a '
+            f"row. Columns: {column_list(rows.column_names)}. seq.problems has one"
+        )
+    reasons = rows[column].cast(pa.string()).combine_chunks()
+    reasons = text_where(pc.fill_null(pc.not_equal(reasons, NO_PREDICTION), False), reasons)
+    known = pa.nulls(len(table), pa.string())
+    if "problem" in table.column_names:
+        known = table["problem"].cast(pa.string()).combine_chunks()
+    of_disk = pc.or_(pc.equal(reasons, NOT_THERE), pc.equal(reasons, known.take(pa.array(places))))
+    if "stage" in rows.column_names:
+        of_disk = pc.or_(pc.fill_null(of_disk, False), pc.equal(rows["stage"], _OF_DISK))
+    of_disk = pc.fill_null(of_disk, False)
+    seen = pc.is_valid(facts["problem"].take(pa.array(places)))
+    mended = rows["id"].filter(pc.and_not(of_disk, seen))
+    note = f"Not taken from {name}, as the file can be read now: id {listed(mended.to_pylist())}"
+    reasons = text_where(pc.invert(of_disk), reasons)
+    told = pc.binary_join_element_wise(f"{UNDECODABLE}: ", reasons, "")
+    reasons = pc.if_else(is_undecodable(reasons), reasons, told)
+    problems = np.full(len(table), None, object)
+    problems[places] = np.array(reasons.to_pylist(), object)
+    added = pc.coalesce(facts["problem"], pa.array(problems, pa.string()))
+    return with_column(facts, "problem", added), (note,) * bool(len(mended))
+
+
+def new_files(
+    table: pa.Table, recipe: Recipe, name: str, limits: Limits, options: StorageOptions | None
+) -> pa.Table:
+    """Return `id` and `path` of what the source has and the manifest, called `name`, lacks."""
+    gathered = gather_rows(recipe, limits, options)
+    fresh = gathered.rows
+    if "problem" in fresh.column_names:  # labels without a file
+        fresh = fresh.filter(pc.is_null(fresh["problem"]))
+    paths = tidy(fresh["path"].cast(pa.string()), gathered.folder)
+    table = with_column(table, "path", table["path"].cast(pa.string()))
+    keys, places = match(table, pa.table({"id": fresh["id"], "path": paths}), name)
+    new = keys.filter(pa.array(places < 0))
+    return new.select(["id", "path"])
+
+
+def looks_for_files(recipe: dict[str, Any]) -> bool:
+    """Whether there is a source to ask for new files; a frame that named them is gone."""
+    return recipe.get("labels") != A_FRAME or any(name in recipe for name in SOURCES)
+
+
+def source_of(recipe: dict[str, Any], root: Path | None, where: str) -> Recipe:
+    """Return the recipe that finds the files of a manifest, and opens none.
+
+    `where` is the file of the manifest, "" for a frame in hand.
+    """
+    left_out = [field.name for field in fields(Splitting)]
+    if recipe.get("labels") == A_FRAME:
+        left_out += ["labels", "on", "id", "category", "label", "path_column"]
+    recipe = {name: value for name, value in recipe.items() if name not in left_out}
+    recipe["facts"] = "none"
+    if recipe.get("unmatched", "error") == "error":
+        recipe["unmatched"] = "keep"
+    given = {}
+    if root is not None and "root" not in recipe:
+        for name, source in SOURCES.items():
+            if name in recipe and source.folder in recipe:
+                given[source.folder] = absolute_place(os.fspath(root))
+    return resolve(given, recipe, where)
+
 
 IN_HAND = "the frame"
 FINDINGS = ("missing", "broken", "changed", "new")

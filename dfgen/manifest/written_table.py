@@ -10,11 +10,11 @@ import pyarrow as pa
 from dfgen import __version__
 from dfgen.errors import ManifestError
 from dfgen.manifest.building.recipe import portable_recipe
-from dfgen.manifest.dfgen_key import check_metadata
 from dfgen.manifest.fingerprint import fingerprint
+from dfgen.manifest.metadata_check import check_metadata
 from dfgen.manifest.paths import check_stored_paths, portable_root, refuse_signatures, stored_paths
 from dfgen.manifest.schema import KEY, MANIFEST_FORMAT, Metadata, describe_labels, validate
-from dfgen.samples.storage.embedded import are_files
+from dfgen.samples.stores.embedded import are_files
 
 _GROUP = 1 << 27  # bytes of a row group that holds files
 

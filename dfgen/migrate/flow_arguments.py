@@ -6,7 +6,7 @@ import numpy as np
 
 from dfgen.errors import ArgumentError, brief
 from dfgen.migrate.keras_pixels import FILTERS
-from dfgen.samples.pixels.color_modes import CHANNELS
+from dfgen.samples.pixels.geometry import CHANNELS
 from dfgen.system import whole
 
 SUFFIXES = ("png", "jpg", "jpeg", "bmp", "ppm", "tif", "tiff")

@@ -1,32 +1,157 @@
 """FlowIterator: what the iterators of Keras's `ImageDataGenerator` have in common."""
 
+import os
+import secrets
 import threading
 import weakref
-from dataclasses import fields, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields, replace
+from numbers import Real
 from secrets import randbits
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+import PIL.Image
 import pyarrow as pa
 
-from dfgen.errors import ArgumentError, brief
+from dfgen.errors import ArgumentError, brief, listed, warn
 from dfgen.loading.loader import Loader
 from dfgen.loading.lookahead import LookAhead
 from dfgen.loading.order.permutation import Integers
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.pending_batch import Batch
-from dfgen.manifest.warn import warn
-from dfgen.migrate.fit_arguments import checked_arguments, checked_class_weight
 from dfgen.migrate.flow_arguments import SUFFIXES, FileOptions, FlowOptions
 from dfgen.migrate.flow_labels import bound_labels
-from dfgen.migrate.flow_layout import FlowLayout, SavedImages
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.features.spec import Values
+from dfgen.samples.features.spec import Indices, Values
 from dfgen.samples.reader import SampleReader
+from dfgen.training.data_adapter import Passes
 from dfgen.training.keras_calls import Call
-from dfgen.training.layout import Layout
-from dfgen.training.passes import Passes
+from dfgen.training.layout import Layout, Weighs
 from dfgen.training.progress import Progress
+
+_REFUSED = {"y": ("`y`", "targets"), "sample_weight": ("`sample_weights`", "sample weights")}
+_COLUMNS = {"y": "y_col=", "sample_weight": "weight_col="}
+
+
+def checked_arguments(given: Mapping[str, Any], weighted: bool) -> dict[str, Any]:
+    """Return the arguments of `fit` without those that Keras drops where it is given a PyDataset.
+
+    Args:
+        given: by their names.
+        weighted: whether rows have weights of their own.
+
+    Raises:
+        ArgumentError: in Keras's words, what it refuses.
+    """
+    for name, (called, what) in _REFUSED.items():
+        if given.get(name) is not None:
+            raise ArgumentError(
+                f"When providing `x` as a PyDataset, {called} should not be passed. Instead, the "
+                f"{what} should be included as part of the PyDataset. Columns of them are "
+                f"flow_from_dataframe({_COLUMNS[name]})"
+            )
+    if given.get("class_weight") is not None and weighted:
+        raise ArgumentError(
+            "You cannot specify `class_weight` and `sample_weight` at the same time. Multiply "
+            "weight_col= by the weights of the classes"
+        )
+    if given.get("batch_size") is not None:
+        warn(
+            f"batch_size={given['batch_size']!r} of fit does nothing, as in Keras's own, which "
+            "does not say so: it is for flow_from_dataframe(batch_size=)"
+        )
+    return {**given, "batch_size": None, "shuffle": None}
+
+
+def checked_class_weight(given: Any, classes: Collection[int] | None) -> Mapping[int, float]:
+    """Return what the classes weigh, and tell of what is no class.
+
+    Args:
+        given: number of a class -> its weight.
+        classes: the numbers that there are; None: not known.
+    """
+    if not isinstance(given, Mapping) or not all(isinstance(w, Real) for w in given.values()):
+        raise ArgumentError(
+            f"class_weight must be a dict of the number of a class and its weight, got "
+            f'{brief(given)}: dfgen.Sequence takes names, and "balanced"'
+        )
+    others = [name for name in given if classes is not None and name not in classes]
+    if others:
+        warn(
+            f"class_weight has weights for {listed(others)}, which count for nothing, as in "
+            "Keras's own, which does not say so: classes go by their numbers, it.class_indices"
+        )
+    return given
+
+
+@dataclass(frozen=True)
+class SavedImages:
+    """Writes the images of each batch into a folder, as `save_to_dir` asks.
+
+    Args:
+        folder: which is there.
+        prefix, format: of the names `{prefix}_{row}_{number}.{format}`.
+        channels_first: as images are.
+    """
+
+    folder: str
+    prefix: str
+    format: str
+    channels_first: bool
+
+    def save(self, images: Values, rows: Indices) -> None:
+        """Write one file for each, stretched to 0..255 as `keras.utils.array_to_img` does."""
+        for image, row in zip(images, rows.tolist(), strict=True):
+            pixels = image.transpose(1, 2, 0) if self.channels_first else image
+            levels = pixels.astype(np.float32) - pixels.min()
+            levels *= np.float32(255) / (levels.max() or 1)
+            shown = np.squeeze(levels.astype(np.uint8), 2) if levels.shape[2] == 1 else levels
+            name = f"{self.prefix}_{row}_{secrets.randbelow(10**7)}.{self.format}"
+            PIL.Image.fromarray(shown.astype(np.uint8)).save(os.path.join(self.folder, name))
+
+
+@dataclass(frozen=True)
+class FlowLayout(Layout):
+    """A `Layout` whose weights are, like labels, what a column holds, in its own dtype.
+
+    If devices share batches they are those of every `Layout`, which count no padding.
+
+    Args:
+        own_weights: the name of their array; None: rows have none of their own.
+        saved: writes the images of each batch.
+        class_weight: number of a class -> what its rows weigh, as of `fit`; then `weighted` too.
+    """
+
+    own_weights: str | None = None
+    saved: SavedImages | None = None
+    class_weight: Mapping[int, float] | None = None
+
+    def batch(self, batch: Batch) -> tuple[Any, ...]:
+        """Return (x,), (x, y) or (x, y, weights)."""
+        x, *others = super().batch(batch)
+        if self.y == self.x:  # class_mode="input": whoever adds noise to x means x alone
+            others[0] = x.copy()
+        if self.class_weight is not None:
+            others[1] = others[1] * _class_weights(others[0], self.class_weight)
+        if self.saved is not None:
+            self.saved.save(x, batch.rows)
+        return (x, *others)
+
+    def _nest(self, named: Mapping[str, Any], weights: Weighs) -> tuple[Any, ...]:
+        nested = super()._nest(named, weights)
+        if self.own_weights is None or self.weighted or self.y is None:
+            return nested
+        return (*nested, named[self.own_weights])
+
+
+def _class_weights(y: Values, class_weight: Mapping[int, float]) -> Values:
+    """Return what rows weigh by their classes, as Keras's `class_weight_to_sample_weights`."""
+    if y.ndim > 1:
+        y = y[..., 0] if y.shape[-1] == 1 else y.argmax(-1)
+    numbers = np.rint(y).astype(np.int32).tolist()
+    return np.array([class_weight.get(number, 1) for number in numbers], np.float32)
+
 
 IMAGE, WEIGHT = "image", "sample_weight"
 _FIXED = {*(field.name for field in fields(FileOptions)), "class_mode", "classes", "sample_weight"}

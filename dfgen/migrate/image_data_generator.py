@@ -9,12 +9,9 @@ from typing import Any, TypeVar
 import numpy.typing as npt
 import pandas as pd
 
-from dfgen.errors import did_you_mean
-from dfgen.manifest.warn import warn
-from dfgen.migrate.array_iterator import NumpyArrayIterator
-from dfgen.migrate.directory_listing import DirectoryIterator
+from dfgen.errors import did_you_mean, warn
+from dfgen.migrate.array_iterator import DataFrameIterator, DirectoryIterator, NumpyArrayIterator
 from dfgen.migrate.flow_arguments import FileOptions, FlowOptions
-from dfgen.migrate.frame_iterator import DataFrameIterator
 from dfgen.migrate.frame_rows import FrameColumns
 from dfgen.migrate.image_transforms import ImageTransforms
 

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.errors import ArgumentError, brief
-from dfgen.manifest.warn import warn
+from dfgen.errors import ArgumentError, brief, warn
 from dfgen.samples.pixels.geometry import Pixels
 from dfgen.system import flag, whole
 

@@ -13,8 +13,8 @@ from dfgen.errors import DfgenError, WriteError
 from dfgen.manifest.checksum import Summed
 from dfgen.manifest.pack_index import PackFile, is_far
 from dfgen.samples.pixels.geometry import Pixels
-from dfgen.samples.storage.far.store_options import StorageOptions
-from dfgen.samples.storage.stores import store_at
+from dfgen.samples.stores.remote.store_options import StorageOptions
+from dfgen.samples.stores.schemes import store_at
 from dfgen.system import write_whole
 
 _PIECE = 1 << 25  # bytes that are written at once

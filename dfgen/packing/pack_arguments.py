@@ -9,8 +9,7 @@ from dfgen.packing.packers import FixedPixels, OwnPixels, Packer, SmallerJpegs, 
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.image_arguments import checked_size
 from dfgen.samples.features.values_elsewhere import ELSEWHERE
-from dfgen.samples.pixels.color_modes import CHANNELS
-from dfgen.samples.pixels.geometry import RESIZE
+from dfgen.samples.pixels.geometry import CHANNELS, RESIZE
 from dfgen.samples.pixels.resizing import INTERPOLATIONS
 from dfgen.system import flag, one_of, whole
 

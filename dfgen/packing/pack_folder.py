@@ -15,10 +15,10 @@ from dfgen.locks import LOCK_SUFFIX, FileLock
 from dfgen.manifest.pack_index import INDEX, TABLE, PackFile, folder_of, in_pack, is_far
 from dfgen.packing.arrow_writing import put_whole
 from dfgen.packing.pack_plan import PackPlan
-from dfgen.packing.written_files import PackedShard, check_same, problems_far, read_shard
-from dfgen.samples.storage.archives.archive_paths import ARCHIVES
-from dfgen.samples.storage.far.store_options import StorageOptions
-from dfgen.samples.storage.stores import scheme_of, store_at
+from dfgen.packing.shard_files import PackedShard, check_same, problems_far, read_shard
+from dfgen.samples.stores.archives.archive_paths import ARCHIVES
+from dfgen.samples.stores.remote.store_options import StorageOptions
+from dfgen.samples.stores.schemes import scheme_of, store_at
 from dfgen.system import write_whole
 
 BEGUN = "_packing.json"

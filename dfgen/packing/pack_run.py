@@ -27,15 +27,13 @@ from dfgen.manifest.pack_index import TABLE, PackIndex, in_pack, is_pack, open_a
 from dfgen.manifest.schema import with_column
 from dfgen.manifest.tables import Table
 from dfgen.packing.arrow_writing import write_arrow
-from dfgen.packing.class_mixing import Mixing, mixing
 from dfgen.packing.pack_arguments import PackArguments
 from dfgen.packing.pack_folder import PackFolder, pack_folder
-from dfgen.packing.pack_plan import PackPlan, make_plan
-from dfgen.packing.shard_files import ShardTask, pack_shard
-from dfgen.packing.written_files import PackedShard, check_same
-from dfgen.samples.arrow_types import in_one
-from dfgen.samples.storage.far.store_options import StorageOptions
+from dfgen.packing.pack_plan import Mixing, PackPlan, make_plan, mixing
+from dfgen.packing.shard_files import PackedShard, ShardTask, check_same, pack_shard
+from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.system import usable_cpus, whole
+from dfgen.table.arrow_types import in_one
 
 _AHEAD = 1024  # shards that an executor may have at a time
 _WRITERS = 2  # one writes while the other's files are read

@@ -9,15 +9,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dfgen.samples.arrow_types import flattened, is_list, is_text
 from dfgen.samples.cached_pixels import CachedPixels
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.spec import Indices, Present, Spec, Values, each
-from dfgen.samples.storage.embedded import content_parts
-from dfgen.samples.storage.known_files import UNKNOWN, KnownFiles
-from dfgen.samples.storage.mapped_shards.pack_rows import PackRows
-from dfgen.samples.storage.store import Store
-from dfgen.samples.stored_pixels import StoredPixels
+from dfgen.samples.stored_rows import StoredPixels
+from dfgen.samples.stores.embedded import content_parts
+from dfgen.samples.stores.known_files import UNKNOWN, KnownFiles
+from dfgen.samples.stores.packs.pack_rows import PackRows
+from dfgen.samples.stores.store import Store
+from dfgen.table.arrow_types import flattened, is_list, is_text
 
 Sizes = npt.NDArray[np.int32]
 """(height, width) of the upright image of every row, shape (rows, 2)."""

@@ -24,10 +24,10 @@ from dfgen.samples.features.image import Image
 from dfgen.samples.features.spec import Indices, Present, Values, Watch
 from dfgen.samples.pixels.formats import DECODERS
 from dfgen.samples.pixels.geometry import Geometry
-from dfgen.samples.storage.cache.slot_file import SlotFile
-from dfgen.samples.storage.cache.slots_by_key import NOWHERE, SlotKey
-from dfgen.samples.storage.known_files import UNKNOWN, KnownFiles
-from dfgen.samples.storage.store import Store
+from dfgen.samples.stores.cache.slot_file import SlotFile
+from dfgen.samples.stores.cache.slot_pages import NOWHERE, SlotKey
+from dfgen.samples.stores.known_files import UNKNOWN, KnownFiles
+from dfgen.samples.stores.store import Store
 
 _UNKNOWN, _ABSENT, _SOUGHT = 0, -1, -2  # instead of 1 + the slot of a row
 _Facts = tuple[Any, ...]  # of a file: size, time, and what else tells it from others

@@ -10,8 +10,8 @@ import numpy.typing as npt
 from dfgen.errors import DecodeError
 from dfgen.samples.features.spec import Indices, Present, Spec, Values
 from dfgen.samples.pixels.geometry import Geometry, Size, place, shrunk
-from dfgen.samples.storage.mapped_shards.pack_rows import PackRows
-from dfgen.samples.storage.mapped_shards.pack_shards import NOTHING, PackShards
+from dfgen.samples.stores.packs.pack_rows import PackRows
+from dfgen.samples.stores.packs.pack_shards import NOTHING, PackShards
 
 BAD_WHEN_PACKED = (
     "its file could not be used when it was packed, so the pack has nothing of it: leave the row "

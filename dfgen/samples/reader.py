@@ -33,11 +33,11 @@ from dfgen.samples.features.spec import (
 )
 from dfgen.samples.padding import Padding, padding_of
 from dfgen.samples.row_step import RowStep
-from dfgen.samples.storage.embedded import content_shown
-from dfgen.samples.storage.files import Files
-from dfgen.samples.storage.mapped_shards.mapped_column import MappedColumn
-from dfgen.samples.storage.store import Store
-from dfgen.samples.stored_pixels import ReadsAhead, StoredPixels
+from dfgen.samples.stored_rows import ReadsAhead, StoredPixels
+from dfgen.samples.stores.embedded import content_shown
+from dfgen.samples.stores.local_files import Files
+from dfgen.samples.stores.packs.mapped_column import MappedColumn
+from dfgen.samples.stores.store import Store
 from dfgen.samples.transforms import Sample, Transform, transformed
 
 

@@ -9,9 +9,9 @@ from dfgen.samples.cached_pixels import CachedPixels
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.spec import Present, Spec, Values, Watch, filled
 from dfgen.samples.pixels.geometry import after
-from dfgen.samples.storage.known_files import KnownFiles
-from dfgen.samples.storage.store import Store
-from dfgen.samples.stored_pixels import StoredPixels
+from dfgen.samples.stored_rows import StoredPixels
+from dfgen.samples.stores.known_files import KnownFiles
+from dfgen.samples.stores.store import Store
 from dfgen.samples.transforms import Sample
 
 

@@ -6,19 +6,88 @@ from collections.abc import Callable
 from functools import partial
 from typing import IO, NamedTuple
 
+import cv2
+import numpy as np
+import numpy.typing as npt
+
 from dfgen.errors import DecodeError, is_outside, reason
 from dfgen.limits import Limits
-from dfgen.samples.pixels.color_modes import CHANNELS
 from dfgen.samples.pixels.formats import FORMATS, parse_header, read_known
+from dfgen.samples.pixels.geometry import CHANNELS, Pixels, Size, place
 from dfgen.samples.pixels.headers import Header, check_decoded
-from dfgen.samples.pixels.perceptual_hash import perceptual_hash, reduction_for_hash
+from dfgen.samples.pixels.resizing import resize
+from dfgen.samples.pixels.upright import turn
 from dfgen.samples.sounds.sound_files import whole_sound
-from dfgen.samples.storage.arrays.array_files import check_row, open_hdf5
-from dfgen.samples.storage.arrays.hdf5_texts import read_texts
-from dfgen.samples.storage.arrays.npy import whole_array
-from dfgen.samples.storage.capped import read_file
-from dfgen.samples.storage.embedded import Content
-from dfgen.samples.storage.store import Store
+from dfgen.samples.stores.arrays.array_files import check_row, open_hdf5
+from dfgen.samples.stores.arrays.hdf5_texts import read_texts
+from dfgen.samples.stores.arrays.npy import whole_array
+from dfgen.samples.stores.capped import read_file
+from dfgen.samples.stores.embedded import Content
+from dfgen.samples.stores.store import Store
+
+_SIDE = 32  # pixels of what is hashed; a smaller picture has no hash
+_EDGE = 0.1  # what a pixel at the edge counts for
+_LEAST = 1.0  # gray levels times 32 that half of the frequencies stand above, at least
+_ONE_COLOUR = 0.8  # share of the pixels of which five gray levels hold less
+_WAVES = 10  # half waves across and down together, at most
+
+_SUMS = np.add.outer(np.arange(_WAVES + 1), np.arange(_WAVES + 1))
+_LOW = np.flatnonzero((_SUMS > 0) & (_SUMS <= _WAVES))[:64]
+_LOW = np.concatenate([_LOW[start::3] for start in range(3)])  # each third has waves of all kinds
+
+
+def _rows_of_waves() -> npt.NDArray[np.float32]:
+    """Return the orthonormal DCT-II, one wave a row, its columns weighed towards the middle."""
+    place = (np.arange(_SIDE) + 0.5) / _SIDE
+    waves = np.cos(np.pi * np.outer(np.arange(_SIDE), place)) * np.sqrt(2 / _SIDE)
+    waves[0] /= np.sqrt(2)
+    weighed: npt.NDArray[np.float64] = waves * (_EDGE + (1 - _EDGE) * np.sin(np.pi * place))
+    return weighed.astype(np.float32)
+
+
+_WAVE = _rows_of_waves()[: _WAVES + 1]
+
+
+def reduction_for_hash(size: Size) -> int:
+    """Return by how much a JPEG may be decoded smaller: 1, 2, 4 or 8."""
+    return next((number for number in (8, 4, 2) if min(size) >= 2 * _SIDE * number), 1)
+
+
+def perceptual_hash(
+    pixels: Pixels, size: Size, reduced: int = 1, orientation: int = 1
+) -> int | None:
+    """Return the hash of a picture, 64 bits, of which half are set; copies have nearly the same.
+
+    None for a picture that has less than 32 pixels a side, or is so plain that others have the same
+    by chance: flat, or four fifths of it of one colour, as a drawing of a few lines.
+
+    Args:
+        pixels: gray or RGB, (height, width, channels), uint8, uint16 or float32, as stored.
+        size: (height, width) of the whole picture as stored.
+        reduced: by how much fewer rows and columns the pixels have.
+        orientation: of EXIF, 1 to 8: the hash is that of the upright picture.
+
+    Example:
+        >>> perceptual_hash(np.full((64, 64, 1), 128, np.uint8), (64, 64)) is None
+        True
+    """
+    if min(size) < _SIDE:
+        return None
+    target = (_SIDE, _SIDE)
+    small = np.empty((*target, pixels.shape[2]), pixels.dtype)
+    resize(pixels, place(size, target, target, "stretch"), small, "area", reduced=reduced)
+    gray = small if small.shape[2] == 1 else cv2.cvtColor(small[..., :3], cv2.COLOR_RGB2GRAY)
+    if gray.dtype != np.uint8:  # whose range may be any
+        finite = np.nan_to_num(gray, nan=0, posinf=0, neginf=0)
+        gray = cv2.normalize(finite, None, 0, 255, cv2.NORM_MINMAX).astype(np.uint8)
+    gray = turn(gray.reshape(_SIDE, _SIDE, 1), orientation)[..., 0]
+    darker = np.cumsum(np.bincount(gray.ravel(), minlength=260))
+    low = (_WAVE @ (gray - np.float32(cv2.mean(gray)[0])) @ _WAVE.T).ravel()[_LOW]
+    one_colour = (darker[5:] - darker[:-5]).max() >= _ONE_COLOUR * gray.size
+    if one_colour or np.sort(np.abs(low))[32] < _LEAST:
+        return None
+    return int.from_bytes(np.packbits(low > np.sort(low)[31:33].mean()).tobytes(), "big")
+
 
 _BLOCK = 1 << 24  # bytes of an array that are read at once
 

@@ -16,7 +16,7 @@ import pandas as pd
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
 from dfgen.binding.image_sizes import padding_of_batches
-from dfgen.binding.looked_for import look_for_files
+from dfgen.binding.missing_files import look_for_files
 from dfgen.binding.nested import Tree
 from dfgen.binding.pixel_cache import Cache
 from dfgen.binding.preprocessing import Preprocessing
@@ -34,14 +34,13 @@ from dfgen.samples.pixels.scaling import Scale
 from dfgen.samples.transforms import Transform
 from dfgen.system import whole
 from dfgen.training.corrected_call import asked_of, refuse_unknown
+from dfgen.training.data_adapter import Passes
+from dfgen.training.device_division import resolve_shard
 from dfgen.training.keras_calls import of_fit
 from dfgen.training.keras_probe import falls_back
 from dfgen.training.layout import layout_of
-from dfgen.training.passes import Passes
-from dfgen.training.problems_frame import problems_frame
 from dfgen.training.progress import Progress
-from dfgen.training.sequence_repr import html_summary, summary
-from dfgen.training.shards import resolve_shard
+from dfgen.training.sequence_repr import html_summary, problems_frame, summary
 
 
 class Sequence(Passes):

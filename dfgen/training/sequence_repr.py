@@ -3,11 +3,29 @@
 from html import escape
 from typing import Any
 
+import pandas as pd
+
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.buckets import PaddingShare
+from dfgen.loading.problems import Problems
 from dfgen.loading.workers.chunks import row_bytes
 from dfgen.samples.features.spec import Spec
 from dfgen.training.progress import Progress
+
+
+def problems_frame(problems: Problems) -> pd.DataFrame:
+    """Return id, path, stage, reason and epoch of rows that are skipped, in the order of rows."""
+    rows = sorted(problems)
+    where, found = [problems.where(row) for row in rows], [problems[row] for row in rows]
+    columns = {
+        "id": [id for id, _ in where],
+        "path": [path for _, path in where],
+        "stage": [one.stage for one in found],
+        "reason": [one.reason for one in found],
+        "epoch": pd.array([one.epoch for one in found], dtype="Int64"),
+    }
+    return pd.DataFrame(columns)
+
 
 _CLASSES = 20
 

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 from dfgen.binding.bind import chosen_features
 from dfgen.binding.default_features import Options
 from dfgen.binding.frame_columns import open_manifest
-from dfgen.binding.known_leaks import (
+from dfgen.binding.leak_warning import (
     warn_of_leaks,
     warn_of_same_hashes,
     warn_of_shared_paths,
@@ -18,7 +18,7 @@ from dfgen.binding.nested import Tree, leaves, map_leaves
 from dfgen.binding.split_rows import split_rows
 from dfgen.errors import ArgumentError
 from dfgen.manifest.tables import Table
-from dfgen.samples.storage.far.store_options import StorageOptions
+from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.training.corrected_call import asked_of, refuse_unknown
 from dfgen.training.sequence import Sequence
 from dfgen.training.sequence_arguments import SequenceArguments, TrainArguments

@@ -25,9 +25,9 @@ from dfgen.limits import Limits
 from dfgen.loading.loader import Loader
 from dfgen.samples.pixels.formats import read_header
 from dfgen.samples.pixels.upright import decode, decode_values
-from dfgen.samples.storage.arrays.array_files import open_rows
-from dfgen.samples.storage.arrays.npy import decode_array
-from dfgen.samples.storage.files import Files
+from dfgen.samples.stores.arrays.array_files import open_rows
+from dfgen.samples.stores.arrays.npy import decode_array
+from dfgen.samples.stores.local_files import Files
 
 MOST = 1_000  # MB that any of them may take
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -164,7 +164,7 @@ import sys
 from dfgen.errors import DfgenError
 from dfgen.samples.pixels.formats import read_header
 from dfgen.samples.pixels.upright import decode, decode_values
-from dfgen.samples.storage.files import Files
+from dfgen.samples.stores.local_files import Files
 from dfgen.samples.whole_files import decode_whole
 
 def peak():

@@ -16,7 +16,7 @@ from dfgen.binding.default_features import Options
 from dfgen.errors import DecodeError
 from dfgen.loading.loader import Loader
 from dfgen.samples.features.array import Array
-from dfgen.samples.storage.known_files import is_same_time
+from dfgen.samples.stores.known_files import is_same_time
 
 OPTIONS = Options(image_size=(4, 4), label_mode=None)
 SECOND = 10**9

@@ -9,8 +9,8 @@ import pytest
 
 import dfgen
 from dfgen.errors import DecodeError
-from dfgen.samples.storage.arrays import hdf5_texts
-from dfgen.samples.storage.arrays.array_files import open_hdf5, open_rows
+from dfgen.samples.stores.arrays import hdf5_texts
+from dfgen.samples.stores.arrays.array_files import open_hdf5, open_rows
 
 SECRET = b"root:x:0:0:top secret"
 ALONE = "and dfgen reads no file that another one names: copy the numbers into one file"

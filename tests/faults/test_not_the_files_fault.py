@@ -24,9 +24,9 @@ from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.image import Image
 from dfgen.samples.pixels.formats import FORMATS
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.storage.files import Files
-from dfgen.samples.storage.store import Store
-from dfgen.samples.storage.stores import STORES
+from dfgen.samples.stores.local_files import Files
+from dfgen.samples.stores.schemes import STORES
+from dfgen.samples.stores.store import Store
 
 OPTIONS = Options(image_size=(4, 4), label_mode=None)
 ADVICE = "look after the disk or the network (dmesg tells more), then train on from the last backup"
@@ -373,7 +373,7 @@ def test_fault_32_a_check_of_all_numbers_without_descriptors_does_not_call_a_fil
     code = """if True:
         import os, resource, sys, h5py
         from dfgen.errors import ReadError
-        from dfgen.samples.storage.files import Files
+        from dfgen.samples.stores.local_files import Files
         from dfgen.samples.whole_files import decode_whole
         assert decode_whole(sys.argv[1], Files())[1] is None
         last = os.dup(0)

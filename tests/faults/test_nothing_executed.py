@@ -12,11 +12,11 @@ import pytest
 
 import dfgen
 from dfgen.binding.bind import bind
+from dfgen.binding.preprocessing_json import feature_of
 from dfgen.errors import ArgumentError, DecodeError, DfgenError, ManifestError
 from dfgen.samples.features.array import Array
-from dfgen.samples.features.feature_json import feature_of
-from dfgen.samples.storage.arrays.npy import decode_array
-from dfgen.samples.storage.files import Files
+from dfgen.samples.stores.arrays.npy import decode_array
+from dfgen.samples.stores.local_files import Files
 from dfgen.training.callbacks.backup_files import Generations
 
 

@@ -7,11 +7,16 @@ from functools import partial
 from typing import Any
 
 from dfgen.errors import ArgumentError, ReadTimeoutError
-from dfgen.loading.workers.chooser import Chooser, thread_counts
 from dfgen.loading.workers.chunks import ChunkMaker
-from dfgen.loading.workers.either import EitherWorker, Switch, may_be_processes
 from dfgen.loading.workers.processes import ProcessWorker, pickled
 from dfgen.loading.workers.threads import CLOSED, MOST_STUCK, Task, Threads, ThreadWorker, Worker
+from dfgen.loading.workers.worker_tuning import (
+    Chooser,
+    EitherWorker,
+    Switch,
+    may_be_processes,
+    thread_counts,
+)
 from dfgen.samples.features.spec import Spec
 
 _Choice = tuple[int, bool]  # how many workers, and whether they are processes

@@ -12,8 +12,8 @@ from dfgen.errors import DfgenError, MissingFileError, ReadError, RefusedError, 
 from dfgen.loading.metrics import IDLE
 from dfgen.samples.features.spec import Watch
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.storage.near_paths import near_missing
-from dfgen.samples.storage.stores import has_store, scheme_of
+from dfgen.samples.stores.near_paths import near_missing
+from dfgen.samples.stores.schemes import has_store, scheme_of
 
 WAITS = (0.1, 0.4, 1.2, 2.4)
 """Seconds before each further try: about those that a network drive takes to come back."""

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from dfgen.errors import WorkerError
 from dfgen.samples.features.spec import Spec
-from dfgen.samples.storage.far.store_options import travelling
+from dfgen.samples.stores.remote.store_options import travelling
 
 HEADER = 64
 """Bytes: whether a row is being read, which, and since when, each 8 bytes."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.manifest.schema import with_column
-from dfgen.manifest.sources.list_columns import ANNOTATED, nest
+from dfgen.manifest.sources.source import ANNOTATED, nest
 
 SHAPES = {"boxes": 2, "polygons": 2, "keypoints": 3}
 """Column of shapes -> numbers a point: x, y, and of a key point whether it is seen."""

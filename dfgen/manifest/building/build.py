@@ -14,15 +14,15 @@ from dfgen.manifest.building.pipeline import run_recipe
 from dfgen.manifest.building.recipe import all_arguments
 from dfgen.manifest.building.recipe_file import resolve
 from dfgen.manifest.building.summary import lines_of_skipped, problem_lines
-from dfgen.manifest.building.update.previous import read_old
 from dfgen.manifest.foreign_arguments import refuse_foreign
 from dfgen.manifest.io import Path
+from dfgen.manifest.row_matching import read_old
 from dfgen.manifest.schema import quote
 from dfgen.manifest.sources.file_tree import NO_FIT
 from dfgen.manifest.sources.source import NAMES, Argument
-from dfgen.manifest.splitting.split_arguments import Splitting
+from dfgen.manifest.splitting.split_rules import Splitting
 from dfgen.manifest.tables import Table
-from dfgen.samples.storage.far.store_options import StorageOptions
+from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.system import whole
 
 _WANTED = {str: "text", int: "a whole number", list: "a list", dict: "a dict by split"}

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
 from dfgen.manifest.schema import EXAMPLES, Label, label_columns, quote, with_column
-from dfgen.samples.arrow_types import is_text
+from dfgen.table.arrow_types import is_text
 
 
 def to_categories(

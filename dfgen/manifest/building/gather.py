@@ -14,18 +14,25 @@ from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.building.join import join, split_on
 from dfgen.manifest.building.label_keys import key_text
 from dfgen.manifest.building.recipe import LABEL_TABLE, Recipe
-from dfgen.manifest.facts import FACTS, OF_WHOLE_FILES
+from dfgen.manifest.file_errors import TOLD, fault_of
+from dfgen.manifest.path_roots import is_address
 from dfgen.manifest.paths import tidied
-from dfgen.manifest.places import is_address
-from dfgen.manifest.reading import TOLD, fault_of
-from dfgen.manifest.schema import PARTS, Label, files_column, quote, repeated, with_column
+from dfgen.manifest.schema import (
+    FACTS,
+    OF_WHOLE_FILES,
+    PARTS,
+    Label,
+    files_column,
+    quote,
+    repeated,
+    with_column,
+)
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.label_table import read_rows, table_name
-from dfgen.manifest.sources.list_columns import ANNOTATED
 from dfgen.manifest.sources.path_pattern import Pattern, parse_pattern
-from dfgen.manifest.sources.source import RowGroup
-from dfgen.samples.storage.embedded import are_files, paths_of
-from dfgen.samples.storage.far.store_options import StorageOptions
+from dfgen.manifest.sources.source import ANNOTATED, RowGroup
+from dfgen.samples.stores.embedded import are_files, paths_of
+from dfgen.samples.stores.remote.store_options import StorageOptions
 
 Groups = Iterator[RowGroup]
 

@@ -12,7 +12,7 @@ from dfgen.manifest.building.label_keys import key_text, whole_numbers
 from dfgen.manifest.schema import quote
 from dfgen.manifest.sources.file_tree import NO_FIT
 from dfgen.manifest.sources.path_pattern import FROM_PATH, Pattern, parse_pattern
-from dfgen.samples.arrow_types import is_text
+from dfgen.table.arrow_types import is_text
 
 PATHS_SHOWN = 3
 FILES_TRIED = 1_000

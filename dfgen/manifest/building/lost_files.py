@@ -10,8 +10,8 @@ from dfgen.manifest.building.recipe import LABEL_TABLE, Recipe
 from dfgen.manifest.building.scan import NOT_THERE
 from dfgen.manifest.schema import quote
 from dfgen.manifest.sources import SOURCES
-from dfgen.samples.storage.near_paths import Begin, around, near
-from dfgen.samples.storage.stores import has_store, scheme_of
+from dfgen.samples.stores.near_paths import Begin, around, near
+from dfgen.samples.stores.schemes import has_store, scheme_of
 
 
 class _OfTable(Begin):

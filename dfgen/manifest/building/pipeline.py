@@ -20,19 +20,20 @@ from dfgen.manifest.building.lost_files import refuse_all_missing
 from dfgen.manifest.building.recipe import LABEL_TABLE, Recipe, paths_named, unit_of
 from dfgen.manifest.building.scan import PANDAS_TYPES, read_facts, refresh_facts
 from dfgen.manifest.building.summary import BuildReport, lines_of_skipped
-from dfgen.manifest.building.update.match import rebase
-from dfgen.manifest.building.update.merge import Growth, grow
-from dfgen.manifest.building.update.previous import Old, changed_recipe
-from dfgen.manifest.facts import FACTS, OF_WHOLE_FILES, has_whole_facts
+from dfgen.manifest.building.update import Growth, grow
 from dfgen.manifest.from_pandas import to_frame
 from dfgen.manifest.io import attributes, write_manifest
-from dfgen.manifest.other_inputs import check_out
+from dfgen.manifest.not_a_manifest import check_out
+from dfgen.manifest.outside_paths import reach_of, say_outside
 from dfgen.manifest.paths import is_url, refuse_signatures, stored_paths, tidy
-from dfgen.manifest.reach import reach_of, say_outside
+from dfgen.manifest.row_matching import Old, changed_recipe, rebase
 from dfgen.manifest.schema import (
+    FACTS,
+    OF_WHOLE_FILES,
     PARTS,
     describe_labels,
     files_column,
+    has_whole_facts,
     label_columns,
     quote,
     validate,
@@ -41,10 +42,10 @@ from dfgen.manifest.schema import (
 )
 from dfgen.manifest.sources.source import RowGroup
 from dfgen.manifest.splitting.absent_classes import lacking_rows
-from dfgen.manifest.splitting.leaking_splits import leaks_between_splits, notes_of
-from dfgen.samples.storage.embedded import are_files, is_file_struct, paths_of, with_paths
-from dfgen.samples.storage.far.store_options import StorageOptions
-from dfgen.samples.storage.stores import has_store, scheme_of, without_store
+from dfgen.manifest.splitting.shared_paths import leaks_between_splits, notes_of
+from dfgen.samples.stores.embedded import are_files, is_file_struct, paths_of, with_paths
+from dfgen.samples.stores.remote.store_options import StorageOptions
+from dfgen.samples.stores.schemes import has_store, scheme_of, without_store
 from dfgen.system import only_writer
 
 ReadFacts = Callable[[pa.ChunkedArray], pa.Table]

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from dfgen.errors import ArgumentError, did_you_mean
+from dfgen.manifest.path_roots import URL, absolute_place, in_folder
 from dfgen.manifest.paths import is_utf8, portable_root
-from dfgen.manifest.places import URL, absolute_place, in_folder
 from dfgen.manifest.schema import quote
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.source import NAMES, TEXT, Argument
-from dfgen.manifest.splitting.split_arguments import Splitting
-from dfgen.samples.storage.archives.archive_paths import ARCHIVES, member_of
-from dfgen.samples.storage.stores import has_store, scheme_of
+from dfgen.manifest.splitting.split_rules import Splitting
+from dfgen.samples.stores.archives.archive_paths import ARCHIVES, member_of
+from dfgen.samples.stores.schemes import has_store, scheme_of
 
 A_FRAME = "a DataFrame"
 """The entry of a recipe for a table of labels that was never a file."""

@@ -23,8 +23,8 @@ from dfgen.manifest.building.recipe import (
     paths_named,
     portable_recipe,
 )
-from dfgen.manifest.reach import reach_of, say_outside
-from dfgen.manifest.reading import reading
+from dfgen.manifest.file_errors import reading
+from dfgen.manifest.outside_paths import reach_of, say_outside
 from dfgen.manifest.schema import quote
 from dfgen.manifest.sources import SOURCES
 from dfgen.system import check_writable, refuse_others, write_whole

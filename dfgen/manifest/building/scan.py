@@ -19,19 +19,18 @@ from tqdm import tqdm
 
 from dfgen.errors import ArgumentError, is_outside, reason
 from dfgen.limits import Limits
-from dfgen.manifest.facts import FACTS, SCHEMA
-from dfgen.manifest.reading import fault_of
-from dfgen.manifest.schema import with_column
-from dfgen.samples.arrow_types import is_text, text_where
+from dfgen.manifest.file_errors import fault_of
+from dfgen.manifest.schema import FACTS, SCHEMA, with_column
 from dfgen.samples.pixels.formats import read_header
 from dfgen.samples.pixels.headers import Header
-from dfgen.samples.storage.embedded import Content
-from dfgen.samples.storage.far.store_options import StorageOptions
-from dfgen.samples.storage.known_files import are_same_times
-from dfgen.samples.storage.store import Head, Store
-from dfgen.samples.storage.stores import store_of
+from dfgen.samples.stores.embedded import Content
+from dfgen.samples.stores.known_files import are_same_times
+from dfgen.samples.stores.remote.store_options import StorageOptions
+from dfgen.samples.stores.schemes import store_of
+from dfgen.samples.stores.store import Head, Store
 from dfgen.samples.whole_files import Whole, decode_whole
 from dfgen.system import usable_cpus
+from dfgen.table.arrow_types import is_text, text_where
 
 TASK = 256
 DECODED = 32

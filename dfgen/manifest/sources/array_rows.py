@@ -17,11 +17,11 @@ import pyarrow as pa
 
 from dfgen.errors import DecodeError, ManifestError
 from dfgen.limits import DEFAULT, Limits
-from dfgen.manifest.reading import reading
+from dfgen.manifest.file_errors import reading
 from dfgen.manifest.schema import count
 from dfgen.manifest.sources.source import ONE_OR_MORE, Argument, RowGroup, Source
-from dfgen.samples.storage.arrays.array_files import HDF5, open_hdf5, open_rows
-from dfgen.samples.storage.arrays.hdf5_texts import read_texts
+from dfgen.samples.stores.arrays.array_files import HDF5, open_hdf5, open_rows
+from dfgen.samples.stores.arrays.hdf5_texts import read_texts
 
 Kind = tuple[tuple[int, ...], np.dtype[Any]]
 """Shape and dtype of a row."""

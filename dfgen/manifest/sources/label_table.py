@@ -12,7 +12,7 @@ import pyarrow.csv
 
 from dfgen.errors import ManifestError
 from dfgen.limits import DEFAULT, Limits
-from dfgen.manifest.reading import reading, said
+from dfgen.manifest.file_errors import reading, said
 from dfgen.manifest.schema import check_names, files_column, quote
 from dfgen.manifest.sources.source import RowGroup
 from dfgen.manifest.tables import Table, arrow_table, read_foreign_parquet

@@ -20,8 +20,7 @@ from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.paths import check_stored_paths
 from dfgen.manifest.schema import Label, with_column
 from dfgen.manifest.sources.label_table import read_rows
-from dfgen.manifest.sources.list_columns import LABELS, nest_boxes
-from dfgen.manifest.sources.source import TEXT, Argument, RowGroup, Source
+from dfgen.manifest.sources.source import LABELS, TEXT, Argument, RowGroup, Source, nest_boxes
 
 _BOXES = pa.list_(pa.list_(pa.float64()))
 TABLE_NAMES = ("metadata.csv", "metadata.jsonl", "metadata.parquet")

@@ -6,7 +6,7 @@ from itertools import islice
 import pyarrow as pa
 
 from dfgen.errors import ManifestError, MissingFileError, ReadError
-from dfgen.manifest.places import absolute_place
+from dfgen.manifest.path_roots import absolute_place
 from dfgen.manifest.schema import EXAMPLES
 from dfgen.manifest.sources.file_tree import (
     FILES_A_GROUP,
@@ -18,10 +18,10 @@ from dfgen.manifest.sources.file_tree import (
 )
 from dfgen.manifest.sources.path_pattern import Pattern
 from dfgen.manifest.sources.source import TEXT, Argument, RowGroup, Source
-from dfgen.samples.storage.archives.archive_paths import ARCHIVES, is_named_archive
-from dfgen.samples.storage.far.store_options import StorageOptions
-from dfgen.samples.storage.store import Head
-from dfgen.samples.storage.stores import has_store, scheme_of, store_at
+from dfgen.samples.stores.archives.archive_paths import ARCHIVES, is_named_archive
+from dfgen.samples.stores.remote.store_options import StorageOptions
+from dfgen.samples.stores.schemes import has_store, scheme_of, store_at
+from dfgen.samples.stores.store import Head
 
 _SCHEMA = pa.schema({"path": pa.string(), "bytes": pa.int64(), "mtime_ns": pa.int64()})
 

@@ -8,8 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.manifest.facts import FACTS, OF_WHOLE_FILES
-from dfgen.manifest.schema import quote
+from dfgen.manifest.schema import FACTS, OF_WHOLE_FILES, quote
 
 FROM_PATH = {"name": r"(?s)^.*/", "stem": r"(?s)^.*/|\.[^./]*$", "relpath": r"\A\z"}
 """Key made of a path below the folder -> what is cut off from it."""

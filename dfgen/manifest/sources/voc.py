@@ -28,8 +28,8 @@ from defusedxml.ElementTree import fromstring
 
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError, did_you_mean
 from dfgen.limits import DEFAULT, Limits
-from dfgen.manifest.places import absolute_place
-from dfgen.manifest.reading import read_bytes, reading
+from dfgen.manifest.file_errors import read_bytes, reading
+from dfgen.manifest.path_roots import absolute_place
 from dfgen.manifest.schema import Label, quote
 from dfgen.manifest.sources.file_tree import check_folder
 from dfgen.manifest.sources.image_pairs import (
@@ -40,17 +40,19 @@ from dfgen.manifest.sources.image_pairs import (
     refuse_all_broken,
     without_suffix,
 )
-from dfgen.manifest.sources.list_columns import ANNOTATED, BOXES, LABELS
 from dfgen.manifest.sources.source import (
+    ANNOTATED,
+    BOXES,
     IMAGES,
     IMAGES_A_GROUP,
+    LABELS,
     NAMES,
     TEXT,
     Argument,
     RowGroup,
     Source,
 )
-from dfgen.samples.storage.archives.archive_paths import archive_at
+from dfgen.samples.stores.archives.archive_paths import archive_at
 
 BACKGROUND = "background"
 MOST_PIXELS = 2**31

@@ -12,31 +12,144 @@ To classify there is no data.yaml; give the folder of `train/cat/a.jpg`, `val/do
 Format: https://docs.ultralytics.com/datasets/detect and /segment, /classify.
 """
 
+import io
+import math
 import os
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
+import yaml
 
 from dfgen.errors import ManifestError, MissingFileError
 from dfgen.limits import DEFAULT, Limits
-from dfgen.manifest.reach import reach_of, say_outside
-from dfgen.manifest.reading import reading
+from dfgen.manifest.file_errors import read_bytes, reading
+from dfgen.manifest.outside_paths import reach_of, say_outside
 from dfgen.manifest.schema import Label, quote
 from dfgen.manifest.sources.file_tree import Skipped, read_files
 from dfgen.manifest.sources.image_pairs import (
+    VANISHED,
     Pair,
     list_pairs,
     pair,
     refuse_all_broken,
     without_suffix,
 )
-from dfgen.manifest.sources.list_columns import BOXES, LABELS
 from dfgen.manifest.sources.path_pattern import parse_pattern
-from dfgen.manifest.sources.source import IMAGES_A_GROUP, TEXT, Argument, RowGroup, Source
-from dfgen.manifest.sources.yolo_labels import DataSet, Object, read_objects
-from dfgen.manifest.sources.yolo_yaml import load_yaml
+from dfgen.manifest.sources.source import (
+    BOXES,
+    IMAGES_A_GROUP,
+    LABELS,
+    TEXT,
+    Argument,
+    RowGroup,
+    Source,
+)
+
+_OPENS = (yaml.SequenceStartEvent, yaml.MappingStartEvent)
+_CLOSES = (yaml.SequenceEndEvent, yaml.MappingEndEvent)
+
+
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]
+    """PyYAML's, which tells no place of a date or number that cannot be."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        """Return the value of a node."""
+        try:
+            return super().construct_object(node, deep)
+        except (yaml.YAMLError, RecursionError, MemoryError):
+            raise
+        except Exception as error:
+            what = f"{node.tag.rpartition(':')[2]} that cannot be: {error}"
+            raise yaml.constructor.ConstructorError(None, None, what, node.start_mark) from error
+
+
+def load_yaml(text: str, path: str, limits: Limits) -> Any:
+    """Return what YAML says, in Python's plain types.
+
+    Raises:
+        ManifestError: it has more aliases, or is nested deeper, than the limits allow.
+        yaml.YAMLError: it is no YAML, or asks for more than plain types.
+        RecursionError: it is nested too deep.
+    """
+    _refuse_unfolding(text, path, limits)
+    stream = io.StringIO(text)
+    stream.name = path  # which errors tell
+    return yaml.load(stream, _Loader)
+
+
+def _refuse_unfolding(text: str, path: str, limits: Limits) -> None:
+    """Refuse aliases that may unfold without end, and what is nested too deep."""
+    aliases = depth = 0
+    for event in yaml.parse(text, yaml.SafeLoader):
+        aliases += isinstance(event, yaml.AliasEvent)
+        depth += isinstance(event, _OPENS) - isinstance(event, _CLOSES)
+        for name, found, what in (
+            ("aliases", aliases, "refers to parts of itself"),
+            ("nesting", depth, "has lists or mappings in each other"),
+        ):
+            if not limits.allows(name, found):
+                told = f"{path} {what} {found:,} times or more"
+                raise ManifestError(limits.refusal(name, 10 * found, told))
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A data.yaml: its path, the folder where paths start, class names, and places."""
+
+    file: str
+    root: str
+    class_names: list[str]
+    places: dict[str, list[str]]  # split -> folders of images, or lists of their paths
+
+
+@dataclass(frozen=True)
+class Object:
+    """A line of a text file: class, relative box, and x, y of the corners of a polygon, or none."""
+
+    name: str
+    box: tuple[float, float, float, float]
+    corners: tuple[float, ...] = ()
+
+
+def read_objects(path: str, data: DataSet, limits: Limits = DEFAULT) -> list[Object]:
+    """Read the labels of one image; a line of something else is named with its number."""
+    bounded = reading(path, missing=VANISHED.format(path), limits=limits, bound="header_bytes")
+    with bounded as nbytes:
+        lines = read_bytes(path, nbytes).decode().splitlines()
+    return [
+        _object(line.split(), f"{path}, line {number}", data)
+        for number, line in enumerate(lines, 1)
+        if line.strip()
+    ]
+
+
+def _object(parts: list[str], where: str, data: DataSet) -> Object:
+    try:
+        number, *values = (float(part) for part in parts)
+    except ValueError:
+        number, values = math.nan, []
+    if not all(math.isfinite(value) for value in (number, *values)) or (
+        len(values) != 4 and (len(values) < 6 or len(values) % 2)
+    ):
+        raise ManifestError(
+            f"{where} is {quote(' '.join(parts))}, expected a class, x and y of the centre, width "
+            "and height; or a class, and x and y of three corners or more"
+        )
+    names = data.class_names
+    if number not in range(len(names)):
+        raise ManifestError(
+            f"{where}: class {number:g} is out of range. {data.file} has {len(names)} names: "
+            f"0 to {len(names) - 1}"
+        )
+    if len(values) == 4:
+        x, y, width, height = values
+        box = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
+        return Object(names[int(number)], box)
+    xs, ys = values[::2], values[1::2]
+    return Object(names[int(number)], (min(xs), min(ys), max(xs), max(ys)), tuple(values))
+
 
 SPLITS = ("train", "val", "test")
 _SCHEMA = pa.schema(

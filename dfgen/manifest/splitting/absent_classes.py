@@ -3,7 +3,7 @@
 import pandas as pd
 
 from dfgen.manifest.schema import EXAMPLES, quote
-from dfgen.manifest.splitting.split_arguments import Splitting
+from dfgen.manifest.splitting.split_rules import Splitting
 
 
 def missing_classes(part: pd.Series, labels: pd.Series) -> dict[object, list[object]]:

@@ -11,7 +11,7 @@ from dfgen.samples.features.base import Feature
 from dfgen.samples.features.spec import Spec, Values, Watch
 from dfgen.samples.pixels.formats import FEATURES, FORMATS, read_known
 from dfgen.samples.sounds.sound_files import load_soundfile, open_sound, read_frames, sound_source
-from dfgen.samples.storage.store import Store
+from dfgen.samples.stores.store import Store
 from dfgen.system import one_of, whole
 
 _SMALL = 1 << 22  # bytes of a file that is read as a whole

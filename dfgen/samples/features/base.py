@@ -13,12 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.samples.arrow_types import in_one, is_text, nulls
 from dfgen.samples.features.arguments import column_names
-from dfgen.samples.features.one_row import ColumnSource, OneRow, array_of_row
-from dfgen.samples.features.rows_in_files import bind_rows
+from dfgen.samples.features.one_row import ColumnSource, OneRow, array_of_row, bind_rows
 from dfgen.samples.features.spec import Indices, Present, Spec, Values, Watch, alone, each
-from dfgen.samples.storage.store import Store
+from dfgen.samples.stores.store import Store
+from dfgen.table.arrow_types import in_one, is_text, nulls
 
 
 class Feature:

@@ -8,8 +8,8 @@ import numpy as np
 from dfgen.samples.features.arguments import check_column
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.spec import Spec, Values, Watch
-from dfgen.samples.storage.embedded import Content
-from dfgen.samples.storage.store import Store
+from dfgen.samples.stores.embedded import Content
+from dfgen.samples.stores.store import Store
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError, listed
-from dfgen.samples.arrow_types import OR_IGNORE, is_list, value_type
 from dfgen.samples.features.arguments import (
     check_column,
     checked_missing,
@@ -21,6 +20,7 @@ from dfgen.samples.features.encoded import Encoded
 from dfgen.samples.features.spec import Indices, Present, Values
 from dfgen.samples.features.values_elsewhere import ELSEWHERE
 from dfgen.system import one_of
+from dfgen.table.arrow_types import OR_IGNORE, is_list, value_type
 
 LABEL_MODES = ("int", "categorical", "binary")
 

@@ -11,7 +11,7 @@ from dfgen.samples.features.arguments import checked_shape, column_names, number
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.casting import fill_by
 from dfgen.samples.features.spec import Spec, Values, Watch
-from dfgen.samples.storage.store import Store
+from dfgen.samples.stores.store import Store
 from dfgen.samples.user_functions import check_call
 
 

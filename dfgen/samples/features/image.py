@@ -16,23 +16,39 @@ from dfgen.samples.features.image_arguments import (
     own_size,
     refuse_sizes,
 )
-from dfgen.samples.features.image_kept import in_two_steps
-from dfgen.samples.features.image_packed import image_of_pack
+from dfgen.samples.features.image_packed import image_of_pack, in_two_steps
 from dfgen.samples.features.image_pair import DEFAULT_SIZE, follow, seen_size
-from dfgen.samples.features.one_row import OneRow, store_of_row
-from dfgen.samples.features.rows_in_files import check_dataset, image_of, pixels_of_row
+from dfgen.samples.features.one_row import (
+    OneRow,
+    check_dataset,
+    image_of,
+    pixels_of_row,
+    store_of_row,
+)
 from dfgen.samples.features.spec import OwnDtype, Spec, Values, Watch, unwatched
 from dfgen.samples.features.values_elsewhere import ELSEWHERE
-from dfgen.samples.pixels.color_modes import CHANNELS
 from dfgen.samples.pixels.depth import DEPTHS, check_scaled
-from dfgen.samples.pixels.geometry import RESIZE, STILL, Box, Draw, Geometry, Size, after, place
+from dfgen.samples.pixels.geometry import (
+    AREA,
+    CHANNELS,
+    RATIO,
+    RESIZE,
+    STILL,
+    Box,
+    Draw,
+    Geometry,
+    Size,
+    after,
+    drawn_crops,
+    place,
+    place_resized,
+)
 from dfgen.samples.pixels.png_encoder import png_of
-from dfgen.samples.pixels.random_resized import AREA, RATIO, drawn_crops, place_resized
 from dfgen.samples.pixels.resizing import INTERPOLATIONS, reduction, resize
 from dfgen.samples.pixels.scaling import Scale, checked_scale, layer_of, rescale
 from dfgen.samples.pixels.upright import decode_reduced, size_of_image
-from dfgen.samples.storage.embedded import Content
-from dfgen.samples.storage.store import Store
+from dfgen.samples.stores.embedded import Content
+from dfgen.samples.stores.store import Store
 from dfgen.system import flag, one_of, whole
 
 _SURPLUS = 2.0  # times as many pixels as are used: what is less is little

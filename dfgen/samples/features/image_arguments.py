@@ -6,8 +6,7 @@ import numpy as np
 
 from dfgen.errors import ArgumentError, brief
 from dfgen.samples.features.image_pair import check_followed, check_follower, is_unsaid, paired_size
-from dfgen.samples.pixels.geometry import Size
-from dfgen.samples.pixels.random_resized import checked_limits
+from dfgen.samples.pixels.geometry import Size, checked_limits
 
 _OF_RESIZING = ("resize", "load_size", "crop", "interpolation", "antialias")
 

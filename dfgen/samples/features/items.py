@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 
 from dfgen.errors import ArgumentError, DecodeError, MissingFileError, ReadError, TransformError
-from dfgen.samples.arrow_types import is_list, lengths_of
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.spec import OwnDtype, Spec, Values, Watch, alone, each
-from dfgen.samples.storage.embedded import content_shown
-from dfgen.samples.storage.store import Store
+from dfgen.samples.stores.embedded import content_shown
+from dfgen.samples.stores.store import Store
+from dfgen.table.arrow_types import is_list, lengths_of
 
 _AS_ITS_ITEM = (
     "kind", "column", "follows", "like", "is_random", "has_channels", "fill_value", "max_items",

@@ -13,7 +13,7 @@ from dfgen.limits import DEFAULT, Limits
 from dfgen.samples.features.arguments import check_column, checked_missing
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image import Image
-from dfgen.samples.features.rows_in_files import check_dataset, pixels_of_row
+from dfgen.samples.features.one_row import check_dataset, pixels_of_row
 from dfgen.samples.features.spec import Spec, Values, Watch
 from dfgen.samples.features.values_elsewhere import ELSEWHERE
 from dfgen.samples.pixels.depth import as_stored
@@ -21,7 +21,7 @@ from dfgen.samples.pixels.geometry import Geometry
 from dfgen.samples.pixels.png_encoder import png_of
 from dfgen.samples.pixels.resizing import resize
 from dfgen.samples.pixels.upright import decode_values
-from dfgen.samples.storage.store import Store
+from dfgen.samples.stores.store import Store
 from dfgen.system import one_of
 
 _UNSEEN = 0  # the code of what lies outside of an image; no colour and no value has it

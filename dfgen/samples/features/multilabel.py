@@ -9,16 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.samples.arrow_types import (
-    Offsets,
-    flattened,
-    is_text,
-    offsets,
-    place_of,
-    split_text,
-    value_type,
-    with_ends,
-)
 from dfgen.samples.features.arguments import (
     check_column,
     checked_missing,
@@ -28,6 +18,16 @@ from dfgen.samples.features.arguments import (
 from dfgen.samples.features.category import Category
 from dfgen.samples.features.encoded import Encoded
 from dfgen.samples.features.spec import Indices, Present, Values
+from dfgen.table.arrow_types import (
+    Offsets,
+    flattened,
+    is_text,
+    offsets,
+    place_of,
+    split_text,
+    value_type,
+    with_ends,
+)
 
 
 class LabelRows(NamedTuple):

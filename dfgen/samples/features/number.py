@@ -8,7 +8,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
-from dfgen.samples.arrow_types import (
+from dfgen.samples.features.arguments import checked_missing, column_names, number_dtype
+from dfgen.samples.features.casting import cast
+from dfgen.samples.features.encoded import Encoded
+from dfgen.samples.features.spec import Indices, Present, Values
+from dfgen.table.arrow_types import (
     OR_IGNORE,
     are_fractions,
     are_numbers,
@@ -16,10 +20,6 @@ from dfgen.samples.arrow_types import (
     lists_of,
     nulls,
 )
-from dfgen.samples.features.arguments import checked_missing, column_names, number_dtype
-from dfgen.samples.features.casting import cast
-from dfgen.samples.features.encoded import Encoded
-from dfgen.samples.features.spec import Indices, Present, Values
 
 
 @dataclass(frozen=True, repr=False)

@@ -3,11 +3,15 @@
 Coordinates are continuous: a pixel is the square between two whole numbers, as in Keras's boxes.
 """
 
+import math
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import cv2
 import numpy as np
 import numpy.typing as npt
+
+from dfgen.errors import ArgumentError
 
 Size = tuple[int, int]
 """(height, width)."""
@@ -232,3 +236,97 @@ def _along(
 def start_of(free: int, share: float | None) -> int:
     """Return where something begins that leaves so many pixels free."""
     return free // 2 if share is None else int(share * (free + 1))
+
+
+CHANNELS = {"grayscale": 1, "rgb": 3, "rgba": 4}
+"""color_mode -> channels of the decoded image."""
+
+# (channels as OpenCV decodes them, color_mode) -> conversion. OpenCV's own order is BGR.
+_CONVERSIONS = {
+    (1, "rgb"): cv2.COLOR_GRAY2RGB, (1, "rgba"): cv2.COLOR_GRAY2RGBA,
+    (3, "rgb"): cv2.COLOR_BGR2RGB, (3, "rgba"): cv2.COLOR_BGR2RGBA,
+    (3, "grayscale"): cv2.COLOR_BGR2GRAY,
+    (4, "rgb"): cv2.COLOR_BGRA2RGB, (4, "rgba"): cv2.COLOR_BGRA2RGBA,
+    (4, "grayscale"): cv2.COLOR_BGRA2GRAY,
+}  # fmt: skip
+
+
+def in_color_mode(pixels: Pixels, color_mode: str) -> Pixels:
+    """Return gray, BGR or BGRA pixels in a color_mode; gray ones may lack their channel."""
+    channels = 1 if pixels.ndim == 2 else pixels.shape[2]
+    if (channels, color_mode) in _CONVERSIONS:
+        pixels = cv2.cvtColor(pixels, _CONVERSIONS[channels, color_mode])
+    return with_channels(pixels)
+
+
+def in_rgb_mode(pixels: Pixels, color_mode: str) -> Pixels:
+    """Return gray, RGB or RGBA pixels, as arrays hold them, in a color_mode."""
+    order = {1: [0], 3: [2, 1, 0], 4: [2, 1, 0, 3]}[pixels.shape[2]]
+    return in_color_mode(np.ascontiguousarray(pixels[..., order]), color_mode)
+
+
+def with_channels(pixels: Pixels) -> Pixels:
+    """Give gray pixels their channel."""
+    return pixels if pixels.ndim == 3 else pixels[..., None]
+
+
+Interval = tuple[float, float]
+
+AREA: Interval = (0.08, 1.0)
+RATIO: Interval = (3 / 4, 4 / 3)
+
+_TRIES = 10
+
+
+def drawn_crops(
+    rng: np.random.Generator, area: Interval, ratio: Interval
+) -> tuple[tuple[float, float], ...]:
+    """Return crops to try as (share of the image's area, width / height): always 20 numbers.
+
+    Shares are uniform, ratios are in their logarithm.
+    """
+    shares = rng.uniform(*area, _TRIES)
+    ratios = np.exp(rng.uniform(math.log(ratio[0]), math.log(ratio[1]), _TRIES))
+    return tuple(zip(shares.tolist(), ratios.tolist(), strict=True))
+
+
+@lru_cache(maxsize=64)  # a sample asks twice: how small it may be decoded, and for the pixels
+def place_resized(image: Size, size: Size, ratio: Interval, draw: Draw = STILL) -> Geometry:
+    """Return the geometry of the first crop drawn that fits into the image, stretched to `size`.
+
+    If none does, it is the largest in the centre whose ratio is allowed.
+
+    Args:
+        image: (height, width) of the upright image.
+        size: (height, width) of the array.
+        ratio: the least and the largest width / height of a crop.
+        draw: what chance has decided; without crops, none fits.
+    """
+    height, width = image
+    for share, shape in draw.crops:
+        area = height * width * share
+        rows, columns = round(math.sqrt(area / shape)), round(math.sqrt(area * shape))
+        if 0 < rows <= height and 0 < columns <= width:
+            y, x = draw.y, draw.x
+            break
+    else:
+        (rows, columns), y, x = _largest(image, ratio), None, None
+    source = Box(start_of(height - rows, y), start_of(width - columns, x), rows, columns)
+    return Geometry(image, source, Box(0, 0, *size), size, draw.flip, draw.flip_vertical)
+
+
+def _largest(image: Size, ratio: Interval) -> Size:
+    height, width = image
+    shape = min(max(width / height, ratio[0]), ratio[1])
+    rows, columns = min(height, round(width / shape)), min(width, round(height * shape))
+    return max(1, rows), max(1, columns)
+
+
+def checked_limits(name: str, given: object, most: float = math.inf) -> Interval:
+    """Return `area` (whose `most` is 1) or `ratio` as two floats, or refuse it."""
+    pair = given if isinstance(given, tuple | list) and len(given) == 2 else (0, 0)
+    numbers = all(isinstance(number, int | float | np.number) for number in pair)
+    if not numbers or not 0 < pair[0] <= pair[1] <= most or math.isinf(pair[1]):
+        limits = "above 0 and at most 1" if most == 1 else "above 0"
+        raise ArgumentError(f"{name} must be (least, largest), both {limits}, got {given!r}")
+    return float(pair[0]), float(pair[1])

@@ -5,6 +5,7 @@ broken EXIF block must give no warning. Pillow reads the others.
 """
 
 import io
+import re
 import struct
 from collections.abc import Callable
 from functools import lru_cache
@@ -16,8 +17,6 @@ import PIL.ImageFile
 
 from dfgen.errors import DecodeError
 from dfgen.limits import Limits
-from dfgen.samples.pixels.gif_blocks import gif_frames
-from dfgen.samples.pixels.orientation import known, orientation_of
 from dfgen.samples.pixels.pillow_warnings import UNWARNED
 from dfgen.samples.pixels.png_chunks import (
     EXIF_KEYWORD,
@@ -32,6 +31,7 @@ from dfgen.samples.pixels.tiff_tags import (
     BITS_PER_SAMPLE,
     HEIGHT,
     LONGEST,
+    NUMBERS,
     ORIENTATION,
     PALETTE,
     PHOTOMETRIC,
@@ -47,8 +47,86 @@ from dfgen.samples.pixels.tiff_tags import (
     tiff_directory,
     tiff_pages,
 )
-from dfgen.samples.storage.arrays.npy import array_header
-from dfgen.samples.storage.capped import refuse_file
+from dfgen.samples.stores.arrays.npy import array_header
+from dfgen.samples.stores.capped import refuse_file
+
+_GIF_READ = 2**16  # bytes of a GIF that are looked through
+
+
+def gif_frames(file: IO[bytes]) -> int | None:
+    """Walk the blocks of a GIF (GIF89a, section 12); None where too much would have to be read."""
+    file.seek(0)
+    data = file.read(_GIF_READ)
+    place = 13 + _table(data[10])
+    frames = 0
+    while place < len(data):
+        kind = data[place]
+        if kind == 0x3B:  # the trailer
+            return frames
+        if kind == 0x2C:
+            frames += 1
+            place += 11 + _table(data[place + 9]) if place + 9 < len(data) else len(data)
+        elif kind == 0x21:
+            place += 2
+        else:
+            break
+        while place < len(data) and data[place]:  # blocks of up to 255 bytes, the last is empty
+            lengths = data[place::256]  # most have 255: these are passed over at once
+            full = len(lengths) - len(lengths.lstrip(b"\xff"))
+            place += 256 * full if full else 1 + data[place]
+        place += 1
+    return None if len(data) == _GIF_READ else max(frames, 1)
+
+
+def _table(flags: int) -> int:
+    """Return the bytes of the table of colours that flags announce."""
+    return 3 * 2 ** ((flags & 7) + 1) if flags & 0x80 else 0
+
+
+_WHOLE = {**NUMBERS, 6: "b", 8: "h", 9: "i"}  # with a sign: no camera, but some editors
+_IN_XMP = re.compile(rb"tiff:Orientation\s*(?:=\s*[\"']|>)\s*([0-9]+)").search
+
+
+def orientation_of(exif: bytes, xmp: bytes) -> int:
+    """Return the orientation, 1 to 8, as EXIF counts them (EXIF 2.32, 4.6.4, tag 0x0112).
+
+    Neither, a broken block, or a number that is none of these: 1, the pixels stay as they are.
+
+    Args:
+        exif: the block, with or without its `Exif` before it; empty where there is none.
+        xmp: the packet; empty where there is none.
+    """
+    if not exif and not xmp:
+        return 1
+    found = _of_exif(exif) if exif else None
+    return known(_of_xmp(xmp) if found is None else found)
+
+
+def known(orientation: int) -> int:
+    """Return an orientation, or 1 for a number that is none."""
+    return orientation if 1 <= orientation <= 8 else 1
+
+
+def _of_exif(exif: bytes) -> int | None:
+    exif = exif.removeprefix(b"Exif\0\0")
+    order = ">" if exif[:2] == b"MM" else "<"
+    try:
+        (place,) = struct.unpack_from(order + "4xI", exif)
+        (count,) = struct.unpack_from(order + "H", exif, place)
+        for at in range(place + 2, place + 2 + 12 * count, 12):
+            tag, kind = struct.unpack_from(order + "HH", exif, at)
+            if tag == ORIENTATION:
+                code = _WHOLE.get(kind)
+                return None if code is None else struct.unpack_from(order + code, exif, at + 8)[0]
+    except struct.error:
+        pass  # a broken block, or what is left of one
+    return None
+
+
+def _of_xmp(xmp: bytes) -> int:
+    found = _IN_XMP(xmp)
+    return int(found[1][:9]) if found else 1
+
 
 Opener = Callable[[IO[bytes]], PIL.ImageFile.ImageFile]
 """A reader of Pillow. `PIL.Image.open` would try all of them, and warns of large images."""

@@ -11,8 +11,7 @@ import numpy as np
 import PIL.PngImagePlugin
 import PIL.WebPImagePlugin
 
-from dfgen.samples.pixels.color_modes import in_color_mode
-from dfgen.samples.pixels.geometry import Pixels
+from dfgen.samples.pixels.geometry import Pixels, in_color_mode
 from dfgen.samples.pixels.headers import Header
 from dfgen.samples.pixels.pillow_decoders import pillow_values, with_pillow
 from dfgen.samples.pixels.png_chunks import essential, is_bare, suits_libpng

@@ -12,9 +12,8 @@ from PIL.SgiImagePlugin import SgiImageFile
 
 from dfgen.errors import DecodeError
 from dfgen.limits import Limits
-from dfgen.samples.pixels.color_modes import in_color_mode, with_channels
 from dfgen.samples.pixels.depth import as_stored
-from dfgen.samples.pixels.geometry import Pixels
+from dfgen.samples.pixels.geometry import Pixels, in_color_mode, with_channels
 from dfgen.samples.pixels.headers import Header, Opener, pillow_header
 from dfgen.samples.pixels.pillow_warnings import UNWARNED
 

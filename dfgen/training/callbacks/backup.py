@@ -25,10 +25,10 @@ from dfgen.training.callbacks.model_state import (
     trained,
 )
 from dfgen.training.callbacks.sigterm import Sigterm
+from dfgen.training.data_adapter import Passes
 from dfgen.training.keras_calls import of_fit, validation_logs
 from dfgen.training.keras_private import begin_at
 from dfgen.training.keras_probe import lacks, refuse_if_plain
-from dfgen.training.passes import Passes
 from dfgen.training.progress import Progress
 from dfgen.training.sequence import Sequence
 

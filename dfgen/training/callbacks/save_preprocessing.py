@@ -6,8 +6,7 @@ from typing import IO, Any
 
 import keras
 
-from dfgen.errors import ArgumentError
-from dfgen.manifest.warn import warn
+from dfgen.errors import ArgumentError, warn
 from dfgen.samples.transforms import Transform
 from dfgen.system import check_writable, refuse_others, write_whole
 from dfgen.training.checks.meanings import (
@@ -18,9 +17,9 @@ from dfgen.training.checks.meanings import (
     other_scale,
     pairs,
 )
+from dfgen.training.data_adapter import Passes
 from dfgen.training.keras_calls import of_fit
 from dfgen.training.keras_probe import falls_back
-from dfgen.training.passes import Passes
 from dfgen.training.sequence import Sequence
 
 _HERE = "what would be saved"

@@ -23,7 +23,7 @@ from dfgen.training.checks.known_losses import (
     SPARSE,
     VECTORS,
 )
-from dfgen.training.checks.trained_outputs import Target, Trained
+from dfgen.training.checks.model_outputs import Target, Trained
 
 _ANY = float("inf")
 _PROBABILITIES = "sigmoid", "hard_sigmoid", "softmax"

@@ -11,8 +11,7 @@ from typing import Any
 import keras
 
 from dfgen.binding.nested import leaves
-from dfgen.errors import ArgumentError, listed
-from dfgen.manifest.warn import warn
+from dfgen.errors import ArgumentError, listed, warn
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.training.checks.model_outputs import keras_order
 from dfgen.training.keras_private import built_outputs

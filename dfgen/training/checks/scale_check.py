@@ -6,8 +6,8 @@ from typing import Any
 import keras
 
 from dfgen.binding.nested import leaves
+from dfgen.errors import warn
 from dfgen.loading.loader import Loader
-from dfgen.manifest.warn import warn
 
 _PASSING = (
     keras.layers.InputLayer, keras.layers.Reshape, keras.layers.Flatten, keras.layers.Dropout,

@@ -12,9 +12,8 @@ from typing import Any
 
 import keras
 
-from dfgen.errors import ArgumentError
+from dfgen.errors import ArgumentError, warn
 from dfgen.loading.loader import Loader
-from dfgen.manifest.warn import warn
 from dfgen.training.checks.meanings import (
     Meaning,
     Meanings,

@@ -15,9 +15,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import ArgumentError, listed
+from dfgen.errors import ArgumentError, listed, warn
 from dfgen.loading.loader import Loader
-from dfgen.manifest.warn import warn
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.training.checks.meanings import (
     features,

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from dfgen.errors import ArgumentError, brief
-from dfgen.manifest.other_inputs import check_out
+from dfgen.manifest.not_a_manifest import check_out
 from dfgen.training.predictions.predictions_file import (
     PREDICTIONS,
     check_rows,

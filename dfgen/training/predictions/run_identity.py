@@ -17,7 +17,7 @@ from dfgen.errors import ArgumentError, ManifestError
 from dfgen.loading.state import ids_digest
 from dfgen.manifest.fingerprint import columns_digest
 from dfgen.manifest.schema import label_columns
-from dfgen.samples.arrow_types import is_text
+from dfgen.table.arrow_types import is_text
 from dfgen.training.sequence import Sequence
 
 _VERSION = 2

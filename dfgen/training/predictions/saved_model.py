@@ -12,8 +12,8 @@ from dfgen.binding.preprocessing import load_preprocessing
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError, listed, reason
 from dfgen.limits import Limits
 from dfgen.manifest.io import read_manifest
-from dfgen.training.predictions.as_trained import sequence_as_trained
 from dfgen.training.predictions.predict_frame import predict_frame
+from dfgen.training.predictions.saved_preprocessing import sequence_as_trained
 
 
 def predict_saved(

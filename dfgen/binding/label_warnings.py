@@ -1,0 +1,241 @@
+"""Warns before training of labels, named by nobody, that look like a mistake."""
+
+import re
+from ast import literal_eval
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dfgen.binding.frame_columns import Columns
+from dfgen.errors import ManifestError, listed, warn
+from dfgen.samples.bound_feature import BoundFeature
+from dfgen.table.arrow_types import flattened, is_list, is_text, lengths_of, value_type
+
+_OF_MISSING = ("nan", "<NA>", "NaT")  # what astype(str) makes of missing values; "None" is a name
+_SHOWN = 1_000  # names that are looked at one by one
+_VECTOR = re.compile(r"\[\s*[\d.][\d.eE+-]*(\s+[\d.eE+-]+)+\s*\]")  # as NumPy writes it
+_NUMBER = re.compile(r"\s*[+-]?\d+(,\d{3})*([.,]\d+)?\s*")
+_THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?\s*")
+
+
+def check_classes(
+    columns: Columns, column: str, names: pa.Array, single: bool, sep: str | None = None
+) -> None:
+    """Refuse or warn of class names of a target, which nobody has given, that look like none.
+
+    Args:
+        columns: the manifest, asked for rows only where something is wrong.
+        column: the name of the column.
+        names: those of the column, distinct; of a dictionary its values, which may be in no row.
+        single: whether a row has one of them, not a list.
+        sep: what the texts of a column were split by.
+    """
+    fixed = pa.types.is_dictionary(names.type)
+    names = names.dictionary.drop_null() if fixed else names
+    if not is_text(names.type):
+        if not single and sorted(map(repr, names[:3].to_pylist())) == ["0", "1"]:
+            _warn_of_vectors(columns, column)
+        return
+    shown = names.slice(0, _SHOWN).to_pylist()
+    _refuse_lists(column, shown, single)
+    guessed = single and not fixed
+    if guessed and len(columns) >= 20 and len(names) > 0.9 * len(columns):
+        _warn_of_one_row_each(columns, column, names)
+        return
+    bare = pc.utf8_trim_whitespace(names)
+    blank = names.filter(pc.equal(bare, ""))
+    if len(blank):
+        _refuse_blank(columns, column, names, blank)
+    missing = names.filter(pc.is_in(names, value_set=pa.array(_OF_MISSING, names.type)))
+    if len(missing):
+        _warn_of_missing(columns, column, missing)
+    _warn_of_alike(column, names, bare)
+    if guessed and _are_numbers(shown) and _comma(shown) == "":
+        warn(
+            f"column {column!r} has the class {next(name for name in shown if ',' in name)!r}, a "
+            "number with its thousands apart: expected names of classes; "
+            f"{_numbers_of(column, shown)}, for such classes class_names="
+        )
+    elif guessed or sep is not None:
+        _warn_of_several(column, shown, sep)
+
+
+def _refuse_lists(column: str, names: list[str], single: bool) -> None:
+    """Refuse the text of lists, which is what a CSV makes of them, also where `sep` split it."""
+    if not any("[" in name for name in names[:10]):
+        return
+    texts, how = [name.strip() for name in names], "ast.literal_eval"
+    if not single:
+        begins, ends = {text[:2] for text in texts}, {text[-2:] for text in texts}
+        lists = bool(begins & {"['", '["'} and ends & {"']", '"]'})
+    elif any(map(_VECTOR.fullmatch, texts)):
+        lists, how = True, 'lambda text: np.fromstring(text.strip("[]"), sep=" ").tolist()'
+    else:
+        lists = bool(texts) and all(map(_is_list, texts))
+    if lists:
+        raise ManifestError(
+            f"column {column!r} holds the text of lists, as {names[0]!r}, expected the name of a "
+            "class, or lists: a CSV file has none. Make them again: "
+            f"df[{column!r}] = df[{column!r}].map({how}), or keep the table as Parquet"
+        )
+
+
+def _is_list(text: str) -> bool:
+    try:
+        return text[:1] == "[" and isinstance(literal_eval(text), list)
+    except (ValueError, SyntaxError):
+        return False
+
+
+def _warn_of_one_row_each(columns: Columns, column: str, names: pa.Array) -> None:
+    shown, rows = names.slice(0, _SHOWN).to_pylist(), len(columns)
+    meant = f"for texts to read write dfgen.Text({column!r}) in x, for an id choose another y"
+    if _are_numbers(shown):
+        meant = _numbers_of(column, shown)
+    warn(
+        f"column {column!r} has {len(names):,} classes in {rows:,} rows, as {shown[0]!r}: expected "
+        f"several rows of each class; {meant}, for such classes class_names="
+    )
+
+
+def _are_numbers(names: list[str]) -> bool:
+    return all(_NUMBER.fullmatch(name or "") for name in names)
+
+
+def _comma(numbers: list[str]) -> str | None:
+    """Return what commas in numbers stand for: "." or, of thousands, ""; None without commas."""
+    commas = [number for number in numbers if "," in number]
+    if not commas:
+        return None
+    return "" if all(map(_THOUSANDS.fullmatch, commas)) else "."
+
+
+def _numbers_of(column: str, names: list[str]) -> str:
+    """Return how to make numbers of texts."""
+    point = _comma(names)
+    comma = "" if point is None else f'.str.replace(",", "{point}")'
+    return f"for numbers write df[{column!r}] = pd.to_numeric(df[{column!r}]{comma})"
+
+
+def _refuse_blank(columns: Columns, column: str, names: pa.Array, blank: pa.Array) -> None:
+    where = _where(columns, column, blank)
+    if where is None:  # a category that is in no row
+        return
+    mended = (
+        f"write [] where a row has no label, df[{column!r}] = df[{column!r}].map(lambda labels: "
+        "[label for label in labels if label.strip()])"
+        if is_list(columns[column].type)
+        else f"make them missing, df[{column!r}] = df[{column!r}].cat.remove_categories("
+        f"{blank.to_pylist()}), and drop them, df = df[df[{column!r}].notna()]"
+        if pa.types.is_dictionary(columns[column].type)
+        else f"drop such rows, df = df[df[{column!r}].str.strip() != '']"
+    )
+    raise ManifestError(
+        f"column {column!r} holds {listed(blank.to_pylist())} as a class, {where}: expected a "
+        f"name; {mended}; if it is a class, name all: class_names=["
+        f"{listed(sorted(names.to_pylist()))}]"
+    )
+
+
+def _warn_of_missing(columns: Columns, column: str, missing: pa.Array) -> None:
+    where = _where(columns, column, missing)
+    if where is not None:
+        gone = missing.to_pylist()
+        warn(
+            f"column {column!r} has the class {listed(gone)}, {where}, as astype(str) makes it of "
+            f"missing values: expected names of classes; drop such rows, df = "
+            f"df[~df[{column!r}].isin({gone})], or if it is a class, name all: class_names="
+        )
+
+
+def warn_of_infinite(target: BoundFeature) -> None:
+    """Warn of numbers that make a loss NaN."""
+    values = target.values
+    if target.feature.kind != "number" or values.dtype.kind != "f":
+        return
+    finite = np.isfinite(values)
+    if not finite.all():
+        row, *place = np.argwhere(~finite)[0].tolist()
+        column = target.feature.columns[place[0] if place else 0]
+        warn(
+            f"target {column!r} is {values[(row, *place)]} in row {row}, and infinite "
+            f"{(~finite).sum():,} times in all: expected finite numbers, for one makes the loss "
+            f"NaN; drop such rows: df = df[np.isfinite(df[{column!r}])]"
+        )
+
+
+def _warn_of_vectors(columns: Columns, column: str) -> None:
+    """Warn of one-hot vectors, of which each 0 and 1 would be a label of its own."""
+    values = columns[column]
+    lengths = {*lengths_of(values).tolist()} if is_list(values.type) else {0}
+    if len(values) > 1 and len(lengths) == 1 and min(lengths) > 2:
+        warn(
+            f"column {column!r} has the labels 0 and 1 in lists of {min(lengths)}: expected the "
+            f"labels that a row has, as [0, 2]; for vectors of zeros and ones write "
+            f"dfgen.Column({column!r}, np.array, shape=({min(lengths)},)), else class_names="
+        )
+
+
+def _where(columns: Columns, column: str, names: pa.Array) -> str | None:
+    """Return in how many rows some names are, and which is the first; None where in none."""
+    values = columns[column]
+    labels = flattened(values) if is_list(values.type) else values
+    known = labels.cast(value_type(labels.type))
+    found = pc.is_in(known, value_set=names.cast(known.type))
+    rows = pc.indices_nonzero(found)
+    if is_list(values.type):
+        rows = pc.unique(pc.list_parent_indices(values).take(rows))
+    if not len(rows):
+        return None
+    row = rows[0].as_py()
+    known_as = f" (id {columns['id'][row].as_py()!r})" if "id" in columns.names else ""
+    return f"in {len(rows):,} rows, the first is row {row}{known_as}"
+
+
+def _warn_of_alike(column: str, names: pa.Array, bare: pa.Array) -> None:
+    """Warn of names that only blanks tell apart, or the case of three letters and more."""
+    folded = pc.if_else(pc.greater(pc.utf8_length(bare), 2), pc.utf8_lower(bare), bare)
+    counts = pc.value_counts(folded)
+    twice = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
+    if not len(twice):
+        return
+    alike = names.filter(pc.equal(folded, twice[0])).to_pylist()
+    more = f", and {len(twice) - 1:,} more such" if len(twice) > 1 else ""
+    warn(
+        f"column {column!r} has the classes {listed(alike)}{more}, which differ by case or blanks "
+        f"alone: expected one name a class; if they are one, df[{column!r}] = "
+        f"df[{column!r}].str.strip().str.lower(); if not, name all: class_names="
+    )
+
+
+def _warn_of_several(column: str, names: list[str], sep: str | None) -> None:
+    """Warn of names that are several labels in one text, also split by `sep`."""
+    found = next((one for one in (",", ";", "|") if one != sep and _recur(names, one)), None)
+    if found is None or _are_numbers(names):
+        return
+    example = next(name for name in names if found in name)
+    split = "" if sep is None else f", split by {sep!r}"
+    expected = "one class a row; for several" if sep is None else "one label in each;"
+    warn(
+        f"column {column!r} has the class {example!r}{split}, which looks like several labels: "
+        f'expected {expected} write y=dfgen.MultiLabel({column!r}, sep="{found}"), else '
+        "class_names="
+    )
+
+
+def _recur(names: list[str], separator: str) -> bool:
+    """Whether names have parts that stand now first and now later, as tags do.
+
+    Parts of "Paris, France" and of "animal|cat" keep to their places.
+    """
+    several = sum(separator in name for name in names)
+    if several < 2 or several < 0.2 * len(names):
+        return False
+    split = [[part.strip() for part in name.split(separator)] for name in names]
+    places: dict[str, set[int]] = {}
+    for parts in split:
+        for place, part in enumerate(parts):
+            places.setdefault(part, set()).add(place)
+    moving = sum(len(found) > 1 for found in places.values())
+    return moving >= 0.25 * len(places)

@@ -1,0 +1,161 @@
+"""Sizes and times of files that a frame knows, for reads to compare with."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dfgen.binding.frame_columns import Columns
+from dfgen.errors import ManifestError, warn
+from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.reader import SampleReader
+from dfgen.samples.stores.known_files import UNKNOWN, KnownFiles, is_same_time
+from dfgen.samples.stores.schemes import has_store, scheme_of
+from dfgen.samples.stores.store import Head, Store
+from dfgen.table.arrow_types import lengths_of
+
+
+def check_lists(reader: SampleReader) -> None:
+    """Refuse lists of paths that are empty, incomplete, too long, or not as long as they should be.
+
+    Raises:
+        ManifestError: there are such; with the id of the first row.
+    """
+    named = {bound.name: bound for bound in reader.features}
+    for bound in reader.features:
+        column, followed = bound.feature.column, named.get(bound.like or "")
+        if followed is not None and followed.has_lists != bound.has_lists:
+            several = followed if followed.has_lists else bound
+            raise ManifestError(
+                f"column {column!r} goes with {followed.feature.column!r}, but only "
+                f"{several.feature.column!r} holds a list of files in each row: give both a list, "
+                "or both one file"
+            )
+        for wrong, fault, advice in _faults(bound, followed) if bound.has_lists else ():
+            wrong = wrong if bound.present is None else wrong & bound.present
+            if wrong.any():
+                row = int(wrong.argmax())
+                held = bound.values[row].as_py()
+                raise ManifestError(
+                    f"column {column!r} of row id={reader.id(row)!r} {fault.format(n=len(held))} "
+                    f"({wrong.sum():,} such rows): {advice}"
+                )
+
+
+Fault = tuple[npt.NDArray[np.bool_], str, str]
+"""Which rows have it, what it is, and what to do."""
+
+
+def _faults(bound: BoundFeature, followed: BoundFeature | None) -> Iterator[Fault]:
+    column, lengths = bound.feature.column, lengths_of(bound.values)
+    drop = f"drop them, df = df[df[{column!r}].str.len() > 0]"
+    yield lengths == 0, "has no paths", drop
+    where = np.append(0, np.cumsum(lengths))
+    missing = pc.indices_nonzero(pc.is_null(bound.files)).to_numpy()
+    without = np.zeros(len(lengths), np.bool_)
+    without[np.searchsorted(where, missing, side="right") - 1] = True
+    yield without, "has a list of {n} paths, some of them missing", "leave these out"
+    if followed is not None:
+        others = lengths_of(followed.values)
+        row = int((lengths != others).argmax())
+        other = f"column {followed.feature.column!r} one of {others[row]}"
+        yield lengths != others, f"has a list of {{n}} paths, {other}", "give both as many"
+    elif bound.feature.max_items is not None:
+        most = bound.feature.max_items
+        advice = f"write dfgen.Image({column!r}, max_items={lengths.max()})"
+        yield lengths > most, f"has a list of {{n}} paths, more than max_items={most}", advice
+    else:
+        advice = f"for lists of different lengths write dfgen.Image({column!r}, max_items="
+        first = "has a list of {n} paths, the first row one of " + str(lengths[0])
+        yield lengths != lengths[0], first, f"{advice}{lengths.max()})"
+
+
+_PATH = "path"  # the column of files that `bytes` and `mtime_ns` are of
+_ROWS = 6  # that are looked at, as in `looked_for`
+
+
+def with_known_files(
+    columns: Columns, features: tuple[BoundFeature, ...], store: Store, bad: Collection[int]
+) -> tuple[BoundFeature, ...]:
+    """Return features with what the frame knows of the files in its column `path`.
+
+    That are whole numbers in its columns `bytes` and `mtime_ns`; lists of files have none. Files
+    that were copied as a whole have all the known sizes and other times: of six rows all do. Then
+    it warns, and knows the sizes alone.
+
+    Args:
+        columns: of the frame.
+        features: bound to its rows.
+        store: where their files are.
+        bad: rows that are known to be bad.
+    """
+    of_path = [one for one in features if _is_of_path(one)]
+    known = KnownFiles(_numbers(columns, "bytes"), _numbers(columns, "mtime_ns"))
+    if not of_path or (known.sizes is None and known.times is None):
+        return features
+    if _were_copied(known, of_path[0], store, bad):
+        warn(
+            "the files have the sizes that the manifest knows but other times, as after cp -r or "
+            "git clone: reads compare sizes alone. dfgen.verify(..., write=True) takes the times "
+            "as they are now; without the column mtime_ns no time is compared"
+        )
+        known = replace(known, times=None)
+    return tuple(replace(one, known=known) if one in of_path else one for one in features)
+
+
+def _is_of_path(bound: BoundFeature) -> bool:
+    if bound.packed is not None and bound.packed.all_packed:
+        return False
+    return bound.files is not None and bound.feature.columns[0] == _PATH and not bound.has_lists
+
+
+def _numbers(columns: Columns, name: str) -> npt.NDArray[np.int64] | None:
+    """Return a column of whole numbers, UNKNOWN where it has none; None where it is none."""
+    if name not in columns.names:
+        return None
+    values = columns[name]
+    if pa.types.is_floating(values.type):  # of pandas, where some are missing
+        values = pc.if_else(pc.is_finite(values), values, None)
+    elif not pa.types.is_integer(values.type):
+        return None
+    try:
+        whole = pc.fill_null(values.cast(pa.int64()), UNKNOWN)
+    except pa.ArrowInvalid:  # of the user's own
+        return None
+    return np.asarray(whole.to_numpy(zero_copy_only=False))
+
+
+def _were_copied(
+    known: KnownFiles, bound: BoundFeature, store: Store, bad: Collection[int]
+) -> bool:
+    """Whether of a few files all have their size, and none has its time."""
+    seen = list[bool]()
+    for row, head in _heads(bound, store, bad):
+        time = UNKNOWN if known.times is None else int(known.times[row])
+        if time == UNKNOWN or head.mtime_ns is None:
+            continue
+        if known.sizes is not None and known.sizes[row] not in (head.size, UNKNOWN):
+            return False
+        seen.append(is_same_time(head.mtime_ns, time))
+    return bool(seen) and not any(seen)
+
+
+def _heads(bound: BoundFeature, store: Store, bad: Collection[int]) -> Iterator[tuple[int, Head]]:
+    """Yield size and time of the files of a few rows; what cannot be read is told later."""
+    files: Any = bound.files
+    count = len(files)
+    for row in sorted({int(row) for row in np.linspace(0, count - 1, _ROWS)} - set(bad)):
+        if bound.packed is not None and bound.packed.holds(row):
+            continue
+        content = files[row].as_py() if bound.has(row) else None
+        if isinstance(content, str) and has_store(scheme_of(content)):
+            continue
+        try:
+            if content is not None:
+                yield row, store.head(content)
+        except Exception:  # of a store, which may be anybody's
+            continue

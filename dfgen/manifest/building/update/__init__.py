@@ -1,1 +1,0 @@
-"""A manifest built anew beside the one before."""

@@ -1,0 +1,187 @@
+"""Inputs that are no manifest, nor the path of one, and how a frame is made of each."""
+
+import os
+from functools import partial
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dfgen.errors import ArgumentError, DfgenError, WriteError, did_you_mean
+from dfgen.manifest.paths import is_utf8
+from dfgen.manifest.schema import KEY
+from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix
+from dfgen.samples.stores.remote.store_options import StorageOptions
+from dfgen.samples.stores.schemes import has_store, scheme_of, store_at
+from dfgen.system import check_writable, refuse_others
+
+_MAKERS = {
+    **dict.fromkeys((".npy", ".h5", ".hdf5"), "dfgen.build_manifest(arrays={})"),
+    **dict.fromkeys((".yaml", ".yml"), "dfgen.build_manifest(yolo={})"),
+    **dict.fromkeys((".xlsx", ".xls", ".ods"), "pd.read_excel({})"),
+    **dict.fromkeys((".pkl", ".pickle"), "pd.read_pickle({})"),
+    **dict.fromkeys((".feather", ".arrow"), "pd.read_feather({})"),
+    **dict.fromkeys((".tsv", ".txt"), 'pd.read_csv({}, sep="\\t")'),
+    **dict.fromkeys((".jsonl", ".ndjson"), "pd.read_json({}, lines=True)"),
+    ".json": "pd.read_json({}), of COCO df = dfgen.build_manifest(coco={})",
+    ".csv": "pd.read_csv({})",
+    ".npz": 'dfgen.build_manifest(arrays="x.npy"), once numpy.save has written each array of it',
+    ".toml": "dfgen.build_manifest({})",
+}
+"""Suffix -> what makes a frame of such a file."""
+_COMMANDS = {
+    **dict.fromkeys((".csv", ".tsv"), "--labels {} --path-column path --out pets.parquet"),
+    ".toml": "{}",
+}
+"""Suffix -> what `dfgen build-manifest` is given to make a manifest of such a file."""
+
+_LISTS = 'make a frame of it, df = pd.DataFrame({"path": paths, "label": labels})'
+_ARRAYS = f'{_LISTS}; of pixels dfgen.build_manifest(arrays="x.npy") makes one, or fit takes them'
+_SAMPLES = 'make a frame of it, df = pd.DataFrame(given.samples, columns=["path", "label"])'
+_FIT = f"fit takes it as it is; of its files {_LISTS.replace(' of it', '')}"
+_MAKE = "give a frame, not what makes one"
+_KINDS = {
+    "NoneType": "give a frame first, of pd.read_csv(...) or dfgen.build_manifest(...)",
+    "DataFrame": "it is a frame already, give it to dfgen.Sequence as it is",
+    "DataFrameGroupBy": "give the frame itself",
+    "Series": 'it is one column: give the whole frame, or several, df[["id", "path"]]; the rows of '
+    "a mask are df[mask]",
+    "dict": "make a frame of it, df = pd.DataFrame(given), or give one of the frames in it",
+    **dict.fromkeys(("list", "tuple"), f"{_LISTS}; of frames pd.concat(given)"),
+    **dict.fromkeys(("set", "Index", "generator"), _LISTS),
+    **dict.fromkeys(("ndarray", "Tensor"), _ARRAYS),
+    "DatasetFolder": _SAMPLES,  # and ImageFolder, of torchvision
+    **dict.fromkeys(("DatasetV2", "PyDataset", "DataLoader", "Dataset", "IterableDataset"), _FIT),
+    **dict.fromkeys(("type", "function", "method"), _MAKE),
+}
+"""Name of a class, or of one that it is made of -> what to do with an object of it."""
+
+
+def frame_of(given: Any) -> str:
+    """Return what an object is, and how a frame is made of it.
+
+    Example:
+        >>> frame_of(None)
+        'None: give a frame first, of pd.read_csv(...) or dfgen.build_manifest(...)'
+    """
+    name = "None" if given is None else f"a {type(given).__name__}"
+    if hasattr(type(given), "collect"):
+        return f"{name}: call .collect() first"
+    if hasattr(type(given), "to_pandas") and type(given).__name__ != "Series":
+        return f"{name}: make a frame of it, df = given.to_pandas()"
+    known = [_KINDS[kind.__name__] for kind in type(given).__mro__ if kind.__name__ in _KINDS]
+    return f"{name}: {known[0]}" if known else name
+
+
+def frame_of_file(path: str) -> str | None:
+    """Return how a frame is made of what there is at a path, or may be; None: nothing is known.
+
+    Example:
+        >>> frame_of_file("labels.xlsx")
+        'make a frame of it, df = pd.read_excel("labels.xlsx")'
+    """
+    suffix = os.path.splitext(path.lower().removesuffix(".gz").removesuffix(".zip"))[1]
+    tree = f'df = dfgen.build_manifest("{path.partition("*")[0].rstrip("/") or "."}")'
+    if os.path.isdir(path):
+        command = f"dfgen build-manifest {path} --out pets.parquet"
+        return f"it is a folder: make a frame of its files, {tree} ({command})"
+    if "*" in path:
+        return f'"*" is not expanded: make a frame of a folder, {tree}'
+    if suffix in _MAKERS:
+        made = _MAKERS[suffix].replace("{}", f'"{path}"')
+        command = _COMMANDS.get(suffix, "").replace("{}", path)
+        return f"make a frame of it, df = {made}" + (
+            f" (dfgen build-manifest {command})" if command else ""
+        )
+    format = formats_by_suffix().get(suffix)
+    if format is not None:
+        what = "a sound" if FORMATS[format].holds == "sound" else "an image"
+        return f'it is {what}: make a frame of their paths, df = pd.DataFrame({{"path": [...]}})'
+    return None
+
+
+def path_of_manifest(path: Any) -> str:
+    """Return the absolute path of a manifest; refuse what is no path."""
+    if isinstance(path, str | os.PathLike):
+        place = os.fsdecode(path)
+        place = place if has_store(scheme_of(place)) else os.path.abspath(place)
+        if is_utf8(place):
+            return place
+        raise ArgumentError(
+            f"the path {os.fsencode(place)!r} is not UTF-8, which Parquet's readers need: rename "
+            "the file or folder"
+        )
+    raise ArgumentError(
+        f"the path of a manifest is text, such as 'pets.parquet', got {frame_of(path)}"
+    )
+
+
+def check_place(path: str) -> None:
+    """Raise if a table cannot be written to a path, or should not be called so."""
+    if not has_store(scheme_of(path)):
+        check_writable(path)
+    stem, suffix = os.path.splitext(path)
+    if suffix.lower() in (*_MAKERS, ".db", ".html"):
+        as_text = ". For text, df.to_csv does it" if suffix.lower() in (".csv", ".tsv") else ""
+        raise WriteError(
+            f"{path} is called {suffix}, and a manifest is a Parquet file: name it {stem}.parquet"
+            + as_text
+        )
+
+
+def check_out(
+    path: str,
+    options: StorageOptions | None = None,
+    key: bytes = KEY,
+    kind: str = "manifest of dfgen",
+) -> None:
+    """Do what `check_place` says, and refuse to replace a file of another kind.
+
+    Args:
+        path: of the file, or its URL.
+        options: what opens a URL.
+        key: of the schema metadata of a file that may be replaced.
+        kind: how messages call that.
+    """
+    check_place(path)
+    far = has_store(scheme_of(path))
+    opened = {"opened": partial(_opened, options)} if far else {}
+    refuse_others(path, kind, partial(_has_key, key), **opened)
+
+
+def _opened(options: StorageOptions | None, path: str) -> IO[bytes]:
+    """Open a file far away; one that cannot be read is left to whoever writes it."""
+    try:
+        return store_at(path, options=options).open(path)
+    except DfgenError as error:
+        raise FileNotFoundError from error
+
+
+def _has_key(key: bytes, file: IO[bytes]) -> bool:
+    """Whether a Parquet file has a key in its metadata; one that is damaged counts as such."""
+    if file.read(4) != b"PAR1":
+        return False
+    try:
+        return key in (pq.read_schema(file).metadata or {})
+    except (pa.ArrowException, OSError):
+        return True
+
+
+def no_manifest(given: str, path: str) -> str:
+    """Return what to say where there is no manifest: of a path as given, and as it was taken."""
+    folder, name = os.path.split(path)
+    fault = f"there is no manifest {path}"
+    if given.startswith("~"):
+        return f'{fault}: "~" is not expanded, write os.path.expanduser({given!r})'
+    if has_store(scheme_of(path)):
+        return fault
+    if "://" in given:
+        return f"{fault}: it is an address. Read it with pandas, or copy it to a disk"
+    if "*" in given:
+        return f"{fault}: {frame_of_file(given)}"
+    if not os.path.isdir(folder):
+        return f"{fault}: the folder {folder} does not exist"
+    hint = did_you_mean(name, os.listdir(folder))
+    advice = frame_of_file(given)
+    ends = [f"{fault}{hint and '.' + hint}", *([f"Of such a file {advice}"] if advice else [])]
+    return (" " if hint else ". ").join(ends)

@@ -1,0 +1,175 @@
+"""A folder of cached pixels, with a folder for each decode setting.
+
+DIR/dfgen-cache.json       {"kind": "dfgen cache", "format": 1}
+DIR/0123456789abcdef/      of one decode setting: settings.json, index, pixels (see `SlotFile`)
+"""
+
+import contextlib
+import json
+import os
+import re
+import weakref
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+
+from dfgen.errors import ArgumentError
+from dfgen.samples.features.spec import Spec
+from dfgen.samples.stores.cache.slot_file import SlotFile
+from dfgen.samples.stores.cache.slot_pages import close_files, remove_older
+from dfgen.system import write_whole
+
+_FORMAT = 1
+_MARK = "dfgen-cache.json"
+_NAMES = ("index", "pixels", "settings.json")  # in this order they are removed
+_SETTING = re.compile(r"[0-9a-f]{16}")
+SPARE_PART = 20
+"""One part in so many of the free disk stays free where no limit was given."""
+
+
+@dataclass(frozen=True)
+class CachedSetting:
+    """The part of a cache for one decode setting.
+
+    Args:
+        name: of its folder.
+        settings: what the pixels were made by.
+        images: how many.
+        bytes: that they take on the disk.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    images: int
+    bytes: int
+
+
+def open_folder(folder: str, settings: Mapping[str, Any], spec: Spec, most: int | None) -> SlotFile:
+    """Return the slots for one decode setting, made where there are none.
+
+    Args:
+        folder: of the cache.
+        settings: all that decides what pixels are made of a file, for JSON.
+        spec: of the pixels of one row.
+        most: bytes of pixels in the whole folder; None: 95 % of what is free.
+
+    Raises:
+        OSError: it cannot be used, for the reason that it tells.
+    """
+    text = json.dumps(settings, sort_keys=True)
+    own = os.path.join(folder, blake2b(text.encode(), digest_size=8).hexdigest())
+    if os.path.exists(os.path.join(folder, _MARK)):
+        _check_mark(folder)
+    with contextlib.suppress(OSError):  # of a folder to read from; SlotFile tells what is missing
+        os.makedirs(own, exist_ok=True)
+        _write_once(os.path.join(folder, _MARK), {"kind": "dfgen cache", "format": _FORMAT})
+        _write_once(os.path.join(own, "settings.json"), settings)
+    spare = 0
+    if most is None:
+        disk = os.statvfs(folder)
+        spare = disk.f_bavail * disk.f_frsize // SPARE_PART
+    index, pixels, _ = (os.path.join(own, name) for name in _NAMES)
+    remove_older(index, pixels)
+    return SlotFile(index, pixels, spec, most, spare, folder)
+
+
+def open_memory(spec: Spec, most: int) -> SlotFile:
+    """Return slots in memory, for this process and those that it starts.
+
+    The memory is given back when the last of them ends, however that ends.
+
+    Args:
+        spec: of the pixels of one row.
+        most: bytes of them.
+    """
+    files = [os.memfd_create(f"dfgen-{name}") for name in ("index", "pixels")]
+    index, pixels = (f"/proc/{os.getpid()}/fd/{file}" for file in files)
+    slots = SlotFile(index, pixels, spec, most)
+    weakref.finalize(slots, close_files, *files)
+    return slots
+
+
+def cached_settings(folder: str) -> list[CachedSetting]:
+    """Return what a cache holds, by decode setting.
+
+    Raises:
+        ArgumentError: it is no cache of dfgen's.
+    """
+    return [_told(folder, name) for name in _settings(folder)]
+
+
+def clear_folder(folder: str) -> int:
+    """Remove a cache, and the folder if nothing else is in it; return the bytes that it took.
+
+    Files that dfgen has not written stay. Whoever is training from it goes on with what is open.
+
+    Raises:
+        ArgumentError: it is no cache of dfgen's.
+        OSError: a file cannot be removed.
+    """
+    freed = 0
+    for name in [*_settings(folder)]:
+        freed += _told(folder, name).bytes
+        for file in _NAMES:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(folder, name, file))
+        with contextlib.suppress(OSError):  # of somebody else's files
+            os.rmdir(os.path.join(folder, name))
+    os.unlink(os.path.join(folder, _MARK))
+    with contextlib.suppress(OSError):
+        os.rmdir(folder)
+    return freed
+
+
+def _settings(folder: str) -> Iterator[str]:
+    """Yield the names of the folders of settings, or refuse what is no cache."""
+    try:
+        _check_mark(folder)
+    except OSError as error:
+        raise ArgumentError(
+            f"{folder} is no cache that this dfgen has made ({error.strerror}): give the folder "
+            "that cache= was given"
+        ) from error
+    for name in sorted(os.listdir(folder)):
+        if _SETTING.fullmatch(name) and os.path.isdir(os.path.join(folder, name)):
+            yield name
+
+
+def _told(folder: str, name: str) -> CachedSetting:
+    index, pixels, about = (os.path.join(folder, name, file) for file in _NAMES)
+    try:
+        with open(about, encoding="utf-8") as file:
+            settings = json.load(file)
+        spec = Spec(tuple(settings["shape"]), np.dtype(settings["dtype"]))
+        images = len(SlotFile(index, pixels, spec))
+    except (OSError, ValueError, KeyError, TypeError):  # half removed, or half made
+        settings, images = {}, 0
+    return CachedSetting(name, settings, images, sum(map(_on_disk, (index, pixels))))
+
+
+def _on_disk(path: str) -> int:
+    try:
+        return os.stat(path).st_blocks * 512
+    except OSError:
+        return 0
+
+
+def _check_mark(folder: str) -> None:
+    path = os.path.join(folder, _MARK)
+    with open(path, "rb") as file:
+        try:
+            mark = json.loads(file.read(1000))
+            kind, format = mark["kind"], mark["format"]
+        except (ValueError, KeyError, TypeError):
+            kind = format = None
+    if kind != "dfgen cache" or format != _FORMAT:
+        raise OSError(0, f"{_MARK} is of another version, format {format!r} instead of {_FORMAT}")
+
+
+def _write_once(path: str, content: Mapping[str, Any]) -> None:
+    if not os.path.exists(path):
+        text = json.dumps(content, indent=1, sort_keys=True) + "\n"
+        write_whole(path, lambda file: file.write(text.encode()))

@@ -1,0 +1,289 @@
+"""SlotFile: arrays of one shape by their keys, in a file that threads, processes and runs share.
+
+Two files stand for one. `pixels` has a slot for each array, one after the other, and holes where
+nothing was written. `index` has a record for each slot: the key, two numbers that are told with the
+array, and a checksum of all of it. A record is written once its slot is, in one piece, so whoever
+sees it sees the pixels; whatever dies in between has left a slot that nobody finds.
+
+    index    64 bytes: what it is, the bytes of a slot; then 32 bytes a slot
+    pixels   slot 0, slot 1, ...
+
+Who writes takes a few empty slots at a time, under a lock (`dfgen.locks`): nothing else is locked.
+The same key written twice has two slots with the same in them. Nothing is ever evicted: what does
+not fit is not kept. Where each row is read once an epoch in random order, any fixed part of them
+that is kept gives its share of hits, where replacing the least recently used throws each out
+before it is read again (Mohan, Phanishayee, Raniwala, Chidambaram: "Analyzing and Mitigating Data
+Stalls in DNN Training", VLDB 2021, section 4.1).
+"""
+
+import contextlib
+import errno
+import os
+import struct
+import tempfile
+import threading
+import weakref
+from math import prod
+from typing import Any
+
+import numpy as np
+from xxhash import xxh3_64
+
+from dfgen.locks import is_at, lock
+from dfgen.samples.features.spec import Indices, Present, Spec, Values
+from dfgen.samples.stores.cache.slot_pages import (
+    HEADER_BYTES,
+    NOWHERE,
+    SlotKey,
+    SlotKeys,
+    SlotsByKey,
+    close_files,
+    lengthen,
+    mapped_array,
+    open_slots,
+    write_at,
+)
+
+_SLOT = np.dtype([("key", "<u8", 2), ("facts", "<u4", 2), ("check", "<u8")])
+_RECORD = struct.Struct("<QQIIQ")
+_CLAIMED, _CLAIMED_BYTES = 256, 1 << 22  # slots that are taken at a time, at most
+_LOOKED_AT = 4096  # slots, the last ones, that may be in the making elsewhere
+
+SlotFacts = tuple[int, int]
+"""Two numbers that are told with an array."""
+
+
+class SlotFile:
+    """Arrays by their keys, of one shape and dtype.
+
+    Records of others are found after `refresh`. An array is compared with its checksum
+    when it is first taken from here; afterwards it is trusted.
+
+    Args:
+        index, pixels: paths of the two files.
+        spec: of one array.
+        most: bytes of pixels that there may be; None: any number.
+        spare: bytes of the disk that stay free.
+        beside: other files of pixels that count too, of all folders in this one.
+
+    Raises:
+        OSError: the files cannot be opened, or are something else.
+    """
+
+    def __init__(
+        self,
+        index: str,
+        pixels: str,
+        spec: Spec,
+        most: int | None = None,
+        spare: int = 0,
+        beside: str | None = None,
+    ) -> None:
+        self._arguments = (index, pixels, spec, most, spare, beside)
+        self.spec, self._shape = spec, spec.shape
+        self._size: int = prod(spec.shape) * spec.dtype.itemsize
+        self._index, self._pixels, self.writable = open_slots(index, pixels, self._size)
+        weakref.finalize(self, close_files, self._index, self._pixels)
+        self.failed: int | None = None
+        """The errno of what ended the writing, None while nothing has."""
+        self.is_full = False
+        """Whether there is no slot left."""
+        self._found = SlotsByKey()
+        self._records = np.empty(0, _SLOT)
+        self._slots: Values = np.empty((0, *self._shape), spec.dtype)
+        self._trusted = np.empty(0, np.bool_)
+        self._seen, self._pending = 0, np.empty(0, np.int64)
+        self._begin()
+        self.refresh()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopened, self._arguments
+
+    def _begin(self) -> None:
+        """Have nothing in hand: what a parent had, a forked child must not write to."""
+        self._process, self._lock = os.getpid(), threading.Lock()
+        self._claimed: list[int] = []
+
+    def __len__(self) -> int:
+        """Return the number of arrays that are known here."""
+        return len(self._found)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of those arrays."""
+        return len(self) * self._size
+
+    def refresh(self) -> None:
+        """Find what was written since."""
+        with self._lock:
+            count = max(0, os.fstat(self._index).st_size - HEADER_BYTES) // _SLOT.itemsize
+            if count > len(self._records):
+                self._records = mapped_array(self._index, count, _SLOT, HEADER_BYTES)
+                more = np.zeros(count - len(self._trusted), np.bool_)
+                self._trusted = np.concatenate([self._trusted, more])
+            latest = self._pending[self._pending >= count - _LOOKED_AT]
+            looked = np.concatenate([latest, np.arange(self._seen, count)])
+            written = self._records["check"][looked] != 0
+            there = looked[written]
+            if len(there):
+                self._found.add(np.asarray(self._records["key"][there]), there)
+            self._seen, self._pending = count, looked[~written]
+
+    def find(self, keys: SlotKeys) -> Indices:
+        """Return the slots of some keys, NOWHERE where there is none."""
+        with self._lock:
+            return self._found.slots(keys)
+
+    def facts(self, slot: int) -> SlotFacts:
+        """Return the two numbers that are told with an array."""
+        height, width = self._records["facts"][slot].tolist()
+        return height, width
+
+    def at(self, slot: int) -> Values | None:
+        """Return one array, a view; None: what is in its slot is not what was written."""
+        if not self._reaches(slot):
+            return None
+        found = self._slots[slot]
+        return found if self._trusted[slot] or self._is_whole(slot, found) else None
+
+    def take(self, slots: Indices, out: Values) -> Present | None:
+        """Fill `out` with the arrays in some slots, all at once; return which are there, None: all.
+
+        Args:
+            slots: of at least one array.
+            out: (slots, ...), C-contiguous.
+        """
+        if not self._reaches(int(slots.max())):
+            return np.zeros(len(slots), np.bool_)
+        np.take(self._slots, slots, axis=0, out=out, mode="clip")  # any other makes a copy first
+        there = self._trusted[slots]
+        if there.all():
+            return None
+        for place in np.flatnonzero(~there).tolist():
+            there[place] = self._is_whole(int(slots[place]), out[place])
+        return None if there.all() else there
+
+    def put(self, key: SlotKey, facts: SlotFacts, array: Values) -> int:
+        """Write an array; return its slot, NOWHERE if it is not kept."""
+        if self.failed is not None or not self.writable:
+            return NOWHERE
+        if self._process != os.getpid():
+            self._begin()
+        try:
+            slot = self._free_slot()
+            if slot == NOWHERE:
+                return NOWHERE
+            write_at(self._pixels, array.data.cast("B"), slot * self._size)
+            record = _RECORD.pack(*key, *facts, _check(array, key, facts))
+            write_at(self._index, memoryview(record), HEADER_BYTES + slot * _SLOT.itemsize)
+        except OSError as error:
+            self.failed = error.errno or errno.EIO
+            return NOWHERE
+        if slot >= len(self._trusted):
+            self.refresh()
+        self._trusted[slot] = True
+        with self._lock:
+            self._found.put(key, slot)
+        return slot
+
+    def _free_slot(self) -> int:
+        with self._lock:
+            if not self._claimed and not self.is_full:
+                self._claimed = self._claim()
+            return self._claimed.pop(0) if self._claimed else NOWHERE
+
+    def _claim(self) -> list[int]:
+        """Return some slots that nobody else will write to.
+
+        Nobody is waited for: while another process has the lock, a row is just not kept. Both
+        files grow under it, that of the pixels first: a hole, until they are written. The index
+        has none: of a full tmpfs, to read a hole that is mapped would end the process.
+        """
+        index = self._arguments[0]
+        file = os.open(index, os.O_RDWR)
+        try:
+            if not is_at(self._index, index):
+                raise FileNotFoundError(errno.ENOENT, "the cache was removed")
+            held = lock(file)
+            if held is None:
+                raise OSError(errno.ENOLCK, "the file system has no locks")
+            if not held:
+                return []
+            begin = (os.fstat(file).st_size - HEADER_BYTES) // _SLOT.itemsize
+            count = self._allowed(begin)
+            if count == 0:
+                return []
+            end = begin + count
+            if os.fstat(self._pixels).st_size < end * self._size:
+                os.ftruncate(self._pixels, end * self._size)
+            lengthen(file, HEADER_BYTES + begin * _SLOT.itemsize, count * _SLOT.itemsize)
+            return list(range(begin, end))
+        finally:
+            os.close(file)
+
+    def _allowed(self, claimed: int) -> int:
+        """Return how many slots may be claimed, after those that are."""
+        _, path, _, most, spare, beside = self._arguments
+        count = max(1, min(_CLAIMED, _CLAIMED_BYTES // self._size))
+        if most is not None:
+            taken = claimed * self._size if beside is None else _bytes_in(beside)
+            count = min(count, (most - taken) // self._size)
+        if spare:
+            disk = os.statvfs(path)
+            if disk.f_bavail * disk.f_frsize < spare + count * self._size:
+                raise OSError(errno.ENOSPC, "the disk is full")
+        self.is_full = count < 1
+        return max(0, count)
+
+    def _reaches(self, slot: int) -> bool:
+        """Map the pixels as far as a slot; False where the file is shorter than it should be."""
+        if slot >= len(self._slots):
+            with self._lock:
+                count = os.fstat(self._pixels).st_size // self._size
+                if count > len(self._slots):
+                    flat = mapped_array(self._pixels, count * self._size, np.dtype(np.uint8), 0)
+                    self._slots = flat.view(self.spec.dtype).reshape(count, *self._shape)
+        return slot < len(self._slots)
+
+    def _is_whole(self, slot: int, array: Values) -> bool:
+        """Compare an array with its checksum; the record of one that is not whole is blanked."""
+        record = self._records[slot]
+        (first, second), facts = record["key"].tolist(), record["facts"].tolist()
+        if record["check"] == _check(array, (first, second), facts):
+            self._trusted[slot] = True
+            return True
+        with self._lock:
+            self._found.put((first, second), NOWHERE)
+        if self.writable:
+            with contextlib.suppress(OSError):
+                blank = memoryview(bytes(_SLOT.itemsize))
+                write_at(self._index, blank, HEADER_BYTES + slot * _SLOT.itemsize)
+        return False
+
+
+def _reopened(index: str, pixels: str, *more: Any) -> SlotFile:
+    """Return slots that a process was sent; where the files are gone, some that keep nothing."""
+    try:
+        return SlotFile(index, pixels, *more)
+    except OSError as error:
+        with tempfile.TemporaryDirectory() as folder:
+            lost = SlotFile(f"{folder}/index", f"{folder}/pixels", *more)
+        lost.failed = error.errno or errno.EIO
+        return lost
+
+
+def _check(array: Values, key: SlotKey, facts: SlotFacts) -> int:
+    """Return XXH3-64 of key, facts and array; 0 stands for a slot without a record."""
+    hashed = xxh3_64(struct.pack("<QQII", *key, *facts))
+    hashed.update(array.data.cast("B"))
+    return hashed.intdigest() or 1
+
+
+def _bytes_in(folder: str) -> int:
+    """Return the bytes of the pixels in all folders of one, their holes included."""
+    found = 0
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                found += os.stat(os.path.join(entry.path, "pixels")).st_size
+    return found

@@ -1,0 +1,156 @@
+"""Files that a table holds itself: columns of bytes, and of structs of `bytes` and `path`.
+
+Hugging Face's `datasets` makes such structs: the bytes of a file and the name that it had, or its
+path alone where it was left on the disk.
+"""
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dfgen.errors import DecodeError, without_secrets
+from dfgen.samples.stores.arrays.array_files import ArrayRows
+from dfgen.samples.stores.known_files import Check
+from dfgen.samples.stores.local_files import Files
+from dfgen.samples.stores.store import Head, Store
+from dfgen.table.arrow_types import in_one, is_binary
+
+FILE = pa.struct({"bytes": pa.large_binary(), "path": pa.large_string()})
+"""The type that `large_bytes` makes of structs."""
+
+Content = Any
+"""The file of a row: its path, its bytes, or a mapping of `bytes` and `path`."""
+
+
+def is_file_struct(kind: pa.DataType) -> bool:
+    """Whether an Arrow type is one of structs of `bytes` and `path`."""
+    return pa.types.is_struct(kind) and {field.name for field in kind} == {"bytes", "path"}
+
+
+def are_files(kind: pa.DataType) -> bool:
+    """Whether an Arrow type is one of files that a table holds: bytes, or such structs."""
+    return is_binary(kind) or is_file_struct(kind)
+
+
+def large_bytes(values: Any) -> Any:
+    """Return bytes, or structs of them, in types that hold more than 2 GB; nothing is copied.
+
+    Structs become FILE, null where they have neither.
+
+    Args:
+        values: an Arrow array, or one in chunks, which stay as they are.
+    """
+    if isinstance(values, pa.ChunkedArray):
+        parts = [large_bytes(chunk) for chunk in values.chunks]
+        return pa.chunked_array(parts, parts[0].type if parts else values.type)
+    if is_binary(values.type):
+        return values.cast(pa.large_binary())
+    data = pc.struct_field(values, "bytes").cast(pa.large_binary())
+    return _structs(data, pc.struct_field(values, "path").cast(pa.large_string()))
+
+
+def with_paths(files: Any, paths: Any) -> Any:
+    """Return structs of `bytes` and `path` with other paths."""
+    if isinstance(files, pa.Array):
+        return _structs(pc.struct_field(files, "bytes"), paths)
+    starts = np.cumsum([0, *map(len, files.chunks)]).tolist()
+    parts = [
+        with_paths(chunk, in_one(paths.slice(start, len(chunk))))
+        for start, chunk in zip(starts, files.chunks, strict=False)
+    ]
+    return pa.chunked_array(parts, files.type)
+
+
+def _structs(data: pa.Array, paths: pa.Array) -> pa.StructArray:
+    neither = pc.and_(pc.is_null(data), pc.is_null(paths))
+    return pa.StructArray.from_arrays([data, paths], fields=list(FILE), mask=neither)
+
+
+def paths_of(files: Any) -> Any:
+    """Return the paths of files, missing where they are bytes alone; None: all are."""
+    if is_file_struct(files.type):
+        return pc.struct_field(files, "path")
+    return None if is_binary(files.type) else files
+
+
+def content_parts(content: Any) -> tuple[bytes | None, Any]:
+    """Return the bytes and the path of what a row holds, of which one may be missing."""
+    if isinstance(content, bytes):
+        return content, None
+    if isinstance(content, Mapping) and "bytes" in content:
+        return content["bytes"], content["path"]
+    return None, content
+
+
+def content_shown(content: Any) -> str:
+    """Return how messages call what a row holds for a file.
+
+    Example:
+        >>> content_shown("a.png"), content_shown({"bytes": b"12", "path": "a.png"})
+        ("'a.png'", "'a.png' (2 bytes)")
+    """
+    if isinstance(content, list):
+        more = f", ... {len(content)} files" if len(content) > 1 else ""
+        return f"[{', '.join(map(content_shown, content[:1]))}{more}]"
+    data, path = content_parts(content)
+    path = without_secrets(path) if isinstance(path, str) else path
+    if data is None:
+        return repr(content if path is None else path)
+    return (f"{path!r} " if path else "") + f"({len(data):,} bytes)"
+
+
+@dataclass(frozen=True)
+class Embedded(Store):
+    """The bytes that rows hold themselves; where a row holds a path, another store reads it."""
+
+    files: Store = field(default_factory=Files)
+
+    def of(self, path: str) -> Store:
+        """Return the store that reads one path."""
+        return self.files.of(path)
+
+    def read(self, path: Content) -> bytes:
+        """Return the bytes of one file, by what its row holds."""
+        data, place = content_parts(path)
+        if data is None:
+            return self.files.read(place)
+        if not data:
+            raise DecodeError("the file is empty (0 bytes)")
+        return data
+
+    def read_as(self, path: Content, check: Check) -> bytes:
+        """Return the bytes of one file; those in a row are what they are."""
+        data, place = content_parts(path)
+        return self.read(path) if data is not None else self.files.read_as(place, check)
+
+    def head(self, path: Content) -> Head:
+        """Return size and time of one file; bytes in a row have no time."""
+        data, place = content_parts(path)
+        if data is None and place is None:
+            raise DecodeError("neither bytes nor a path")
+        return self.files.head(place) if data is None else Head(len(data), None)
+
+    @property
+    def far(self) -> bool:
+        """Whether the store of paths is."""
+        return self.files.far
+
+    def look(self, path: Content) -> Store:
+        """Return a store that tells head and header of one file; bytes in a row are at hand."""
+        data, place = content_parts(path)
+        at_hand = data is not None or place is None or not self.files.far
+        return self if at_hand else self.files.look(place)
+
+    def open(self, path: Content) -> IO[bytes]:
+        """Open a file of which the header alone will be read."""
+        data, place = content_parts(path)
+        return self.files.open(place) if data is None else io.BytesIO(data)
+
+    def open_rows(self, path: str, dataset: str | None = None) -> ArrayRows:
+        """Open an array file."""
+        return self.files.open_rows(path, dataset)

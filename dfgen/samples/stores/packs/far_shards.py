@@ -1,0 +1,256 @@
+"""Shards of packs in a store far away: what is asked for of them is fetched into memory."""
+
+import threading
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.ipc
+
+from dfgen.errors import ManifestError, ReadError, may_pass
+from dfgen.samples.features.spec import Indices, Values
+from dfgen.samples.stores.packs.pack_shards import (
+    NOTHING,
+    Opened,
+    PackShards,
+    PixelsOfOneSize,
+    ShardFile,
+    held,
+    telling,
+)
+from dfgen.samples.stores.remote.ranges import PIECE, as_file, fetch
+from dfgen.samples.stores.store import Head, Store
+
+_HEADS = 32  # requests at a time
+_ENDS = 1 << 16  # bytes of a file, at its begin and its end, that tell how rows lie in it
+_GAP = 1 << 16  # bytes that are fetched without need sooner than by two requests
+
+
+class FarShards(PackShards):
+    """One column of the shards of packs, some of which are remote.
+
+    Whole shards of windows are fetched ahead, by `ahead`; rows that nobody has foretold are fetched
+    when they are asked for, and those after them where they are asked for one after another. What
+    was fetched stays as long as it is within `most` bytes, and then what was of use last.
+
+    Args:
+        files: the shards.
+        column: that was packed.
+        store: reads them.
+        most: bytes held in memory, about.
+    """
+
+    far = True
+
+    def __init__(self, files: Iterable[ShardFile], column: str, store: Store, most: int) -> None:
+        super().__init__(files, column)
+        self.store, self.most = store, most
+        self._far: dict[int, FarShard] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FarShards, (self.files, self.column, self.store, self.most)
+
+    def __getitem__(self, shard: int) -> Opened:
+        """Return what a shard holds, of which no row may have been fetched."""
+        return self._shard(shard).opened
+
+    def of(self, shard: int, place: int) -> Opened:
+        """Return what a shard holds, with one row fetched."""
+        return self._fetched(shard, np.array([place]))
+
+    def holding(self, wanted: Iterable[int], shards: Indices, places: Indices) -> dict[int, Any]:
+        """Return what the `wanted` shards hold, with the rows at some places of `shards` fetched.
+
+        A shard is left out where a read failed that may succeed when it is tried again.
+        """
+        found = {}
+        for shard in wanted:
+            try:
+                found[shard] = self._fetched(shard, places[shards == shard])
+            except ReadError as error:
+                if not may_pass(error):
+                    raise
+        return found
+
+    def ahead(self, shards: Indices, places: Indices) -> None:
+        """Fetch rows; those who ask for rows of these shards meanwhile wait for it."""
+        for shard in np.unique(shards[shards != NOTHING]).tolist():
+            self._shard(shard).ahead(places[shards == shard])
+            self._trim(shard)
+
+    def _fetched(self, shard: int, places: Indices) -> Opened:
+        far = self._shard(shard)
+        if far.fetch(places):
+            self._trim(shard)
+        return far.opened
+
+    def _shard(self, number: int) -> "FarShard":
+        with self._lock:
+            far = self._far.pop(number, None)
+            if far is None:
+                far = FarShard(self.files[number], self.column, self.store)
+            self._far[number] = far  # the last one of use
+        return far
+
+    def _trim(self, kept: int) -> None:
+        """Forget the shards that were not of use for longest, but for one."""
+        with self._lock:
+            taken = sum(far.taken for far in self._far.values())
+            for number in [*self._far]:
+                if taken <= self.most:
+                    return
+                if number != kept:
+                    taken -= self._far.pop(number).taken
+
+
+class FarShard:
+    """One of them: memory as long as the file, which the system gives where it is written to.
+
+    Arrow maps that memory just as it would map the file.
+
+    Args:
+        file: which.
+        column: that was packed.
+        store: reads it.
+    """
+
+    def __init__(self, file: ShardFile, column: str, store: Store) -> None:
+        self._file, self._column, self._store = file, column, store
+        self._lock, self._coming = threading.Lock(), threading.Lock()
+        self._opened: Opened | None = None
+        self.taken = 0  # bytes
+
+    @property
+    def opened(self) -> Opened:
+        """Its content, where it has been fetched.
+
+        Raises:
+            MissingFileError: there is no such file.
+            ManifestError: it is no such shard, or damaged.
+            ReadError: it cannot be read.
+        """
+        if self._opened is None:
+            with self._lock:
+                if self._opened is None:
+                    with telling(self._file):
+                        self._opened = self._open()
+        return self._opened
+
+    def ahead(self, places: Indices) -> None:
+        """Fetch some rows, for which others wait meanwhile."""
+        with self._coming:
+            self._fetch(places, self.opened)
+
+    def fetch(self, places: Indices) -> bool:
+        """Fetch those of some rows that are not there; return whether there were any."""
+        opened = self.opened
+        if self._there[places].all():
+            return False
+        with self._coming:
+            if self._there[places].all():
+                return False
+        return self._fetch(places, opened)
+
+    def _fetch(self, places: Indices, opened: Opened) -> bool:
+        missing = np.unique(places[~self._there[places]])
+        if not len(missing):
+            return False
+        starts, stops = _extents(opened)
+        if missing[0] and self._there[missing[0] - 1]:  # one after another: more will be wanted
+            until = np.searchsorted(stops, starts[missing[0]] + PIECE, side="right")
+            missing = np.union1d(missing, np.arange(missing[0], until))
+        runs = [*_runs(self._first + starts[missing], self._first + stops[missing])]
+        with telling(self._file):
+            self._fetch_runs(runs)
+            self._refuse_other(self._store.head(self._file.path))
+        self._there[missing] = True
+        return True
+
+    def _open(self) -> Opened:
+        """Fetch what tells how the rows lie in the file."""
+        self._head = self._store.head(self._file.path)
+        if self._head.size != self._file.nbytes:
+            raise ManifestError(self._file.of_length(self._head.size))
+        self._memory = np.zeros(self._file.nbytes, np.uint8)
+        self._there = np.zeros(self._file.rows, np.bool_)
+        size = self._file.nbytes
+        head = min(_ENDS, size)
+        self._fetch_runs([(0, head), (max(head, size - _ENDS), size)])
+        source = pa.PythonFile(as_file(size, self._read, _ENDS), "r")
+        options = pa.ipc.IpcReadOptions(included_fields=[0])  # so that it reads no pixels
+        with pa.ipc.open_file(source, options=options) as reader:
+            reader.get_batch(0)  # what Arrow reads of it is in memory then
+        opened = held(self._file, self._column, pa.py_buffer(self._memory), self._fetch_buffers)
+        data = opened.pixels if isinstance(opened, PixelsOfOneSize) else opened.data
+        self._first = _address(data) - _address(self._memory) if data.size else 0
+        return opened
+
+    def _read(self, nbytes: int, start: int) -> bytes:
+        """Return some bytes, of which its ends are in memory already."""
+        stop = start + nbytes
+        if stop > _ENDS and start < self._file.nbytes - _ENDS:
+            self._fetch_runs([(start, stop)])
+        return self._memory[start:stop].tobytes()
+
+    def _fetch_buffers(self, buffers: Iterable[Any]) -> None:
+        first = _address(self._memory)
+        places = [(b.address - first, b.size) for b in buffers if b is not None and b.size]
+        self._fetch_runs([(at, at + size) for at, size in places])
+
+    def _fetch_runs(self, runs: list[tuple[int, int]]) -> None:
+        fetch(self._store, self._file.path, runs, self._memory)
+        self.taken += sum(stop - start for start, stop in runs)
+
+    def _refuse_other(self, head: Head) -> None:
+        times = (head.mtime_ns, self._head.mtime_ns) if head.version is None else ()
+        if (head.size, head.version) != (self._head.size, self._head.version) or len({*times}) > 1:
+            raise ManifestError(
+                f"{self._file}, was written anew since this pack was opened: make the Sequence anew"
+            )
+
+
+def check_all_there(files: Iterable[ShardFile], store: Store) -> None:
+    """Refuse shards far away of which one is not there, or not as long as it was written.
+
+    Raises:
+        MissingFileError: there is no such file.
+        ManifestError: it has more or fewer bytes.
+        ReadError: it cannot be looked at.
+    """
+
+    def check(file: ShardFile) -> None:
+        with telling(file):
+            nbytes = store.head(file.path).size
+        if nbytes != file.nbytes:
+            raise ManifestError(file.of_length(nbytes))
+
+    pool = ThreadPoolExecutor(_HEADS)
+    try:
+        for _ in pool.map(check, files):
+            pass
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _address(array: Values) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def _extents(opened: Opened) -> tuple[Indices, Indices]:
+    """Return where the data of each row begins and ends, from the first one on."""
+    if not isinstance(opened, PixelsOfOneSize):
+        return opened.ends[:-1] - opened.ends[0], opened.ends[1:] - opened.ends[0]
+    each = int(np.prod(opened.pixels.shape[1:]))
+    starts = np.arange(len(opened.pixels), dtype=np.int64) * each
+    return starts, starts + each
+
+
+def _runs(starts: Indices, stops: Indices) -> Iterator[tuple[int, int]]:
+    """Yield the extents of rows that follow each other, with small gaps, as one."""
+    breaks = np.flatnonzero(starts[1:] - stops[:-1] > _GAP) + 1
+    firsts, lasts = [0, *breaks.tolist()], [*breaks.tolist(), len(starts)]
+    for first, last in zip(firsts, lasts, strict=True):
+        if stops[last - 1] > starts[first]:
+            yield int(starts[first]), int(stops[last - 1])

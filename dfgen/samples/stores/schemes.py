@@ -1,0 +1,191 @@
+"""STORES: where bytes are, by the scheme of a path's URL. A new one is one class and one line."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dfgen.errors import has_password
+from dfgen.limits import Limits
+from dfgen.samples.stores.archives.archive_paths import ARCHIVES
+from dfgen.samples.stores.archives.members import Archives
+from dfgen.samples.stores.arrays.array_files import ArrayRows
+from dfgen.samples.stores.embedded import Embedded, are_files, paths_of
+from dfgen.samples.stores.known_files import Check
+from dfgen.samples.stores.local_files import Files
+from dfgen.samples.stores.remote.fsspec_files import FsspecFiles, of_fsspec
+from dfgen.samples.stores.remote.objects import Objects
+from dfgen.samples.stores.remote.store_options import StorageOptions, password_refused
+from dfgen.samples.stores.store import Head, Store
+from dfgen.table.arrow_types import flattened, is_list
+
+STORES: dict[str, Callable[[], Store]] = {
+    "": Files,
+    **dict.fromkeys(("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "http", "https"), Objects),
+    **dict.fromkeys(ARCHIVES, Archives),
+}
+"""Scheme, as `s3` in `s3://bucket/a.jpg` -> what makes its store; "": all other paths.
+
+A scheme that is not here is one of fsspec, where that knows it."""
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_NAMED = re.compile(r"^(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://")
+# a password with / in it too, where no port ends before that
+_PASSWORD = (
+    r"^https?://[^/?#@]*@|"
+    r"^(?:KINDS)://[^/?#@:\[]*:(?:[0-9]*[^0-9/?#@][^?#@]*|[^/?#@]*)@"
+)
+_PIECE = 1 << 18  # bytes of text looked through at once
+
+
+def store_of(
+    columns: Iterable[Any], limits: Limits | None = None, options: StorageOptions | None = None
+) -> Store:
+    """Return the one store that all these Arrow arrays of files, paths or bytes, are read from.
+
+    It, and each that it is made of, refuses what `limits` do; None: what they do by default.
+    `options` open those that are far away.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> store_of([pa.array(["a.png", "b.png"])])
+        Files()
+    """
+    files = list(columns)
+    paths = [paths for paths in map(paths_of, files) if paths is not None]
+    schemes = set[str]().union(*map(refuse_passwords, paths))
+    names = {name if has_store(name) else "" for name in schemes}
+    stores = {name: _store(name).within(limits, options) for name in sorted(names)}
+    store = Several(stores) if len(stores) > 1 else next(iter(stores.values()), STORES[""]())
+    found = Embedded(store) if any(are_files(column.type) for column in files) else store
+    return found.within(limits, options)
+
+
+def store_at(
+    path: str, limits: Limits | None = None, options: StorageOptions | None = None
+) -> Store:
+    """Return the store of one path or URL."""
+    if has_password(path):
+        raise password_refused(path)
+    scheme = scheme_of(path)
+    return _store(scheme if has_store(scheme) else "").within(limits, options)
+
+
+def scheme_of(path: str) -> str:
+    """Return the scheme of a URL, "" of a path.
+
+    Example:
+        >>> scheme_of("s3://bucket/a.jpg"), scheme_of("imgs/a.jpg")
+        ('s3', '')
+    """
+    found = _SCHEME.match(path)
+    return found[1] if found else ""
+
+
+def has_store(scheme: str) -> bool:
+    """Whether there is a store for a scheme; there is none for "", that of paths."""
+    return scheme != "" and (scheme in STORES or of_fsspec(scheme))
+
+
+def schemes_of(paths: Any) -> set[str]:
+    """Return the schemes of all paths, "" of those that are no URLs; of lists, of all in them.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> sorted(schemes_of(pa.array(["s3://bucket/a.jpg", "b.jpg"])))
+        ['', 's3']
+    """
+    paths = flattened(paths) if is_list(paths.type) else paths
+    if not len(paths):
+        return set()
+    if not any(map(_has_colon, paths.chunks if isinstance(paths, pa.ChunkedArray) else [paths])):
+        return {""}
+    first = scheme_of(paths[0].as_py() or "")
+    if first and pc.all(pc.fill_null(pc.starts_with(paths, f"{first}://"), False)).as_py():
+        return {first}
+    found = pc.unique(pc.struct_field(pc.extract_regex(paths, _NAMED.pattern), "scheme"))
+    return {name or "" for name in found.to_pylist()}
+
+
+def refuse_passwords(paths: Any) -> set[str]:
+    """Return the schemes of paths, or refuse them if one has a password or token in it.
+
+    Raises:
+        ArgumentError: one has.
+    """
+    schemes = schemes_of(paths)
+    kinds = "|".join(map(re.escape, schemes - {"", "file", *ARCHIVES}))
+    paths = flattened(paths) if kinds and is_list(paths.type) else paths
+    if not kinds or not pc.any(pc.match_substring(paths, "@")).as_py():
+        return schemes
+    found = paths.filter(pc.match_substring_regex(paths, _PASSWORD.replace("KINDS", kinds)))
+    if len(found):
+        raise password_refused(found[0].as_py())
+    return schemes
+
+
+def _has_colon(paths: Any) -> bool:
+    """Whether there may be a URL among some paths: 1 ms for a million, of a pattern 110."""
+    data = memoryview(paths.buffers()[-1] or b"")
+    return any(b":" in bytes(data[at : at + _PIECE]) for at in range(0, len(data), _PIECE))
+
+
+def without_store(addresses: Any) -> Any:
+    """Return those of some URLs that no store reads.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> without_store(pa.array(["gopher://a.png"])).to_pylist()
+        ['gopher://a.png']
+    """
+    for scheme in filter(has_store, schemes_of(addresses)):
+        addresses = addresses.filter(pc.invert(pc.starts_with(addresses, f"{scheme}://")))
+    return addresses
+
+
+def _store(scheme: str) -> Store:
+    return STORES.get(scheme, FsspecFiles)()
+
+
+@dataclass(frozen=True)
+class Several(Store):
+    """Several stores, each for the paths of its scheme."""
+
+    stores: Mapping[str, Store] = field(default_factory=dict)
+
+    @property
+    def far(self) -> bool:
+        """Whether one of them is."""
+        return any(store.far for store in self.stores.values())
+
+    def of(self, path: str) -> Store:
+        """Return the store that reads one path."""
+        scheme, mark, _ = path.partition("://")
+        return self.stores[scheme if mark and scheme in self.stores else ""]
+
+    def read(self, path: str) -> bytes:
+        """Return the bytes of one file."""
+        return self.of(path).read(path)
+
+    def read_as(self, path: str, check: Check) -> bytes:
+        """Return the bytes of one file, if it is the one that is known."""
+        return self.of(path).read_as(path, check)
+
+    def head(self, path: str) -> Head:
+        """Return size and time of one file."""
+        return self.of(path).head(path)
+
+    def look(self, path: str) -> Store:
+        """Return a store that tells head and header of one file by one request."""
+        return self.of(path).look(path)
+
+    def open(self, path: str) -> IO[bytes]:
+        """Open a file of which the header alone will be read."""
+        return self.of(path).open(path)
+
+    def open_rows(self, path: str, dataset: str | None = None) -> ArrayRows:
+        """Open an array file."""
+        return self.of(path).open_rows(path, dataset)

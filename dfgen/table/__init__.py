@@ -1,0 +1,1 @@
+"""Any frame or table to Arrow, once."""

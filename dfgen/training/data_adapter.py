@@ -1,0 +1,388 @@
+"""What Keras sees of a Sequence: passes over the rows, and when one counts as an epoch.
+
+Keras takes exactly `num_batches` items and on torch and JAX never asks for one more; it takes
+batches to build a model, and makes iterators that it never uses. So an epoch counts when `fit`
+says that its steps are done, and a pass learns which epoch it is when its first batch is asked for.
+"""
+
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import keras
+
+from dfgen.errors import ArgumentError, brief
+from dfgen.loading.interruption import Interruption
+from dfgen.loading.loader import Loader
+from dfgen.loading.metrics import Metrics
+from dfgen.loading.order.permutation import Integers
+from dfgen.loading.order.plan import Plan
+from dfgen.loading.receipts import Receipt
+from dfgen.system import whole
+from dfgen.training.backends import INFINITE, TorchBatches, tensorflow_dataset
+from dfgen.training.checks.loss_check import check_loss, warn_of_metrics
+from dfgen.training.checks.model_check import (
+    check_arguments,
+    check_model,
+    check_variables,
+    check_whole,
+)
+from dfgen.training.checks.pairing import paired, warn_of_doubt
+from dfgen.training.checks.scale_check import warn_of_scaling_twice
+from dfgen.training.checks.trained_model import check_trained, note_epoch
+from dfgen.training.checks.validation_check import (
+    Side,
+    check_validation,
+    validation_of,
+    warn_of_same_rows,
+)
+from dfgen.training.device_division import check_not_empty, divide, warn_of_ranks
+from dfgen.training.fit_pass import Pass, Run
+from dfgen.training.foreign_names import check_set, no_such_name
+from dfgen.training.keras_calls import Call, call_by_keras
+from dfgen.training.keras_private import DataAdapter, shorten
+from dfgen.training.keras_probe import falls_back, lacks, refuse_if_unseen
+from dfgen.training.layout import Layout
+from dfgen.training.plain_passes import PlainPasses
+from dfgen.training.progress import Progress
+
+
+def _no_index(index: object, length: int) -> str:
+    """Return why something is no number of a batch, and what may be meant."""
+    advice = "write seq[0]"
+    if isinstance(index, slice):
+        first, last, step = index.indices(length)
+        advice = f"write [seq[i] for i in {range(first, last, step)}]"
+    elif isinstance(index, str):
+        advice = f'a column is seq.manifest["{index}"]'
+    elif isinstance(index, float) and index.is_integer():
+        advice = f"write seq[{int(index)}]"
+    return f"seq[{brief(index)}] is no batch, expected a whole number below {length}: {advice}"
+
+
+class Passes(keras.utils.PyDataset, DataAdapter):
+    """A PyDataset that is its own DataAdapter, so that Keras's worker pool is never used.
+
+    Where Keras is not as dfgen knows it, it serves as a plain PyDataset: see `PlainPasses`.
+    Of an endless one a pass goes on into the next epoch.
+    """
+
+    def __init__(
+        self, loader: Loader, progress: Progress, layout: Layout, shuffle: bool, endless: bool
+    ) -> None:
+        super().__init__()
+        self._loader = loader
+        self._progress = progress
+        self._layout = layout
+        self._shuffle = shuffle
+        self._endless = endless
+        self._part: tuple[range, int] | None = None
+        """As of a Run."""
+        self._runs: weakref.WeakKeyDictionary[Any, Run] = weakref.WeakKeyDictionary()
+        self._plain = PlainPasses(loader, progress, endless)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if hasattr(type(self), name):  # a property that failed: say how
+                return object.__getattribute__(self, name)
+            raise no_such_name(self, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        check_set(self, name, value)
+        object.__setattr__(self, name, value)
+
+    @property
+    def progress(self) -> Progress:
+        """How far training has come: one for a Sequence and its `repeat()`."""
+        return self._progress
+
+    @property
+    def workers(self) -> int:
+        """Threads or processes that make batches; 0 = the calling thread."""
+        return 1 if falls_back() else self._loader.workers  # for one, Keras starts no pool
+
+    @property
+    def use_multiprocessing(self) -> bool:
+        """Whether the workers are processes."""
+        return not falls_back() and self._loader.use_multiprocessing
+
+    @property
+    def max_queue_size(self) -> int:
+        """Batches ready or in the making, as many as were asked for."""
+        return self._loader.max_queue_size
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what travels: not what Keras does with it here. Workers start where it lands."""
+        return {**vars(self), "_runs": None, "_plain": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _runs=weakref.WeakKeyDictionary())
+        self._plain = PlainPasses(self._loader, self._progress, self._endless)
+
+    @property
+    def num_batches(self) -> int | None:
+        """Batches of a pass; None where passes have no end."""
+        call, plan = call_by_keras(self), self._loader.plan
+        if falls_back():
+            self._plain.check(self)
+        elif call is not None:
+            if call.makes_iterator:
+                refuse_if_unseen()
+                self._check(call)
+            plan = self._run(call).plan
+        return None if self._endless else len(plan if self._part is None else self._part[0])
+
+    def _check(self, call: Call) -> None:
+        """Refuse arguments that do not reach a Sequence, and a model that it does not fit."""
+        check_arguments(call, self._shuffle, self._endless)
+        if call.purpose == "predict":
+            check_whole(self._loader.given)
+        if call.purpose is not None:
+            check_variables(call.model)
+            layout = self._nested_for(call.model, call.purpose)
+            check_model(call, self._loader, layout)
+            check_loss(call, self._loader, layout)
+            warn_of_doubt(self._layout, self._loader.reader.features, call.model, call.purpose)
+        if call.purpose in ("fit", "evaluate") and self._layout.y is not None:
+            padded = self._divided(call)[0].tail == "pad"
+            warn_of_metrics(call.model, self._loader, self._layout.y, padded)
+        if (other := validation_of(call, Passes)) is not None:
+            validated = replace(call, purpose="evaluate")
+            sides = self._side(call.model, "fit"), other._side(call.model, "evaluate")
+            layout = sides[1].layout
+            check_validation(call, *sides, layout.element_spec(other._loader.specs)[0])
+            check_model(validated, other._loader, layout)
+            check_loss(validated, other._loader, layout, "validation_data: ")
+            warn_of_same_rows(*sides)
+        if call.purpose == "fit":
+            warn_of_scaling_twice(call.model, self._loader, self._layout.x)
+            warn_of_ranks(call.model, self._loader.given)
+        if call.purpose is not None:
+            check_trained(call, self._loader, self._nested_for(call.model, call.purpose))
+
+    def look_while_waiting(self, look: Callable[[], Any]) -> None:
+        """Have a method, held weakly, called every second that a batch is waited for."""
+        self._loader.look_while_waiting(look)
+
+    def _nested_for(self, model: Any, purpose: str | None) -> Layout:
+        """Return how batches are nested for a model, in `fit`, `evaluate` or `predict`."""
+        return paired(self._layout, self._loader.reader.features, model, purpose)
+
+    def _side(self, model: Any, purpose: str) -> Side:
+        return Side(self._loader, self._nested_for(model, purpose), self._endless)
+
+    def _divided(self, call: Call) -> tuple[Plan, Layout]:
+        """Return how batches are divided over processes and devices, and nested, for Keras."""
+        if call.purpose is None:
+            return self._loader.plan, self._layout
+        weighable = self._layout.y is not None
+        plan, divided = divide(self._loader.given, call, weighable, self._endless)
+        weighted = self._layout.weighted or (divided and weighable)
+        return plan, replace(self._nested_for(call.model, call.purpose), weighted=weighted)
+
+    @property
+    def epoch(self) -> int:
+        """Passes completed since the start of training; `evaluate` and `predict` do not count."""
+        return self._progress.place.epoch
+
+    @property
+    def shard(self) -> tuple[int, int]:
+        """(index, count) of this process among those that share each batch."""
+        return self._loader.plan.shard
+
+    @property
+    def left_out(self) -> int:
+        """Rows that `fit` leaves out at the end of each epoch, other ones each time.
+
+        0, unless `drop_remainder` asks for it or processes or devices share each batch. Devices are
+        known once `fit` has begun.
+        """
+        return self._loader.plan.left_out
+
+    @property
+    def receipt(self) -> Receipt | None:
+        """Which rows were taken in the last epoch that was completed; None before."""
+        return self._progress.receipt
+
+    def row_counts(self, epoch: int | None = None) -> Integers:
+        """Return how often each row of `manifest` comes in an epoch, None for that of now.
+
+        Other than 1 where rows are drawn by classes or weights, and 0 for rows that are left out.
+        It is what the order holds; that the model took them so is for `receipt` to say.
+        """
+        epoch = self.epoch if epoch is None else whole("epoch", epoch)
+        return self._loader.row_order.counts(epoch, self._loader.plan.rows - self.left_out)
+
+    @property
+    def metrics(self) -> Metrics:
+        """What the workers have done since the Sequence was made: seconds by stage, counts."""
+        return self._loader.metrics
+
+    @property
+    def element_spec(self) -> Any:
+        """Shape and dtype of every array of a batch, known without reading a file.
+
+        A `keras.KerasTensor` for each, nested as the batches are: (x,), (x, y) or (x, y, weights);
+        the batch axis is None, text and bytes are `string`. Called with them, a model is built, or
+        tells that they do not fit.
+
+        Example:
+            >>> model(seq.element_spec[0]).shape  # doctest: +SKIP
+            (None, 10)
+        """
+        return self._layout.element_spec(self._loader.specs)
+
+    @property
+    def batch_size(self) -> int:
+        """Rows of a batch."""
+        return self._loader.batch_size
+
+    def __getitem__(self, index: int) -> Any:
+        """Return batch `index` of the current epoch; any index, any order, any thread."""
+        self._check_index(index)
+        return self._layout.batch(self._plain.batch(index))
+
+    def rows(self, index: int) -> Integers:
+        """Return which rows of the manifest batch `index` of the current epoch holds, in order.
+
+        No batch is made for it.
+
+        Example:
+            >>> seq.manifest.iloc[seq.rows(0)]  # doctest: +SKIP
+        """
+        self._check_index(index)
+        epochs, step = divmod(index, len(self._loader))
+        return self._loader.rows(self.epoch + epochs * self._endless, step).copy()
+
+    def ids(self, index: int) -> list[object]:
+        """Return the ids of the rows of batch `index` of the current epoch, in order.
+
+        Example:
+            >>> dict(zip(seq.ids(3), model.predict_on_batch(seq[3][0])))  # doctest: +SKIP
+        """
+        return self._loader.order.ids_at(self.rows(index))
+
+    def _check_index(self, index: int) -> None:
+        check_not_empty(self._loader.plan)
+        length = len(self._loader)
+        if not hasattr(index, "__index__"):
+            raise TypeError(_no_index(index, length))
+        if not self._endless and not -length <= index < length:
+            raise IndexError(f"batch {index} does not exist: an epoch has {length} batches")
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.new_pass(self._run(None))
+
+    def new_pass(self, run: Run, at_once: int | None = None) -> Iterator[Any]:
+        """Return a pass of NumPy arrays for one run, maybe of so many steps at once."""
+        if run.plain:
+            return map(self.__getitem__, self._plain.indices())
+        check_not_empty(run.plan)
+        return Pass(self._loader, self._progress, run, self._endless, at_once)
+
+    def get_numpy_iterator(self) -> Iterator[Any]:
+        """Return a pass of NumPy arrays."""
+        return self.new_pass(self._run(call_by_keras(self)))
+
+    def get_jax_iterator(self, super_batch: int | None = None) -> Iterator[Any]:
+        """Return a pass of NumPy arrays, which JAX on the CPU reads in place.
+
+        Args:
+            super_batch: steps that JAX takes at once: the arrays are of shape (steps, batch, ...),
+                and the rest of a pass is a list of single batches.
+        """
+        return self.new_pass(self._run(call_by_keras(self)), super_batch)
+
+    def get_torch_dataloader(self) -> TorchBatches:
+        """Return an iterable of passes of torch tensors."""
+        return TorchBatches(partial(self.new_pass, self._run(call_by_keras(self))))
+
+    def get_tf_dataset(self) -> Any:
+        """Return a tf.data.Dataset of passes, which knows how many batches a pass has.
+
+        Unknown is that of the rest of an epoch, after `load_state_dict`.
+        """
+        run = self._run(call_by_keras(self))
+        length = None
+        if run.keras_iterator is None and not run.plain:
+            place = self._progress.place
+            run.exact = not (self._endless or (self._progress.resumed and place.step))
+            length = INFINITE if self._endless else len(run.plan) if run.exact else None
+        return self._dataset(run, length)
+
+    def _dataset(self, run: Run, length: int | None) -> Any:
+        return tensorflow_dataset(self, run.layout.specs(self._loader.specs), run, length)
+
+    def _run(self, call: Call | None) -> Run:
+        """Return the run of the EpochIterator that calls; its first call settles the division."""
+        if falls_back():
+            return Run(self._loader.plan, self._layout, plain=True)
+        if call is None:
+            return Run(self._loader.plan, self._layout)
+        if call.iterator not in self._runs:
+            divided, reference = self._divided(call), weakref.ref(call.iterator)
+            run = Run(*divided, reference, call.steps, call.steps_per_execution, part=self._part)
+            run.driver = "build" if call.purpose in ("fit", "evaluate") else None
+            if call.purpose == "fit":
+                self._loader.plan = run.plan
+            self._runs[call.iterator] = run
+        return self._runs[call.iterator]
+
+    def on_epoch_begin(self) -> None:
+        """Keras begins a pass."""
+        call = call_by_keras(self)
+        if falls_back():
+            self._plain.begin()
+        elif call is not None:
+            run = self._run(call)
+            builds = call.purpose in ("fit", "evaluate") and not run.is_reset
+            run.driver = "build" if builds else call.purpose
+            if run.driver == "fit":
+                self._progress.begin_epoch(self._first_steps(run, call))
+
+    def _first_steps(self, run: Run, call: Call) -> int:
+        """Return the steps of an epoch of Keras, made shorter where a part of it was done."""
+        progress, length = self._progress, len(self._loader)
+        done, progress.steps_done = progress.steps_done, 0
+        left = length - (progress.place.step if progress.resumed and not self._endless else 0)
+        if not lacks("EpochIterator._num_batches"):
+            if done or left < length:
+                run.undo = shorten(call.iterator, left, done)
+        elif done and run.steps is not None:
+            raise ArgumentError(
+                f"with Keras {keras.__version__} training cannot go on after {done} of the "
+                f"{run.steps} steps of steps_per_epoch=: leave that out, or go on in a loop of "
+                "your own"
+            )
+        return left if run.steps is None else run.steps - done
+
+    def on_epoch_end(self) -> None:
+        """Keras has ended a pass, or is about to begin its first."""
+        call = call_by_keras(self)
+        if falls_back():
+            self._plain.end()
+        elif call is not None:
+            self._end(self._run(call), call)
+
+    def _end(self, run: Run, call: Call) -> None:
+        several = keras.backend.backend() == "torch" and run.steps_per_execution > 1
+        if several and run.driver == "fit" and self._progress.fit.waiting:
+            return  # the last batches were fetched, no step was taken with them: Keras calls again
+        ended, run.driver = run.driver, None  # Keras may call twice
+        failure, run.failure = run.failure, None
+        if call.is_reset:
+            run.is_reset = True
+            if call.purpose == "fit":
+                self._progress.begin_fit(self._endless)
+        elif failure is not None:
+            if isinstance(failure, Interruption):
+                failure.leave()
+            raise failure
+        elif ended == "fit":
+            self._progress.end_epoch(self._endless)
+            note_epoch(call.model, self._loader, run.layout)
+            if run.undo is not None:
+                run.undo(call.iterator, self._progress.place.step == 0)
