@@ -45,7 +45,7 @@ MANY = [
 
 
 def run(folder, place):
-    child = str(Path(__file__).with_name("killing.py"))
+    child = str(Path(__file__).parents[1] / "killing.py")
     command = [sys.executable, "-W", "error::UserWarning", child, str(folder), json.dumps(place)]
     return subprocess.run(command, capture_output=True, text=True, timeout=150)
 

@@ -15,7 +15,7 @@ from dfgen import demo
 from dfgen.cli import app
 from dfgen.errors import WriteError
 
-EXAMPLE = Path(__file__).parents[1] / "manifests" / "digits.parquet"
+EXAMPLE = Path(__file__).parents[2] / "manifests" / "digits.parquet"
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 import pytest
 
-REPOSITORY = Path(__file__).parents[1]
+REPOSITORY = Path(__file__).parents[2]
 FRAMEWORKS = {"keras", "tensorflow", "jax", "torch"}
 INSTALL = (
     "Keras runs on TensorFlow, JAX or torch, and none of them is installed. Install one:\n"

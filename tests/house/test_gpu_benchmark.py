@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 GPU = str(BENCHMARKS / "gpu.py")
 sys.path.append(str(BENCHMARKS))
 gpu_turn = import_module("gpu_turn")

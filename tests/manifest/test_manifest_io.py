@@ -17,7 +17,7 @@ import dfgen
 from dfgen.errors import ManifestError, MissingFileError, WriteError
 from dfgen.manifest.io import read_table
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 
 
 def plain(rows=3):

@@ -129,7 +129,7 @@ def test_each_reach_is_taken_away():
 
 def rows_of(title):
     """The rows of the table under a title of the page on versions of Keras, without marks."""
-    page = Path(__file__).parents[1] / "docs/about/keras-versions.md"
+    page = Path(__file__).parents[2] / "docs/about/keras-versions.md"
     under = page.read_text("utf-8").split(f"## {title}\n")[1].split("## ")[0]
     lines = [line for line in under.splitlines() if line.startswith("| ")]
     return [[cell.strip().strip("`") for cell in line.strip("|").split("|")] for line in lines[1:]]

@@ -32,7 +32,7 @@ from dfgen.training import device_division
 from dfgen.training.progress import Progress
 
 FULL = ROWS // BATCH_SIZE
-SCRIPT = Path(__file__).with_name("distributed.py")
+SCRIPT = Path(__file__).parents[1] / "distributed.py"
 SECONDS = 150  # that a process may take; they take about ten
 
 

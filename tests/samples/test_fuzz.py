@@ -23,7 +23,7 @@ import dfgen
 from dfgen.errors import DecodeError, ManifestError
 from dfgen.samples.pixels.upright import decode
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 AGAIN = "python tests/fuzzing.py"
 FEW, STEP, ALL = 2_000, 1_000, 100_000
 LEFT = {"threads": 0, "bytes": 64 * 2**20}

@@ -20,7 +20,7 @@ from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
 from dfgen.loading.loader import Loader
 
-BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="/proc tells what is in memory")
 
 
@@ -149,8 +149,8 @@ def test_e_3_tb_open_and_train_in_little_memory(tmp_path):
 
 def growth(code, *arguments):
     """Return the MB of its own memory that Python says a piece of code has grown by."""
-    path = f"{Path(__file__).parent}"
-    code = f"import sys; sys.path.insert(0, {path!r})\n{code}"
+    here = [str(Path(__file__).parents[at]) for at in (0, 1)]
+    code = f"import sys; sys.path[:0] = {here!r}\n{code}"
     done = subprocess.run(
         [sys.executable, "-c", code, str(BENCHMARKS), *map(str, arguments)],
         capture_output=True, text=True, check=False,

@@ -19,7 +19,7 @@ from dfgen.migrate.augmentation import FILL_MODES, Augmentation
 pytestmark = pytest.mark.filterwarnings("ignore:Please (import|use):DeprecationWarning")
 
 # Eileen Collins, by NASA, in the public domain: https://flic.kr/p/r9qvLn
-PHOTOGRAPH = cv2.imread(str(Path(__file__).parent / "data" / "astronaut.jpg"))[..., ::-1]
+PHOTOGRAPH = cv2.imread(str(Path(__file__).parents[1] / "data" / "astronaut.jpg"))[..., ::-1]
 PHOTOGRAPH = PHOTOGRAPH.astype(np.float32)
 IMAGES = {
     "rgb": PHOTOGRAPH,

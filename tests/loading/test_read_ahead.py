@@ -301,7 +301,7 @@ def test_a_file_that_never_comes_is_late_as_without(objects, files, processes):
 
 
 def test_a_server_killed_in_mid_epoch_ends_the_pass(objects, files, soon):
-    script = str(Path(__file__).with_name("servers.py"))
+    script = str(Path(__file__).parents[1] / "servers.py")
     folder = os.path.dirname(files[0])
     with subprocess.Popen(
         [sys.executable, script, "http", folder], stdin=-1, stdout=-1, text=True

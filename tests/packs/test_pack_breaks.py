@@ -12,7 +12,7 @@ from packed import packed, table_of, write_images
 
 import dfgen
 
-SCRIPT = str(Path(__file__).with_name("broken_packs.py"))
+SCRIPT = str(Path(__file__).parents[1] / "broken_packs.py")
 
 
 def run(kind, folder, *more, under=()):
