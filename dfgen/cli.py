@@ -33,7 +33,7 @@ from dfgen.commands.options import (
     print_json,
     silence,
 )
-from dfgen.commands.packs import cache, pack_command
+from dfgen.commands.pack_cache import cache, pack_command
 from dfgen.errors import DfgenError
 
 

@@ -27,13 +27,14 @@ from dfgen.binding.packed_rows import (
     with_packed,
 )
 from dfgen.binding.paired_images import followed_image, warn_of_two_draws
+from dfgen.binding.path_lists import check_lists
 from dfgen.binding.pixel_cache import Cache, with_cache
 from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_draws import row_draws, window_bytes, windowed
 from dfgen.binding.row_ids import ids_of, known_problems, note_id, refusal
 from dfgen.binding.row_weights import row_weights
 from dfgen.binding.rows_of_arrays import layouts_of, with_stored_rows
-from dfgen.binding.stale_files import check_lists, with_known_files
+from dfgen.binding.stale_files import with_known_files
 from dfgen.errors import ArgumentError, ManifestError, brief
 from dfgen.limits import DEFAULT, Amount, Limits
 from dfgen.loading.order.buckets import Buckets

@@ -15,8 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dfgen.binding.nested import Tree, channels_first, leaves, map_leaves, tree_of
+from dfgen.binding.path_lists import check_lists
 from dfgen.binding.preprocessing_json import from_text, to_text
-from dfgen.binding.stale_files import check_lists
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, MissingFileError
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.base import Feature

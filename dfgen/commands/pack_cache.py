@@ -1,4 +1,4 @@
-"""The command `pack`."""
+"""The commands `pack`, `cache info` and `cache clear`."""
 
 from dataclasses import asdict
 from typing import Annotated, Any
