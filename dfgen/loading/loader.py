@@ -30,9 +30,9 @@ from dfgen.loading.receipts import DueRows
 from dfgen.loading.workers.chunks import ChunkMaker, chunk_sizes, row_bytes
 from dfgen.loading.workers.pool import Pool
 from dfgen.loading.workers.threads import CLOSED
-from dfgen.samples.cached_pixels import CACHE_FAILED
 from dfgen.samples.features.spec import Present
 from dfgen.samples.reader import SampleReader
+from dfgen.samples.sources.cached_pixels import CACHE_FAILED
 from dfgen.system import flag, usable_cpus, whole
 
 _SHUFFLE = "write shuffle=True, another order of all rows each epoch, or shuffle=False"

@@ -20,6 +20,9 @@ from dfgen.samples.features.spec import Spec, each, unwatched
 from dfgen.samples.pixels.smaller_jpeg import smaller_jpeg
 from dfgen.samples.pixels.upright import size_of_image
 from dfgen.samples.reader import SampleReader
+from dfgen.samples.sources.cached_pixels import cache_steps
+from dfgen.samples.sources.packed_pixels import PackedSource
+from dfgen.samples.sources.stored_rows import StoredRows
 from dfgen.samples.stores.cache.cache_folder import SPARE_PART
 from dfgen.samples.stores.schemes import store_of
 from dfgen.system import free_memory
@@ -58,7 +61,7 @@ def remedies(reader: SampleReader) -> list[Remedy]:
 
 def _surplus(bound: BoundFeature, reader: SampleReader) -> float:
     """Return how many times as many pixels the files have as are used, of some the least."""
-    if bound.pixels is not None:  # decoded already, of the size that is read
+    if isinstance(reader.source(bound), PackedSource | StoredRows):  # of the size that is read
         return 1.0
     found = []
     for row in np.unique(np.linspace(0, len(reader) - 1, _ROWS).astype(int)).tolist():
@@ -98,7 +101,8 @@ def stored_remedies(
     """
     transforms = reader.transform is not None
     files = [bound for bound in reader.features if bound.files is not None]
-    steps = [bound.kept(transforms, reader.store) for bound in files if bound.packed is None]
+    loose = [bound for bound in files if reader.source(bound).files.packed is None]
+    steps = [cache_steps(one, reader.source(one), transforms, reader.store) for one in loose]
     kept = [found[0] for found in steps if not isinstance(found, str)]
     rows = len(reader) if rows is None else rows
     if not kept:
@@ -182,7 +186,7 @@ def jpeg_remedies(reader: SampleReader, rows: int) -> list[Remedy]:
         rows: of the manifest.
     """
     files = [bound for bound in reader.features if bound.files is not None]
-    if len(files) != 1 or not _is_cropped(files[0]):
+    if len(files) != 1 or not _is_cropped(files[0], reader):
         return []
     tried = np.unique(np.linspace(0, len(reader) - 1, _ROWS).astype(int)).tolist()
     try:
@@ -197,9 +201,10 @@ def jpeg_remedies(reader: SampleReader, rows: int) -> list[Remedy]:
     return [Remedy(what, dict.fromkeys(("decode", "resize"), then / now), is_stored=True)]
 
 
-def _is_cropped(bound: BoundFeature) -> bool:
+def _is_cropped(bound: BoundFeature, reader: SampleReader) -> bool:
     """Whether something is an image in files of its own, of which one size is made."""
-    feature, is_stored = bound.feature, bound.packed is not None or bound.pixels is not None
+    feature, source = bound.feature, reader.source(bound)
+    is_stored = source.files.packed is not None or isinstance(source, StoredRows)
     is_image = feature.has_geometry and not feature.follows and not feature.keeps_sizes
     return is_image and not is_stored and not bound.has_lists and len(feature.columns) == 1
 

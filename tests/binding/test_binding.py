@@ -62,7 +62,7 @@ def test_a_binding_says_all_that_a_loader_and_a_model_are_told(frame):
     assert bound.arrays(bound.x) == {"image": "image"}
     assert bound.class_names == ["even", "odd"]
     np.testing.assert_array_equal(bound.weights, np.float32([0, 2, 2, 6, 4, 10, 6, 14]) / 8)
-    assert bound["image"].sizes.tolist() == [[4, 4]] * 8
+    assert bound.reader.sizes["image"].tolist() == [[4, 4]] * 8
     assert bound.balance is not None
     assert bound.buckets is not None
     assert bound.problems == {}
