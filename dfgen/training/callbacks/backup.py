@@ -25,7 +25,7 @@ from dfgen.training.callbacks.model_state import (
     trained,
 )
 from dfgen.training.callbacks.sigterm import Sigterm
-from dfgen.training.data_adapter import Passes
+from dfgen.training.data_adapter import Passes, view_of
 from dfgen.training.keras_calls import of_fit, validation_logs
 from dfgen.training.keras_private import begin_at
 from dfgen.training.keras_probe import lacks, refuse_if_plain
@@ -296,8 +296,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         self._sequence.load_state_dict(facts["input"])
         for weights in drawn_by[1:]:
             self._progress.draw_by(weights)
-        layout = self._sequence._nested_for(self.model, "fit")
-        specs = layout.element_spec(self._sequence._loader.specs)
+        specs = view_of(self._sequence, self.model, "fit").element_spec
         build(self.model, specs, facts.get("trained"))
         restore(self.model, arrays, facts.get("optimizer"))
         after = f" after {step} of {steps} steps" if step else ""

@@ -18,7 +18,7 @@ from dfgen.loading.receipts import Receipt
 from dfgen.loading.remedies import remedies, stored_remedies
 from dfgen.system import check_writable, usable_cpus, write_whole
 from dfgen.training.backends import on_accelerator
-from dfgen.training.data_adapter import Passes
+from dfgen.training.data_adapter import Passes, view_of
 from dfgen.training.keras_calls import of_fit
 from dfgen.training.keras_probe import refuse_if_plain
 
@@ -130,7 +130,7 @@ class InputMonitor(keras.callbacks.Callback):
         found.progress.count_taken()
         if self._receipts is not None:
             read_receipts(self._receipts)
-        self._loader = found._loader
+        self._loader = view_of(found).loader
         self._epochs: list[dict[str, float]] = []
         self._first: dict[str, float] = {}
         self._stages: list[str] = []
@@ -176,7 +176,7 @@ class InputMonitor(keras.callbacks.Callback):
         self._write_receipts()
         if self.params.get("verbose") != 0 and self._epochs:
             waiting = self._waiting()
-            reader, limits = self._loader.reader, self._loader._limits
+            reader, limits = self._loader.reader, self._loader.limits
             ways = remedies(reader) + stored_remedies(reader, limits) if waiting.counts else []
             print(verdict(waiting, ways))
         self._input = self._loader = None  # which may be large

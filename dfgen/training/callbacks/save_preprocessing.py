@@ -17,7 +17,7 @@ from dfgen.training.checks.meanings import (
     other_scale,
     pairs,
 )
-from dfgen.training.data_adapter import Passes
+from dfgen.training.data_adapter import Passes, view_of
 from dfgen.training.keras_calls import of_fit
 from dfgen.training.keras_probe import falls_back
 from dfgen.training.sequence import Sequence
@@ -57,7 +57,7 @@ class SavePreprocessing(keras.callbacks.Callback):
         self.path = os.path.abspath(path)
         self._check_place()
         self._text = sequence.preprocessing(transform).to_json()
-        self._told = meanings(sequence._loader, sequence._layout)
+        self._told = meanings(view_of(sequence))
         self._made, self._has_transform = _made(sequence), transform is not None
 
     def on_train_begin(self, logs: object = None) -> None:
@@ -75,7 +75,7 @@ class SavePreprocessing(keras.callbacks.Callback):
 
     def _check(self, running: Passes) -> None:
         """Refuse to save what means something else than what `fit` trains on."""
-        trained = meanings(running._loader, running._layout)
+        trained = meanings(view_of(running))
         for what, theirs in self._told.items():
             found = [*pairs(trained[what], theirs)]
             faults = [other_classes(*pair, _HERE) for pair in found]
@@ -104,5 +104,4 @@ def _is_preprocessing(file: IO[bytes]) -> bool:
 
 def _made(passes: Passes) -> list[Any]:
     """Return the features of x as they are without chance."""
-    found = features(passes._loader, passes._layout, "x").values()
-    return [bound.feature.still for bound in found]
+    return [bound.feature.still for bound in features(view_of(passes), "x").values()]

@@ -11,12 +11,11 @@ import keras
 import numpy as np
 
 from dfgen.errors import ArgumentError, listed
-from dfgen.loading.loader import Loader
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.spec import Spec
 from dfgen.samples.pixels.scaling import rescale
-from dfgen.training.layout import Layout
+from dfgen.training.layout import SequenceView
 
 
 @dataclass(frozen=True)
@@ -62,31 +61,27 @@ def meaning_of(
     return Meaning(name, feature.columns, feature.label_column, names, palette, spec, scale)
 
 
-def meanings(loader: Loader, layout: Layout) -> dict[str, Meanings]:
+def meanings(view: SequenceView) -> dict[str, Meanings]:
     """Return what the inputs and the targets of a Sequence mean, by "x" and "y"."""
     return {
-        what: {key: _of(bound, loader) for key, bound in features(loader, layout, what).items()}
+        what: {key: _of(bound, view) for key, bound in features(view, what).items()}
         for what in ("x", "y")
     }
 
 
-def _of(bound: BoundFeature, loader: Loader) -> Meaning:
-    settled = _settles_scale(bound, loader)
-    spec = loader.reader.specs[next(iter(bound.arrays.values()))]
-    return meaning_of(bound.name, bound.feature, spec, (bound.feature.scale,) if settled else None)
+def _of(bound: BoundFeature, view: SequenceView) -> Meaning:
+    feature, reader = bound.feature, view.loader.reader
+    # pixels whose range `scale` alone tells: no function of the user's can change it
+    settled = feature.has_channels and not view.loader.transforms_batches
+    settled = settled and (reader.transform is None or feature.made_spec.dtype is not None)
+    spec = reader.specs[next(iter(bound.arrays.values()))]
+    return meaning_of(bound.name, feature, spec, (feature.scale,) if settled else None)
 
 
-def _settles_scale(bound: BoundFeature, loader: Loader) -> bool:
-    """Whether `scale` alone tells the range of an image: no function of the user's can."""
-    if not bound.feature.has_channels or loader.transforms_batches:
-        return False
-    return loader.reader.transform is None or bound.feature.made_spec.dtype is not None
-
-
-def features(loader: Loader, layout: Layout, what: str) -> dict[object, BoundFeature]:
+def features(view: SequenceView, what: str) -> dict[object, BoundFeature]:
     """Return the features of x or y by their keys, or by their places where they have none."""
-    tree = getattr(layout, what)
-    by_array = {next(iter(bound.arrays.values())): bound for bound in loader.reader.features}
+    tree = getattr(view.layout, what)
+    by_array = {next(iter(bound.arrays.values())): bound for bound in view.loader.reader.features}
     names = [] if tree is None else keras.tree.flatten(tree)
     found = [by_array[name] for name in names if name in by_array]
     if not isinstance(tree, Mapping):

@@ -11,7 +11,7 @@ from typing import Any
 import keras
 
 from dfgen.binding.nested import leaves
-from dfgen.errors import ArgumentError, listed, warn
+from dfgen.errors import ArgumentError, listed
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.training.checks.model_outputs import keras_order
 from dfgen.training.keras_private import built_outputs
@@ -56,17 +56,17 @@ class Ends:
         given = list(leaves(tree))
         if len(self.names) == 1 or len(given) not in (len(self.names), len(self.needed)):
             return tree
-        known, places = _known(tree, columns), self.places(given)
+        known = _known(tree, columns)
         if self.keyed:
             return self._by_names(given, known)
-        if known != places and len({*known} & {*self.names}) == len(given):
-            shown = f"write {self.argument}=[{listed(places)}], or for this order "
-            raise self.refusal(known, "which Keras takes one after the other", shown)
+        places = self.names if len(given) == len(self.names) else self.needed
+        pairs = [*zip(known, places, strict=True)]
+        if any(n != to and n in self.names and (n, n) not in pairs for n, to in pairs):
+            several = len({*known} & {*self.names}) == len(given)
+            shown = f"write {self.argument}=[{listed(places)}], or for this order " * several
+            why = "which Keras takes one after the other"
+            raise self.refusal(known, why, shown or "if it is meant so, write ")
         return tree
-
-    def places(self, tree: Any) -> list[str]:
-        """Return which ones a list is for, one after the other."""
-        return self.names if len(list(leaves(tree))) == len(self.names) else self.needed
 
     def _by_names(self, given: list[Any], known: list[str | None]) -> dict[str, Any]:
         """Return a dict of what a list has: one that no name tells is for the one that is left."""
@@ -78,16 +78,7 @@ class Ends:
         raise self.refusal(known, "and names do not tell which is for which")
 
     def refuse_late(self, tree: Any, columns: ColumnNames, order: list[str]) -> None:
-        """Refuse names of arrays that these, known only now, are not fed with as they are nested.
-
-        Args:
-            tree: of the names.
-            columns: of these.
-            order: in which Keras takes a list for a dict.
-
-        Raises:
-            ArgumentError: it is so, or as of `nest`.
-        """
+        """Refuse a list that these, known only now, are not fed with in the order of Keras."""
         nested = self.nest(tree, columns)
         found = [nested[name] for name in order if name in nested]
         if not isinstance(tree, Mapping) and found != list(leaves(tree)):
@@ -105,11 +96,7 @@ class Ends:
 
 
 def paired(layout: Layout, features: Iterable[BoundFeature], model: Any, purpose: Any) -> Layout:
-    """Return a layout nested as a model is, for fit, evaluate or predict.
-
-    Raises:
-        ArgumentError: as of `Ends.nest`.
-    """
+    """Return a layout nested as a model is, for fit, evaluate or predict; refuse as `nest` does."""
     columns, inputs = columns_of(features), inputs_of(model)
     alike = all(steps_as_keras(model, one) for one in _STEPS)  # which predict as they train
     if alike and inputs is not None and _calls_as_keras(model):
@@ -118,27 +105,6 @@ def paired(layout: Layout, features: Iterable[BoundFeature], model: Any, purpose
         return layout
     outputs = outputs_of_loss(model)
     return layout if outputs is None else replace(layout, y=outputs.nest(layout.y, columns))
-
-
-def warn_of_doubt(
-    layout: Layout, features: Iterable[BoundFeature], model: Any, purpose: Any
-) -> None:
-    """Warn where a list for a list has a column that is called as another place is."""
-    if not steps_as_keras(model, purpose):
-        return
-    columns, found = columns_of(features), [(inputs_of(model), layout.x)]
-    found += [(outputs_of_loss(model), layout.y)] * (purpose != "predict")
-    for ends, tree in found:
-        if ends is None or ends.keyed or isinstance(tree, Mapping):
-            continue
-        pairs = list(zip(_known(tree, columns), ends.places(tree), strict=False))
-        for name, place in pairs:
-            if name != place and name in ends.names and (name, name) not in pairs:
-                warn(
-                    f"{ends.argument} gives column {name!r} to the {ends.what} {place!r} of the "
-                    f"model, which has an {ends.what} {name!r} too. If it is meant so, write "
-                    f"{ends.argument}={{{place!r}: {name!r}, ...}}, else exchange them"
-                )
 
 
 def _known(tree: Any, columns: ColumnNames) -> list[str | None]:

@@ -13,7 +13,6 @@ from typing import Any
 import keras
 
 from dfgen.errors import ArgumentError, warn
-from dfgen.loading.loader import Loader
 from dfgen.training.checks.meanings import (
     Meaning,
     Meanings,
@@ -24,7 +23,7 @@ from dfgen.training.checks.meanings import (
     pairs,
 )
 from dfgen.training.keras_calls import Call
-from dfgen.training.layout import Layout
+from dfgen.training.layout import SequenceView
 
 _HERE = "this Sequence"
 _SHOWN = 10
@@ -54,13 +53,13 @@ _BEFORE: weakref.WeakKeyDictionary[Any, str | None] = weakref.WeakKeyDictionary(
 """Model -> digest of its weights before it was trained on anything."""
 
 
-def check_trained(call: Call, loader: Loader, layout: Layout) -> None:
+def check_trained(call: Call, view: SequenceView) -> None:
     """Refuse what means something else than the model was trained on.
 
     Raises:
         ArgumentError: classes have other numbers, columns another order, or pixels another range.
     """
-    told = meanings(loader, layout)
+    told = meanings(view)
     if call.purpose == "fit":
         _check_fit(call.model, told)
     elif call.purpose == "evaluate":
@@ -128,9 +127,9 @@ def _digest(model: Any) -> str | None:
     return digest.hexdigest() if small else None
 
 
-def note_epoch(model: Any, loader: Loader, layout: Layout) -> None:
+def note_epoch(model: Any, view: SequenceView) -> None:
     """Note what `fit` has trained a model on for an epoch."""
-    known, told = _known(model), meanings(loader, layout)
+    known, told = _known(model), meanings(view)
     if known is not None and not any(_refused(known.told, told)):
         told = {what: _longest(theirs, known.told[what]) for what, theirs in told.items()}
     _KNOWN[model] = _Trained(told, tuple(map(weakref.ref, model.weights)))

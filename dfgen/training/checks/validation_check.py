@@ -6,7 +6,6 @@ Differences of measurement alone, such as size, crop or weights, are allowed.
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -16,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, listed, warn
-from dfgen.loading.loader import Loader
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.training.checks.meanings import (
     features,
@@ -29,7 +27,7 @@ from dfgen.training.checks.meanings import (
     shape_shown,
 )
 from dfgen.training.keras_calls import Call
-from dfgen.training.layout import Layout
+from dfgen.training.layout import SequenceView
 
 _ALIKE = (
     "Number them once for both: dfgen.sequences(df, ...), or df[{0!r}] = "
@@ -43,27 +41,8 @@ _EACH = 16
 """The inputs of one in so many of them are compared too."""
 
 
-@dataclass(frozen=True)
-class Side:
-    """The data that trains, or that validates.
-
-    Args:
-        loader: makes its batches.
-        layout: how they are nested.
-        endless: whether it is a `repeat()`.
-    """
-
-    loader: Loader
-    layout: Layout
-    endless: bool
-
-
 def validation_of(call: Call, sequence: type) -> Any:
-    """Return the Sequence that validates, of a class; None where Keras is given something else.
-
-    Raises:
-        ArgumentError: something stands beside it, or stands for it, that Keras cannot take.
-    """
+    """Return the Sequence that validates, of a class; None where Keras is given something else."""
     given = call.validation
     x, *others = given if isinstance(given, list | tuple) and given else (given,)
     held = x.values() if isinstance(x, Mapping) else others
@@ -84,24 +63,17 @@ def validation_of(call: Call, sequence: type) -> Any:
     return None
 
 
-def check_validation(call: Call, train: Side, validation: Side, x: Any) -> None:
+def check_validation(call: Call, train: SequenceView, validation: SequenceView) -> None:
     """Refuse validation data that mean something else than what the model is trained on.
 
-    Args:
-        call: of Keras.
-        train: what it trains on.
-        validation: what validates.
-        x: its inputs, as its `element_spec` has them.
-
-    Raises:
-        ArgumentError: classes are numbered otherwise, arrays are nested otherwise, have other axes
-            or another range, or `fit` gives what does not reach them.
+    Classes are numbered otherwise, arrays are nested otherwise, have other axes or another range,
+    or `fit` gives what does not reach them.
     """
     _check_arguments(call, validation)
     if isinstance(call.model, keras.Sequential):
         _check_nesting(train, validation)
     takes_both = type(call.model).test_step is keras.Model.test_step
-    ours, theirs = (meanings(side.loader, side.layout) for side in (train, validation))
+    ours, theirs = map(meanings, (train, validation))
     for what in ("y", "x"):
         found = [*pairs(ours[what], theirs[what])]
         for trained, tested in found:
@@ -113,10 +85,10 @@ def check_validation(call: Call, train: Side, validation: Side, x: Any) -> None:
         for pair in found:
             refuse(other_scale(what, *pair, "validation"))
     if takes_both:
-        _check_sizes(call.model, x)
+        _check_sizes(call.model, validation.element_spec[0])
 
 
-def warn_of_same_rows(train: Side, validation: Side) -> None:
+def warn_of_same_rows(train: SequenceView, validation: SequenceView) -> None:
     """Warn of validation on the very rows that train."""
     if _are_same_rows(train, validation):
         rows = len(train.loader.reader)
@@ -127,7 +99,7 @@ def warn_of_same_rows(train: Side, validation: Side) -> None:
         )
 
 
-def _are_same_rows(train: Side, validation: Side) -> bool:
+def _are_same_rows(train: SequenceView, validation: SequenceView) -> bool:
     """Whether what validates are all rows that train, in any order, and no others.
 
     Some rows in both may be meant, as may weights of 0 that tell one part from the other. Ids may
@@ -170,7 +142,7 @@ def _alike_at(ours: Any, rows: Any, theirs: Any, others: Any) -> bool:
     return bool(one.take(pa.array(rows)).equals(other.take(pa.array(others))))
 
 
-def _check_arguments(call: Call, validation: Side) -> None:
+def _check_arguments(call: Call, validation: SequenceView) -> None:
     """Refuse what Keras would tell after the first epoch, in other words, or never."""
     if call.of_validation.get("validation_batch_size") is not None:
         raise ArgumentError(
@@ -184,7 +156,7 @@ def _check_arguments(call: Call, validation: Side) -> None:
         )
 
 
-def _check_nesting(train: Side, validation: Side) -> None:
+def _check_nesting(train: SequenceView, validation: SequenceView) -> None:
     for what in ("x", "y"):
         ours, theirs = (getattr(side.layout, what) for side in (train, validation))
         if ours is not None and theirs is None:
@@ -219,12 +191,12 @@ def _check_sizes(model: Any, x: Any) -> None:
             )
 
 
-def _bound(what: str, *sides: Side) -> list[tuple[BoundFeature, BoundFeature]]:
+def _bound(what: str, *sides: SequenceView) -> list[tuple[BoundFeature, BoundFeature]]:
     """Return those features of x or y that stand for the same input or target."""
-    return [*pairs(*(features(side.loader, side.layout, what) for side in sides))]
+    return [*pairs(*(features(side, what) for side in sides))]
 
 
-def _check_axes(what: str, train: Side, validation: Side) -> None:
+def _check_axes(what: str, train: SequenceView, validation: SequenceView) -> None:
     """Refuse arrays of other axes, such as classes as numbers here and one-hot there."""
     for ours, theirs in _bound(what, train, validation):
         for key in ours.arrays.keys() & theirs.arrays.keys():

@@ -15,6 +15,7 @@ from dfgen.samples.stores.embedded import are_files
 from dfgen.system import flag, only_writer, whole
 from dfgen.training.checks.meanings import meanings
 from dfgen.training.checks.trained_model import check_as_before
+from dfgen.training.data_adapter import view_of
 from dfgen.training.device_division import keras_division
 from dfgen.training.predictions.array_outputs import LISTS
 from dfgen.training.predictions.heads import makes_own_outputs
@@ -61,7 +62,7 @@ def checked_prediction(
         raise ArgumentError(f"model must be a keras.Model, got {brief(model)}")
     if not isinstance(sequence, Sequence):
         raise ArgumentError(f"sequence must be a dfgen.Sequence, got {brief(sequence)}")
-    if sequence._loader.transforms_batches:
+    if view_of(sequence).loader.transforms_batches:
         raise ArgumentError(
             "the Sequence has a batch_transform, which may mix rows, so that no prediction is of "
             "one row: make one for predictions without it"
@@ -72,9 +73,8 @@ def checked_prediction(
     known = opened(saved)
     if known is not None:
         check_as_trained(known, sequence)
-    layout = sequence._nested_for(model, "evaluate" if weighs else "predict")
-    told = meanings(sequence._loader, layout)
-    check_as_before(model, told, "evaluate_frame" if weighs else "predict_frame")
+    purpose = "evaluate" if weighs else "predict"
+    check_as_before(model, meanings(view_of(sequence, model, purpose)), f"{purpose}_frame")
     if arrays is not None and views > 1:
         raise ArgumentError(
             f"views={views} with arrays={brief(arrays)}: each view lies otherwise on the image, so "
@@ -86,7 +86,7 @@ def checked_prediction(
 
 def _checked_views(sequence: Sequence, views: int | None) -> int:
     """Return how many views there are, 1 where nobody asks; refuse several that are alike."""
-    reader = sequence._loader.reader
+    reader = view_of(sequence).loader.reader
     if views is None:
         drawn = [one.feature for one in reader.features if one.feature.is_random]
         if drawn:
@@ -114,7 +114,7 @@ def path_of(name: str, given: Any) -> str:
 
 def _check_processes(model: Any, sequence: Sequence) -> None:
     """Refuse a model that several processes share, and processes without rows."""
-    given = sequence._loader.given
+    loader = view_of(sequence).loader
     division = keras_division(model)
     if division.shard[1] > 1:
         raise ArgumentError(
@@ -122,7 +122,7 @@ def _check_processes(model: Any, sequence: Sequence) -> None:
             "model that each process has to itself: predict without it, each process its part, as "
             "shard=(index, count) of the Sequence says"
         )
-    batches = -(-len(sequence._loader.reader) // given.size)
+    given, batches = loader.given, -(-len(loader.reader) // loader.given.size)
     if batches < given.shard[1]:
         raise ArgumentError(
             f"{batches} batches of {given.size} rows are too few for {given.shard[1]} processes: "
@@ -258,7 +258,7 @@ def evaluate_frame(
             "evaluate_frame needs the outputs that the loss is told, but the model makes its own "
             "(predict_step): take predict_frame"
         )
-    if sequence._layout.y is None:
+    if view_of(sequence).layout.y is None:
         raise ArgumentError(
             "evaluate_frame needs labels, but the Sequence has inputs alone: give it y=, the "
             "column of the labels, or take predict_frame"
@@ -328,7 +328,7 @@ def _written(prediction: Prediction, out: str) -> str:
 
 def _manifest(sequence: Sequence) -> pa.Table:
     """Return the columns of the manifest, without what files hold."""
-    source = sequence._binding.columns.source
+    source = view_of(sequence).binding.columns.source
     table = source if isinstance(source, pa.Table) else arrow_table(source)
     left_out = [f.name for f in table.schema if f.name == "problem" or are_files(f.type)]
     return table.drop_columns(left_out).replace_schema_metadata()

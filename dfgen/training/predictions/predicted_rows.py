@@ -20,11 +20,12 @@ from dfgen.loading.state import Place
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.spec import Present
 from dfgen.training.checks.known_losses import SPARSE
-from dfgen.training.data_adapter import Passes
+from dfgen.training.data_adapter import Passes, view_of
 from dfgen.training.device_division import keras_division
 from dfgen.training.fit_pass import Run
 from dfgen.training.keras_calls import Call
 from dfgen.training.keras_private import as_loss, predicting_alone
+from dfgen.training.layout import SequenceView
 from dfgen.training.predictions.array_outputs import (
     LISTS,
     files_of_rows,
@@ -52,8 +53,9 @@ class OrderedPasses(Passes):
     """
 
     def __init__(self, sequence: Sequence, plan: Plan) -> None:
-        loader = sequence._loader.in_order(plan)
-        super().__init__(loader, Progress(loader), sequence._layout, shuffle=False, endless=False)
+        view = view_of(sequence)
+        loader = view.loader.in_order(plan)
+        super().__init__(loader, Progress(loader), view.layout, shuffle=False, endless=False)
         self._targets: dict[int, Any] = {}
         self._current = Run(plan, self._layout)
         self._made: Any = None
@@ -169,19 +171,25 @@ class Prediction:
     weighs: bool = False
     heads: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def view(self) -> SequenceView:
+        """The parts of the Sequence."""
+        return view_of(self.sequence)
+
     @cached_property
     def steps(self) -> range:
         """The batches of this process: those of several follow one another."""
-        given = self.sequence._loader.given
-        index, count = given.shard
-        batches = -(-len(self.sequence._loader.reader) // given.size)
+        loader = self.view.loader
+        index, count = loader.given.shard
+        batches = -(-len(loader.reader) // loader.given.size)
         return range(batches * index // count, batches * (index + 1) // count)
 
     @cached_property
     def plan(self) -> Plan:
         """How the rows are divided into batches, up to the last row of this process."""
-        size = self.sequence._loader.given.size
-        rows = min(len(self.sequence._loader.reader), self.steps.stop * size)
+        loader = self.view.loader
+        size = loader.given.size
+        rows = min(len(loader.reader), self.steps.stop * size)
         one = keras_division(self.model).devices == 1
         return Plan(rows, size, tail="short" if one else "pad")
 
@@ -208,7 +216,7 @@ class Prediction:
     @cached_property
     def _differ(self) -> bool:
         """Whether batches may differ in more than rows: as images are padded to their largest."""
-        loader, y = self.sequence._loader, keras.tree.flatten(self.sequence._layout.y)
+        loader, y = self.view.loader, keras.tree.flatten(self.view.layout.y)
         if not loader.reader.padding.sizes:
             return False
         outputs = keras.tree.flatten(getattr(self.model, "outputs", None) or [None])
@@ -235,7 +243,7 @@ class Prediction:
     @cached_property
     def run(self) -> dict[str, Any]:
         """The identity that tells this run from others."""
-        told = {} if self.sequence._layout.y is not None else self._targets[1]
+        told = {} if self.view.layout.y is not None else self._targets[1]
         return run_of(
             self.model,
             self.sequence,
@@ -265,7 +273,7 @@ class Prediction:
     @cached_property
     def _targets(self) -> tuple[Any, Mapping[str, tuple[Any, BoundFeature | None]]]:
         """The names of the arrays of y, nested; and name -> feature, and that with its rows."""
-        binding, y = self.sequence._binding, self.sequence._layout.y
+        binding, y = self.view.binding, self.view.layout.y
         if y is None and self.saved is not None:
             return targets_as_trained(self.saved)
         bound = [binding[name] for name in leaves(binding.y)]
@@ -273,7 +281,7 @@ class Prediction:
 
     def _table(self, said: list[Said], rows: slice) -> pa.Table:
         """Return the columns of some rows."""
-        loader = self.sequence._loader
+        loader = self.view.loader
         for one in said:
             names = one.head.class_names
             known = {"kind": one.head.kind(one.numbers), "class_names": names and list(names)}
@@ -294,7 +302,7 @@ class Prediction:
         found = said_of_arrays(head, said)
         if self.arrays == LISTS:
             return nested_lists(found, lost)
-        ids = self.sequence._loader.order.ids_at(np.arange(rows.start, rows.stop))
+        ids = self.view.loader.order.ids_at(np.arange(rows.start, rows.stop))
         return files_of_rows(found, lost, os.path.join(self.arrays or "", head.name), ids)
 
 

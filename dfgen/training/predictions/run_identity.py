@@ -18,6 +18,7 @@ from dfgen.loading.state import ids_digest
 from dfgen.manifest.fingerprint import columns_digest
 from dfgen.manifest.schema import label_columns
 from dfgen.table.arrow_types import is_text
+from dfgen.training.data_adapter import view_of
 from dfgen.training.sequence import Sequence
 
 _VERSION = 2
@@ -65,7 +66,8 @@ def run_of(
         targets: what was saved beside the model of y, where the Sequence has none.
         arguments: of the run.
     """
-    identity, loader, binding = sequence._identity, sequence._loader, sequence._binding
+    view, state = view_of(sequence), sequence.state_dict()
+    loader, binding = view.loader, view.binding
     features = {bound.name: _written(bound.feature) for bound in loader.reader.features}
     names = [*keras.tree.flatten(binding.x)]
     files = {name for one in loader.reader.features if one.feature.of_files
@@ -74,9 +76,9 @@ def run_of(
     told = [name for name in [*label_columns(known), "index", "digest"] if name in known]
     return {
         "format": _VERSION,
-        "rows": identity.rows,
-        "ids": identity.ids,
-        "labels": identity.labels,
+        "rows": state["rows"],
+        "ids": state["ids"],
+        "labels": state["labels"],
         "columns": [name for name in known if name != "problem"],
         "values": _values_digest(binding.columns, [one for one in told if one not in files]),
         "paths": _values_digest(binding.columns, [one for one in known if one in files]),
@@ -131,14 +133,15 @@ def _values_digest(columns: Columns, names: list[str]) -> str:
 
 def ids_of_rows(sequence: Sequence, rows: slice) -> dict[str, Any]:
     """Return the digest of the ids of some rows, and which column has them, None where none has."""
-    ids, columns = sequence._loader.reader.ids, sequence._binding.columns
+    view = view_of(sequence)
+    ids, columns = view.loader.reader.ids, view.binding.columns
     names = sorted(columns.names, key=("path", "id").__contains__, reverse=True)
     if isinstance(ids, np.ndarray | pa.Array):
         name = next((name for name in names if _holds(columns, name, ids)), None)
     else:  # of a pack, mapped
         name = "id"
     is_whole = rows == slice(0, len(ids))
-    digest = sequence._identity.ids if is_whole else ids_digest(plain_ids(ids[rows]))
+    digest = sequence.state_dict()["ids"] if is_whole else ids_digest(plain_ids(ids[rows]))
     return {"id": name, "part_ids": digest}
 
 

@@ -15,6 +15,7 @@ from dfgen.manifest.tables import Table
 from dfgen.samples.features.base import Feature
 from dfgen.samples.transforms import Sample, Transform
 from dfgen.training.checks.meanings import Meanings, meaning_of, meanings, pairs
+from dfgen.training.data_adapter import view_of
 from dfgen.training.sequence import Sequence
 
 Saved: TypeAlias = Preprocessing | str | os.PathLike[str] | None
@@ -54,7 +55,7 @@ def sequence_as_trained(
     bare = Sequence(manifest, x, label_mode=None, **options)
     known = [saved.targets.get(name) for name in leaves(saved.y)]
     columns = {name for one in known if one is not None for name in one.columns}
-    if None in known or not columns or not columns <= {*bare._binding.columns.names}:
+    if None in known or not columns or not columns <= {*view_of(bare).binding.columns.names}:
         return bare
     bare.close()
     return Sequence(manifest, x, map_leaves(saved.targets.__getitem__, saved.y), **options)
@@ -86,7 +87,7 @@ def check_as_trained(saved: Preprocessing, sequence: Sequence) -> None:
         for place, (name, target) in enumerate(saved.targets.items())
         if target is not None
     }
-    for trained, given in pairs(known, meanings(sequence._loader, sequence._layout)["y"]):
+    for trained, given in pairs(known, meanings(view_of(sequence))["y"]):
         names, others = trained.class_names or (), given.class_names
         if others is not None and others != names:
             raise ArgumentError(
