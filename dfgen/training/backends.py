@@ -56,8 +56,6 @@ def tensorflow_dataset(owner: Any, structure: Any, run: Any, length: int | None)
 
 
 class _EndsWhereItFails:
-    """Iterates until an error, which it hands on."""
-
     def __init__(self, batches: Iterator[Any], fail: Callable[[Exception], None]) -> None:
         self._batches = batches
         self._fail = fail
@@ -133,7 +131,6 @@ def _place(array: Any) -> int:
 
 
 def _is_same(array: Any, other: Any) -> bool:
-    """Whether two arrays are the same memory, read in the same way."""
     ways = ((one.shape, one.strides, one.dtype, _place(one)) for one in (array, other))
     return len(set(ways)) == 1
 

@@ -49,7 +49,6 @@ from dfgen.training.progress import Progress
 
 
 def _no_index(index: object, length: int) -> str:
-    """Return why something is no number of a batch, and what may be meant."""
     advice = "write seq[0]"
     if isinstance(index, slice):
         first, last, step = index.indices(length)
@@ -333,7 +332,6 @@ class Passes(keras.utils.PyDataset, DataAdapter):
                 self._progress.begin_epoch(self._first_steps(run, call))
 
     def _first_steps(self, run: Run, call: Call) -> int:
-        """Return the steps of an epoch of Keras, made shorter where a part of it was done."""
         progress, length = self._progress, len(self._loader)
         done, progress.steps_done = progress.steps_done, 0
         left = length - (progress.place.step if progress.resumed and not self._endless else 0)
@@ -378,11 +376,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
 
 
 def view_of(passes: Passes, model: Any = None, purpose: str | None = None) -> SequenceView:
-    """Return the parts of a Sequence, nested for `fit`, `evaluate` or `predict` of a model, if any.
-
-    Raises:
-        ArgumentError: inputs or targets do not tell which is for which of the model.
-    """
+    """Return the parts of a Sequence, nested for what a model is to do, if one is given."""
     loader, layout = passes._loader, passes._layout
     if model is not None:
         layout = paired(layout, loader.reader.features, model, purpose)

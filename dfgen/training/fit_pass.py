@@ -107,7 +107,6 @@ class Pass:
         return super_batch(nested, [batch.block for _, batch in made], self._at_once)
 
     def _made(self) -> tuple[Position, Batch]:
-        """Return the next batch and its position; where there is none, the model stays whole."""
         position = self._stream.position  # type: ignore[union-attr]
         if self._driver is None or (self._driver == "fit" and not self._endless):
             self._progress.begin(position[0])

@@ -115,7 +115,6 @@ def call_by_keras(data: Any) -> Call | None:
 
 
 def _own_iterator(held: Mapping[str, Any]) -> Any:
-    """Return the EpochIterator of `fit` or `evaluate`, by its frame; None: it is not made yet."""
     return next((each for each in held.values() if isinstance(each, EpochIterator)), None)
 
 

@@ -55,14 +55,7 @@ def summary(
 
 
 def html_summary(loader: Loader, class_names: Any, rows: int, line: str) -> str:
-    """Return a table for notebooks: rows, steps, arrays, classes, memory of batches in the making.
-
-    Args:
-        loader: of the Sequence.
-        class_names: of its targets; by name where there are several.
-        rows: of the manifest.
-        line: its repr, below the table.
-    """
+    """Return a table for notebooks; `line`, the repr, stands below it."""
     classes = class_names if isinstance(class_names, dict) else {"": class_names or []}
     largest = loader.reader.padding.specs(slice(None), loader.reader.specs)
     nbytes = loader.depth * loader.plan.size * row_bytes(largest)

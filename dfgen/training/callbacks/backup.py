@@ -226,7 +226,6 @@ class BackupAndRestore(keras.callbacks.Callback):
             self._backups.delete()
 
     def _refuse_two(self) -> None:
-        """Refuse a folder in which two callbacks would save."""
         folder = self._backups.folder
         folders = map(_folder_of, of_fit("callbacks").callbacks)
         if (
@@ -249,7 +248,6 @@ class BackupAndRestore(keras.callbacks.Callback):
 
     @property
     def _saves(self) -> bool:
-        """Whether this process saves, of those that train together."""
         return self._sequence.shard[0] == 0
 
     def _save(self, ended: bool = False) -> None:
@@ -282,7 +280,6 @@ class BackupAndRestore(keras.callbacks.Callback):
             self._sigterm.end()
 
     def _go_on(self, path: str, facts: Mapping[str, Any], arrays: NamedArrays) -> None:
-        """Put everything back."""
         if facts["ended"]:
             print(f"dfgen: {path} is of a run that has ended: this one begins anew", flush=True)
             return
@@ -314,7 +311,6 @@ class BackupAndRestore(keras.callbacks.Callback):
         self._step = self._progress.steps_done = step
 
     def _begin_at(self, epoch: int) -> None:
-        """Have `fit` begin at an epoch."""
         if not lacks("Model._initial_epoch"):
             begin_at(self.model, epoch)
         elif of_fit("initial_epoch") != epoch:
@@ -354,7 +350,6 @@ class _Last(keras.callbacks.Callback):
 
 
 def _folder_of(callback: Any) -> Any:
-    """Return the folder that a BackupAndRestore, Keras's too, saves in; None of others."""
     if isinstance(callback, BackupAndRestore):
         return callback._backups.folder
     of_keras = isinstance(callback, keras.callbacks.BackupAndRestore)
@@ -362,5 +357,4 @@ def _folder_of(callback: Any) -> Any:
 
 
 def _is_input(found: Any, progress: Progress) -> bool:
-    """Whether this is the Sequence of a progress, or its `repeat()`."""
     return isinstance(found, Passes) and found.progress is progress

@@ -182,7 +182,6 @@ class InputMonitor(keras.callbacks.Callback):
         self._input = self._loader = None  # which may be large
 
     def _measured(self) -> dict[str, float]:
-        """Return what the workers and this process have done by now."""
         metrics = self._input.metrics
         process = {"samples": metrics.samples, "process": time.process_time()}
         return metrics.seconds | process  # type: ignore[no-any-return]
@@ -193,7 +192,6 @@ class InputMonitor(keras.callbacks.Callback):
             self._spent |= _minus(self._measured(), self._since)
 
     def _figures(self, spent: Mapping[str, float]) -> dict[str, float]:
-        """Return what is added to the logs of an epoch."""
         steps, workers = spent["steps"] or 1e-9, max(1, self._loader.metrics.workers)
         model = steps - spent["waited"]
         made, busy = spent["samples"], sum(spent[stage] for stage in STAGES)
@@ -210,7 +208,6 @@ class InputMonitor(keras.callbacks.Callback):
         }
 
     def _waiting(self) -> Waiting:
-        """Return what was measured of the steps that count."""
         once, *rest = self._epochs
         counted = {name: sum(epoch[name] for epoch in rest) for name in once}
         if not rest:

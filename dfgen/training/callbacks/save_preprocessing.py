@@ -69,7 +69,6 @@ class SavePreprocessing(keras.callbacks.Callback):
         write_whole(self.path, lambda file: file.write(self._text.encode()))
 
     def _check_place(self) -> None:
-        """Refuse a place that cannot be written, or where something else is, such as the model."""
         check_writable(self.path)
         refuse_others(self.path, "preprocessing", _is_preprocessing)
 
@@ -103,5 +102,4 @@ def _is_preprocessing(file: IO[bytes]) -> bool:
 
 
 def _made(passes: Passes) -> list[Any]:
-    """Return the features of x as they are without chance."""
     return [bound.feature.still for bound in features(view_of(passes), "x").values()]

@@ -145,7 +145,6 @@ def _counted(bound: BoundFeature, loader: Loader) -> Any:
 
 
 def _labels_in_files(bound: BoundFeature, store: Any, counted: Any) -> Any:
-    """Return the different labels in the files of a few rows, evenly spaced; None without any."""
     whole = bound.files is not None and bound.array_rows is None and not bound.has_lists
     if not whole or not counted.any():
         return None

@@ -131,7 +131,6 @@ def other_classes(ours: Meaning, theirs: Meaning, where: str) -> str | None:
 
 
 def _names(one: Meaning, other: Meaning) -> tuple[object, ...] | None:
-    """Return its class names; where the other alone names numbers, those that are the numbers."""
     names = other.class_names
     as_it_is = one.class_names is None and names is not None and one.columns == other.columns
     if as_it_is and all(type(name) is int for name in names or ()):
@@ -198,7 +197,6 @@ def refuse(told: str | None, advice: str = "") -> None:
 
 
 def _alike(one: Any, other: Any, channels: int) -> bool:
-    """Whether two scales make the same of pixels."""
     pixels = (np.arange(256 * channels) * 7 % 256).astype(np.uint8).reshape(16, 16, channels)
     made = [np.zeros(pixels.shape, np.float32) for _ in range(2)]
     rescale(pixels, one, made[0])

@@ -215,7 +215,6 @@ def check_whole(plan: Plan) -> None:
 
 
 def _check_weights(weights: Iterable[Any], outputs: Ends) -> None:
-    """Refuse weights that Keras would not find: it looks for them as the outputs are nested."""
     keyed, count = outputs.keyed, len(outputs.names)
     for tree in weights:
         nested = isinstance(tree, Mapping | tuple)

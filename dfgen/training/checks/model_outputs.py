@@ -138,7 +138,6 @@ def _of_tensor(tensor: Any) -> Output:
 
 
 def _last(layer: Any) -> Any:
-    """Return the last layer of a model with one output that is a layer itself, or the layer."""
     inner = getattr(layer, "outputs", None)
     if isinstance(layer, keras.Model):
         return _last(operation_of(inner[0])) if inner and len(inner) == 1 else None
@@ -157,7 +156,6 @@ def _unbuilt(model: Any) -> Output | None:
 
 
 def _units(layers: list[Any]) -> int | None:
-    """Return the length of the last axis of what layers in a row make, by the last of them."""
     for layer in reversed(layers):
         if type(layer) is keras.layers.Dense:
             return int(layer.units)

@@ -45,11 +45,7 @@ class Ends:
         return "x" if self.what == "input" else "y"
 
     def nest(self, tree: Any, columns: ColumnNames) -> Any:
-        """Return names of arrays nested as these are, where that is not plain to Keras.
-
-        Raises:
-            ArgumentError: the columns of a list do not say what they are for, or say otherwise.
-        """
+        """Return names of arrays nested as these are, where that is not plain to Keras."""
         if isinstance(tree, Mapping):
             fits = not self.keyed and len(tree) > 1 and tree.keys() == {*self.names}
             return tuple(map(tree.__getitem__, self.names)) if fits else tree
@@ -62,14 +58,12 @@ class Ends:
         places = self.names if len(given) == len(self.names) else self.needed
         pairs = [*zip(known, places, strict=True)]
         if any(n != to and n in self.names and (n, n) not in pairs for n, to in pairs):
-            several = len({*known} & {*self.names}) == len(given)
-            shown = f"write {self.argument}=[{listed(places)}], or for this order " * several
-            why = "which Keras takes one after the other"
-            raise self.refusal(known, why, shown or "if it is meant so, write ")
+            exchanged = len({*known} & {*self.names}) == len(given)
+            instead = f"write {self.argument}=[{listed(places)}], or for this order " * exchanged
+            raise self.refusal(known, "which Keras takes one after the other", instead or "write ")
         return tree
 
     def _by_names(self, given: list[Any], known: list[str | None]) -> dict[str, Any]:
-        """Return a dict of what a list has: one that no name tells is for the one that is left."""
         found = {name: one for name, one in zip(known, given, strict=True) if name in self.names}
         others = [one for name, one in zip(known, given, strict=True) if name not in self.names]
         left = [name for name in self.needed if name not in found]
@@ -108,7 +102,6 @@ def paired(layout: Layout, features: Iterable[BoundFeature], model: Any, purpose
 
 
 def _known(tree: Any, columns: ColumnNames) -> list[str | None]:
-    """Return the column of each of a list, None where it is of several."""
     return [columns.get(next(leaves(one))) for one in leaves(tree)]
 
 
@@ -165,7 +158,6 @@ def _calls_as_keras(model: Any) -> bool:
 
 
 def _with_loss(loss: Any, names: list[str]) -> list[str]:
-    """Return the outputs that have a loss, and so need a target."""
     if isinstance(loss, Mapping):
         return [name for name in names if loss.get(name) is not None]
     if isinstance(loss, list | tuple) and len(loss) == len(names):

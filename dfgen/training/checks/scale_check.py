@@ -80,7 +80,6 @@ def _is_small(scale: Any) -> bool:
 
 
 def _dividing(model: Any) -> Iterator[Any]:
-    """Yield the layers that make pixels of 0..255 small, of a model that makes none larger."""
     found = list(_operations(model))
     if not any(map(_may_enlarge, found)):
         for one in found:

@@ -54,11 +54,7 @@ _BEFORE: weakref.WeakKeyDictionary[Any, str | None] = weakref.WeakKeyDictionary(
 
 
 def check_trained(call: Call, view: SequenceView) -> None:
-    """Refuse what means something else than the model was trained on.
-
-    Raises:
-        ArgumentError: classes have other numbers, columns another order, or pixels another range.
-    """
+    """Refuse what means something else than the model was trained on."""
     told = meanings(view)
     if call.purpose == "fit":
         _check_fit(call.model, told)
@@ -69,16 +65,7 @@ def check_trained(call: Call, view: SequenceView) -> None:
 
 
 def check_as_before(model: Any, told: Mapping[str, Meanings], purpose: str) -> None:
-    """Refuse inputs and targets that mean something else than those that a model was trained on.
-
-    Args:
-        model: of Keras.
-        told: what they mean, by "x" and "y".
-        purpose: who asks, for messages.
-
-    Raises:
-        ArgumentError: they do.
-    """
+    """Refuse inputs and targets that mean something else than those that a model was trained on."""
     known = _known(model)
     if known is None:
         return
@@ -116,7 +103,6 @@ def _check_fit(model: Any, told: Mapping[str, Meanings]) -> None:
 
 
 def _digest(model: Any) -> str | None:
-    """Return a digest of the small weights that training changes, None where they are not known."""
     small = [weight for weight in model.trainable_weights if prod(weight.shape) <= _SMALL]
     digest = blake2b(digest_size=16)
     try:
@@ -164,7 +150,6 @@ def _known(model: Any) -> _Trained | None:
 
 
 def _longest(theirs: Meanings, ours: Meanings) -> Meanings:
-    """Return what a model knows after both: a frame may lack the last classes."""
     before = {new.name: old.class_names or () for new, old in pairs(theirs, ours)}
     longer = {
         key: replace(new, class_names=before[new.name])

@@ -125,7 +125,6 @@ def _are_same_rows(train: SequenceView, validation: SequenceView) -> bool:
 
 
 def _whole(values: Any) -> Any:
-    """Return what every row holds as an Arrow array, None of what is none."""
     values = getattr(values, "array", values)  # of a pack
     if isinstance(values, np.ndarray) and values.ndim == 1:
         return pa.array(values)
@@ -133,7 +132,6 @@ def _whole(values: Any) -> Any:
 
 
 def _alike_at(ours: Any, rows: Any, theirs: Any, others: Any) -> bool:
-    """Whether some rows hold the same as some others."""
     if isinstance(ours, np.ndarray) and isinstance(theirs, np.ndarray):
         return np.array_equal(ours[rows], theirs[others])
     one, other = _whole(ours), _whole(theirs)
@@ -143,7 +141,6 @@ def _alike_at(ours: Any, rows: Any, theirs: Any, others: Any) -> bool:
 
 
 def _check_arguments(call: Call, validation: SequenceView) -> None:
-    """Refuse what Keras would tell after the first epoch, in other words, or never."""
     if call.of_validation.get("validation_batch_size") is not None:
         raise ArgumentError(
             "fit(validation_batch_size=...) does not reach a dfgen.Sequence, Keras would drop it. "
@@ -172,7 +169,6 @@ def _check_nesting(train: SequenceView, validation: SequenceView) -> None:
 
 
 def _check_sizes(model: Any, x: Any) -> None:
-    """Refuse arrays that a functional model, which insists on the sizes of its inputs, refuses."""
     inputs = getattr(model, "inputs", None) or []
     if isinstance(model, keras.Sequential) or isinstance(model.input if inputs else None, Mapping):
         return
@@ -192,7 +188,6 @@ def _check_sizes(model: Any, x: Any) -> None:
 
 
 def _bound(what: str, *sides: SequenceView) -> list[tuple[BoundFeature, BoundFeature]]:
-    """Return those features of x or y that stand for the same input or target."""
     return [*pairs(*(features(side, what) for side in sides))]
 
 
@@ -232,7 +227,6 @@ def _types(given: Any) -> str:
 
 
 def _has_text(given: Any) -> bool:
-    """Whether it is a DataFrame that holds something else than numbers."""
     if not isinstance(given, pd.DataFrame):
         return False
     return not all(pd.api.types.is_numeric_dtype(dtype) for dtype in given.dtypes)

@@ -73,7 +73,6 @@ def join_predictions(
 
 
 def _told(part: pd.DataFrame | str, number: int) -> Any:
-    """Return what a part says of its run."""
     if isinstance(part, str):
         return run_of_file(part)
     told = part.attrs.get(PREDICTIONS, {})
@@ -91,7 +90,6 @@ def _named(part: pd.DataFrame | str, number: int) -> str:
 
 
 def _in_order(given: list[Any], told: list[Any]) -> list[int]:
-    """Return the places of parts in the order of their rows; refuse those that do not make one."""
     count = told[0]["shard"][1]
     found: dict[int, int] = {}
     for place, one in enumerate(told):

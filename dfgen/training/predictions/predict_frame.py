@@ -44,20 +44,7 @@ def checked_prediction(
     arrays: Any,
     weighs: bool = False,
 ) -> Prediction:
-    """Return what is to be predicted.
-
-    Args:
-        model: as of `predict_frame`, and all of these.
-        sequence: likewise.
-        views: likewise.
-        logits: as `from_logits`.
-        saved: as `preprocessing`.
-        arrays: likewise.
-        weighs: whether the weights of rows are told.
-
-    Raises:
-        ArgumentError: one of them cannot be, or they cannot be together.
-    """
+    """Return what is to be predicted."""
     if not isinstance(model, keras.Model):
         raise ArgumentError(f"model must be a keras.Model, got {brief(model)}")
     if not isinstance(sequence, Sequence):
@@ -113,7 +100,6 @@ def path_of(name: str, given: Any) -> str:
 
 
 def _check_processes(model: Any, sequence: Sequence) -> None:
-    """Refuse a model that several processes share, and processes without rows."""
     loader = view_of(sequence).loader
     division = keras_division(model)
     if division.shard[1] > 1:
@@ -276,7 +262,6 @@ def evaluate_frame(
 
 
 def _framed(prediction: Prediction) -> pd.DataFrame:
-    """Return the rows of the manifest with what is predicted."""
     prediction.claim_arrays()
     rows = prediction.rows(prediction.steps)
     frame = prediction.sequence.manifest.iloc[rows].drop(columns="problem", errors="ignore")
@@ -294,7 +279,6 @@ def _framed(prediction: Prediction) -> pd.DataFrame:
 
 
 def _written(prediction: Prediction, out: str) -> str:
-    """Write the rows of the manifest with what is predicted; return the path of the file."""
     check_place(out)
     run, steps = prediction.run, prediction.steps
     with only_writer(out):
@@ -327,7 +311,6 @@ def _written(prediction: Prediction, out: str) -> str:
 
 
 def _manifest(sequence: Sequence) -> pa.Table:
-    """Return the columns of the manifest, without what files hold."""
     source = view_of(sequence).binding.columns.source
     table = source if isinstance(source, pa.Table) else arrow_table(source)
     left_out = [f.name for f in table.schema if f.name == "problem" or are_files(f.type)]
@@ -339,7 +322,6 @@ def _bar(rows: int, done: int = 0) -> Any:
 
 
 def _check_columns(known: list[str], made: list[str]) -> None:
-    """Refuse to write over columns of the manifest."""
     taken = [name for name in made if name in known]
     if taken:
         raise ManifestError(

@@ -134,11 +134,6 @@ def next_steps(steps: int, seconds: float, nbytes: int) -> int:
     A part aims at 5 seconds, so that little is lost of a run that is killed, and the progress bar
     moves, and holds no more than 16 MiB of outputs and targets.
 
-    Args:
-        steps: batches of the last part.
-        seconds: that it took.
-        nbytes: of its outputs and targets.
-
     Example:
         >>> next_steps(8, 0.1, 1000), next_steps(100, 10.0, 1000), next_steps(8, 0.1, 1 << 27)
         (64, 50, 1)
@@ -280,7 +275,6 @@ class Prediction:
         return y, {name: (one.feature, one) for one in bound for name in one.specs}
 
     def _table(self, said: list[Said], rows: slice) -> pa.Table:
-        """Return the columns of some rows."""
         loader = self.view.loader
         for one in said:
             names = one.head.class_names
@@ -298,7 +292,6 @@ class Prediction:
         return table_of(said, rows, reasons, weights, arrays)
 
     def _arrays(self, rows: slice, head: ModelHead, said: Any, lost: Present) -> pa.Array:
-        """Return the column of an output of more axes than one."""
         found = said_of_arrays(head, said)
         if self.arrays == LISTS:
             return nested_lists(found, lost)

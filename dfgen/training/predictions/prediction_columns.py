@@ -27,11 +27,6 @@ def row_losses(loss: Any, y_true: npt.NDArray[Any], y_pred: npt.NDArray[Any]) ->
     A loss that gives a number for each row, or for each pixel of it, is asked for many rows at
     once; one that gives a single number, for one row after the other. Of a row of which nothing
     counts, by `ignore_class`, it is NaN.
-
-    Args:
-        loss: a `keras.Loss`.
-        y_true: the targets, (rows, ...).
-        y_pred: the outputs, (rows, ...).
     """
     rows = len(y_pred)
     found: Losses = np.empty(rows, np.float32)
@@ -51,7 +46,6 @@ def row_losses(loss: Any, y_true: npt.NDArray[Any], y_pred: npt.NDArray[Any]) ->
 
 
 def _of_rows(loss: Any, y_true: npt.NDArray[Any], y_pred: npt.NDArray[Any]) -> Losses | None:
-    """Return the losses of several rows, None where the loss does not tell them apart."""
     if type(loss).__call__ is not keras.losses.Loss.__call__:
         return None
     tensors = (keras.ops.convert_to_tensor(one, loss.dtype) for one in (y_true, y_pred))
@@ -113,18 +107,7 @@ def table_of(
     weights: _Floats | None = None,
     arrays: _OfArrays = None,
 ) -> pa.Table:
-    """Return the columns of some rows.
-
-    Args:
-        said: of every head.
-        rows: which of the manifest.
-        reasons: why each has no prediction, None where it has one; more are noted in it.
-        weights: what each counts in the loss; None: nobody asks.
-        arrays: makes a column of what has more axes than one; None: leaves it out.
-
-    Raises:
-        ArgumentError: there are other classes than y has.
-    """
+    """Return the columns of some rows."""
     bad = reasons.astype(bool)
     columns: dict[str, Any] = {}
     losses = []
@@ -147,7 +130,6 @@ def table_of(
 
 
 def _total(losses: list[_Floats], factors: list[float]) -> _Floats:
-    """Return the sum of losses of those that there are; NaN where there is none."""
     each = np.array([one * factor for one, factor in zip(losses, factors, strict=True)])
     found: _Floats = np.where(np.isnan(each).all(axis=0), np.nan, np.nansum(each, axis=0))
     return found
@@ -158,7 +140,6 @@ def _numbers(values: _Floats) -> pa.Array:
 
 
 def _lacking(head: ModelHead, rows: slice) -> Present:
-    """Return which rows have no label of a head."""
     if head.bound is None or head.bound.present is None:
         return np.zeros(rows.stop - rows.start, bool)
     found: Present = ~head.bound.present[rows]
@@ -166,7 +147,6 @@ def _lacking(head: ModelHead, rows: slice) -> Present:
 
 
 def _truth(head: ModelHead, rows: slice, lacking: Present) -> dict[str, pa.Array]:
-    """Return `y_true`, where the table tells it."""
     bound = head.bound
     if bound is None:
         return {}
@@ -185,17 +165,7 @@ def _truth(head: ModelHead, rows: slice, lacking: Present) -> dict[str, pa.Array
 def _predicted(
     head: ModelHead, said: _Floats, lost: Present, arrays: _OfArrays
 ) -> dict[str, pa.Array]:
-    """Return `y_pred`, and `prob` of classes.
-
-    Args:
-        head: the output.
-        said: of each row, probabilities where it tells of classes.
-        lost: rows without a prediction.
-        arrays: as of `table_of`.
-
-    Raises:
-        ArgumentError: there are other classes than y has.
-    """
+    """Return `y_pred`, and `prob` of classes."""
     kind = head.kind(said)
     if kind == ARRAY:
         return {} if arrays is None else {head.column("y_pred"): arrays(head, said, lost)}
@@ -236,7 +206,6 @@ def _of_numbers(head: ModelHead, said: _Floats, lost: Present) -> dict[str, pa.A
 
 
 def _check_units(head: ModelHead, units: int, classes: int, alone: bool = True) -> None:
-    """Refuse an output without a unit for each class; of two, one alone may tell them."""
     if units == classes or (alone and (units, classes) == (1, 2)):
         return
     raise ArgumentError(

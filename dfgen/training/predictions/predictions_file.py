@@ -36,17 +36,7 @@ def frame_of_columns(table: pa.Table) -> pd.DataFrame:
 
 
 def claim(folder: str, run: Mapping[str, Any], argument: str) -> None:
-    """Make a folder for the files of a run, or find it as this run has left it.
-
-    Args:
-        folder: its path.
-        run: what tells the run from others.
-        argument: which names the folder.
-
-    Raises:
-        ArgumentError: it holds files of another run, or of something else.
-        WriteError: it cannot be made.
-    """
+    """Make a folder for the files of a run, or find it as this run has left it."""
     path = os.path.join(folder, _RUN)
     advice = f"Give another {argument}=, or remove {folder}"
     try:
@@ -116,11 +106,7 @@ def _digest(data: bytes) -> str:
 
 
 def check_rows(part: pd.DataFrame | str, told: Mapping[str, Any], where: str, advice: str) -> None:
-    """Refuse predictions, in a frame or a file, of which rows are gone, doubled or moved.
-
-    Raises:
-        ArgumentError: they are such.
-    """
+    """Refuse predictions, in a frame or a file, of which rows are gone, doubled or moved."""
     first, stop = told["part"]
     rows = pq.read_metadata(part).num_rows if isinstance(part, str) else len(part)
     if rows != stop - first:
@@ -136,7 +122,6 @@ def check_rows(part: pd.DataFrame | str, told: Mapping[str, Any], where: str, ad
 
 
 def _column(part: pd.DataFrame | str, name: str) -> Iterator[object]:
-    """Yield the values of a column, none where there is no such column."""
     if isinstance(part, pd.DataFrame):
         yield from part.get(name, ())
         return
@@ -146,11 +131,7 @@ def _column(part: pd.DataFrame | str, name: str) -> Iterator[object]:
 
 
 def run_of_file(path: str) -> Any:
-    """Return what a file says of its run.
-
-    Raises:
-        ArgumentError: it is no file of predictions.
-    """
+    """Return what a file says of its run."""
     try:
         with pq.ParquetFile(path) as file:
             return json.loads((file.schema_arrow.metadata or {})[PREDICTIONS.encode()])
@@ -161,13 +142,7 @@ def run_of_file(path: str) -> Any:
 
 
 def write_joined(out: str, paths: Iterable[str], said: Mapping[str, Any]) -> None:
-    """Write one file of several, holding a little of it at a time.
-
-    Args:
-        out: the file.
-        paths: of the files, in order.
-        said: what it says of the run.
-    """
+    """Write one file of several, holding a little of it at a time."""
     write_whole(out, lambda file: _write(file, list(paths), said))
 
 
@@ -182,7 +157,6 @@ def _write(file: BinaryIO, paths: list[str], said: Mapping[str, Any]) -> None:
 
 
 def _gathered(paths: list[str]) -> Iterator[pa.Table]:
-    """Yield the rows of files, at least a row group at once."""
     held: list[pa.Table] = []
     for path in paths:
         with pq.ParquetFile(path) as file:

@@ -96,18 +96,13 @@ def run_of(
 
 
 def refuse_other(found: Mapping[str, Any], run: Mapping[str, Any], where: str, advice: str) -> None:
-    """Refuse what is of another run, and say what differs.
-
-    Raises:
-        ArgumentError: it is.
-    """
+    """Refuse what is of another run, and say what differs."""
     differs = [words for name, words in _WORDS.items() if found.get(name) != run.get(name)]
     if differs:
         raise ArgumentError(f"{where} of another run: {'; '.join(differs)}. {advice}")
 
 
 def _written(one: Any) -> str:
-    """Return how something is written, the same in every process."""
     if isinstance(one, keras.losses.Loss):
         one = type(one).__name__, sorted(one.get_config().items(), key=str)
     if callable(one) and hasattr(one, "__qualname__"):
@@ -153,7 +148,6 @@ def _holds(columns: Columns, name: str, ids: Any) -> bool:
 
 
 def _model_digest(model: Any) -> str:
-    """Return a digest of weights, and of the layers that they are in."""
     digest = blake2b(digest_size=16)
     try:
         layers = json.dumps(_plain(model.get_config(), {}), default=str, sort_keys=True)

@@ -29,29 +29,7 @@ def predict_saved(
     root: str | None = None,
     **options: Any,
 ) -> dict[str, int]:
-    """Write what a saved model says of the rows of a manifest, made as in training.
-
-    Args:
-        model: the path of the model.
-        manifest: the path of the manifest.
-        out: as of `predict_frame`.
-        preprocessing: the path of what `SavePreprocessing` has saved; None: that of the model and
-            `.json`.
-        split: only rows of this split; None: all.
-        views: as of `predict_frame`; None: once, and nothing left to chance.
-        arrays: as of `predict_frame`.
-        allow_functions: as of `load_preprocessing`.
-        root: as of `read_manifest`.
-        options: of Sequence.
-
-    Returns:
-        The number of `rows`, and of those with `problems`.
-
-    Raises:
-        MissingFileError: a file is missing.
-        ArgumentError: the model cannot be loaded, or as of `predict_frame`.
-        ManifestError: as of `Sequence`.
-    """
+    """Write what a saved model says of the rows of a manifest, made as in training."""
     if not os.path.exists(model):
         raise MissingFileError(f"there is no model {model}")
     path = preprocessing or f"{model}.json"

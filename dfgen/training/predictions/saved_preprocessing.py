@@ -37,17 +37,7 @@ def opened(saved: Saved) -> Preprocessing | None:
 def sequence_as_trained(
     saved: Preprocessing, manifest: Table | str, chance: bool = False, **options: Any
 ) -> Sequence:
-    """Return a Sequence that makes x of a manifest as training did, and y where it has it.
-
-    Args:
-        saved: beside the model.
-        manifest: a frame, or a path.
-        chance: whether crops and flips are drawn, and not the middle.
-        options: of Sequence.
-
-    Raises:
-        ManifestError: the manifest lacks columns of x, or holds classes that the model has not.
-    """
+    """Return a Sequence that makes x of a manifest as training did, and y where it has it."""
     inputs = {name: one if chance else one.still for name, one in saved.inputs.items()}
     x = map_leaves(inputs.__getitem__, saved.x)
     transform = None if saved.transform is None else _of_x(saved.transform, frozenset(inputs))
@@ -62,11 +52,7 @@ def sequence_as_trained(
 
 
 def check_as_trained(saved: Preprocessing, sequence: Sequence) -> None:
-    """Refuse a Sequence that makes other inputs than training did, or numbers classes otherwise.
-
-    Raises:
-        ArgumentError: it is such.
-    """
+    """Refuse a Sequence that makes other inputs than training did, or numbers classes otherwise."""
     if saved.data_format != keras.config.image_data_format():
         raise ArgumentError(
             f"the model was trained on {saved.data_format}, but keras.config.image_data_format() "
