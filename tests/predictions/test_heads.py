@@ -8,9 +8,9 @@ import pytest
 
 import dfgen
 from dfgen.errors import ArgumentError
-from dfgen.training.checks.known_losses import known_loss
-from dfgen.training.predictions.array_outputs import said_of_arrays
+from dfgen.training.checks.model_outputs import known_loss
 from dfgen.training.predictions.heads import ModelHead, model_heads
+from dfgen.training.predictions.prediction_columns import said_of_arrays
 
 pytestmark = pytest.mark.backend
 SPARSE, BINARY = "sparse_categorical_crossentropy", "binary_crossentropy"

@@ -10,7 +10,7 @@ import pytest
 
 import dfgen
 from dfgen.errors import ArgumentError
-from dfgen.training.checks.known_losses import known_loss
+from dfgen.training.checks.model_outputs import known_loss
 
 layers, losses, ops = keras.layers, keras.losses, keras.ops
 SPARSE, CATEGORICAL = "sparse_categorical_crossentropy", "categorical_crossentropy"

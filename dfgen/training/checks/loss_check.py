@@ -16,9 +16,17 @@ from dfgen.errors import ArgumentError, DecodeError, MissingFileError, warn
 from dfgen.loading.loader import Loader
 from dfgen.samples.albumentations import Pipeline
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.training.checks.known_losses import CHECKED, KnownLoss, known_loss
 from dfgen.training.checks.loss_rules import doubt, mismatch
-from dfgen.training.checks.model_outputs import Output, Target, Trained, outputs_made, outputs_of
+from dfgen.training.checks.model_outputs import (
+    CHECKED,
+    KnownLoss,
+    Output,
+    Target,
+    Trained,
+    known_loss,
+    outputs_made,
+    outputs_of,
+)
 from dfgen.training.keras_calls import Call, when_losses_are_built
 from dfgen.training.keras_private import unweighted_metrics
 from dfgen.training.layout import SequenceView

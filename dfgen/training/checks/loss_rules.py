@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.training.checks.known_losses import (
+from dfgen.training.checks.model_outputs import (
     BINARY,
     CATEGORICAL,
     COUNTS,
@@ -22,8 +22,9 @@ from dfgen.training.checks.known_losses import (
     SHARES,
     SPARSE,
     VECTORS,
+    Target,
+    Trained,
 )
-from dfgen.training.checks.model_outputs import Target, Trained
 
 _ANY = float("inf")
 _PROBABILITIES = "sigmoid", "hard_sigmoid", "softmax"

@@ -12,7 +12,7 @@ from dfgen.binding.nested import leaves
 from dfgen.errors import ArgumentError
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature
-from dfgen.training.checks.known_losses import (
+from dfgen.training.checks.model_outputs import (
     BINARY,
     CATEGORICAL,
     CHECKED,
@@ -21,9 +21,10 @@ from dfgen.training.checks.known_losses import (
     SPARSE,
     VECTORS,
     KnownLoss,
+    keras_order,
     known_loss,
+    outputs_of,
 )
-from dfgen.training.checks.model_outputs import keras_order, outputs_of
 from dfgen.training.checks.pairing import Ends
 from dfgen.training.keras_private import loss_weights
 

@@ -17,9 +17,9 @@ from dfgen.training.checks.meanings import meanings
 from dfgen.training.checks.trained_model import check_as_before
 from dfgen.training.data_adapter import view_of
 from dfgen.training.device_division import keras_division
-from dfgen.training.predictions.array_outputs import LISTS
 from dfgen.training.predictions.heads import makes_own_outputs
 from dfgen.training.predictions.predicted_rows import Prediction
+from dfgen.training.predictions.prediction_columns import LISTS
 from dfgen.training.predictions.predictions_file import (
     PREDICTIONS,
     PartsFolder,

@@ -19,21 +19,23 @@ from dfgen.loading.order.plan import Plan
 from dfgen.loading.state import Place
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.spec import Present
-from dfgen.training.checks.known_losses import SPARSE
+from dfgen.training.checks.model_outputs import SPARSE
 from dfgen.training.data_adapter import Passes, view_of
 from dfgen.training.device_division import keras_division
 from dfgen.training.fit_pass import Run
 from dfgen.training.keras_calls import Call
 from dfgen.training.keras_private import as_loss, predicting_alone
 from dfgen.training.layout import SequenceView
-from dfgen.training.predictions.array_outputs import (
+from dfgen.training.predictions.heads import ModelHead, model_heads
+from dfgen.training.predictions.prediction_columns import (
     LISTS,
+    Said,
     files_of_rows,
     nested_lists,
+    row_losses,
     said_of_arrays,
+    table_of,
 )
-from dfgen.training.predictions.heads import ModelHead, model_heads
-from dfgen.training.predictions.prediction_columns import Said, row_losses, table_of
 from dfgen.training.predictions.predictions_file import claim
 from dfgen.training.predictions.run_identity import ids_of_rows, run_of
 from dfgen.training.predictions.saved_preprocessing import targets_as_trained
