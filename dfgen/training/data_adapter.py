@@ -149,7 +149,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
             validated = replace(call, purpose="evaluate")
             tested = view_of(other, call.model, "evaluate")
             check_validation(call, view, tested)
-            check_model(validated, tested)
+            check_model(validated, tested, "validation_data: ")
             check_loss(validated, tested, "validation_data: ")
             warn_of_same_rows(view, tested)
         if call.purpose == "fit":

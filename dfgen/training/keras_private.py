@@ -84,14 +84,9 @@ class Trial:
 
 @dataclass(frozen=True)
 class Reach:
-    """One thing of Keras that is not in its public API.
+    """One thing of Keras that is not in its public API, and the public way that was tried instead.
 
-    Args:
-        name: of it, as Keras calls it.
-        gives: to dfgen.
-        public: the public way that was tried instead.
-        lost: without it, and nothing else.
-        is_there: its probe.
+    It is named as Keras calls it; without it `lost` is lost, and nothing else; `is_there` probes.
     """
 
     name: str

@@ -9,14 +9,7 @@ import keras
 from dfgen.errors import ArgumentError, warn
 from dfgen.samples.transforms import Transform
 from dfgen.system import check_writable, refuse_others, write_whole
-from dfgen.training.checks.meanings import (
-    features,
-    meanings,
-    other_classes,
-    other_order,
-    other_scale,
-    pairs,
-)
+from dfgen.training.checks.meanings import SCALE, differences, features, meanings
 from dfgen.training.data_adapter import Passes, view_of
 from dfgen.training.keras_calls import of_fit
 from dfgen.training.keras_probe import falls_back
@@ -74,17 +67,11 @@ class SavePreprocessing(keras.callbacks.Callback):
 
     def _check(self, running: Passes) -> None:
         """Refuse to save what means something else than what `fit` trains on."""
-        trained = meanings(view_of(running))
-        for what, theirs in self._told.items():
-            found = [*pairs(trained[what], theirs)]
-            faults = [other_classes(*pair, _HERE) for pair in found]
-            faults.append(other_order(trained[what], theirs, what, _HERE))
-            if not self._has_transform:
-                faults += [other_scale(what, *pair, _HERE) for pair in found]
-            for fault in filter(None, faults):
+        for one in differences(meanings(view_of(running)), self._told, _HERE):
+            if one.kind != SCALE or not self._has_transform:
                 raise ArgumentError(
                     f"SavePreprocessing was made for another Sequence than the one that fit trains "
-                    f"on: {fault}. Give it that one, or a Sequence of validation made alike"
+                    f"on: {one.text}. Give it that one, or a Sequence of validation made alike"
                 )
         measured = [one for one in (running, of_fit("validation_data")) if isinstance(one, Passes)]
         made = [*map(_made, measured)]

@@ -3,19 +3,21 @@
 Two Sequences that give a model other meanings make it no error and no sense: the shapes are alike.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import keras
 import numpy as np
 
-from dfgen.errors import ArgumentError, listed
+from dfgen.errors import listed
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.spec import Spec
 from dfgen.samples.pixels.scaling import rescale
 from dfgen.training.layout import SequenceView
+
+CLASSES, ORDER, SCALE = "classes", "order", "scale"
 
 
 @dataclass(frozen=True)
@@ -23,9 +25,6 @@ class Meaning:
     """The meaning of the numbers of one input or target, without its rows and functions.
 
     Args:
-        name: in x or y.
-        columns: that it is made of.
-        label_column: the one of them that holds classes.
         class_names: in the order of their numbers; None where classes are numbers already.
         palette: of a mask, what stands for which class.
         spec: of its first array.
@@ -55,7 +54,7 @@ Meanings = dict[object, Meaning]
 def meaning_of(
     name: str, feature: Feature, spec: Spec | None = None, scale: tuple[Any] | None = None
 ) -> Meaning:
-    """Return what a feature means; the arguments are those of a Meaning."""
+    """Return what a feature means."""
     palette = getattr(feature, "palette", None) or ()
     names = None if feature.class_names is None else tuple(feature.class_names)
     return Meaning(name, feature.columns, feature.label_column, names, palette, spec, scale)
@@ -107,8 +106,30 @@ def _columns(one: Meaning | BoundFeature) -> tuple[str, ...]:
     return one.columns if isinstance(one, Meaning) else one.feature.columns
 
 
-def other_classes(ours: Meaning, theirs: Meaning, where: str) -> str | None:
-    """Return in words which class has another number in training, ours, than elsewhere, theirs."""
+class Difference(NamedTuple):
+    """Another class number, order of columns or range of pixels than in training, in words."""
+
+    kind: str
+    text: str
+    pair: tuple[Meaning, Meaning] | None = None
+
+
+def differences(
+    ours: Mapping[str, Meanings], theirs: Mapping[str, Meanings], where: str
+) -> Iterator[Difference]:
+    """Yield how inputs and targets elsewhere, theirs, mean something else than in training, ours.
+
+    They are of the kinds CLASSES, ORDER and SCALE, in this order for each of x and y.
+    """
+    for what, others in theirs.items():
+        found = pairs(ours[what], others)
+        told = [Difference(CLASSES, _other_classes(*pair, where), pair) for pair in found]
+        told.append(Difference(ORDER, _other_order(ours[what], others, what, where)))
+        told += [Difference(SCALE, _other_scale(what, *pair, where), pair) for pair in found]
+        yield from (one for one in told if one.text)
+
+
+def _other_classes(ours: Meaning, theirs: Meaning, where: str) -> str:
     column = ours.label_column or theirs.label_column
     trained, tested = _names(ours, theirs), _names(theirs, ours)
     if trained is None or tested is None or column is None:
@@ -127,7 +148,7 @@ def other_classes(ours: Meaning, theirs: Meaning, where: str) -> str | None:
             f"{column!r} is an array of {len(trained)} classes in training, {listed(trained)}, and "
             f"of {len(tested)} in {where}, {listed(tested)}: a model has outputs for one of them"
         )
-    return None
+    return ""
 
 
 def _names(one: Meaning, other: Meaning) -> tuple[object, ...] | None:
@@ -142,7 +163,7 @@ def _differ(one: object, other: object) -> bool:
     return one != other and str(one) != str(other)  # a table of text has "1" for 1
 
 
-def _other_palette(ours: Meaning, theirs: Meaning, where: str) -> str | None:
+def _other_palette(ours: Meaning, theirs: Meaning, where: str) -> str:
     tested = dict(theirs.palette)
     for colour, number in ours.palette:
         if tested.get(colour, number) != number:
@@ -151,10 +172,10 @@ def _other_palette(ours: Meaning, theirs: Meaning, where: str) -> str | None:
                 f"{tested[colour]} in {where}: the palette of training is {dict(ours.palette)}, "
                 f"that of {where} {tested}"
             )
-    return None
+    return ""
 
 
-def other_order(ours: Meanings, theirs: Meanings, what: str, where: str) -> str | None:
+def _other_order(ours: Meanings, theirs: Meanings, what: str, where: str) -> str:
     """Return in words that columns stand in the places of each other.
 
     Two inputs may change places on purpose, as the halves of a pair do.
@@ -168,32 +189,26 @@ def other_order(ours: Meanings, theirs: Meanings, what: str, where: str) -> str 
         is_other = trained != tested and sorted(trained) == sorted(tested)
         swapped = [tuple(trained), tuple(tested)] if is_other else None
     if swapped is None:
-        return None
+        return ""
     return (
         f"{what} is made of the columns {listed(swapped[0])} in training, in {where} of "
         f"{listed(swapped[1])}: the model would take each for another"
     )
 
 
-def other_scale(what: str, ours: Meaning, theirs: Meaning, where: str) -> str | None:
+def _other_scale(what: str, ours: Meaning, theirs: Meaning, where: str) -> str:
     """Return in words that pixels have another range: a model would see black or white."""
     if ours.scale is None or theirs.scale is None or ours.spec is None or theirs.spec is None:
-        return None
+        return ""
     (trained,), (tested,) = ours.scale, theirs.scale
     channels = [spec.shape[-1] for spec in (ours.spec, theirs.spec)]
     if trained == tested or channels[0] != channels[1] or _alike(trained, tested, channels[0]):
-        return None
+        return ""
     return (
         f"{what} of {where} has scale={tested!r}, {_range(theirs)}, that of training "
         f"scale={trained!r}, {_range(ours)}: the model would see other numbers than it was trained "
         f"on. Give both Sequences the same, scale={trained!r}"
     )
-
-
-def refuse(told: str | None, advice: str = "") -> None:
-    """Raise what was told, if anything, and what to do about it."""
-    if told is not None:
-        raise ArgumentError(told + advice)
 
 
 def _alike(one: Any, other: Any, channels: int) -> bool:

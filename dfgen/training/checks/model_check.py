@@ -26,7 +26,7 @@ from dfgen.training.keras_private import has_lost_variables
 from dfgen.training.layout import SequenceView
 
 
-def check_shapes(model: Any, x: Any) -> None:
+def check_shapes(model: Any, x: Any, where: str) -> None:
     """Refuse images of another size or other channels than a model can take.
 
     A functional model insists on the shapes of its inputs. A Sequential may take others, where its
@@ -39,8 +39,9 @@ def check_shapes(model: Any, x: Any) -> None:
         if isinstance(model, keras.Sequential) and not turned and _takes(model, given):
             continue
         raise ArgumentError(
-            f"x gives {given.name!r} as {_shown(given)}, but the model takes {_shown(expected)}"
-            f"{', height and width exchanged' if turned else ''}: {_advice(given, expected)}"
+            f"{where}x gives {given.name!r} as {_shown(given)}, but the model takes "
+            f"{_shown(expected)}{', height and width exchanged' if turned else ''}: "
+            f"{_advice(given, expected)}"
         )
 
 
@@ -103,7 +104,7 @@ def _shown(tensor: Any) -> str:
     return str(("batch", *tensor.shape[1:])).replace("'", "").replace("None", "any")
 
 
-def check_model(call: Call, view: SequenceView) -> None:
+def check_model(call: Call, view: SequenceView, where: str = "") -> None:
     """Refuse a model with an input or output that a Sequence has nothing for, or not one for one.
 
     Names, numbers and shapes are compared. A model that is not functional does not tell its
@@ -117,7 +118,7 @@ def check_model(call: Call, view: SequenceView) -> None:
         _refuse_strings(element_spec[0])
     if isinstance(model, keras.Sequential):
         _check_single(call, element_spec)
-    check_shapes(model, element_spec[0])
+    check_shapes(model, element_spec[0], where)
     if (inputs := inputs_of(model)) is not None:
         _check(inputs, element_spec[0], inputs.keyed)
     if call.purpose == "predict" or len(element_spec) == 1 or model.loss is None:

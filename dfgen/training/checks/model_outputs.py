@@ -46,14 +46,7 @@ CHECKED = _KINDS | {
 
 @dataclass(frozen=True)
 class KnownLoss:
-    """A loss of Keras's own.
-
-    Args:
-        kind: sparse, categorical or binary crossentropy, regression, or one of `CHECKED`.
-        name: of its function.
-        from_logits: whether it wants logits, not probabilities.
-        ignored: the class that it leaves out, None without one.
-    """
+    """A loss of Keras's own, by the name of its function; it may leave out a class, `ignored`."""
 
     kind: str
     name: str
@@ -123,13 +116,7 @@ _REACH = {
 
 @dataclass(frozen=True)
 class Output:
-    """One output of a model.
-
-    Args:
-        name: of the layer that makes it.
-        units: the length of its last axis; None where that is not known.
-        layer: the last layer; None where it is none of Keras.
-    """
+    """One output of a model: the length of its last axis, and its last layer, where known."""
 
     name: str
     units: int | None
@@ -143,10 +130,7 @@ class Output:
 
     @property
     def activation(self) -> str | None:
-        """The activation that the last layer ends in, such as linear or softmax; None if unknown.
-
-        An Activation that is linear only casts what a layer before it has made.
-        """
+        """The activation that the last layer ends in, such as softmax; None if unknown."""
         return _activation(self.layer)
 
     @property
@@ -168,6 +152,7 @@ def _activation(layer: Any) -> str | None:
         return _activation(layer.activation)
     known = (name for name in _REACH if layer.activation is getattr(keras.activations, name))
     name = next(known, None)
+    # an Activation that is linear only casts what a layer before it has made
     return None if name == "linear" and kind is keras.layers.Activation else name
 
 
@@ -240,18 +225,14 @@ def _units(layers: list[Any]) -> int | None:
 
 @dataclass(frozen=True)
 class Target:
-    """One target.
+    """One target: a column of the manifest, and the shape of one sample of it.
 
     Args:
-        column: of the manifest.
-        shape: of one sample, without the batch.
-        class_names: where they are known.
         many_labels: whether a row may have several classes.
         has_several: tells whether one of the rows that count has, of many at least one in 50,000.
         is_bytes: whether it is pixels of 0 to 255.
         of_files: whether it is a mask whose classes are what its files hold.
-        find_numbers: returns the numbers in all rows, where the table tells them; those in some
-            files of a mask.
+        find_numbers: returns the numbers in all rows, or in some files of a mask.
     """
 
     column: str

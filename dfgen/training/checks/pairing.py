@@ -25,14 +25,7 @@ ColumnNames = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Ends:
-    """The inputs or the outputs of a model.
-
-    Args:
-        what: "input" or "output".
-        names: of all; their places, where a list has none.
-        needed: those that must be fed.
-        keyed: whether they are a dict.
-    """
+    """The inputs or the outputs of a model, some of which must be fed; `keyed`: they are a dict."""
 
     what: str
     names: list[str]

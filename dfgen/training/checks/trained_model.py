@@ -14,12 +14,13 @@ import keras
 
 from dfgen.errors import ArgumentError, warn
 from dfgen.training.checks.meanings import (
-    Meaning,
+    CLASSES,
+    ORDER,
+    SCALE,
+    Difference,
     Meanings,
+    differences,
     meanings,
-    other_classes,
-    other_order,
-    other_scale,
     pairs,
 )
 from dfgen.training.keras_calls import Call
@@ -37,12 +38,7 @@ _SMALL = 4_096
 
 @dataclass(frozen=True)
 class _Trained:
-    """The memory of a model that was trained; it holds neither the model nor rows.
-
-    Args:
-        told: what its inputs and targets mean, by "x" and "y".
-        weights: of the model.
-    """
+    """What x and y meant to a model that was trained; it holds neither the model nor rows."""
 
     told: dict[str, Meanings]
     weights: tuple[weakref.ref[Any], ...]
@@ -69,15 +65,9 @@ def check_as_before(model: Any, told: Mapping[str, Meanings], purpose: str) -> N
     known = _known(model)
     if known is None:
         return
-    for what, theirs in told.items():
-        ours = known.told[what]
-        faults = [_other_numbers(*pair, purpose) for pair in pairs(ours, theirs)]
-        order = other_order(ours, theirs, what, _HERE)
-        faults.append(order and f"{order}. Give {purpose} the order of training")
-        faults += [other_scale(what, *pair, _HERE) for pair in pairs(ours, theirs)]
-        fault = next(filter(None, faults), None)
-        if fault is not None:
-            raise ArgumentError(fault)
+    for one in differences(known.told, told, _HERE):
+        advice = f". Give {purpose} the order of training" if one.kind == ORDER else ""
+        raise ArgumentError(_numbered(one, purpose) + advice)
 
 
 def _check_fit(model: Any, told: Mapping[str, Meanings]) -> None:
@@ -125,15 +115,11 @@ def _refused(
     known: Mapping[str, Meanings], told: Mapping[str, Meanings]
 ) -> Iterator[tuple[str, bool]]:
     """Yield what another `fit` is told otherwise than the one before, and whether it is certain."""
-    for what, theirs in told.items():
-        for ours, other in pairs(known[what], theirs):
-            fault = _other_numbers(ours, other, "fit")
-            if fault is not None:
-                names, others = ({*map(str, one.class_names or ())} for one in (ours, other))
-                yield fault, not names or not others or not names.isdisjoint(others)
-        order = other_order(known[what], theirs, what, _HERE)
-        if order is not None:
-            yield order, True
+    for one in differences(known, told, _HERE):
+        if one.kind != SCALE:
+            names = [{*map(str, each.class_names or ())} for each in one.pair or ()]
+            another_task = bool(names) and all(names) and names[0].isdisjoint(names[1])
+            yield _numbered(one, "fit"), not another_task
 
 
 def _known(model: Any) -> _Trained | None:
@@ -159,15 +145,16 @@ def _longest(theirs: Meanings, ours: Meanings) -> Meanings:
     return {**theirs, **longer} or ours
 
 
-def _other_numbers(ours: Meaning, theirs: Meaning, purpose: str) -> str | None:
-    fault = other_classes(ours, theirs, _HERE)
-    if fault is None:
-        return None
-    names, given = ours.class_names, "class_names= of the Sequence that it was trained on"
+def _numbered(one: Difference, purpose: str) -> str:
+    """Return a difference in words, with the numbers of training where it is of classes."""
+    if one.kind != CLASSES or one.pair is None:
+        return one.text
+    ours, names = one.pair[0], one.pair[0].class_names
+    given = "class_names= of the Sequence that it was trained on"
     if ours.palette:
         given = f"palette={dict(ours.palette)}"
     elif names is None:
         given = f"dfgen.Number({ours.columns[0]!r})"
     elif len(names) <= _SHOWN:
         given = f"class_names={[*names]}"
-    return f"{fault}. Give {purpose} a Sequence with the numbers of training: {given}"
+    return f"{one.text}. Give {purpose} a Sequence with the numbers of training: {given}"

@@ -17,13 +17,12 @@ import pyarrow.compute as pc
 from dfgen.errors import ArgumentError, listed, warn
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.training.checks.meanings import (
+    CLASSES,
+    ORDER,
+    differences,
     features,
     meanings,
-    other_classes,
-    other_order,
-    other_scale,
     pairs,
-    refuse,
     shape_shown,
 )
 from dfgen.training.keras_calls import Call
@@ -33,7 +32,6 @@ _ALIKE = (
     "Number them once for both: dfgen.sequences(df, ...), or df[{0!r}] = "
     'df[{0!r}].astype("category") before splitting, or class_names=[...]'
 )
-_IN_ORDER = ". Give both Sequences the same order"
 
 _COMPARED = 1024
 """Ids, evenly spaced, that are looked for in training: 5 ms among a million."""
@@ -75,17 +73,12 @@ def check_validation(call: Call, train: SequenceView, validation: SequenceView) 
     takes_both = type(call.model).test_step is keras.Model.test_step
     ours, theirs = map(meanings, (train, validation))
     for what in ("y", "x"):
-        found = [*pairs(ours[what], theirs[what])]
-        for trained, tested in found:
-            advice = _ALIKE.format(trained.label_column)
-            refuse(other_classes(trained, tested, "validation"), f". {advice}")
-        refuse(other_order(ours[what], theirs[what], what, "validation"), _IN_ORDER)
+        for one in differences({what: ours[what]}, {what: theirs[what]}, "validation"):
+            alike = _ALIKE.format(one.pair[0].label_column) if one.pair else ""
+            advice = {CLASSES: f". {alike}", ORDER: ". Give both Sequences the same order"}
+            raise ArgumentError(one.text + advice.get(one.kind, ""))
         if takes_both:
             _check_axes(what, train, validation)
-        for pair in found:
-            refuse(other_scale(what, *pair, "validation"))
-    if takes_both:
-        _check_sizes(call.model, validation.element_spec[0])
 
 
 def warn_of_same_rows(train: SequenceView, validation: SequenceView) -> None:
@@ -168,25 +161,6 @@ def _check_nesting(train: SequenceView, validation: SequenceView) -> None:
             )
 
 
-def _check_sizes(model: Any, x: Any) -> None:
-    inputs = getattr(model, "inputs", None) or []
-    if isinstance(model, keras.Sequential) or isinstance(model.input if inputs else None, Mapping):
-        return
-    given = [x.get(i.name) for i in inputs] if isinstance(x, Mapping) else keras.tree.flatten(x)
-    if len(given) != len(inputs):
-        return
-    for spec, expected in zip(given, inputs, strict=True):
-        if spec is None or len(spec.shape) != len(expected.shape):
-            continue
-        sizes = zip(spec.shape[1:], expected.shape[1:], strict=True)
-        if any(None not in pair and pair[0] != pair[1] for pair in sizes):
-            raise ArgumentError(
-                f"x of validation has {_shape(spec)}, but the input {expected.name!r} of the model "
-                f"takes {_shape(expected)}. Give the Sequence of validation the image_size of "
-                "training, or the model an Input of any size, (None, None, 3)"
-            )
-
-
 def _bound(what: str, *sides: SequenceView) -> list[tuple[BoundFeature, BoundFeature]]:
     return [*pairs(*(features(side, what) for side in sides))]
 
@@ -215,10 +189,6 @@ def _form(tree: Any) -> str:
     if isinstance(tree, tuple):
         return f"a list of {len(tree)}"
     return "one array"
-
-
-def _shape(tensor: Any) -> str:
-    return str(("batch", *tensor.shape[1:])).replace("'", "").replace("None", "any")
 
 
 def _types(given: Any) -> str:

@@ -37,13 +37,10 @@ class ModelHead:
     """One output of a model.
 
     Args:
-        name: of the output; "" where there is one alone.
+        name: "" where there is one output alone.
         target: the name of its array in y, None without.
-        feature: what y has for it, None where there is no y.
-        bound: that with its rows.
+        feature: what y has for it, and `bound` with its rows; None where there is no y.
         loss: as `compile` takes it; None: the model has none for it, or makes it by itself.
-        known: what is known of the loss.
-        activation: what the last layer ends in, where that is known.
         logits: as `from_logits` of `predict_frame`.
         loss_weight: what its loss counts in that of all.
     """

@@ -48,10 +48,6 @@ class OrderedPasses(Passes):
 
     Rows come in the order of the manifest, whatever that of the Sequence is; the workers are its
     own, and its epochs are left alone.
-
-    Args:
-        sequence: whose rows they are.
-        plan: how they are divided into batches.
     """
 
     def __init__(self, sequence: Sequence, plan: Plan) -> None:
@@ -63,16 +59,9 @@ class OrderedPasses(Passes):
         self._made: Any = None
 
     def predict(self, model: Any, part: range, view: int, until: int) -> tuple[Any, Any]:
-        """Return what a model says of the rows of some batches, and their targets.
+        """Return outputs and targets of some batches, without rows that only fill up a batch.
 
-        Args:
-            model: the model.
-            part: the steps of the plan.
-            view: the epoch that chance draws as.
-            until: the step that none is made ahead of from.
-
-        Returns:
-            Outputs and targets, nested as they are, without rows that only fill up a batch.
+        `view` is the epoch that chance draws as; from the step `until` on none is made ahead.
         """
         self._part, self._targets = (part, until), {}
         self.progress.place = Place(view)
@@ -146,15 +135,10 @@ def next_steps(steps: int, seconds: float, nbytes: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """The rows to predict, and how.
+    """The rows to predict, and how: the arguments of `predict_frame`.
 
     Args:
-        model: the model.
-        sequence: whose rows.
-        views: passes that are averaged.
-        logits: as `from_logits` of `predict_frame`.
         saved: what was saved beside the model.
-        arrays: as of `predict_frame`.
         weighs: whether the weights of rows are told.
         heads: is told name -> kind and class names of each head.
     """

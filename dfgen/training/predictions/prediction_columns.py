@@ -80,13 +80,7 @@ _OfArrays = Callable[[ModelHead, _Floats, Present], pa.Array] | None
 
 @dataclass(frozen=True, eq=False)
 class Said:
-    """The predictions of one head for some rows.
-
-    Args:
-        head: the output.
-        numbers: probabilities of classes, others as they are, (rows, ...).
-        losses: of each row, None without.
-    """
+    """The predictions of one head for some rows: probabilities or other numbers, (rows, ...)."""
 
     head: ModelHead
     numbers: _Floats

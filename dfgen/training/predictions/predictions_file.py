@@ -57,15 +57,7 @@ class PartsFolder:
     """A folder beside a file to be, with what is predicted so far: a file for some batches each.
 
     Each is written whole or not at all, and called by a digest of it: one that was damaged or
-    edited is not taken for one of them.
-
-    Args:
-        out: the path of the file to be.
-        run: what tells the run from others.
-
-    Raises:
-        ArgumentError: the folder is of another run.
-        WriteError: it cannot be made.
+    edited is not taken for one of them. A folder of another run is refused.
     """
 
     def __init__(self, out: str, run: Mapping[str, Any]) -> None:

@@ -60,11 +60,7 @@ def run_of(
 ) -> dict[str, Any]:
     """Return what tells a run from another, as plain types of JSON.
 
-    Args:
-        model: the model.
-        sequence: whose rows.
-        targets: what was saved beside the model of y, where the Sequence has none.
-        arguments: of the run.
+    `targets` were saved beside the model, where the Sequence has no y.
     """
     view, state = view_of(sequence), sequence.state_dict()
     loader, binding = view.loader, view.binding
@@ -167,9 +163,7 @@ def _model_digest(model: Any) -> str:
 def _plain(one: Any, names: Mapping[str, str]) -> Any:
     """Return a configuration without what differs between two models that are made alike.
 
-    Args:
-        one: the configuration, or a part of it.
-        names: of layers -> their place in the model: Keras counts on in the names that it gives.
+    Names of layers become their place in the model: Keras counts on in the names that it gives.
     """
     if isinstance(one, Mapping):
         if one.get("class_name") == "__lambda__":  # whose code is written otherwise each time
