@@ -147,121 +147,82 @@ LOGITS = losses.SparseCategoricalCrossentropy(from_logits=True)
 TAGS = ("fur", "paws", "wings")
 PALETTE = {0: 0, 1: 1, 2: 2}
 UNKNOWN = {0: 0, 1: 1, 2: 255}
-RIGHT = {
-    "classes by a name": lambda df: (dense(3, "softmax"), SPARSE, sequence(df, "kind")),
-    "classes by a function": lambda df: (
-        dense(3, "softmax"),
-        losses.sparse_categorical_crossentropy,
-        sequence(df, "kind"),
-    ),
-    "classes by a class": lambda df: (
-        dense(3, "softmax"),
-        losses.SparseCategoricalCrossentropy,
-        sequence(df, "kind"),
-    ),
-    "logits": lambda df: (dense(3), LOGITS, sequence(df, "kind")),
-    "a unit for each class that is to come": lambda df: (
-        dense(4, "softmax"),
-        SPARSE,
-        sequence(df, "kind", class_names=["cat", "dog", "owl", "yak"]),
-    ),
-    "more units than class numbers": lambda df: (dense(7, "softmax"), SPARSE, sequence(df, "code")),
-    "two units for two classes": lambda df: (dense(2, "softmax"), SPARSE, sequence(df, "tame")),
+HOT = {"label_mode": "categorical"}
+OF_DENSE = {
+    "classes by a name": (3, "softmax", SPARSE, "kind"),
+    "classes by a function": (3, "softmax", losses.sparse_categorical_crossentropy, "kind"),
+    "classes by a class": (3, "softmax", losses.SparseCategoricalCrossentropy, "kind"),
+    "logits": (3, None, LOGITS, "kind"),
+    "a unit for each class that is to come":
+        (4, "softmax", SPARSE, "kind", {"class_names": ["cat", "dog", "owl", "yak"]}),
+    "more units than class numbers": (7, "softmax", SPARSE, "code"),
+    "two units for two classes": (2, "softmax", SPARSE, "tame"),
+    "class numbers from 0": (3, "softmax", SPARSE, "code"),
+    "whole numbers in a column of floats": (3, "softmax", SPARSE, "whole"),
+    "an ignored class":
+        (3, "softmax", losses.SparseCategoricalCrossentropy(ignore_class=-1), "signed"),
+    "one-hot classes": (3, "softmax", CATEGORICAL, "kind", HOT),
+    "one-hot classes under a binary loss": (3, "sigmoid", BINARY, "kind", HOT),
+    "one-hot classes under a loss of numbers": (3, "softmax", "mse", "kind", HOT),
+    "soft labels":
+        (3, "softmax", CATEGORICAL, "kind", HOT | {"batch_transform": smoothed}),
+    "smoothing": (3, "softmax", losses.CategoricalCrossentropy(label_smoothing=0.1), "kind", HOT),
+    "focal": (3, "softmax", losses.CategoricalFocalCrossentropy(), "kind", HOT),
+    "binary": (1, "sigmoid", BINARY, "tame", {"label_mode": "binary"}),
+    "binary class numbers": (1, "sigmoid", "bce", "tame"),
+    "binary logit": (1, None, losses.BinaryCrossentropy(from_logits=True), "bit"),
+    "binary focal": (1, "sigmoid", losses.binary_focal_crossentropy, "bit"),
+    "shares under a binary loss": (1, "sigmoid", BINARY, "share"),
+    "several labels": (3, "sigmoid", BINARY, dfgen.MultiLabel("tags", TAGS)),
+    "lists of one label at most under a softmax":
+        (3, "softmax", CATEGORICAL, dfgen.MultiLabel("one", TAGS)),
+    "one-hot classes under a softmax and a binary loss": (3, "softmax", BINARY, "kind", HOT),
+    "a number": (1, None, "mse", "share"),
+    "ranks as numbers": (1, None, losses.Huber(), "rank"),
+    "shares under a sigmoid": (1, "sigmoid", "mse", "share"),
+    "shares with some noise under a sigmoid": (1, "sigmoid", "mse", "noisy"),
+    "degrees that a transform scales": (1, "sigmoid", "mse", "degrees", {"transform": from_zero}),
+    "degrees under a loss of one's own": (1, "sigmoid", own_loss, "degrees"),
+    "a class as a number of 0 and 1": (1, "sigmoid", "mse", "tame"),
+    "two numbers": (2, None, "mse", dfgen.Number(["share", "rank"])),
+    "two measurements of one number": (1, None, "mse", dfgen.Number(["share", "rank"])),
+    "hinge of 0 and 1": (1, None, losses.Hinge(), "bit"),
+    "overlap": (1, "sigmoid", losses.Dice(), "bit"),
+    "hinge": (1, "tanh", "hinge", "hinge"),
+    "categorical hinge": (3, None, "categorical_hinge", "kind", HOT),
+    "cosine similarity": (2, None, losses.CosineSimilarity(), dfgen.Number(["share", "rank"])),
+    "poisson": (1, "exponential", "poisson", "rank"),
+    "divergence": (3, "softmax", "kl_divergence", "kind", HOT),
+    "a function of one's own": (3, None, own_loss, "late"),
+    "a class of one's own": (3, "softmax", OwnSparse(), "late"),
+    "labels that a transform changes": (2, "softmax", SPARSE, "kind", {"transform": coarser}),
+    "numbers that a transform changes": (3, "softmax", SPARSE, "late", {"transform": from_zero}),
+    "labels that a batch_transform changes":
+        (2, "softmax", SPARSE, "kind", {"batch_transform": doubled}),
+    "a shard": (3, "softmax", SPARSE, "code", {"shard": (0, 2)}),
+}  # fmt: skip
+"""Units and activation of the last layer, the loss, y and options of the Sequence."""
+
+
+def of_dense(units, activation, loss, y, options=None):
+    return lambda df: (dense(units, activation), loss, sequence(df, y, **(options or {})))
+
+
+RIGHT = {name: of_dense(*one) for name, one in OF_DENSE.items()} | {
     "classes that no row has": lambda df: (
         dense(2, "softmax"),
         SPARSE,
         sequence(df[df["kind"] != "owl"], "kind"),
-    ),
-    "class numbers from 0": lambda df: (dense(3, "softmax"), SPARSE, sequence(df, "code")),
-    "whole numbers in a column of floats": lambda df: (
-        dense(3, "softmax"),
-        SPARSE,
-        sequence(df, "whole"),
-    ),
-    "an ignored class": lambda df: (
-        dense(3, "softmax"),
-        losses.SparseCategoricalCrossentropy(ignore_class=-1),
-        sequence(df, "signed"),
-    ),
-    "one-hot classes": lambda df: (
-        dense(3, "softmax"),
-        CATEGORICAL,
-        sequence(df, "kind", label_mode="categorical"),
-    ),
-    "one-hot classes under a binary loss": lambda df: (
-        dense(3, "sigmoid"),
-        BINARY,
-        sequence(df, "kind", label_mode="categorical"),
-    ),
-    "one-hot classes under a loss of numbers": lambda df: (
-        dense(3, "softmax"),
-        "mse",
-        sequence(df, "kind", label_mode="categorical"),
-    ),
-    "soft labels": lambda df: (
-        dense(3, "softmax"),
-        CATEGORICAL,
-        sequence(df, "kind", label_mode="categorical", batch_transform=smoothed),
-    ),
-    "smoothing": lambda df: (
-        dense(3, "softmax"),
-        losses.CategoricalCrossentropy(label_smoothing=0.1),
-        sequence(df, "kind", label_mode="categorical"),
-    ),
-    "focal": lambda df: (
-        dense(3, "softmax"),
-        losses.CategoricalFocalCrossentropy(),
-        sequence(df, "kind", label_mode="categorical"),
-    ),
-    "binary": lambda df: (
-        dense(1, "sigmoid"),
-        BINARY,
-        sequence(df, "tame", label_mode="binary"),
-    ),
-    "binary class numbers": lambda df: (dense(1, "sigmoid"), "bce", sequence(df, "tame")),
-    "binary logit": lambda df: (
-        dense(1),
-        losses.BinaryCrossentropy(from_logits=True),
-        sequence(df, "bit"),
-    ),
-    "binary focal": lambda df: (
-        dense(1, "sigmoid"),
-        losses.binary_focal_crossentropy,
-        sequence(df, "bit"),
-    ),
-    "shares under a binary loss": lambda df: (dense(1, "sigmoid"), BINARY, sequence(df, "share")),
-    "several labels": lambda df: (
-        dense(3, "sigmoid"),
-        BINARY,
-        sequence(df, dfgen.MultiLabel("tags", TAGS)),
-    ),
-    "lists of one label at most under a softmax": lambda df: (
-        dense(3, "softmax"),
-        CATEGORICAL,
-        sequence(df, dfgen.MultiLabel("one", TAGS)),
     ),
     "one-hot columns under a softmax": lambda df: (
         dense(2, "softmax"),
         CATEGORICAL,
         sequence(df.assign(other=1 - df["fur"]), dfgen.Number(["fur", "other"])),
     ),
-    "one-hot classes under a softmax and a binary loss": lambda df: (
-        dense(3, "softmax"),
-        BINARY,
-        sequence(df, "kind", label_mode="categorical"),
-    ),
-    "a number": lambda df: (dense(1), "mse", sequence(df, "share")),
-    "ranks as numbers": lambda df: (dense(1), losses.Huber(), sequence(df, "rank")),
     "classes whose names are their numbers": lambda df: (
         dense(1),
         "mae",
         sequence(df.assign(code=pd.Categorical(df["code"])), "code"),
-    ),
-    "shares under a sigmoid": lambda df: (dense(1, "sigmoid"), "mse", sequence(df, "share")),
-    "shares with some noise under a sigmoid": lambda df: (
-        dense(1, "sigmoid"),
-        "mse",
-        sequence(df, "noisy"),
     ),
     "ranks under a relu": lambda df: (
         ending(layers.Dense(1), layers.ReLU()),
@@ -278,27 +239,6 @@ RIGHT = {
         "mse",
         sequence(df, "degrees"),
     ),
-    "degrees that a transform scales": lambda df: (
-        dense(1, "sigmoid"),
-        "mse",
-        sequence(df, "degrees", transform=from_zero),
-    ),
-    "degrees under a loss of one's own": lambda df: (
-        dense(1, "sigmoid"),
-        own_loss,
-        sequence(df, "degrees"),
-    ),
-    "a class as a number of 0 and 1": lambda df: (dense(1, "sigmoid"), "mse", sequence(df, "tame")),
-    "two numbers": lambda df: (
-        dense(2),
-        "mse",
-        sequence(df, dfgen.Number(["share", "rank"])),
-    ),
-    "two measurements of one number": lambda df: (
-        dense(1),
-        "mse",
-        sequence(df, dfgen.Number(["share", "rank"])),
-    ),
     "a class for each of two columns": lambda df: (
         ending(layers.Dense(6), layers.Reshape((2, 3)), layers.Softmax()),
         SPARSE,
@@ -308,25 +248,6 @@ RIGHT = {
         ending(layers.Dense(3), layers.Reshape((3, 1)), layers.Softmax(axis=1)),
         "mse",
         sequence(df, dfgen.Number(["share", "rank", "code"])),
-    ),
-    "hinge of 0 and 1": lambda df: (dense(1), losses.Hinge(), sequence(df, "bit")),
-    "overlap": lambda df: (dense(1, "sigmoid"), losses.Dice(), sequence(df, "bit")),
-    "hinge": lambda df: (dense(1, "tanh"), "hinge", sequence(df, "hinge")),
-    "categorical hinge": lambda df: (
-        dense(3),
-        "categorical_hinge",
-        sequence(df, "kind", label_mode="categorical"),
-    ),
-    "cosine similarity": lambda df: (
-        dense(2),
-        losses.CosineSimilarity(),
-        sequence(df, dfgen.Number(["share", "rank"])),
-    ),
-    "poisson": lambda df: (dense(1, "exponential"), "poisson", sequence(df, "rank")),
-    "divergence": lambda df: (
-        dense(3, "softmax"),
-        "kl_divergence",
-        sequence(df, "kind", label_mode="categorical"),
     ),
     "autoencoder": lambda df: (
         pixels(3, "sigmoid"),
@@ -350,8 +271,6 @@ RIGHT = {
         losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=255),
         sequence(df, dfgen.Mask("mask", palette=UNKNOWN)),
     ),
-    "a function of one's own": lambda df: (dense(3), own_loss, sequence(df, "late")),
-    "a class of one's own": lambda df: (dense(3, "softmax"), OwnSparse(), sequence(df, "late")),
     "another axis of classes": lambda df: (
         ending(layers.Dense(6), layers.Reshape((3, 2)), layers.Softmax(axis=1)),
         losses.CategoricalCrossentropy(axis=1),
@@ -393,21 +312,6 @@ RIGHT = {
         SPARSE,
         sequence(df, "kind"),
     ),
-    "labels that a transform changes": lambda df: (
-        dense(2, "softmax"),
-        SPARSE,
-        sequence(df, "kind", transform=coarser),
-    ),
-    "numbers that a transform changes": lambda df: (
-        dense(3, "softmax"),
-        SPARSE,
-        sequence(df, "late", transform=from_zero),
-    ),
-    "labels that a batch_transform changes": lambda df: (
-        dense(2, "softmax"),
-        SPARSE,
-        sequence(df, "kind", batch_transform=doubled),
-    ),
     "labels that are missing": lambda df: (
         dense(3, "softmax"),
         SPARSE,
@@ -416,7 +320,6 @@ RIGHT = {
             dfgen.Category("kind", missing="ignore"),
         ),
     ),
-    "a shard": lambda df: (dense(3, "softmax"), SPARSE, sequence(df, "code", shard=(0, 2))),
     "validation": lambda df: (
         dense(3, "softmax"),
         SPARSE,
