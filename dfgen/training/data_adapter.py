@@ -23,6 +23,7 @@ from dfgen.loading.receipts import Receipt
 from dfgen.system import whole
 from dfgen.training.backends import INFINITE, TorchBatches, tensorflow_dataset
 from dfgen.training.checks.loss_check import check_loss, warn_of_metrics
+from dfgen.training.checks.meanings import check_trained, note_epoch
 from dfgen.training.checks.model_check import (
     check_arguments,
     check_model,
@@ -31,7 +32,6 @@ from dfgen.training.checks.model_check import (
 )
 from dfgen.training.checks.pairing import paired
 from dfgen.training.checks.scale_check import warn_of_scaling_twice
-from dfgen.training.checks.trained_model import check_trained, note_epoch
 from dfgen.training.checks.validation_check import (
     check_validation,
     validation_of,

@@ -1,20 +1,25 @@
-"""predict_frame, evaluate_frame: what a model says of each row, as columns of the frame."""
+"""predict_frame, evaluate_frame, and the command: what a model says of each row, as columns."""
 
 import os
+import warnings
 from typing import Any
 
 import keras
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from dfgen.errors import ArgumentError, ManifestError, brief, warn
+from dfgen.binding.preprocessing import load_preprocessing
+from dfgen.errors import ArgumentError, ManifestError, MissingFileError, brief, listed, reason, warn
+from dfgen.limits import Limits
+from dfgen.manifest.io import read_manifest
 from dfgen.manifest.not_a_manifest import check_place
 from dfgen.manifest.tables import arrow_table
 from dfgen.samples.stores.embedded import are_files
 from dfgen.system import flag, only_writer, whole
-from dfgen.training.checks.meanings import meanings
-from dfgen.training.checks.trained_model import check_as_before
+from dfgen.training.checks.meanings import check_as_before, meanings
 from dfgen.training.data_adapter import view_of
 from dfgen.training.device_division import keras_division
 from dfgen.training.predictions.heads import makes_own_outputs
@@ -29,7 +34,12 @@ from dfgen.training.predictions.predictions_file import (
     write_joined,
 )
 from dfgen.training.predictions.run_identity import refuse_other
-from dfgen.training.predictions.saved_preprocessing import Saved, check_as_trained, opened
+from dfgen.training.predictions.saved_preprocessing import (
+    Saved,
+    check_as_trained,
+    opened,
+    sequence_as_trained,
+)
 from dfgen.training.sequence import Sequence
 
 _LOGITS = "leave it out where the loss tells it"
@@ -328,3 +338,63 @@ def _check_columns(known: list[str], made: list[str]) -> None:
             f"the manifest has the columns {taken} already, which predictions would be called: "
             f"rename them, or leave them out, df.drop(columns={taken})"
         )
+
+
+def predict_saved(
+    model: str,
+    manifest: str,
+    out: str,
+    *,
+    preprocessing: str | None = None,
+    split: str | None = None,
+    views: int | None = None,
+    arrays: str | None = None,
+    allow_functions: bool = False,
+    root: str | None = None,
+    **options: Any,
+) -> dict[str, int]:
+    """Write what a saved model says of the rows of a manifest, made as in training."""
+    if not os.path.exists(model):
+        raise MissingFileError(f"there is no model {model}")
+    path = preprocessing or f"{model}.json"
+    if preprocessing is None and not os.path.exists(path):
+        raise MissingFileError(
+            f"there is no {path}, which tells how rows were made in training, and the names of "
+            f'classes: fit with dfgen.SavePreprocessing("{path}", sequence), or name the file, '
+            "--preprocessing FILE"
+        )
+    saved = load_preprocessing(path, allow_functions)
+    keras.config.set_image_data_format(saved.data_format)
+    rows: Any = manifest if split is None else _of_split(manifest, split, root)
+    chance = views is not None
+    if options.get("on_error") == "skip":
+        options["limits"] = Limits(problems=1.0)  # all are told
+    with sequence_as_trained(saved, rows, chance, root=None if split else root, **options) as seq:
+        written = predict_frame(
+            _loaded(model), seq, views=views, preprocessing=saved, arrays=arrays, out=out
+        )
+    problems = pq.read_table(written, columns=["problem"])["problem"]
+    return {"rows": len(problems), "problems": pc.count(problems).as_py()}
+
+
+def _of_split(manifest: str, split: str, root: str | None) -> Any:
+    frame = read_manifest(manifest, root)
+    if "split" not in frame:
+        raise ManifestError(f"{manifest} has no column split: leave out --split {split}")
+    found = frame[frame.split == split]
+    if not len(found):
+        known = frame.split.dropna().unique().tolist()
+        raise ManifestError(f"no row of {manifest} has the split {split!r}, but {listed(known)}")
+    return found
+
+
+def _loaded(path: str) -> Any:
+    of_optimizer = r"(?s).*Skipping variable loading for optimizer"  # which predicts nothing
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", of_optimizer)
+            return keras.saving.load_model(path)
+    except Exception as error:  # of a file that may be anything
+        raise ArgumentError(
+            f"{path} cannot be loaded as a model of Keras: {reason(error)}"
+        ) from error
