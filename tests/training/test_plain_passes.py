@@ -92,14 +92,19 @@ HOLDS = {
 }
 
 
-@pytest.fixture(params=BREAKS)
+QUICK = "imports moved", "the loop's class moved"
+"""Breaks where Keras asks for single batches, and where a Sequence is its adapter."""
+
+
+@pytest.fixture(params=[
+    pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in BREAKS
+])  # fmt: skip
 def broken(request, monkeypatch):
     yield from breaking(BREAKS[request.param], monkeypatch)
 
 
-@pytest.fixture(params=["imports moved", "the loop's class moved"])
+@pytest.fixture(params=QUICK)
 def plain(request, monkeypatch):
-    """One break where Keras asks for single batches, and one where a Sequence is its adapter."""
     yield from breaking(BREAKS[request.param], monkeypatch)
 
 
@@ -188,8 +193,10 @@ def test_each_row_once_an_epoch_whatever_has_changed(frame, broken, built):
     assert_epochs(model.seen(), 48, range(3))
 
 
-@pytest.mark.parametrize("built", [True, False], ids=["built", "unbuilt"])
-@pytest.mark.parametrize("rows", [3, 4, 8, 11, 45])
+@pytest.mark.parametrize(("rows", "built"), [
+    *((rows, True) for rows in (3, 4, 8, 11, 45)), (4, False), (45, False),
+    *(pytest.param(rows, False, marks=pytest.mark.slow) for rows in (3, 8, 11)),
+])  # fmt: skip
 def test_sets_of_one_two_three_and_twelve_batches(frame, plain, rows, built):
     model, seq = trained_watcher() if built else watcher(), sequence(frame, rows)
     model.fit(seq, epochs=3, shuffle=False, verbose=0)
