@@ -506,7 +506,8 @@ HOLDER = """
 import sys
 from dfgen.locks import FileLock
 
-FileLock(sys.argv[1], "held", "", of_process=True).acquire()  # as Generations does, without Keras
+held = FileLock(sys.argv[1], "held", "", of_process=True)  # as Generations, without Keras
+held.acquire()
 print("locked", flush=True)
 sys.stdin.readline()
 """
