@@ -284,7 +284,7 @@ def _framed(prediction: Prediction) -> pd.DataFrame:
     found = frame_of_columns(pa.concat_tables(tables))
     for name in found.columns:
         frame[name] = found[name].array
-    frame.attrs[PREDICTIONS] = prediction.said(whole=False)
+    frame.attrs[PREDICTIONS] = prediction.described(whole=False)
     return frame
 
 
@@ -315,7 +315,7 @@ def _written(prediction: Prediction, out: str) -> str:
                 paths.append(folder.add(part, beside, prediction.heads))
                 bar.update(len(table))
         prediction.heads.update(run_of_file(paths[0]))
-        write_joined(out, paths, prediction.said(whole=True))
+        write_joined(out, paths, prediction.described(whole=True))
         folder.remove()
     return out
 

@@ -29,11 +29,11 @@ from dfgen.training.layout import SequenceView
 from dfgen.training.predictions.heads import ModelHead, model_heads
 from dfgen.training.predictions.prediction_columns import (
     LISTS,
-    Said,
+    HeadValues,
+    array_values,
     files_of_rows,
     nested_lists,
     row_losses,
-    said_of_arrays,
     table_of,
 )
 from dfgen.training.predictions.predictions_file import claim
@@ -186,10 +186,10 @@ class Prediction:
             while first < self.steps.stop:
                 part = range(first, min(first + steps, self.steps.stop))
                 began = time.perf_counter()
-                said, nbytes = self._of(passes, part)
+                values, nbytes = self._of(passes, part)
                 if not self._differ:
                     steps = next_steps(len(part), time.perf_counter() - began, nbytes)
-                yield part, self._table(said, self.rows(part))
+                yield part, self._table(values, self.rows(part))
                 first = part.stop
         finally:
             passes.end()
@@ -204,9 +204,9 @@ class Prediction:
         flat = all(one is not None and len(one.shape) <= 2 for one in outputs)
         return not flat or any(None in loader.specs[name].shape for name in y if name is not None)
 
-    def _of(self, passes: OrderedPasses, part: range) -> tuple[list[Said], int]:
+    def _of(self, passes: OrderedPasses, part: range) -> tuple[list[HeadValues], int]:
         """Return what each head says of the rows of some batches, and the bytes that it took."""
-        found: list[Said] = []
+        found: list[HeadValues] = []
         y, features = self._targets
         nbytes = 0
         for view in range(self.views):
@@ -215,10 +215,10 @@ class Prediction:
             arrays = [] if targets is None else keras.tree.flatten(targets)
             true = dict(zip(keras.tree.flatten(y), arrays, strict=bool(arrays)))
             heads = model_heads(self.model, outputs, y, features, self.logits)
-            said = [_of_head(head, array, true.get(head.target)) for head, array in heads]
+            values = [_of_head(head, array, true.get(head.target)) for head, array in heads]
             held = [*true.values(), *(array for _, array in heads)]
             nbytes = sum(one.nbytes for one in held if one is not None)
-            found = [a + b for a, b in zip(found, said, strict=True)] if found else said
+            found = [a + b for a, b in zip(found, values, strict=True)] if found else values
         return [one.mean(self.views) for one in found], nbytes
 
     @cached_property
@@ -240,7 +240,7 @@ class Prediction:
         if self.arrays not in (None, LISTS):
             claim(str(self.arrays), self.run, "arrays")
 
-    def said(self, whole: bool) -> dict[str, Any]:
+    def described(self, whole: bool) -> dict[str, Any]:
         """Return what is told of the run beside its rows, once these are predicted.
 
         Its identity is `whole`, or one part of several: to find it takes time.
@@ -260,9 +260,9 @@ class Prediction:
         bound = [binding[name] for name in leaves(binding.y)]
         return y, {name: (one.feature, one) for one in bound for name in one.specs}
 
-    def _table(self, said: list[Said], rows: slice) -> pa.Table:
+    def _table(self, values: list[HeadValues], rows: slice) -> pa.Table:
         loader = self.view.loader
-        for one in said:
+        for one in values:
             names = one.head.class_names
             known = {"kind": one.head.kind(one.numbers), "class_names": names and list(names)}
             self.heads[one.head.name] = known
@@ -275,22 +275,24 @@ class Prediction:
             alike = np.ones(len(reasons), np.float32)
             weights = alike if loader.weights is None else loader.weights[rows]
         arrays = None if self.arrays is None else partial(self._arrays, rows)
-        return table_of(said, rows, reasons, weights, arrays)
+        return table_of(values, rows, reasons, weights, arrays)
 
-    def _arrays(self, rows: slice, head: ModelHead, said: Any, lost: Present) -> pa.Array:
-        found = said_of_arrays(head, said)
+    def _arrays(self, rows: slice, head: ModelHead, outputs: Any, lost: Present) -> pa.Array:
+        found = array_values(head, outputs)
         if self.arrays == LISTS:
             return nested_lists(found, lost)
         ids = self.view.loader.order.ids_at(np.arange(rows.start, rows.stop))
         return files_of_rows(found, lost, os.path.join(self.arrays or "", head.name), ids)
 
 
-def _of_head(head: ModelHead, outputs: npt.NDArray[Any], target: npt.NDArray[Any] | None) -> Said:
+def _of_head(
+    head: ModelHead, outputs: npt.NDArray[Any], target: npt.NDArray[Any] | None
+) -> HeadValues:
     losses, loss = None, as_loss(head.loss)
     if loss is not None and target is not None:
         _check_classes(head, target, outputs.shape[-1])
         losses = row_losses(loss, target, outputs)
-    return Said(head, head.activated(outputs), losses)
+    return HeadValues(head, head.activated(outputs), losses)
 
 
 def _check_classes(head: ModelHead, target: npt.NDArray[Any], units: int) -> None:

@@ -79,18 +79,18 @@ _OfArrays = Callable[[ModelHead, _Floats, Present], pa.Array] | None
 
 
 @dataclass(frozen=True, eq=False)
-class Said:
+class HeadValues:
     """The predictions of one head for some rows: probabilities or other numbers, (rows, ...)."""
 
     head: ModelHead
     numbers: _Floats
     losses: _Floats | None
 
-    def __add__(self, other: "Said") -> "Said":
+    def __add__(self, other: "HeadValues") -> "HeadValues":
         losses = None if self.losses is None or other.losses is None else self.losses + other.losses
         return replace(self, numbers=self.numbers + other.numbers, losses=losses)
 
-    def mean(self, views: int) -> "Said":
+    def mean(self, views: int) -> "HeadValues":
         """Return the mean of what was added up of so many views."""
         if views == 1:
             return self
@@ -100,7 +100,7 @@ class Said:
 
 
 def table_of(
-    said: list[Said],
+    outputs: list[HeadValues],
     rows: slice,
     reasons: npt.NDArray[Any],
     weights: _Floats | None = None,
@@ -110,7 +110,7 @@ def table_of(
     bad = reasons.astype(bool)
     columns: dict[str, Any] = {}
     losses = []
-    for one in said:
+    for one in outputs:
         head, lacking = one.head, _lacking(one.head, rows)
         columns |= _truth(head, rows, lacking)
         lost = bad | np.isnan(one.numbers.reshape(len(bad), -1)).any(axis=1)
@@ -121,8 +121,8 @@ def table_of(
             columns[head.column("loss")] = _numbers(losses[-1])
         if weights is not None and head.bound is not None:
             columns[head.column("row_weight")] = pa.array(np.where(lost | lacking, 0, weights))
-    if len(said) > 1 and losses:
-        factors = [one.head.loss_weight for one in said if one.losses is not None]
+    if len(outputs) > 1 and losses:
+        factors = [one.head.loss_weight for one in outputs if one.losses is not None]
         total = _total(losses, factors)
         columns["loss"] = _numbers(np.where(reasons.astype(bool), np.nan, total))
     return pa.table({**columns, "problem": pa.array(reasons, pa.string())})
@@ -162,46 +162,46 @@ def _truth(head: ModelHead, rows: slice, lacking: Present) -> dict[str, pa.Array
 
 
 def _predicted(
-    head: ModelHead, said: _Floats, lost: Present, arrays: _OfArrays
+    head: ModelHead, outputs: _Floats, lost: Present, arrays: _OfArrays
 ) -> dict[str, pa.Array]:
     """Return `y_pred`, and `prob` of classes."""
-    kind = head.kind(said)
+    kind = head.kind(outputs)
     if kind == ARRAY:
-        return {} if arrays is None else {head.column("y_pred"): arrays(head, said, lost)}
-    said = said.reshape(len(said), -1)
-    made = {CLASSES: _of_class, LABELS: _of_labels}.get(kind, _of_numbers)(head, said, lost)
+        return {} if arrays is None else {head.column("y_pred"): arrays(head, outputs, lost)}
+    outputs = outputs.reshape(len(outputs), -1)
+    made = {CLASSES: _of_class, LABELS: _of_labels}.get(kind, _of_numbers)(head, outputs, lost)
     return {head.column(name): values for name, values in made.items()}
 
 
-def _of_class(head: ModelHead, said: _Floats, lost: Present) -> dict[str, pa.Array]:
+def _of_class(head: ModelHead, outputs: _Floats, lost: Present) -> dict[str, pa.Array]:
     names = head.class_names
     if names is not None:
-        _check_units(head, said.shape[1], len(names))
-    if said.shape[1] == 1:
-        said = np.concatenate([1 - said, said], axis=1)
-        numbers = said[:, 1] > 0.5
+        _check_units(head, outputs.shape[1], len(names))
+    if outputs.shape[1] == 1:
+        outputs = np.concatenate([1 - outputs, outputs], axis=1)
+        numbers = outputs[:, 1] > 0.5
     else:
-        numbers = said.argmax(axis=1)
-    prob = lists_of(said, lost)
+        numbers = outputs.argmax(axis=1)
+    prob = lists_of(outputs, lost)
     if names is None:
         return {"y_pred": pa.array(numbers.astype(np.int64), mask=lost), "prob": prob}
     codes = pa.array(numbers.astype(np.int32), mask=lost)
     return {"y_pred": pa.DictionaryArray.from_arrays(codes, pa.array(names)), "prob": prob}
 
 
-def _of_labels(head: ModelHead, said: _Floats, lost: Present) -> dict[str, pa.Array]:
+def _of_labels(head: ModelHead, outputs: _Floats, lost: Present) -> dict[str, pa.Array]:
     names = head.class_names or ()
-    _check_units(head, said.shape[1], len(names), alone=False)
-    chosen = (said > 0.5) & ~lost[:, None]
+    _check_units(head, outputs.shape[1], len(names), alone=False)
+    chosen = (outputs > 0.5) & ~lost[:, None]
     labels = pa.array(names).take(pa.array(np.nonzero(chosen)[1]))
     ends = np.append(0, np.cumsum(chosen.sum(axis=1)))
-    return {"y_pred": with_ends(labels, ends, lost), "prob": lists_of(said, lost)}
+    return {"y_pred": with_ends(labels, ends, lost), "prob": lists_of(outputs, lost)}
 
 
-def _of_numbers(head: ModelHead, said: _Floats, lost: Present) -> dict[str, pa.Array]:
-    if said.shape[1] == 1:
-        return {"y_pred": pa.array(said[:, 0], mask=lost)}
-    return {"y_pred": lists_of(said, lost)}
+def _of_numbers(head: ModelHead, outputs: _Floats, lost: Present) -> dict[str, pa.Array]:
+    if outputs.shape[1] == 1:
+        return {"y_pred": pa.array(outputs[:, 0], mask=lost)}
+    return {"y_pred": lists_of(outputs, lost)}
 
 
 def _check_units(head: ModelHead, units: int, classes: int, alone: bool = True) -> None:
@@ -220,18 +220,18 @@ LISTS = "lists"
 _LONGEST = 200  # characters of a name of a file
 
 
-def said_of_arrays(head: ModelHead, said: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def array_values(head: ModelHead, outputs: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return what an output says: classes of pixels as numbers (height, width), or as it is."""
     if head.has_pixels and keras.config.image_data_format() == "channels_first":
-        said = np.moveaxis(said, 1, -1)
-    if said.shape[-1] == 1 and (head.loss_kind == BINARY or head.activation == "sigmoid"):
-        return (said[..., 0] > 0.5).astype(np.uint8)
+        outputs = np.moveaxis(outputs, 1, -1)
+    if outputs.shape[-1] == 1 and (head.loss_kind == BINARY or head.activation == "sigmoid"):
+        return (outputs[..., 0] > 0.5).astype(np.uint8)
     of_classes = head.loss_kind in (SPARSE, CATEGORICAL) or head.activation == "softmax"
-    if said.shape[-1] > 1 and of_classes:
-        dtype = np.uint8 if said.shape[-1] <= 256 else np.uint16
-        classes: npt.NDArray[Any] = said.argmax(axis=-1).astype(dtype)
+    if outputs.shape[-1] > 1 and of_classes:
+        dtype = np.uint8 if outputs.shape[-1] <= 256 else np.uint16
+        classes: npt.NDArray[Any] = outputs.argmax(axis=-1).astype(dtype)
         return classes
-    return said
+    return outputs
 
 
 def nested_lists(values: npt.NDArray[Any], lost: Present) -> pa.Array:

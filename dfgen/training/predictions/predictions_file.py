@@ -81,9 +81,9 @@ class PartsFolder:
         """Yield the files that there are from the first of some steps on, with the step after."""
         known = {}
         for name in os.listdir(self._folder):
-            path, told = os.path.join(self._folder, name), _PART.fullmatch(name)
-            if told is not None and _digest(Path(path).read_bytes()) == told[3]:
-                known[int(told[1])] = int(told[2]), path
+            path, match = os.path.join(self._folder, name), _PART.fullmatch(name)
+            if match is not None and _digest(Path(path).read_bytes()) == match[3]:
+                known[int(match[1])] = int(match[2]), path
         step = steps.start
         while step in known:
             step, path = known[step]
@@ -98,16 +98,16 @@ def _digest(data: bytes) -> str:
     return blake2b(data, digest_size=16).hexdigest()
 
 
-def check_rows(part: pd.DataFrame | str, told: Mapping[str, Any], where: str, advice: str) -> None:
+def check_rows(part: pd.DataFrame | str, run: Mapping[str, Any], where: str, advice: str) -> None:
     """Refuse predictions, in a frame or a file, of which rows are gone, doubled or moved."""
-    first, stop = told["part"]
+    first, stop = run["part"]
     rows = pq.read_metadata(part).num_rows if isinstance(part, str) else len(part)
     if rows != stop - first:
         raise ArgumentError(
             f"{where} has {rows:,} rows, but {stop - first:,} were predicted in it: {advice}"
         )
-    name = told.get("id")
-    if name is not None and ids_digest(_column(part, name)) != told["part_ids"]:
+    name = run.get("id")
+    if name is not None and ids_digest(_column(part, name)) != run["part_ids"]:
         raise ArgumentError(
             f"{where} has other rows than were predicted in it, or in another order, as its column "
             f"{name!r} says: {advice}"
@@ -134,16 +134,16 @@ def run_of_file(path: str) -> Any:
         ) from error
 
 
-def write_joined(out: str, paths: Iterable[str], said: Mapping[str, Any]) -> None:
+def write_joined(out: str, paths: Iterable[str], run: Mapping[str, Any]) -> None:
     """Write one file of several, holding a little of it at a time."""
-    write_whole(out, lambda file: _write(file, list(paths), said))
+    write_whole(out, lambda file: _write(file, list(paths), run))
 
 
-def _write(file: BinaryIO, paths: list[str], said: Mapping[str, Any]) -> None:
+def _write(file: BinaryIO, paths: list[str], run: Mapping[str, Any]) -> None:
     schema = pq.read_schema(paths[0])
     empty = frame_of_columns(schema.empty_table())
     of_pandas = pa.Schema.from_pandas(empty, preserve_index=False).metadata
-    schema = schema.with_metadata({**of_pandas, PREDICTIONS.encode(): json.dumps(said).encode()})
+    schema = schema.with_metadata({**of_pandas, PREDICTIONS.encode(): json.dumps(run).encode()})
     with pq.ParquetWriter(file, schema) as writer:
         for table in _gathered(paths):
             writer.write_table(table.cast(schema))
@@ -197,47 +197,47 @@ def join_predictions(
     given = [one if isinstance(one, pd.DataFrame) else os.path.abspath(one) for one in parts]
     if not given:
         raise ArgumentError("parts is an empty list, expected the predictions of each process")
-    told = [_told(one, number) for number, one in enumerate(given)]
-    for number, one in enumerate(told):
-        mended = {**one, "shard": told[0]["shard"], "paths": told[0].get("paths")}
+    runs = [_run_of(one, number) for number, one in enumerate(given)]
+    for number, one in enumerate(runs):
+        mended = {**one, "shard": runs[0]["shard"], "paths": runs[0].get("paths")}
         where = _named(given[number], number)
         advice = f"Join what goes with {_named(given[0], 0)}"
-        refuse_other(mended, told[0], f"{where} holds predictions", advice)
+        refuse_other(mended, runs[0], f"{where} holds predictions", advice)
         check_rows(given[number], one, where, _AS_MADE)
-    order = _in_order(given, told)
-    said = {**told[0], "shard": [0, 1], "part": [0, told[0]["rows"]], "part_ids": told[0]["ids"]}
+    order = _in_order(given, runs)
+    run = {**runs[0], "shard": [0, 1], "part": [0, runs[0]["rows"]], "part_ids": runs[0]["ids"]}
     if out is None:
-        return _joined([given[place] for place in order], said)
+        return _joined([given[place] for place in order], run)
     paths = [given[place] for place in order]
     if not all(isinstance(path, str) for path in paths):
         raise ArgumentError(f"out={brief(out)} needs parts that are files, got frames")
     path = os.path.abspath(out)
     check_out(path, key=PREDICTIONS.encode(), kind="file of predictions")
-    write_joined(path, [str(one) for one in paths], said)
+    write_joined(path, [str(one) for one in paths], run)
     return path
 
 
-def _told(part: pd.DataFrame | str, number: int) -> Any:
+def _run_of(part: pd.DataFrame | str, number: int) -> Any:
     if isinstance(part, str):
         return run_of_file(part)
-    told = part.attrs.get(PREDICTIONS, {})
-    if "shard" not in told:
+    run = part.attrs.get(PREDICTIONS, {})
+    if "shard" not in run:
         raise ArgumentError(
             f"{_named(part, number)} does not say of which run it is: expected a frame as "
             "predict_frame returns it for a Sequence with shard=(index, count), whose attrs have "
             f"{PREDICTIONS!r}"
         )
-    return told
+    return run
 
 
 def _named(part: pd.DataFrame | str, number: int) -> str:
     return part if isinstance(part, str) else f"parts[{number}]"
 
 
-def _in_order(given: list[Any], told: list[Any]) -> list[int]:
-    count = told[0]["shard"][1]
+def _in_order(given: list[Any], runs: list[Any]) -> list[int]:
+    count = runs[0]["shard"][1]
     found: dict[int, int] = {}
-    for place, one in enumerate(told):
+    for place, one in enumerate(runs):
         index, of = one["shard"]
         if of != count:
             raise ArgumentError(
@@ -260,11 +260,11 @@ def _in_order(given: list[Any], told: list[Any]) -> list[int]:
     return [found[index] for index in range(count)]
 
 
-def _joined(parts: list[Any], said: dict[str, Any]) -> pd.DataFrame:
+def _joined(parts: list[Any], run: dict[str, Any]) -> pd.DataFrame:
     frames = [pd.read_parquet(one) if isinstance(one, str) else one for one in parts]
     bare = [frame.copy(deep=False) for frame in frames]
     for frame in bare:
         frame.attrs = {}  # pandas compares them
     joined: pd.DataFrame = pd.concat(bare, ignore_index=isinstance(parts[0], str))
-    joined.attrs[PREDICTIONS] = json.loads(json.dumps(said))
+    joined.attrs[PREDICTIONS] = json.loads(json.dumps(run))
     return joined
