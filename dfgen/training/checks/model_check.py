@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from dfgen.errors import ArgumentError, did_you_mean
+from dfgen.errors import ArgumentError, did_you_mean, listed
 from dfgen.loading.order.plan import Plan
 from dfgen.training.checks.model_outputs import keras_order
 from dfgen.training.checks.pairing import (
@@ -237,22 +237,22 @@ def _check(ends: Ends, given: Any, exact: bool = True) -> None:
             raise ArgumentError(_one_for_several(what, argument, count))
         if count not in (len(names), len(needed)):
             raise ArgumentError(
-                f"the model has {len(names)} {what}s, {_quoted(names)}, but {argument} gives "
+                f"the model has {len(names)} {what}s, {listed(names)}, but {argument} gives "
                 f"{count}: write {argument}={{{names[0]!r}: ..., ...}}, a feature for each"
             )
         return
     missing = [name for name in needed if name not in given]
     if missing:
         raise ArgumentError(
-            f"nothing feeds the {what} {_quoted(missing)} of the model: {argument} has "
-            f"{_quoted(given)}. Rename the key or the {what}, or add a feature to {argument}."
+            f"nothing feeds the {what} {listed(missing)} of the model: {argument} has "
+            f"{listed(given)}. Rename the key or the {what}, or add a feature to {argument}."
             f"{did_you_mean(missing[0], given)}"
         )
     extra = [name for name in given if name not in names]
     if extra and exact:
         raise ArgumentError(
-            f"{argument} has {_quoted(extra)}, which the model has no {what} for: its {what}s are "
-            f"{_quoted(names)}. Leave it out of {argument}.{did_you_mean(extra[0], names)}"
+            f"{argument} has {listed(extra)}, which the model has no {what} for: its {what}s are "
+            f"{listed(names)}. Leave it out of {argument}.{did_you_mean(extra[0], names)}"
         )
 
 
@@ -260,11 +260,7 @@ def _refuse_strings(x: Any) -> None:
     strings = [spec.name for spec in keras.tree.flatten(x) if spec.dtype == "string"]
     if strings:
         raise ArgumentError(
-            f"x has text or bytes, {_quoted(strings)}, which models on "
+            f"x has text or bytes, {listed(strings)}, which models on "
             f"{keras.backend.backend()} cannot take: make numbers of them before, with "
             "dfgen.Column, or train on TensorFlow (KERAS_BACKEND=tensorflow)"
         )
-
-
-def _quoted(names: Iterable[str]) -> str:
-    return ", ".join(map(repr, names))
