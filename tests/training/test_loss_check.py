@@ -355,14 +355,14 @@ ONE_CLASS = (
 )
 CANNOT_BE_MEANT = {
     "several labels under a softmax": (
-        lambda df: (dense(3, "softmax"), CATEGORICAL, sequence(df, dfgen.MultiLabel("tags", TAGS))),
+        (3, "softmax", CATEGORICAL, dfgen.MultiLabel("tags", TAGS)),
         UserWarning,
         "column 'tags' has 3 classes ('fur', 'paws', 'wings'), of which some rows have several, "
         + ONE_CLASS.format(3)
         + 'activation="sigmoid"), with loss="binary_crossentropy"',
     ),
     "several labels under a loss of one": (
-        lambda df: (dense(3), "categorical_hinge", sequence(df, dfgen.MultiLabel("tags", TAGS))),
+        (3, None, "categorical_hinge", dfgen.MultiLabel("tags", TAGS)),
         UserWarning,
         "column 'tags' has 3 classes ('fur', 'paws', 'wings'), of which some rows have several, "
         + ONE_CLASS.format(3).replace("categorical_crossentropy", "categorical_hinge")
@@ -380,28 +380,28 @@ CANNOT_BE_MEANT = {
         'model in Dense(3, activation="sigmoid"), with loss="binary_crossentropy"',
     ),
     "several labels in columns": (
-        lambda df: (dense(2, "softmax"), CATEGORICAL, sequence(df, dfgen.Number(["fur", "paws"]))),
+        (2, "softmax", CATEGORICAL, dfgen.Number(["fur", "paws"])),
         UserWarning,
         "the columns fur, paws hold zeros and ones, and some rows several, "
         + ONE_CLASS.format(2)
         + 'activation="sigmoid"), with loss="binary_crossentropy"',
     ),
     "more units than classes": (
-        lambda df: (dense(7, "softmax"), SPARSE, sequence(df, "kind")),
+        (7, "softmax", SPARSE, "kind"),
         UserWarning,
         "the output 'last' of the model has 7 units, but column 'kind' has 3 classes ('cat', "
         "'dog', 'owl'), and none for the last 4 units: Dense(3, activation=\"softmax\"), or name "
         "all classes that are to come, class_names=[...]",
     ),
     "one more logit than classes": (
-        lambda df: (dense(4), LOGITS, sequence(df, "kind")),
+        (4, None, LOGITS, "kind"),
         UserWarning,
         "the output 'last' of the model has 4 units, but column 'kind' has 3 classes ('cat', "
         "'dog', 'owl'), and none for the last unit: Dense(3), or name all classes that are to "
         "come, class_names=[...]",
     ),
     "class numbers as numbers": (
-        lambda df: (dense(1), "mse", sequence(df, "kind")),
+        (1, None, "mse", "kind"),
         UserWarning,
         "column 'kind' has 3 classes ('cat', 'dog', 'owl'), and the loss mean_squared_error learns "
         "their numbers, 0 to 2, as if 'dog' lay between 'cat' and 'owl': end the model in Dense(3, "
@@ -409,7 +409,7 @@ CANNOT_BE_MEANT = {
         "meant, write df['kind'] = df['kind'].astype('category').cat.codes",
     ),
     "numbers beyond a sigmoid": (
-        lambda df: (dense(1, "sigmoid"), "mse", sequence(df, "meters")),
+        (1, "sigmoid", "mse", "meters"),
         ArgumentError,
         "column 'meters' holds the numbers 0 to 40, 4 of 8 of them outside 0 to 1, where the "
         "output 'last' of the model, which ends in sigmoid, never is: leave out the activation, "
@@ -454,60 +454,60 @@ CANNOT_BE_MEANT = {
         "or for classes y=dfgen.Mask('path')",
     ),
     "a sigmoid for one class of several": (
-        lambda df: (dense(3, "sigmoid"), SPARSE, sequence(df, "kind")),
+        (3, "sigmoid", SPARSE, "kind"),
         UserWarning,
         "the last layer 'last' of the model ends in sigmoid, which gives 0 to 1 for each class by "
         "itself, but the loss sparse_categorical_crossentropy takes probabilities that sum to 1: "
         'write Dense(..., activation="softmax")',
     ),
     "a relu before logits": (
-        lambda df: (dense(3, "relu"), LOGITS, sequence(df, "kind")),
+        (3, "relu", LOGITS, "kind"),
         UserWarning,
         "the last layer 'last' of the model ends in relu, which gives 0 or more, but the loss "
         "sparse_categorical_crossentropy takes logits, as from_logits=True says: leave out the "
         "activation",
     ),
     "a tanh under a binary loss": (
-        lambda df: (dense(1, "tanh"), BINARY, sequence(df, "tame")),
+        (1, "tanh", BINARY, "tame"),
         UserWarning,
         "the last layer 'last' of the model ends in tanh, which gives -1 to 1, but the loss "
         'binary_crossentropy takes probabilities: write Dense(..., activation="sigmoid")',
     ),
     "numbers below 0 under poisson": (
-        lambda df: (dense(1, "exponential"), "poisson", sequence(df, "signed")),
+        (1, "exponential", "poisson", "signed"),
         ArgumentError,
         "column 'signed' holds the numbers -1 to 2, 2 of 8 of them below 0, where the loss "
         'poisson takes no numbers: for numbers of either sign loss="mean_squared_error"',
     ),
     "any number as a rate": (
-        lambda df: (dense(1), "poisson", sequence(df, "rank")),
+        (1, None, "poisson", "rank"),
         UserWarning,
         "the last layer 'last' of the model has no activation, so that it gives any numbers, but "
         "the loss poisson takes the logarithm, of numbers above 0 alone: write Dense(..., "
         'activation="exponential")',
     ),
     "numbers below 0 under a logarithm": (
-        lambda df: (dense(1), "msle", sequence(df, "degrees")),
+        (1, None, "msle", "degrees"),
         ArgumentError,
         "column 'degrees' holds the numbers -10 to 30, 2 of 8 of them below 0, where the loss "
         "mean_squared_logarithmic_error takes no numbers: for numbers of either sign "
         'loss="mean_squared_error"',
     ),
     "three classes under a hinge": (
-        lambda df: (dense(1, "tanh"), "hinge", sequence(df, "code")),
+        (1, "tanh", "hinge", "code"),
         ArgumentError,
         "column 'code' holds the numbers 0 to 2, but the loss hinge takes -1 and 1, or what lies "
         "between: for two classes write y=dfgen.Category('code', label_mode='binary'), or for "
         'numbers end the model in Dense(1), with loss="mse"',
     ),
     "a sigmoid under a hinge": (
-        lambda df: (dense(1, "sigmoid"), "hinge", sequence(df, "bit")),
+        (1, "sigmoid", "hinge", "bit"),
         UserWarning,
         "the last layer 'last' of the model ends in sigmoid, which gives 0 to 1, but the loss "
         "hinge takes numbers of either sign: leave out the activation",
     ),
     "class numbers under a divergence": (
-        lambda df: (dense(3, "softmax"), losses.KLDivergence(), sequence(df, "kind")),
+        (3, "softmax", losses.KLDivergence(), "kind"),
         ArgumentError,
         "column 'kind' has 3 classes ('cat', 'dog', 'owl'), in batches one number for each row, "
         "but the output 'last' of the model has 3 units, and the loss kl_divergence takes a number "
@@ -527,7 +527,7 @@ CANNOT_BE_MEANT = {
 @pytest.mark.parametrize("case", CANNOT_BE_MEANT.values(), ids=CANNOT_BE_MEANT)
 def test_heads_and_losses_that_cannot_be_meant_are_told_in_full(case, frame):
     made, kind, message = case
-    model, *given = made(frame)
+    model, *given = (of_dense(*made) if isinstance(made, tuple) else made)(frame)
     with pytest.raises(kind) as told:
         train(model, *given)
     last = model.layers[-1]
