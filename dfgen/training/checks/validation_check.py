@@ -47,8 +47,10 @@ def validation_of(call: Call, sequence: type) -> Any:
     if isinstance(x, sequence) and all(other is None for other in others):
         return x
     if isinstance(x, sequence) or any(isinstance(one, sequence) for one in held):
+        parts = held if isinstance(given, Mapping) else (x, *others)
+        types = ", ".join(type(one).__name__ for one in parts)
         raise ArgumentError(
-            f"validation_data is a {type(given).__name__} of {_types(given)}, expected one "
+            f"validation_data is a {type(given).__name__} of {types}, expected one "
             "dfgen.Sequence, which has its own y and weights: validation_data=sequence"
         )
     if isinstance(given, type | str | os.PathLike) or _has_text(given):
@@ -189,11 +191,6 @@ def _form(tree: Any) -> str:
     if isinstance(tree, tuple):
         return f"a list of {len(tree)}"
     return "one array"
-
-
-def _types(given: Any) -> str:
-    held = given.values() if isinstance(given, Mapping) else given
-    return ", ".join(type(one).__name__ for one in held)
 
 
 def _has_text(given: Any) -> bool:

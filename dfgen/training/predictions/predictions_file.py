@@ -136,17 +136,18 @@ def run_of_file(path: str) -> Any:
 
 def write_joined(out: str, paths: Iterable[str], run: Mapping[str, Any]) -> None:
     """Write one file of several, holding a little of it at a time."""
-    write_whole(out, lambda file: _write(file, list(paths), run))
-
-
-def _write(file: BinaryIO, paths: list[str], run: Mapping[str, Any]) -> None:
+    paths = list(paths)
     schema = pq.read_schema(paths[0])
     empty = frame_of_columns(schema.empty_table())
     of_pandas = pa.Schema.from_pandas(empty, preserve_index=False).metadata
     schema = schema.with_metadata({**of_pandas, PREDICTIONS.encode(): json.dumps(run).encode()})
-    with pq.ParquetWriter(file, schema) as writer:
-        for table in _gathered(paths):
-            writer.write_table(table.cast(schema))
+
+    def write(file: BinaryIO) -> None:
+        with pq.ParquetWriter(file, schema) as writer:
+            for table in _gathered(paths):
+                writer.write_table(table.cast(schema))
+
+    write_whole(out, write)
 
 
 def _gathered(paths: list[str]) -> Iterator[pa.Table]:
