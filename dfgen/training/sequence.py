@@ -5,7 +5,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
-from importlib import import_module
 from secrets import randbits
 from typing import Any, Never
 
@@ -453,9 +452,9 @@ class Sequence(Passes):
         Example:
             >>> train.show(model=model)  # doctest: +SKIP
         """
-        # by its public name: looking at batches stands above training, which does without
-        explore = import_module("dfgen.explore")
-        return explore.batch(self, i, n=n, draws=draws, model=model)
+        from dfgen.explore.batch_pictures import batch  # the one door to a room above
+
+        return batch(self, i, n=n, draws=draws, model=model)
 
     def close(self) -> None:
         """End the threads; the Sequence cannot be used any more."""

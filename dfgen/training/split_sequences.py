@@ -103,7 +103,6 @@ class _Splits(dict[str, Sequence]):
 
 
 def _checked(given: dict[str, Any], train: Any) -> dict[str, Any]:
-    """Return the arguments of "train" alone; refuse what is for no split, or for all of them."""
     if "shuffle" in given:
         raise ArgumentError(
             f'shuffle={given["shuffle"]!r}: sequences shuffles the split "train" alone. Leave it '
