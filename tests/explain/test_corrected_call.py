@@ -8,10 +8,10 @@ import keras
 import numpy as np
 import pandas as pd
 import pytest
+from dfgen.training.renamed_arguments import RENAMED
 
 import dfgen
 from dfgen.errors import UnknownArgumentError
-from dfgen.training.renamed_arguments import RENAMED
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from dfgen.samples.stores.near_paths import Begin, around, near
+from dfgen.explain.missing_paths import Begin, around, near
 
 FILES = (
     "imgs/cat/100.jpg", "imgs/cat/100.xml", "imgs/cat/007.jpg", "imgs/a b.png",

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dfgen.loading.input_advice import Waiting, gains, verdict
+from dfgen.explain.remedies import Remedy
+from dfgen.explain.speed import Waiting, gains, verdict
 from dfgen.loading.metrics import STAGES
-from dfgen.loading.remedies import Remedy
 
 ALIASED = Remedy("Image(antialias=False)", {"resize": 0.2})
 UNSCALED = Remedy("scale=None", {"scale": 0.0})

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.manifest.schema import quote
+from dfgen.errors import quote
 
 SAMPLE = 50_000  # keys of each side by which causes are compared
 KEYS_TRIED = 50  # of these, for a prefix or suffix

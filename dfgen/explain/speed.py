@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil
 
+from dfgen.explain.remedies import Remedy
 from dfgen.loading.metrics import CPU, STAGES
-from dfgen.loading.remedies import Remedy
 
 CLEAR = 0.03
 """The least gain that is worth a word, as a share of the time of the steps."""
