@@ -20,7 +20,7 @@ _NUMBER = re.compile(r"\s*[+-]?\d+(,\d{3})*([.,]\d+)?\s*")
 _THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?\s*")
 
 
-class Rows(Protocol):
+class ArrowColumns(Protocol):
     """The columns of a frame as Arrow arrays, by name; they are read if something is wrong."""
 
     @property
@@ -33,7 +33,7 @@ class Rows(Protocol):
 
 
 def check_classes(
-    rows: Rows, column: str, names: pa.Array, single: bool, sep: str | None = None
+    rows: ArrowColumns, column: str, names: pa.Array, single: bool, sep: str | None = None
 ) -> None:
     """Refuse or warn of class names of a target, which nobody has given, that look like none.
 
@@ -137,7 +137,7 @@ def _numbers_of(column: str, names: list[str]) -> str:
     return f"for numbers write df[{column!r}] = pd.to_numeric(df[{column!r}]{comma})"
 
 
-def _refuse_blank(rows: Rows, column: str, names: pa.Array, blank: pa.Array) -> None:
+def _refuse_blank(rows: ArrowColumns, column: str, names: pa.Array, blank: pa.Array) -> None:
     where = _where(rows, column, blank)
     if where is None:
         return
@@ -158,7 +158,7 @@ def _refuse_blank(rows: Rows, column: str, names: pa.Array, blank: pa.Array) -> 
     )
 
 
-def _warn_of_missing(rows: Rows, column: str, missing: pa.Array) -> None:
+def _warn_of_missing(rows: ArrowColumns, column: str, missing: pa.Array) -> None:
     where, gone = _where(rows, column, missing), missing.to_pylist()
     if where is not None:
         warn(
@@ -179,7 +179,7 @@ def _warn_of_vectors(values: Any, column: str) -> None:
         )
 
 
-def _where(rows: Rows, column: str, names: pa.Array) -> str | None:
+def _where(rows: ArrowColumns, column: str, names: pa.Array) -> str | None:
     """Return in how many rows some names are, and which is the first; None if in none."""
     if not len(names):
         return None

@@ -62,7 +62,8 @@ class Begin:
             below = os.path.relpath(folder)
             shown = folder if below.startswith("..") else below
             give = f'give {self.of} {self.argument}"{shown}"{self.option}'.replace("  ", " ")
-            steps.append("leave root= out" if below == "." and not self.of else give)
+            needless = below == "." and self.argument == "root=" and not self.of
+            steps.append("leave root= out" if needless else give)
         return ", and ".join(steps)
 
 
@@ -146,8 +147,11 @@ def near(path: str, begin: Begin, alone: bool = False) -> Near | None:
         said = _with_steps(fault.what, begin.steps(fault.source))
         said += f". Then {then.advice}" if then else ""
         return Near(said, _after(fault.mended, then.place if then else begin.at))
-    searched = ([begin.at("")], *([] if alone else _around(begin)))
-    return next(filter(None, (_in(folders, path, begin) for folders in searched)), None)
+    found = _alike(path, begin, [begin.at("")])
+    if found or alone:
+        return found
+    searched = (_moved(path, begin, some) or _alike(path, begin, some) for some in _around(begin))
+    return next(filter(None, searched), None)
 
 
 def with_near(error: DfgenError) -> None:
@@ -209,8 +213,8 @@ def _after(mended: Change, place: Change) -> Change:
     return lambda path: place(mended(path))
 
 
-def _in(folders: list[str], path: str, begin: Begin) -> Near | None:
-    """Find the end of a path, as long as can be, in some folders, or a file named like the path."""
+def _moved(path: str, begin: Begin, folders: list[str]) -> Near | None:
+    """Find the end of a path, as long as can be, in some folders."""
     parts = [part for part in _DRIVE.sub("", path).split("/") if part not in ("", ".")]
     for cut in range(1 if begin.of else len(parts)):  # a manifest's are absolute in its frame
         end = "/".join(parts[cut:])
@@ -221,6 +225,11 @@ def _in(folders: list[str], path: str, begin: Begin) -> Near | None:
                 source = f'{{}}.str.removeprefix("{before}")' if before else ""
                 moved = _Fault(repr(end), source, partial(_without, before))
                 return _named(moved, folder, folder, begin)
+    return None
+
+
+def _alike(path: str, begin: Begin, folders: list[str]) -> Near | None:
+    """Find a file of another extension, case or padding below the first folder that has it."""
     for folder in folders:
         where = os.path.dirname(os.path.join(folder, path))
         for name in _names(where):

@@ -239,7 +239,9 @@ def _refuse_all_missing(
     if has_store(scheme_of(first)):
         raise MissingFileError(f"{none}give {root.argument}{root.option}")
     names = [path.removeprefix(folder.rstrip("/") + "/") for path in dict.fromkeys(tried)]
-    if near(names[0], root) is None and not any(os.path.splitext(name)[1] for name in names):
+    found = near(names[0], root)
+    no_file = found is None or os.path.isdir(found.place(names[0]))
+    if no_file and not any(os.path.splitext(name)[1] for name in names):
         shown = ", ".join(map(quote, names))
         what = f"is {shown} the path of a file? Name the column of paths, path_column="
     else:
