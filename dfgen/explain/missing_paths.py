@@ -61,7 +61,8 @@ class Begin:
         if folder not in (None, self.at("")):
             below = os.path.relpath(folder)
             shown = folder if below.startswith("..") else below
-            give = f'give {self.of} {self.argument}"{shown}"{self.option}'.replace("  ", " ")
+            of = f"{self.of} " if self.of else ""
+            give = f'give {of}{self.argument}"{shown}"{self.option}'
             needless = below == "." and self.argument == "root=" and not self.of
             steps.append("leave root= out" if needless else give)
         return ", and ".join(steps)
@@ -82,19 +83,23 @@ class _Fault(NamedTuple):
     mended: Change
 
 
+def _without(prefix: str, path: str) -> str:
+    return path.removeprefix(prefix)
+
+
+def _slashed(path: str) -> str:
+    return path.replace("\\", "/") if os.sep == "/" else path
+
+
 _WRONG = (
     _Fault(
         '"file://" is no part of a path',
         '{}.str.removeprefix("file://")',
-        lambda path: path.removeprefix("file://"),
+        partial(_without, "file://"),
     ),
     _Fault('"~" is not expanded', "{}.map(os.path.expanduser)", os.path.expanduser),
     _Fault('"$" is not expanded', "{}.map(os.path.expandvars)", os.path.expandvars),
-    _Fault(
-        "backslashes part no folders here",
-        r'{}.str.replace("\\", "/")',
-        lambda path: path.replace("\\", "/") if os.sep == "/" else path,
-    ),
+    _Fault("backslashes part no folders here", r'{}.str.replace("\\", "/")', _slashed),
 )
 _DOUBTFUL = (
     _Fault("it has blanks or a line end around it", "{}.str.strip()", str.strip),
@@ -236,10 +241,6 @@ def _alike(path: str, begin: Begin, folders: list[str]) -> Near | None:
             if alike := _likeness(path, name):
                 return _named(alike, where, folder, begin)
     return None
-
-
-def _without(prefix: str, path: str) -> str:
-    return path.removeprefix(prefix)
 
 
 def _named(found: _Fault, where: str, folder: str, begin: Begin) -> Near:

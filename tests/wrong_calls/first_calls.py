@@ -536,7 +536,7 @@ ARGUMENTS = [
         lambda pets: Sequence(list_IDs=[1], labels={}, dim=(32, 32), n_channels=3, n_classes=10),
         "list_IDs, labels, dim, n_channels, n_classes",
         "dim is now image_size: (height, width)",
-        "list_IDs is now manifest: a frame with a row for each of them",
+        "list_IDs is now manifest: a frame with a row for each file",
     ),
     foreign(
         "old arguments of sequences",
