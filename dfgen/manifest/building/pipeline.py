@@ -231,11 +231,15 @@ def _refuse_all_missing(
     if files > 1:
         none = f"none of the {files:,} files exists, as"
     none += f" {quote(first)}: "
-    root = Begin(recipe.path_column or "path", folder, option=" (--root)")
-    if recipe.kind != LABEL_TABLE:
-        root = replace(root, frame="")
-        if "images" in SOURCES[recipe.kind].arguments:
-            root = replace(root, argument="images=", option=" (--images)")
+    of_table = recipe.kind == LABEL_TABLE
+    of_images = not of_table and "images" in SOURCES[recipe.kind].arguments
+    root = Begin(
+        recipe.path_column or "path",
+        folder,
+        frame="labels" if of_table else "",
+        argument="images=" if of_images else "root=",
+        option=" (--images)" if of_images else " (--root)",
+    )
     if has_store(scheme_of(first)):
         raise MissingFileError(f"{none}give {root.argument}{root.option}")
     names = [path.removeprefix(folder.rstrip("/") + "/") for path in dict.fromkeys(tried)]
