@@ -2,8 +2,7 @@
 
 import re
 from ast import literal_eval
-from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,29 +19,14 @@ _NUMBER = re.compile(r"\s*[+-]?\d+(,\d{3})*([.,]\d+)?\s*")
 _THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?\s*")
 
 
-class ArrowColumns(Protocol):
-    """The columns of a frame as Arrow arrays, by name; they are read if something is wrong."""
-
-    @property
-    def names(self) -> Sequence[str]:
-        """Those of the columns."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, name: str) -> Any: ...
-
-
 def check_classes(
-    rows: ArrowColumns, column: str, names: pa.Array, single: bool, sep: str | None = None
+    rows: Any, column: str, names: pa.Array, single: bool, sep: str | None = None
 ) -> None:
     """Refuse or warn of class names of a target, which nobody has given, that look like none.
 
-    Args:
-        rows: of the manifest.
-        column: the name of the column.
-        names: those of the column, distinct; of a dictionary its values, which may be in no row.
-        single: whether a row has one of them, not a list.
-        sep: what the texts of a column were split by.
+    `rows` are the columns of the manifest, Arrow arrays by name, asked for if something is wrong;
+    `names` those of the column, distinct: of a dictionary its values, which may be in no row.
+    `single`: a row has one, not a list. The texts of the column were split by `sep`.
     """
     fixed = pa.types.is_dictionary(names.type)
     names = names.dictionary.drop_null() if fixed else names
@@ -137,7 +121,7 @@ def _numbers_of(column: str, names: list[str]) -> str:
     return f"for numbers write df[{column!r}] = pd.to_numeric(df[{column!r}]{comma})"
 
 
-def _refuse_blank(rows: ArrowColumns, column: str, names: pa.Array, blank: pa.Array) -> None:
+def _refuse_blank(rows: Any, column: str, names: pa.Array, blank: pa.Array) -> None:
     where = _where(rows, column, blank)
     if where is None:
         return
@@ -158,7 +142,7 @@ def _refuse_blank(rows: ArrowColumns, column: str, names: pa.Array, blank: pa.Ar
     )
 
 
-def _warn_of_missing(rows: ArrowColumns, column: str, missing: pa.Array) -> None:
+def _warn_of_missing(rows: Any, column: str, missing: pa.Array) -> None:
     where, gone = _where(rows, column, missing), missing.to_pylist()
     if where is not None:
         warn(
@@ -179,7 +163,7 @@ def _warn_of_vectors(values: Any, column: str) -> None:
         )
 
 
-def _where(rows: ArrowColumns, column: str, names: pa.Array) -> str | None:
+def _where(rows: Any, column: str, names: pa.Array) -> str | None:
     """Return in how many rows some names are, and which is the first; None if in none."""
     if not len(names):
         return None

@@ -34,13 +34,9 @@ Change = Callable[[str], str]
 class Begin:
     """The folder where the relative paths of a column begin, and how its user changes both.
 
-    Args:
-        column: its name.
-        root: the folder; None: the working folder.
-        of: the function that takes another root, where a manifest names this one.
-        frame: how code calls the table; "": its user has none to change.
-        argument: the one that names the folder, as of `give root="imgs"`.
-        option: the same of the command line, behind a blank.
+    `root` None is the working folder; `of` the function that takes another root, where a manifest
+    names this one; `frame` how code calls the table, "" where there is none to change; `argument`
+    and `option`, of the command line, name the folder.
     """
 
     column: str
@@ -87,11 +83,14 @@ def _without(prefix: str, path: str) -> str:
     return path.removeprefix(prefix)
 
 
+_composed, _decomposed = (partial(unicodedata.normalize, form) for form in ("NFC", "NFD"))
+
+
 def _slashed(path: str) -> str:
     return path.replace("\\", "/") if os.sep == "/" else path
 
 
-_WRONG = (
+_FAULTS = (
     _Fault(
         '"file://" is no part of a path',
         '{}.str.removeprefix("file://")',
@@ -100,20 +99,12 @@ _WRONG = (
     _Fault('"~" is not expanded', "{}.map(os.path.expanduser)", os.path.expanduser),
     _Fault('"$" is not expanded', "{}.map(os.path.expandvars)", os.path.expandvars),
     _Fault("backslashes part no folders here", r'{}.str.replace("\\", "/")', _slashed),
-)
-_DOUBTFUL = (
     _Fault("it has blanks or a line end around it", "{}.str.strip()", str.strip),
     _Fault("it has %20 or the like in it", "{}.map(urllib.parse.unquote)", unquote),
-    *(
-        _Fault(
-            "its accents are stored otherwise",
-            f'{{}}.str.normalize("{form}")',
-            partial(unicodedata.normalize, form),
-        )
-        for form in ("NFC", "NFD")
-    ),
+    _Fault("its accents are stored otherwise", '{}.str.normalize("NFC")', _composed),
+    _Fault("its accents are stored otherwise", '{}.str.normalize("NFD")', _decomposed),
 )
-"""Mistakes only of a path that has a file without them."""
+_SURE = 4  # of these, the first: no path is right that has one
 
 
 def advice(paths: list[str], begin: Begin, alone: bool = False) -> str:
@@ -144,11 +135,12 @@ def near(path: str, begin: Begin, alone: bool = False) -> Near | None:
             "mount the store as a folder, and give paths",
             begin.at,
         )
-    for fault in (*_WRONG, *_DOUBTFUL):
+    for number, fault in enumerate(_FAULTS):
         mended = fault.mended(path)
-        if mended == path or (fault in _DOUBTFUL and not os.path.exists(begin.at(mended))):
+        there = os.path.exists(begin.at(mended))
+        if mended == path or not (there or number < _SURE):
             continue
-        then = None if os.path.exists(begin.at(mended)) else near(mended, begin, alone)
+        then = None if there else near(mended, begin, alone)
         said = _with_steps(fault.what, begin.steps(fault.source))
         said += f". Then {then.advice}" if then else ""
         return Near(said, _after(fault.mended, then.place if then else begin.at))
@@ -175,15 +167,13 @@ def _member(path: str) -> Member | None:
 
 
 def _near_member(member: Member) -> str:
-    """Return what an archive has instead: of the same name, else in the folder, else anywhere."""
+    """Return what an archive has instead, of the same name if it can be."""
     try:
         names = [*dict.fromkeys(Archives().contents(member).names)]
     except (DfgenError, OSError) as error:
         return str(error)
-    folder, _, last = member.name.rpartition("/")
-    alike = [name for name in names if name.rpartition("/")[2] == last]
-    beside = [name for name in names if name.rpartition("/")[0] == folder] or names
-    shown = alike[:_SHOWN] or get_close_matches(member.name, beside[:_NAMES], _SHOWN, cutoff=0.0)
+    alike = [name for name in names if os.path.basename(name) == os.path.basename(member.name)]
+    shown = get_close_matches(member.name, (alike or names)[:_NAMES], _SHOWN, cutoff=0.0)
     more = ", ..." * (len(names) > len(shown))
     return f"the archive has {', '.join(map(repr, shown)) or 'no members'}{more}"
 

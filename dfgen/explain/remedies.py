@@ -38,19 +38,12 @@ _MOST = 0.7  # of the time: where more is left, a pack is hardly worth its disk
 
 @dataclass(frozen=True)
 class Remedy:
-    """Something that makes batches sooner.
+    """Something that makes batches sooner."""
 
-    Args:
-        what: is to be written, or done.
-        left: stage -> the share of its seconds that is left; the other stages stay.
-        costs: seconds of a worker that it takes for each row.
-        is_stored: whether it keeps what is made of files on a disk.
-    """
-
-    what: str
-    left: Mapping[str, float]
-    costs: float = 0.0
-    is_stored: bool = False
+    what: str  # to write, or to do
+    left: Mapping[str, float]  # stage -> the share of its seconds that is left; the others stay
+    costs: float = 0.0  # seconds of a worker for each row
+    is_stored: bool = False  # whether it keeps what is made of files on a disk
 
 
 def remedies(reader: SampleReader) -> list[Remedy]:
@@ -91,14 +84,9 @@ def stored_remedies(
     """Return what keeping the pixels of a reader's images would leave of its stages.
 
     None where no image has pixels that may be kept, where they are kept already, or where there is
-    no room for a tenth of them. How long copying takes is measured, in some 0.05 s.
-
-    Args:
-        reader: makes the samples.
-        limits: `cache` bounds what is kept.
-        rows: of the manifest; None: those of the reader.
-        pack: returns the command that packs the pixels that such an Image makes of a file; it is
-            named where all of them have room on the disk.
+    no room for a tenth of them. How long copying takes is measured, in some 0.05 s. There are so
+    many `rows` in the manifest, by default those of the reader. `pack` returns the command that
+    packs what an Image makes of a file; it is named where all have room on the disk.
     """
     transforms = reader.transform is not None
     files = [bound for bound in reader.features if bound.files is not None]

@@ -152,7 +152,7 @@ WORDS = {
     "numbers alone": (
         "dfgen: training waited for its input 40.0% of the time (40.0 of 100.0 s of steps). 2 "
         "workers were busy 2% of it: table 100%. Their batches were ready: the wait is for the "
-        "hand-over, 4.0 ms a batch, of which larger batches have fewer."
+        "hand-over. Larger batches reduce this cost (4.0 ms a batch)."
     ),
     "no workers, one CPU": (
         "dfgen: training waited for its input 80.0% of the time (80.0 of 100.0 s of steps). The "
