@@ -149,19 +149,12 @@ def _edits(key: str, letters: set[str]) -> set[str]:
 
 @dataclass(frozen=True)
 class FileKeys:
-    """All that may be the key of files: fields of the pattern, and what is made of their paths.
+    """All that may be the key of files: fields of the pattern, and what is made of their paths."""
 
-    Args:
-        files: a row for each, with `path`.
-        names: of the keys.
-        of: returns a key of each of some files, as text.
-        compared: returns keys of such a name as they are compared.
-    """
-
-    files: pa.Table
-    names: list[str]
-    of: Callable[[pa.Table, str], pa.ChunkedArray]
-    compared: Callable[[str, pa.ChunkedArray], pa.ChunkedArray]
+    files: pa.Table  # with `path`
+    names: list[str]  # of the keys
+    of: Callable[[pa.Table, str], pa.ChunkedArray]  # a key of each of some files, as text
+    compared: Callable[[str, pa.ChunkedArray], pa.ChunkedArray]  # those of a name, as a join does
 
     @cached_property
     def some(self) -> dict[str, pa.ChunkedArray]:

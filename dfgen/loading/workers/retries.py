@@ -71,16 +71,19 @@ def read_again(
         if not _is_worth_it(error, reader, row):
             raise error
         spent = time.monotonic() - began
-        failed = ReadError(
-            f"{_told(error, reader, row)}; tried {len(WAITS) + 1} times in {spent:.1f} seconds. "
-            'That is no fault of the row, which on_error="skip" would skip: '
-            f"{_advice(error)}"
-        )
-        if isinstance(error, MissingFileError):
-            failed.files = tuple(reader.paths(row))
-        raise failed from error
+        raise _failed(error, reader, row, spent) from error
     finally:
         del error  # its traceback knows this frame: a circle, otherwise
+
+
+def _failed(error: Exception, reader: SampleReader, row: int, spent: float) -> ReadError:
+    failed = ReadError(
+        f"{_told(error, reader, row)}; tried {len(WAITS) + 1} times in {spent:.1f} seconds. "
+        f'That is no fault of the row, which on_error="skip" would skip: {_advice(error)}'
+    )
+    if isinstance(error, MissingFileError):
+        failed.files = tuple(reader.paths(row))
+    return failed
 
 
 def _is_worth_it(error: Exception, reader: SampleReader, row: int) -> bool:
