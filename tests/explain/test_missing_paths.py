@@ -1,10 +1,12 @@
 """What is near a path at which there is no file: the mistake, the way out, and where that leads."""
 
 import os
+import pickle
 
 import pytest
 
-from dfgen.explain.missing_paths import Begin, advice, near
+from dfgen.errors import MissingFileError
+from dfgen.explain.missing_paths import Begin, advice, near, with_near
 
 FILES = (
     "imgs/cat/100.jpg", "imgs/cat/100.xml", "imgs/cat/007.jpg", "imgs/a b.png",
@@ -90,4 +92,15 @@ def test_where_nothing_is_near_the_folder_is_told_whose_names_are_most_like_it(c
     assert advice(["img/800.jpg"], Begin("path")) == (
         f"The folder '{cwd}': there is no folder 'img' in it, it holds 'imgs', '51.jpg', 'project',"
         " .... Give root=, the folder where the paths begin"
+    )
+
+
+def test_an_error_of_a_worker_process_is_told_with_what_is_near_its_missing_file(cwd):
+    error = MissingFileError("row id=1: the file does not exist")
+    error.files = (("path", "51.jpg"), ("mask", "imgs/cat/100.png"))
+    error = pickle.loads(pickle.dumps(error))
+    with_near(error)
+    assert str(error) == (
+        "row id=1: the file does not exist. '100.jpg', of another extension, is in "
+        f"'{cwd}/imgs/cat'"
     )
