@@ -12,7 +12,7 @@ from dfgen.bench.peers import check_against, peers
 from dfgen.bench.rates import PASSES, alternate
 from dfgen.bench.report import Report
 from dfgen.bench.stages import sequence, stages, together
-from dfgen.loading.remedies import remedies, stored_remedies
+from dfgen.explain.remedies import remedies, stored_remedies
 from dfgen.samples.features.image import Image
 from dfgen.system import usable_cpus, whole
 from dfgen.training.data_adapter import view_of

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dfgen.errors import ArgumentError, ReadTimeoutError
+from dfgen.errors import ArgumentError, DfgenError, ReadTimeoutError
 from dfgen.limits import Limits
 from dfgen.loading.batch_maker import BatchMaker
 from dfgen.loading.batch_transforms import BatchTransform, tried
@@ -355,7 +355,14 @@ class Loader:
             pending = self._made(pending)
         finally:
             self.is_waited_for = False
-        batch, faults = pending.result()
+        try:
+            batch, faults = pending.result()
+        except DfgenError as error:
+            if error.files:
+                from dfgen.explain.missing_paths import with_near
+
+                with_near(error)
+            raise
         if self.reader.cached:
             self._tell_of_cache()
         self._known.update(row for row, fault in faults.items() if fault.stage == WORKER)

@@ -39,13 +39,13 @@ from dfgen.training.checks.validation_check import (
 )
 from dfgen.training.device_division import check_not_empty, divide, warn_of_ranks
 from dfgen.training.fit_pass import Pass, Run
-from dfgen.training.foreign_names import check_set, no_such_name
 from dfgen.training.keras_calls import Call, call_by_keras
 from dfgen.training.keras_private import DataAdapter, shorten
 from dfgen.training.keras_probe import falls_back, lacks, refuse_if_unseen
 from dfgen.training.layout import Layout, SequenceView
 from dfgen.training.plain_passes import PlainPasses
 from dfgen.training.progress import Progress
+from dfgen.training.sequence_attributes import check_set, no_such_name
 
 
 def _no_index(index: object, length: int) -> str:

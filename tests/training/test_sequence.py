@@ -565,15 +565,14 @@ COLUMNS = "Columns: id, path, label."
         (
             {"target_size": (4, 4)},
             "Sequence has no argument target_size:\n"
-            "  target_size is now image_size: (height, width)\n"
-            "Write dfgen.Sequence(df, batch_size=4, image_size=(4, 4), workers=2)",
+            "  target_size is now image_size: (height, width)",
         ),
         (
             {"validation_split": 0.1},
             "Sequence has no argument validation_split:\n"
-            '  validation_split: a split is a column: df = dfgen.split(df, {"train": 0.8, "val": '
-            '0.2}), then dfgen.Sequence(df[df.split == "train"], ...)\n'
-            "Write dfgen.Sequence(df, batch_size=4, image_size=(4, 4), workers=2)",
+            "  validation_split: name each split with its share: df = dfgen.split(df, "
+            '{"train": 0.8, "val": 0.2}), or split= of build_manifest; a split is a column: '
+            'dfgen.Sequence(df[df.split == "train"], ...)',
         ),
     ],
     ids=lambda value: json.dumps(value, default=str)[:40] if isinstance(value, dict) else "",

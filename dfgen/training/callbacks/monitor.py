@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dfgen.errors import ArgumentError
-from dfgen.loading.input_advice import Waiting, verdict
+from dfgen.explain.remedies import remedies, stored_remedies
+from dfgen.explain.speed import Waiting, verdict
 from dfgen.loading.metrics import STAGES
 from dfgen.loading.receipts import Receipt
-from dfgen.loading.remedies import remedies, stored_remedies
 from dfgen.system import check_writable, usable_cpus, write_whole
 from dfgen.training.backends import on_accelerator
 from dfgen.training.data_adapter import Passes, view_of
