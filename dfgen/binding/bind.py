@@ -42,6 +42,7 @@ from dfgen.loading.order.buckets import Buckets
 from dfgen.loading.order.row_order import Draws
 from dfgen.loading.order.windows import Windows
 from dfgen.manifest.tables import Table
+from dfgen.packs.packed_pixels import PackedSource
 from dfgen.samples.albumentations import Pipeline, check_pixels
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature
@@ -50,7 +51,6 @@ from dfgen.samples.features.spec import each
 from dfgen.samples.features.values_elsewhere import ELSEWHERE
 from dfgen.samples.reader import BoundRows, SampleReader
 from dfgen.samples.sources.file_source import FileSource, RowSource
-from dfgen.samples.sources.packed_pixels import PackedSource
 from dfgen.samples.stores.known_files import KnownFiles
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import store_of

@@ -29,6 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError, column_list, did_you_mean
+from dfgen.packs.pack_index import PLACES
 from dfgen.samples.pixels.headers import Header
 from dfgen.samples.stores.embedded import are_files
 from dfgen.samples.stores.store import Head
@@ -78,8 +79,6 @@ KEY = b"dfgen"
 EXAMPLES = 10
 PARTS = ("split", "fold")
 """Columns that say which part of the rows is for what."""
-PLACES = ("shard", "row")
-"""Columns of rows that lie in packs: the path of a file of a pack, and the row in it."""
 
 _NEEDED = {
     "id": 'Every row needs a name of its own: df["id"] = range(len(df)), or rename the column that '

@@ -24,13 +24,13 @@ from dfgen.loading import remedies
 from dfgen.loading.input_advice import Waiting, gains
 from dfgen.loading.metrics import STAGES
 from dfgen.loading.remedies import Remedy, stored_remedies
+from dfgen.packs.pack_rows import PackRows
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.image import Image
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.sources.cached_pixels import CachedPixels
 from dfgen.samples.sources.file_source import FileSource
 from dfgen.samples.stores.cache.cache_folder import open_memory
-from dfgen.samples.stores.packs.pack_rows import PackRows
 from dfgen.samples.stores.schemes import store_of
 
 CACHE = Remedy(

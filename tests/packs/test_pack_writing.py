@@ -18,9 +18,9 @@ import dfgen
 from dfgen.loading.order.permutation import permutation
 from dfgen.loading.state import ids_digest
 from dfgen.locks import FileLock
-from dfgen.manifest.pack_index import open_arrow, read_index
-from dfgen.packing import pack_run
-from dfgen.packing.pack_plan import expected_classes, make_plan, mixing
+from dfgen.packs.pack_index import open_arrow, read_index
+from dfgen.packs.writing import pack_run
+from dfgen.packs.writing.pack_plan import expected_classes, make_plan, mixing
 from dfgen.samples.features.image import Image
 from dfgen.samples.pixels.upright import decode
 

@@ -23,14 +23,14 @@ from dfgen.errors import ArgumentError, brief
 from dfgen.limits import Limits, limits_given
 from dfgen.loading.state import ids_digest
 from dfgen.manifest.io import Path
-from dfgen.manifest.pack_index import TABLE, PackIndex, in_pack, is_pack, open_arrow, read_index
 from dfgen.manifest.schema import with_column
 from dfgen.manifest.tables import Table
-from dfgen.packing.arrow_writing import write_arrow
-from dfgen.packing.pack_arguments import PackArguments
-from dfgen.packing.pack_folder import PackFolder, pack_folder
-from dfgen.packing.pack_plan import Mixing, PackPlan, make_plan, mixing
-from dfgen.packing.shard_files import PackedShard, ShardTask, check_same, pack_shard
+from dfgen.packs.pack_index import TABLE, PackIndex, in_pack, is_pack, open_arrow, read_index
+from dfgen.packs.writing.arrow_writing import write_arrow
+from dfgen.packs.writing.pack_arguments import PackArguments
+from dfgen.packs.writing.pack_folder import PackFolder, pack_folder
+from dfgen.packs.writing.pack_plan import Mixing, PackPlan, make_plan, mixing
+from dfgen.packs.writing.shard_files import PackedShard, ShardTask, check_same, pack_shard
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.system import usable_cpus, whole
 from dfgen.table.arrow_types import in_one

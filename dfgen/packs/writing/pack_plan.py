@@ -22,14 +22,14 @@ from dfgen.loading.order.windows import Windows, fitting
 from dfgen.manifest.building.scan import stat_files
 from dfgen.manifest.fingerprint import columns_digest
 from dfgen.manifest.io import read_table
-from dfgen.manifest.pack_index import in_pack, is_pack
 from dfgen.manifest.path_roots import absolute_place, joined
 from dfgen.manifest.schema import Metadata, label_columns, with_column
 from dfgen.manifest.tables import Table, arrow_table
 from dfgen.manifest.written_table import as_written
-from dfgen.packing.pack_arguments import PackArguments
-from dfgen.packing.packers import Packer
-from dfgen.packing.shard_files import ShardTask
+from dfgen.packs.pack_index import in_pack, is_pack
+from dfgen.packs.writing.pack_arguments import PackArguments
+from dfgen.packs.writing.packers import Packer
+from dfgen.packs.writing.shard_files import ShardTask
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.image import Image
 from dfgen.samples.reader import SampleReader

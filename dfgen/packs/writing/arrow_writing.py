@@ -11,7 +11,7 @@ import pyarrow.ipc
 
 from dfgen.errors import DfgenError, WriteError
 from dfgen.manifest.checksum import Summed
-from dfgen.manifest.pack_index import PackFile, is_far
+from dfgen.packs.pack_index import PackFile, is_remote
 from dfgen.samples.pixels.geometry import Pixels
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import store_at
@@ -100,7 +100,7 @@ class WrittenThrough:
 
 def put_arrow(path: str, write: Callable[[Any], object], options: StorageOptions) -> None:
     """Have a file written, whole or not at all; far away one without a name is uploaded."""
-    if not is_far(path):
+    if not is_remote(path):
         write_whole(path, write)
         return
     try:

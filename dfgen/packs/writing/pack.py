@@ -12,8 +12,8 @@ from dfgen.limits import Limits
 from dfgen.manifest.foreign_arguments import refuse_foreign
 from dfgen.manifest.io import Path
 from dfgen.manifest.tables import Table
-from dfgen.packing.pack_arguments import PackArguments
-from dfgen.packing.pack_run import Packed, run_pack
+from dfgen.packs.writing.pack_arguments import PackArguments
+from dfgen.packs.writing.pack_run import Packed, run_pack
 
 _POOR = 0.95  # of the classes that a batch of a full shuffle has: what is less is told
 

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from dfgen.errors import ManifestError, ReadError, may_pass
-from dfgen.samples.features.spec import Indices, Values
-from dfgen.samples.stores.packs.pack_shards import (
+from dfgen.packs.pack_shards import (
     NOTHING,
     Opened,
     PackShards,
@@ -20,6 +19,7 @@ from dfgen.samples.stores.packs.pack_shards import (
     held,
     telling,
 )
+from dfgen.samples.features.spec import Indices, Values
 from dfgen.samples.stores.remote.ranges import PIECE, as_file, fetch
 from dfgen.samples.stores.store import Head, Store
 
@@ -28,7 +28,7 @@ _ENDS = 1 << 16  # bytes of a file, at its begin and its end, that tell how rows
 _GAP = 1 << 16  # bytes that are fetched without need sooner than by two requests
 
 
-class FarShards(PackShards):
+class RemoteShards(PackShards):
     """One column of the shards of packs, some of which are remote.
 
     Whole shards of windows are fetched ahead, by `ahead`; rows that nobody has foretold are fetched
@@ -47,10 +47,10 @@ class FarShards(PackShards):
     def __init__(self, files: Iterable[ShardFile], column: str, store: Store, most: int) -> None:
         super().__init__(files, column)
         self.store, self.most = store, most
-        self._far: dict[int, FarShard] = {}
+        self._far: dict[int, RemoteShard] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return FarShards, (self.files, self.column, self.store, self.most)
+        return RemoteShards, (self.files, self.column, self.store, self.most)
 
     def __getitem__(self, shard: int) -> Opened:
         """Return what a shard holds, of which no row may have been fetched."""
@@ -86,11 +86,11 @@ class FarShards(PackShards):
             self._trim(shard)
         return far.opened
 
-    def _shard(self, number: int) -> "FarShard":
+    def _shard(self, number: int) -> "RemoteShard":
         with self._lock:
             far = self._far.pop(number, None)
             if far is None:
-                far = FarShard(self.files[number], self.column, self.store)
+                far = RemoteShard(self.files[number], self.column, self.store)
             self._far[number] = far  # the last one of use
         return far
 
@@ -105,7 +105,7 @@ class FarShards(PackShards):
                     taken -= self._far.pop(number).taken
 
 
-class FarShard:
+class RemoteShard:
     """One of them: memory as long as the file, which the system gives where it is written to.
 
     Arrow maps that memory just as it would map the file.

@@ -12,10 +12,10 @@ from dfgen.binding.bind import bind
 from dfgen.errors import AccessError, ManifestError, MissingFileError
 from dfgen.loading.loader import Loader
 from dfgen.manifest.io import read_manifest
-from dfgen.manifest.pack_index import open_arrow, read_index
 from dfgen.manifest.verify import verify
-from dfgen.samples.stores.packs.far_shards import FarShards
-from dfgen.samples.stores.packs.pack_shards import ShardFile
+from dfgen.packs.pack_index import open_arrow, read_index
+from dfgen.packs.pack_shards import ShardFile
+from dfgen.packs.remote_shards import RemoteShards
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import store_at
 
@@ -258,7 +258,7 @@ def shards_of(name, server, held=10**9):
         ShardFile(path, start, shard.rows, shard.bytes, index.plan)
         for path, start, shard in zip(paths, index.starts.tolist(), index.shards, strict=False)
     ]
-    return FarShards(
+    return RemoteShards(
         files, "path", store_at(paths[0], options=StorageOptions(server.options)), held
     )
 
@@ -315,7 +315,7 @@ def far_shards(web):
     for start, shard in zip(index.starts.tolist(), index.shards, strict=False):
         path = index.path(shard)
         files.append(ShardFile(path, start, shard.rows, shard.bytes, index.plan))
-    return FarShards(files, "path", store_at(files[0].path), 10**9)
+    return RemoteShards(files, "path", store_at(files[0].path), 10**9)
 
 
 def test_each_byte_that_is_fetched_counts_into_what_memory_may_hold(web):

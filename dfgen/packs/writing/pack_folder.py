@@ -1,4 +1,4 @@
-"""NearPack, FarPack: where a pack is written, and how far a run before this one has come."""
+"""LocalPack, RemotePack: where a pack is written, and how far a run before this one has come."""
 
 import contextlib
 import json
@@ -12,10 +12,10 @@ from typing import Any, Protocol
 
 from dfgen.errors import MissingFileError, ReadError, WriteError, listed, reason
 from dfgen.locks import LOCK_SUFFIX, FileLock
-from dfgen.manifest.pack_index import INDEX, TABLE, PackFile, folder_of, in_pack, is_far
-from dfgen.packing.arrow_writing import put_whole
-from dfgen.packing.pack_plan import PackPlan
-from dfgen.packing.shard_files import PackedShard, check_same, problems_far, read_shard
+from dfgen.packs.pack_index import INDEX, TABLE, PackFile, folder_of, in_pack, is_remote
+from dfgen.packs.writing.arrow_writing import put_whole
+from dfgen.packs.writing.pack_plan import PackPlan
+from dfgen.packs.writing.shard_files import PackedShard, check_same, problems_far, read_shard
 from dfgen.samples.stores.archives.archive_paths import ARCHIVES
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import scheme_of, store_at
@@ -67,13 +67,13 @@ def pack_folder(out: str, options: StorageOptions) -> PackFolder:
         WriteError: nothing can be written there.
     """
     scheme, folder = scheme_of(out), folder_of(out)
-    if scheme in _READ_ONLY or (scheme and not is_far(folder)):
-        why = "is written in" if is_far(folder) else "has a store"
+    if scheme in _READ_ONLY or (scheme and not is_remote(folder)):
+        why = "is written in" if is_remote(folder) else "has a store"
         raise WriteError(
             f"{out} cannot be packed into: nothing {why} {scheme}://. Name a folder, or the URL of "
             "one in a bucket, as s3://bucket/packed"
         )
-    return FarPack(folder, options) if is_far(folder) else NearPack(folder)
+    return RemotePack(folder, options) if is_remote(folder) else LocalPack(folder)
 
 
 def _refuse_strangers(folder: str, names: list[str]) -> None:
@@ -95,7 +95,7 @@ def _refuse_small(place: str, needed: int, folder: str, advice: str) -> None:
 
 
 @dataclass(frozen=True)
-class NearPack:
+class LocalPack:
     """A folder of this machine."""
 
     folder: str
@@ -149,7 +149,7 @@ class NearPack:
 
 
 @dataclass(frozen=True)
-class FarPack:
+class RemotePack:
     """A prefix of a store far away, where there are no locks: BEGUN says whose it is.
 
     It is written before the first shard, and again after each, with length and checksum.

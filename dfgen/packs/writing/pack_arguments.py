@@ -5,7 +5,7 @@ from typing import Any
 
 from dfgen.errors import ArgumentError
 from dfgen.limits import bytes_given
-from dfgen.packing.packers import FixedPixels, OwnPixels, Packer, SmallerJpegs, WholeFiles
+from dfgen.packs.writing.packers import FixedPixels, OwnPixels, Packer, SmallerJpegs, WholeFiles
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.image_arguments import checked_size
 from dfgen.samples.features.values_elsewhere import ELSEWHERE

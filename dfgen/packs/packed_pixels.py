@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import DecodeError
+from dfgen.packs.pack_rows import PackRows
+from dfgen.packs.pack_shards import NOTHING, PackShards
 from dfgen.samples.features.spec import Indices, Present, Spec, Values, Watch
 from dfgen.samples.pixels.geometry import Geometry, Size, after, place, shrunk
 from dfgen.samples.sources.file_source import FileSource, RowSource
-from dfgen.samples.stores.packs.pack_rows import PackRows
-from dfgen.samples.stores.packs.pack_shards import NOTHING, PackShards
 from dfgen.samples.stores.store import Store
 
 BAD_WHEN_PACKED = (

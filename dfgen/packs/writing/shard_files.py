@@ -15,11 +15,12 @@ import pyarrow.ipc
 from dfgen.errors import DecodeError, ManifestError, MissingFileError
 from dfgen.limits import Limits
 from dfgen.loading.workers.retries import read_again
-from dfgen.manifest.checksum import Summed, checksum_of
-from dfgen.manifest.pack_index import PackFile, open_arrow
+from dfgen.manifest.checksum import Summed
 from dfgen.manifest.schema import KEY, with_column
-from dfgen.packing.arrow_writing import WrittenThrough, parts_around, put_arrow, write_arrow
-from dfgen.packing.packers import Packer
+from dfgen.packs.pack_index import PackFile, checksum_of, open_arrow
+from dfgen.packs.pack_shards import SHARD_NAME, exchanged
+from dfgen.packs.writing.arrow_writing import WrittenThrough, parts_around, put_arrow, write_arrow
+from dfgen.packs.writing.packers import Packer
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.spec import unwatched
@@ -27,7 +28,6 @@ from dfgen.samples.pixels.geometry import Pixels
 from dfgen.samples.pixels.upright import prepare_worker
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.stores.known_files import KnownFiles
-from dfgen.samples.stores.packs.pack_shards import SHARD_NAME, exchanged
 from dfgen.samples.stores.remote.ranges import far_file
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import store_at, store_of

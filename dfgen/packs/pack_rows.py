@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dfgen.packs.pack_shards import NOTHING, PackShards
 from dfgen.samples.features.spec import Indices, Present
 from dfgen.samples.stores.embedded import FILE
-from dfgen.samples.stores.packs.pack_shards import NOTHING, PackShards
 
 
 @dataclass(frozen=True, eq=False)
