@@ -8,8 +8,8 @@ import pandas as pd
 import PIL.Image
 
 from dfgen.packs.pack_index import open_arrow, read_index
+from dfgen.packs.writing.pack import Packed, run_pack
 from dfgen.packs.writing.pack_arguments import PackArguments
-from dfgen.packs.writing.pack_run import Packed, run_pack
 
 
 def write_images(folder, rows, size=(6, 8), suffix=".png", first=0):

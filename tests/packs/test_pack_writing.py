@@ -19,7 +19,7 @@ from dfgen.loading.order.permutation import permutation
 from dfgen.loading.state import ids_digest
 from dfgen.locks import FileLock
 from dfgen.packs.pack_index import open_arrow, read_index
-from dfgen.packs.writing import pack_run
+from dfgen.packs.writing import pack as pack_module
 from dfgen.packs.writing.pack_plan import expected_classes, make_plan, mixing
 from dfgen.samples.features.image import Image
 from dfgen.samples.pixels.upright import decode
@@ -300,7 +300,7 @@ def test_what_others_put_into_the_folder_while_headers_are_read_is_refused(
         (tmp_path / "out" / "notes.txt").touch()
         return make_plan(*arguments)
 
-    monkeypatch.setattr(pack_run, "make_plan", planned)
+    monkeypatch.setattr(pack_module, "make_plan", planned)
     with pytest.raises(dfgen.DfgenError, match=r"out is not empty: it holds 'notes\.txt'"):
         packed(frame, tmp_path / "out")
     assert os.listdir(tmp_path / "out") == ["notes.txt"]

@@ -44,19 +44,12 @@ BATCH = 32
 
 
 class Mixing(NamedTuple):
-    """Classes in a batch, expected.
-
-    Args:
-        column: whose classes.
-        classes: how many there are.
-        packed: in a batch of 32 of the pack.
-        shuffled: in one of a full shuffle.
-    """
+    """How many of the classes of a column a batch is expected to have."""
 
     column: str
-    classes: int
-    packed: float
-    shuffled: float
+    classes: int  # in all
+    packed: float  # in a batch of 32 of the pack
+    shuffled: float  # in one of a full shuffle
 
     def __str__(self) -> str:
         return (
@@ -68,15 +61,12 @@ class Mixing(NamedTuple):
 def mixing(table: pa.Table, starts: Integers, nbytes: Integers) -> Mixing | None:
     """Return how well classes mix in the windows of a Sequence; None where no column has classes.
 
-    Args:
-        table: the columns of the manifest in the order of the pack.
-        starts: the first row of each shard, and the number of rows.
-        nbytes: of each shard.
+    `table` is in the order of the pack; `starts` and `nbytes` are those of its shards.
     """
-    known = [name for name in label_columns(table.column_names) if _has_classes(table[name].type)]
-    if not known:
+    labels = [name for name in label_columns(table.column_names) if _has_classes(table[name].type)]
+    if not labels:
         return None
-    codes = _codes(in_one(table[known[0]]))
+    codes = _codes(in_one(table[labels[0]]))
     classes = int(codes.max(initial=0)) + 1
     counts = np.zeros((len(starts) - 1, classes), np.int64)
     np.add.at(counts, (np.repeat(np.arange(len(starts) - 1), np.diff(starts)), codes), 1)
@@ -86,18 +76,14 @@ def mixing(table: pa.Table, starts: Integers, nbytes: Integers) -> Mixing | None
     drawn = np.array([counts[some].sum(axis=0) for some in blocks])
     packed = float(np.average(expected_classes(drawn, BATCH), weights=drawn.sum(axis=1)))
     shuffled = float(expected_classes(counts.sum(axis=0)[None], BATCH)[0])
-    return Mixing(known[0], classes, packed, shuffled)
+    return Mixing(labels[0], classes, packed, shuffled)
 
 
 def expected_classes(counts: Integers, batch: int) -> npt.NDArray[np.float64]:
     """Return how many classes a batch has on average that is drawn without replacement.
 
     That is the sum over classes of 1 - C(N - n, batch) / C(N, batch), the hypergeometric chance
-    that one of its n among N rows is drawn.
-
-    Args:
-        counts: rows of each class, shape (sets, classes).
-        batch: rows that are drawn of each set; all, where it has no more.
+    that one of its n among N rows is drawn. `counts`: rows of each class, shape (sets, classes).
 
     Example:
         >>> expected_classes(np.array([[1, 1], [2, 0]]), 1).tolist()

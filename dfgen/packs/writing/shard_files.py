@@ -40,8 +40,8 @@ class PackedShard(NamedTuple):
     problems: pa.Array  # of each row, null where there is none
 
 
-def problems_far(path: str, options: StorageOptions) -> pa.Array:
-    """Return what is wrong with each row of a shard that is far away, and read little more."""
+def problems_remote(path: str, options: StorageOptions) -> pa.Array:
+    """Return what is wrong with each row of a remote shard, and read little more."""
     store = store_at(path, options=options)
     source = pa.PythonFile(far_file(store.head(path).size, partial(store.range, path)), "r")
     with pa.ipc.open_file(source) as reader:
@@ -51,11 +51,7 @@ def problems_far(path: str, options: StorageOptions) -> pa.Array:
 
 
 def read_shard(path: str, identity: Mapping[str, Any], rows: int) -> PackedShard:
-    """Return a shard that was written before, of the same pack.
-
-    Raises:
-        ManifestError: it is damaged, or of another pack.
-    """
+    """Return a shard that was written before, or raise a ManifestError: damaged, another pack."""
     with open_arrow(path) as file:
         found = json.loads((file.schema.metadata or {}).get(KEY, b"{}"))
         check_same(os.path.dirname(path), found, identity)
@@ -93,19 +89,12 @@ RunChunks = Callable[[Callable[[range], Any], Iterable[range]], Iterable[Any]]
 
 @dataclass(frozen=True)
 class ShardTask:
-    """All that a worker needs to make one shard; it knows the rows of that shard alone.
+    """All that a worker needs to make one shard: the fields of `PackPlan`, of its rows alone.
 
     Args:
         path: of the file.
         rows: the columns of the manifest as they are stored, `problem` among them.
         column: the one that is packed.
-        contents: what its rows are read from: absolute paths.
-        known: what the manifest knows of the files; None: nothing.
-        sizes: of the upright images, where the packer needs them.
-        packer: what the files become.
-        limits: what one file may ask for.
-        options: open the files, and the path, where they are far away.
-        identity: of the pack, which its files carry.
     """
 
     path: str
@@ -120,7 +109,7 @@ class ShardTask:
     identity: dict[str, Any]
 
     def reader(self) -> SampleReader:
-        """Return what knows the rows by their ids and paths, for messages."""
+        """Return a reader, which names the rows by their ids and paths in messages."""
         bound = BoundFeature(self.column, Image(self.column), self.contents)
         store = store_of([self.contents], self.limits, self.options)
         return SampleReader(self.rows["id"], (bound,), None, store)
@@ -137,7 +126,7 @@ def pack_shard(
     Args:
         task: of the shard.
         run: calls a function for each chunk of rows, as `map` does, perhaps in threads.
-        done: is told how many rows more are read.
+        done: is called with the number of rows that were read.
         spare: keeps memory for the next shard; None: it is given back.
 
     Raises:
@@ -217,7 +206,7 @@ def _table(task: ShardTask, into: Any, problems: dict[int, Any]) -> pa.Table:
 
 def _write(task: ShardTask, into: list[Any], problems: dict[int, Any]) -> PackFile:
     rows = _table(task, into, problems)
-    return write_arrow(task.path, rows.schema, rows.to_batches(), task.options, forget=True)
+    return write_arrow(task.path, rows, task.options, forget=True)
 
 
 def _write_along(
@@ -228,9 +217,8 @@ def _write_along(
     All that stands before them is known, but for problems: where one is found, it is put together
     anew from what was written.
     """
-    told: dict[str, Any] = {}
 
-    def write(file: Any) -> None:
+    def write(file: Any) -> Summed:
         head, _ = parts_around(whole, _table(task, whole, problems))
         sink = Summed(WrittenThrough(file))
         sink.write(head)
@@ -247,7 +235,6 @@ def _write_along(
             sink.write(found)
             sink.write(pixels)
         sink.write(tail)
-        told.update(rows=len(whole), bytes=file.tell(), checksum=sink.checksum)
+        return sink
 
-    put_arrow(task.path, write, task.options)
-    return PackFile(os.path.basename(task.path), **told)
+    return put_arrow(task.path, len(whole), write, task.options)
