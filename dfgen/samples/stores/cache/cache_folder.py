@@ -18,8 +18,7 @@ import numpy as np
 
 from dfgen.errors import ArgumentError
 from dfgen.samples.features.spec import Spec
-from dfgen.samples.stores.cache.slot_file import SlotFile
-from dfgen.samples.stores.cache.slot_pages import close_files, remove_older
+from dfgen.samples.stores.cache.slot_file import SlotFile, close_files, remove_older
 from dfgen.system import write_whole
 
 _FORMAT = 1
